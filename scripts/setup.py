@@ -1,0 +1,75 @@
+"""Makes or mends .venv so that it holds one lock file and this checkout; safe to run twice at once or after a crash."""
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+
+
+def main(lock_name: str) -> None:
+    lock = ROOT / lock_name
+    with (ROOT / ".setup.lock").open("w") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        if not fresh(lock):
+            install(lock)
+
+
+def fresh(lock: Path) -> bool:
+    stamp = VENV / lock.name
+    return runs(PYTHON) and stamp.exists() and stamp.read_bytes() == lock.read_bytes()
+
+
+def install(lock: Path) -> None:
+    print(f"usher: first start, installing {lock.name} into .venv …", file=sys.stderr)
+    if not runs(PYTHON):
+        make_venv()
+    for stamp in VENV.glob("*.lock"):
+        stamp.unlink()
+    pip("--require-hashes", "-r", str(lock))
+    pip("--no-deps", "--no-build-isolation", "-e", str(ROOT))
+    # The stamps come last: a start killed before this line installs again. The dev lock holds the other one too.
+    names = {lock.name, "requirements.lock"}
+    for name in names:
+        shutil.copyfile(ROOT / name, VENV / name)
+
+
+def make_venv() -> None:
+    if not has_ensurepip() and os.geteuid() == 0 and shutil.which("apt-get"):
+        quietly(["apt-get", "update"])
+        quietly(["apt-get", "install", "-y", f"python{sys.version_info.major}-venv"])
+    done = subprocess.run([sys.executable, "-m", "venv", "--clear", str(VENV)], check=False)
+    if done.returncode:
+        sys.exit("usher: could not make .venv. On Debian or Ubuntu: apt-get install python3-venv; then run this again.")
+
+
+def has_ensurepip() -> bool:
+    return subprocess.run([sys.executable, "-c", "import ensurepip"], capture_output=True, check=False).returncode == 0
+
+
+def runs(python: Path) -> bool:
+    """Whether the venv's Python and its pip still work (it may point to a Python that has gone)."""
+    if not python.exists():
+        return False
+    return subprocess.run([python, "-m", "pip", "--version"], capture_output=True, check=False).returncode == 0
+
+
+def pip(*words: str) -> None:
+    command = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", *words]
+    done = subprocess.run(command, stdout=sys.stderr, stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{done.stderr}usher: pip could not install what is needed (above). Check the network, then run this again.")
+
+
+def quietly(command: list[str]) -> None:
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    subprocess.run(command, env=environment, capture_output=True, check=False)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
