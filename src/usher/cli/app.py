@@ -1,0 +1,75 @@
+"""What every command shares: the settings in force, how to speak, how to run async work."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Coroutine, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from usher.settings import Loaded, Settings, load
+
+T = TypeVar("T")
+
+
+@dataclass
+class App:
+    """The root command's options; settings are read when a command first asks for them."""
+
+    config: Path | None = None
+    overrides: dict[str, Any] = field(default_factory=dict)
+    quiet: bool = False
+
+    @cached_property
+    def loaded(self) -> Loaded:
+        from usher.telemetry import set_up_logging
+
+        loaded = load(os.environ, config=self.config, overrides=self.overrides)
+        set_up_logging(level=loaded.settings.log_level, form=loaded.settings.log_format)
+        return loaded
+
+    @property
+    def settings(self) -> Settings:
+        return self.loaded.settings
+
+    def say(self, words: str) -> None:
+        """Talk, for a person: stderr, and not when told to be quiet."""
+        if not self.quiet:
+            click.echo(words, err=True)
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    return asyncio.run(work)
+
+
+def show_json(value: object) -> None:
+    click.echo(json.dumps(value, indent=2, default=str, ensure_ascii=False))
+
+
+def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Columns as wide as they must be; the last one runs on."""
+    table = [list(map(str, row)) for row in (headings, *rows)]
+    widths = [max(len(row[column]) for row in table) for column in range(len(headings))]
+    for number, row in enumerate(table):
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        line = "  ".join(cells).rstrip()
+        click.echo(click.style(line, bold=True) if number == 0 else line)
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask a person before something is lost; without a terminal only --yes goes on."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"{question} Add --yes to go on without a terminal.")
+    click.confirm(question, abort=True, err=True)
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+pass_app = click.make_pass_decorator(App, ensure=True)

@@ -1,0 +1,255 @@
+"""`usher db`: the schemas and roles of the databases."""
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from usher.cli.app import (
+    App,
+    confirm,
+    json_option,
+    pass_app,
+    run,
+    show_json,
+    show_table,
+    yes_option,
+)
+
+NAMES = ("work", "control", "feeds", "multimatch")
+Command = Callable[..., Any]
+
+
+def schema_option(command: Command) -> Command:
+    option = click.option(
+        "--schema",
+        "schemas",
+        multiple=True,
+        type=click.Choice(NAMES),
+        help="Only this one; may be repeated.",
+    )
+    return option(command)
+
+
+@click.group()
+def db() -> None:
+    """Make, upgrade, back up and check the databases.
+
+    \b
+    Examples:
+      usher db status
+      usher db migrate
+      usher db dump backup-monday && usher db restore backup-monday --replace
+      usher db roles check
+    """
+
+
+@db.command()
+@schema_option
+@json_option
+@pass_app
+def status(app: App, schemas: tuple[str, ...], *, as_json: bool) -> None:
+    """Show how far each schema is; exit code 6 if one is behind."""
+    from usher.areas import places
+    from usher.schema import migrate
+
+    with places(app.settings) as found:
+        states = run(migrate.status(found, schemas or NAMES))
+    if as_json:
+        show_json([{**dataclasses.asdict(state), "current": state.current} for state in states])
+    else:
+        rows = [
+            (
+                s.schema,
+                s.applied[-1] if s.applied else "-",
+                len(s.applied),
+                len(s.pending),
+                len(s.unknown),
+            )
+            for s in states
+        ]
+        show_table(("SCHEMA", "VERSION", "APPLIED", "PENDING", "UNKNOWN"), rows)
+    for state in states:
+        if state.unknown:
+            raise migrate.newer(state)
+    if behind := [state.schema for state in states if state.pending]:
+        raise migrate.out_of_date(behind)
+
+
+@db.command(name="migrate")
+@schema_option
+@json_option
+@pass_app
+def migrate_(app: App, schemas: tuple[str, ...], *, as_json: bool) -> None:
+    """Bring the schemas up to date; safe when several start at once."""
+    from usher.areas import places
+    from usher.schema import migrate
+
+    with places(app.settings) as found:
+        made = run(migrate.migrate(found, schemas or NAMES, patience=app.settings.connect_timeout))
+    report(app, "made", made, as_json=as_json)
+
+
+@db.command()
+@schema_option
+@json_option
+@pass_app
+def create(app: App, schemas: tuple[str, ...], *, as_json: bool) -> None:
+    """Make the databases if they are not there, then the schemas in them."""
+    from usher.areas import places
+    from usher.schema import migrate, operate
+
+    with places(app.settings) as found:
+        for dsn in found.databases(schemas or NAMES):
+            if run(operate.create_database(dsn)):
+                app.say("made a database")
+        made = run(migrate.migrate(found, schemas or NAMES))
+    report(app, "made", made, as_json=as_json)
+
+
+@db.command()
+@click.option("--schema", required=True, type=click.Choice(NAMES))
+@click.option(
+    "--steps", default=1, show_default=True, type=click.IntRange(min=1), help="How many to undo."
+)
+@json_option
+@yes_option
+@pass_app
+def rollback(app: App, schema: str, steps: int, *, as_json: bool, yes: bool) -> None:
+    """Undo the newest migrations of one schema, with the data they hold."""
+    from usher.areas import places
+    from usher.schema import migrate
+
+    confirm(
+        f"Undo the newest {steps} step(s) of schema {schema} and lose the data in them?", yes=yes
+    )
+    with places(app.settings) as found:
+        undone = run(migrate.rollback(found, schema, count=steps))
+    report(app, "undone", undone, as_json=as_json)
+
+
+@db.command()
+@schema_option
+@yes_option
+@pass_app
+def drop(app: App, schemas: tuple[str, ...], *, yes: bool) -> None:
+    """Remove the schemas and everything in them."""
+    from usher.areas import places
+    from usher.schema import migrate
+
+    chosen = schemas or NAMES
+    confirm(f"Remove {', '.join(chosen)} with everything in them?", yes=yes)
+    with places(app.settings) as found:
+        run(migrate.drop(found, chosen))
+    app.say(f"removed {', '.join(chosen)}")
+
+
+@db.command()
+@click.argument("directory", type=click.Path(path_type=Path))
+@schema_option
+@json_option
+@pass_app
+def dump(app: App, directory: Path, schemas: tuple[str, ...], *, as_json: bool) -> None:
+    """Write the schemas to a new directory, all from one moment."""
+    from usher.areas import places
+    from usher.schema import dump as dumps
+
+    with places(app.settings) as found:
+        written = run(dumps.dump(found, directory, schemas or NAMES, pg_bin=app.settings.pg_bin))
+    if as_json:
+        show_json([dataclasses.asdict(one) for one in written])
+    else:
+        show_table(
+            ("SCHEMA", "FILE", "BYTES"), [(one.schema, one.file, one.bytes) for one in written]
+        )
+
+
+@db.command()
+@click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@schema_option
+@click.option("--replace", is_flag=True, help="Replace schemas that are there.")
+@pass_app
+def restore(app: App, directory: Path, schemas: tuple[str, ...], *, replace: bool) -> None:
+    """Read schemas back from a dump; each comes whole or not at all."""
+    from usher.areas import places
+    from usher.schema import dump as dumps
+
+    with places(app.settings) as found:
+        run(dumps.restore(found, directory, schemas, replace=replace, pg_bin=app.settings.pg_bin))
+    app.say(f"restored from {directory}")
+
+
+@db.command()
+@schema_option
+@pass_app
+def schema(app: App, schemas: tuple[str, ...]) -> None:
+    """Print the tables as SQL: the same text for the same schemas."""
+    from usher.areas import places
+    from usher.schema import dump as dumps
+
+    with places(app.settings) as found:
+        click.echo(
+            run(dumps.picture(found, schemas or NAMES, pg_bin=app.settings.pg_bin)), nl=False
+        )
+
+
+@db.group()
+def roles() -> None:
+    """The roles that Usher's processes run under, each with the least it needs."""
+
+
+@roles.command(name="create")
+@click.option("--passwords", is_flag=True, help="Give every role a new password and print it once.")
+@json_option
+@pass_app
+def create_roles(app: App, *, passwords: bool, as_json: bool) -> None:
+    """Make the roles and grant exactly what the schemas' files say; repeat it as you like."""
+    from usher.areas import places
+    from usher.schema import operate
+
+    with places(app.settings) as found:
+        given = run(operate.create_roles(found, passwords=passwords))
+    if as_json:
+        show_json(given)
+    elif passwords:
+        show_table(("ROLE", "PASSWORD"), list(given.items()))
+    app.say("roles and grants are as they should be")
+
+
+@roles.command(name="check")
+@json_option
+@pass_app
+@click.pass_context
+def check_roles(ctx: click.Context, app: App, *, as_json: bool) -> None:
+    """Compare the grants in force with what they should be; exit code 3 if they differ."""
+    from usher.areas import places
+    from usher.schema import operate
+
+    with places(app.settings) as found:
+        findings = run(operate.check_roles(found))
+    if as_json:
+        show_json([dataclasses.asdict(finding) for finding in findings])
+    else:
+        for finding in findings:
+            for role in finding.absent:
+                click.echo(f"missing role   {role}")
+            for privilege in finding.missing:
+                click.echo(f"missing grant  {privilege}")
+            for privilege in finding.extra:
+                click.echo(f"extra grant    {privilege}")
+    if not all(finding.good for finding in findings):
+        app.say("usher: roles differ\n  → usher db roles create")
+        ctx.exit(3)
+    app.say("roles and grants are as they should be")
+
+
+def report(app: App, verb: str, changes: list[Any], *, as_json: bool) -> None:
+    if as_json:
+        show_json([dataclasses.asdict(change) for change in changes])
+        return
+    for change in changes:
+        click.echo(f"{verb} {change.schema} {change.version}_{change.name}")
+    if not changes:
+        app.say("nothing to do")

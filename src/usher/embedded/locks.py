@@ -1,0 +1,57 @@
+"""File locks that the kernel gives back when their holder dies, however it dies."""
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+class FileLock:
+    """One open file under flock: shared by many, or held by one."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def share(self) -> None:
+        fcntl.flock(self._file, fcntl.LOCK_SH)
+
+    def take(self) -> None:
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+
+    def try_take(self, *, patience: float = 0) -> bool:
+        """Whether it could be had; keeps asking for that many seconds."""
+        deadline = time.monotonic() + patience
+        while True:
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    return False
+                time.sleep(0.02)
+            else:
+                return True
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """The lock, waited for and held by this block alone."""
+    lock = FileLock(path)
+    try:
+        lock.take()
+        yield
+    finally:
+        lock.close()
+
+
+def is_held(path: Path) -> bool:
+    """Whether somebody holds the lock alone right now."""
+    lock = FileLock(path)
+    try:
+        return not lock.try_take()
+    finally:
+        lock.close()

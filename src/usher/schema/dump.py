@@ -1,0 +1,181 @@
+"""Schemas to files and back, by PostgreSQL's own pg_dump and pg_restore.
+
+A dump is a directory: one archive a schema and a manifest, all of one moment in each database. Because each schema
+has its own file, a dump of one database can be restored into three.
+"""
+
+import asyncio
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from usher import __version__
+from usher.areas import SCHEMAS, Places
+from usher.db import Connection, connect, for_program
+from usher.embedded import binaries
+from usher.errors import BadInput, NoServer, UsherError
+from usher.schema.migrate import locked, newer, state
+from usher.schema.roles import exist, grant
+from usher.schema.steps import steps
+
+MANIFEST = "manifest.json"
+PORTABLE = ("--no-owner", "--no-acl")  # grants are made anew from their files
+RESTORE = ("--single-transaction", "--exit-on-error", "--clean", "--if-exists", *PORTABLE)
+
+
+@dataclass(frozen=True, slots=True)
+class Dumped:
+    schema: str
+    file: str
+    bytes: int
+
+
+async def dump(
+    places: Places, target: Path, schemas: tuple[str, ...], *, pg_bin: str = ""
+) -> list[Dumped]:
+    """Write a dump; the directory appears whole or not at all."""
+    if target.exists():
+        raise BadInput(f"{target} exists already.", hint="Name a directory that is not there yet.")
+    partial = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        partial.mkdir(parents=True)
+        versions: dict[str, str] = {}
+        for dsn, here in places.databases(schemas).items():
+            versions |= await dump_database(dsn, here, partial, pg_bin)
+        write_manifest(partial, versions)
+        partial.rename(target)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    return [Dumped(name, f"{name}.dump", size(target, name)) for name in schemas]
+
+
+def size(directory: Path, schema: str) -> int:
+    return (directory / f"{schema}.dump").stat().st_size
+
+
+async def dump_database(dsn: str, schemas: list[str], target: Path, pg_bin: str) -> dict[str, str]:
+    """Dump each schema from one snapshot; returns the version each is at."""
+    versions = {}
+    async with await connect(dsn) as conn, conn.transaction():
+        await conn.execute("set transaction isolation level repeatable read, read only")
+        found = await conn.execute("select pg_export_snapshot()")
+        (snapshot,) = await found.fetchone() or ("",)
+        tool = program("pg_dump", conn.info.server_version // 10000, pg_bin)
+        for schema in schemas:
+            now = await state(conn, schema)
+            if not now.applied:
+                raise BadInput(f"There is no schema {schema!r} to dump.", hint="`usher db status`")
+            versions[schema] = now.applied[-1]
+            what = ["--schema", schema, "--file", str(target / f"{schema}.dump")]
+            await run([tool, "--format=custom", f"--snapshot={snapshot}", *PORTABLE, *what], dsn)
+    return versions
+
+
+def write_manifest(target: Path, versions: dict[str, str]) -> None:
+    about = {"usher": __version__, "made": datetime.now(UTC).isoformat(), "schemas": versions}
+    (target / MANIFEST).write_text(json.dumps(about, indent=2) + "\n")
+
+
+def read_manifest(source: Path) -> dict[str, str]:
+    try:
+        found: dict[str, str] = json.loads((source / MANIFEST).read_text())["schemas"]
+    except (OSError, ValueError, KeyError) as error:
+        raise BadInput(f"{source} is not a dump of Usher's: no readable {MANIFEST}.") from error
+    return found
+
+
+async def restore(
+    places: Places, source: Path, schemas: tuple[str, ...], *, replace: bool, pg_bin: str = ""
+) -> None:
+    """Read a dump back; each schema comes in one transaction, so a failure leaves what was there."""
+    manifest = read_manifest(source)
+    chosen = tuple(
+        schema for schema in SCHEMAS if schema in manifest and schema in (schemas or manifest)
+    )
+    if absent := [schema for schema in schemas if schema not in manifest]:
+        raise BadInput(f"{source} holds no schema {', '.join(absent)}.")
+    for schema in chosen:
+        if manifest[schema] not in steps(schema):
+            raise BadInput(f"{source} was made by a newer Usher.", hint="Upgrade this one first.")
+    for dsn, here in places.databases(chosen).items():
+        async with locked(dsn) as conn:
+            for schema in here:
+                await check_place(conn, schema, replace=replace)
+                tool = program("pg_restore", conn.info.server_version // 10000, pg_bin)
+                await run([tool, *RESTORE, str(source / f"{schema}.dump")], dsn)
+            if await exist(conn):
+                await grant(conn)
+
+
+async def check_place(conn: Connection, schema: str, *, replace: bool) -> None:
+    """Refuse to write over a schema that is there, or that a newer Usher made."""
+    now = await state(conn, schema)
+    if now.unknown:
+        raise newer(now)
+    if now.applied and not replace:
+        raise BadInput(
+            f"Schema {schema!r} is there already, and restoring would replace everything in it.",
+            hint="Add --replace if that is what you want.",
+        )
+
+
+def program(name: str, major: int, pg_bin: str) -> str:
+    """The tool of the server's own major version, else of the next newer one."""
+    found = {
+        tools.major: tools
+        for tools in reversed(list(installed(name, pg_bin)))
+        if tools.major >= major
+    }
+    if not found:
+        raise NoServer(
+            f"No {name} for PostgreSQL {major} was found.",
+            hint=f"Install the client programs of version {major} or newer, or name them with USHER_PG_BIN.",
+        )
+    return found[min(found)] / name
+
+
+def installed(name: str, pg_bin: str) -> Iterator[binaries.Binaries]:
+    places = [Path(pg_bin)] if pg_bin else []
+    for directory in [*places, *binaries.candidates()]:
+        if (directory / name).exists() and (directory / "postgres").exists():
+            yield binaries.inspect(directory)
+
+
+async def run(command: list[str], dsn: str) -> str:
+    """One of PostgreSQL's client programs on this database: what it printed."""
+    address, secret = for_program(dsn)
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        f"--dbname={address}",
+        env={**os.environ, **secret},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, said = await process.communicate()
+    if process.returncode:
+        raise UsherError(f"{Path(command[0]).name} failed: {said.decode(errors='replace').strip()}")
+    return out.decode()
+
+
+async def picture(places: Places, schemas: tuple[str, ...], *, pg_bin: str = "") -> str:
+    """The DDL of the schemas as they are, the same text for the same schemas."""
+    parts = []
+    for schema in schemas:
+        async with await connect(places.dsn(schema)) as conn:
+            tool = program("pg_dump", conn.info.server_version // 10000, pg_bin)
+        what = ["--schema-only", *PORTABLE, "--schema", schema]
+        parts.append(plain(await run([tool, *what], places.dsn(schema))))
+    return "\n".join(parts)
+
+
+def plain(text: str) -> str:
+    """pg_dump's text without what differs from run to run: comments, settings, psql's own lines."""
+    noise = ("--", "SET ", "SELECT pg_catalog.set_config", "\\")
+    lines = [line for line in text.splitlines() if not line.startswith(noise)]
+    paragraphs = "\n".join(lines).split("\n\n")
+    return "\n\n".join(part.strip("\n") for part in paragraphs if part.strip()) + "\n"

@@ -1,0 +1,222 @@
+"""Brings each schema to the state this program knows, one step a transaction, one process at a time.
+
+Comes from migration files; goes to the schemas. dbmate's table and format are kept, so either tool can go on
+where the other stopped; dbmate takes no lock, we do.
+"""
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import psycopg
+from psycopg import sql
+
+from usher.areas import SCHEMAS, Places
+from usher.db import Connection, connect
+from usher.errors import MigrationFailed, SchemaOutOfDate
+from usher.schema import roles
+from usher.schema.steps import Step, steps
+from usher.telemetry import Log
+
+log = Log("schema")
+LOCK = 0x7573_6865_7201  # "usher", 1: one migrating process a database
+ALL = tuple(SCHEMAS)
+OLDEST_SERVER = 140000
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """How far one schema is."""
+
+    schema: str
+    applied: tuple[str, ...]
+    pending: tuple[str, ...]
+    unknown: tuple[str, ...]
+
+    @property
+    def current(self) -> bool:
+        return not self.pending and not self.unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One step made or undone."""
+
+    schema: str
+    version: str
+    name: str
+
+
+async def status(
+    places: Places, schemas: tuple[str, ...] = ALL, *, patience: float = 0
+) -> list[State]:
+    found = []
+    for dsn, here in places.databases(schemas).items():
+        async with await connect(dsn, patience=patience) as conn:
+            found += [await state(conn, schema) for schema in here]
+    return found
+
+
+async def state(conn: Connection, schema: str) -> State:
+    applied = await versions(conn, schema)
+    known = steps(schema)
+    return State(
+        schema,
+        applied=tuple(applied),
+        pending=tuple(version for version in known if version not in applied),
+        unknown=tuple(version for version in applied if version not in known),
+    )
+
+
+async def versions(conn: Connection, schema: str) -> list[str]:
+    """What has been applied, oldest first; nothing where there is no such schema yet."""
+    try:
+        found = await conn.execute(
+            sql.SQL("select version from {} order by version").format(table(schema))
+        )
+    except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+        return []
+    return [version for (version,) in await found.fetchall()]
+
+
+def table(schema: str) -> sql.Identifier:
+    return sql.Identifier(schema, "schema_migrations")
+
+
+async def migrate(
+    places: Places, schemas: tuple[str, ...] = ALL, *, patience: float = 0
+) -> list[Change]:
+    """Apply every pending step; what others applied while we waited for the lock is done already."""
+    made: list[Change] = []
+    for dsn, here in places.databases(schemas).items():
+        async with locked(dsn, patience) as conn:
+            await check_server(conn)
+            for schema in here:
+                made += await apply_pending(conn, schema)
+            if await roles.exist(conn):
+                await roles.grant(conn)
+    return made
+
+
+@asynccontextmanager
+async def locked(dsn: str, patience: float = 0) -> AsyncIterator[Connection]:
+    """A connection that alone may change schemas; the server frees the lock if we die."""
+    async with await connect(dsn, patience=patience) as conn:
+        await conn.execute("select pg_advisory_lock(%s)", [LOCK])
+        yield conn
+
+
+async def check_server(conn: Connection) -> None:
+    if conn.info.server_version < OLDEST_SERVER:
+        raise MigrationFailed(
+            f"The server is PostgreSQL {conn.info.server_version // 10000}; Usher needs 14 or newer.",
+            hint="Upgrade the server, or use the embedded one.",
+        )
+
+
+async def apply_pending(conn: Connection, schema: str) -> list[Change]:
+    await prepare(conn, schema)
+    now = await state(conn, schema)
+    if now.unknown:
+        raise newer(now)
+    for version in now.pending:
+        step = steps(schema)[version]
+        await perform(conn, schema, step)
+        log.info("migrated", schema=schema, version=version, name=step.name)
+    return [Change(schema, version, steps(schema)[version].name) for version in now.pending]
+
+
+async def prepare(conn: Connection, schema: str) -> None:
+    """The schema and dbmate's own table in it."""
+    if await versions(conn, schema):
+        return
+    await conn.execute(sql.SQL("create schema if not exists {}").format(sql.Identifier(schema)))
+    await conn.execute(
+        sql.SQL("create table if not exists {} (version varchar(128) primary key)").format(
+            table(schema)
+        )
+    )
+
+
+async def perform(conn: Connection, schema: str, step: Step) -> None:
+    """One step up and its line in the table, together or not at all."""
+    record = sql.SQL("insert into {} values ({})").format(table(schema), step.version)
+    await change(conn, step, step.up, record, in_transaction=step.up_in_transaction)
+
+
+async def undo(conn: Connection, schema: str, step: Step) -> None:
+    record = sql.SQL("delete from {} where version = {}").format(table(schema), step.version)
+    await change(conn, step, step.down, record, in_transaction=step.down_in_transaction)
+
+
+async def change(
+    conn: Connection, step: Step, script: str, record: sql.Composed, *, in_transaction: bool
+) -> None:
+    try:
+        if in_transaction:
+            async with conn.transaction():
+                await conn.execute(script.encode())
+                await conn.execute(record)
+        else:
+            await conn.execute(script.encode())
+            await conn.execute(record)
+    except psycopg.DatabaseError as error:
+        raise MigrationFailed(
+            f"Step {step.version}_{step.name} failed: {str(error).strip()}",
+            hint="The steps before it are kept, nothing of this one is. Mend the cause, then run it again.",
+        ) from error
+
+
+async def rollback(places: Places, schema: str, *, count: int = 1) -> list[Change]:
+    """Undo the newest steps of one schema."""
+    undone = []
+    async with locked(places.dsn(schema)) as conn:
+        now = await state(conn, schema)
+        if now.unknown:
+            raise newer(now)
+        for version in reversed(now.applied[-count:]):
+            step = steps(schema)[version]
+            await undo(conn, schema, step)
+            undone.append(Change(schema, version, step.name))
+    return undone
+
+
+async def drop(places: Places, schemas: tuple[str, ...]) -> None:
+    """Remove schemas with everything in them, each database in one transaction."""
+    for dsn, here in places.databases(schemas).items():
+        async with locked(dsn) as conn, conn.transaction():
+            for schema in here:
+                name = sql.Identifier(schema)
+                await conn.execute(sql.SQL("drop schema if exists {} cascade").format(name))
+
+
+def newer(found: State) -> SchemaOutOfDate:
+    return SchemaOutOfDate(
+        f"Schema {found.schema!r} has steps this Usher does not know ({', '.join(found.unknown)}).",
+        hint="A newer Usher made them: upgrade this one.",
+    )
+
+
+async def ensure(places: Places, *, patience: float = 0) -> None:
+    """Schemas ready for use: an embedded server is brought up to date, any other only looked at."""
+    states = await status(places, patience=patience)
+    for found in states:
+        if found.unknown:
+            raise newer(found)
+    behind = [found.schema for found in states if found.pending]
+    ours = tuple(schema for schema in behind if places.owned(schema))
+    if len(ours) < len(behind):
+        raise out_of_date(schema for schema in behind if schema not in ours)
+    if ours:
+        await migrate(places, ours)
+    if places.lodging is not None:
+        async with await connect(places.lodging.dsn) as conn:
+            if not await roles.exist(conn):
+                await roles.create(conn)
+
+
+def out_of_date(schemas: Iterable[str]) -> SchemaOutOfDate:
+    return SchemaOutOfDate(
+        f"The database is behind this program (schema {', '.join(schemas)}).",
+        hint="Run `usher db migrate`.",
+    )

@@ -1,0 +1,131 @@
+"""The database roles that Usher's processes run under, and what each may do.
+
+Comes from this list, roles.sql and every schema's grants.sql; goes to the servers. The files are the only truth:
+granting first takes back everything, and checking compares what is with what the files would make.
+"""
+
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+from psycopg import sql
+
+from usher.areas import SCHEMAS
+from usher.db import Connection
+from usher.errors import NotAllowed
+from usher.statements import beside
+
+HERE = Path(__file__).parent
+store = beside(__file__)
+ROLES = (
+    "usher_door",
+    "usher_mgmt",
+    "usher_manager",
+    "usher_scheduler",
+    "usher_worker",
+    "usher_feeds",
+    "usher_reader",
+)
+LOCK = 0x7573_6865_7202  # "usher", 2: grants are rewritten by one at a time
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Privilege:
+    """One thing one role may do."""
+
+    kind: str
+    name: str
+    role: str
+    privilege: str
+
+    def __str__(self) -> str:
+        return f"{self.role} {self.privilege.lower()} on {self.kind} {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What is wrong with the roles of one database; nothing if all three are empty."""
+
+    absent: tuple[str, ...]
+    missing: tuple[Privilege, ...]
+    extra: tuple[Privilege, ...]
+
+    @property
+    def good(self) -> bool:
+        return not (self.absent or self.missing or self.extra)
+
+
+async def absent(conn: Connection) -> tuple[str, ...]:
+    there = {name for (name,) in await store.present_roles.tuples(conn, roles=list(ROLES))}
+    return tuple(role for role in ROLES if role not in there)
+
+
+async def exist(conn: Connection) -> bool:
+    return not await absent(conn)
+
+
+async def create(conn: Connection) -> None:
+    """Make the roles on this server and grant exactly what the files say."""
+    try:
+        await store.create_roles.run(conn)
+        await grant(conn)
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise NotAllowed(
+            f"This database user may not make roles: {error.diag.message_primary}.",
+            hint="Run `usher db roles create` once with a DATABASE_URL of a user with CREATEROLE.",
+        ) from error
+
+
+async def grant(conn: Connection) -> None:
+    """Take back all our roles have in the schemas that are here, then grant it anew: one transaction."""
+    async with conn.transaction():
+        await store.lock_grants.tuples(conn, lock=LOCK)
+        for schema in await present(conn):
+            await regrant(conn, schema)
+
+
+async def present(conn: Connection) -> list[str]:
+    """Our schemas in this database, those that have been migrated at least once."""
+    there = {name for (name,) in await store.present_schemas.tuples(conn, schemas=list(SCHEMAS))}
+    return [schema for schema in SCHEMAS if schema in there]
+
+
+async def regrant(conn: Connection, schema: str) -> None:
+    names = sql.SQL(", ").join(map(sql.Identifier, ROLES))
+    for objects in (
+        "schema",
+        "all tables in schema",
+        "all sequences in schema",
+        "all functions in schema",
+    ):
+        revoke = sql.SQL("revoke all on {} {} from {}")
+        await conn.execute(revoke.format(sql.SQL(objects), sql.Identifier(schema), names))
+    await conn.execute((HERE / schema / "grants.sql").read_bytes())
+
+
+async def check(conn: Connection) -> Finding:
+    """What differs from the files: the grants are made in a transaction, looked at, and undone."""
+    if gone := await absent(conn):
+        return Finding(gone, (), ())
+    actual = await privileges(conn)
+    async with conn.transaction(force_rollback=True):
+        await grant(conn)
+        wanted = await privileges(conn)
+    return Finding((), tuple(sorted(wanted - actual)), tuple(sorted(actual - wanted)))
+
+
+async def privileges(conn: Connection) -> set[Privilege]:
+    found = await store.privileges.rows(conn, Privilege, schemas=list(SCHEMAS), roles=list(ROLES))
+    return set(found)
+
+
+async def set_password(conn: Connection, role: str, password: str | None = None) -> str:
+    """A password for one role, new unless given, to be shown once; the server keeps only its SCRAM hash."""
+    password = password or secrets.token_urlsafe(24)
+    hashed = conn.pgconn.encrypt_password(
+        password.encode(), role.encode(), b"scram-sha-256"
+    ).decode()
+    alter = sql.SQL("alter role {} password {}")
+    await conn.execute(alter.format(sql.Identifier(role), hashed))
+    return password

@@ -1,0 +1,242 @@
+"""Every setting once: name, type, default, help. `USHER_*` over `usher.toml` over the default.
+
+Comes from the environment, at most one file and the command line; goes, frozen, to whatever starts.
+"""
+
+import dataclasses
+import difflib
+import os
+import re
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import platformdirs
+
+from usher.errors import BadSetting
+
+# Names that other programs gave a setting; understood after our own.
+ALIASES = {"database_url": "DATABASE_URL"}
+# USHER_* names that are no settings: where the file is.
+NOT_SETTINGS = {"USHER_CONFIG"}
+TRUE, FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
+
+
+def default_data() -> Path:
+    """Where data lives unless told; root's own home is closed to the user its PostgreSQL runs as."""
+    if sys.platform == "linux" and os.geteuid() == 0:
+        return Path("/var/lib/usher")
+    return Path(platformdirs.user_data_dir("usher"))
+
+
+def setting(
+    default: Any,
+    text: str,
+    *,
+    secret: bool = False,
+    choices: tuple[str, ...] = (),
+    least: float | None = None,
+) -> Any:
+    about = {"help": text, "secret": secret, "choices": choices, "least": least}
+    if callable(default):
+        return dataclasses.field(default_factory=default, metadata=about)
+    return dataclasses.field(default=default, metadata=about)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    data: Path = setting(
+        default_data, "directory for the embedded PostgreSQL and Usher's own files"
+    )
+    database_url: str = setting(
+        "", "PostgreSQL for all three areas instead of the embedded one", secret=True
+    )
+    work_url: str = setting("", "PostgreSQL for hosts, guestbook and chunks", secret=True)
+    control_url: str = setting("", "PostgreSQL for jobs, tasks and resources", secret=True)
+    search_url: str = setting("", "PostgreSQL for feeds and query statistics", secret=True)
+    pg_bin: str = setting("", "directory of PostgreSQL programs to embed instead of the wheel's")
+    pg_port: int = setting(0, "loopback TCP port of the embedded PostgreSQL; 0 = none", least=0)
+    pool_size: int = setting(8, "database connections one process keeps at most", least=1)
+    connect_timeout: float = setting(
+        10.0, "seconds to keep trying for a first database connection", least=0
+    )
+    log_level: str = setting(
+        "info", "how much is logged", choices=("debug", "info", "warning", "error")
+    )
+    log_format: str = setting(
+        "auto", "log lines: text on a terminal, else JSON", choices=("auto", "text", "json")
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One setting as `usher settings` prints it."""
+
+    name: str
+    value: str
+    origin: str
+    help: str
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The settings in force, and where each came from."""
+
+    settings: Settings
+    origins: Mapping[str, str]
+    file: Path | None
+
+    def shown(self) -> Iterator[Shown]:
+        for field in dataclasses.fields(Settings):
+            value = str(getattr(self.settings, field.name))
+            if field.metadata["secret"]:
+                value = masked(value)
+            yield Shown(field.name, value, self.origins[field.name], field.metadata["help"])
+
+
+def load(
+    environment: Mapping[str, str],
+    *,
+    config: Path | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> Loaded:
+    """Read every source, the strongest last; what cannot be used is an error here, not later."""
+    values: dict[str, Any] = {}
+    origins = dict.fromkeys(names(), "default")
+    file = config or find_file(environment)
+    sources = (
+        from_file(file) if file else (),
+        from_environment(environment),
+        (("command line", name, value) for name, value in (overrides or {}).items()),
+    )
+    for source in sources:
+        for origin, name, value in source:
+            values[name] = converted(name, value, origin)
+            origins[name] = origin
+    if file and origins["data"] == str(file):
+        values["data"] = file.parent / values["data"]
+    return Loaded(Settings(**values), origins, file)
+
+
+def names() -> list[str]:
+    return [field.name for field in dataclasses.fields(Settings)]
+
+
+def find_file(environment: Mapping[str, str]) -> Path | None:
+    if named := environment.get("USHER_CONFIG"):
+        return Path(named)
+    places = (Path(), Path(platformdirs.user_config_dir("usher")), Path("/etc/usher"))
+    return next(
+        (place / "usher.toml" for place in places if (place / "usher.toml").is_file()), None
+    )
+
+
+def from_file(file: Path) -> Iterator[tuple[str, str, Any]]:
+    try:
+        table = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadSetting(f"{file} cannot be read: {error.strerror}.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadSetting(f"{file} is not valid TOML: {error}.") from error
+    for name, value in table.items():
+        if name not in names():
+            raise unknown(name, names(), str(file))
+        yield str(file), name, value
+
+
+def from_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, str, Any]]:
+    for name, alias in ALIASES.items():
+        if environment.get(alias):
+            yield alias, name, environment[alias]
+    known = {f"USHER_{name.upper()}": name for name in names()}
+    files = {f"USHER_{name.upper()}_FILE": name for name in secrets()}
+    for variable, value in environment.items():
+        if variable in known:
+            yield variable, known[variable], value
+        elif variable in files:
+            yield variable, files[variable], contents(variable, value)
+        elif variable.startswith("USHER_") and variable not in NOT_SETTINGS:
+            raise unknown(variable, [*known, *files, *NOT_SETTINGS], "the environment")
+
+
+def secrets() -> list[str]:
+    return [field.name for field in dataclasses.fields(Settings) if field.metadata["secret"]]
+
+
+def contents(variable: str, path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise BadSetting(
+            f"{variable} names {path}, which cannot be read: {error.strerror}."
+        ) from error
+
+
+def unknown(name: str, known: list[str], where: str) -> BadSetting:
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    hint = f"Did you mean {near[0]}?" if near else "`usher settings` lists all there are."
+    return BadSetting(f"{name} in {where} is not a setting of Usher.", hint=hint)
+
+
+def converted(name: str, value: Any, origin: str) -> Any:
+    field = next(field for field in dataclasses.fields(Settings) if field.name == name)
+    wanted = get_type_hints(Settings)[name]
+    try:
+        result = CONVERTERS[wanted](value)
+    except (ValueError, TypeError) as error:
+        raise BadSetting(
+            f"{name} cannot be {value!r} (from {origin}): {error}.",
+            hint=f"{name}: {field.metadata['help']}.",
+        ) from error
+    choices, least = field.metadata["choices"], field.metadata["least"]
+    if choices and result not in choices:
+        raise BadSetting(
+            f"{name} cannot be {value!r} (from {origin}).", hint=f"One of: {', '.join(choices)}."
+        )
+    if least is not None and result < least:
+        raise BadSetting(f"{name} cannot be {value!r} (from {origin}): it is at least {least:g}.")
+    return result
+
+
+def to_text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("text is wanted")
+    return value
+
+
+def to_int(value: Any) -> int:
+    if isinstance(value, bool | float) or (
+        isinstance(value, str) and not re.fullmatch(r"-?\d+", value)
+    ):
+        raise ValueError("a whole number is wanted")
+    return int(value)
+
+
+def to_float(value: Any) -> float:
+    try:
+        return float(value)
+    except (ValueError, TypeError):
+        raise ValueError("a number is wanted") from None
+
+
+def to_bool(value: Any) -> bool:
+    word = str(value).lower()
+    if word not in TRUE | FALSE:
+        raise ValueError("true or false is wanted")
+    return word in TRUE
+
+
+def to_path(value: Any) -> Path:
+    return Path(value if isinstance(value, Path) else to_text(value)).expanduser()
+
+
+CONVERTERS = {str: to_text, int: to_int, float: to_float, bool: to_bool, Path: to_path}
+
+
+def masked(dsn: str) -> str:
+    """A DSN without its password, in both of libpq's forms."""
+    hidden = re.sub(r"(://[^:/@\s]*):[^@\s]*@", r"\1:***@", dsn)
+    return re.sub(r"(password\s*=\s*)('(?:[^'\\]|\\.)*'|[^\s&]+)", r"\1***", hidden)

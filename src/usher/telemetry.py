@@ -1,0 +1,104 @@
+"""What the outside can see of a process: structured log lines and Prometheus metrics.
+
+A log line is an event name and fields: `key=value` on a terminal, one JSON object a line otherwise.
+"""
+
+import json
+import logging
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+
+REGISTRY = CollectorRegistry()
+"""Our own registry: a program that embeds Usher keeps its default one to itself."""
+
+DB_SECONDS = Histogram(
+    "usher_db_seconds",
+    "Time a named statement took, by store and statement.",
+    ["statement"],
+    buckets=(0.001, 0.005, 0.02, 0.1, 0.5, 2, 10),
+    registry=REGISTRY,
+)
+DB_RECONNECTS = Counter(
+    "usher_db_reconnects_total",
+    "Times a lost database connection was made again.",
+    registry=REGISTRY,
+)
+
+
+class Log:
+    """A room's logger: `log.info("migrated", schema="work", steps=3)`."""
+
+    def __init__(self, room: str) -> None:
+        self._logger = logging.getLogger(f"usher.{room}")
+
+    def debug(self, event: str, **fields: object) -> None:
+        self._write(logging.DEBUG, event, fields)
+
+    def info(self, event: str, **fields: object) -> None:
+        self._write(logging.INFO, event, fields)
+
+    def warning(self, event: str, **fields: object) -> None:
+        self._write(logging.WARNING, event, fields)
+
+    def error(self, event: str, **fields: object) -> None:
+        self._write(logging.ERROR, event, fields)
+
+    def _write(self, level: int, event: str, fields: Mapping[str, object]) -> None:
+        self._logger.log(level, event, extra={"fields": fields})
+
+
+class TextFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        time = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S")
+        words = [time, record.levelname.lower(), record.getMessage()]
+        words += [f"{key}={quoted(value)}" for key, value in fields_of(record).items()]
+        if record.exc_info:
+            words.append("\n" + self.formatException(record.exc_info))
+        return " ".join(words)
+
+
+class JsonFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "room": record.name.removeprefix("usher."),
+            "event": record.getMessage(),
+            **fields_of(record),
+        }
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str, ensure_ascii=False)
+
+
+def fields_of(record: logging.LogRecord) -> Mapping[str, object]:
+    fields: Mapping[str, object] = getattr(record, "fields", {})
+    return fields
+
+
+def quoted(value: object) -> str:
+    """A value as one word of a line: what holds a space, quote or control character as JSON."""
+    text = str(value)
+    plain = text.isprintable() and not any(mark in text for mark in ' "=')
+    return text if plain and text else json.dumps(text, ensure_ascii=False)
+
+
+def set_up_logging(*, level: str, form: str, stream: TextIO | None = None) -> None:
+    """Send this process' log lines to a stream; called once, by the command that starts it."""
+    stream = stream or sys.stderr
+    text = form == "text" or (form == "auto" and stream.isatty())
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(TextFormatter() if text else JsonFormatter())
+    root = logging.getLogger("usher")
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    root.propagate = False
+
+
+def exposition() -> bytes:
+    """Every metric in Prometheus' text form."""
+    return generate_latest(REGISTRY)

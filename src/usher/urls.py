@@ -1,0 +1,214 @@
+"""One canonical text per URL, or the reason why it has none.
+
+Comes from whoever knocks: people, tasks, feeds, links found in pages. Goes to the door, which files
+the host under its domain64 and the path in the guestbook.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, Literal
+
+from ada_url import join_url, normalize_url
+
+MAX_TEXT: Final = 8_192
+MAX_HOST: Final = 253
+MAX_LABEL: Final = 63
+MAX_PATH: Final = 2_000
+
+# Only names that say who clicked where and nothing else: without them the page is the same.
+TRACKING: Final = frozenset(
+    {"_ga", "_gl", "dclid", "gad_source", "gbraid", "gclid", "gclsrc", "wbraid"}  # Google
+    | {"__hsfp", "__hssc", "__hstc", "_hsenc", "_hsmi", "hsctatracking"}  # HubSpot
+    | {"fbclid", "igsh", "igshid", "epik", "li_fat_id", "ttclid", "twclid"}  # social networks
+    | {"_openstat", "msclkid", "rb_clickid", "srsltid", "wickedid", "yclid", "ysclid"}  # shops
+    | {"_kx", "mc_cid", "mc_eid", "mkt_tok", "oly_anon_id", "oly_enc_id", "vero_id"}  # mailings
+)
+TRACKING_PREFIX: Final = "utm_"
+
+Reason = Literal["bad_url", "too_long", "unsupported_scheme"]
+
+
+class Scheme(IntEnum):
+    """The schemes we fetch, numbered as the guestbook stores them."""
+
+    HTTPS = 1
+    HTTP = 2
+    SFTP = 3
+    FTP = 4
+
+    @property
+    def word(self) -> str:
+        return _WORDS[self]
+
+
+_WORDS: Final = {scheme: scheme.name.lower() for scheme in Scheme}
+
+
+@dataclass(frozen=True, slots=True)
+class Url:
+    """A canonical URL: `host` with its port unless it is the default, `path` with its query."""
+
+    scheme: Scheme
+    host: str
+    path: str
+
+    def __str__(self) -> str:
+        return f"{_WORDS[self.scheme]}://{self.host}{self.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Why a text is no URL of ours; `detail` never repeats the text, which may hold a password."""
+
+    reason: Reason
+    detail: str
+
+
+_UNREADABLE: Final = Refused("bad_url", "Its host, its port or one of its characters is not valid.")
+
+# What the WHATWG parser reads in full: for these it fills in the path and drops default ports.
+_KNOWN: Final = {"https:": Scheme.HTTPS, "http:": Scheme.HTTP, "ftp:": Scheme.FTP}
+_KNOWN_PREFIXES: Final = tuple(f"{word}//" for word in _KNOWN)
+
+# Wider hosts are legal to WHATWG (`a*b`, `a"b`), but no name server answers for them.
+_HOST: Final = re.compile(
+    rf"(?:(?:[a-z0-9_-]{{1,{MAX_LABEL}}}\.)*[a-z0-9_-]{{1,{MAX_LABEL}}}|\[[0-9a-f:]+\])(?::[0-9]+)?"
+)
+_SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]*):", re.IGNORECASE | re.ASCII)
+_HOST_AND_PORT: Final = re.compile(
+    r"[a-z][a-z0-9.-]*:[0-9]{1,5}(?![^/?#\\])", re.IGNORECASE | re.ASCII
+)
+# `tel:911` looks like a host with a port and never is one.
+_NO_HOSTS: Final = frozenset(
+    {"about", "data", "fax", "file", "javascript", "mailto", "sms", "tel", "urn", "vbscript"}
+)
+
+# What a URL parser ignores: these around the text, and line ends and tabs anywhere in it.
+_AROUND: Final = "".join(map(chr, range(0x21)))
+_INSIDE: Final = str.maketrans("", "", "\t\n\r")
+
+_ESCAPE: Final = re.compile(r"((?:%[0-9A-Fa-f]?)?)(%[0-9A-Fa-f]{2})")
+_UNRESERVED: Final = "-._~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_PLAIN: Final = {f"%{ord(char):02X}": char for char in _UNRESERVED}
+
+
+def parse(text: str, base: Url | None = None) -> Url | Refused:
+    """Read any text: with a base as a link on that page, without one as a person types it."""
+    if len(text) > MAX_TEXT:
+        return _too_long("The URL", len(text), MAX_TEXT)
+    return _parse(text, base)
+
+
+def _parse(text: str, base: Url | None = None) -> Url | Refused:
+    try:
+        href = normalize_url(text) if base is None else join_url(str(base), text)
+    except ValueError:
+        return _parse_other(text, base)
+    if not href.startswith(_KNOWN_PREFIXES):
+        return _parse_other(text, base)
+    word, _, host, tail = href.split("/", 3)
+    return _canonical(_KNOWN[word], host, tail)
+
+
+def _parse_other(text: str, base: Url | None) -> Url | Refused:
+    """Read what the WHATWG parser refuses or does not know: sftp, bare names, foreign schemes."""
+    text = text.translate(_INSIDE).strip(_AROUND)
+    match = _SCHEME.match(text)
+    word = match[1].lower() if match else ""
+    if word == "sftp" or (not word and base is not None and base.scheme is Scheme.SFTP):
+        return _parse_sftp(text, base)
+    if not word and base is None:
+        return _parse_bare(text)
+    if not word or f"{word}:" in _KNOWN:
+        return _UNREADABLE
+    if base is None and word not in _NO_HOSTS and _HOST_AND_PORT.match(text):
+        return _parse(f"https://{text}")
+    return _foreign(word)
+
+
+def _parse_bare(text: str) -> Url | Refused:
+    """Read `example.com/x` and `//example.com/x` as https."""
+    if text.startswith("//"):
+        return _parse(f"https:{text}")
+    if not text or text[0] in "/\\?#":
+        return Refused("bad_url", "This names no host, and no page is given that it belongs to.")
+    return _parse(f"https://{text}")
+
+
+def _parse_sftp(text: str, base: Url | None) -> Url | Refused:
+    """Read sftp as if it were http and https: each hides one port, so the longer host is whole."""
+    try:
+        (host, tail), (other, _) = (_as_web(word, text, base) for word in ("http", "https"))
+    except ValueError:
+        return _UNREADABLE
+    return _canonical(Scheme.SFTP, max(host, other, key=len).removesuffix(":22"), tail)
+
+
+def _as_web(word: str, text: str, base: Url | None) -> tuple[str, str]:
+    if text[:5].lower() == "sftp:":
+        text = f"{word}{text[4:]}"
+    if base is not None and base.scheme is Scheme.SFTP:
+        href = join_url(f"{word}://{base.host}{base.path}", text)
+    else:
+        href = normalize_url(text)
+    _, _, host, tail = href.split("/", 3)
+    return host, tail
+
+
+def _canonical(scheme: Scheme, host: str, tail: str) -> Url | Refused:
+    """Finish what the parser began; `tail` is all that follows the first slash after the host."""
+    if host.endswith(".") or ".:" in host:
+        host = host.replace(".:", ":").removesuffix(".")
+    if len(host) > MAX_HOST or not _HOST.fullmatch(host):
+        return _bad_host(host)
+    path = f"/{_tidy(tail)}"
+    if len(path) > MAX_PATH:
+        return _too_long("The path with its query", len(path), MAX_PATH)
+    return Url(scheme, host, path)
+
+
+def _tidy(tail: str) -> str:
+    if "#" in tail:
+        tail = tail[: tail.index("#")]
+    if "%" in tail:
+        tail = _ESCAPE.sub(_normal_escape, tail)
+    return _without_tracking(tail) if "?" in tail else tail
+
+
+def _normal_escape(match: re.Match[str]) -> str:
+    """Decode an unreserved character, unless a stray `%` before it would make a new escape."""
+    stray, escape = match[1], match[2].upper()
+    return f"{stray}{escape}" if stray else _PLAIN.get(escape, escape)
+
+
+def _without_tracking(tail: str) -> str:
+    path, _, query = tail.partition("?")
+    query = "&".join([pair for pair in query.split("&") if not _is_tracking(pair)])
+    return f"{path}?{query}" if query else path
+
+
+def _is_tracking(pair: str) -> bool:
+    name = pair.partition("=")[0].lower()
+    return name in TRACKING or name.startswith(TRACKING_PREFIX)
+
+
+def _bad_host(host: str) -> Refused:
+    if "@" in host:
+        return Refused("bad_url", "The URL carries a user name or a password; leave them out.")
+    if len(host) > MAX_HOST:
+        return _too_long("The host", len(host), MAX_HOST)
+    label = max(map(len, host.partition(":")[0].split(".")))
+    if label > MAX_LABEL:
+        return _too_long("A part of the host name", label, MAX_LABEL)
+    return Refused("bad_url", "The host name has an empty part or an impossible character.")
+
+
+def _too_long(what: str, length: int, most: int) -> Refused:
+    return Refused("too_long", f"{what} has {length} characters; at most {most} are allowed.")
+
+
+def _foreign(word: str) -> Refused:
+    shown = word if len(word) <= MAX_LABEL else f"{word[:MAX_LABEL]}..."
+    known = ", ".join(_WORDS.values())
+    return Refused("unsupported_scheme", f"The scheme {shown!r} is not one of {known}.")
