@@ -7,7 +7,7 @@ import asyncio
 import itertools
 import math
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
@@ -159,7 +159,7 @@ class Database:
                 log.warning("database_away", reason=error.message)
         raise AssertionError  # attempts never end
 
-    async def listen(self, *channels: str) -> AsyncIterator[Wake]:
+    async def listen(self, *channels: str) -> AsyncGenerator[Wake]:
         """Wake-up calls, for ever; each (re)connection begins with one marked `missed`, for what got lost."""
         while True:
             conn = await connect(self.dsn, patience=math.inf, role=self.role)

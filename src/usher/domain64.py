@@ -75,9 +75,7 @@ def encode(parts: Parts) -> int:
 
 
 def decode(value: int) -> Parts:
-    """Take a domain64 apart; a number that is none is a ValueError."""
-    if not 0 < value <= MAX:
-        raise ValueError(f"domain64: must be from 1 to {MAX}, not {value}")
+    """Take a domain64 apart; any other number, 0 and negatives too, has no possible TLD."""
     return Parts(
         value >> _TLD_BITS,
         value >> _DOMAIN_BITS & 0xFFFFFF,
@@ -122,8 +120,9 @@ def split(host: str) -> Name:
     """Split the host of a canonical URL, with its port, by the public suffix list."""
     name, port = _cut_port(host)
     labels, _, tld = name.rpartition(".")
-    # A canonical name that ends in digits is an IPv4 address; the suffix list would cut it apart.
-    if not labels or tld.isdigit() or name.startswith("["):
+    # One label or an IPv6 address has no dot. A canonical name that ends in a number is an IPv4
+    # address, which the suffix list would cut apart.
+    if not labels or tld.isdigit():
         return Name("", name, port)
     # A public suffix (`co.uk`, `github.io`) belongs to nobody, so it is a domain of its own
     # beside those of its customers, never a parent whose range would hold theirs.

@@ -53,11 +53,11 @@ from fresh;
 -- A row for each host seen for the first time: the apex is subdomain 0, the others follow the highest so far.
 with given as (
     select
-        name,
+        given.name,
         coalesce(tld.code, 127) as tld,
-        case when tld.code is null then domain || '.' || given.tld else domain end as domain,
-        subdomain,
-        position
+        case when tld.code is null then given.domain || '.' || given.tld else given.domain end as domain,
+        given.subdomain,
+        given.position
     from unnest(%(names)s::text[], %(tlds)s::text[], %(domains)s::text[], %(subdomains)s::text[])
         with ordinality as given (name, tld, domain, subdomain, position)
     left join work.tld on tld.name = given.tld

@@ -24,6 +24,9 @@ ROLE = DATABASE = "usher"
 SOCKET_LIMIT = 100  # bytes of a unix socket's path; the kernels' own limits are 104 and 108
 START_SECONDS = 300  # crash recovery of a big database takes its time
 STOP_SECONDS = 60
+# After a kill -9 of the postmaster its orphans need a moment to see it; until then nobody can start.
+ORPHANS = "is still in use"
+ORPHAN_SECONDS = 20
 
 
 class Cluster:
@@ -51,8 +54,7 @@ class Cluster:
 
     def pid(self) -> int:
         """The postmaster's process id, 0 where none is written."""
-        lines = self.pid_lines()
-        return int(lines[0]) if lines and lines[0].strip().isdigit() else 0
+        return first_number(self.pid_file)
 
     def alive(self) -> bool:
         if self._child is not None:
@@ -60,10 +62,14 @@ class Cluster:
         pid = self.pid()
         return pid > 0 and postmaster_alive(pid, self.pgdata)
 
-    def ready(self) -> bool:
-        """Whether it takes connections: the postmaster says so in the eighth line of its pid file."""
+    def status(self) -> str:
+        """What the postmaster says of itself, in the eighth line of its pid file."""
         lines = self.pid_lines()
-        return len(lines) > 7 and lines[7].strip() == "ready" and self.alive()  # noqa: PLR2004
+        return lines[7].strip() if len(lines) > 7 else ""  # noqa: PLR2004
+
+    def ready(self) -> bool:
+        """Whether it takes connections that write."""
+        return self.status() == "ready" and self.alive()
 
     def port(self) -> int:
         lines = self.pid_lines()
@@ -158,38 +164,53 @@ class Cluster:
 
     def start(self) -> None:
         """Start the postmaster, or take over one that runs, and wait until it is ready."""
-        if not self.alive():
-            self.clear_stale_pid()
-            with (self.log / "start.log").open("wb") as said:
-                command = [self.binaries / "postgres", "-D", str(self.pgdata)]
-                self._child = self.account.popen(command, out=said)
         deadline = time.monotonic() + START_SECONDS
+        patience = time.monotonic() + ORPHAN_SECONDS
+        if not self.alive():
+            self._child = None  # one that died before has had its say
         while not self.ready():
-            if not self.alive() or time.monotonic() > deadline:
-                self._child = None
-                raise ServerUnusable(
-                    f"PostgreSQL did not start: {self.last_words()}",
-                    hint=f"Its log is in {self.log}.",
-                )
+            if not self.alive():
+                said = self.last_words()
+                if self._child and (ORPHANS not in said or time.monotonic() > patience):
+                    self._child = None
+                    raise self.not_started(said)
+                self.spawn()
+            if time.monotonic() > deadline:
+                raise self.not_started(f"not ready after {START_SECONDS} s")
             time.sleep(0.01)
 
-    def clear_stale_pid(self) -> None:
-        """Remove a pid file whose number now belongs to some other program.
+    def not_started(self, reason: str) -> ServerUnusable:
+        hint = f"Its log is in {self.log}."
+        return ServerUnusable(f"PostgreSQL did not start: {reason}", hint=hint)
 
-        PostgreSQL would take that program for itself and refuse to start (a container's
-        restart reuses low numbers). A pid that is nobody's it clears by itself.
+    def spawn(self) -> None:
+        self.clear_stale_locks()
+        with (self.log / "start.log").open("wb") as said:
+            command = [self.binaries / "postgres", "-D", str(self.pgdata)]
+            self._child = self.account.popen(command, out=said)
+
+    def clear_stale_locks(self) -> None:
+        """Remove lock files of a postmaster that is no more, but whose number still answers.
+
+        PostgreSQL takes whoever has the number for itself and refuses to start: another program
+        (a container's restart reuses low numbers), or its own zombie where nobody reaps. Only the
+        keeper comes here, so no server of ours can be on its way. A number that is nobody's
+        PostgreSQL clears by itself.
         """
-        pid = self.pid()
-        if pid and not postmaster_alive(pid, self.pgdata):
-            self.pid_file.unlink(missing_ok=True)
+        for file in (self.pid_file, *self.sockets.glob(".s.PGSQL.*.lock")):
+            pid = first_number(file)
+            if pid and not postmaster_alive(pid, self.pgdata):
+                file.unlink(missing_ok=True)
 
     def last_words(self) -> str:
-        try:
-            lines = (self.log / "start.log").read_text(errors="replace").strip().splitlines()
-        except OSError:
-            return "it left no word"
-        telling = [line for line in lines if "FATAL" in line or "PANIC" in line or "ERROR" in line]
-        return " ".join((telling or lines or ["it left no word"])[-2:])
+        """Why our child ended; its log's collector may write a moment after its end."""
+        if self._child is None:
+            return ""
+        for _ in range(20):
+            if said := fatal_line(self.log, self._child.pid):
+                return said
+            time.sleep(0.05)
+        return f"exit code {self._child.returncode}"
 
     def stop(self) -> None:
         """Fast shutdown: connections are closed, everything committed is on disk."""
@@ -201,6 +222,28 @@ class Cluster:
             deadline = time.monotonic() + patience
             while self.alive() and time.monotonic() < deadline:
                 time.sleep(0.01)
+
+
+def first_number(file: Path) -> int:
+    """The process id a lock file of PostgreSQL's begins with, 0 where there is none."""
+    try:
+        first, *_ = file.read_text().split() or [""]
+    except OSError:
+        return 0
+    return int(first) if first.isdigit() else 0
+
+
+def fatal_line(log: Path, pid: int) -> str:
+    """The fatal line this process wrote, and the one before that names the cause."""
+    mark = f"[{pid}] "
+    newest = sorted(log.glob("postgres-*.log"), key=lambda path: path.stat().st_mtime)[-1:]
+    for file in (log / "start.log", *newest):
+        lines = file.read_text(errors="replace").splitlines()
+        said = [line.partition(mark)[2].removeprefix("@ ") for line in lines if mark in line]
+        for number, line in enumerate(said):
+            if line.startswith(("FATAL", "PANIC")):
+                return " ".join(said[max(number - 1, 0) : number + 1])
+    return ""
 
 
 def socket_directory(data: Path) -> Path:

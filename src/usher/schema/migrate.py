@@ -132,9 +132,7 @@ async def prepare(conn: Connection, schema: str) -> None:
         return
     await conn.execute(sql.SQL("create schema if not exists {}").format(sql.Identifier(schema)))
     await conn.execute(
-        sql.SQL("create table if not exists {} (version varchar(128) primary key)").format(
-            table(schema)
-        )
+        sql.SQL("create table if not exists {} (version varchar primary key)").format(table(schema))
     )
 
 

@@ -1,0 +1,58 @@
+"""Two servers for a failover: a primary of ours and its streaming standby."""
+
+import socket
+from pathlib import Path
+
+import psycopg
+
+from usher.embedded.cluster import Cluster
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+    return port
+
+
+class Standby(Cluster):
+    """A copy that follows a primary until it is promoted."""
+
+    def ready(self) -> bool:
+        return self.status() in {"ready", "standby"} and self.alive()
+
+    def promote(self) -> None:
+        with psycopg.connect(self.dsn(), autocommit=True) as conn:
+            assert conn.execute("select pg_promote()").fetchone() == (True,)
+
+
+def standby(primary: Cluster, data: Path, port: int) -> Standby:
+    """Copy the primary as it runs; the copy follows it from its start on."""
+    data.mkdir(mode=0o711)
+    copy = Standby(data, primary.binaries, primary.account, port)
+    for directory in (copy.log, copy.sockets):
+        copy.make_directory(directory)
+    copy.pgdata.mkdir(mode=0o700)
+    copy.account.own(copy.pgdata, 0o700)
+    where = f"host={primary.sockets} port={primary.port()} user=usher"
+    code, said = primary.account.run(
+        [
+            primary.binaries / "pg_basebackup",
+            "-D",
+            str(copy.pgdata),
+            "-R",
+            "-c",
+            "fast",
+            "-d",
+            where,
+        ]
+    )
+    assert code == 0, said
+    copy.prepare()
+    return copy
+
+
+def rows_on(dsn: str) -> list[tuple[int, ...]]:
+    with psycopg.connect(dsn) as conn:
+        if conn.execute("select to_regclass('kept')").fetchone() == (None,):
+            return []
+        return conn.execute("select number from kept order by number").fetchall()

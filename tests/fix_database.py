@@ -1,0 +1,149 @@
+"""Real PostgreSQL for tests: the embedded one and Debian's, both started by our own launcher.
+
+`conn`: one connection, rolled back; the default. `database`: a DSN of a database of the test's own, cloned from a
+migrated template; for anything with two connections, LISTEN or processes. `places`: the same as Places.
+Every test that uses one of them runs on both servers.
+"""
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from usher.areas import Area, Places
+from usher.db import Connection, connect
+from usher.embedded import Lodging, lodge
+from usher.embedded.cluster import first_number
+from usher.embedded.processes import postmaster_alive
+from usher.schema import migrate, roles
+
+DEBIAN = Path("/usr/lib/postgresql/15/bin")
+NUMBERS = count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running server with a migrated template database."""
+
+    dsn: str
+    template: str
+    lodging: Lodging
+
+    def database(self, name: str) -> str:
+        return make_conninfo(self.dsn, dbname=name)
+
+
+def open_directory() -> Path:
+    """A directory that the embedded server's user can reach too; pytest's own are closed to it."""
+    path = Path(tempfile.mkdtemp(prefix="usher-"))
+    path.chmod(0o711 if os.geteuid() == 0 else 0o700)
+    return path
+
+
+def wait_stopped(data: Path, seconds: float = 20) -> None:
+    """Wait until nothing keeps the server of this directory running any more."""
+    deadline = time.monotonic() + seconds
+    while any(map(serves, data.glob("**/postmaster.pid"))) and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+
+def serves(pid_file: Path) -> bool:
+    return postmaster_alive(first_number(pid_file), pid_file.parent)
+
+
+@pytest.fixture
+def data() -> Iterator[Path]:
+    """An empty data directory; whatever server was started in it is gone afterwards."""
+    path = open_directory()
+    yield path / "data"
+    wait_stopped(path / "data")
+    shutil.rmtree(path)
+
+
+@pytest.fixture(
+    scope="session", params=["embedded", pytest.param("debian", marks=pytest.mark.debian)]
+)
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    pg_bin = ""
+    if request.param == "debian":
+        pg_bin = str(DEBIAN)
+        if not DEBIAN.exists():
+            assert "CI" not in os.environ, "CI must test Debian's PostgreSQL too: scripts/packages"
+            pytest.skip("Debian's PostgreSQL 15 is not installed: scripts/packages")
+    data = open_directory()
+    try:
+        with lodge(data, pg_bin=pg_bin) as lodging:
+            quicken(lodging.dsn)
+            yield Server(lodging.dsn, "template_usher", lodging)
+        wait_stopped(data)
+    finally:
+        shutil.rmtree(data)
+
+
+def quicken(dsn: str) -> None:
+    """A server whose data nobody will miss need not wait for the disk."""
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        for name in ("fsync", "synchronous_commit", "full_page_writes"):
+            conn.execute(sql.SQL("alter system set {} = off").format(sql.Identifier(name)))
+        conn.execute("select pg_reload_conf()")
+        conn.execute("create database template_usher")
+
+
+@pytest.fixture(scope="session")
+async def migrated(server: Server) -> Server:
+    """The server, its template migrated and its roles made."""
+    dsn = server.database(server.template)
+    await migrate.migrate(all_in(dsn))
+    async with await connect(dsn) as conn:
+        await roles.create(conn)
+    return server
+
+
+def all_in(dsn: str, lodging: Lodging | None = None) -> Places:
+    return Places(dict.fromkeys(Area, dsn), lodging)
+
+
+@pytest.fixture
+async def conn(migrated: Server) -> AsyncIterator[Connection]:
+    async with (
+        await connect(migrated.database(migrated.template)) as connection,
+        connection.transaction(force_rollback=True),
+    ):
+        yield connection
+
+
+@pytest.fixture
+async def database(migrated: Server) -> AsyncIterator[str]:
+    async for dsn in clone(migrated, f" template {migrated.template} strategy file_copy"):
+        yield dsn
+
+
+@pytest.fixture
+async def empty_database(server: Server) -> AsyncIterator[str]:
+    """A database without any schema of ours."""
+    async for dsn in clone(server, ""):
+        yield dsn
+
+
+@pytest.fixture
+def places(database: str) -> Places:
+    return all_in(database)
+
+
+async def clone(server: Server, how: str) -> AsyncIterator[str]:
+    name = f"test_{next(NUMBERS)}"
+    async with await connect(server.dsn) as admin:
+        await admin.execute(f"create database {name}{how}".encode())
+        try:
+            yield server.database(name)
+        finally:
+            await admin.execute(f"drop database {name} with (force)".encode())

@@ -1,0 +1,105 @@
+"""Dumps: whole or absent, from one moment, and back into one database or three."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from fix_database import all_in
+from usher.areas import SCHEMAS, Area, Places
+from usher.db import connect
+from usher.door import hosts
+from usher.errors import BadInput, UsherError
+from usher.schema import dump, migrate, roles
+
+NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
+ALL = tuple(SCHEMAS)
+NAMES = ["example.com", "www.bbc.co.uk", "localhost:8000"]
+
+
+async def fill(dsn: str) -> dict[str, hosts.Host]:
+    async with await connect(dsn) as conn:
+        return await hosts.register(conn, names=NAMES, now=NOW)
+
+
+async def found(dsn: str) -> dict[str, hosts.Host]:
+    async with await connect(dsn) as conn:
+        return {host.name: host for host in await hosts.find(conn, names=NAMES)}
+
+
+async def test_a_dump_comes_back_as_it_was(
+    places: Places, database: str, empty_database: str, tmp_path: Path
+) -> None:
+    before = await fill(database)
+    await dump.dump(places, tmp_path / "backup", ALL)
+    there = all_in(empty_database)
+    await dump.restore(there, tmp_path / "backup", (), replace=False)
+    assert await found(empty_database) == before
+    assert await dump.picture(there, ALL) == await dump.picture(places, ALL)
+    assert await migrate.migrate(there) == []
+    async with await connect(empty_database) as conn:
+        assert (await roles.check(conn)).good
+        await hosts.register(
+            conn, names=["new.example.com"], now=NOW
+        )  # identities go on after the last
+
+
+async def test_one_database_into_three_places(
+    places: Places, database: str, empty_database: str, tmp_path: Path
+) -> None:
+    before = await fill(database)
+    await dump.dump(places, tmp_path / "backup", ALL)
+    await migrate.drop(places, ("work",))
+    apart = Places({Area.WORK: empty_database, Area.CONTROL: database, Area.SEARCH: database})
+    await dump.restore(apart, tmp_path / "backup", ("work",), replace=False)
+    assert await found(empty_database) == before
+
+
+async def test_restoring_over_something_needs_to_be_told(
+    places: Places, database: str, tmp_path: Path
+) -> None:
+    before = await fill(database)
+    await dump.dump(places, tmp_path / "backup", ALL)
+    async with await connect(database) as conn:
+        await conn.execute("delete from work.hosts")
+    with pytest.raises(BadInput, match="there already"):
+        await dump.restore(places, tmp_path / "backup", (), replace=False)
+    assert await found(database) == {}
+    await dump.restore(places, tmp_path / "backup", (), replace=True)
+    assert await found(database) == before
+
+
+async def test_a_failing_restore_leaves_what_was_there(
+    places: Places, database: str, tmp_path: Path
+) -> None:
+    before = await fill(database)
+    await dump.dump(places, tmp_path / "backup", ("work",))
+    archive = tmp_path / "backup" / "work.dump"
+    archive.write_bytes(archive.read_bytes()[:-200])
+    with pytest.raises(UsherError, match="pg_restore failed"):
+        await dump.restore(places, tmp_path / "backup", (), replace=True)
+    assert await found(database) == before
+
+
+async def test_a_failing_dump_leaves_no_directory(empty_database: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="no schema 'work'"):
+        await dump.dump(all_in(empty_database), tmp_path / "backup", ALL)
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_an_existing_directory_is_not_written_over(places: Places, tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("mine")
+    with pytest.raises(BadInput, match="exists already"):
+        await dump.dump(places, tmp_path / "mine", ALL)
+    assert (tmp_path / "mine").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "manifest", ["", "{}", "not json", '{"schemas": {"work": "99990101000000"}}']
+)
+async def test_what_is_no_dump_or_too_new_is_refused(
+    places: Places, tmp_path: Path, manifest: str
+) -> None:
+    (tmp_path / dump.MANIFEST).write_text(manifest)
+    with pytest.raises(BadInput):
+        await dump.restore(places, tmp_path, (), replace=True)
