@@ -1,0 +1,32 @@
+# make test   runs every test; make check   format, lint, types, import order.
+.PHONY: test check format schema lock packages
+
+PY = .venv/bin/python
+
+test: .venv/requirements-dev.lock packages
+	$(PY) -m pytest $(ARGS)
+
+check: .venv/requirements-dev.lock
+	$(PY) -m ruff format --check
+	$(PY) -m ruff check
+	$(PY) -m mypy
+	.venv/bin/lint-imports
+
+format: .venv/requirements-dev.lock
+	$(PY) -m ruff format
+	$(PY) -m ruff check --fix
+
+# The picture of the tables that tests compare with the migrations.
+schema: .venv/requirements-dev.lock
+	scripts/schema
+
+lock: .venv/requirements-dev.lock
+	scripts/lock
+
+# Debian's own PostgreSQL, which the tests use beside the embedded one; skipped where it cannot be had.
+packages:
+	@scripts/packages
+
+.venv/requirements-dev.lock: requirements-dev.lock pyproject.toml
+	@scripts/setup requirements-dev.lock
+	@touch $@

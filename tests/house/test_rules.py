@@ -1,0 +1,181 @@
+"""The house keeps its own rules: SQL, schema, documents, sizes, what is exported."""
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+import usher
+from usher import errors
+from usher.areas import SCHEMAS, Places
+from usher.cli.main import root
+from usher.db import Connection
+from usher.door import hosts
+from usher.schema.dump import picture
+from usher.schema.steps import steps
+from usher.settings import names
+from usher.statements import Statement, Statements
+from usher.telemetry import REGISTRY
+
+PACKAGE = Path(usher.__file__).parent
+TREE = PACKAGE.parents[1]
+STORES = [
+    Statements(path) for path in sorted(PACKAGE.rglob("*.sql")) if path.with_suffix(".py").exists()
+]
+STATEMENTS = [
+    pytest.param(store, one, id=f"{store.file.stem}.{one.name}")
+    for store in STORES
+    for one in store
+]
+# Every statement that runs for each batch, chunk or job, with parameters that make it do something.
+HOT: dict[str, dict[str, Any]] = {
+    "hosts.find": {"names": ["www.example7.com", "www.example8.com"]},
+}
+
+
+def as_prepared(text: str) -> str:
+    """The statement with $1 for %(name)s, as PREPARE wants it."""
+    found = list(dict.fromkeys(re.findall(r"%\((\w+)\)s", text)))
+    for number, name in enumerate(found, 1):
+        text = text.replace(f"%({name})s", f"${number}")
+    return text.replace("%%", "%")
+
+
+@pytest.mark.parametrize(("store", "statement"), STATEMENTS)
+async def test_every_statement_is_sound_sql(
+    conn: Connection, store: Statements, statement: Statement
+) -> None:
+    del store
+    if re.search(r"^do \$\$", statement.text, re.MULTILINE):
+        pytest.skip("a DO block cannot be prepared; roles.create runs it")
+    await conn.execute(f"prepare it as {as_prepared(statement.text)}".encode())
+
+
+@pytest.mark.parametrize(("store", "statement"), STATEMENTS)
+def test_every_statement_says_its_purpose_and_is_used(
+    store: Statements, statement: Statement
+) -> None:
+    assert statement.text.startswith("-- "), "the first line after the name says what it is for"
+    code = store.file.with_suffix(".py").read_text()
+    assert re.search(rf"\bstore\.{statement.name}\.(rows|row|tuples|run)\(", code)
+
+
+@pytest.mark.parametrize("store", STORES, ids=lambda store: store.file.stem)
+def test_every_statement_used_is_there(store: Statements) -> None:
+    code = store.file.with_suffix(".py").read_text()
+    for name in re.findall(r"\bstore\.(\w+)\.", code):
+        assert getattr(store, name)
+
+
+@pytest.mark.parametrize("name", HOT)
+async def test_hot_statements_use_an_index(conn: Connection, name: str) -> None:
+    many = [f"www.example{number}.com" for number in range(3000)]
+    await hosts.register(conn, names=many, now=datetime(2026, 11, 16, tzinfo=UTC))
+    await conn.execute("analyze work.hosts")
+    statement = next(
+        statement
+        for store in STORES
+        for statement in store
+        if name == f"{store.file.stem}.{statement.name}"
+    )
+    plan = await conn.execute(b"explain " + statement.query, HOT[name])
+    lines = "\n".join(line for (line,) in await plan.fetchall())
+    assert "Index" in lines
+    assert "Seq Scan" not in lines
+
+
+async def test_schema_sql_is_what_the_migrations_make(
+    places: Places, request: pytest.FixtureRequest
+) -> None:
+    if "debian" in request.node.callspec.id:
+        pytest.skip("the picture is drawn by the embedded version")
+    drawn = (PACKAGE / "schema" / "schema.sql").read_text()
+    assert await picture(places, tuple(SCHEMAS)) == drawn, "run `make schema`"
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+def test_every_schema_has_steps_and_grants(schema: str) -> None:
+    assert steps(schema)
+    assert list(steps(schema)) == sorted(steps(schema))
+    assert (PACKAGE / "schema" / schema / "grants.sql").exists()
+
+
+def commands(command: click.Command, path: str = "usher") -> Iterator[str]:
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            assert found is not None
+            yield from commands(found, f"{path} {name}")
+    else:
+        yield path
+
+
+@pytest.mark.parametrize("path", list(commands(root)))
+def test_every_command_is_documented_and_helps(path: str) -> None:
+    assert f"`{path}" in (TREE / "docs" / "cli.md").read_text()
+    done = subprocess.run(
+        [sys.executable, "-m", *path.split(), "--help"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_setting_is_documented(name: str) -> None:
+    text = (TREE / "docs" / "settings.md").read_text()
+    assert f"`{name}`" in text
+    assert f"USHER_{name.upper()}" in text
+
+
+def test_every_metric_is_documented() -> None:
+    text = (TREE / "docs" / "metrics.md").read_text()
+    for metric in REGISTRY.collect():
+        assert metric.name in text
+
+
+def test_every_error_is_in_the_drawn_tree_and_has_its_own_code() -> None:
+    found = errors.tree()
+    defined = [
+        name
+        for name, value in vars(errors).items()
+        if isinstance(value, type) and value.__module__ == "usher.errors"
+    ]
+    assert len(found) == len(defined)
+    for name in defined:
+        assert name in (errors.__doc__ or "")
+    assert {error.exit_code for error in found.values()} <= {1, 2, 3, 4, 5, 6}
+
+
+SOURCES = sorted(
+    [*PACKAGE.rglob("*.py"), *(TREE / "tests").rglob("*.py"), *(TREE / "bench").rglob("*.py")]
+)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(TREE)))
+def test_no_file_gets_away(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= 400
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in SOURCES if path.is_relative_to(PACKAGE)], ids=lambda path: path.stem
+)
+def test_modules_say_what_they_are_and_functions_stay_short(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    assert ast.get_docstring(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            length = (node.end_lineno or 0) - node.lineno
+            assert length <= 40, f"{node.name} is {length} lines long"
+
+
+def test_no_name_says_nothing() -> None:
+    words = {"manager", "util", "utils", "helper", "helpers", "common", "base", "misc"}
+    found = {path.stem for path in PACKAGE.rglob("*.py")} & words
+    assert not found - {"manager"}
