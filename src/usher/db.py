@@ -29,7 +29,16 @@ Connection = psycopg.AsyncConnection[TupleRow]
 ATTEMPT_SECONDS = 5  # for one host of a DSN; a black hole would hold us for minutes
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 # A refusal that time alone can cure; any other FATAL is the server's last word.
-PASSING = ("starting up", "shutting down", "recovery mode", "not yet accepting", "too many")
+PASSING = (
+    "starting up",
+    "shutting down",
+    "recovery mode",
+    "not yet accepting",
+    "not accepting",
+    "terminating connection",
+    "too many",
+    "remaining connection slots",
+)
 
 
 @dataclass(frozen=True, slots=True)

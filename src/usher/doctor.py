@@ -21,6 +21,7 @@ from usher.db import Connection, connect
 from usher.embedded import binaries
 from usher.errors import UsherError
 from usher.schema import migrate, roles
+from usher.schema.state import state
 from usher.settings import Settings, masked
 
 GIGABYTE = 1024**3
@@ -121,12 +122,12 @@ async def clock(conn: Connection) -> Check:
 
 
 async def schema(conn: Connection, schemas: list[str]) -> Check:
-    states = [await migrate.state(conn, name) for name in schemas]
-    if unknown := [state.schema for state in states if state.unknown]:
+    states = [await state(conn, name) for name in schemas]
+    if unknown := [found.schema for found in states if found.unknown]:
         return Check(
             "schema", "bad", f"newer than this Usher: {', '.join(unknown)}", "Upgrade Usher."
         )
-    if behind := [state.schema for state in states if state.pending]:
+    if behind := [found.schema for found in states if found.pending]:
         return Check("schema", "bad", f"behind: {', '.join(behind)}", "usher db migrate")
     return Check("schema", "good", f"up to date: {', '.join(schemas)}")
 

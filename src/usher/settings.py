@@ -64,7 +64,9 @@ class Settings:
         10.0, "seconds to keep trying for a first database connection", least=0
     )
     log_level: str = setting(
-        "info", "how much is logged", choices=("debug", "info", "warning", "error")
+        "info",
+        "how much is logged; commands that end log warnings only, unless this is set",
+        choices=("debug", "info", "warning", "error"),
     )
     log_format: str = setting(
         "auto", "log lines: text on a terminal, else JSON", choices=("auto", "text", "json")

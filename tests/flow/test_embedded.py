@@ -297,3 +297,13 @@ def test_a_guest_that_comes_while_the_server_stops_gets_a_new_one(data: Path) ->
         with lodge(data) as lodging:
             assert answers(lodging.dsn)
         guest.kill()
+
+
+@pytest.mark.skipif(not ROOT, reason="only root makes users")
+def test_root_makes_the_user_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(account, "NAME", f"usher-{os.getpid()}")
+    try:
+        assert account.made().uid != 0
+        assert account.made() == account.known(account.NAME)
+    finally:
+        subprocess.run(["userdel", account.NAME], check=True)

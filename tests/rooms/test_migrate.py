@@ -14,8 +14,9 @@ from fix_database import all_in
 from usher.areas import SCHEMAS, Area, Places
 from usher.db import connect
 from usher.errors import MigrationFailed, SchemaOutOfDate
-from usher.schema import migrate, steps
+from usher.schema import migrate, state, steps
 from usher.schema.dump import picture
+from usher.schema.state import versions
 
 DBMATE = Path(sys.executable).parent / "dbmate"
 
@@ -46,6 +47,14 @@ def step(up: str, down: str = "", *, in_transaction: bool = True) -> steps.Step:
         up_in_transaction=in_transaction,
         down_in_transaction=in_transaction,
     )
+
+
+def know(monkeypatch: pytest.MonkeyPatch, known: dict[str, steps.Step]) -> None:
+    """Let this program know these steps of the schema work."""
+    for module in (migrate, state):
+        monkeypatch.setattr(
+            module, "steps", lambda schema: known if schema == "work" else steps.steps(schema)
+        )
 
 
 async def test_all_steps_are_applied_once(empty_database: str) -> None:
@@ -97,13 +106,13 @@ async def test_a_failing_step_leaves_nothing_of_itself(
 ) -> None:
     broken = step("create table work.half (); select 1/0")
     known = {**steps.steps("work"), broken.version: broken}
-    monkeypatch.setattr(migrate, "steps", lambda schema: known if schema == "work" else {})
+    know(monkeypatch, known)
     with pytest.raises(MigrationFailed, match="division by zero"):
         await migrate.migrate(places, ("work",))
     async with await connect(database) as conn:
         found = await conn.execute("select to_regclass('work.half')")
         assert await found.fetchone() == (None,)
-        assert broken.version not in await migrate.versions(conn, "work")
+        assert broken.version not in await versions(conn, "work")
 
 
 async def test_a_step_outside_a_transaction(
@@ -112,10 +121,10 @@ async def test_a_step_outside_a_transaction(
     up = "create index concurrently slow_index on work.hosts (next_fetch)"
     slow = step(up, "drop index concurrently work.slow_index", in_transaction=False)
     known = {**steps.steps("work"), slow.version: slow}
-    monkeypatch.setattr(migrate, "steps", lambda _: known)
+    know(monkeypatch, known)
     await migrate.migrate(places, ("work",))
     async with await connect(database) as conn:
-        assert slow.version in await migrate.versions(conn, "work")
+        assert slow.version in await versions(conn, "work")
     assert [change.version for change in await migrate.rollback(places, "work")] == [slow.version]
 
 
@@ -140,7 +149,7 @@ async def test_three_areas_in_three_databases(empty_database: str, database: str
     made = await migrate.migrate(places)
     assert [change.schema for change in made] == ["control"]
     async with await connect(empty_database) as conn:
-        assert await migrate.versions(conn, "work") == []
+        assert await versions(conn, "work") == []
 
 
 async def test_drop_removes_only_what_it_names(places: Places) -> None:

@@ -9,6 +9,7 @@ from usher.areas import SCHEMAS, Places
 from usher.db import Connection, Database, connect
 from usher.errors import NotAllowed
 from usher.schema import migrate, operate, roles
+from usher.schema.state import versions
 
 DENIED = psycopg.errors.InsufficientPrivilege
 MAY_SEE = {
@@ -28,10 +29,10 @@ async def test_each_role_logs_in_and_sees_only_its_schemas(database: str, role: 
     async with await as_role(database, role) as conn:
         for schema in SCHEMAS:
             if role in MAY_SEE[schema]:
-                assert await migrate.versions(conn, schema)
+                assert await versions(conn, schema)
             else:
                 with pytest.raises(DENIED):
-                    await migrate.versions(conn, schema)
+                    await versions(conn, schema)
 
 
 @pytest.mark.parametrize("role", roles.ROLES)
@@ -116,3 +117,15 @@ async def test_passwords_work_once_given(places: Places, database: str) -> None:
         )
         (hashed,) = await found.fetchone() or (0,)
         assert hashed >= len(roles.ROLES)
+
+
+async def test_a_schema_that_is_behind_keeps_its_grants_and_stops_nobody(
+    places: Places, database: str
+) -> None:
+    await migrate.rollback(places, "work")
+    async with await connect(database) as conn:
+        await roles.grant(conn)
+        assert (await roles.check(conn)).good
+    await migrate.migrate(places)
+    async with await as_role(database, "usher_reader") as conn:
+        await conn.execute("select * from work.hosts")

@@ -30,7 +30,10 @@ class App:
         from usher.telemetry import set_up_logging
 
         loaded = load(os.environ, config=self.config, overrides=self.overrides)
-        set_up_logging(level=loaded.settings.log_level, form=loaded.settings.log_format)
+        # A command that ends speaks for itself; only what runs on logs how it fares, unless told.
+        told = loaded.origins["log_level"] != "default"
+        level = loaded.settings.log_level if told else "warning"
+        set_up_logging(level=level, form=loaded.settings.log_format)
         return loaded
 
     @property

@@ -54,6 +54,7 @@ def status(app: App, schemas: tuple[str, ...], *, as_json: bool) -> None:
     """Show how far each schema is; exit code 6 if one is behind."""
     from usher.areas import places
     from usher.schema import migrate
+    from usher.schema.state import newer, out_of_date
 
     with places(app.settings) as found:
         states = run(migrate.status(found, schemas or NAMES))
@@ -73,9 +74,9 @@ def status(app: App, schemas: tuple[str, ...], *, as_json: bool) -> None:
         show_table(("SCHEMA", "VERSION", "APPLIED", "PENDING", "UNKNOWN"), rows)
     for state in states:
         if state.unknown:
-            raise migrate.newer(state)
+            raise newer(state)
     if behind := [state.schema for state in states if state.pending]:
-        raise migrate.out_of_date(behind)
+        raise out_of_date(behind)
 
 
 @db.command(name="migrate")
@@ -175,10 +176,14 @@ def restore(app: App, directory: Path, schemas: tuple[str, ...], *, replace: boo
     """Read schemas back from a dump; each comes whole or not at all."""
     from usher.areas import places
     from usher.schema import dump as dumps
+    from usher.schema import migrate
 
     with places(app.settings) as found:
         run(dumps.restore(found, directory, schemas, replace=replace, pg_bin=app.settings.pg_bin))
+        behind = [state.schema for state in run(migrate.status(found)) if state.pending]
     app.say(f"restored from {directory}")
+    if behind:
+        app.say(f"  → {', '.join(behind)}: run `usher db migrate`")
 
 
 @db.command()

@@ -82,7 +82,11 @@ def known(name: str) -> Account:
 
 
 def exists(name: str) -> bool:
-    return any(entry.pw_name == name for entry in pwd.getpwall())
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        return False
+    return True
 
 
 def made() -> Account:

@@ -18,8 +18,9 @@ from usher.areas import SCHEMAS, Places
 from usher.db import Connection, connect, for_program
 from usher.embedded import binaries
 from usher.errors import BadInput, NoServer, UsherError
-from usher.schema.migrate import locked, newer, state
+from usher.schema.migrate import locked
 from usher.schema.roles import exist, grant
+from usher.schema.state import newer, state
 from usher.schema.steps import steps
 
 MANIFEST = "manifest.json"

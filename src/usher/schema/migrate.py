@@ -4,7 +4,7 @@ Comes from migration files; goes to the schemas. dbmate's table and format are k
 where the other stopped; dbmate takes no lock, we do.
 """
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -13,8 +13,9 @@ from psycopg import sql
 
 from usher.areas import SCHEMAS, Places
 from usher.db import Connection, connect
-from usher.errors import MigrationFailed, SchemaOutOfDate
+from usher.errors import MigrationFailed
 from usher.schema import roles
+from usher.schema.state import State, newer, out_of_date, state, table, versions
 from usher.schema.steps import Step, steps
 from usher.telemetry import Log
 
@@ -22,20 +23,6 @@ log = Log("schema")
 LOCK = 0x7573_6865_7201  # "usher", 1: one migrating process a database
 ALL = tuple(SCHEMAS)
 OLDEST_SERVER = 140000
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """How far one schema is."""
-
-    schema: str
-    applied: tuple[str, ...]
-    pending: tuple[str, ...]
-    unknown: tuple[str, ...]
-
-    @property
-    def current(self) -> bool:
-        return not self.pending and not self.unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,32 +42,6 @@ async def status(
         async with await connect(dsn, patience=patience) as conn:
             found += [await state(conn, schema) for schema in here]
     return found
-
-
-async def state(conn: Connection, schema: str) -> State:
-    applied = await versions(conn, schema)
-    known = steps(schema)
-    return State(
-        schema,
-        applied=tuple(applied),
-        pending=tuple(version for version in known if version not in applied),
-        unknown=tuple(version for version in applied if version not in known),
-    )
-
-
-async def versions(conn: Connection, schema: str) -> list[str]:
-    """What has been applied, oldest first; nothing where there is no such schema yet."""
-    try:
-        found = await conn.execute(
-            sql.SQL("select version from {} order by version").format(table(schema))
-        )
-    except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
-        return []
-    return [version for (version,) in await found.fetchall()]
-
-
-def table(schema: str) -> sql.Identifier:
-    return sql.Identifier(schema, "schema_migrations")
 
 
 async def migrate(
@@ -188,13 +149,6 @@ async def drop(places: Places, schemas: tuple[str, ...]) -> None:
                 await conn.execute(sql.SQL("drop schema if exists {} cascade").format(name))
 
 
-def newer(found: State) -> SchemaOutOfDate:
-    return SchemaOutOfDate(
-        f"Schema {found.schema!r} has steps this Usher does not know ({', '.join(found.unknown)}).",
-        hint="A newer Usher made them: upgrade this one.",
-    )
-
-
 async def ensure(places: Places, *, patience: float = 0) -> None:
     """Schemas ready for use: an embedded server is brought up to date, any other only looked at."""
     states = await status(places, patience=patience)
@@ -211,10 +165,3 @@ async def ensure(places: Places, *, patience: float = 0) -> None:
         async with await connect(places.lodging.dsn) as conn:
             if not await roles.exist(conn):
                 await roles.create(conn)
-
-
-def out_of_date(schemas: Iterable[str]) -> SchemaOutOfDate:
-    return SchemaOutOfDate(
-        f"The database is behind this program (schema {', '.join(schemas)}).",
-        hint="Run `usher db migrate`.",
-    )

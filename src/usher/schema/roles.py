@@ -14,6 +14,7 @@ from psycopg import sql
 from usher.areas import SCHEMAS
 from usher.db import Connection
 from usher.errors import NotAllowed
+from usher.schema.state import state
 from usher.statements import beside
 
 HERE = Path(__file__).parent
@@ -81,14 +82,14 @@ async def grant(conn: Connection) -> None:
     """Take back all our roles have in the schemas that are here, then grant it anew: one transaction."""
     async with conn.transaction():
         await store.lock_grants.tuples(conn, lock=LOCK)
-        for schema in await present(conn):
+        for schema in await current(conn):
             await regrant(conn, schema)
 
 
-async def present(conn: Connection) -> list[str]:
-    """Our schemas in this database, those that have been migrated at least once."""
-    there = {name for (name,) in await store.present_schemas.tuples(conn, schemas=list(SCHEMAS))}
-    return [schema for schema in SCHEMAS if schema in there]
+async def current(conn: Connection) -> list[str]:
+    """Our schemas in this database that are up to date; the grants of any other may name what is not there."""
+    states = [await state(conn, schema) for schema in SCHEMAS]
+    return [found.schema for found in states if found.current]
 
 
 async def regrant(conn: Connection, schema: str) -> None:

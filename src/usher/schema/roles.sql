@@ -25,12 +25,6 @@ select rolname::text
 from pg_roles
 where rolname = any(%(roles)s);
 
--- name: present_schemas
--- Those of the named schemas that have been migrated in this database.
-select schemaname::text
-from pg_tables
-where tablename = 'schema_migrations' and schemaname = any(%(schemas)s);
-
 -- name: lock_grants
 -- Two who rewrite the same grants at once would fail on each other's catalog rows.
 select pg_advisory_xact_lock(%(lock)s);

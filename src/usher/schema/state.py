@@ -1,0 +1,64 @@
+"""How far a schema is: what dbmate's table says next to the files of this program."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from psycopg import sql
+
+from usher.db import Connection
+from usher.errors import SchemaOutOfDate
+from usher.schema.steps import steps
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """How far one schema is."""
+
+    schema: str
+    applied: tuple[str, ...]
+    pending: tuple[str, ...]
+    unknown: tuple[str, ...]
+
+    @property
+    def current(self) -> bool:
+        return not self.pending and not self.unknown
+
+
+async def state(conn: Connection, schema: str) -> State:
+    applied = await versions(conn, schema)
+    known = steps(schema)
+    return State(
+        schema,
+        applied=tuple(applied),
+        pending=tuple(version for version in known if version not in applied),
+        unknown=tuple(version for version in applied if version not in known),
+    )
+
+
+async def versions(conn: Connection, schema: str) -> list[str]:
+    """What has been applied, oldest first; nothing where there is no such schema yet."""
+    there = await conn.execute("select to_regclass(%s)", [f"{schema}.schema_migrations"])
+    if await there.fetchone() == (None,):
+        return []
+    found = await conn.execute(
+        sql.SQL("select version from {} order by version").format(table(schema))
+    )
+    return [version for (version,) in await found.fetchall()]
+
+
+def table(schema: str) -> sql.Identifier:
+    return sql.Identifier(schema, "schema_migrations")
+
+
+def newer(found: State) -> SchemaOutOfDate:
+    return SchemaOutOfDate(
+        f"Schema {found.schema!r} has steps this Usher does not know ({', '.join(found.unknown)}).",
+        hint="A newer Usher made them: upgrade this one.",
+    )
+
+
+def out_of_date(schemas: Iterable[str]) -> SchemaOutOfDate:
+    return SchemaOutOfDate(
+        f"The database is behind this program (schema {', '.join(schemas)}).",
+        hint="Run `usher db migrate`.",
+    )
