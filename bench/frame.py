@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -22,8 +23,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
-from usher import embedded
 from usher.areas import Area, Places
+from usher.embedded.guest import lodge
 from usher.embedded.locks import held, is_held
 from usher.embedded.tuning import memory
 from usher.errors import UsherError
@@ -68,11 +69,11 @@ class Measure:
         return self.ratio(best(self.peers.values()))
 
     def ratio(self, other: float) -> float | None:
-        ours, theirs = (other, self.usher) if self.better == "lower" else (self.usher, other)
-        return round(ours / theirs, 3) if theirs else None
+        over, under = (other, self.usher) if self.better == "lower" else (self.usher, other)
+        return round(over / under, 3) if under else None
 
     def shown(self) -> dict[str, Any]:
-        spread = {"min": min(self.samples), "max": max(self.samples)} if self.samples else {}
+        taken = self.samples
         return {
             "name": self.name,
             "unit": self.unit,
@@ -81,9 +82,11 @@ class Measure:
             "limit": None if self.limit is None else brief(self.limit),
             "ratio_to_limit": self.ratio_to_limit,
             "ratio_to_best_peer": self.ratio_to_best_peer,
-            **{name: brief(value) for name, value in spread.items()},
-            **({"repeats": len(self.samples)} if self.samples else {}),
-        }
+        } | (
+            {"min": brief(min(taken)), "max": brief(max(taken)), "repeats": len(taken)}
+            if taken
+            else {}
+        )
 
 
 def brief(value: float) -> float:
@@ -143,27 +146,32 @@ def main(bench_name: str, run: Callable[[Bench], Sequence[Measure]]) -> NoReturn
     parser.add_argument("--quick", action="store_true", help="fewer repeats, within 50 s")
     bench = Bench(bench_name, parser.parse_args().quick)
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
-        # Users' second start finds bytecode; without it we would measure the compiler.
+        # A user's second start finds bytecode; without it we would measure the compiler.
         os.environ["PYTHONPYCACHEPREFIX"] = str(PEERS / "bytecode")
-    signal.signal(
-        signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM)
-    )  # so that all is undone
+    about = machine()
     with stdout_kept() as stdout:
-        about = machine()
-        try:
-            measures = run(bench)
-        except KeyboardInterrupt:
-            bench.say("interrupted")
-            sys.exit(INTERRUPTED)
-        except (UsherError, PeerMissing) as error:
-            bench.say(f"failed: {error} {getattr(error, 'hint', '')}".strip())
-            sys.exit(1)
-        except Exception as error:
-            bench.say(f"failed: {type(error).__name__}: {error}")
-            raise  # the traceback is for whoever mends the bench; Python leaves with 1
-        shown = {"measures": [measure.shown() for measure in measures], "notes": bench.notes}
-        print(json.dumps({"bench": bench_name, "machine": about, **shown}, indent=2), file=stdout)
+        measures = [measure.shown() for measure in attempted(bench, run)]
+        shown = {"bench": bench_name, "machine": about, "measures": measures, "notes": bench.notes}
+        print(json.dumps(shown, indent=2, allow_nan=False), file=stdout)
     sys.exit(0)
+
+
+def attempted(bench: Bench, run: Callable[[Bench], Sequence[Measure]]) -> Sequence[Measure]:
+    """What the run measured; if it could not, the reason on stderr and an exit code."""
+    # As an exception, so that directories and servers are cleared away.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        return run(bench)
+    except KeyboardInterrupt:
+        bench.say("interrupted")
+        sys.exit(INTERRUPTED)
+    except Exception as error:  # noqa: BLE001 - whatever it was, it is told once and ends here
+        if not isinstance(error, UsherError | PeerMissing):
+            traceback.print_exc()
+        bench.say(
+            f"failed: {str(error) or type(error).__name__} {getattr(error, 'hint', '')}".strip()
+        )
+        sys.exit(1)
 
 
 @contextmanager
@@ -248,6 +256,6 @@ def wait_until(done: Callable[[], bool], patience: float, *, pause: float = 0.00
 @asynccontextmanager
 async def database() -> AsyncIterator[str]:
     """The DSN of a fresh embedded database with every schema up to date, good within the block."""
-    with scratch() as home, embedded.lodge(home / "data") as lodging:
+    with scratch() as home, lodge(home / "data") as lodging:
         await migrate.ensure(Places(dict.fromkeys(Area, lodging.dsn), lodging))
         yield lodging.dsn

@@ -45,25 +45,50 @@ def make_venv() -> None:
         quietly(["apt-get", "install", "-y", f"python{sys.version_info.major}-venv"])
     done = subprocess.run([sys.executable, "-m", "venv", "--clear", str(VENV)], check=False)
     if done.returncode:
-        sys.exit("usher: could not make .venv. On Debian or Ubuntu: apt-get install python3-venv; then run this again.")
+        sys.exit(
+            "usher: could not make .venv. On Debian or Ubuntu: apt-get install python3-venv; then run this again."
+        )
 
 
 def has_ensurepip() -> bool:
-    return subprocess.run([sys.executable, "-c", "import ensurepip"], capture_output=True, check=False).returncode == 0
+    return (
+        subprocess.run(
+            [sys.executable, "-c", "import ensurepip"], capture_output=True, check=False
+        ).returncode
+        == 0
+    )
 
 
 def runs(python: Path) -> bool:
     """Whether the venv's Python and its pip still work (it may point to a Python that has gone)."""
     if not python.exists():
         return False
-    return subprocess.run([python, "-m", "pip", "--version"], capture_output=True, check=False).returncode == 0
+    return (
+        subprocess.run(
+            [python, "-m", "pip", "--version"], capture_output=True, check=False
+        ).returncode
+        == 0
+    )
 
 
 def pip(*words: str) -> None:
-    command = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", *words]
-    done = subprocess.run(command, stdout=sys.stderr, stderr=subprocess.PIPE, text=True, check=False)
+    command = [
+        str(PYTHON),
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-input",
+        *words,
+    ]
+    done = subprocess.run(
+        command, stdout=sys.stderr, stderr=subprocess.PIPE, text=True, check=False
+    )
     if done.returncode:
-        sys.exit(f"{done.stderr}usher: pip could not install what is needed (above). Check the network, then run this again.")
+        sys.exit(
+            f"{done.stderr}usher: pip could not install what is needed (above). Check the network, then run this again."
+        )
 
 
 def quietly(command: list[str]) -> None:

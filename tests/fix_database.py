@@ -21,8 +21,8 @@ from psycopg.conninfo import make_conninfo
 
 from usher.areas import Area, Places
 from usher.db import Connection, connect
-from usher.embedded import Lodging, lodge
 from usher.embedded.cluster import first_number
+from usher.embedded.guest import Lodging, lodge
 from usher.embedded.processes import postmaster_alive
 from usher.schema import migrate, roles
 

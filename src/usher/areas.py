@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 
-from usher import embedded
+from usher.embedded.guest import Lodging, lodge
 from usher.settings import Settings
 
 
@@ -32,7 +32,7 @@ class Places:
     """Where each area is, and our lodging in the embedded server if any is there."""
 
     dsns: Mapping[Area, str]
-    lodging: embedded.Lodging | None = None
+    lodging: Lodging | None = None
 
     def dsn(self, schema: str) -> str:
         return self.dsns[SCHEMAS[schema]]
@@ -65,5 +65,5 @@ def places(settings: Settings) -> Iterator[Places]:
     if all(dsns.values()):
         yield Places(dsns)
         return
-    with embedded.lodge(settings.data, pg_bin=settings.pg_bin, port=settings.pg_port) as lodging:
+    with lodge(settings.data, pg_bin=settings.pg_bin, port=settings.pg_port) as lodging:
         yield Places({area: dsn or lodging.dsn for area, dsn in dsns.items()}, lodging)

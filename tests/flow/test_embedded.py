@@ -13,7 +13,8 @@ import pytest
 from clusters import free_port
 from fix_database import DEBIAN, open_directory, wait_stopped
 from processes import GUEST, Guest, eventually, guests, keepers, kill_9, running
-from usher.embedded import account, lodge
+from usher.embedded import account
+from usher.embedded.guest import lodge
 from usher.errors import DataUnusable, NoServer, ServerUnusable, WrongVersion
 
 ROOT = os.geteuid() == 0

@@ -10,7 +10,7 @@ import pytest
 from clusters import free_port, rows_on, standby
 from processes import eventually, keepers, kill_9
 from usher.db import Connection, Database, Wake, complete, connect, for_program
-from usher.embedded import lodge
+from usher.embedded.guest import lodge
 from usher.errors import BadSetting, SchemaOutOfDate, Unreachable
 from usher.statements import Statements, beside
 from usher.telemetry import exposition

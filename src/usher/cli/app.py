@@ -1,6 +1,5 @@
 """What every command shares: the settings in force, how to speak, how to run async work."""
 
-import asyncio
 import json
 import os
 import sys
@@ -47,6 +46,8 @@ class App:
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
+    import asyncio
+
     return asyncio.run(work)
 
 

@@ -47,10 +47,7 @@ def lodge(data: Path, *, pg_bin: str = "", port: int = 0) -> Lodging:
     try:
         guests.share()  # waits while a keeper is stopping the server
         with held(data / "start.lock"):
-            wait_ready(data, pg_bin, port)
-        return Lodging(
-            Cluster(data, binaries.find(pg_bin), account.of(data / "postgres"), port), guests
-        )
+            return Lodging(ready_cluster(data, pg_bin, port), guests)
     except BaseException:
         guests.close()
         raise
@@ -71,19 +68,17 @@ def make_home(data: Path) -> None:
         ) from error
 
 
-def wait_ready(data: Path, pg_bin: str, port: int) -> None:
-    """Come back when the server is ready, starting a keeper whenever there is none."""
+def ready_cluster(data: Path, pg_bin: str, port: int) -> Cluster:
+    """The server once it is ready; a keeper is started whenever there is none."""
     deadline = time.monotonic() + START_SECONDS
-    cluster: Cluster | None = None
+    programs = binaries.find(pg_bin)
     while time.monotonic() < deadline:
         if not is_held(data / "keeper.lock"):
             start_keeper(data, pg_bin, port)
-        cluster = cluster or Cluster(
-            data, binaries.find(pg_bin), account.of(data / "postgres"), port
-        )
+        cluster = Cluster(data, programs, account.of(data / "postgres"), port)
         if cluster.ready():
-            return
-        time.sleep(0.02)
+            return cluster
+        time.sleep(0.005)
     raise ServerUnusable(
         f"The embedded PostgreSQL in {data} did not become ready in {START_SECONDS} s.",
         hint=f"Its logs are in {data / 'log'}.",

@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 import sys
+import threading
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ from usher.embedded.cluster import Cluster
 from usher.embedded.locks import FileLock
 from usher.errors import DataUnusable, UsherError
 
-TICK = 0.1  # seconds between two looks at guests and server
+TICK = 0.1  # seconds between two looks at the server
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +73,22 @@ def terminated(_signal: int, _frame: FrameType | None) -> None:
 
 def keep(cluster: Cluster) -> None:
     """Stay while there are guests, then stop the server; a guest who comes meanwhile waits at the lock."""
+    deserted = threading.Event()
     guests = FileLock(cluster.data / "guests.lock")
+    threading.Thread(target=wait_alone, args=(guests, deserted), daemon=True).start()
     try:
-        while not guests.try_take():
+        while not deserted.wait(TICK):
             if not cluster.alive():
                 revive(cluster)
-            time.sleep(TICK)
     except Terminated:
         say("told to stop")
     cluster.stop()
+
+
+def wait_alone(guests: FileLock, deserted: threading.Event) -> None:
+    """The lock is ours alone once every guest has gone; new ones come in past us until then."""
+    guests.take()
+    deserted.set()
 
 
 def revive(cluster: Cluster) -> None:
