@@ -39,7 +39,10 @@ class Places:
 
     def owned(self, schema: str) -> bool:
         """Whether this schema is in the embedded server, which is ours to change."""
-        return self.lodging is not None and self.dsn(schema) == self.lodging.dsn
+        return self.is_ours(self.dsn(schema))
+
+    def is_ours(self, dsn: str) -> bool:
+        return self.lodging is not None and dsn == self.lodging.dsn
 
     def databases(self, schemas: tuple[str, ...] = tuple(SCHEMAS)) -> dict[str, list[str]]:
         """Each database once, with those of the schemas that are in it."""

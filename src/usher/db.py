@@ -55,8 +55,10 @@ def complete(dsn: str, *, role: str = "") -> str:
     try:
         given = conninfo_to_dict(dsn)
     except psycopg.ProgrammingError as error:
+        # libpq's words quote the part it could not read, which may be the password.
+        words = "" if "***" in masked(dsn) else f": {str(error).strip()}"
         raise BadSetting(
-            f"{masked(dsn)!r} is not a PostgreSQL address: {str(error).strip()}.",
+            f"{masked(dsn)!r} is not a PostgreSQL address{words}.",
             hint="postgresql://user:password@host:5432/database",
         ) from error
     full: dict[str, Any] = {"application_name": "usher", "connect_timeout": ATTEMPT_SECONDS}
@@ -70,16 +72,16 @@ def complete(dsn: str, *, role: str = "") -> str:
 
 def for_program(dsn: str) -> tuple[str, dict[str, str]]:
     """The DSN for another program's command line, and the password as environment: `ps` shows the first to all."""
-    given: dict[str, Any] = conninfo_to_dict(dsn)
+    given: dict[str, Any] = conninfo_to_dict(complete(dsn))
     password = given.pop("password", None)
     return make_conninfo(**given), {"PGPASSWORD": str(password)} if password else {}
 
 
-async def attempts() -> AsyncIterator[int]:
+async def attempts(longest: float = LONGEST_PAUSE) -> AsyncIterator[int]:
     """Numbers for ever: the first at once, each next after a longer sleep; jitter keeps many processes apart."""
     for number in itertools.count():
         yield number
-        pause = min(FIRST_PAUSE * 2 ** min(number, 10), LONGEST_PAUSE)
+        pause = min(FIRST_PAUSE * 2 ** min(number, 10), longest)
         await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - not a secret
 
 
@@ -93,7 +95,7 @@ async def connect(dsn: str, *, patience: float = 0, role: str = "") -> Connectio
     """One connection outside any pool, tried for that many seconds."""
     full = complete(dsn, role=role)
     deadline = asyncio.get_running_loop().time() + patience
-    async for _ in attempts():
+    async for _ in attempts(min(LONGEST_PAUSE, patience / 4)):
         try:
             return await psycopg.AsyncConnection.connect(full, autocommit=True)
         except psycopg.OperationalError as error:

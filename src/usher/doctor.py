@@ -86,7 +86,7 @@ def disk(data: Path) -> Check:
 
 async def databases(found: Places, settings: Settings) -> AsyncIterator[Check]:
     for dsn, schemas in found.databases().items():
-        ours = found.lodging is not None and dsn == found.lodging.dsn
+        ours = found.is_ours(dsn)
         try:
             if ours:
                 await migrate.ensure(found)
@@ -97,6 +97,9 @@ async def databases(found: Places, settings: Settings) -> AsyncIterator[Check]:
                 yield await role_check(conn)
         except UsherError as error:
             yield failed("database", error)
+        except psycopg.errors.InsufficientPrivilege as error:
+            detail = f"this user may not look everywhere: {error.diag.message_primary}"
+            yield Check("schema", "warning", detail, "Run doctor as the owner of the schemas.")
 
 
 async def server(conn: Connection, dsn: str, schemas: list[str], *, ours: bool) -> Check:

@@ -5,6 +5,7 @@ Comes from the environment, at most one file and the command line; goes, frozen,
 
 import dataclasses
 import difflib
+import math
 import os
 import re
 import sys
@@ -39,8 +40,9 @@ def setting(
     secret: bool = False,
     choices: tuple[str, ...] = (),
     least: float | None = None,
+    most: float | None = None,
 ) -> Any:
-    about = {"help": text, "secret": secret, "choices": choices, "least": least}
+    about = {"help": text, "secret": secret, "choices": choices, "least": least, "most": most}
     if callable(default):
         return dataclasses.field(default_factory=default, metadata=about)
     return dataclasses.field(default=default, metadata=about)
@@ -58,7 +60,9 @@ class Settings:
     control_url: str = setting("", "PostgreSQL for jobs, tasks and resources", secret=True)
     search_url: str = setting("", "PostgreSQL for feeds and query statistics", secret=True)
     pg_bin: str = setting("", "directory of PostgreSQL programs to embed instead of the wheel's")
-    pg_port: int = setting(0, "loopback TCP port of the embedded PostgreSQL; 0 = none", least=0)
+    pg_port: int = setting(
+        0, "loopback TCP port of the embedded PostgreSQL; 0 = none", least=0, most=65535
+    )
     pool_size: int = setting(8, "database connections one process keeps at most", least=1)
     connect_timeout: float = setting(
         10.0, "seconds to keep trying for a first database connection", least=0
@@ -156,6 +160,12 @@ def from_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, str,
     known = {f"USHER_{name.upper()}": name for name in names()}
     files = {f"USHER_{name.upper()}_FILE": name for name in secrets()}
     for variable, value in environment.items():
+        if variable in files and environment.get(variable.removesuffix("_FILE")):
+            raise BadSetting(
+                f"{variable} and {variable.removesuffix('_FILE')} are both set; one is enough."
+            )
+        if not value and variable in {*known, *files}:
+            continue  # set to nothing is not set
         if variable in known:
             yield variable, known[variable], value
         elif variable in files:
@@ -193,13 +203,15 @@ def converted(name: str, value: Any, origin: str) -> Any:
             f"{name} cannot be {value!r} (from {origin}): {error}.",
             hint=f"{name}: {field.metadata['help']}.",
         ) from error
-    choices, least = field.metadata["choices"], field.metadata["least"]
+    choices, least, most = (field.metadata[limit] for limit in ("choices", "least", "most"))
     if choices and result not in choices:
         raise BadSetting(
             f"{name} cannot be {value!r} (from {origin}).", hint=f"One of: {', '.join(choices)}."
         )
     if least is not None and result < least:
         raise BadSetting(f"{name} cannot be {value!r} (from {origin}): it is at least {least:g}.")
+    if most is not None and result > most:
+        raise BadSetting(f"{name} cannot be {value!r} (from {origin}): it is at most {most:g}.")
     return result
 
 
@@ -219,9 +231,12 @@ def to_int(value: Any) -> int:
 
 def to_float(value: Any) -> float:
     try:
-        return float(value)
+        number = float(value)
     except (ValueError, TypeError):
-        raise ValueError("a number is wanted") from None
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError("a number is wanted")
+    return number
 
 
 def to_bool(value: Any) -> bool:
@@ -240,5 +255,5 @@ CONVERTERS = {str: to_text, int: to_int, float: to_float, bool: to_bool, Path: t
 
 def masked(dsn: str) -> str:
     """A DSN without its password, in both of libpq's forms."""
-    hidden = re.sub(r"(://[^:/@\s]*):[^@\s]*@", r"\1:***@", dsn)
+    hidden = re.sub(r"(://[^:/@]*):.*@", r"\1:***@", dsn, flags=re.DOTALL)
     return re.sub(r"(password\s*=\s*)('(?:[^'\\]|\\.)*'|[^\s&]+)", r"\1***", hidden)

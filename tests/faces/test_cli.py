@@ -119,6 +119,18 @@ def test_a_wrong_dsn_is_one_paragraph_and_the_next_step(dsn: str, code: int, sai
         assert "secret" not in ran.err
 
 
+def test_doctor_as_a_lesser_role_still_answers(database: str) -> None:
+    ran = usher("doctor", environment=to(make_conninfo(database, user="usher_door")))
+    assert ran.code == 0
+    assert "ok  database" in ran.out
+    assert "!!  schema" in ran.out
+
+
+def test_the_embedded_server_gets_its_roles_with_its_schemas(data: Path) -> None:
+    assert usher("--data", data, "db", "migrate").code == 0
+    assert usher("--data", data, "db", "roles", "check").code == 0
+
+
 def test_a_schema_behind_is_exit_code_6(empty_database: str) -> None:
     ran = usher("db", "status", environment=to(empty_database))
     assert ran.code == 6

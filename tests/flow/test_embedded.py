@@ -254,6 +254,7 @@ def test_root_drops_to_a_user_who_must_reach_the_directory() -> None:
         with pytest.raises(DataUnusable, match="cannot reach") as caught:
             lodge(private / "data")
         assert "--data" in caught.value.hint
+        assert not (private / "data").exists()
     finally:
         shutil.rmtree(private)
 

@@ -116,6 +116,7 @@ async def test_the_standby_takes_over(data: Path) -> None:
     [
         ("postgresql://[broken", BadSetting, "not a PostgreSQL address"),
         ("host=127.0.0.1 colour=red", BadSetting, "not a PostgreSQL address"),
+        ("postgresql://u:secret word@h", BadSetting, "not a PostgreSQL address"),
         ("postgresql://x:secret@127.0.0.1:1/none", Unreachable, "refused"),
         ("postgresql:///x?host=/nowhere/at/all", Unreachable, "No such file"),
     ],

@@ -31,6 +31,10 @@ def test_environment_over_file_over_default(tmp_path: Path) -> None:
     assert loaded.origins["pg_port"] == "default"
 
 
+def test_set_to_nothing_is_not_set() -> None:
+    assert load({"USHER_DATA": "", "USHER_WORK_URL_FILE": ""}) == load({})
+
+
 def test_the_file_is_found_by_its_variable(tmp_path: Path) -> None:
     file = write(tmp_path, "pool_size = 3\n")
     assert load({"USHER_CONFIG": str(file)}).settings.pool_size == 3
@@ -60,6 +64,9 @@ def test_a_secret_may_come_from_a_file(tmp_path: Path) -> None:
         ({"USHER_POOL_SIZE": "many"}, "a whole number"),
         ({"USHER_POOL_SIZE": "0"}, "at least 1"),
         ({"USHER_POOL_SIZE": "3.5"}, "a whole number"),
+        ({"USHER_PG_PORT": "65536"}, "at most 65535"),
+        ({"USHER_CONNECT_TIMEOUT": "nan"}, "a number"),
+        ({"USHER_WORK_URL": "x", "USHER_WORK_URL_FILE": "y"}, "both set"),
         ({"USHER_CONNECT_TIMEOUT": "soon"}, "a number"),
         ({"USHER_LOG_LEVEL": "loud"}, "cannot be 'loud'"),
         ({"USHER_WORK_URL_FILE": "/nowhere/at/all"}, "cannot be read"),
@@ -111,6 +118,8 @@ def test_every_setting_is_shown_with_help_and_without_secrets() -> None:
         "host=a password=s3cr3t dbname=b",
         r"host=a password = 's3cr3t \' s3cr3t' dbname=b",
         "postgresql://host/db?user=me&password=s3cr3t",
+        "postgresql://me:s3cr3t with blank@host",
+        "postgresql://me:s3cr3t@s3cr3t@host/db",
     ],
 )
 def test_a_password_is_never_shown(dsn: str) -> None:

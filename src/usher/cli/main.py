@@ -1,6 +1,7 @@
 """The root command: global options, where each command lives, and how errors leave."""
 
 import importlib
+import os
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -61,6 +62,8 @@ class Root(click.Group):
 def root(
     ctx: click.Context, config: Path | None, data: Path | None, *, verbose: bool, quiet: bool
 ) -> None:
+    if os.environ.get("NO_COLOR"):
+        ctx.color = False
     overrides = {
         "data": data,
         "log_level": "debug" if verbose else "warning" if quiet else None,

@@ -184,6 +184,8 @@ class Cluster:
 
     def not_started(self, reason: str) -> ServerUnusable:
         hint = f"Its log is in {self.log}."
+        if self.tcp_port:
+            hint += f" Is port {self.tcp_port} free?"
         return ServerUnusable(f"PostgreSQL did not start: {reason}", hint=hint)
 
     def spawn(self) -> None:

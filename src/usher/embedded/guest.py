@@ -5,6 +5,7 @@ Comes from settings; goes to a DSN that is good until `leave()` or the process's
 
 import json
 import os
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -42,7 +43,7 @@ def lodge(data: Path, *, pg_bin: str = "", port: int = 0) -> Lodging:
     if sys.platform == "win32":
         raise NoServer("The embedded server does not run on Windows.", hint="Set DATABASE_URL.")
     data = data.absolute()
-    make_home(data)
+    fresh = make_home(data)
     guests = FileLock(data / "guests.lock")
     try:
         guests.share()  # waits while a keeper is stopping the server
@@ -50,11 +51,13 @@ def lodge(data: Path, *, pg_bin: str = "", port: int = 0) -> Lodging:
             return Lodging(ready_cluster(data, pg_bin, port), guests)
     except BaseException:
         guests.close()
+        if fresh and not (data / "postgres").exists():
+            shutil.rmtree(data, ignore_errors=True)  # ours a moment ago, and nothing came of it
         raise
 
 
-def make_home(data: Path) -> None:
-    """The data directory, closed to others; as root its path stays open to the server's user."""
+def make_home(data: Path) -> bool:
+    """Whether the data directory is new; closed to others, but as root open on the server user's way."""
     fresh = not data.exists()
     try:
         data.mkdir(parents=True, exist_ok=True)
@@ -66,6 +69,7 @@ def make_home(data: Path) -> None:
             f"The data directory {data} cannot be used: {error.strerror}.",
             hint="Choose another with --data or USHER_DATA, or use a server with DATABASE_URL.",
         ) from error
+    return fresh
 
 
 def ready_cluster(data: Path, pg_bin: str, port: int) -> Cluster:
@@ -88,7 +92,8 @@ def ready_cluster(data: Path, pg_bin: str, port: int) -> Cluster:
 def start_keeper(data: Path, pg_bin: str, port: int) -> None:
     """Start the keeper and hear its report; its failure is raised here as our own."""
     hears, tells = os.pipe()
-    with (data / "keeper.log").open("ab") as log, os.fdopen(hears, "rb") as report:
+    log_file = os.open(data / "keeper.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    with os.fdopen(log_file, "ab") as log, os.fdopen(hears, "rb") as report:
         try:
             # Not subprocess.Popen: the keeper outlives this process, and nobody here waits for it.
             keeper = os.posix_spawn(

@@ -43,7 +43,7 @@ async def dump(
         raise BadInput(f"{target} exists already.", hint="Name a directory that is not there yet.")
     partial = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        partial.mkdir(parents=True)
+        partial.mkdir(mode=0o700, parents=True)
         versions: dict[str, str] = {}
         for dsn, here in places.databases(schemas).items():
             versions |= await dump_database(dsn, here, partial, pg_bin)

@@ -22,6 +22,10 @@ from usher.telemetry import Log
 log = Log("schema")
 LOCK = 0x7573_6865_7201  # "usher", 1: one migrating process a database
 ALL = tuple(SCHEMAS)
+KEPT = "The steps before it are kept, nothing of this one is. Mend the cause, then run it again."
+PERHAPS_KEPT = (
+    "This step runs outside a transaction: look at what it left, mend it, then run it again."
+)
 OLDEST_SERVER = 140000
 
 
@@ -54,9 +58,16 @@ async def migrate(
             await check_server(conn)
             for schema in here:
                 made += await apply_pending(conn, schema)
-            if await roles.exist(conn):
-                await roles.grant(conn)
+            await renew_grants(conn, ours=places.is_ours(dsn), changed=bool(made))
     return made
+
+
+async def renew_grants(conn: Connection, *, ours: bool, changed: bool) -> None:
+    """Roles follow the schemas: always in our own server, elsewhere once the operator has made them."""
+    if ours and not await roles.exist(conn):
+        await roles.create(conn)
+    elif changed and await roles.exist(conn):
+        await roles.grant(conn)
 
 
 @asynccontextmanager
@@ -122,7 +133,7 @@ async def change(
     except psycopg.DatabaseError as error:
         raise MigrationFailed(
             f"Step {step.version}_{step.name} failed: {str(error).strip()}",
-            hint="The steps before it are kept, nothing of this one is. Mend the cause, then run it again.",
+            hint=KEPT if in_transaction else PERHAPS_KEPT,
         ) from error
 
 
@@ -161,7 +172,3 @@ async def ensure(places: Places, *, patience: float = 0) -> None:
         raise out_of_date(schema for schema in behind if schema not in ours)
     if ours:
         await migrate(places, ours)
-    if places.lodging is not None:
-        async with await connect(places.lodging.dsn) as conn:
-            if not await roles.exist(conn):
-                await roles.create(conn)

@@ -53,8 +53,13 @@ end
 $_$;
 
 CREATE FUNCTION work.domain64_hex(domain64 bigint) RETURNS text
-    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
-    RETURN upper(lpad(to_hex(domain64), 16, '0'::text));
+    LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
+    AS $$
+begin
+    perform work.domain64_decode(domain64);
+    return upper(lpad(to_hex(domain64), 16, '0'));
+end
+$$;
 
 CREATE FUNCTION work.domain64_range(tld integer, domain integer DEFAULT NULL::integer, subdomain integer DEFAULT NULL::integer) RETURNS int8range
     LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -67,6 +72,9 @@ declare
         else 1::bigint << 8
     end;
 begin
+    if domain is null and subdomain is not null then
+        raise invalid_parameter_value using message = 'a subdomain without a domain has no range';
+    end if;
     -- The prefix after the last one is no bigint; nothing is lost, a host's reserved byte is 0.
     if lowest > work.max_bigint() - span then
         return int8range(lowest, work.max_bigint());

@@ -50,8 +50,13 @@ end
 $$;
 
 create function work.domain64_hex(domain64 bigint) returns text
-    immutable strict parallel safe language sql
+    immutable strict parallel safe language plpgsql
+as $$
+begin
+    perform work.domain64_decode(domain64);
     return upper(lpad(to_hex(domain64), 16, '0'));
+end
+$$;
 
 create function work.domain64_from_hex(digits text) returns bigint
     immutable strict parallel safe language plpgsql
@@ -80,6 +85,9 @@ declare
         else 1::bigint << 8
     end;
 begin
+    if domain is null and subdomain is not null then
+        raise invalid_parameter_value using message = 'a subdomain without a domain has no range';
+    end if;
     -- The prefix after the last one is no bigint; nothing is lost, a host's reserved byte is 0.
     if lowest > work.max_bigint() - span then
         return int8range(lowest, work.max_bigint());
