@@ -234,10 +234,16 @@ def test_interrupted_is_130(data: Path) -> None:
         env={**os.environ, **to("postgresql://127.0.0.1:1/db"), "USHER_CONNECT_TIMEOUT": "60"},
         stderr=subprocess.PIPE,
         text=True,
+        # Whoever runs the tests in the background of a shell has Ctrl-C ignored, and passes that on.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )
-    time.sleep(2)
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=20)
+    try:
+        time.sleep(2)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=20)
+    finally:
+        process.kill()
+        process.communicate()
     assert process.returncode == 130
     assert "Traceback" not in said
 
