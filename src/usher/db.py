@@ -65,8 +65,9 @@ def complete(dsn: str, *, role: str = "") -> str:
     if "," in str(given.get("host", "")):
         full["target_session_attrs"] = "read-write"  # of several servers, the one that leads now
     full |= given
-    if role:
-        full["options"] = f"{given.get('options', '')} -c role={role}".strip()
+    # In any other time zone "30 days" is an hour more or less when the clocks change.
+    options = [str(given.get("options", "")), "-c TimeZone=UTC", f"-c role={role}" if role else ""]
+    full["options"] = " ".join(filter(None, options))
     return make_conninfo(**full)
 
 
@@ -150,7 +151,7 @@ class Database:
             raise ours from error
 
     async def run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """One transaction, begun anew with back-off while the server is away.
+        """One transaction, begun anew with back-off while the server is away or others stood in the way.
 
         The answer to a commit can be lost with the connection, so the work must be repeatable:
         guarded by states or fences, as all of ours is.
@@ -204,6 +205,8 @@ def translated(dsn: str, error: BaseException) -> UsherError | None:
                 f"The database lacks something: {error.diag.message_primary}.",
                 hint="Run `usher db migrate`.",
             )
+        case psycopg.errors.DeadlockDetected() | psycopg.errors.SerializationFailure():
+            return None  # the server is well: whoever asked may ask again
         case psycopg.OperationalError() | PoolTimeout():
             return unreachable(dsn, error)
         case _:

@@ -27,6 +27,12 @@ DB_RECONNECTS = Counter(
     "Times a lost database connection was made again.",
     registry=REGISTRY,
 )
+VERDICTS = Counter(
+    "usher_door_verdicts_total",
+    "URLs the door has judged, by reason.",
+    ["reason"],
+    registry=REGISTRY,
+)
 
 
 class Log:

@@ -13,9 +13,14 @@ from usher.errors import UsherError
 
 # Name → where; loaded when called, in the order of the help page.
 COMMANDS = {
+    "add": "usher.cli.door:add",
+    "explain": "usher.cli.door:explain",
+    "hosts": "usher.cli.hosts:hosts",
+    "domain64": "usher.cli.domain64:domain64",
     "doctor": "usher.cli.look:doctor",
     "settings": "usher.cli.look:settings",
     "version": "usher.cli.look:version",
+    "mgmt": "usher.cli.run:mgmt",
     "db": "usher.cli.db:db",
     "bench": "usher.cli.bench:bench",
     "completion": "usher.cli.look:completion",
@@ -26,6 +31,10 @@ HELP = """Usher runs a crawl from the front door to the search page.
 
 \b
 Examples:
+  usher add https://example.com/   ask that a page come in
+  usher add --full --pass nasa.gov crawl a whole host, now
+  usher explain example.com        what the door knows of a URL, and why
+  usher hosts list --due           hosts whose time has come
   usher doctor                     is everything here as it should be?
   usher settings                   every setting, its value and where it came from
   usher db status                  how far each schema is

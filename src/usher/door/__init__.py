@@ -1,4 +1,7 @@
-"""Decides which URLs may come in. So far the registry: which host has which number.
+"""Decides which URLs may come in, and when.
 
-Comes in: host names. Goes out: domain64 numbers, given once and never changed. Central name: `hosts.register`.
+Comes in: URLs that knock, and what fetches brought. Goes out: a verdict with a reason for each, and rows of the
+guestbook that wait to be crawled: being admitted is being queued. Central names: `doorkeeper.Doorkeeper`,
+`rules.judge` (the decision table), `guestbook.knock` (the same as one statement), `hosts.register` (numbers), `desk`
+(what operators do).
 """

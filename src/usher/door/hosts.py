@@ -1,11 +1,15 @@
 """The registry of hosts: a number for every name, given by the database, never changed."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Literal
+
+from psycopg.types.multirange import Multirange
 
 from usher import domain64
 from usher.db import Connection
+from usher.errors import SchemaOutOfDate
 from usher.statements import beside
 
 store = beside(__file__)
@@ -22,8 +26,80 @@ class Host:
     next_fetch: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class House:
+    """What holds for every host that does not say otherwise."""
+
+    revision: int
+    cadence: timedelta
+    filters: list[dict[str, object]]
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedBy:
+    """What a host's URLs are judged by, and the revision that says when it is out of date."""
+
+    domain64: int
+    name: str
+    revision: int
+    policy: str
+    policy_reason: str
+    filters: list[dict[str, object]]
+    scope: Literal["host", "domain", "listed", "any"]
+    scope_ranges: Multirange[int]
+
+
+async def house(conn: Connection) -> House:
+    found = await store.house.row(conn, House)
+    if found is None:
+        raise SchemaOutOfDate("work.house is empty.", hint="Run `usher db migrate`.")
+    return found
+
+
+async def judged_by(conn: Connection, *, names: Sequence[str]) -> list[JudgedBy]:
+    return await store.judged_by.rows(conn, JudgedBy, names=list(names))
+
+
+async def changed(conn: Connection, *, revisions: Mapping[int, int], house_revision: int) -> bool:
+    """Whether a host of these, or the house, has changed since the revision given for its number."""
+    ((answer,),) = await store.changed.tuples(
+        conn,
+        domain64s=list(revisions),
+        revisions=list(revisions.values()),
+        house_revision=house_revision,
+    )
+    return bool(answer)
+
+
 async def find(conn: Connection, *, names: Sequence[str]) -> list[Host]:
     return await store.find.rows(conn, Host, names=list(names))
+
+
+async def known_parts(conn: Connection, *, names: Sequence[str]) -> list[domain64.Range | None]:
+    """The range that each name's number will be in: its domain's, its TLD's while the domain is new, or unknown."""
+    split = [domain64.split(name) for name in names]
+    tlds, domains = [name.tld for name in split], [name.domain for name in split]
+    found = await store.known_parts.tuples(conn, tlds=tlds, domains=domains)
+    return [range_of(tld, domain) for tld, domain in found]
+
+
+def range_of(tld: int | None, domain: int | None) -> domain64.Range | None:
+    if tld is None:
+        return None
+    return domain64.tld_range(tld) if domain is None else domain64.domain_range(tld, domain)
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A host whose time has come."""
+
+    id: int
+    scheme: int
+    name: str
+
+
+async def due(conn: Connection, *, now: datetime, after: int, n: int) -> list[Due]:
+    return await store.due.rows(conn, Due, now=now, after=after, n=n)
 
 
 async def register(conn: Connection, *, names: Sequence[str], now: datetime) -> dict[str, Host]:

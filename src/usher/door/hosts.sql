@@ -95,3 +95,45 @@ select
 from placed
 join highest using (tld, number)
 order by domain64;
+
+-- name: judged_by
+-- What the doorkeeper must know of hosts to judge their URLs, with the revision that says when it is out of date.
+select domain64, name, revision, policy, policy_reason, filters, scope, scope_ranges
+from work.hosts
+where name = any(%(names)s);
+
+-- name: house
+-- What holds for every host that does not say otherwise.
+select revision, cadence, filters
+from work.house;
+
+-- name: due
+-- Open hosts whose time has come and that no crawl is open for, in order of their id, from one on.
+select id, scheme, name
+from work.hosts
+where next_fetch <= %(now)s
+    and crawl_started is null
+    and policy = 'open'
+    and id > %(after)s
+order by id
+limit %(n)s;
+
+-- name: known_parts
+-- The code of each name's TLD and the number of its domain, null where there is none yet.
+select tld.code as tld, d.number as domain
+from unnest(%(tlds)s::text[], %(domains)s::text[]) with ordinality as given (tld, domain, position)
+left join work.tld on tld.name = given.tld
+left join work.domain d
+    on d.tld = coalesce(tld.code, 127)
+    and d.name = case when tld.code is null then given.domain || '.' || given.tld else given.domain end
+order by given.position;
+
+-- name: changed
+-- Whether one of these hosts, or the house, is not as it was at the revision given.
+select exists (
+    select
+    from unnest(%(domain64s)s::bigint[], %(revisions)s::int[]) as given (domain64, revision)
+    join work.hosts h on h.domain64 = given.domain64
+    where h.revision <> given.revision
+)
+or (select revision from work.house) <> %(house_revision)s;

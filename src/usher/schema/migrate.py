@@ -160,9 +160,9 @@ async def drop(places: Places, schemas: tuple[str, ...]) -> None:
                 await conn.execute(sql.SQL("drop schema if exists {} cascade").format(name))
 
 
-async def ensure(places: Places, *, patience: float = 0) -> None:
+async def ensure(places: Places, schemas: tuple[str, ...] = ALL, *, patience: float = 0) -> None:
     """Schemas ready for use: an embedded server is brought up to date, any other only looked at."""
-    states = await status(places, patience=patience)
+    states = await status(places, schemas, patience=patience)
     for found in states:
         if found.unknown:
             raise newer(found)

@@ -85,17 +85,99 @@ $$;
 
 COMMENT ON FUNCTION work.domain64_range(tld integer, domain integer, subdomain integer) IS 'Every number under a TLD, a domain or one host: half-open, the last subdomain inside.';
 
+CREATE FUNCTION work.guestbook_host_exists() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+begin
+    -- "offset 0" keeps the look-up by index: the planner cannot know how few rows a batch has.
+    if exists (
+        select from fresh where not exists (select from work.hosts h where h.domain64 = fresh.domain64 offset 0)
+    ) then
+        raise foreign_key_violation using message = 'a page of guestbook has no host';
+    end if;
+    return null;
+end
+$$;
+
 CREATE FUNCTION work.max_bigint() RETURNS bigint
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN '9223372036854775807'::bigint;
 
 COMMENT ON FUNCTION work.max_bigint() IS 'The largest value of a bigint, as seed 003 names it.';
 
+CREATE FUNCTION work.never_deleted() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+begin
+    raise restrict_violation using message = format('rows of %I.%I are never deleted', tg_table_schema, tg_table_name);
+end
+$$;
+
+CREATE FUNCTION work.never_renumbered() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+begin
+    raise restrict_violation using message = 'a host keeps its number and its name';
+end
+$$;
+
+CREATE TABLE work.content_type (
+    code smallint NOT NULL,
+    name text NOT NULL
+);
+
 CREATE TABLE work.domain (
     tld smallint NOT NULL,
     number integer NOT NULL,
     name text NOT NULL,
     CONSTRAINT domain_number_in_range CHECK (((number >= 1) AND (number <= 16777215)))
+);
+
+CREATE TABLE work.guestbook (
+    id bigint NOT NULL,
+    domain64 bigint NOT NULL,
+    next_fetch timestamp with time zone NOT NULL,
+    admitted_at timestamp with time zone,
+    last_fetched timestamp with time zone,
+    last_modified timestamp with time zone,
+    chunk_id bigint,
+    cadence interval,
+    content_length integer DEFAULT 0 NOT NULL,
+    scheme smallint DEFAULT 1 NOT NULL,
+    content_type smallint DEFAULT 1 NOT NULL,
+    status smallint,
+    failures smallint DEFAULT 0 NOT NULL,
+    priority smallint DEFAULT 1 NOT NULL,
+    gone boolean DEFAULT false NOT NULL,
+    state text DEFAULT 'idle'::text NOT NULL,
+    path text NOT NULL COLLATE pg_catalog."C",
+    content_sha1 text,
+    etag text,
+    CONSTRAINT guestbook_admitted_if_waiting CHECK (((state <> ALL (ARRAY['pending'::text, 'crawling'::text])) OR (admitted_at IS NOT NULL))),
+    CONSTRAINT guestbook_cadence_positive CHECK ((cadence > '00:00:00'::interval)),
+    CONSTRAINT guestbook_failures_not_negative CHECK ((failures >= 0)),
+    CONSTRAINT guestbook_length_not_negative CHECK ((content_length >= 0)),
+    CONSTRAINT guestbook_path_short CHECK (((octet_length(path) >= 1) AND (octet_length(path) <= 2000))),
+    CONSTRAINT guestbook_scheme_known CHECK (((scheme >= 1) AND (scheme <= 4))),
+    CONSTRAINT guestbook_state_known CHECK ((state = ANY (ARRAY['idle'::text, 'pending'::text, 'crawling'::text, 'crawled'::text, 'error'::text])))
+)
+WITH (autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='5000', autovacuum_vacuum_cost_delay='0');
+
+COMMENT ON TABLE work.guestbook IS 'Every page we know, one row a URL, for ever: a page may be gone, its row never is.';
+
+COMMENT ON COLUMN work.guestbook.last_fetched IS 'Set by a fetch and by nothing else.';
+
+COMMENT ON COLUMN work.guestbook.content_type IS 'A code of work.content_type.';
+
+COMMENT ON COLUMN work.guestbook.priority IS 'Lower goes first; 0 is the front, where a hall pass puts a page.';
+
+ALTER TABLE work.guestbook ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME work.guestbook_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
 );
 
 CREATE TABLE work.hosts (
@@ -105,12 +187,40 @@ CREATE TABLE work.hosts (
     next_fetch timestamp with time zone NOT NULL,
     tld smallint GENERATED ALWAYS AS (((domain64 >> 56))::smallint) STORED NOT NULL,
     domain integer GENERATED ALWAYS AS ((((domain64 >> 32) & (16777215)::bigint))::integer) STORED NOT NULL,
-    CONSTRAINT domain64_domain CHECK (((domain64 > 0) AND (domain64 <= work.max_bigint())))
+    scheme smallint DEFAULT 1 NOT NULL,
+    cadence interval,
+    adaptive boolean DEFAULT false NOT NULL,
+    crawl_started timestamp with time zone,
+    crawl_delay interval,
+    ready_at timestamp with time zone DEFAULT '-infinity'::timestamp with time zone NOT NULL,
+    policy text DEFAULT 'open'::text NOT NULL,
+    policy_reason text DEFAULT ''::text NOT NULL,
+    scope text DEFAULT 'host'::text NOT NULL,
+    scope_ranges int8multirange DEFAULT '{}'::int8multirange NOT NULL,
+    filters jsonb DEFAULT '[]'::jsonb NOT NULL,
+    revision integer DEFAULT 1 NOT NULL,
+    CONSTRAINT domain64_domain CHECK (((domain64 > 0) AND (domain64 <= work.max_bigint()))),
+    CONSTRAINT hosts_cadence_positive CHECK ((cadence > '00:00:00'::interval)),
+    CONSTRAINT hosts_crawl_delay_not_negative CHECK ((crawl_delay >= '00:00:00'::interval)),
+    CONSTRAINT hosts_filters_are_a_list CHECK ((jsonb_typeof(filters) = 'array'::text)),
+    CONSTRAINT hosts_policy_known CHECK ((policy = ANY (ARRAY['open'::text, 'paused'::text, 'blocked'::text]))),
+    CONSTRAINT hosts_scheme_known CHECK (((scheme >= 1) AND (scheme <= 4))),
+    CONSTRAINT hosts_scope_known CHECK ((scope = ANY (ARRAY['host'::text, 'domain'::text, 'listed'::text, 'any'::text])))
 );
 
 COMMENT ON COLUMN work.hosts.name IS 'Host name in lower-case ASCII, with its port where that is not the default.';
 
 COMMENT ON COLUMN work.hosts.next_fetch IS 'The host clock: the host is due from this time on.';
+
+COMMENT ON COLUMN work.hosts.crawl_started IS 'When the crawl that is open now began; null while none is.';
+
+COMMENT ON COLUMN work.hosts.crawl_delay IS 'Rest between two requests; null for the default.';
+
+COMMENT ON COLUMN work.hosts.ready_at IS 'Politeness: nobody asks the host for a page before this time.';
+
+COMMENT ON COLUMN work.hosts.scope IS 'Which links found on this host may bring new hosts or pages in.';
+
+COMMENT ON COLUMN work.hosts.revision IS 'Counts changes of policy, scope and filters.';
 
 ALTER TABLE work.hosts ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME work.hosts_id_seq
@@ -120,6 +230,18 @@ ALTER TABLE work.hosts ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     NO MAXVALUE
     CACHE 1
 );
+
+CREATE TABLE work.house (
+    one boolean DEFAULT true NOT NULL,
+    revision integer DEFAULT 1 NOT NULL,
+    cadence interval DEFAULT '30 days'::interval NOT NULL,
+    filters jsonb DEFAULT '[]'::jsonb NOT NULL,
+    CONSTRAINT house_cadence_positive CHECK ((cadence > '00:00:00'::interval)),
+    CONSTRAINT house_filters_are_a_list CHECK ((jsonb_typeof(filters) = 'array'::text)),
+    CONSTRAINT house_has_one_row CHECK (one)
+);
+
+COMMENT ON COLUMN work.house.revision IS 'Counts changes of the filters, so that whoever judged by older ones knows.';
 
 CREATE TABLE work.schema_migrations (
     version character varying NOT NULL
@@ -133,11 +255,23 @@ CREATE TABLE work.tld (
 
 COMMENT ON TABLE work.tld IS '127 with an empty name stands for every name whose TLD has no code of its own.';
 
+ALTER TABLE ONLY work.content_type
+    ADD CONSTRAINT content_type_name_key UNIQUE (name);
+
+ALTER TABLE ONLY work.content_type
+    ADD CONSTRAINT content_type_pkey PRIMARY KEY (code);
+
 ALTER TABLE ONLY work.domain
     ADD CONSTRAINT domain_pkey PRIMARY KEY (tld, number);
 
 ALTER TABLE ONLY work.domain
     ADD CONSTRAINT domain_tld_name_key UNIQUE (tld, name);
+
+ALTER TABLE ONLY work.guestbook
+    ADD CONSTRAINT guestbook_domain64_path_key UNIQUE (domain64, path);
+
+ALTER TABLE ONLY work.guestbook
+    ADD CONSTRAINT guestbook_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY work.hosts
     ADD CONSTRAINT hosts_domain64_key UNIQUE (domain64);
@@ -148,6 +282,9 @@ ALTER TABLE ONLY work.hosts
 ALTER TABLE ONLY work.hosts
     ADD CONSTRAINT hosts_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY work.house
+    ADD CONSTRAINT house_pkey PRIMARY KEY (one);
+
 ALTER TABLE ONLY work.schema_migrations
     ADD CONSTRAINT schema_migrations_pkey PRIMARY KEY (version);
 
@@ -156,6 +293,22 @@ ALTER TABLE ONLY work.tld
 
 ALTER TABLE ONLY work.tld
     ADD CONSTRAINT tld_pkey PRIMARY KEY (code);
+
+CREATE INDEX guestbook_crawling ON work.guestbook USING btree (domain64) WHERE (state = 'crawling'::text);
+
+CREATE INDEX guestbook_pending ON work.guestbook USING btree (domain64, priority, id) WHERE (state = 'pending'::text);
+
+CREATE INDEX guestbook_retry ON work.guestbook USING btree (next_fetch) WHERE (state = 'error'::text);
+
+CREATE INDEX hosts_due ON work.hosts USING btree (next_fetch);
+
+CREATE TRIGGER guestbook_host_exists AFTER INSERT ON work.guestbook REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION work.guestbook_host_exists();
+
+CREATE TRIGGER guestbook_is_never_deleted BEFORE DELETE OR TRUNCATE ON work.guestbook FOR EACH STATEMENT EXECUTE FUNCTION work.never_deleted();
+
+CREATE TRIGGER hosts_are_never_deleted BEFORE DELETE OR TRUNCATE ON work.hosts FOR EACH STATEMENT EXECUTE FUNCTION work.never_deleted();
+
+CREATE TRIGGER hosts_are_never_renumbered BEFORE UPDATE OF domain64, name ON work.hosts FOR EACH ROW WHEN (((old.domain64 <> new.domain64) OR (old.name <> new.name))) EXECUTE FUNCTION work.never_renumbered();
 
 ALTER TABLE ONLY work.domain
     ADD CONSTRAINT domain_tld_fkey FOREIGN KEY (tld) REFERENCES work.tld(code);

@@ -1,0 +1,242 @@
+"""The work behind `usher hosts`: hosts read, registered, changed and crawled anew."""
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+
+from usher import domain64
+from usher.cli.app import App, show_json, show_table
+from usher.cli.knocking import FEW, Tally, answer_json, show_answers, show_tally
+from usher.cli.numbers import range_of
+from usher.cli.registry import name_of
+from usher.cli.story import Portrait, ranges, show_filters, tell
+from usher.cli.words import plain, printable, span
+from usher.cli.work import all_there, at_the_desk, at_the_door, names_of, root_of, unknown_host
+from usher.door import cadence, desk, filters, hosts
+from usher.door.doorkeeper import Answers
+from usher.door.hosts import Host, House
+from usher.door.rules import Knock
+from usher.errors import BadInput
+from usher.urls import Scheme
+
+EXAMPLE = """As in [{"name": "long", "rule": "length", "most": 500}]"""
+
+
+async def find_hosts(
+    app: App,
+    *,
+    policy: desk.Policy | None,
+    due: bool,
+    contains: str | None,
+    under: str | None,
+    limit: int,
+    after: str,
+) -> list[desk.Listed]:
+    async with at_the_desk(app) as conn:
+        return await desk.list_hosts(
+            conn,
+            after=after,
+            policy=policy,
+            contains=contains.lower() if contains else None,
+            due_at=datetime.now(UTC) if due else None,
+            within=await range_of(conn, under) if under else None,
+            n=limit,
+        )
+
+
+def listed_json(host: desk.Listed) -> dict[str, Any]:
+    return plain(
+        {
+            "name": host.name,
+            "domain64": host.domain64,
+            "hex": domain64.to_hex(host.domain64),
+            "scheme": Scheme(host.scheme).word,
+            "next_fetch": host.next_fetch,
+            "crawl_started": host.crawl_started,
+            "cadence": cadence.show(host.cadence),
+            "policy": host.policy,
+            "policy_reason": host.policy_reason,
+        }
+    )
+
+
+def show_listed(app: App, found: list[desk.Listed], *, limit: int) -> None:
+    now = datetime.now(UTC)
+    rows = [
+        (
+            host.name,
+            domain64.to_hex(host.domain64),
+            clock_words(host, now),
+            cadence.show(host.cadence),
+            f"{host.policy} {printable(host.policy_reason)}".strip(),
+        )
+        for host in found
+    ]
+    show_table(("HOST", "NUMBER", "CLOCK", "CADENCE", "POLICY"), rows)
+    if len(found) == limit:
+        app.say(f"  → perhaps more: --after {found[-1].name}")
+
+
+def clock_words(host: desk.Listed, now: datetime) -> str:
+    if host.crawl_started:
+        return "crawl open"
+    return f"in {span(host.next_fetch - now)}" if host.next_fetch > now else "due"
+
+
+async def read_host(app: App, text: str) -> Portrait:
+    name = root_of(text).host
+    async with at_the_desk(app) as conn:
+        found = await desk.show_host(conn, name=name)
+        if found is None:
+            raise await unknown_host(conn, name)
+        reach = [await name_of(conn, one) for one in ranges(found)]
+        pages = await desk.count_pages(conn, number=found.domain64)
+        return Portrait(found, reach, pages, (await hosts.house(conn)).filters)
+
+
+async def add_hosts(app: App, texts: Sequence[str], often: str | None) -> list[Host]:
+    names, pace = names_of(texts), cadence.parse(often) if often else None
+    async with at_the_desk(app) as conn:
+        found = await hosts.register(conn, names=names, now=datetime.now(UTC))
+        if pace:
+            await desk.change_host(conn, names=names, cadence=pace)
+    return [found[name] for name in names]
+
+
+def numbers_json(found: Sequence[Host]) -> list[dict[str, Any]]:
+    return [
+        plain(
+            {
+                "name": host.name,
+                "domain64": host.domain64,
+                "hex": domain64.to_hex(host.domain64),
+                "next_fetch": host.next_fetch,
+            }
+        )
+        for host in found
+    ]
+
+
+def show_numbers(found: Sequence[Host]) -> None:
+    rows = [(host.name, host.domain64, domain64.to_hex(host.domain64)) for host in found]
+    show_table(("HOST", "NUMBER", "HEX"), rows)
+
+
+async def change_hosts(
+    app: App,
+    texts: Sequence[str],
+    *,
+    cadence: str | None,
+    scope: desk.ScopeKind | None,
+    reach: Sequence[str],
+    crawl_delay: float | None,
+    adaptive: bool | None,
+    **lists: Any,  # noqa: ANN401 - as click read them
+) -> list[str]:
+    names = names_of(texts)
+    given: dict[str, Any] = {
+        "cadence": parsed(cadence),
+        "scope": "listed" if reach else scope,
+        "crawl_delay": None if crawl_delay is None else timedelta(seconds=crawl_delay),
+        "adaptive": adaptive,
+        "filters": filter_list(**lists),
+    }
+    async with at_the_desk(app) as conn:
+        ranges = [await range_of(conn, name) for name in reach]
+        found = await desk.change_host(conn, names=names, ranges=ranges or None, **given)
+        await all_there(conn, names, found)
+    return found
+
+
+def parsed(often: str | None) -> timedelta | None:
+    return cadence.parse(often) if often else None
+
+
+def filter_list(
+    *, file: Path | None, single: Sequence[str], no_filters: bool
+) -> desk.Filters | None:
+    """The filters given, which must be good ones; None if none were given."""
+    if bool(file) + bool(single) + no_filters > 1:
+        raise click.UsageError("Give --filters, --filter or --no-filters, not two of them.")
+    if no_filters:
+        return []
+    if file:
+        return good(from_json(file.read_text("utf-8", "replace"), str(file)))
+    return good([from_json(text, "--filter") for text in single]) if single else None
+
+
+def from_json(text: str, where: str) -> Any:  # noqa: ANN401 - any JSON
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"{where} is not JSON: {error}.", hint=EXAMPLE) from error
+
+
+def good(found: object) -> desk.Filters:
+    if not isinstance(found, list):
+        raise BadInput("Filters are a list.", hint=EXAMPLE)
+    filters.compile(found)
+    return found
+
+
+async def set_policy(app: App, texts: Sequence[str], policy: desk.Policy, reason: str) -> list[str]:
+    names = names_of(texts)
+    async with at_the_desk(app) as conn:
+        found = await desk.change_policy(conn, names=names, policy=policy, reason=reason)
+        await all_there(conn, names, found)
+    return found
+
+
+async def crawl_hosts(app: App, texts: Sequence[str], *, hall_pass: bool) -> Answers:
+    """A full knock at the root of each host."""
+    roots = {(root := root_of(text)).host: str(root) for text in texts}
+    async with at_the_door(app) as doorkeeper:
+        async with doorkeeper.db.transaction() as conn:
+            there = await hosts.find(conn, names=list(roots))
+            await all_there(conn, list(roots), [host.name for host in there])
+        knock = Knock("full", hall_pass)
+        return await doorkeeper.knock(list(roots.values()), knock=knock, register=False)
+
+
+async def crawl_due(app: App) -> Answers:
+    async with at_the_door(app) as doorkeeper:
+        return await doorkeeper.kick_off()
+
+
+def show_crawls(app: App, answers: Answers, *, as_json: bool) -> bool:
+    """Show what the door said; true if it refused all."""
+    tally = Tally()
+    tally.add(answers)
+    if as_json:
+        show_json({**tally.as_json(), "answers": [answer_json(one) for one in answers.answers]})
+    elif len(answers.answers) > FEW:
+        show_tally(tally)
+    else:
+        show_answers(answers.answers)
+    if not answers.answers:
+        app.say("no host is due")
+    if tally.brought:
+        app.say(f"with them {tally.brought:,} other pages of their hosts")
+    return tally.all_refused
+
+
+async def house_rules(app: App, *, cadence: str | None, **lists: Any) -> House:  # noqa: ANN401
+    """What holds for every host, after any change asked for."""
+    given: dict[str, Any] = {"cadence": parsed(cadence), "filters": filter_list(**lists)}
+    async with at_the_desk(app) as conn:
+        if any(value is not None for value in given.values()):
+            return await desk.change_house(conn, **given)
+        return await hosts.house(conn)
+
+
+def house_json(house: House) -> dict[str, Any]:
+    return {"cadence": cadence.show(house.cadence), "filters": house.filters}
+
+
+def show_house(house: House) -> None:
+    tell("cadence", cadence.show(house.cadence))
+    show_filters(house.filters)

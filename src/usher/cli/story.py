@@ -1,0 +1,250 @@
+"""Hosts and URLs told to people and to programs: `usher explain`, `usher hosts show`."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from usher import domain64
+from usher.cli.app import App
+from usher.cli.knocking import COLOURS, WIDEST
+from usher.cli.words import encodable, plain, printable, when
+from usher.cli.work import at_the_door
+from usher.domain64 import Range
+from usher.door import cadence, filters
+from usher.door.desk import MOST, Shown
+from usher.door.guestbook import Guest
+from usher.door.rules import Reason
+from usher.explain import Story, Would, explain
+from usher.urls import Scheme
+
+SCOPES = {
+    "host": "links found here bring in no other host",
+    "domain": "links found here bring in hosts of the same domain",
+    "listed": "links found here bring in hosts of what is listed for it",
+    "any": "links found here bring in any host",
+}
+BRINGS = {
+    Reason.HOST_DUE: "with every due page of the host",
+    Reason.FULL_PASS: "with every known page of the host",
+}
+WIDTH = 10
+
+
+async def read_story(app: App, url: str) -> Story:
+    async with at_the_door(app) as doorkeeper:
+        return await explain(doorkeeper, url, now=datetime.now(UTC))
+
+
+def show_story(story: Story) -> None:
+    click.echo(click.style(printable(str(story.url or story.given), 2_100), bold=True))
+    if story.refused:
+        tell("refused", f"{story.refused.reason}: {story.refused.detail}")
+        return
+    if str(story.url) != story.given:
+        tell("given", printable(story.given))
+    if story.host:
+        show_clock(story.host, story.now)
+    else:
+        tell("host", "not registered yet; the first knock registers it, due at once")
+    tell("filters", filter_words(story))
+    show_path(story)
+    click.echo("\nThe door would answer now")
+    for would in story.would:
+        show_would(would)
+
+
+def tell(name: str, *lines: str) -> None:
+    for number, line in enumerate(lines):
+        click.echo(f"{name if number == 0 else '':<{WIDTH}}{line}")
+
+
+def filter_words(story: Story) -> str:
+    if story.filtered:
+        return f"{story.filtered.name} refuses it: {printable(story.filtered.detail)}"
+    names = [name_of(one) for one in story.filters]
+    return f"let it through: {', '.join(names)}" if names else "none"
+
+
+def show_path(story: Story) -> None:
+    if story.url and story.path and story.path != story.url.path:
+        tell("kept as", f"{story.path} (the filters drop the rest)")
+    if story.page:
+        tell("page", *page_words(story.page, story.now))
+    elif story.host and not story.filtered:
+        tell("page", "not in the guestbook")
+
+
+def page_words(page: Guest, now: datetime) -> Iterable[str]:
+    """What the guestbook says, a line for each thing worth one."""
+    yield state_words(page, now)
+    yield f"due {'since ' if page.next_fetch <= now else ''}{when(page.next_fetch, now)}"
+    if page.last_fetched:
+        yield f"last fetched {when(page.last_fetched, now)}{answer_words(page)}"
+    else:
+        yield "never fetched"
+    if page.last_modified:
+        yield f"last changed {when(page.last_modified, now)}"
+    if page.failures:
+        yield f"failed {page.failures} times in a row{answer_words(page)}"
+    if page.gone:
+        yield "gone: the server has said so"
+    if page.cadence:
+        yield f"its own cadence is {cadence.show(page.cadence)}"
+
+
+def state_words(page: Guest, now: datetime) -> str:
+    since = f" since {when(page.admitted_at, now)}" if page.admitted_at else ""
+    front = ", at the front" if page.priority == 0 else ""
+    chunk = f" in chunk {page.chunk_id}" if page.chunk_id else ""
+    words = {
+        "pending": f"waits to be crawled{since}{front}",
+        "crawling": f"is being crawled{chunk}, admitted{since.removeprefix(' since')}",
+        "crawled": "crawled",
+        "error": "the last fetch failed",
+        "idle": "known, never admitted",
+    }
+    return f"{page.state}: {words[page.state]}; by {Scheme(page.scheme).word}"
+
+
+def answer_words(page: Guest) -> str:
+    if page.status is None:
+        return ""
+    length = f", {page.content_length:,} bytes" if page.content_length else ""
+    return f", status {page.status}, {page.content_type or 'unknown type'}{length}"
+
+
+def show_would(would: Would) -> None:
+    asked = f"{would.kind}{', pass' if would.hall_pass else ''}"
+    verdict = click.style(f"{would.verdict:<6}", fg=COLOURS[would.verdict])
+    row = f"row {would.row}" if would.row else "before the table"
+    more = printable(would.detail) or BRINGS.get(would.reason, "")
+    click.echo(f"  {asked:<14}{verdict}  {would.reason:<{WIDEST}}  {row}  {more}".rstrip())
+
+
+def show_clock(host: Shown, now: datetime) -> None:
+    """What every look at a host begins with."""
+    reason = f": {printable(host.policy_reason)}" if host.policy_reason else ""
+    tell("host", f"{host.name}, {host.policy}{reason}")
+    tell("number", f"{host.domain64}, {domain64.to_hex(host.domain64)} in hex")
+    tell("clock", *clock_words(host, now))
+    tell("cadence", cadence_words(host))
+    tell("scope", scope_words(host))
+
+
+def clock_words(host: Shown, now: datetime) -> Iterable[str]:
+    if host.crawl_started:
+        yield f"due: a crawl is open since {when(host.crawl_started, now)}"
+    elif host.next_fetch <= now:
+        yield f"due since {when(host.next_fetch, now)}; no crawl is open"
+    else:
+        yield f"not due until {when(host.next_fetch, now)}"
+
+
+def cadence_words(host: Shown) -> str:
+    words = (
+        cadence.show(host.cadence)
+        if host.cadence
+        else f"{cadence.show(host.house_cadence)}, as the house has it"
+    )
+    return f"{words}; pages find their own pace" if host.adaptive else words
+
+
+def scope_words(host: Shown) -> str:
+    return f"{host.scope}: {SCOPES[host.scope]}"
+
+
+def ranges(host: Shown) -> list[Range]:
+    return [Range(one.lower or 0, one.upper or domain64.MAX) for one in host.scope_ranges]
+
+
+def show_filters(found: Iterable[Mapping[str, Any]]) -> None:
+    tell("filters", *([filters.describe(one) for one in found] or ["none"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Portrait:
+    """A host with what is around it."""
+
+    host: Shown
+    reach: list[str]
+    pages: dict[str, int]
+    house: Sequence[filters.Filter]
+
+
+def show_portrait(one: Portrait) -> None:
+    show_clock(one.host, datetime.now(UTC))
+    if one.reach:
+        tell("reach", *one.reach)
+    if one.host.crawl_delay is not None:
+        tell("delay", f"{one.host.crawl_delay.total_seconds():g} s between two requests")
+    tell("filters", *(described_filters(one) or ["none"]))
+    counts = [f"{number_words(number)} {state}" for state, number in one.pages.items()]
+    tell("pages", ", ".join(counts) or "none")
+
+
+def described_filters(one: Portrait) -> list[str]:
+    """The host's own filters, then those of the house that it leaves in force."""
+    own = {name_of(given) for given in one.host.filters}
+    others = [given for given in one.house if name_of(given) not in own]
+    told = [printable(filters.describe(given)) for given in one.host.filters]
+    return told + [f"{printable(filters.describe(given))} (the house's)" for given in others]
+
+
+def name_of(given: filters.Filter) -> str:
+    return str(given.get("name", given.get("rule")))
+
+
+def number_words(number: int) -> str:
+    return f"≥ {number}" if number >= MOST else str(number)
+
+
+def host_json(host: Shown) -> dict[str, Any]:
+    known = asdict(host)
+    del known["scope_ranges"], known["house_cadence"], known["id"], known["revision"]
+    return plain(
+        {
+            **known,
+            "hex": domain64.to_hex(host.domain64),
+            "scheme": Scheme(host.scheme).word,
+            "cadence": cadence.show(host.cadence or host.house_cadence),
+            "cadence_of": "host" if host.cadence else "house",
+            "scope_ranges": [[str(one.start), str(one.end)] for one in ranges(host)],
+        }
+    )
+
+
+def portrait_json(one: Portrait) -> dict[str, Any]:
+    return {**host_json(one.host), "reach": one.reach, "pages": one.pages}
+
+
+def page_json(page: Guest) -> dict[str, Any]:
+    own = cadence.show(page.cadence) if page.cadence else None
+    return plain({**asdict(page), "scheme": Scheme(page.scheme).word, "cadence": own})
+
+
+def story_json(story: Story) -> dict[str, Any]:
+    return {
+        "url": encodable(story.given),
+        "canonical": str(story.url) if story.url else None,
+        "refused": asdict(story.refused) if story.refused else None,
+        "host": host_json(story.host) if story.host else None,
+        "filters": list(story.filters),
+        "path": story.path,
+        "filtered": asdict(story.filtered) if story.filtered else None,
+        "page": page_json(story.page) if story.page else None,
+        "would": [would_json(would) for would in story.would],
+    }
+
+
+def would_json(would: Would) -> dict[str, Any]:
+    return {
+        "kind": would.kind,
+        "pass": would.hall_pass,
+        "verdict": would.verdict.value,
+        "reason": would.reason.value,
+        "detail": would.detail,
+        "row": would.row,
+    }

@@ -1,0 +1,83 @@
+-- name: list_hosts
+-- Hosts by name, a page at a time; every condition that is null is none.
+select
+    h.domain64, h.name, h.scheme, h.next_fetch, h.crawl_started,
+    coalesce(h.cadence, (select cadence from work.house)) as cadence, h.policy, h.policy_reason
+from work.hosts h
+where h.name > %(after)s
+    and (%(policy)s::text is null or h.policy = %(policy)s)
+    and (%(contains)s::text is null or strpos(h.name, %(contains)s) > 0)
+    and (%(due_at)s::timestamptz is null or h.crawl_started is not null or h.next_fetch <= %(due_at)s)
+    and (%(low)s::bigint is null or (h.domain64 >= %(low)s and h.domain64 < %(high)s))
+order by h.name
+limit %(n)s;
+
+-- name: show_host
+-- One host with all that can be set for it.
+select
+    h.id, h.domain64, h.name, h.scheme, h.next_fetch, h.crawl_started, h.cadence,
+    (select cadence from work.house) as house_cadence, h.adaptive, h.crawl_delay, h.policy, h.policy_reason, h.scope,
+    h.scope_ranges, h.filters, h.revision
+from work.hosts h
+where h.name = %(name)s;
+
+-- name: count_pages
+-- How many pages of a host are in each state, counted up to a limit each: a giant host costs no more than a large one.
+select state, number
+from unnest(array['idle', 'pending', 'crawling', 'crawled', 'error']) as state
+cross join lateral (
+    select count(*) as number
+    from (select from work.guestbook g where g.domain64 = %(domain64)s and g.state = state.state limit %(most)s) page
+) counted
+where number > 0;
+
+-- name: change_policy
+-- Open, pause or block hosts, with the reason.
+update work.hosts set policy = %(policy)s, policy_reason = %(reason)s, revision = revision + 1
+where name = any(%(names)s)
+returning name;
+
+-- name: change_host
+-- Set what is given and keep what is null.
+update work.hosts set
+    cadence = coalesce(%(cadence)s::interval, cadence),
+    adaptive = coalesce(%(adaptive)s::boolean, adaptive),
+    crawl_delay = coalesce(%(crawl_delay)s::interval, crawl_delay),
+    scope = coalesce(%(scope)s::text, scope),
+    scope_ranges = coalesce(%(scope_ranges)s::int8multirange, scope_ranges),
+    filters = coalesce(%(filters)s::jsonb, filters),
+    revision = revision + 1
+where name = any(%(names)s)
+returning name;
+
+-- name: change_house
+-- Set what holds for every host that does not say otherwise.
+update work.house set
+    cadence = coalesce(%(cadence)s::interval, cadence),
+    filters = coalesce(%(filters)s::jsonb, filters),
+    revision = revision + 1
+returning revision, cadence, filters;
+
+-- name: export_numbers
+-- Every name with its number, in the order of the numbers, a page at a time.
+select h.domain64, h.name
+from work.hosts h
+where h.domain64 > %(after)s
+order by h.domain64
+limit %(n)s;
+
+-- name: import_domains
+-- Domains with the numbers somebody else published; a domain or number taken otherwise stays as it is.
+insert into work.domain (tld, number, name)
+select tld, number, name
+from unnest(%(tlds)s::smallint[], %(numbers)s::int[], %(names)s::text[]) as given (tld, number, name)
+on conflict do nothing;
+
+-- name: import_hosts
+-- Hosts with the numbers somebody else published; what is taken otherwise stays as it is.
+insert into work.hosts (domain64, name, next_fetch)
+select domain64, name, %(now)s
+from unnest(%(domain64s)s::bigint[], %(names)s::text[]) as given (domain64, name)
+order by domain64
+on conflict do nothing
+returning domain64, name;

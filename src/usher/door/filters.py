@@ -1,0 +1,315 @@
+"""Filters as data: which paths the door turns away, and which query parameters it forgets.
+
+Comes from the lists of the house and of each host; goes to the doorkeeper, which asks about every path. Parameters go
+first, so that what is judged is what would be kept. Then the first filter that objects gives the refusal its name;
+all extensions are asked at once, before the rest.
+"""
+
+import difflib
+import math
+import re
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote
+
+from usher.errors import BadInput
+from usher.urls import MAX_PATH
+
+Filter = Mapping[str, Any]
+Check = Callable[[str, str], str]  # the path with and without its query: what is wrong, or nothing
+
+MAX_NAME: Final = 60
+MAX_PATTERN: Final = 200
+MAX_TRIES: Final = 10 * MAX_PATH**2  # of a pattern on the worst path: a second, not an age
+
+_TOKEN: Final = re.compile(  # of a regular expression: a thing, how often, and lazy or possessive
+    r"(\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\((?:\?(?:[:=!>]|<[=!]|P<\w+>))?|[^\\])"
+    r"([*+?]|\{[0-9]+\}|\{[0-9]*,[0-9]*\})?([?+]?)",
+    re.DOTALL,
+)
+_FOREIGN: Final = re.compile(r"\\[^\WdDwWsSbBAZ]")  # what no path needs: \1, \x41
+
+_SLOW: Final = (
+    "it could hold up the door: begin it with ^, use fewer * and +, repeat no group, refer to none"
+)
+
+_MEDIA: Final = """avif bmp eps gif heic ico jpeg jpg png psd svg tif tiff webp eot otf ttf woff woff2
+    aac avi flac flv m4a m4v mkv mov mp3 mp4 mpeg mpg ogg ogv wav webm wma wmv"""
+_DOWNLOADS: Final = """7z apk bin bz2 deb dmg exe gz iso jar msi pkg rar rpm tar tgz xz zip zst
+    doc docx epub odp ods odt ppt pptx xls xlsx"""
+DEFAULTS: Final[tuple[Filter, ...]] = (
+    {"name": "long", "rule": "length", "most": 1_000},
+    {"name": "loops", "rule": "repeats", "most": 3},
+    {"name": "media", "rule": "extension", "any": _MEDIA.split()},
+    {"name": "downloads", "rule": "extension", "any": _DOWNLOADS.split()},
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Filtered:
+    """Which filter objects to a path, and why."""
+
+    name: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """Which parameters of a query stay: only these, or all but these."""
+
+    names: frozenset[str]
+    only: bool
+
+    def __bool__(self) -> bool:
+        return self.only or bool(self.names)
+
+    def stays(self, pair: str) -> bool:
+        return (unquote(pair.partition("=")[0]) in self.names) is self.only
+
+    def trim(self, path: str) -> str:
+        bare, _, query = path.partition("?")
+        query = "&".join(filter(self.stays, query.split("&")))
+        return f"{bare}?{query}" if query else bare
+
+
+Made = Parameters | frozenset[str] | Check
+
+
+class Rule(NamedTuple):
+    """How a filter of this kind is made, and which keys it has, each with words for people."""
+
+    make: Callable[[Filter], Made]
+    does: str
+    keys: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """A list ready for use; false when it lets every path through as it is."""
+
+    trims: tuple[Parameters, ...]
+    endings: Mapping[str, str]
+    checks: tuple[tuple[str, Check], ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.trims or self.endings or self.checks)
+
+    def apply(self, path: str) -> str | Filtered:
+        """The path to keep, or the refusal, for the path and query of a canonical URL."""
+        bare = path
+        if "?" in path:
+            for parameters in self.trims:
+                path = parameters.trim(path)
+            bare = path.partition("?")[0]
+        # After a dot in an earlier part comes a slash, which no ending has.
+        if (ending := bare.rpartition(".")[2].lower()) in self.endings:
+            return Filtered(self.endings[ending], f"The path ends in .{ending}.")
+        for name, check in self.checks:
+            if detail := check(path, bare):
+                return Filtered(name, detail)
+        return path
+
+
+def compile(filters: Iterable[Filter]) -> Filters:  # noqa: A001 - as re does
+    """Make a list ready for use; BadInput says which filter is wrong, and how."""
+    made: dict[str, Made | None] = {}
+    for given in filters:
+        if (name := _name(given)) in made:
+            raise BadInput(f"Filter {name!r}: another one has this name too.")
+        made[name] = _made(name, given)
+    pairs = list(made.items())
+    return Filters(
+        tuple(one for one in made.values() if isinstance(one, Parameters) and one),
+        {end: name for name, one in reversed(pairs) if isinstance(one, frozenset) for end in one},
+        tuple((name, one) for name, one in pairs if callable(one)),
+    )
+
+
+def combine(house: Iterable[Filter], host: Iterable[Filter]) -> list[Filter]:
+    """The house's filters, the host's in place of those of the same name, none that is off."""
+    by_name = {_name(one): one for one in (*house, *host)}
+    return [one for one in by_name.values() if one.get("off") is not True]
+
+
+def describe(given: Filter) -> str:
+    """One line for people: `long: refuses paths of more than 500 characters`."""
+    name = _name(given)
+    if _made(name, given) is None:
+        return f"{name}: off"
+    rule = RULES[given["rule"]]
+    told = [(rule.keys[key], given[key]) for key in rule.keys if key in given]
+    words = [text.format(", ".join(x) if isinstance(x, list) else x) for text, x in told]
+    return f"{name}: {rule.does} {' and '.join(words)}"
+
+
+def _name(given: object) -> str:
+    name = given.get("name", given.get("rule")) if isinstance(given, Mapping) else None
+    if not (isinstance(name, str) and 0 < len(name) <= MAX_NAME and name.isprintable()):
+        hint = f"A filter is an object with a rule, and a name of up to {MAX_NAME} characters."
+        raise BadInput(f"This is no filter: {str(given)[:60]!a}.", hint=hint)
+    return name
+
+
+def _made(name: str, given: Filter) -> Made | None:
+    off = given.get("off", False)
+    if not isinstance(off, bool):
+        raise BadInput(f"Filter {name!r}: off: true or false is wanted.")
+    if off and "rule" not in given:
+        _known(name, given, ["name", "off"])
+        return None
+    _known(name, [str(given.get("rule"))], list(RULES))
+    rule = RULES[given["rule"]]
+    _known(name, given, [*rule.keys, "name", "rule", "off"])
+    try:
+        made = rule.make(given)
+    except ValueError as error:
+        raise BadInput(f"Filter {name!r}: {error}.") from error
+    return None if off else made
+
+
+def _known(name: str, words: Iterable[str], known: list[str]) -> None:
+    for word in words:
+        if word not in known:
+            near = difflib.get_close_matches(str(word), known, n=1, cutoff=0.5)
+            hint = f"Did you mean {near[0]}?" if near else f"There are {', '.join(known)}."
+            raise BadInput(f"Filter {name!r}: {str(word)[:60]!a} is unknown.", hint=hint)
+
+
+def _length(given: Filter) -> Check:
+    most = _count(given, "most")
+    text = f"The path has more than {most} characters."
+    return lambda path, _: text if len(path) > most else ""
+
+
+def _depth(given: Filter) -> Check:
+    most = _count(given, "most")
+    text = f"The path is more than {most} parts deep."
+    return lambda _, bare: text if bare.count("/") - bare.endswith("/") > most else ""
+
+
+def _extension(given: Filter) -> frozenset[str]:
+    endings = frozenset(one.lower().removeprefix(".") for one in _texts(given, "any"))
+    if not all(re.fullmatch(r"[a-z0-9_+-]+", one) for one in endings):
+        raise ValueError("any: an extension is letters and digits, such as jpg")
+    return endings
+
+
+def _repeats(given: Filter) -> Check:
+    most = _count(given, "most")
+
+    def check(_: str, bare: str) -> str:
+        if bare.count("/") <= most:
+            return ""
+        parts = bare.split("/")
+        if len(parts) - len(set(parts)) < most:
+            return ""
+        [(part, times)] = Counter(bare[1:].removesuffix("/").split("/")).most_common(1)
+        return f"The part {part[:60]!r} comes {times} times." if times > most else ""
+
+    return check
+
+
+def _path(given: Filter) -> Check:
+    """Object to what matches the one pattern but not the other; either may be left out."""
+    if not given.keys() & {"matches", "not_matches"}:
+        raise ValueError("matches or not_matches is wanted")
+    bad = _pattern(given, "matches") if "matches" in given else re.compile("")
+    good = _pattern(given, "not_matches") if "not_matches" in given else re.compile(r"(?!)")
+    what = f"matches {bad.pattern}" if "matches" in given else f"does not match {good.pattern}"
+    return lambda path, _: f"The path {what}." if bad.search(path) and not good.search(path) else ""
+
+
+def _query(given: Filter) -> Parameters:
+    keep = given.get("keep")
+    if keep in ("all", "none"):
+        return Parameters(frozenset(), only=keep == "none")
+    return Parameters(_texts(given, "keep", "all, none or "), only=True)
+
+
+def _parameters(given: Filter) -> Parameters:
+    return Parameters(_texts(given, "drop"), only=False)
+
+
+def _count(given: Filter, key: str) -> int:
+    value = given.get(key)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{key}: a whole number from 1 on is wanted")
+    return value
+
+
+def _texts(given: Filter, key: str, other: str = "") -> frozenset[str]:
+    value = given.get(key)
+    if not (isinstance(value, list) and value and all(isinstance(one, str) for one in value)):
+        raise ValueError(f"{key}: {other}a list of texts is wanted")
+    return frozenset(map(unquote, value))
+
+
+def _pattern(given: Filter, key: str) -> re.Pattern[str]:
+    """Compile a regular expression unless some path could hold it up: in Python nothing stops it."""
+    value = given[key]
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_PATTERN:
+        raise ValueError(f"{key}: a regular expression of 1 to {MAX_PATTERN} characters is wanted")
+    try:
+        with warnings.catch_warnings(action="error"):
+            pattern = re.compile(value)
+    except (re.error, OverflowError, RecursionError, Warning) as error:
+        raise ValueError(f"{key}: not a regular expression ({error})") from error
+    if _tries(value) > MAX_TRIES:
+        raise ValueError(f"{key}: {_SLOW}")
+    return pattern
+
+
+def _tries(pattern: str) -> float:
+    """At most how often a pattern tries to match the worst path: from each place, by each choice, in each run."""
+    tokens = _TOKEN.findall(pattern.removeprefix("(?i)"))
+    ways, run, choices = 1.0, 1, [1.0]
+    for (atom, often, mode), follows in zip(tokens, [*tokens[1:], ("", "", "")], strict=False):
+        least, most = _times(often)
+        if atom.startswith("("):
+            choices.append(math.inf if often else 1)
+        elif atom == "|":
+            choices[-1] += 1
+        elif atom == ")":
+            ways *= choices.pop() * (most - least + 1 if most == 1 else math.inf)
+        elif _FOREIGN.fullmatch(atom):
+            return math.inf
+        elif least == most or mode == "+" or _ends(atom, follows):
+            run = max(run, most)
+        else:
+            ways *= most - least + 1
+    anchored = choices == [1] and pattern.startswith(("^", "(?i)^"))
+    return ways * run * choices[0] * (1 if anchored else MAX_PATH)
+
+
+def _times(often: str) -> tuple[int, int]:
+    if not often.startswith("{"):
+        return {"": (1, 1), "?": (0, 1), "*": (0, MAX_PATH), "+": (1, MAX_PATH)}[often]
+    least, comma, most = often[1:-1].partition(",")
+    return int(least or 0), int(most or (MAX_PATH if comma else least))
+
+
+def _ends(atom: str, follows: tuple[str, str, str]) -> bool:
+    """Whether a run of the atom ends in one place only, as no character fits both it and what must follow."""
+    after, often, _ = follows
+    if not after:
+        return True  # nothing can fail any more
+    if after in {")", "|", "^", r"\b", r"\B"} or after[0] == "(" or _times(often)[0] == 0:
+        return False
+    fits = [char for char in map(chr, range(33, 127)) if re.fullmatch(atom, char, re.IGNORECASE)]
+    return not any(re.fullmatch(after, char, re.IGNORECASE) for char in fits)
+
+
+RULES: Final[Mapping[str, Rule]] = {
+    "length": Rule(_length, "refuses paths", {"most": "of more than {} characters"}),
+    "depth": Rule(_depth, "refuses paths", {"most": "more than {} parts deep"}),
+    "repeats": Rule(_repeats, "refuses paths", {"most": "with one part more than {} times"}),
+    "extension": Rule(_extension, "refuses paths", {"any": "with the extensions {}"}),
+    "path": Rule(
+        _path, "refuses paths that", {"matches": "match {}", "not_matches": "do not match {}"}
+    ),
+    "query": Rule(_query, "keeps of the query", {"keep": "{}"}),
+    "parameters": Rule(_parameters, "drops from the query", {"drop": "{}"}),
+}

@@ -1,0 +1,155 @@
+"""The guestbook: every page we know, judged and settled in batches, one statement each."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final, Literal
+
+from usher.db import Connection
+from usher.door.rules import Knock, Reason
+from usher.statements import beside
+
+store = beside(__file__)
+Result = Literal["success", "unchanged", "failure", "gone"]
+STALE: Final = "?"
+LETTERS: Final = {
+    "w": Reason.ALREADY_WAITING,
+    "P": Reason.SINGLE_PASS,
+    "D": Reason.PAGE_DUE,
+    "p": Reason.PAGE_NOT_DUE,
+    "N": Reason.NEW_PAGE,
+    "h": Reason.HOST_NOT_DUE,
+    "F": Reason.FULL_PASS,
+    "H": Reason.HOST_DUE,
+}
+
+
+@dataclass(slots=True)
+class Batch:
+    """Different URLs, packed for the statements: hosts once each, then place, path and scheme of every URL."""
+
+    hosts: dict[int, int] = field(default_factory=dict)  # number → place, from 1
+    revisions: list[int] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
+    schemes: bytearray = field(default_factory=bytearray)
+
+    def add(self, domain64: int, revision: int, path: str, scheme: int) -> None:
+        place = self.hosts.get(domain64)
+        if place is None:
+            place = self.hosts[domain64] = len(self.hosts) + 1
+            self.revisions.append(revision)
+        self.places.append(place)
+        self.paths.append(path)
+        self.schemes.append(scheme)
+
+
+def array(numbers: Sequence[int] | dict[int, int]) -> str:
+    """PostgreSQL's own text for an array; the driver would take ten times as long over a list."""
+    return "{" + ",".join(map(str, numbers)) + "}"
+
+
+async def knock(
+    conn: Connection, batch: Batch, *, knock: Knock, house_revision: int, now: datetime
+) -> tuple[str, int]:
+    """One letter for each URL, and how many other pages of their hosts came in with them."""
+    given = {
+        "hosts": array(batch.hosts),
+        "revisions": array(batch.revisions),
+        "places": array(batch.places),
+        "paths": "\n".join(batch.paths),
+        "schemes": bytes(batch.schemes),
+        "hall_pass": knock.hall_pass,
+        "house_revision": house_revision,
+        "now": now,
+    }
+    await store.by_index.tuples(conn)
+    if knock.kind == "full":
+        ((letters, brought),) = await store.knock_full.tuples(conn, **given)
+        return letters or "", brought
+    ((letters,),) = await store.knock_single.tuples(conn, **given)
+    return letters or "", 0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a fetch of one page brought."""
+
+    domain64: int
+    path: str
+    result: Result
+    chunk_id: int | None = None
+    status: int | None = None
+    content_type: int = 1
+    content_length: int = 0
+    content_sha1: str | None = None
+    etag: str | None = None
+    last_modified: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    domain64: int
+    path: str
+    state: str
+    next_fetch: datetime
+
+
+async def settle(conn: Connection, *, outcomes: Sequence[Outcome], now: datetime) -> list[Settled]:
+    """Record what fetches brought; only pages that were being crawled in that chunk are returned and changed."""
+    await store.by_index.tuples(conn)
+    return await store.settle.rows(
+        conn,
+        Settled,
+        domain64s=[one.domain64 for one in outcomes],
+        paths=[one.path for one in outcomes],
+        chunks=[one.chunk_id for one in outcomes],
+        results=[one.result for one in outcomes],
+        statuses=[one.status for one in outcomes],
+        types=[one.content_type for one in outcomes],
+        lengths=[one.content_length for one in outcomes],
+        hashes=[one.content_sha1 for one in outcomes],
+        etags=[one.etag for one in outcomes],
+        modified=[one.last_modified for one in outcomes],
+        now=now,
+    )
+
+
+async def close_crawls(conn: Connection, *, domain64s: Sequence[int] | None) -> list[int]:
+    """End the open crawls of these hosts, or of all, where nothing waits any more; returns whose ended."""
+    asked = None if domain64s is None else list(domain64s)
+    locked = [number for (number,) in await store.lock_finished.tuples(conn, domain64s=asked)]
+    return (
+        [number for (number,) in await store.close_crawls.tuples(conn, domain64s=locked)]
+        if locked
+        else []
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Guest:
+    """A page with all we know of it."""
+
+    id: int
+    domain64: int
+    path: str
+    scheme: int
+    state: str
+    priority: int
+    next_fetch: datetime
+    admitted_at: datetime | None
+    last_fetched: datetime | None
+    last_modified: datetime | None
+    content_length: int
+    content_type: str | None
+    content_sha1: str | None
+    etag: str | None
+    status: int | None
+    failures: int
+    gone: bool
+    cadence: timedelta | None
+    chunk_id: int | None
+
+
+async def page(conn: Connection, *, domain64: int, path: str) -> Guest | None:
+    return await store.page.row(conn, Guest, domain64=domain64, path=path)

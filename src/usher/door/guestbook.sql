@@ -1,0 +1,346 @@
+-- name: knock_single
+-- Rows 1 to 6 of the decision table for a batch of different URLs: judged, admitted and queued in one statement.
+-- In: the hosts with the revision the caller judged them by, then for each URL its place in that list, path (one a
+-- line) and scheme (one byte each). Out: one letter for each URL, in order. Both packed, because arrays of ten
+-- thousand cost the driver as much as the statement costs the server.
+-- Pages are written in the order of their key, so that two batches cannot wait for each other in a circle. A page that
+-- another caller admitted meanwhile is returned by no insert, and so waits already.
+with host as materialized (
+    select
+        given.place,
+        h.domain64,
+        h.revision is distinct from given.revision or house.revision <> %(house_revision)s as stale,
+        coalesce(h.cadence, house.cadence) as cadence,
+        h.crawl_started is not null or h.next_fetch <= %(now)s as due,
+        h.crawl_started is null as closed
+    from unnest(%(hosts)s::bigint[], %(revisions)s::int[]) with ordinality as given (domain64, revision, place)
+    -- "offset 0" keeps a look-up by index, whatever the planner thinks of the sizes; so below.
+    left join lateral (select * from work.hosts where domain64 = given.domain64 offset 0) h on true
+    cross join work.house
+),
+judged as materialized (
+    select
+        k.ord,
+        host.domain64,
+        k.path,
+        coalesce(page.cadence, host.cadence) as cadence,
+        host.due and host.closed as opens,
+        case
+            when host.stale then '?'
+            when page.state in ('pending', 'crawling') then 'w'
+            when %(hall_pass)s then 'P'
+            when page.next_fetch <= %(now)s then 'D'
+            when page.next_fetch is not null then 'p'
+            when host.due then 'N'
+            else 'h'
+        end as letter
+    from rows from (
+        unnest(%(places)s::int[]), string_to_table(%(paths)s, E'\n')
+    ) with ordinality as k (place, path, ord)
+    join host on host.place = k.place
+    left join lateral (
+        select state, next_fetch, cadence
+        from work.guestbook
+        where domain64 = host.domain64 and path = k.path
+        offset 0
+    ) page on true
+),
+admitted as (
+    insert into work.guestbook as page (domain64, path, scheme, state, priority, admitted_at, next_fetch)
+    select
+        domain64,
+        path,
+        get_byte(%(schemes)s::bytea, ord::int - 1),
+        'pending',
+        case when %(hall_pass)s then 0 else 1 end,
+        %(now)s,
+        case when %(hall_pass)s then %(now)s else %(now)s + cadence end
+    from judged
+    where letter in ('P', 'D', 'N')
+    order by domain64, path
+    on conflict (domain64, path) do update set
+        state = 'pending',
+        priority = excluded.priority,
+        admitted_at = excluded.admitted_at,
+        next_fetch = case when %(hall_pass)s then page.next_fetch else excluded.next_fetch end
+    where page.state not in ('pending', 'crawling') and (%(hall_pass)s or page.next_fetch <= %(now)s)
+    returning domain64, path
+),
+moved_to_the_front as (
+    update work.guestbook page set priority = 0
+    from judged
+    where %(hall_pass)s
+        and judged.letter = 'w'
+        and page.domain64 = judged.domain64
+        and page.path = judged.path
+        and page.state = 'pending'
+        and page.priority > 0
+),
+opened as (
+    update work.hosts h set crawl_started = %(now)s
+    from (
+        select id
+        from work.hosts
+        where domain64 = any(array(select distinct domain64 from judged where opens and letter in ('D', 'N')))
+        order by domain64
+        for no key update
+    ) due
+    where h.id = due.id and h.crawl_started is null
+)
+select
+    case
+        when (select count(*) from admitted) = (select count(*) from judged where letter in ('P', 'D', 'N'))
+        then (select string_agg(letter, '' order by ord) from judged)
+        else (
+            select string_agg(
+                case when letter in ('P', 'D', 'N') and admitted.path is null then 'w' else letter end, '' order by ord
+            )
+            from judged
+            left join admitted using (domain64, path)
+        )
+    end as letters;
+
+-- name: knock_full
+-- Rows 1 and 7 to 9 of the table for a batch of different URLs, in and out as above, and how many other pages came in
+-- with them. The first admitted URL of a host brings the host's pages in: all with a pass, the due ones without. A later
+-- URL of the same batch that came in that way waits already.
+with host as materialized (
+    select
+        given.place,
+        h.domain64,
+        h.revision is distinct from given.revision or house.revision <> %(house_revision)s as stale,
+        coalesce(h.cadence, house.cadence) as cadence,
+        h.crawl_started is not null or h.next_fetch <= %(now)s as due
+    from unnest(%(hosts)s::bigint[], %(revisions)s::int[]) with ordinality as given (domain64, revision, place)
+    left join lateral (select * from work.hosts where domain64 = given.domain64 offset 0) h on true
+    cross join work.house
+),
+judged as materialized (
+    select
+        k.ord,
+        host.domain64,
+        k.path,
+        coalesce(page.cadence, host.cadence) as cadence,
+        page.next_fetch as page_clock,
+        case
+            when host.stale then '?'
+            when page.state in ('pending', 'crawling') then 'w'
+            when %(hall_pass)s then 'F'
+            when host.due then 'H'
+            else 'h'
+        end as letter
+    from rows from (
+        unnest(%(places)s::int[]), string_to_table(%(paths)s, E'\n')
+    ) with ordinality as k (place, path, ord)
+    join host on host.place = k.place
+    left join lateral (
+        select state, next_fetch, cadence
+        from work.guestbook
+        where domain64 = host.domain64 and path = k.path
+        offset 0
+    ) page on true
+),
+opener as materialized (
+    select domain64, min(ord) as ord
+    from judged
+    where letter in ('F', 'H')
+    group by domain64
+),
+settled as materialized (
+    select
+        judged.ord,
+        judged.domain64,
+        judged.path,
+        judged.cadence,
+        case
+            when letter in ('F', 'H')
+                and judged.ord > opener.ord
+                and page_clock is not null
+                and (%(hall_pass)s or page_clock <= %(now)s)
+            then 'w'
+            else letter
+        end as letter
+    from judged
+    left join opener using (domain64)
+),
+admitted as (
+    insert into work.guestbook as page (domain64, path, scheme, state, priority, admitted_at, next_fetch)
+    select
+        domain64,
+        path,
+        get_byte(%(schemes)s::bytea, ord::int - 1),
+        'pending',
+        case when %(hall_pass)s then 0 else 1 end,
+        %(now)s,
+        case when %(hall_pass)s then %(now)s - interval '3 minutes' else %(now)s + cadence end
+    from settled
+    where letter in ('F', 'H')
+    order by domain64, path
+    on conflict (domain64, path) do update set
+        state = 'pending',
+        priority = excluded.priority,
+        admitted_at = excluded.admitted_at,
+        next_fetch = excluded.next_fetch
+    where page.state not in ('pending', 'crawling')
+    returning domain64, path
+),
+brought as (
+    update work.guestbook page set
+        state = case when page.state in ('pending', 'crawling') then page.state else 'pending' end,
+        priority = case when page.state = 'crawling' then page.priority when %(hall_pass)s then 0 else 1 end,
+        admitted_at = case when page.state in ('pending', 'crawling') then page.admitted_at else %(now)s end,
+        next_fetch = case
+            when %(hall_pass)s then %(now)s - interval '3 minutes'
+            else %(now)s + coalesce(page.cadence, host.cadence)
+        end
+    from opener
+    join host using (domain64)
+    where page.domain64 = opener.domain64
+        and (%(hall_pass)s or (page.state not in ('pending', 'crawling') and page.next_fetch <= %(now)s))
+        and not exists (
+            select
+            from settled
+            where settled.domain64 = page.domain64 and settled.path = page.path and settled.letter in ('F', 'H')
+        )
+    returning page.state
+),
+moved_to_the_front as (
+    update work.guestbook page set priority = 0
+    from settled
+    where %(hall_pass)s
+        and settled.letter = 'w'
+        and page.domain64 = settled.domain64
+        and page.path = settled.path
+        and page.state = 'pending'
+        and page.priority > 0
+        and settled.domain64 not in (select domain64 from opener)
+),
+opened as (
+    update work.hosts h set
+        crawl_started = coalesce(h.crawl_started, %(now)s),
+        next_fetch = case when %(hall_pass)s then %(now)s - interval '1 day' else h.next_fetch end
+    from (
+        select id
+        from work.hosts
+        where domain64 = any(array(select domain64 from opener))
+        order by domain64
+        for no key update
+    ) due
+    where h.id = due.id
+)
+select
+    (
+        select string_agg(
+            case when letter in ('F', 'H') and admitted.path is null then 'w' else letter end, '' order by ord
+        )
+        from settled
+        left join admitted using (domain64, path)
+    ) as letters,
+    (select count(*) from brought where state = 'pending') as brought;
+
+-- name: settle
+-- What a fetch brought, for a batch of pages that were being crawled; pages in any other state are left alone and not
+-- returned: somebody else settled them. 304 counts as success and keeps what is known of the content. A failed page
+-- comes again after a growing pause, capped by its cadence. Adaptive hosts halve a page's cadence when it changed and
+-- lengthen it by half when not, in whole seconds, within an eighth and four times the host's.
+with outcome as (
+    select *
+    from unnest(
+        %(domain64s)s::bigint[], %(paths)s::text[], %(chunks)s::bigint[], %(results)s::text[], %(statuses)s::smallint[],
+        %(types)s::smallint[], %(lengths)s::int[], %(hashes)s::text[], %(etags)s::text[], %(modified)s::timestamptz[]
+    ) as o (domain64, path, chunk_id, result, status, content_type, content_length, content_sha1, etag, last_modified)
+),
+page as (
+    select
+        g.id,
+        o.*,
+        o.result in ('success', 'unchanged', 'gone') as fetched,
+        h.adaptive and o.result in ('success', 'unchanged') as adapts,
+        coalesce(h.cadence, (select cadence from work.house)) as base,
+        coalesce(g.cadence, h.cadence, (select cadence from work.house)) as cadence,
+        o.result = 'success' and g.content_sha1 is distinct from o.content_sha1 as changed
+    from outcome o
+    join work.guestbook g on g.domain64 = o.domain64 and g.path = o.path
+    join work.hosts h on h.domain64 = o.domain64
+    where g.state = 'crawling' and g.chunk_id is not distinct from o.chunk_id
+    order by g.domain64, g.path
+    for no key update of g
+),
+paced as (
+    select
+        page.*,
+        case
+            when adapts then make_interval(
+                secs => least(
+                    greatest(
+                        case
+                            when changed then div(extract(epoch from cadence), 2)
+                            else div(extract(epoch from cadence) * 3, 2)
+                        end,
+                        3600,
+                        div(extract(epoch from base), 8)
+                    ),
+                    extract(epoch from base) * 4
+                )
+            )
+        end as adapted
+    from page
+)
+update work.guestbook g set
+    state = case when fetched then 'crawled' else 'error' end,
+    last_fetched = case when fetched then %(now)s else g.last_fetched end,
+    last_modified = case
+        when paced.result = 'success' then coalesce(paced.last_modified, %(now)s) else g.last_modified
+    end,
+    content_type = case when paced.result = 'success' then paced.content_type else g.content_type end,
+    content_length = case when paced.result = 'success' then paced.content_length else g.content_length end,
+    content_sha1 = case when paced.result = 'success' then paced.content_sha1 else g.content_sha1 end,
+    etag = case when paced.result = 'success' then paced.etag else g.etag end,
+    status = paced.status,
+    gone = case when paced.result = 'failure' then g.gone else paced.result = 'gone' end,
+    failures = case when fetched then 0 else least(g.failures + 1, 32000) end,
+    cadence = coalesce(adapted, g.cadence),
+    next_fetch = %(now)s + case
+        when fetched then coalesce(adapted, paced.cadence)
+        else least(paced.cadence, interval '1 hour' * power(2, least(g.failures, 20)))
+    end
+from paced
+where g.id = paced.id
+returning g.domain64, g.path, g.state, g.next_fetch;
+
+-- name: lock_finished
+-- The hosts of open crawls where nothing waits in the queue, locked: those who settle a host's last pages at the same
+-- time see each other's work only one after the other. null asks for every open crawl.
+select domain64
+from work.hosts h
+where crawl_started is not null
+    and (%(domain64s)s::bigint[] is null or domain64 = any(%(domain64s)s::bigint[]))
+    and not exists (select from work.guestbook g where g.domain64 = h.domain64 and g.state = 'pending')
+order by domain64
+for no key update;
+
+-- name: close_crawls
+-- A crawl is over when nothing of its host is pending or crawling; the next is due a cadence after this one began.
+update work.hosts h set
+    next_fetch = h.crawl_started + coalesce(h.cadence, (select cadence from work.house)),
+    crawl_started = null
+where domain64 = any(%(domain64s)s::bigint[])
+    and crawl_started is not null
+    and not exists (select from work.guestbook g where g.domain64 = h.domain64 and g.state = 'pending')
+    and not exists (select from work.guestbook g where g.domain64 = h.domain64 and g.state = 'crawling')
+returning domain64;
+
+-- name: page
+-- One page with all we know of it.
+select
+    g.id, g.domain64, g.path, g.scheme, g.state, g.priority, g.next_fetch, g.admitted_at, g.last_fetched,
+    g.last_modified, g.content_length, t.name as content_type, g.content_sha1, g.etag, g.status, g.failures, g.gone,
+    g.cadence, g.chunk_id
+from work.guestbook g
+left join work.content_type t on t.code = g.content_type
+where g.domain64 = %(domain64)s and g.path = %(path)s;
+
+-- name: by_index
+-- For the rest of the transaction no table is read from end to end. A plan made while the guestbook was empty would
+-- read it whole, and be kept while it grows.
+select set_config('enable_seqscan', 'off', true);

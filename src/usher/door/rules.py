@@ -1,0 +1,157 @@
+"""The decision table, which says of every URL whether it may come in now.
+
+Comes from a knock and what the guestbook and the host's clock say; goes to a reason, which decides the verdict. The
+statements of guestbook.sql are the same table for a whole batch; a property test proves both equal.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final, Literal
+
+Kind = Literal["single", "full"]
+State = Literal["idle", "pending", "crawling", "crawled", "error"]
+WAITING: Final = frozenset({"pending", "crawling"})
+PAGES_BACK: Final = timedelta(minutes=3)  # what a full hall pass does to the clock of every page
+HOST_BACK: Final = timedelta(days=1)  # and to that of the host
+
+
+class Verdict(StrEnum):
+    ADMIT = "admit"
+    WAIT = "wait"
+    REFUSE = "refuse"
+
+
+class Reason(StrEnum):
+    """Why; each belongs to one verdict, and each row of the table to one reason."""
+
+    ALREADY_WAITING = "already_waiting"
+    SINGLE_PASS = "single_pass"  # noqa: S105 - a hall pass
+    PAGE_DUE = "page_due"
+    PAGE_NOT_DUE = "page_not_due"
+    NEW_PAGE = "new_page"
+    HOST_NOT_DUE = "host_not_due"
+    FULL_PASS = "full_pass"  # noqa: S105
+    HOST_DUE = "host_due"
+    BAD_URL = "bad_url"
+    TOO_LONG = "too_long"
+    UNSUPPORTED_SCHEME = "unsupported_scheme"
+    HOST_UNKNOWN = "host_unknown"
+    HOST_BLOCKED = "host_blocked"
+    HOST_PAUSED = "host_paused"
+    FILTERED = "filtered"
+
+    @property
+    def verdict(self) -> Verdict:
+        return VERDICTS[self]
+
+
+ADMITTING: Final = frozenset(
+    {Reason.SINGLE_PASS, Reason.PAGE_DUE, Reason.NEW_PAGE, Reason.FULL_PASS, Reason.HOST_DUE}
+)
+VERDICTS: Final[Mapping[Reason, Verdict]] = MappingProxyType(
+    {reason: Verdict.ADMIT if reason in ADMITTING else Verdict.REFUSE for reason in Reason}
+    | {Reason.ALREADY_WAITING: Verdict.WAIT}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Knock:
+    """How a URL asks: for itself or for its whole host, with a hall pass or without."""
+
+    kind: Kind = "single"
+    hall_pass: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What of a page in the guestbook decides."""
+
+    state: State
+    next_fetch: datetime
+    priority: int = 1
+    cadence: timedelta | None = None
+
+    @property
+    def waiting(self) -> bool:
+        return self.state in WAITING
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """What of a host decides: due from its time on, and as long as a crawl of it is open."""
+
+    next_fetch: datetime
+    cadence: timedelta
+    crawl_started: datetime | None = None
+
+    def due(self, now: datetime) -> bool:
+        return self.crawl_started is not None or self.next_fetch <= now
+
+
+def judge(knock: Knock, page: Page | None, clock: Clock, now: datetime) -> Reason:
+    """The nine rows of the table, in order."""
+    if page is not None and page.waiting:
+        return Reason.ALREADY_WAITING
+    if knock.kind == "full":
+        return judge_full(knock, clock, now)
+    if knock.hall_pass:
+        return Reason.SINGLE_PASS
+    if page is not None:
+        return Reason.PAGE_DUE if page.next_fetch <= now else Reason.PAGE_NOT_DUE
+    return Reason.NEW_PAGE if clock.due(now) else Reason.HOST_NOT_DUE
+
+
+def judge_full(knock: Knock, clock: Clock, now: datetime) -> Reason:
+    if knock.hall_pass:
+        return Reason.FULL_PASS
+    return Reason.HOST_DUE if clock.due(now) else Reason.HOST_NOT_DUE
+
+
+def page_after(
+    knock: Knock, page: Page | None, reason: Reason, clock: Clock, now: datetime
+) -> Page | None:
+    """The URL's own row after the verdict; nothing a fetch has learned is ever touched."""
+    if reason is Reason.ALREADY_WAITING and page is not None:
+        front = knock.hall_pass and page.state == "pending"
+        return replace(page, priority=0) if front else page
+    if reason not in ADMITTING:
+        return page
+    cadence = (page.cadence if page else None) or clock.cadence
+    kept = page.next_fetch if page else now
+    moved = {
+        Reason.SINGLE_PASS: kept,
+        Reason.FULL_PASS: now - PAGES_BACK,
+    }.get(reason, now + cadence)
+    own = page.cadence if page else None
+    return Page("pending", moved, priority=0 if knock.hall_pass else 1, cadence=own)
+
+
+def sibling_after(page: Page, reason: Reason, clock: Clock, now: datetime) -> Page:
+    """Another page of the host after a full knock was admitted: all of them with a pass, the due ones without."""
+    if reason is Reason.FULL_PASS:
+        state = page.state if page.waiting else "pending"
+        front = 0 if state == "pending" else page.priority
+        return replace(page, state=state, next_fetch=now - PAGES_BACK, priority=front)
+    if reason is Reason.HOST_DUE and not page.waiting and page.next_fetch <= now:
+        return replace(
+            page, state="pending", next_fetch=now + (page.cadence or clock.cadence), priority=1
+        )
+    return page
+
+
+def clock_after(clock: Clock, reason: Reason, now: datetime) -> Clock:
+    """The host's clock after the verdict: what comes in while the host is due belongs to its crawl."""
+    if reason is Reason.FULL_PASS:
+        return replace(clock, next_fetch=now - HOST_BACK, crawl_started=clock.crawl_started or now)
+    opens = reason in {Reason.PAGE_DUE, Reason.NEW_PAGE, Reason.HOST_DUE} and clock.due(now)
+    return replace(clock, crawl_started=clock.crawl_started or now) if opens else clock
+
+
+def closed(clock: Clock) -> Clock:
+    """The clock when nothing of the host waits any more: the crawl ends, and the next is a cadence after its start."""
+    if clock.crawl_started is None:
+        return clock
+    return replace(clock, next_fetch=clock.crawl_started + clock.cadence, crawl_started=None)

@@ -1,0 +1,84 @@
+"""The OpenAPI 3.1 document, drawn from the table of endpoints and the shapes they name."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from usher import __version__
+from usher.web.app import Call, Endpoint
+from usher.web.shapes import Problem
+
+Endpoints = Sequence[Endpoint[Any, Any]]
+REF = "#/components/schemas/{name}"
+
+
+def with_document(endpoints: Endpoints) -> Endpoints:
+    """The endpoints and one more that lists them all, itself too."""
+
+    async def describe(_call: Call[None]) -> dict[str, Any]:
+        return drawn
+
+    summary = "Every endpoint, as an OpenAPI document"
+    path = "/v1/openapi.json"
+    own = Endpoint("GET", path, describe, None, dict[str, Any], summary, scope="read")
+    drawn = document([*endpoints, own])
+    return (*endpoints, own)
+
+
+def document(endpoints: Endpoints) -> dict[str, Any]:
+    types = shapes(endpoints)
+    drawn, components = msgspec.json.schema_components(types, ref_template=REF)
+    schemas = dict(zip(map(str, types), drawn, strict=True))
+    paths: dict[str, dict[str, Any]] = {}
+    for endpoint in endpoints:
+        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = operation(endpoint, schemas)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Usher", "version": __version__},
+        "paths": paths,
+        "components": {"schemas": components},
+    }
+
+
+def shapes(endpoints: Endpoints) -> list[Any]:
+    """Every type that is asked for or answered, once."""
+    found = [kind for one in endpoints for kind in (one.request, one.response) if kind is not None]
+    return list(dict.fromkeys([*found, Problem]))
+
+
+def operation(endpoint: Endpoint[Any, Any], schemas: dict[str, Any]) -> dict[str, Any]:
+    drawn: dict[str, Any] = {
+        "summary": endpoint.summary,
+        "operationId": operation_id(endpoint),
+        "responses": {
+            "200": {"description": "Done", "content": content(endpoint.response, schemas)},
+            "default": {
+                "description": "Could not",
+                "content": {"application/problem+json": {"schema": schemas[str(Problem)]}},
+            },
+        },
+        "x-usher-scope": endpoint.scope,
+    }
+    if words := re.findall(r"{(\w+)}", endpoint.path):
+        drawn["parameters"] = [parameter(word) for word in words]
+    if endpoint.request is not None:
+        body = content(endpoint.request, schemas)
+        drawn["requestBody"] = {"required": True, "content": body}
+    return drawn
+
+
+def operation_id(endpoint: Endpoint[Any, Any]) -> str:
+    words = re.findall(r"\w+", endpoint.path)
+    return "_".join([endpoint.method.lower(), *words])
+
+
+def content(shape: type | None, schemas: dict[str, Any]) -> dict[str, Any]:
+    if shape is None:
+        return {"text/plain": {"schema": {"type": "string"}}}
+    return {"application/json": {"schema": schemas[str(shape)]}}
+
+
+def parameter(word: str) -> dict[str, Any]:
+    return {"name": word, "in": "path", "required": True, "schema": {"type": "string"}}

@@ -1,0 +1,197 @@
+"""The HTTP server of MGMT: an actor that opens the database, serves until told to stop, and drains.
+
+Comes from settings and an address; goes on until TERM or INT.
+"""
+
+import asyncio
+import errno
+import ipaddress
+import logging
+import re
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+
+import psycopg
+import uvicorn
+from psycopg import sql
+from starlette.applications import Starlette
+
+from usher.areas import Area, places
+from usher.db import Database, connect
+from usher.door.doorkeeper import Doorkeeper
+from usher.errors import BadInput, NotAllowed, UsherError
+from usher.schema import migrate, roles
+from usher.settings import Settings
+from usher.telemetry import Log
+from usher.web import door, openapi, probes
+from usher.web.app import Rooms, make_app
+
+log = Log("web")
+ENDPOINTS = openapi.with_document((*probes.ENDPOINTS, *door.ENDPOINTS))
+ROLE = "usher_door"
+DRAIN_SECONDS = 25  # Kubernetes kills after 30
+KEEP_ALIVE_SECONDS = 60
+BACKLOG = 2048
+LAST_PORT = 65535
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """Where to listen."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+def read_bind(text: str) -> Bind:
+    """HOST:PORT, with an IPv6 address in brackets; port 0 takes any that is free."""
+    found = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:]+)):(\d{1,5})", text)
+    if not found or int(found[3]) > LAST_PORT:
+        raise BadInput(
+            f"{text!r} is not an address to listen at.", hint="HOST:PORT, as in 127.0.0.1:8411."
+        )
+    return Bind(found[1] or found[2], int(found[3]))
+
+
+async def serve(
+    settings: Settings, bind: Bind, *, insecure: bool = False, ready: Callable[[str], None]
+) -> None:
+    """Serve until told to stop; `ready` hears the address once requests are answered."""
+    if not bind.loopback and not insecure:
+        raise NotAllowed(
+            f"{bind} can be reached from other machines, and there are no tokens yet.",
+            hint="Bind to 127.0.0.1, or add --insecure; `usher tokens` comes with MGMT.",
+        )
+    with listening(bind) as sock:
+        address = f"http://{Bind(*sock.getsockname()[:2])}"
+        async with opened(settings) as rooms:
+            app = make_app(rooms, ENDPOINTS, any_name=insecure)
+            server = Server(configured(app), address, ready)
+            with signals(server):
+                await server.serve(sockets=[sock])
+    log.info("stopped", address=address)
+
+
+class Server(uvicorn.Server):
+    """uvicorn's, but the signals are ours: it would end the process by them, and not with exit code 0."""
+
+    def __init__(self, config: uvicorn.Config, address: str, ready: Callable[[str], None]) -> None:
+        super().__init__(config)
+        self.address = address
+        self.ready = ready
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        log.info("serving", address=self.address)
+        self.ready(self.address)
+
+    def stop(self) -> None:
+        """The first time let requests under way end, the second time stop now."""
+        self.force_exit = self.should_exit
+        self.should_exit = True
+        log.info("stopping", requests=len(self.server_state.tasks), now=self.force_exit)
+
+
+@contextmanager
+def signals(server: Server) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+    ours = (signal.SIGTERM, signal.SIGINT)
+    for one in ours:
+        loop.add_signal_handler(one, server.stop)
+    try:
+        yield
+    finally:
+        for one in ours:
+            loop.remove_signal_handler(one)
+
+
+@contextmanager
+def listening(bind: Bind) -> Iterator[socket.socket]:
+    """A socket at that address; whoever calls before we are ready waits in its queue."""
+    try:
+        found = socket.getaddrinfo(bind.host, bind.port, type=socket.SOCK_STREAM)
+        family, _, _, _, address = min(found, key=lambda one: one[0] != socket.AF_INET)
+        sock = socket.create_server(address[:2], family=family, backlog=BACKLOG)
+    except OSError as error:
+        words = "it is in use" if error.errno == errno.EADDRINUSE else error.strerror
+        raise UsherError(
+            f"Cannot listen at {bind}: {words}.",
+            hint="Choose another address with --bind; port 0 takes any that is free.",
+        ) from error
+    with sock:
+        yield sock
+
+
+@asynccontextmanager
+async def opened(settings: Settings) -> AsyncIterator[Rooms]:
+    """The database with its tables up to date, under the door's role, and what works on it."""
+    patience = settings.connect_timeout
+    with places(settings) as found:
+        await migrate.ensure(found, ("work",), patience=patience)
+        dsn = found.dsns[Area.WORK]
+        role = await role_at(dsn)
+        async with Database(dsn, size=settings.pool_size, patience=patience, role=role) as db:
+            yield Rooms(db, Doorkeeper(db))
+
+
+async def role_at(dsn: str) -> str:
+    """The role to work under, where it exists and this user may take it on."""
+    async with await connect(dsn) as conn:
+        if not await roles.exist(conn):
+            return ""
+        try:
+            await conn.execute(sql.SQL("set role {}").format(sql.Identifier(ROLE)))
+        except psycopg.errors.InsufficientPrivilege as error:
+            log.warning("role_not_taken", role=ROLE, reason=error.diag.message_primary)
+            return ""
+    return ROLE
+
+
+def configured(app: Starlette) -> uvicorn.Config:
+    """Uvicorn without its lifespan, proxies, access log and name; what it warns of goes to our log."""
+    theirs = logging.getLogger("uvicorn")
+    theirs.handlers[:] = logging.getLogger("usher").handlers
+    return uvicorn.Config(
+        app,
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        interface="asgi3",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=DRAIN_SECONDS,
+    )
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    """The faster event loop where it is installed."""
+    try:
+        import uvloop  # noqa: PLC0415 - not on every platform
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()

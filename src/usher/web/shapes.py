@@ -1,0 +1,82 @@
+"""What requests and answers look like: read, checked and written by msgspec, drawn in openapi.json."""
+
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType, field
+
+from usher.door.rules import Kind, Reason, Verdict
+
+MOST_URLS = 10_000
+# Counted by the endpoint, which answers 413; the reader of this type would answer 422.
+Urls = Annotated[list[str], Meta(extra_json_schema={"maxItems": MOST_URLS})]
+
+
+class KnockRequest(Struct, forbid_unknown_fields=True):
+    """URLs that ask to come in; a misspelt field is refused, lest a `dry-run` be none."""
+
+    urls: Urls
+    kind: Kind = "single"
+    hall_pass: bool = field(default=False, name="pass")
+    found_on: str | None = None
+    dry_run: bool = False
+    answers: bool = True
+
+
+class Judged(Struct, gc=False):
+    """What the door says to one URL; `canonical` is null where it cannot be read."""
+
+    url: str
+    canonical: str | None
+    verdict: Verdict
+    reason: Reason
+    detail: str
+
+
+class VerdictCounts(Struct):
+    admit: int = 0
+    wait: int = 0
+    refuse: int = 0
+
+
+class KnockAnswer(Struct):
+    """How many of each verdict and reason, how many pages full knocks brought with them, and each URL's answer."""
+
+    counts: VerdictCounts
+    reasons: dict[Reason, int]
+    brought: int
+    answers: list[Judged] | UnsetType = UNSET
+
+
+class EntreeRequest(Struct):
+    """Jemison's body; its `api-key` and `data` may be there and are not used."""
+
+    host: str
+    scheme: str = "https"
+    path: str = "/"
+
+
+class EntreeAnswer(Struct, omit_defaults=True):
+    status: Literal["ok"]
+    verdict: Verdict
+    reason: Reason
+    detail: str = ""
+
+
+class Status(Struct):
+    status: str
+
+
+class Version(Struct):
+    usher: str
+    python: str
+
+
+class Problem(Struct, omit_defaults=True):
+    """An error, as RFC 9457 wants it; `code` is for programs, `detail` and `hint` for people."""
+
+    title: str
+    status: int
+    code: str
+    detail: str
+    request_id: str
+    hint: str = ""

@@ -1,0 +1,114 @@
+"""A real `usher mgmt` process, and calls to it over real sockets."""
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+WAIT_SECONDS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:  # noqa: ANN401 - whatever was answered
+        return json.loads(self.body)
+
+    @property
+    def problem(self) -> tuple[int, str]:
+        """Status and code of an error, once it is sure that it has the shape all errors have."""
+        assert self.headers["content-type"] == "application/problem+json"
+        assert self.json["status"] == self.status
+        assert self.json["request_id"] == self.headers["x-request-id"]
+        assert self.json["title"]
+        assert self.json["detail"]
+        return self.status, self.json["code"]
+
+
+@dataclass(frozen=True, slots=True)
+class Mgmt:
+    """The server process and where it listens."""
+
+    process: subprocess.Popen[str]
+    address: str
+    log: Path
+
+    @property
+    def place(self) -> tuple[str, int]:
+        host, _, port = self.address.removeprefix("http://").rpartition(":")
+        return host, int(port)
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Reply:
+        """One request on a connection of its own; a body that is not bytes is sent as JSON."""
+        sent = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        connection = http.client.HTTPConnection(*self.place, timeout=WAIT_SECONDS)
+        try:
+            connection.request(method, path, sent, dict(headers or {}))
+            got = connection.getresponse()
+            found = {name.lower(): value for name, value in got.getheaders()}
+            return Reply(got.status, found, got.read())
+        finally:
+            connection.close()
+
+    def get(self, path: str) -> Reply:
+        return self.ask("GET", path)
+
+    def knock(self, *urls: str, **more: object) -> Reply:
+        return self.ask("POST", "/v1/knock", {"urls": list(urls), **more})
+
+    def dial(self) -> socket.socket:
+        return socket.create_connection(self.place, timeout=WAIT_SECONDS)
+
+    def stop(self, by: signal.Signals = signal.SIGTERM) -> int:
+        self.process.send_signal(by)
+        return self.process.wait(WAIT_SECONDS)
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.log.read_text().splitlines()]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+@contextmanager
+def mgmt(dsn: str, log: Path, *words: str, level: str = "info") -> Iterator[Mgmt]:
+    """`usher mgmt` on any free port, once it is ready; killed at the end if it still runs."""
+    clean = {name: value for name, value in os.environ.items() if "USHER" not in name}
+    environment = {**clean, "DATABASE_URL": dsn, "USHER_LOG_LEVEL": level}
+    with log.open("w") as stderr:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "usher", "mgmt", "--bind", "127.0.0.1:0", *words],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+        )
+    assert process.stdout is not None
+    address = process.stdout.readline().strip()
+    with Mgmt(process, address, log) as running:
+        assert address, log.read_text()
+        yield running

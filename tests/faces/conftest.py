@@ -1,0 +1,21 @@
+"""A server and its database, shared by the tests of one file."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from calls import Mgmt, mgmt
+from fix_database import Server, clone
+
+
+@pytest.fixture(scope="module")
+async def guestbook(migrated: Server) -> AsyncIterator[str]:
+    """One database for all tests of a file: each knocks for hosts of its own."""
+    async for made in clone(migrated, f" template {migrated.template} strategy file_copy"):
+        yield made
+
+
+@pytest.fixture(scope="module")
+async def door(guestbook: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Mgmt]:
+    with mgmt(guestbook, tmp_path_factory.mktemp("mgmt") / "log", level="debug") as running:
+        yield running

@@ -1,0 +1,214 @@
+"""The statements of the guestbook are the decision table: proven against the pure rules on random states."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from usher.db import Connection
+from usher.door import guestbook, hosts
+from usher.door.rules import (
+    ADMITTING,
+    Clock,
+    Knock,
+    Page,
+    Reason,
+    clock_after,
+    closed,
+    judge,
+    page_after,
+    sibling_after,
+)
+
+NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
+MONTH = timedelta(days=30)
+HOSTS = ("a.example.com", "b.example.com")
+PATHS = ("/", "/1", "/2", "/3")
+TIMES = st.sampled_from([-30, -3, -1, 0, 1, 3, 30]).map(lambda hours: NOW + timedelta(hours=hours))
+CADENCES = st.sampled_from([None, timedelta(days=1), timedelta(days=7)])
+STATES = st.sampled_from(["idle", "pending", "crawling", "crawled", "error"])
+PAGES = st.builds(Page, STATES, TIMES, st.sampled_from([0, 1]), CADENCES)
+URLS = st.lists(st.tuples(st.sampled_from(HOSTS), st.sampled_from(PATHS)), unique=True, max_size=8)
+WORLDS = st.dictionaries(
+    st.tuples(st.sampled_from(HOSTS), st.sampled_from(PATHS)), PAGES, max_size=8
+)
+CLOCKS = st.builds(
+    lambda next_fetch, cadence, started: (Clock(next_fetch, cadence or MONTH, started), cadence),
+    TIMES,
+    CADENCES,
+    st.sampled_from([None, NOW - timedelta(hours=2)]),
+)
+KNOCKS = st.builds(Knock, st.sampled_from(["single", "full"]), st.booleans())
+QUIET = settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+@dataclass
+class World:
+    """Hosts and pages as the rules see them."""
+
+    clocks: dict[str, Clock]
+    pages: dict[tuple[str, str], Page]
+
+    def knock(self, host: str, path: str, knock: Knock) -> Reason:
+        """One URL at the door, by the pure rules alone."""
+        clock, page = self.clocks[host], self.pages.get((host, path))
+        reason = judge(knock, page, clock, NOW)
+        after = page_after(knock, page, reason, clock, NOW)
+        if after is not None:
+            self.pages[host, path] = after
+        if reason in {Reason.FULL_PASS, Reason.HOST_DUE}:
+            for key, other in self.pages.items():
+                if key[0] == host and key[1] != path:
+                    self.pages[key] = sibling_after(other, reason, clock, NOW)
+        self.clocks[host] = clock_after(clock, reason, NOW)
+        return reason
+
+
+async def build(
+    conn: Connection, world: World, own: dict[str, timedelta | None]
+) -> dict[str, hosts.Host]:
+    """The same world in the database."""
+    found = await hosts.register(conn, names=HOSTS, now=NOW)
+    for name, clock in world.clocks.items():
+        await conn.execute(
+            "update work.hosts set next_fetch = %s, crawl_started = %s, cadence = %s where name = %s",
+            [clock.next_fetch, clock.crawl_started, own[name], name],
+        )
+    for (name, path), page in world.pages.items():
+        await conn.execute(
+            "insert into work.guestbook (domain64, path, state, next_fetch, priority, cadence, admitted_at, etag) "
+            "values (%s, %s, %s, %s, %s, %s, %s, 'learned')",
+            [
+                found[name].domain64,
+                path,
+                page.state,
+                page.next_fetch,
+                page.priority,
+                page.cadence,
+                NOW - MONTH,
+            ],
+        )
+    return found
+
+
+async def look(conn: Connection) -> World:
+    rows = await conn.execute(
+        "select h.name, g.path, g.state, g.next_fetch, g.priority, g.cadence "
+        "from work.guestbook g join work.hosts h using (domain64)"
+    )
+    pages = {(name, path): Page(*rest) for name, path, *rest in await rows.fetchall()}
+    rows = await conn.execute(
+        "select name, next_fetch, coalesce(cadence, interval '30 days'), crawl_started from work.hosts"
+    )
+    return World({name: Clock(*rest) for name, *rest in await rows.fetchall()}, pages)
+
+
+def pack(found: dict[str, hosts.Host], urls: list[tuple[str, str]]) -> guestbook.Batch:
+    batch = guestbook.Batch()
+    for name, path in urls:
+        batch.add(found[name].domain64, 1, path, 1)
+    return batch
+
+
+@QUIET
+@given(
+    clocks=st.tuples(CLOCKS, CLOCKS), pages=WORLDS, knock=KNOCKS, urls=URLS,
+)  # fmt: skip
+async def test_the_statements_are_the_table(
+    conn: Connection,
+    clocks: tuple[tuple[Clock, timedelta | None], ...],
+    pages: dict[tuple[str, str], Page],
+    knock: Knock,
+    urls: list[tuple[str, str]],
+) -> None:
+    world = World(
+        {name: clock for name, (clock, _) in zip(HOSTS, clocks, strict=True)}, dict(pages)
+    )
+    own = {name: cadence for name, (_, cadence) in zip(HOSTS, clocks, strict=True)}
+    async with conn.transaction(force_rollback=True):
+        found = await build(conn, world, own)
+        letters, brought = await guestbook.knock(
+            conn, pack(found, urls), knock=knock, house_revision=1, now=NOW
+        )
+        reasons = [world.knock(name, path, knock) for name, path in urls]
+        assert [guestbook.LETTERS[letter] for letter in letters] == reasons
+        after = await look(conn)
+        assert after.pages == world.pages
+        assert after.clocks == world.clocks
+        waited = sum(page.state == "pending" for page in pages.values())
+        admitted = sum(reason in ADMITTING for reason in reasons)
+        if not (knock.kind == "full" and knock.hall_pass):
+            waits = sum(page.state == "pending" for page in after.pages.values())
+            assert waits == waited + admitted + brought
+
+
+async def test_nothing_a_fetch_learned_is_wiped(conn: Connection) -> None:
+    found = await hosts.register(conn, names=HOSTS, now=NOW)
+    number = found[HOSTS[0]].domain64
+    learned = (2, 1234, "abc", "etag", 200, NOW - MONTH, NOW - MONTH)
+    await conn.execute(
+        "insert into work.guestbook (domain64, path, state, next_fetch, content_type, content_length, content_sha1, "
+        "etag, status, last_fetched, last_modified) values (%s, '/', 'crawled', %s, %s, %s, %s, %s, %s, %s, %s)",
+        [number, NOW - MONTH, *learned],
+    )
+    for knock in (
+        Knock(),
+        Knock("single", hall_pass=True),
+        Knock("full"),
+        Knock("full", hall_pass=True),
+    ):
+        await conn.execute(
+            "update work.guestbook set state = 'crawled', next_fetch = %s", [NOW - MONTH]
+        )
+        letters, _ = await guestbook.knock(
+            conn, pack(found, [(HOSTS[0], "/")]), knock=knock, house_revision=1, now=NOW
+        )
+        assert guestbook.LETTERS[letters] in ADMITTING
+        rows = await conn.execute(
+            "select content_type, content_length, content_sha1, etag, status, last_fetched, last_modified "
+            "from work.guestbook"
+        )
+        assert await rows.fetchone() == learned
+
+
+@pytest.mark.parametrize("change", ["work.hosts", "work.house"])
+async def test_what_was_judged_by_old_rules_is_not_judged(conn: Connection, change: str) -> None:
+    found = await hosts.register(conn, names=HOSTS, now=NOW)
+    await conn.execute(f"update {change} set revision = revision + 1".encode())
+    for knock in (Knock(), Knock("full", hall_pass=True)):
+        letters, _ = await guestbook.knock(
+            conn, pack(found, [(HOSTS[0], "/")]), knock=knock, house_revision=1, now=NOW
+        )
+        assert letters == guestbook.STALE
+    rows = await conn.execute("select count(*) from work.guestbook")
+    assert await rows.fetchone() == (0,)
+
+
+@pytest.mark.parametrize(
+    "statement", ["delete from work.guestbook", "truncate work.guestbook", "delete from work.hosts"]
+)
+async def test_no_row_is_ever_deleted(conn: Connection, statement: str) -> None:
+    with pytest.raises(psycopg.errors.RestrictViolation):
+        await conn.execute(statement.encode())
+
+
+async def test_a_host_keeps_its_number_and_a_page_needs_a_host(conn: Connection) -> None:
+    await hosts.register(conn, names=HOSTS, now=NOW)
+    with pytest.raises(psycopg.errors.RestrictViolation):
+        async with conn.transaction():
+            await conn.execute("update work.hosts set name = name || 'x'")
+    with pytest.raises(psycopg.errors.ForeignKeyViolation):
+        await conn.execute(
+            "insert into work.guestbook (domain64, path, next_fetch) values (1, '/', now())"
+        )
+
+
+def test_a_closed_crawl_is_due_a_cadence_after_its_start() -> None:
+    clock = Clock(NOW - timedelta(days=1), MONTH, NOW)
+    assert closed(clock) == Clock(NOW + MONTH, MONTH)
+    assert closed(closed(clock)) == closed(clock)

@@ -1,0 +1,192 @@
+"""After a fetch: what is learned, when the page comes again, when the host's crawl is over."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from usher.db import Connection, Database, connect
+from usher.door import guestbook, hosts, revisit
+from usher.door.doorkeeper import Doorkeeper
+from usher.door.guestbook import Guest, Outcome
+from usher.door.rules import Knock
+
+NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
+WEEK = timedelta(days=7)
+NAME = "allthe.gov"
+LEARNED = {
+    "status": 200,
+    "content_type": 2,
+    "content_length": 10,
+    "content_sha1": "aa",
+    "etag": "e1",
+}
+
+
+async def crawling(conn: Connection, *paths: str, chunk: int | None = 7) -> int:
+    """A weekly host with an open crawl and these pages on their way."""
+    found = await hosts.register(conn, names=[NAME], now=NOW)
+    number = found[NAME].domain64
+    await conn.execute("update work.hosts set cadence = %s, crawl_started = %s", [WEEK, NOW])
+    for path in paths:
+        await conn.execute(
+            "insert into work.guestbook (domain64, path, state, next_fetch, admitted_at, chunk_id) "
+            "values (%s, %s, 'crawling', %s, %s, %s) on conflict (domain64, path) do update set state = 'crawling'",
+            [number, path, NOW, NOW, chunk],
+        )
+    return number
+
+
+async def guest(conn: Connection, number: int, path: str = "/") -> Guest:
+    found = await guestbook.page(conn, domain64=number, path=path)
+    assert found is not None
+    return found
+
+
+async def test_success(conn: Connection) -> None:
+    number = await crawling(conn, "/")
+    changed = NOW - timedelta(days=3)
+    outcome = Outcome(number, "/", "success", 7, **LEARNED, last_modified=changed)  # type: ignore[arg-type]
+    assert len(await guestbook.settle(conn, outcomes=[outcome], now=NOW)) == 1
+    page = await guest(conn, number)
+    assert (page.state, page.failures, page.gone) == ("crawled", 0, False)
+    assert (page.last_fetched, page.last_modified, page.next_fetch) == (NOW, changed, NOW + WEEK)
+    assert (page.status, page.content_type, page.content_length, page.content_sha1, page.etag) == (
+        200, "text/html", 10, "aa", "e1",
+    )  # fmt: skip
+
+
+async def test_without_the_servers_date_the_page_changed_when_it_was_fetched(
+    conn: Connection,
+) -> None:
+    number = await crawling(conn, "/")
+    await guestbook.settle(conn, outcomes=[Outcome(number, "/", "success", 7)], now=NOW)
+    assert (await guest(conn, number)).last_modified == NOW
+
+
+async def test_not_modified_counts_as_success_and_keeps_the_content(conn: Connection) -> None:
+    number = await crawling(conn, "/")
+    await guestbook.settle(conn, outcomes=[Outcome(number, "/", "success", 7, **LEARNED)], now=NOW)  # type: ignore[arg-type]
+    before = await guest(conn, number)
+    await crawling(conn, "/")
+    later = NOW + WEEK
+    await guestbook.settle(
+        conn, outcomes=[Outcome(number, "/", "unchanged", 7, status=304)], now=later
+    )
+    page = await guest(conn, number)
+    assert (page.state, page.status, page.last_fetched) == ("crawled", 304, later)
+    assert page.next_fetch == later + WEEK
+    kept = ("content_type", "content_length", "content_sha1", "etag", "last_modified")
+    assert [getattr(page, name) for name in kept] == [getattr(before, name) for name in kept]
+
+
+async def test_failures_come_again_ever_later_but_within_the_cadence(conn: Connection) -> None:
+    number = await crawling(conn, "/")
+    for failures in range(1, 15):
+        await crawling(conn, "/")
+        await guestbook.settle(
+            conn, outcomes=[Outcome(number, "/", "failure", 7, status=503)], now=NOW
+        )
+        page = await guest(conn, number)
+        assert (page.state, page.failures, page.last_fetched) == ("error", failures, None)
+        assert page.next_fetch == NOW + revisit.backoff(failures, WEEK)
+    assert page.next_fetch == NOW + WEEK
+    await crawling(conn, "/")
+    await guestbook.settle(conn, outcomes=[Outcome(number, "/", "success", 7)], now=NOW)
+    assert (await guest(conn, number)).failures == 0
+
+
+async def test_gone_is_marked_and_a_failure_does_not_bring_it_back(conn: Connection) -> None:
+    number = await crawling(conn, "/")
+    for result, gone in (("gone", True), ("failure", True), ("success", False)):
+        await crawling(conn, "/")
+        outcome = Outcome(number, "/", result, 7)  # type: ignore[arg-type]
+        await guestbook.settle(conn, outcomes=[outcome], now=NOW)
+        assert (await guest(conn, number)).gone is gone
+
+
+@pytest.mark.parametrize("state", ["idle", "pending", "crawled", "error"])
+async def test_only_who_holds_the_page_may_settle_it(conn: Connection, state: str) -> None:
+    number = await crawling(conn, "/", "/other")
+    wrong = [Outcome(number, "/", "success", 8), Outcome(number, "/nowhere", "success", 7)]
+    assert await guestbook.settle(conn, outcomes=wrong, now=NOW) == []
+    await conn.execute("update work.guestbook set state = %s where path = '/'", [state])
+    before = await guest(conn, number)
+    late = [Outcome(number, "/", "failure", 7), Outcome(number, "/other", "success", 7)]
+    assert [page.path for page in await guestbook.settle(conn, outcomes=late, now=NOW)] == [
+        "/other"
+    ]
+    assert await guest(conn, number) == before
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    base=st.integers(3600, 10**7).map(lambda n: timedelta(seconds=n)),
+    own=st.none() | st.integers(60, 10**8).map(lambda n: timedelta(seconds=n)),
+    changed=st.booleans(),
+)
+async def test_the_adaptive_pace_is_that_of_the_pure_rule(
+    conn: Connection, base: timedelta, own: timedelta | None, *, changed: bool
+) -> None:
+    async with conn.transaction(force_rollback=True):
+        number = await crawling(conn, "/")
+        await conn.execute("update work.hosts set adaptive = true, cadence = %s", [base])
+        await conn.execute("update work.guestbook set cadence = %s, content_sha1 = 'aa'", [own])
+        outcome = Outcome(number, "/", "success", 7, content_sha1="bb" if changed else "aa")
+        await guestbook.settle(conn, outcomes=[outcome], now=NOW)
+        page = await guest(conn, number)
+        expected = revisit.adapted(own or base, changed=changed, base=base)
+        assert (page.cadence, page.next_fetch) == (expected, NOW + expected)
+
+
+async def test_a_crawl_closes_when_nothing_waits(conn: Connection) -> None:
+    number = await crawling(conn, "/a", "/b")
+    await guestbook.settle(conn, outcomes=[Outcome(number, "/a", "success", 7)], now=NOW)
+    assert await guestbook.close_crawls(conn, domain64s=[number]) == []
+    later = NOW + timedelta(hours=1)
+    await guestbook.settle(conn, outcomes=[Outcome(number, "/b", "failure", 7)], now=later)
+    assert await guestbook.close_crawls(conn, domain64s=None) == [number]
+    assert await guestbook.close_crawls(conn, domain64s=[number]) == []
+    (host,) = await hosts.find(conn, names=[NAME])
+    assert host.next_fetch == NOW + WEEK
+
+
+async def test_eight_who_settle_the_last_pages_at_once_close_the_crawl_once(database: str) -> None:
+    async with await connect(database) as conn:
+        number = await crawling(conn, *(f"/{page}" for page in range(64)))
+    async with Database(database, size=8) as db:
+        doorkeeper = Doorkeeper(db)
+        work = (
+            doorkeeper.settle(
+                [Outcome(number, f"/{page}", "success", 7) for page in range(first, first + 8)],
+                now=NOW,
+            )
+            for first in range(0, 64, 8)
+        )
+        done = await asyncio.gather(*work)
+    assert sum(len(settled) for settled, _ in done) == 64
+    assert [closed for _, closed in done if closed] == [[number]]
+
+
+async def test_the_nightly_round_knocks_for_every_due_host(database: str) -> None:
+    async with Database(database) as db:
+        doorkeeper = Doorkeeper(db)
+        async with db.transaction() as conn:
+            await hosts.register(
+                conn, names=["due.gov", "due.com", "later.gov", "blocked.gov"], now=NOW
+            )
+            await conn.execute(
+                "update work.hosts set next_fetch = %s where name = 'later.gov'", [NOW + WEEK]
+            )
+            await conn.execute(
+                "update work.hosts set policy = 'blocked' where name = 'blocked.gov'"
+            )
+        came = await doorkeeper.kick_off(now=NOW)
+        assert {answer.given for answer in came.answers} == {"https://due.gov/", "https://due.com/"}
+        assert (await doorkeeper.kick_off(now=NOW)).answers == []
+        again = await doorkeeper.knock(["https://due.gov/"], knock=Knock("full"), now=NOW)
+        assert [answer.reason for answer in again.answers] == ["already_waiting"]
