@@ -123,8 +123,8 @@ def test_bad_arguments_are_shown_safely(database: str) -> None:
         (("domain64", "show", "0xFF"), "tld must be from 1 to 127"),
     ],
 )  # fmt: skip
-def test_bad_usage(words: tuple[str, ...], said: str, database: str) -> None:
-    ran = usher(*words, environment=to(database))
+def test_bad_usage_is_told_before_a_database_is_asked(words: tuple[str, ...], said: str) -> None:
+    ran = usher(*words, environment=to("postgresql://127.0.0.1:1/nowhere"))
     assert (ran.code, ran.out) == (2, "")
     assert said in ran.err
     assert "Traceback" not in ran.err
@@ -302,9 +302,8 @@ def test_explain_says_what_the_door_then_does(state: str, clock: str, database: 
     change(database, f"update work.guestbook set state = '{state}', next_fetch = {moment}")
     change(database, f"update work.hosts set crawl_started = null, next_fetch = {moment}")
     told = usher("explain", "--json", "x.example/a", environment=there).json["would"]
-    for would in told:
-        options = [*(["--full"] if would["kind"] == "full" else []),
-                   *(["--pass"] if would["pass"] else [])]  # fmt: skip
+    for would in told[2:]:  # the others are the door's own words
+        options = ["--full", "--pass"] if would["pass"] else ["--full"]
         ran = usher("add", "--dry-run", "--json", *options, "x.example/a", environment=there)
         assert ran.json["answers"][0]["reason"] == would["reason"]
 

@@ -153,6 +153,18 @@ async def test_one_canonical_url_comes_in_once_a_batch(door: Doorkeeper) -> None
     )
 
 
+async def test_hosts_are_numbered_in_the_order_they_knock_and_visited_as_they_came(
+    door: Doorkeeper,
+) -> None:
+    names = [f"{letter}.example.com" for letter in "zyxwvutsrq"]
+    await reasons(
+        door, *(f"http://{name}/" for name in names), *(f"https://{name}/2" for name in names)
+    )
+    async with door.db.transaction() as conn:
+        rows = await conn.execute("select name, scheme from work.hosts order by domain64")
+        assert await rows.fetchall() == [(name, 2) for name in names]
+
+
 async def test_nothing_knocks(door: Doorkeeper) -> None:
     assert (await door.knock([])).answers == []
 
@@ -340,7 +352,7 @@ async def test_batches_at_once_are_not_disturbed_by_what_others_learn_or_forget(
                 await desk.change_host(
                     conn, names=["h0.example.com"], crawl_delay=timedelta(seconds=1)
                 )
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.05)
 
     async def caller(turn: int) -> Counter[str]:
         total: Counter[str] = Counter()

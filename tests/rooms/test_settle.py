@@ -176,17 +176,16 @@ async def test_the_nightly_round_knocks_for_every_due_host(database: str) -> Non
     async with Database(database) as db:
         doorkeeper = Doorkeeper(db)
         async with db.transaction() as conn:
-            await hosts.register(
-                conn, names=["due.gov", "due.com", "later.gov", "blocked.gov"], now=NOW
-            )
+            names = ["due.gov", "due.com", "later.gov", "blocked.gov"]
+            await hosts.register(conn, names=names, now=NOW, schemes={"due.com": 2})
             await conn.execute(
                 "update work.hosts set next_fetch = %s where name = 'later.gov'", [NOW + WEEK]
             )
             await conn.execute(
                 "update work.hosts set policy = 'blocked' where name = 'blocked.gov'"
             )
-        came = await doorkeeper.kick_off(now=NOW)
-        assert {answer.given for answer in came.answers} == {"https://due.gov/", "https://due.com/"}
-        assert (await doorkeeper.kick_off(now=NOW)).answers == []
+        (came,) = [answers async for answers in doorkeeper.kick_off(now=NOW)]
+        assert {answer.given for answer in came.answers} == {"https://due.gov/", "http://due.com/"}
+        assert [answers async for answers in doorkeeper.kick_off(now=NOW)] == []
         again = await doorkeeper.knock(["https://due.gov/"], knock=Knock("full"), now=NOW)
         assert [answer.reason for answer in again.answers] == ["already_waiting"]

@@ -87,8 +87,8 @@ def import_(
       usher domain64 import numbers.tsv
       usher domain64 import --dry-run --reverse-labels domain64.json
     """
-    from usher.cli.published import perhaps_reversed
     from usher.cli.registry import import_numbers, show_taken
+    from usher.door.published import perhaps_reversed
 
     if not reverse_labels and perhaps_reversed(file):
         app.say("Jemison wrote names with several labels backwards: see --reverse-labels")

@@ -11,7 +11,7 @@ import click
 from usher import domain64
 from usher.cli.app import App, show_json, show_table
 from usher.cli.knocking import FEW, Tally, answer_json, show_answers, show_tally
-from usher.cli.numbers import range_of
+from usher.cli.ranges import range_of
 from usher.cli.registry import name_of
 from usher.cli.story import Portrait, ranges, show_filters, tell
 from usher.cli.words import plain, printable, span
@@ -204,7 +204,10 @@ async def crawl_hosts(app: App, texts: Sequence[str], *, hall_pass: bool) -> Ans
 
 async def crawl_due(app: App) -> Answers:
     async with at_the_door(app) as doorkeeper:
-        return await doorkeeper.kick_off()
+        total = Answers([])
+        async for came in doorkeeper.kick_off():
+            total = Answers([*total.answers, *came.answers], total.brought + came.brought)
+        return total
 
 
 def show_crawls(app: App, answers: Answers, *, as_json: bool) -> bool:

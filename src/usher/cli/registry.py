@@ -12,13 +12,14 @@ import click
 
 from usher import domain64
 from usher.cli.app import App, show_json
-from usher.cli.numbers import Taken, range_of, take
-from usher.cli.published import Line, read, reversed_labels
+from usher.cli.ranges import range_of
 from usher.cli.words import json_line, printable
 from usher.cli.work import at_the_desk, at_the_door
 from usher.db import Connection, Database
 from usher.domain64 import FIXED_TLDS, OTHER, Parts, Range
 from usher.door import desk
+from usher.door.numbers import Taken, take
+from usher.door.published import Line, read, reversed_labels
 from usher.errors import BadInput
 
 PAGE = 10_000

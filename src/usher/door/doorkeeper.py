@@ -25,7 +25,7 @@ from usher.urls import Refused, Scheme, Url, parse
 Transactions = Callable[[], AbstractAsyncContextManager[Connection]]
 SINGLE = Knock()
 ROUND = 1_000  # hosts of the nightly round in one batch
-TRIES = 5  # of a batch that met a deadlock or a host that changed; each time others have got on
+TRIES = 20  # of a batch that met a deadlock or a host that changed; each time others have got on
 
 
 class Answer(NamedTuple):
@@ -112,19 +112,17 @@ class Doorkeeper:
         if under_way:
             yield await under_way
 
-    async def kick_off(self, *, now: datetime | None = None) -> Answers:
-        """Knock for every host whose time has come, full and without a pass: the nightly round."""
+    async def kick_off(self, *, now: datetime | None = None) -> AsyncIterator[Answers]:
+        """Knock for every host whose time has come, full and without a pass: the nightly round, batch by batch."""
         now, last = now or datetime.now(UTC), 0
-        total = Answers([])
         while True:
             async with self.db.transaction() as conn:
                 found = await hosts.due(conn, now=now, after=last, n=ROUND)
             if not found:
-                return total
+                return
             last = found[-1].id
             roots = [str(Url(Scheme(host.scheme), host.name, "/")) for host in found]
-            came = await self.knock(roots, knock=Knock("full"), now=now)
-            total = Answers([*total.answers, *came.answers], total.brought + came.brought)
+            yield await self.knock(roots, knock=Knock("full"), now=now)
 
     async def settle(
         self, outcomes: Sequence[guestbook.Outcome], *, now: datetime | None = None
@@ -170,14 +168,17 @@ class Doorkeeper:
 
     async def _learn(self, visit: Visit, transaction: Transactions, *, keep: bool) -> None:
         """Know every host of the batch; those never seen are registered, in a transaction of their own."""
-        names = {url.host for url in visit.read if isinstance(url, Url)}
-        concerned = names | {visit.found_on} if visit.found_on else names
+        schemes: dict[str, int] = {}  # the first URL of each host says how it is visited
+        for url in visit.read:
+            if isinstance(url, Url):
+                schemes.setdefault(url.host, url.scheme)
+        concerned = {*schemes, visit.found_on} if visit.found_on else schemes.keys()
         visit.known = self._memory.part(concerned)
         if not visit.known.lacks(concerned):
             return
         async with transaction() as conn:
             await visit.known.learn(
-                conn, names, found_on=visit.found_on, register=visit.register, now=visit.now
+                conn, schemes, found_on=visit.found_on, register=visit.register, now=visit.now
             )
         if keep:  # and only now that it is committed
             self._memory = self._memory.joined(visit.known)

@@ -84,9 +84,9 @@ async def known_parts(conn: Connection, *, names: Sequence[str]) -> list[domain6
 
 
 def range_of(tld: int | None, domain: int | None) -> domain64.Range | None:
-    if tld is None:
-        return None
-    return domain64.tld_range(tld) if domain is None else domain64.domain_range(tld, domain)
+    if domain is not None:
+        return domain64.domain_range(domain64.OTHER if tld is None else tld, domain)
+    return None if tld is None else domain64.tld_range(tld)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,26 +102,46 @@ async def due(conn: Connection, *, now: datetime, after: int, n: int) -> list[Du
     return await store.due.rows(conn, Due, now=now, after=after, n=n)
 
 
-async def register(conn: Connection, *, names: Sequence[str], now: datetime) -> dict[str, Host]:
+async def register(
+    conn: Connection,
+    *,
+    names: Sequence[str],
+    now: datetime,
+    schemes: Mapping[str, int] | None = None,
+) -> dict[str, Host]:
     """Every name's host; those seen for the first time are numbered in the order given and due now.
 
-    Holds the registry's lock until the transaction ends: keep that short.
+    A host is visited by the scheme given for it, https where none is. Holds the registry's lock until the transaction
+    ends: keep that short.
     """
     names = list(dict.fromkeys(names))
     known = {host.name for host in await find(conn, names=names)}
     if fresh := [name for name in names if name not in known]:
-        await add(conn, names=fresh, now=now)
+        await add(conn, names=fresh, now=now, schemes=schemes or {})
     return {host.name: host for host in await find(conn, names=names)}
 
 
-async def add(conn: Connection, *, names: Sequence[str], now: datetime) -> int:
+async def lock_registry(conn: Connection) -> None:
+    """Until the transaction ends nobody else gives numbers."""
+    await store.lock_registry.tuples(conn, lock=LOCK)
+
+
+async def add(
+    conn: Connection, *, names: Sequence[str], now: datetime, schemes: Mapping[str, int]
+) -> int:
     """Number these names; those that another caller numbered meanwhile keep their number."""
     split = [domain64.split(name) for name in names]
     tlds, domains = [name.tld for name in split], [name.domain for name in split]
-    await store.lock_registry.tuples(conn, lock=LOCK)
+    await lock_registry(conn)
     await store.add_tlds.run(conn, tlds=tlds)
     await store.add_domains.run(conn, tlds=tlds, domains=domains)
     subdomains = [name.subdomain for name in split]
     return await store.add.run(
-        conn, names=list(names), tlds=tlds, domains=domains, subdomains=subdomains, now=now
+        conn,
+        names=list(names),
+        tlds=tlds,
+        domains=domains,
+        subdomains=subdomains,
+        now=now,
+        schemes=[schemes.get(name, 1) for name in names],
     )

@@ -57,15 +57,18 @@ with given as (
         coalesce(tld.code, 127) as tld,
         case when tld.code is null then given.domain || '.' || given.tld else given.domain end as domain,
         given.subdomain,
+        given.scheme,
         given.position
-    from unnest(%(names)s::text[], %(tlds)s::text[], %(domains)s::text[], %(subdomains)s::text[])
-        with ordinality as given (name, tld, domain, subdomain, position)
+    from unnest(
+        %(names)s::text[], %(tlds)s::text[], %(domains)s::text[], %(subdomains)s::text[], %(schemes)s::smallint[]
+    ) with ordinality as given (name, tld, domain, subdomain, scheme, position)
     left join work.tld on tld.name = given.tld
     where not exists (select from work.hosts h where h.name = given.name)
 ),
 placed as (
     select
         given.name,
+        given.scheme,
         d.tld,
         d.number,
         given.subdomain = '' as apex,
@@ -85,12 +88,13 @@ highest as (
         limit 1
     ) last on true
 )
-insert into work.hosts (domain64, name, next_fetch)
+insert into work.hosts (domain64, name, scheme, next_fetch)
 select
     work.domain64_encode(
         placed.tld, placed.number, case when apex then 0 else (highest.subdomain + place)::integer end
     ) as domain64,
     placed.name,
+    placed.scheme,
     %(now)s
 from placed
 join highest using (tld, number)

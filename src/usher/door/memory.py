@@ -4,7 +4,7 @@ Every batch has knowledge of its own, so that nothing another batch learns or fo
 learned joins the doorkeeper's memory once it is committed. The statements find out what is out of date.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -57,29 +57,24 @@ class Knowledge:
     async def learn(
         self,
         conn: Connection,
-        names: Collection[str],
+        schemes: Mapping[str, int],
         *,
         found_on: str,
         register: bool,
         now: datetime,
     ) -> None:
-        """Ask for every host not known; register those that nobody has, as far as the finder's scope reaches."""
+        """Ask for every host not known, and register those that nobody has, as far as the finder's scope reaches."""
         if not self.house_revision:
             house = await hosts.house(conn)
             self.house_revision, self.house_filters = house.revision, house.filters
             self.house_rules = filters.compile(house.filters)
-        await self._ask(conn, [*names, *([found_on] if found_on else [])])
-        unknown = [name for name in names if name not in self.hosts]
-        if unknown and register:
-            await self._register(conn, unknown, found_on, now)
-
-    async def _register(
-        self, conn: Connection, unknown: list[str], found_on: str, now: datetime
-    ) -> None:
-        if found_on:
+        await self._ask(conn, [*schemes, *([found_on] if found_on else [])])
+        unknown = [name for name in schemes if name not in self.hosts]
+        if unknown and found_on:
             unknown = await self._within_reach(conn, unknown, found_on)
-        await hosts.register(conn, names=unknown, now=now)
-        await self._ask(conn, unknown)
+        if unknown and register:
+            await hosts.register(conn, names=unknown, now=now, schemes=schemes)
+            await self._ask(conn, unknown)
 
     async def _within_reach(self, conn: Connection, unknown: list[str], found_on: str) -> list[str]:
         """Those that the scope of the finding host lets it register; a finder nobody knows reaches none."""

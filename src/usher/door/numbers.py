@@ -1,7 +1,6 @@
 """Published numbers taken over as they are: each line whole, or not at all and with an objection.
 
 Comes from a file of ours or of Jemison's; goes to the registry, which is locked while a batch is decided.
-Also here: the range of numbers that a name stands for.
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -10,12 +9,10 @@ from datetime import datetime
 from typing import Self
 
 from usher import domain64
-from usher.cli.published import Line
-from usher.cli.work import root_of, unknown_host
 from usher.db import Connection
-from usher.domain64 import OTHER, Name, Parts, Range
+from usher.domain64 import OTHER, Name, Parts
 from usher.door import desk, hosts
-from usher.errors import NotFound
+from usher.door.published import Line
 from usher.statements import beside
 from usher.urls import Refused, parse
 
@@ -152,7 +149,7 @@ def contradiction(parts: Parts, name: Name) -> str:
 async def take(conn: Connection, lines: Sequence[Line], *, now: datetime) -> Taken:
     """Give each name of a batch its published number; nothing of a line that somebody objects to."""
     taken, registry = Taken(), Registry()
-    await hosts.store.lock_registry.tuples(conn, lock=hosts.LOCK)
+    await hosts.lock_registry(conn)
     read = [understood(line) for line in lines]
     sound = [one for one in read if isinstance(one, Published)]
     for one, row in zip(sound, await held(conn, sound), strict=True):
@@ -191,31 +188,3 @@ async def write(conn: Connection, new: Sequence[Published], now: datetime) -> No
 
 async def import_tlds(conn: Connection, *, codes: Mapping[int, str]) -> int:
     return await store.import_tlds.run(conn, codes=list(codes), names=list(codes.values()))
-
-
-async def range_of(conn: Connection, text: str) -> Range:
-    """The numbers under a TLD (`.gov`), of a domain with all its hosts (`nasa.gov`), or of one host."""
-    if text.startswith("."):
-        return await range_of_tld(conn, text[1:].lower())
-    name = root_of(text).host
-    if not domain64.split(name).subdomain:
-        (within,) = await hosts.known_parts(conn, names=[name])
-        if within and domain64.decode(within.start).domain:
-            return within
-    found = await hosts.find(conn, names=[name])
-    if not found:
-        raise await unknown_host(conn, name)
-    parts = domain64.decode(found[0].domain64)
-    return domain64.host_range(parts.tld, parts.domain, parts.subdomain)
-
-
-async def range_of_tld(conn: Connection, tld: str) -> Range:
-    name = root_of(f"x.{tld}").host
-    (within,) = await hosts.known_parts(conn, names=[name])
-    code = domain64.decode(within.start).tld if within else OTHER
-    if code == OTHER or "." in tld:
-        raise NotFound(
-            f"No TLD .{tld[:60]} has a code of its own.",
-            hint="A TLD gets its code with its first host: usher hosts add HOST",
-        )
-    return domain64.tld_range(code)
