@@ -7,8 +7,6 @@ import difflib
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 
-from psycopg import errors
-
 from usher.areas import Places, places
 from usher.cli.app import App
 from usher.db import Connection, Database, connect
@@ -16,7 +14,7 @@ from usher.domain64 import split
 from usher.door import desk
 from usher.door.doorkeeper import Doorkeeper
 from usher.errors import BadInput, NotFound
-from usher.schema import migrate
+from usher.schema import migrate, roles
 from usher.schema.state import state
 from usher.urls import Refused, Url, parse
 
@@ -49,16 +47,7 @@ async def made_ready(found: Places, patience: float) -> str:
         # Whoever has only the door's rights may look at no other schema.
         if not (await state(conn, "work")).current:
             await migrate.ensure(found, migrate.ALL if found.owned("work") else ("work",))
-        return await role_to_take(conn)
-
-
-async def role_to_take(conn: Connection) -> str:
-    """The door's role, where it exists and this user may take it on; else the user's own rights."""
-    try:
-        await conn.execute(f"set role {ROLE}".encode())
-    except (errors.InvalidParameterValue, errors.InsufficientPrivilege):
-        return ""
-    return ROLE
+        return ROLE if await roles.may_take(conn, ROLE) else ""
 
 
 def root_of(text: str) -> Url:

@@ -66,6 +66,16 @@ async def exist(conn: Connection) -> bool:
     return not await absent(conn)
 
 
+async def may_take(conn: Connection, role: str) -> bool:
+    """Whether the role exists and this user may take it on; asked by trying."""
+    try:
+        async with conn.transaction(force_rollback=True):
+            await conn.execute(sql.SQL("set local role {}").format(sql.Identifier(role)))
+    except (psycopg.errors.InvalidParameterValue, psycopg.errors.InsufficientPrivilege):
+        return False
+    return True
+
+
 async def create(conn: Connection) -> None:
     """Make the roles on this server and grant exactly what the files say."""
     try:

@@ -14,9 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
-import psycopg
 import uvicorn
-from psycopg import sql
 from starlette.applications import Starlette
 
 from usher.areas import Area, places
@@ -157,14 +155,10 @@ async def opened(settings: Settings) -> AsyncIterator[Rooms]:
 async def role_at(dsn: str) -> str:
     """The role to work under, where it exists and this user may take it on."""
     async with await connect(dsn) as conn:
-        if not await roles.exist(conn):
-            return ""
-        try:
-            await conn.execute(sql.SQL("set role {}").format(sql.Identifier(ROLE)))
-        except psycopg.errors.InsufficientPrivilege as error:
-            log.warning("role_not_taken", role=ROLE, reason=error.diag.message_primary)
-            return ""
-    return ROLE
+        if await roles.may_take(conn, ROLE):
+            return ROLE
+    log.warning("role_not_taken", role=ROLE)
+    return ""
 
 
 def configured(app: Starlette) -> uvicorn.Config:
