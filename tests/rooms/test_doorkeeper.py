@@ -368,3 +368,11 @@ async def test_batches_at_once_are_not_disturbed_by_what_others_learn_or_forget(
     done.set()
     await meddler
     assert sum(totals, Counter()) == {"new_page": 4 * 20 * 20}
+
+
+async def test_a_stream_that_nobody_reads_on_leaves_nothing_behind(door: Doorkeeper) -> None:
+    batches = ([f"https://example.com/{batch}/{page}" for page in range(50)] for batch in range(50))
+    stream = door.stream(batches)
+    assert (await anext(stream)).counts() == {"new_page": 50}
+    await stream.aclose()  # type: ignore[attr-defined]
+    assert await reasons(door, "https://example.com/after") == ["new_page"]

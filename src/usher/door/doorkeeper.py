@@ -5,7 +5,7 @@ a queued page. What it remembers of hosts is checked by the statement itself: a 
 """
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
@@ -24,6 +24,7 @@ from usher.urls import Refused, Scheme, Url, parse
 
 Transactions = Callable[[], AbstractAsyncContextManager[Connection]]
 SINGLE = Knock()
+AT_ONCE = 2  # batches of a stream that are with the server
 ROUND = 1_000  # hosts of the nightly round in one batch
 TRIES = 20  # of a batch that met a deadlock or a host that changed; each time others have got on
 
@@ -101,16 +102,25 @@ class Doorkeeper:
     async def stream(
         self, batches: Iterable[Sequence[str]], *, knock: Knock = SINGLE, dry_run: bool = False
     ) -> AsyncIterator[Answers]:
-        """Judge batch after batch; each is read while the server judges the one before."""
-        under_way: asyncio.Task[Answers] | None = None
-        for given in batches:
-            visit = read(given, knock, "", datetime.now(UTC), register=True)
-            if under_way:
-                yield await under_way
-            under_way = asyncio.create_task(self._receive(visit, dry_run=dry_run))
-            await asyncio.sleep(0)  # lets it send its statement before the next batch is read
-        if under_way:
-            yield await under_way
+        """Judge a long list; batches are read while the server judges those before, and answered in order.
+
+        Two are with the server at once, so that neither side waits for the other: of a URL that stands in both, either
+        may be the one that comes in.
+        """
+        under_way: deque[asyncio.Task[Answers]] = deque()
+        try:
+            for given in batches:
+                visit = read(given, knock, "", datetime.now(UTC), register=True)
+                if len(under_way) == AT_ONCE:
+                    yield await under_way.popleft()
+                under_way.append(asyncio.create_task(self._receive(visit, dry_run=dry_run)))
+                await asyncio.sleep(0)  # lets it send its statement before the next batch is read
+            while under_way:
+                yield await under_way.popleft()
+        finally:
+            for task in under_way:
+                task.cancel()
+            await asyncio.gather(*under_way, return_exceptions=True)
 
     async def kick_off(self, *, now: datetime | None = None) -> AsyncIterator[Answers]:
         """Knock for every host whose time has come, full and without a pass: the nightly round, batch by batch."""
