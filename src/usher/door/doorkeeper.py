@@ -172,7 +172,8 @@ class Doorkeeper:
 
             @asynccontextmanager
             async def the_same() -> AsyncIterator[Connection]:
-                yield conn
+                async with conn.transaction():  # one that fails may be tried again
+                    yield conn
 
             yield the_same
 
