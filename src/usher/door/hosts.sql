@@ -40,14 +40,18 @@ fresh as (
     select tld, name, position
     from sighted
     where not exists (select from work.domain d where d.tld = sighted.tld and d.name = sighted.name)
+),
+highest as (
+    select seen.tld, coalesce(last.number, 0) as number
+    from (select distinct tld from fresh) seen
+    left join lateral (
+        select d.number from work.domain d where d.tld = seen.tld order by d.number desc limit 1
+    ) last on true
 )
 insert into work.domain (tld, number, name)
-select
-    tld,
-    row_number() over (partition by tld order by position)
-        + coalesce((select max(d.number) from work.domain d where d.tld = fresh.tld), 0),
-    name
-from fresh;
+select tld, highest.number + row_number() over (partition by tld order by position), name
+from fresh
+join highest using (tld);
 
 -- name: add
 -- A row for each host seen for the first time: the apex is subdomain 0, the others follow the highest so far.
