@@ -376,3 +376,14 @@ async def test_a_stream_that_nobody_reads_on_leaves_nothing_behind(door: Doorkee
     assert (await anext(stream)).counts() == {"new_page": 50}
     await stream.aclose()  # type: ignore[attr-defined]
     assert await reasons(door, "https://example.com/after") == ["new_page"]
+
+
+async def test_a_batch_begun_before_the_one_that_registered_its_host_finds_it_due(
+    door: Doorkeeper,
+) -> None:
+    assert await reasons(door, "https://example.com/1") == ["new_page"]
+    earlier = MONDAY - timedelta(seconds=5)
+    assert await reasons(door, "https://other.com/1", now=MONDAY) == ["new_page"]
+    async with door.db.transaction() as conn:
+        await conn.execute("update work.hosts set crawl_started = null")
+    assert await reasons(door, "https://other.com/2", now=earlier) == ["new_page"]

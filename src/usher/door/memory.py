@@ -12,7 +12,7 @@ from usher import domain64
 from usher.db import Connection
 from usher.door import filters, hosts, scope
 from usher.door.hosts import JudgedBy
-from usher.door.rules import Reason
+from usher.door.rules import HOST_BACK, Reason
 
 MANY = 300_000  # hosts remembered at most; then all are forgotten, and learned again as they come
 REFUSALS = {"blocked": Reason.HOST_BLOCKED, "paused": Reason.HOST_PAUSED}
@@ -73,7 +73,8 @@ class Knowledge:
         if unknown and found_on:
             unknown = await self._within_reach(conn, unknown, found_on)
         if unknown and register:
-            await hosts.register(conn, names=unknown, now=now, schemes=schemes)
+            # Due since yesterday: a batch begun a little before this one must find the host due as well.
+            await hosts.register(conn, names=unknown, now=now - HOST_BACK, schemes=schemes)
             await self._ask(conn, unknown)
 
     async def _within_reach(self, conn: Connection, unknown: list[str], found_on: str) -> list[str]:
