@@ -21,8 +21,16 @@ from usher.errors import BadSetting
 
 # Names that other programs gave a setting; understood after our own.
 ALIASES = {"database_url": "DATABASE_URL"}
-# USHER_* names that are no settings: where the file is.
-NOT_SETTINGS = {"USHER_CONFIG"}
+# USHER_* names that are no settings: where the file is, and what a manager tells its jobs.
+NOT_SETTINGS = {
+    "USHER_CONFIG",
+    "USHER_JOB_ID",
+    "USHER_JOB_TYPE",
+    "USHER_ATTEMPT",
+    "USHER_CLAIM",
+    "USHER_TASK_ID",
+    "USHER_TASK_DATA",
+}
 TRUE, FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
 
 
@@ -58,6 +66,11 @@ class Settings:
     )
     work_url: str = setting("", "PostgreSQL for hosts, guestbook and chunks", secret=True)
     control_url: str = setting("", "PostgreSQL for jobs, tasks and resources", secret=True)
+    worker_url: str = setting(
+        "",
+        "address of the control area that jobs are given; else ours, as usher_worker",
+        secret=True,
+    )
     search_url: str = setting("", "PostgreSQL for feeds and query statistics", secret=True)
     pg_bin: str = setting("", "directory of PostgreSQL programs to embed instead of the wheel's")
     pg_port: int = setting(
@@ -66,6 +79,9 @@ class Settings:
     pool_size: int = setting(8, "database connections one process keeps at most", least=1)
     connect_timeout: float = setting(
         10.0, "seconds to keep trying for a first database connection", least=0
+    )
+    job_lease: float = setting(
+        60.0, "seconds without a sign of life after which a run is taken back", least=3, most=3600
     )
     log_level: str = setting(
         "info",
@@ -89,11 +105,12 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The settings in force, and where each came from."""
+    """The settings in force, and where each came from; the tables of workers as the file has them."""
 
     settings: Settings
     origins: Mapping[str, str]
     file: Path | None
+    workers: Mapping[str, Mapping[str, Any]]
 
     def shown(self) -> Iterator[Shown]:
         for field in dataclasses.fields(Settings):
@@ -113,8 +130,10 @@ def load(
     values: dict[str, Any] = {}
     origins = dict.fromkeys(names(), "default")
     file = config or find_file(environment)
+    table = parsed(file) if file else {}
+    workers = worker_tables(table.pop("worker", {}), str(file))
     sources = (
-        from_file(file) if file else (),
+        from_file(table, str(file)),
         from_environment(environment),
         (("command line", name, value) for name, value in (overrides or {}).items()),
     )
@@ -124,7 +143,7 @@ def load(
             origins[name] = origin
     if file and origins["data"] == str(file):
         values["data"] = file.parent / values["data"]
-    return Loaded(Settings(**values), origins, file)
+    return Loaded(Settings(**values), origins, file, workers)
 
 
 def names() -> list[str]:
@@ -140,17 +159,30 @@ def find_file(environment: Mapping[str, str]) -> Path | None:
     )
 
 
-def from_file(file: Path) -> Iterator[tuple[str, str, Any]]:
+def parsed(file: Path) -> dict[str, Any]:
     try:
-        table = tomllib.loads(file.read_text(encoding="utf-8"))
+        return tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise BadSetting(f"{file} cannot be read: {error.strerror}.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BadSetting(f"{file} is not valid TOML: {error}.") from error
+
+
+def worker_tables(value: Any, file: str) -> dict[str, dict[str, Any]]:
+    """One table for each type of job, which the queue reads."""
+    if not isinstance(value, dict) or not all(isinstance(one, dict) for one in value.values()):
+        raise BadSetting(
+            f"worker in {file} must be tables, one for each type of job.",
+            hint="Such as [worker.defaults] or [worker.fetch].",
+        )
+    return value
+
+
+def from_file(table: Mapping[str, Any], file: str) -> Iterator[tuple[str, str, Any]]:
     for name, value in table.items():
         if name not in names():
-            raise unknown(name, names(), str(file))
-        yield str(file), name, value
+            raise unknown(name, [*names(), "worker"], file)
+        yield file, name, value
 
 
 def from_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, str, Any]]:

@@ -1,0 +1,185 @@
+"""How jobs of one type are run, timed out and tried again: `[worker.<type>]` over `[worker.defaults]` over defaults.
+
+Comes from the worker tables of `usher.toml`; goes, frozen, to the manager and to `states.outcome`.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from types import MappingProxyType
+from typing import Any, Final, Literal, get_args
+
+from usher import spans
+from usher.errors import BadSetting
+from usher.settings import to_bool, to_float, to_int, to_text, unknown
+
+Run = Literal["auto", "exec", "fork"]
+
+DEFAULTS: Final = "defaults"
+SECOND: Final = timedelta(seconds=1)
+DAY: Final = timedelta(days=1)
+LONGEST: Final = timedelta(days=3650)
+K, M, G, T = (1 << power for power in (10, 20, 30, 40))
+
+TYPE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+MODULE: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+FUNCTION: Final = re.compile(f"{MODULE.pattern}:{MODULE.pattern}")
+SIZE: Final = re.compile("([0-9]{1,15})([KMGT]?)(?:i?B)?", re.ASCII | re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """The settings of one type of job."""
+
+    max_processes: int = 5  # at once in one manager; 0: it runs none of the type
+    poll_interval: timedelta = 5 * SECOND
+    kill_after: timedelta = 15 * 60 * SECOND
+    grace: timedelta = 10 * SECOND  # from TERM to KILL
+    reschedule_after: timedelta = 3600 * SECOND
+    auto_reschedule: bool = True
+    max_attempts: int = 4  # runs in all, the first included
+    retry_after_kill: bool = False
+    backoff: float = 2.0
+    most_wait: timedelta = DAY
+    jitter: float = (
+        0.1  # the share of a wait that chance adds or takes: what failed together returns apart
+    )
+    memory: int | None = None  # bytes
+    cpu: int | None = None  # seconds
+    output: int = 64 * K  # bytes kept of what a run says
+    directory: str = ""
+    run: Run = "auto"
+    preload: tuple[str, ...] = ()
+
+    def forks(self, program: str) -> bool:
+        """Whether the program is a function of the warm process: by its look, unless told."""
+        if self.run == "auto":
+            return FUNCTION.fullmatch(program) is not None
+        return self.run == "fork"
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """The policy of every type, also of those that no table names."""
+
+    defaults: Policy
+    named: Mapping[str, Policy]
+
+    def of(self, type_: str) -> Policy:
+        return self.named.get(type_, self.defaults)
+
+
+def policies(tables: Mapping[str, Mapping[str, Any]]) -> Policies:
+    """Read all worker tables; what cannot be used is an error here, not when a job runs."""
+    read = {name: options(name, table) for name, table in tables.items()}
+    defaults = read.pop(DEFAULTS, {})
+    named = {name: Policy(**(defaults | own)) for name, own in read.items()}
+    return Policies(Policy(**defaults), MappingProxyType(named))
+
+
+def options(type_: str, table: Mapping[str, Any]) -> dict[str, Any]:
+    if not TYPE.fullmatch(type_):
+        raise BadSetting(
+            f"[worker.{type_[:80]!a}] names no type of job.",
+            hint="A type has at most 64 letters, digits, dots, hyphens and underscores.",
+        )
+    where = f"[worker.{type_}]"
+    for name in table:
+        if name not in OPTIONS:
+            raise unknown(name, list(OPTIONS), where)
+    return {name: checked(name, value, where) for name, value in table.items()}
+
+
+def checked(name: str, value: object, where: str) -> object:
+    option = OPTIONS[name]
+    bad = f"{name} in {where} cannot be {value!r:.80}"
+    if isinstance(value, bool) and option.read is not to_bool:
+        raise BadSetting(f"{bad}: it is no yes or no.")
+    try:
+        result = option.read(value)
+    except (ValueError, TypeError) as error:
+        raise BadSetting(f"{bad}: {error}.") from error
+    if result is not None and option.least is not None and result < option.least:
+        raise BadSetting(f"{bad}: it is at least {shown(option.least)}.")
+    if result is not None and option.most is not None and result > option.most:
+        raise BadSetting(f"{bad}: it is at most {shown(option.most)}.")
+    return result
+
+
+def shown(bound: float | timedelta) -> str:
+    return spans.show(bound) if isinstance(bound, timedelta) else f"{bound:,}"
+
+
+def to_span(value: object) -> timedelta:
+    """A number, in quotes or not, is seconds."""
+    span = spans.read(value.strip()) if isinstance(value, str) else None
+    try:
+        return timedelta(seconds=to_float(value)) if span is None else span
+    except (ValueError, OverflowError) as error:
+        raise ValueError("a time such as 90s, 15m, 1h30m or 2d is wanted") from error
+
+
+def to_size(value: object) -> int:
+    match = SIZE.fullmatch(str(value))
+    if match is None:
+        raise ValueError("a size such as 64K, 512M or 2G is wanted")
+    number, unit = match.groups()
+    return int(number) * {"": 1, "K": K, "M": M, "G": G, "T": T}[unit.upper()]
+
+
+def to_memory(value: object) -> int | None:
+    """0 is no limit, so that a type can lift that of the defaults."""
+    return to_size(value) or None
+
+
+def to_cpu(value: object) -> int | None:
+    """Whole seconds, as the system counts them, and not fewer than asked for; 0 is no limit."""
+    return -(-to_span(value) // SECOND) or None
+
+
+def to_run(value: object) -> str:
+    if value not in get_args(Run):
+        raise ValueError(f"one of {', '.join(get_args(Run))} is wanted")
+    return str(value)
+
+
+def to_modules(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise TypeError("a list of modules is wanted")
+    for one in value:
+        if not isinstance(one, str) or not MODULE.fullmatch(one):
+            raise ValueError(f"{one!r:.80} is not the name of a module")
+    return tuple(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """How a setting is read, and its bounds."""
+
+    read: Callable[[Any], Any]
+    least: float | timedelta | None = None
+    most: float | timedelta | None = None
+
+
+OPTIONS: Final[Mapping[str, Option]] = MappingProxyType(
+    {
+        "max_processes": Option(to_int, 0, 10_000),
+        "poll_interval": Option(to_span, SECOND / 10, DAY),
+        "kill_after": Option(to_span, SECOND / 10, LONGEST),
+        "grace": Option(to_span, 0 * SECOND, DAY),
+        "reschedule_after": Option(to_span, 0 * SECOND, LONGEST),
+        "auto_reschedule": Option(to_bool),
+        "max_attempts": Option(to_int, 1, 32_767),  # a smallint counts them
+        "retry_after_kill": Option(to_bool),
+        "backoff": Option(to_float, 1, 100),
+        "most_wait": Option(to_span, 0 * SECOND, LONGEST),
+        "jitter": Option(to_float, 0, 1),
+        "memory": Option(to_memory, M, 1024 * T),
+        "cpu": Option(to_cpu, 1, LONGEST // SECOND),
+        "output": Option(to_size, 0, 256 * M),
+        "directory": Option(to_text),
+        "run": Option(to_run),
+        "preload": Option(to_modules),
+    }
+)

@@ -1,0 +1,45 @@
+"""Spans of time, as people write them and as they are shown: 15m, 1h30m, 2w, P1DT6H.
+
+Comes from whatever reads cadences, periods or settings; goes to timedeltas, whose bounds the reader sets.
+"""
+
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+from types import MappingProxyType
+from typing import Final
+
+# M is a month of 30 days, the one unit that is no small letter.
+_SECONDS: Final[Mapping[str, int]] = MappingProxyType(
+    {"M": 2_592_000, "w": 604_800, "d": 86_400, "h": 3_600, "m": 60, "s": 1}
+)
+_SECOND: Final = timedelta(seconds=1)
+_LONGEST: Final = timedelta.max // _SECOND
+
+# Nine digits are far beyond any bound. ISO puts a T before hours, so that its minutes are no months.
+_NUMBERS: Final = [rf"(?:(?P<{unit}>[0-9]{{1,9}}){unit})?" for unit in _SECONDS]
+_INTERVAL: Final = re.compile(" ?".join(_NUMBERS))
+_ISO: Final = re.compile(
+    "p{}{}(?:t(?=[0-9]){}{}{})?".format(*_NUMBERS[1:]), re.ASCII | re.IGNORECASE
+)
+
+
+def read(text: str) -> timedelta | None:
+    """None if it is no span; beyond what a timedelta holds, the longest there is."""
+    match = _INTERVAL.fullmatch(text) or _ISO.fullmatch(text)
+    counts = {unit: count for unit, count in match.groupdict().items() if count} if match else {}
+    if not counts:
+        return None
+    seconds = sum(int(count) * _SECONDS[unit] for unit, count in counts.items())
+    return timedelta(seconds=seconds) if seconds < _LONGEST else timedelta.max
+
+
+def show(span: timedelta) -> str:
+    """From days to seconds, as `read` reads it if the seconds are whole."""
+    rest, part = divmod(span, _SECOND)
+    shown = []
+    for unit in "dhm":
+        count, rest = divmod(rest, _SECONDS[unit])
+        shown.append(f"{count}{unit}" if count else "")
+    seconds = f"{rest + part / _SECOND:g}"
+    return "".join([*shown, f"{seconds}s" if seconds != "0" else ""]) or "0s"
