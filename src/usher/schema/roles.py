@@ -12,13 +12,15 @@ import psycopg
 from psycopg import sql
 
 from usher.areas import SCHEMAS
-from usher.db import Connection
+from usher.db import Connection, connect
 from usher.errors import NotAllowed
 from usher.schema.state import state
 from usher.statements import beside
+from usher.telemetry import Log
 
 HERE = Path(__file__).parent
 store = beside(__file__)
+log = Log("schema")
 ROLES = (
     "usher_door",
     "usher_mgmt",
@@ -74,6 +76,15 @@ async def may_take(conn: Connection, role: str) -> bool:
     except (psycopg.errors.InvalidParameterValue, psycopg.errors.InsufficientPrivilege):
         return False
     return True
+
+
+async def role_at(dsn: str, role: str, *, patience: float = 0) -> str:
+    """The role to work under, if it exists and this user may take it on; else none, and the log says so."""
+    async with await connect(dsn, patience=patience) as conn:
+        if await may_take(conn, role):
+            return role
+    log.warning("role_not_taken", role=role)
+    return ""
 
 
 async def create(conn: Connection) -> None:

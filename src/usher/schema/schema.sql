@@ -318,12 +318,1027 @@ ALTER TABLE ONLY work.hosts
 
 CREATE SCHEMA control;
 
+CREATE DOMAIN control.host_rule AS text COLLATE pg_catalog."C" DEFAULT ''::text
+	CONSTRAINT host_rule_readable CHECK (((VALUE = lower(VALUE)) AND (VALUE !~ '\s'::text) AND (VALUE !~ '^(allow|deny):(,.*|)$'::text)));
+
+CREATE DOMAIN control.job_type AS text COLLATE pg_catalog."C"
+	CONSTRAINT job_type_is_a_word CHECK ((VALUE ~ '^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$'::text));
+
+CREATE FUNCTION control.cancel(jobs bigint[], why text, at timestamp with time zone) RETURNS TABLE(id bigint, state text)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO ''
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    AS $$
+#variable_conflict use_column
+declare
+    resources bigint[];
+begin
+    return query
+    update control.job j set cancel = true, last_update = at
+    where j.id = any(jobs) and j.state = 'running'
+    returning j.id, j.state;
+    if found then
+        perform pg_notify('usher_cancel', '');
+    end if;
+
+    resources := control.lock_resources(jobs);
+    return query
+    with gone as (
+        delete from control.job j
+        where j.id = any(jobs) and j.state in ('pending', 'temporary-error')
+        returning j.*
+    ), logged as (
+        insert into control.job_log (
+            id, type, program, args, state, message, output, hostname, process_id, exit_code, scheduled, start, "end",
+            last_update, task_id, resource_id, attempts, max_attempts, priority, host_rule, unique_key, data, cancel
+        )
+        select
+            id, type, program, args, 'cancelled', why, output, hostname, process_id, exit_code, scheduled, start, at,
+            at, task_id, resource_id, attempts, max_attempts, priority, host_rule, unique_key, data, true
+        from gone
+        returning id, state
+    )
+    select id, state from logged;
+    perform control.wake(resources, at);
+end
+$$;
+
+CREATE TABLE control.job (
+    id bigint NOT NULL,
+    type control.job_type NOT NULL,
+    program text NOT NULL,
+    args text[] DEFAULT '{}'::text[] NOT NULL,
+    state text DEFAULT 'pending'::text NOT NULL,
+    message text,
+    output text,
+    hostname text,
+    process_id integer,
+    exit_code integer,
+    completed boolean GENERATED ALWAYS AS ((state = ANY (ARRAY['completed'::text, 'permanent-error'::text, 'cancelled'::text]))) STORED,
+    scheduled timestamp with time zone DEFAULT now() NOT NULL,
+    start timestamp with time zone,
+    "end" timestamp with time zone,
+    last_update timestamp with time zone DEFAULT now() NOT NULL,
+    task_id bigint,
+    resource_id bigint,
+    attempts smallint DEFAULT 0 NOT NULL,
+    max_attempts smallint,
+    priority smallint DEFAULT 0 NOT NULL,
+    host_rule control.host_rule NOT NULL,
+    unique_key text,
+    data text,
+    claim uuid,
+    lease_until timestamp with time zone,
+    held_until timestamp with time zone,
+    cancel boolean DEFAULT false NOT NULL,
+    CONSTRAINT job_program_given CHECK ((program <> ''::text)),
+    CONSTRAINT job_running_is_leased CHECK ((((state = 'running'::text) = (claim IS NOT NULL)) AND ((state = 'running'::text) = (lease_until IS NOT NULL)))),
+    CONSTRAINT job_state_known CHECK ((state = ANY (ARRAY['pending'::text, 'running'::text, 'temporary-error'::text, 'completed'::text, 'permanent-error'::text, 'cancelled'::text])))
+)
+WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='0', autovacuum_analyze_scale_factor='0', autovacuum_analyze_threshold='50000');
+
+COMMENT ON TABLE control.job IS 'Ended jobs are in job_log. Put in by anyone: insert type, program, args.';
+
+COMMENT ON COLUMN control.job.args IS 'Arguments as the program gets them; no shell ever reads them.';
+
+COMMENT ON COLUMN control.job.scheduled IS 'It runs not before this time.';
+
+COMMENT ON COLUMN control.job.priority IS 'Lower goes first.';
+
+COMMENT ON COLUMN control.job.claim IS 'The fence of a run: whoever lost it can settle nothing.';
+
+COMMENT ON COLUMN control.job.held_until IS 'Held back by its resource; infinity while another of its line goes first.';
+
+COMMENT ON COLUMN control.job.cancel IS 'Its process is to be stopped.';
+
+CREATE FUNCTION control.claim(kind text, host text, n integer, lease interval, tries integer, at timestamp with time zone) RETURNS SETOF control.job
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO ''
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+declare
+    most constant integer := 1000;  -- looks in one call: a job that its resource holds back costs one, once
+    lane record;
+    last_due timestamptz;
+    last_id bigint;
+    jobs bigint[];
+    resources bigint[];
+    tasks bigint[];
+    taken bigint[] := '{}';
+    wanted integer;
+    looked integer := 0;
+    -- One look at the system's randomness costs 4 µs, so that each claim is made of one and the job's number.
+    secret constant text := gen_random_uuid();
+begin
+    <<lanes>>
+    for lane in
+        with recursive lanes as (
+            (
+                select j.host_rule, j.priority, greatest(j.scheduled, j.held_until) as due
+                from control.job j
+                where j.state = 'pending' and j.type = kind
+                order by j.host_rule, j.priority, greatest(j.scheduled, j.held_until)
+                limit 1
+            )
+          union all
+            select next.host_rule, next.priority, next.due
+            from lanes
+            cross join lateral (
+                select j.host_rule, j.priority, greatest(j.scheduled, j.held_until) as due
+                from control.job j
+                where j.state = 'pending' and j.type = kind
+                    and (j.host_rule, j.priority) > (lanes.host_rule, lanes.priority)
+                order by j.host_rule, j.priority, greatest(j.scheduled, j.held_until)
+                limit 1
+            ) next
+        )
+        select l.host_rule, l.priority
+        from lanes l
+        where l.due <= at and control.may_run(l.host_rule, host)
+        order by l.priority, l.due
+    loop
+        last_due := '-infinity';
+        last_id := 0;
+        loop
+            wanted := n - cardinality(taken);
+            exit lanes when wanted <= 0 or looked >= most;
+            select array_agg(p.id), array_agg(p.resource_id), max(p.due)
+            into jobs, resources, last_due
+            from (
+                select j.id, j.resource_id, greatest(j.scheduled, j.held_until) as due
+                from control.job j
+                where j.state = 'pending' and j.type = kind
+                    and j.host_rule = lane.host_rule and j.priority = lane.priority
+                    and (greatest(j.scheduled, j.held_until), j.id) > (last_due, last_id)
+                    and greatest(j.scheduled, j.held_until) <= at
+                    and j.id <> all(taken)  -- one of a line may have gone before its own turn to be looked at
+                order by greatest(j.scheduled, j.held_until), j.id
+                limit wanted
+                for update skip locked
+            ) p;
+            exit when jobs is null;
+            looked := looked + cardinality(jobs);
+            last_id := jobs[cardinality(jobs)];
+            taken := taken || array(select p.id from unnest(jobs, resources) p (id, resource_id) where p.resource_id is null);
+            if cardinality(array_remove(resources, null)) > 0 then
+                taken := taken || control.take_seats(
+                    kind, lane.host_rule, jobs, array_remove(resources, null), taken, at
+                );
+            end if;
+            exit when cardinality(jobs) < wanted;
+        end loop;
+    end loop;
+
+    return query
+    update control.job j
+    set state = 'running', start = at, "end" = null, hostname = host, process_id = null, exit_code = null,
+        message = null, output = null, attempts = j.attempts + 1, max_attempts = tries, claim = md5(secret || j.id)::uuid,
+        lease_until = at + lease, held_until = null, cancel = false, last_update = at
+    where j.id = any(taken)
+    returning j.*;
+
+    tasks := array(select j.task_id from control.job j where j.id = any(taken) and j.task_id is not null);
+    if cardinality(tasks) > 0 then
+        update control.task t set latest_run = at where t.id = any(tasks);
+    end if;
+end
+$$;
+
+CREATE FUNCTION control.descend(children bigint[], parent bigint) RETURNS void
+    LANGUAGE sql
+    SET search_path TO ''
+    AS $$
+    insert into control.job_hierarchy (job_id, parent_job_id, parent_task_id)
+    select child, parent, coalesce(
+        (select task_id from control.job where id = parent),
+        (select task_id from control.job_log where id = parent and task_id is not null limit 1),
+        (select parent_task_id from control.job_hierarchy where job_id = parent)
+    )
+    from unnest(children) child
+$$;
+
+CREATE FUNCTION control.enqueue(kind text, program text, args text[] DEFAULT '{}'::text[], scheduled timestamp with time zone DEFAULT now(), resource text DEFAULT NULL::text, priority integer DEFAULT 0, host_rule text DEFAULT ''::text, key text DEFAULT NULL::text, data text DEFAULT NULL::text) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO ''
+    AS $$
+declare
+    parent bigint;
+    made bigint;
+begin
+    if nullif(current_setting('usher.claim', true), '') is not null then
+        parent := control.my_job();
+    end if;
+    insert into control.job (type, program, args, scheduled, resource_id, priority, host_rule, unique_key, data)
+    values (
+        kind, enqueue.program, enqueue.args, enqueue.scheduled, control.resource_id(resource), enqueue.priority,
+        enqueue.host_rule, key, enqueue.data
+    )
+    on conflict (unique_key) where unique_key is not null do nothing
+    returning id into made;
+    if made is null then
+        return (select id from control.job j where j.unique_key = key);
+    end if;
+    if parent is not null then
+        perform control.descend(array[made], parent);
+    end if;
+    return made;
+end
+$$;
+
+CREATE FUNCTION control.give_back(jobs bigint[], claims uuid[], at timestamp with time zone) RETURNS SETOF bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO ''
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    AS $$
+declare
+    resources bigint[] := control.lock_resources(jobs);
+begin
+    return query
+    with back as (
+        update control.job j
+        set state = 'pending', attempts = j.attempts - 1, claim = null, lease_until = null, hostname = null,
+            process_id = null, start = null, last_update = at
+        where j.id = any(jobs) and j.claim = any(claims)
+        returning j.id, j.type, j.resource_id
+    ), freed as (
+        update control.resource r
+        set running = greatest(r.running - s.n, 0)
+        from (
+            select resource_id, count(*)::integer as n from back where resource_id is not null group by resource_id
+        ) s
+        where r.id = any(resources) and r.id = s.resource_id
+    ), rung as (
+        select count(pg_notify('usher_job', b.type)) from (select distinct type from back) b
+    )
+    select back.id from back, rung;
+
+    if cardinality(resources) > 0 then
+        perform control.wake(resources, at);
+    end if;
+end
+$$;
+
+CREATE FUNCTION control.lock_resources(jobs bigint[]) RETURNS bigint[]
+    LANGUAGE plpgsql
+    SET search_path TO ''
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    AS $$
+declare
+    found bigint[] := array(
+        select distinct j.resource_id from control.job j where j.id = any(jobs) and j.resource_id is not null
+    );
+begin
+    if cardinality(found) > 0 then
+        perform from control.resource r where r.id = any(found) order by r.id for no key update;
+    end if;
+    return found;
+end
+$$;
+
+CREATE FUNCTION control.make_log(months integer, at timestamp with time zone) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO ''
+    AS $$
+declare
+    first timestamptz;
+    name text;
+    made integer := 0;
+    names constant text := (
+        select string_agg(quote_ident(attname), ', ') from pg_attribute
+        where attrelid = 'control.job_log'::regclass and attnum > 0 and attgenerated = '' and not attisdropped
+    );
+begin
+    perform pg_advisory_xact_lock(7310315001);
+    for first in
+        select generate_series(date_trunc('month', at, 'UTC'), at + make_interval(months => months), interval '1 month')
+    loop
+        name := format('control.%I', 'job_log_' || to_char(first at time zone 'UTC', 'YYYY_MM'));
+        continue when to_regclass(name) is not null;
+        -- Whoever writes to the log has chosen a partition already: let them end, and let nobody begin.
+        lock table control.job_log in share row exclusive mode;
+        lock table control.job_log_default in access exclusive mode;
+        execute format('create table %s (like control.job_log including defaults including generated)', name);
+        -- What came before its month had a partition moves there.
+        execute format(
+            'with moved as (delete from control.job_log_default where "end" >= %L and "end" < %L returning %s)
+             insert into %s (%s) select %s from moved',
+            first, first + interval '1 month', names, name, names, names
+        );
+        execute format(
+            'alter table control.job_log attach partition %s for values from (%L) to (%L)',
+            name, first, first + interval '1 month'
+        );
+        made := made + 1;
+    end loop;
+    return made;
+end
+$$;
+
+CREATE FUNCTION control.may_run(rule text, host text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE WHEN (rule = ''::text) THEN true WHEN (rule ~~ 'allow:%'::text) THEN (host = ANY (string_to_array(substr(rule, 7), ','::text))) WHEN (rule ~~ 'deny:%'::text) THEN (host <> ALL (string_to_array(substr(rule, 6), ','::text))) ELSE (rule = host) END;
+
+CREATE FUNCTION control.mend(at timestamp with time zone) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO ''
+    AS $$
+declare
+    resources bigint[];
+    mended integer;
+begin
+    resources := array(
+        select r.id from control.resource r
+        where r.running > 0 or exists (
+            select from control.job j where j.resource_id = r.id and j.state = 'pending' and j.held_until = 'infinity'
+        )
+        order by r.id
+        for no key update skip locked
+    );
+    with counted as (
+        select r.id, (
+            select count(*)::integer from control.job j where j.resource_id = r.id and j.state = 'running'
+        ) as running
+        from control.resource r
+        where r.id = any(resources)
+    )
+    update control.resource r set running = c.running
+    from counted c
+    where r.id = c.id and r.running <> c.running;
+    get diagnostics mended = row_count;
+    perform control.wake(resources, at);
+    return mended;
+end
+$$;
+
+CREATE FUNCTION control.my_job() RETURNS bigint
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO ''
+    AS $$
+declare
+    mine bigint;
+begin
+    select id into mine from control.job
+    where state = 'running' and claim = nullif(current_setting('usher.claim', true), '')::uuid
+        and id = nullif(current_setting('usher.job', true), '')::bigint;
+    if mine is null then
+        raise insufficient_privilege using
+            message = 'this connection belongs to no running job',
+            hint = 'Connect with the USHER_CONTROL_URL that the job was given; its lease may have ended.';
+    end if;
+    return mine;
+end
+$$;
+
+CREATE FUNCTION control.next_due(kind text, host text) RETURNS timestamp with time zone
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO ''
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+    with recursive lanes as (
+        (
+            select j.host_rule, j.priority, greatest(j.scheduled, j.held_until) as due
+            from control.job j
+            where j.state = 'pending' and j.type = kind
+            order by j.host_rule, j.priority, greatest(j.scheduled, j.held_until)
+            limit 1
+        )
+      union all
+        select next.host_rule, next.priority, next.due
+        from lanes
+        cross join lateral (
+            select j.host_rule, j.priority, greatest(j.scheduled, j.held_until) as due
+            from control.job j
+            where j.state = 'pending' and j.type = kind
+                and (j.host_rule, j.priority) > (lanes.host_rule, lanes.priority)
+            order by j.host_rule, j.priority, greatest(j.scheduled, j.held_until)
+            limit 1
+        ) next
+    )
+    select nullif(min(l.due), 'infinity') from lanes l where control.may_run(l.host_rule, host)
+$$;
+
+CREATE FUNCTION control.prune_log(at timestamp with time zone) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO ''
+    SET lock_timeout TO '10s'
+    AS $_$
+declare
+    cut constant timestamptz := (select at - log_keep from control.house);
+    part record;
+    pruned integer := 0;
+    oldest bigint;
+begin
+    perform pg_advisory_xact_lock(7310315001);
+    for part in
+        select c.oid::regclass as name
+        from pg_inherits i
+        join pg_class c on c.oid = i.inhrelid
+        where i.inhparent = 'control.job_log'::regclass and c.relname ~ '^job_log_\d{4}_\d\d$'
+            and make_timestamptz(substr(c.relname, 9, 4)::integer, substr(c.relname, 14, 2)::integer, 1, 0, 0, 0, 'UTC')
+                + interval '1 month' <= cut
+    loop
+        execute format('drop table %s', part.name);
+        pruned := pruned + 1;
+    end loop;
+    delete from control.job_log_default where "end" < cut;
+    delete from control.job_table_item where "timestamp" < cut;
+    oldest := least((select min(id) from control.job_log), (select min(id) from control.job));
+    delete from control.job_hierarchy where job_id < oldest;
+    return pruned;
+end
+$_$;
+
+CREATE FUNCTION control.put_output(words text) RETURNS void
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO ''
+    AS $$
+    update control.job set output = words where id = control.my_job()
+$$;
+
+CREATE FUNCTION control.reap(n integer, at timestamp with time zone) RETURNS SETOF bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO ''
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    AS $$
+declare
+    lost record;
+begin
+    select
+        array_agg(j.id) as jobs, array_agg(j.claim) as claims,
+        array_agg(
+            case
+                when j.cancel then 'cancelled'
+                when j.attempts >= coalesce(j.max_attempts, 1) then 'permanent-error'
+                else 'temporary-error'
+            end
+        ) as states,
+        array_agg(format('Lost: no sign of life from %s since its lease ended', coalesce(j.hostname, '?'))) as messages
+    into lost
+    from (
+        select * from control.job
+        where state = 'running' and lease_until < at
+        order by lease_until limit n
+        for update skip locked
+    ) j;
+    if lost.jobs is not null then
+        return query
+        select control.settle(
+            lost.jobs, lost.claims, lost.states, null, null, lost.messages, null, null,
+            array_fill(at, array[cardinality(lost.jobs)]), at
+        );
+    end if;
+end
+$$;
+
+CREATE FUNCTION control.resource_id(wanted text) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO ''
+    AS $$
+declare
+    found bigint;
+begin
+    if wanted is null then
+        return null;
+    end if;
+    select id into found from control.resource where name = wanted;
+    if found is null then
+        insert into control.resource (name) values (wanted) on conflict (name) do nothing;
+        select id into found from control.resource where name = wanted;
+    end if;
+    return found;
+end
+$$;
+
+CREATE FUNCTION control.ring() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO ''
+    AS $$
+begin
+    perform pg_notify('usher_job', soon.type)
+    from (select distinct type from fresh where scheduled <= now() + interval '1 minute') soon;
+    return null;
+end
+$$;
+
+CREATE FUNCTION control.say(word text) RETURNS void
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO ''
+    AS $$
+    update control.job set message = word where id = control.my_job()
+$$;
+
+CREATE FUNCTION control.set_pace(period interval) RETURNS interval
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO ''
+    AS $$
+    update control.task t
+    set periodicity = least(greatest(period, interval '1 minute'), interval '99 hours'),
+        next_run = greatest(
+            coalesce(t.latest_run, now()) + least(greatest(period, interval '1 minute'), interval '99 hours'), now()
+        )
+    from control.job j
+    where j.id = control.my_job() and t.id = j.task_id and t.autoperiodicity and t.periodicity is not null
+    returning t.periodicity
+$$;
+
+CREATE FUNCTION control.settle(jobs bigint[], claims uuid[], states text[], exit_codes integer[], pids integer[], messages text[], last_words text[], outputs text[], retries timestamp with time zone[], at timestamp with time zone) RETURNS SETOF bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO ''
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_nestloop TO 'off'
+    AS $$
+declare
+    ending bigint[] := array(select g.id from unnest(jobs, states) g (id, state) where g.state <> 'temporary-error');
+    failing bigint[] := array(select g.id from unnest(jobs, states) g (id, state) where g.state = 'temporary-error');
+    -- Locked first, in one order, so that the statements below see every line as it is.
+    resources bigint[] := control.lock_resources(jobs);
+begin
+    return query
+    with given as (
+        select distinct on (g.id) * from unnest(jobs, states, exit_codes, pids, messages, last_words, outputs, retries)
+            as g (id, state, exit_code, pid, message, last_word, output, retry)
+    ), final as (
+        delete from control.job j
+        where j.id = any(ending) and j.claim = any(claims)
+        returning j.*
+    ), again as (
+        update control.job j
+        set state = 'temporary-error', scheduled = g.retry, "end" = at, exit_code = g.exit_code,
+            process_id = coalesce(g.pid, j.process_id), message = coalesce(g.message, nullif(concat_ws(': ', j.message, g.last_word), '')),
+            output = coalesce(g.output, j.output), claim = null, lease_until = null, last_update = at
+        from given g
+        where j.id = any(failing) and j.claim = any(claims) and j.id = g.id
+        returning j.*
+    ), logged as (
+        insert into control.job_log (
+            id, type, program, args, state, message, output, hostname, process_id, exit_code, scheduled, start, "end",
+            last_update, task_id, resource_id, attempts, max_attempts, priority, host_rule, unique_key, data, cancel
+        )
+        select
+            f.id, f.type, f.program, f.args, g.state, coalesce(g.message, nullif(concat_ws(': ', f.message, g.last_word), '')), coalesce(g.output, f.output),
+            f.hostname, coalesce(g.pid, f.process_id), g.exit_code, f.scheduled, f.start, at, at, f.task_id,
+            f.resource_id, f.attempts, f.max_attempts, f.priority, f.host_rule, f.unique_key, f.data, f.cancel
+        from final f
+        join given g on g.id = f.id
+      union all
+        select
+            id, type, program, args, state, message, output, hostname, process_id, exit_code, scheduled, start, "end",
+            last_update, task_id, resource_id, attempts, max_attempts, priority, host_rule, unique_key, data, cancel
+        from again
+        returning id, resource_id
+    ), freed as (
+        update control.resource r
+        set running = greatest(r.running - s.n, 0)
+        from (
+            select resource_id, count(*)::integer as n from logged where resource_id is not null group by resource_id
+        ) s
+        where r.id = any(resources) and r.id = s.resource_id
+    )
+    select id from logged;
+
+    if cardinality(resources) > 0 then
+        perform control.wake(resources, at);
+    end if;
+end
+$$;
+
+CREATE FUNCTION control.take_seats(kind text, rule text, jobs bigint[], resources bigint[], taken bigint[], at timestamp with time zone) RETURNS bigint[]
+    LANGUAGE plpgsql
+    SET search_path TO ''
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    AS $$
+declare
+    mine bigint[];
+    chosen bigint[];
+begin
+    -- A resource that another claim is looking at is left to it.
+    mine := array(
+        select r.id from control.resource r
+        where r.id = any(resources) order by r.id for no key update skip locked
+    );
+    if mine = '{}' then
+        return mine;
+    end if;
+
+    with room as (
+        select
+            r.id, r."interval", r.latest_run + r."interval" as ready, r.capacity - r.running as seats,
+            case
+                when r.latest_run + r."interval" > at then 0
+                when r."interval" > interval '0' then least(1, r.capacity - r.running)
+                else least(t.tickets, r.capacity - r.running)
+            end as room
+        from control.resource r
+        join (
+            select resource_id, count(*)::integer as tickets from unnest(resources) as s (resource_id) group by resource_id
+        ) t on t.resource_id = r.id
+        where r.id = any(mine)
+    ), line as (
+        -- Whoever was held back before goes before the newcomer: a job of the pack is only a ticket for its line.
+        select j.id, j.resource_id, j.priority, j.scheduled, j.held_until
+        from control.job j
+        where j.id = any(jobs) and j.resource_id = any(mine)
+      union
+        select held.id, held.resource_id, held.priority, held.scheduled, held.held_until
+        from room
+        cross join lateral (
+            select j.id, j.resource_id, j.priority, j.scheduled, j.held_until
+            from control.job j
+            where j.state = 'pending' and j.held_until is not null
+                and j.resource_id = room.id and j.type = kind and j.host_rule = rule and j.id <> all(taken)
+            order by j.priority, j.scheduled, j.id
+            limit greatest(room.room, 0) + 1
+            for update skip locked
+        ) held
+    ), ranked as (
+        select
+            l.id, l.resource_id, l.held_until, room.room, room.seats, room.ready, room."interval",
+            row_number() over (partition by l.resource_id order by l.priority, l.scheduled, l.id) as place
+        from line l
+        join room on room.id = l.resource_id
+    ), started as (
+        update control.resource r
+        set running = r.running + s.n, latest_run = at
+        from (select resource_id, count(*)::integer as n from ranked where place <= room group by resource_id) s
+        where r.id = s.resource_id
+    ), held as (
+        update control.job j
+        set held_until = w.until, last_update = at
+        from (
+            -- Who stays behind stands ready if a seat is left, one where starts keep apart; the rest of the line waits until woken.
+            select
+                id, held_until,
+                case
+                    when place > case when "interval" > interval '0' then room + 1 else seats end
+                        or seats <= greatest(room, 0) then 'infinity'
+                    when room > 0 then at + "interval"
+                    else ready
+                end as until
+            from ranked
+            where place > room
+        ) w
+        where j.id = w.id and w.held_until is distinct from w.until
+    )
+    select array_agg(id) into chosen from ranked where place <= room;
+    return coalesce(chosen, '{}');
+end
+$$;
+
+CREATE FUNCTION control.touch() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+begin
+    new.last_update := now();
+    return new;
+end
+$$;
+
+CREATE FUNCTION control.wake(resources bigint[], at timestamp with time zone) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO ''
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+declare
+    rung integer;
+begin
+    with recursive free as (
+        select
+            r.id, coalesce(r.latest_run + r."interval", at) as ready,
+            case when r."interval" > interval '0' then 1 else r.capacity - r.running end as seats
+        from control.resource r
+        where r.id = any(resources) and r.running < r.capacity
+    ), lines as (
+        select f.id as resource_id, first.type, first.host_rule
+        from free f
+        cross join lateral (
+            select j.type, j.host_rule from control.job j
+            where j.state = 'pending' and j.held_until is not null and j.resource_id = f.id
+            order by j.type, j.host_rule limit 1
+        ) first
+      union all
+        select l.resource_id, next.type, next.host_rule
+        from lines l
+        cross join lateral (
+            select j.type, j.host_rule from control.job j
+            where j.state = 'pending' and j.held_until is not null and j.resource_id = l.resource_id
+                and (j.type, j.host_rule) > (l.type, l.host_rule)
+            order by j.type, j.host_rule limit 1
+        ) next
+    ), woken as (
+        update control.job j
+        set held_until = first.ready, last_update = at
+        from (
+            select f.ready, turn.id
+            from lines l
+            join free f on f.id = l.resource_id
+            cross join lateral (
+                select j.id from control.job j
+                where j.state = 'pending' and j.held_until is not null
+                    and j.resource_id = l.resource_id and j.type = l.type and j.host_rule = l.host_rule
+                order by j.priority, j.scheduled, j.id limit f.seats
+            ) turn
+        ) first
+        where j.id = first.id and j.state = 'pending' and j.held_until > first.ready
+        returning j.type, j.held_until
+    )
+    select count(pg_notify('usher_job', w.type)) into rung
+    from (select distinct type from woken where held_until <= at) w;
+end
+$$;
+
+CREATE FUNCTION control.wrote(name text, rows text[]) RETURNS void
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO ''
+    AS $$
+    insert into control.job_table_item (job_id, table_name, table_row_id)
+    select control.my_job(), name, r from unnest(rows) r
+$$;
+
+CREATE TABLE control.house (
+    one boolean DEFAULT true NOT NULL,
+    log_keep interval DEFAULT '90 days'::interval NOT NULL,
+    CONSTRAINT house_has_one_row CHECK (one),
+    CONSTRAINT house_log_keep_sane CHECK ((log_keep >= '1 day'::interval))
+);
+
+CREATE TABLE control.job_hierarchy (
+    job_id bigint NOT NULL,
+    parent_job_id bigint,
+    parent_task_id bigint,
+    CONSTRAINT job_hierarchy_is_no_loop CHECK ((parent_job_id <> job_id))
+);
+
+ALTER TABLE control.job ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME control.job_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE control.job_log (
+    id bigint CONSTRAINT job_id_not_null NOT NULL,
+    type control.job_type CONSTRAINT job_type_not_null NOT NULL,
+    program text CONSTRAINT job_program_not_null NOT NULL,
+    args text[] DEFAULT '{}'::text[] CONSTRAINT job_args_not_null NOT NULL,
+    state text DEFAULT 'pending'::text CONSTRAINT job_state_not_null NOT NULL,
+    message text,
+    output text,
+    hostname text,
+    process_id integer,
+    exit_code integer,
+    completed boolean GENERATED ALWAYS AS ((state = ANY (ARRAY['completed'::text, 'permanent-error'::text, 'cancelled'::text]))) STORED,
+    scheduled timestamp with time zone DEFAULT now() CONSTRAINT job_scheduled_not_null NOT NULL,
+    start timestamp with time zone,
+    "end" timestamp with time zone NOT NULL,
+    last_update timestamp with time zone DEFAULT now() CONSTRAINT job_last_update_not_null NOT NULL,
+    task_id bigint,
+    resource_id bigint,
+    attempts smallint DEFAULT 0 CONSTRAINT job_attempts_not_null NOT NULL,
+    max_attempts smallint,
+    priority smallint DEFAULT 0 CONSTRAINT job_priority_not_null NOT NULL,
+    host_rule control.host_rule CONSTRAINT job_host_rule_not_null NOT NULL,
+    unique_key text,
+    data text,
+    claim uuid,
+    lease_until timestamp with time zone,
+    held_until timestamp with time zone,
+    cancel boolean DEFAULT false CONSTRAINT job_cancel_not_null NOT NULL
+)
+PARTITION BY RANGE ("end");
+
+COMMENT ON COLUMN control.job_log.args IS 'Arguments as the program gets them; no shell ever reads them.';
+
+COMMENT ON COLUMN control.job_log.scheduled IS 'It runs not before this time.';
+
+COMMENT ON COLUMN control.job_log.priority IS 'Lower goes first.';
+
+COMMENT ON COLUMN control.job_log.claim IS 'The fence of a run: whoever lost it can settle nothing.';
+
+COMMENT ON COLUMN control.job_log.held_until IS 'Held back by its resource; infinity while another of its line goes first.';
+
+COMMENT ON COLUMN control.job_log.cancel IS 'Its process is to be stopped.';
+
+CREATE TABLE control.job_log_default (
+    id bigint CONSTRAINT job_id_not_null NOT NULL,
+    type control.job_type CONSTRAINT job_type_not_null NOT NULL,
+    program text CONSTRAINT job_program_not_null NOT NULL,
+    args text[] DEFAULT '{}'::text[] CONSTRAINT job_args_not_null NOT NULL,
+    state text DEFAULT 'pending'::text CONSTRAINT job_state_not_null NOT NULL,
+    message text,
+    output text,
+    hostname text,
+    process_id integer,
+    exit_code integer,
+    completed boolean GENERATED ALWAYS AS ((state = ANY (ARRAY['completed'::text, 'permanent-error'::text, 'cancelled'::text]))) STORED,
+    scheduled timestamp with time zone DEFAULT now() CONSTRAINT job_scheduled_not_null NOT NULL,
+    start timestamp with time zone,
+    "end" timestamp with time zone CONSTRAINT job_log_end_not_null NOT NULL,
+    last_update timestamp with time zone DEFAULT now() CONSTRAINT job_last_update_not_null NOT NULL,
+    task_id bigint,
+    resource_id bigint,
+    attempts smallint DEFAULT 0 CONSTRAINT job_attempts_not_null NOT NULL,
+    max_attempts smallint,
+    priority smallint DEFAULT 0 CONSTRAINT job_priority_not_null NOT NULL,
+    host_rule control.host_rule CONSTRAINT job_host_rule_not_null NOT NULL,
+    unique_key text,
+    data text,
+    claim uuid,
+    lease_until timestamp with time zone,
+    held_until timestamp with time zone,
+    cancel boolean DEFAULT false CONSTRAINT job_cancel_not_null NOT NULL
+);
+
+CREATE TABLE control.job_table_item (
+    job_id bigint NOT NULL,
+    table_name text NOT NULL,
+    table_row_id text NOT NULL,
+    "timestamp" timestamp with time zone DEFAULT now() NOT NULL
+);
+
+CREATE TABLE control.resource (
+    id bigint NOT NULL,
+    name text NOT NULL,
+    capacity integer DEFAULT 1 NOT NULL,
+    "interval" interval DEFAULT '00:00:10'::interval NOT NULL,
+    running integer DEFAULT 0 NOT NULL,
+    latest_run timestamp with time zone,
+    CONSTRAINT resource_capacity_sane CHECK (((capacity >= 1) AND (capacity <= 100000))),
+    CONSTRAINT resource_interval_not_negative CHECK (("interval" >= '00:00:00'::interval)),
+    CONSTRAINT resource_is_named CHECK ((name <> ''::text)),
+    CONSTRAINT resource_running_not_negative CHECK ((running >= 0))
+);
+
+COMMENT ON COLUMN control.resource.capacity IS 'How many of its jobs may run at once.';
+
+COMMENT ON COLUMN control.resource."interval" IS 'The least time between two starts.';
+
+COMMENT ON COLUMN control.resource.running IS 'How many run now; kept by claim and settle under the lock of this row.';
+
+ALTER TABLE control.resource ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME control.resource_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 CREATE TABLE control.schema_migrations (
     version character varying NOT NULL
 );
 
+CREATE TABLE control.task (
+    id bigint NOT NULL,
+    name text,
+    type control.job_type NOT NULL,
+    program text NOT NULL,
+    args text[] DEFAULT '{}'::text[] NOT NULL,
+    state text DEFAULT 'enabled'::text NOT NULL,
+    host_rule control.host_rule NOT NULL,
+    periodicity interval,
+    hour smallint,
+    minute smallint,
+    second smallint,
+    cron text,
+    timezone text DEFAULT 'UTC'::text NOT NULL,
+    jitter interval DEFAULT '00:00:00'::interval NOT NULL,
+    autoperiodicity boolean DEFAULT false NOT NULL,
+    next_run timestamp with time zone DEFAULT now() NOT NULL,
+    latest_run timestamp with time zone,
+    resource_id bigint,
+    priority smallint DEFAULT 0 NOT NULL,
+    data text,
+    CONSTRAINT task_has_one_clock CHECK ((((periodicity IS NULL) <> (cron IS NULL)) AND ((cron IS NULL) OR (COALESCE(hour, minute, second) IS NULL)))),
+    CONSTRAINT task_hour_exists CHECK (((hour >= 0) AND (hour <= 23))),
+    CONSTRAINT task_jitter_not_negative CHECK ((jitter >= '00:00:00'::interval)),
+    CONSTRAINT task_minute_exists CHECK (((minute >= 0) AND (minute <= 59))),
+    CONSTRAINT task_periodicity_positive CHECK ((periodicity > '00:00:00'::interval)),
+    CONSTRAINT task_program_given CHECK ((program <> ''::text)),
+    CONSTRAINT task_second_exists CHECK (((second >= 0) AND (second <= 59))),
+    CONSTRAINT task_state_known CHECK ((state = ANY (ARRAY['enabled'::text, 'disabled'::text])))
+);
+
+COMMENT ON COLUMN control.task.autoperiodicity IS 'Whether the program may set the periodicity by what it measures.';
+
+COMMENT ON COLUMN control.task.next_run IS 'When the scheduler makes the next job; kept by it.';
+
+COMMENT ON COLUMN control.task.latest_run IS 'When its last job started; kept by claim.';
+
+COMMENT ON COLUMN control.task.data IS 'Anything the program might use: handed over as USHER_TASK_DATA.';
+
+ALTER TABLE control.task ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME control.task_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+ALTER TABLE ONLY control.job_log ATTACH PARTITION control.job_log_default DEFAULT;
+
+ALTER TABLE ONLY control.house
+    ADD CONSTRAINT house_pkey PRIMARY KEY (one);
+
+ALTER TABLE ONLY control.job_hierarchy
+    ADD CONSTRAINT job_hierarchy_pkey PRIMARY KEY (job_id);
+
+ALTER TABLE ONLY control.job
+    ADD CONSTRAINT job_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY control.resource
+    ADD CONSTRAINT resource_name_key UNIQUE (name);
+
+ALTER TABLE ONLY control.resource
+    ADD CONSTRAINT resource_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY control.schema_migrations
     ADD CONSTRAINT schema_migrations_pkey PRIMARY KEY (version);
+
+ALTER TABLE ONLY control.task
+    ADD CONSTRAINT task_name_key UNIQUE (name);
+
+ALTER TABLE ONLY control.task
+    ADD CONSTRAINT task_pkey PRIMARY KEY (id);
+
+CREATE INDEX job_claim ON control.job USING btree (type, host_rule, priority, GREATEST(scheduled, held_until), id) WHERE (state = 'pending'::text);
+
+CREATE INDEX job_hierarchy_parent ON control.job_hierarchy USING btree (parent_job_id);
+
+CREATE INDEX job_hierarchy_task ON control.job_hierarchy USING btree (parent_task_id);
+
+CREATE INDEX job_lease ON control.job USING btree (lease_until) WHERE (state = 'running'::text);
+
+CREATE INDEX job_line ON control.job USING btree (resource_id, type, host_rule, priority, scheduled, id) WHERE ((state = 'pending'::text) AND (held_until IS NOT NULL));
+
+CREATE INDEX job_log_end ON ONLY control.job_log USING btree ("end");
+
+CREATE INDEX job_log_default_end_idx ON control.job_log_default USING btree ("end");
+
+CREATE INDEX job_log_id ON ONLY control.job_log USING btree (id);
+
+CREATE INDEX job_log_default_id_idx ON control.job_log_default USING btree (id);
+
+CREATE INDEX job_log_task ON ONLY control.job_log USING btree (task_id) WHERE (task_id IS NOT NULL);
+
+CREATE INDEX job_log_default_task_id_idx ON control.job_log_default USING btree (task_id) WHERE (task_id IS NOT NULL);
+
+CREATE UNIQUE INDEX job_process ON control.job USING btree (hostname, process_id) WHERE ((state = 'running'::text) AND (process_id IS NOT NULL));
+
+CREATE INDEX job_resource ON control.job USING btree (resource_id) WHERE (resource_id IS NOT NULL);
+
+CREATE INDEX job_retry ON control.job USING btree (scheduled) WHERE (state = 'temporary-error'::text);
+
+CREATE INDEX job_table_item_job ON control.job_table_item USING btree (job_id);
+
+CREATE INDEX job_table_item_row ON control.job_table_item USING btree (table_name, table_row_id);
+
+CREATE UNIQUE INDEX job_task ON control.job USING btree (task_id) WHERE (task_id IS NOT NULL);
+
+CREATE UNIQUE INDEX job_unique_key ON control.job USING btree (unique_key) WHERE (unique_key IS NOT NULL);
+
+CREATE INDEX task_due ON control.task USING btree (next_run) WHERE (state = 'enabled'::text);
+
+CREATE INDEX task_resource ON control.task USING btree (resource_id) WHERE (resource_id IS NOT NULL);
+
+ALTER INDEX control.job_log_end ATTACH PARTITION control.job_log_default_end_idx;
+
+ALTER INDEX control.job_log_id ATTACH PARTITION control.job_log_default_id_idx;
+
+ALTER INDEX control.job_log_task ATTACH PARTITION control.job_log_default_task_id_idx;
+
+CREATE TRIGGER job_is_touched BEFORE UPDATE ON control.job FOR EACH ROW WHEN ((old.last_update = new.last_update)) EXECUTE FUNCTION control.touch();
+
+CREATE TRIGGER job_rings AFTER INSERT ON control.job REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION control.ring();
+
+ALTER TABLE ONLY control.job
+    ADD CONSTRAINT job_resource_id_fkey FOREIGN KEY (resource_id) REFERENCES control.resource(id);
+
+ALTER TABLE ONLY control.job
+    ADD CONSTRAINT job_task_id_fkey FOREIGN KEY (task_id) REFERENCES control.task(id) ON DELETE SET NULL;
+
+ALTER TABLE ONLY control.task
+    ADD CONSTRAINT task_resource_id_fkey FOREIGN KEY (resource_id) REFERENCES control.resource(id);
+
+ALTER TABLE control.job ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY new_job ON control.job FOR INSERT WITH CHECK (((state = 'pending'::text) AND (claim IS NULL) AND (attempts = 0)));
+
+CREATE POLICY own_job ON control.job USING (((CURRENT_USER <> 'usher_worker'::name) OR (claim = (NULLIF(current_setting('usher.claim'::text, true), ''::text))::uuid))) WITH CHECK (((CURRENT_USER <> 'usher_worker'::name) OR (claim = (NULLIF(current_setting('usher.claim'::text, true), ''::text))::uuid)));
 
 CREATE SCHEMA feeds;
 

@@ -1,2 +1,36 @@
 grant usage on schema control to usher_manager, usher_scheduler, usher_worker, usher_reader;
 grant select on control.schema_migrations to usher_manager, usher_scheduler, usher_worker, usher_reader;
+grant select on control.job, control.job_log, control.task, control.resource, control.job_hierarchy,
+    control.job_table_item, control.house to usher_manager, usher_reader;
+
+-- Claims and settles jobs; the operator's commands and the HTTP API work as the manager too.
+grant insert, update, delete on control.job to usher_manager;
+grant insert on control.job_log, control.job_hierarchy, control.job_table_item to usher_manager;
+grant insert, update, delete on control.task to usher_manager;
+grant insert, update on control.resource to usher_manager;
+grant update (log_keep) on control.house to usher_manager;
+grant execute on function
+    control.claim(text, text, integer, interval, integer, timestamptz), control.next_due(text, text),
+    control.settle(
+        bigint[], uuid[], text[], integer[], integer[], text[], text[], text[], timestamptz[], timestamptz
+    ),
+    control.give_back(bigint[], uuid[], timestamptz), control.cancel(bigint[], text, timestamptz),
+    control.wake(bigint[], timestamptz), control.resource_id(text), control.descend(bigint[], bigint)
+    to usher_manager;
+
+-- Makes jobs of tasks, tries failed ones again, takes lost ones back, and cannot touch what a job is.
+grant select on control.task, control.job, control.resource, control.house to usher_scheduler;
+grant insert on control.job to usher_scheduler;
+grant update (state, held_until, last_update) on control.job to usher_scheduler;
+grant update (next_run) on control.task to usher_scheduler;
+grant execute on function control.reap(integer, timestamptz), control.mend(timestamptz),
+    control.make_log(integer, timestamptz) to usher_scheduler;
+
+-- Runs somebody's program: sees its own job only (row security), says how it goes, puts in further jobs.
+grant select, update (message) on control.job to usher_worker;
+grant insert (type, program, args, scheduled, resource_id, priority, host_rule, unique_key, data) on control.job
+    to usher_worker;
+grant insert on control.job_hierarchy, control.job_table_item to usher_worker;
+grant execute on function control.say(text), control.put_output(text), control.wrote(text, text[]),
+    control.set_pace(interval), control.prune_log(timestamptz),
+    control.enqueue(text, text, text[], timestamptz, text, integer, text, text, text) to usher_worker;
