@@ -1,0 +1,70 @@
+"""Functions that the runner's tests run as fork jobs."""
+# ruff: noqa: T201 - what they print is what the tests look at
+
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from usher.worker import PermanentError, TemporaryError
+
+NOT_A_FUNCTION = 1
+
+
+def nothing(*args: str) -> None:
+    del args
+
+
+def leave(code: str) -> None:
+    sys.exit(int(code))
+
+
+def leave_with(words: str) -> None:
+    sys.exit(words)
+
+
+def fail(kind: str, words: str = "") -> None:
+    kinds = {"temporary": TemporaryError, "permanent": PermanentError, "other": ValueError}
+    raise kinds[kind](words)
+
+
+def say(*args: str) -> None:
+    """With an unfinished line, and from both streams in turn."""
+    print("out 1")
+    print("err 1", file=sys.stderr)
+    print("out 2")
+    print(*args, end="")
+
+
+def chance() -> None:
+    print(random.random())  # noqa: S311
+
+
+def surroundings(*names: str) -> None:
+    """Who and where we are, and what we were told."""
+    print(os.getpid() == os.getpgrp() == os.getsid(0), Path.cwd(), sys.argv[1:])
+    print(*(os.environ.get(name) for name in names))
+    print(sorted(os.environ))
+
+
+def sleep(seconds: str) -> None:
+    print("sleeping")
+    time.sleep(float(seconds))
+
+
+def eat(megabytes: str) -> None:
+    print(len(bytearray(int(megabytes) << 20)))
+
+
+def spin() -> None:
+    while True:
+        pass
+
+
+def leave_behind(marker: str) -> None:
+    """A child that goes on in a session of its own."""
+    subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(60)", marker], start_new_session=True
+    )
