@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 REGISTRY = CollectorRegistry()
 """Our own registry: a program that embeds Usher keeps its default one to itself."""
@@ -31,6 +31,53 @@ VERDICTS = Counter(
     "usher_door_verdicts_total",
     "URLs the door has judged, by reason.",
     ["reason"],
+    registry=REGISTRY,
+)
+
+SCHEDULED = Counter(
+    "usher_queue_scheduled_total", "Jobs that the scheduler made of due tasks.", registry=REGISTRY
+)
+RETRIED = Counter(
+    "usher_queue_retried_total", "Jobs put back after a temporary error.", registry=REGISTRY
+)
+REAPED = Counter(
+    "usher_queue_leases_ended_total",
+    "Runs taken back because their lease ended.",
+    registry=REGISTRY,
+)
+WAITING = Gauge(
+    "usher_queue_waiting",
+    "Jobs that could run now, by type, counted up to 10,000.",
+    ["type"],
+    registry=REGISTRY,
+)
+OLDEST = Gauge(
+    "usher_queue_oldest_seconds",
+    "How long the oldest job that could run waits.",
+    ["type"],
+    registry=REGISTRY,
+)
+RUNS = Counter(
+    "usher_queue_runs_total",
+    "Runs that ended, by type and the state of the job.",
+    ["type", "state"],
+    registry=REGISTRY,
+)
+RUNNING = Gauge(
+    "usher_queue_running", "Programs running under this manager.", ["type"], registry=REGISTRY
+)
+WAITED = Histogram(
+    "usher_queue_waited_seconds",
+    "Time from a job's due time to its claim.",
+    ["type"],
+    buckets=(0.01, 0.05, 0.2, 1, 5, 30, 300, 3600),
+    registry=REGISTRY,
+)
+RUN_SECONDS = Histogram(
+    "usher_queue_run_seconds",
+    "Time a program ran.",
+    ["type"],
+    buckets=(0.01, 0.1, 1, 10, 60, 600, 3600),
     registry=REGISTRY,
 )
 

@@ -1,8 +1,12 @@
-"""Commands that run on: MGMT."""
+"""Commands that run on: MGMT, managers, schedulers."""
 
 import click
 
-from usher.cli.app import App, pass_app
+from usher.cli.app import App, pass_app, run_on
+
+metrics_option = click.option(
+    "--metrics", metavar="HOST:PORT", help="Serve Prometheus metrics at this address."
+)
 
 
 @click.command()
@@ -27,13 +31,81 @@ def mgmt(app: App, bind: str, *, insecure: bool) -> None:
       usher mgmt --bind 127.0.0.1:0
       curl -d '{"urls": ["https://example.com/"]}' http://127.0.0.1:8411/v1/knock
     """
-    import asyncio
+    from usher.queue.policy import policies
+    from usher.web.server import read_bind, serve
 
-    from usher.telemetry import set_up_logging
-    from usher.web.server import new_loop, read_bind, serve
+    where, rules = read_bind(bind), policies(app.loaded.workers)
+    run_on(app, serve(app.settings, where, insecure=insecure, ready=click.echo, rules=rules))
 
-    settings = app.settings
-    set_up_logging(level=settings.log_level, form=settings.log_format)
-    where = read_bind(bind)
-    with asyncio.Runner(loop_factory=new_loop) as runner:
-        runner.run(serve(settings, where, insecure=insecure, ready=click.echo))
+
+@click.command()
+@click.option(
+    "--type",
+    "types",
+    multiple=True,
+    metavar="TYPE",
+    help="Run only jobs of this type; may be repeated.",
+)
+@click.option(
+    "--host",
+    default="",
+    metavar="NAME",
+    help="This machine's name in host rules, instead of its own.",
+)
+@click.option(
+    "--max", "most", type=click.IntRange(1), help="At most so many processes of all types together."
+)
+@metrics_option
+@pass_app
+def manager(
+    app: App, types: tuple[str, ...], host: str, most: int | None, metrics: str | None
+) -> None:
+    """Run jobs on this machine until told to stop; any number of managers may work.
+
+    \b
+    TERM or Ctrl-C lets running jobs end; a second one stops them and gives them back.
+    How many run at once, for how long and how often is set by [worker.TYPE] in usher.toml.
+
+    \b
+    Examples:
+      usher manager
+      usher manager --type fetch --type clean --max 20
+    """
+    from usher.queue.service import Wish, manage
+
+    serve_metrics(metrics)
+    wish = Wish(host, frozenset(types), most)
+    run_on(app, manage(app.loaded, wish, ready=click.echo))
+
+
+@click.command()
+@metrics_option
+@pass_app
+def scheduler(app: App, metrics: str | None) -> None:
+    """Make jobs of tasks when their time comes, until told to stop.
+
+    \b
+    It also brings back jobs that failed and jobs whose machine died. Several may run: one leads,
+    and another takes over when it is gone.
+
+    \b
+    Examples:
+      usher scheduler
+    """
+    from usher.queue.service import schedule
+
+    serve_metrics(metrics)
+    run_on(app, schedule(app.settings, ready=click.echo))
+
+
+def serve_metrics(address: str | None) -> None:
+    """From a thread of their own, for as long as the process lives."""
+    if address is None:
+        return
+    from prometheus_client import start_http_server
+
+    from usher.telemetry import REGISTRY
+    from usher.web.server import read_bind
+
+    bind = read_bind(address)
+    start_http_server(bind.port, bind.host, REGISTRY)

@@ -1,0 +1,83 @@
+-- name: enqueue
+-- Puts jobs in, at once or later; one whose key waits or runs already is left out.
+insert into control.job (type, program, args, scheduled, resource_id, priority, host_rule, unique_key, data)
+select
+    g.type, g.program, g.args::text[], coalesce(g.scheduled, %(now)s), control.resource_id(g.resource), g.priority,
+    g.host_rule, g.key, g.data
+from unnest(
+    %(types)s::text[], %(programs)s::text[], %(args)s::text[], %(scheduled)s::timestamptz[], %(resources)s::text[],
+    %(priorities)s::smallint[], %(host_rules)s::text[], %(keys)s::text[], %(data)s::text[]
+) as g (type, program, args, scheduled, resource, priority, host_rule, key, data)
+on conflict (unique_key) where unique_key is not null do nothing
+returning id, unique_key;
+
+-- name: keyed
+-- The live jobs that have these keys.
+select unique_key, id from control.job where unique_key = any(%(keys)s);
+
+-- name: descend
+-- Writes down whose children those jobs are.
+select control.descend(%(children)s::bigint[], %(parent)s);
+
+-- name: claim
+-- Up to n jobs for this machine, each under a new claim with a lease.
+select id, type, program, args, claim, attempts, task_id, resource_id, priority, scheduled, data
+from control.claim(%(type)s, %(host)s, %(n)s, %(lease)s, %(tries)s, %(now)s);
+
+-- name: next_due
+-- When this machine may next find a job of the type; null if none waits.
+select control.next_due(%(type)s, %(host)s);
+
+-- name: settle
+-- Ends runs; gives the ids of those that were still ours.
+select control.settle(
+    %(ids)s::bigint[], %(claims)s::uuid[], %(states)s::text[], %(exit_codes)s::integer[], %(pids)s::integer[],
+    %(messages)s::text[], %(last_words)s::text[], %(outputs)s::text[], %(retries)s::timestamptz[], %(now)s
+);
+
+-- name: give_back
+-- Claimed and not run: as if nothing had been.
+select control.give_back(%(ids)s::bigint[], %(claims)s::uuid[], %(now)s);
+
+-- name: extend
+-- Signs of life: new leases for the runs that are still ours, and which of them are to be stopped.
+update control.job j
+set lease_until = %(now)s::timestamptz + %(lease)s::interval, last_update = %(now)s
+from unnest(%(ids)s::bigint[], %(claims)s::uuid[]) as g (id, claim)
+where j.id = g.id and j.claim = g.claim and j.state = 'running'
+returning j.id, j.cancel;
+
+-- name: cancelled
+-- Which of our runs are to be stopped.
+select j.id
+from unnest(%(ids)s::bigint[], %(claims)s::uuid[]) as g (id, claim)
+join control.job j on j.id = g.id and j.claim = g.claim
+where j.cancel and j.state = 'running';
+
+-- name: vacate
+-- A process number that is ours now cannot be anybody else's on this machine: whoever left it there is gone.
+update control.job set process_id = null
+where state = 'running' and hostname = %(host)s and process_id = any(%(pids)s::integer[]) and claim <> all(%(claims)s::uuid[]);
+
+-- name: report
+-- What runs say of themselves: the process number, and the output so far.
+update control.job j
+set process_id = coalesce(g.pid, j.process_id), output = coalesce(g.output, j.output), last_update = %(now)s
+from unnest(%(ids)s::bigint[], %(claims)s::uuid[], %(pids)s::integer[], %(outputs)s::text[]) as g (id, claim, pid, output)
+where j.id = g.id and j.claim = g.claim and j.state = 'running';
+
+-- name: waiting_types
+-- The types that have a job waiting, found by leaping from one to the next.
+with recursive types as (
+    (select type from control.job where state = 'pending' order by type limit 1)
+  union all
+    select next.type from types
+    cross join lateral (
+        select j.type from control.job j where j.state = 'pending' and j.type > types.type order by j.type limit 1
+    ) next
+)
+select type::text from types;
+
+-- name: cancel
+-- Ends what waits, and has what runs stopped.
+select id, state from control.cancel(%(ids)s::bigint[], %(why)s, %(now)s);

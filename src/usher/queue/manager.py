@@ -1,0 +1,291 @@
+"""The manager: takes jobs that this machine may run, runs their programs within limits, and settles how they ended.
+
+Comes from the queue; goes to processes and back to the queue. Any number of managers work on any number of machines.
+The first TERM or INT lets what runs end; the second stops it and gives it back.
+"""
+
+import asyncio
+import random
+import shutil
+import time
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Final, NoReturn
+
+from usher.db import Database
+from usher.queue import jobs
+from usher.queue.clock import ServerClock
+from usher.queue.jobs import Claimed, Settled
+from usher.queue.ledger import Ledger, Run
+from usher.queue.papers import environment
+from usher.queue.policy import Policies, Policy
+from usher.queue.runner import Ended, Order, Runner, Started
+from usher.queue.states import Ending, State, outcome
+from usher.telemetry import RUN_SECONDS, RUNNING, RUNS, WAITED, Log
+
+log = Log("manager")
+LEASE: Final = timedelta(seconds=60)
+DISCOVER_SECONDS: Final = 10.0  # between looks for types nobody announced
+LONGEST_WORDS: Final = 200
+BUSY_SECONDS: Final = 0.02  # until a job is asked for again that another claim was looking at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Post:
+    """Where a manager stands and what it may do."""
+
+    host: str
+    policies: Policies
+    dsn: str  # for its jobs; empty if they cannot be held to a worker's rights
+    role: str = ""  # that its jobs take on, where the address alone does not make them workers
+    env: Mapping[str, str] = field(default_factory=dict)  # for every job
+    types: frozenset[str] = frozenset()  # only these; all, if none is named
+    most: int | None = None  # processes of all types together
+    lease: timedelta = LEASE
+
+
+class Manager:
+    """An actor: `await Manager(db, post).run(stop, now)`; both are events."""
+
+    def __init__(self, db: Database, post: Post) -> None:
+        self.db = db
+        self.post = post
+        self.clock = ServerClock()
+        self.ledger = Ledger(db, post.host, self.clock, lease=post.lease)
+        self.busy: Counter[str] = Counter()
+        self._ask: dict[str, float] = dict.fromkeys(post.types, 0.0)
+        self._woken = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._runner: Runner
+
+    async def run(self, stop: asyncio.Event, stop_now: asyncio.Event) -> None:
+        """Until told to stop, and then until what runs has ended or `stop_now` is set."""
+        await self.db.run(self.clock.sync)
+        async with Runner(preload=self.preload()) as self._runner:
+            try:
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(self.serve(stop, stop_now))
+            except* Finished:
+                pass
+        log.info("stopped")
+
+    async def serve(self, stop: asyncio.Event, stop_now: asyncio.Event) -> NoReturn:
+        async with asyncio.TaskGroup() as group:
+            claiming = [group.create_task(self.listen()), group.create_task(self.claim())]
+            group.create_task(self.hear())
+            group.create_task(self.ledger.settle())
+            group.create_task(self.ledger.report(self._runner.output))
+            group.create_task(self.ledger.beat(self.stop, self.kill))
+            group.create_task(self.ledger.watch(self.kill))
+            log.info("works", host=self.post.host, types=sorted(self.post.types) or "all")
+            await stop.wait()
+            for task in claiming:
+                task.cancel()
+            await asyncio.wait(claiming)
+            await self.drain(stop_now)
+            raise Finished
+
+    def preload(self) -> tuple[str, ...]:
+        named = (self.post.policies.defaults, *self.post.policies.named.values())
+        return tuple({module for policy in named for module in policy.preload})
+
+    # -- taking jobs
+
+    async def listen(self) -> None:
+        """Types are asked for when somebody says that they have jobs; after a broken line, all are."""
+        async for wake in self.db.listen("usher_job", "usher_cancel"):
+            if wake.channel == "usher_cancel":
+                for run in await self.ledger.cancelled():
+                    self.stop(run)
+            elif wake.missed:
+                await self.discover()
+            else:
+                self.ask(wake.payload)
+
+    async def discover(self) -> None:
+        for type_ in await self.db.run(jobs.waiting_types):
+            self.ask(type_)
+
+    def ask(self, type_: str, at: float = 0.0) -> None:
+        if self.post.types and type_ not in self.post.types:
+            return
+        self._ask[type_] = min(at, self._ask.get(type_, at))
+        self._woken.set()
+
+    async def claim(self) -> None:
+        """Fill the pools, whenever there may be something for one."""
+        discovered = time.monotonic()
+        while True:
+            self._woken.clear()
+            now = time.monotonic()
+            if now - discovered > DISCOVER_SECONDS:
+                discovered = now
+                await self.discover()
+            for type_ in [type_ for type_, at in self._ask.items() if at <= now]:
+                await self.fill(type_)
+            pause = min([DISCOVER_SECONDS, *(at - time.monotonic() for at in self._ask.values())])
+            try:
+                await asyncio.wait_for(self._woken.wait(), max(pause, 0))
+            except TimeoutError:
+                continue
+
+    async def fill(self, type_: str) -> None:
+        """Claim for the free places of one pool, and know when to ask again."""
+        policy = self.post.policies.of(type_)
+        self._ask[type_] = time.monotonic() + policy.poll_interval.total_seconds()
+        free = self.room(type_, policy)
+        if free <= 0:
+            return  # the next end asks
+        asked = time.monotonic()
+        claimed = await self.db.run(
+            lambda conn: jobs.claim(
+                conn,
+                type_,
+                self.post.host,
+                free,
+                lease=self.post.lease,
+                tries=policy.max_attempts,
+                now=self.clock.now(),
+            )
+        )
+        for job in claimed:
+            self.start(self.ledger.enter(job, policy, asked))
+        if len(claimed) < free:
+            await self.wait_for(type_)
+
+    def room(self, type_: str, policy: Policy) -> int:
+        free = policy.max_processes - self.busy[type_]
+        return free if self.post.most is None else min(free, self.post.most - self.busy.total())
+
+    async def wait_for(self, type_: str) -> None:
+        """Nothing more now: ask again when the next one is due, if that is before the next poll."""
+        due = await self.db.run(lambda conn: jobs.next_due(conn, type_, self.post.host))
+        if due is not None:
+            wait = max((due - self.clock.now()).total_seconds(), BUSY_SECONDS)
+            self._ask[type_] = min(self._ask[type_], time.monotonic() + wait)
+
+    # -- running them
+
+    def start(self, run: Run) -> None:
+        job, policy = run.job, run.policy
+        self.busy[job.type] += 1
+        RUNNING.labels(job.type).inc()
+        WAITED.labels(job.type).observe((self.clock.now() - job.scheduled).total_seconds())
+        papers = environment(job, self.post.dsn, role=self.post.role)
+        self._runner.start(order(job, policy, {**self.post.env, **papers}))
+
+    def stop(self, run: Run) -> None:
+        self._runner.stop(run.job.id)
+
+    def kill(self, run: Run) -> None:
+        self._runner.kill(run.job.id)
+
+    async def hear(self) -> None:
+        while True:
+            event = await self._runner.events.get()
+            run = self.ledger.runs.get(event.key)
+            if isinstance(event, Started):
+                if run:
+                    run.pid = event.pid
+            elif run:
+                self.ended(run, event)
+
+    def ended(self, run: Run, event: Ended) -> None:
+        """A process has gone: its place is free, and how it ended is to be written down."""
+        type_ = run.job.type
+        self.busy[type_] -= 1
+        RUNNING.labels(type_).dec()
+        RUN_SECONDS.labels(type_).observe(event.seconds)
+        if run.lost:
+            self.ledger.runs.pop(run.job.id, None)
+        elif not run.given_up:
+            settled = judged(run, event, self.clock)
+            RUNS.labels(type_, settled.state.value).inc()
+            self.ledger.end(run, settled)
+        for waiting in self._ask if self.post.most is not None else (type_,):
+            self.ask(waiting)
+        if not self.busy.total():
+            self._idle.set()
+
+    # -- leaving
+
+    async def drain(self, stop_now: asyncio.Event) -> None:
+        """Let what runs end; when told a second time, stop it and give it back."""
+        log.info("drains", running=self.busy.total())
+        ending = asyncio.create_task(self.idle())
+        hurried = asyncio.create_task(stop_now.wait())
+        await asyncio.wait({ending, hurried}, return_when=asyncio.FIRST_COMPLETED)
+        hurried.cancel()
+        if not ending.done():
+            await self.give_back(list(self.ledger.runs.values()))
+        await ending
+        await self.ledger.flush()
+
+    async def idle(self) -> None:
+        while self.busy.total():
+            self._idle.clear()
+            await self._idle.wait()
+
+    async def give_back(self, runs: Collection[Run]) -> None:
+        log.warning("gives_back", jobs=len(runs))
+        for run in runs:
+            run.given_up = True
+            self.kill(run)
+        await self.idle()
+        await self.ledger.give_back(list(runs))
+
+
+class Finished(Exception):
+    """The way out of the task group."""
+
+
+def judged(run: Run, event: Ended, clock: ServerClock) -> Settled:
+    """How a run ended, in the words of the queue."""
+    ending = Ending(event.code, event.why, event.detail)
+    luck = random.random()  # noqa: S311 - spreads retries
+    found = outcome(ending, attempts=run.job.attempts, policy=run.policy, luck=luck)
+    failed = found.state in {State.TEMPORARY_ERROR, State.PERMANENT_ERROR}
+    return Settled(
+        *run.fence,
+        state=found.state,
+        exit_code=found.exit_code,
+        pid=event.pid,
+        message=found.message,
+        last_words=last_words(event.output, found.note) if failed else None,
+        output=event.output or None,
+        retry_at=None if found.retry_in is None else clock.now() + found.retry_in,
+    )
+
+
+def last_words(output: str, note: str) -> str | None:
+    """The last line of what a failed program said, and why it is not tried again."""
+    line = output.rstrip().rpartition("\n")[2].strip()[:LONGEST_WORDS]
+    return "; ".join(filter(None, (line, note))) or None
+
+
+def order(job: Claimed, policy: Policy, env: dict[str, str]) -> Order:
+    """What the runner is to do."""
+    forks = policy.forks(job.program)
+    return Order(
+        key=job.id,
+        how="fork" if forks else "exec",
+        program=job.program if forks else found(job.program, policy.directory),
+        args=tuple(job.args),
+        env=env,
+        directory=policy.directory,
+        kill_after=policy.kill_after.total_seconds(),
+        grace=policy.grace.total_seconds(),
+        memory=policy.memory,
+        cpu=policy.cpu,
+        output=policy.output,
+    )
+
+
+def found(program: str, directory: str) -> str:
+    """A bare name is looked for in the program directory, then where the system has its programs."""
+    if "/" in program or (Path(directory) / program).exists():
+        return program
+    return shutil.which(program) or program

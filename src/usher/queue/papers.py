@@ -1,0 +1,59 @@
+"""What a job is given to know: who it is, and how it reaches the control database with no more than a worker's rights.
+
+Comes from the claimed job and the manager's own address of the database; goes to the environment of its process.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+from psycopg.conninfo import conninfo_to_dict
+
+from usher.queue.jobs import Claimed
+
+OURS: Final = frozenset({"user", "password", "host", "port", "dbname", "options"})
+
+
+def environment(job: Claimed, dsn: str, *, role: str = "") -> dict[str, str]:
+    """The variables of one run; without an address, the job cannot reach the database."""
+    given = {
+        "USHER_JOB_ID": str(job.id),
+        "USHER_JOB_TYPE": job.type,
+        "USHER_ATTEMPT": str(job.attempts),
+        "USHER_CLAIM": str(job.claim),
+        "USHER_CONTROL_URL": worker_url(dsn, job, role=role) if dsn else "",
+        "USHER_TASK_ID": str(job.task_id or ""),
+        "USHER_TASK_DATA": job.data or "",
+    }
+    return {name: value for name, value in given.items() if value}
+
+
+def worker_url(dsn: str, job: Claimed, *, role: str = "") -> str:
+    """The control database as a URL that any language's driver reads, with the job's claim in the session."""
+    given: dict[str, Any] = dict(conninfo_to_dict(dsn))
+    options = [str(given.get("options") or ""), f"-c role={role}" if role else ""]
+    options += ["-c TimeZone=UTC", f"-c usher.job={job.id}", f"-c usher.claim={job.claim}"]
+    rest = {name: str(value) for name, value in given.items() if name not in OURS}
+    rest["options"] = " ".join(filter(None, options))
+    host = str(given.get("host") or "")
+    if (
+        host.startswith("/") or "," in host
+    ):  # a socket's directory or several servers fit no URL's host
+        rest["host"], host = host, ""
+        if given.get("port"):
+            rest["port"] = str(given["port"])
+    database = quote(str(given.get("dbname") or ""))
+    more = urlencode(rest, quote_via=quote)
+    return f"postgresql://{user(given)}{place(host, given, rest)}/{database}?{more}"
+
+
+def user(given: Mapping[str, Any]) -> str:
+    if not given.get("user"):
+        return ""
+    password = f":{quote(str(given['password']), safe='')}" if given.get("password") else ""
+    return f"{quote(str(given['user']), safe='')}{password}@"
+
+
+def place(host: str, given: Mapping[str, Any], rest: Mapping[str, str]) -> str:
+    name = f"[{host}]" if ":" in host else host
+    return f"{name}:{given['port']}" if given.get("port") and "port" not in rest else name

@@ -1,0 +1,123 @@
+"""The scheduler: makes jobs of due tasks, brings failed and lost jobs back, keeps the log's partitions.
+
+Comes from the clock; goes to the queue. Several may run: one leads, by a lock that ends with its connection, and each
+of its statements would be right even if two did.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Final
+
+import psycopg
+
+from usher.db import Connection, attempts, connect
+from usher.errors import Unreachable
+from usher.queue import tasks
+from usher.queue.clock import ServerClock
+from usher.telemetry import OLDEST, REAPED, RETRIED, SCHEDULED, WAITING, Log
+
+log = Log("scheduler")
+LOCK: Final = 0x7573_6865_7203  # "usher", 3: one scheduler leads
+TICK: Final = 1.0
+PACK: Final = 10_000  # tasks or jobs in one transaction
+MEND_SECONDS: Final = 60.0
+DEPTH_SECONDS: Final = 15.0
+MOST_COUNTED: Final = 10_000
+LOG_SECONDS: Final = 3600.0
+MONTHS: Final = 2  # of the log made ahead
+
+
+class Scheduler:
+    """An actor: `await Scheduler(dsn).run(stop)`."""
+
+    def __init__(self, dsn: str, *, role: str = "", tick: float = TICK) -> None:
+        self.dsn = dsn
+        self.role = role
+        self.tick = tick
+        self.clock = ServerClock()
+        self.leading = False
+        self._last: dict[str, float] = {}
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work whenever it is this one's turn to lead, until told to stop; a lost server is waited for."""
+        async for _ in attempts():
+            if stop.is_set():
+                return
+            try:
+                async with await connect(self.dsn, patience=self.tick, role=self.role) as conn:
+                    await self.serve(conn, stop)
+            except (psycopg.OperationalError, Unreachable) as error:
+                log.warning("database_away", reason=str(error).strip())
+            finally:
+                self.leading = False
+
+    async def serve(self, conn: Connection, stop: asyncio.Event) -> None:
+        while not stop.is_set():
+            if not self.leading and await tasks.lead(conn, lock=LOCK):
+                self.leading = True
+                log.info("leads")
+            if self.leading:
+                await self.clock.sync(conn)
+                await self.round(conn)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), self.tick)
+
+    async def round(self, conn: Connection) -> None:
+        """Everything whose time has come, once."""
+        await self.packs(conn, self.reap)
+        await self.packs(conn, self.retry)
+        await self.packs(conn, self.spawn)
+        if self.time_for("mend", MEND_SECONDS):
+            mended = await tasks.mend(conn, now=self.clock.now())
+            if mended:
+                log.warning("mended", resources=mended)
+        if self.time_for("depth", DEPTH_SECONDS):
+            await self.measure(conn)
+        if self.time_for("log", LOG_SECONDS):
+            await tasks.make_log(conn, months=MONTHS, now=self.clock.now())
+
+    async def packs(self, conn: Connection, work: Callable[[Connection], Awaitable[int]]) -> None:
+        """One transaction after the other until a pack is not full."""
+        done = PACK
+        while done >= PACK:
+            async with conn.transaction():
+                done = await work(conn)
+
+    async def spawn(self, conn: Connection) -> int:
+        now = self.clock.now()
+        due = await tasks.due(conn, n=PACK, now=now)
+        if due:
+            made = await tasks.spawn(conn, due, now=now)
+            SCHEDULED.inc(made)
+            log.info("scheduled", tasks=made)
+        return len(due)
+
+    async def retry(self, conn: Connection) -> int:
+        back = await tasks.retry(conn, n=PACK, now=self.clock.now())
+        if back:
+            RETRIED.inc(back)
+            log.info("tried_again", jobs=back)
+        return back
+
+    async def reap(self, conn: Connection) -> int:
+        lost = await tasks.reap(conn, n=PACK, now=self.clock.now())
+        if lost:
+            REAPED.inc(len(lost))
+            log.warning("leases_ended", jobs=len(lost), some=lost[:10])
+        return len(lost)
+
+    async def measure(self, conn: Connection) -> None:
+        """What waits, for the metrics."""
+        WAITING.clear()
+        OLDEST.clear()
+        for type_, n, oldest in await tasks.depth(conn, most=MOST_COUNTED, now=self.clock.now()):
+            WAITING.labels(type_).set(n)
+            OLDEST.labels(type_).set(oldest)
+
+    def time_for(self, what: str, seconds: float) -> bool:
+        now = asyncio.get_running_loop().time()
+        if now - self._last.get(what, -seconds) < seconds:
+            return False
+        self._last[what] = now
+        return True

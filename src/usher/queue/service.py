@@ -1,0 +1,116 @@
+"""A manager or a scheduler as a process: opens the control area, works until told to stop, and leaves in order.
+
+Comes from settings; goes on until TERM or INT. The first lets a manager's jobs end, the second gives them back.
+"""
+
+import asyncio
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+from usher.areas import Area, places
+from usher.db import Database
+from usher.queue.manager import Manager, Post
+from usher.queue.policy import policies
+from usher.queue.scheduler import Scheduler
+from usher.schema import migrate
+from usher.schema.roles import role_at
+from usher.settings import Loaded, Settings
+from usher.telemetry import Log
+
+log = Log("queue")
+MANAGER, SCHEDULER, WORKER = "usher_manager", "usher_scheduler", "usher_worker"
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+Ready = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the operator asked of a manager."""
+
+    host: str = ""
+    types: frozenset[str] = frozenset()
+    most: int | None = None
+
+
+async def manage(loaded: Loaded, wish: Wish, *, ready: Ready) -> None:
+    """Run jobs on this machine."""
+    settings = loaded.settings
+    rules = policies(loaded.workers)
+    host = (wish.host or socket.gethostname()).lower()
+    async with opened(settings) as dsn:
+        role = await role_at(dsn, MANAGER)
+        jobs_dsn, jobs_role = await workers_address(settings, dsn)
+        post = Post(
+            host=host,
+            policies=rules,
+            dsn=jobs_dsn,
+            role=jobs_role,
+            env=passed_on(settings.data, loaded.file),
+            types=wish.types,
+            most=wish.most,
+            lease=timedelta(seconds=settings.job_lease),
+        )
+        async with Database(dsn, size=settings.pool_size, role=role) as db:
+            with told_to_stop() as (stop, stop_now):
+                ready(f"manager at {host}")
+                await Manager(db, post).run(stop, stop_now)
+
+
+async def schedule(settings: Settings, *, ready: Ready) -> None:
+    """Make jobs of tasks, and bring back what failed or was lost."""
+    async with opened(settings) as dsn:
+        role = await role_at(dsn, SCHEDULER)
+        with told_to_stop() as (stop, _):
+            ready("scheduler")
+            await Scheduler(dsn, role=role).run(stop)
+    log.info("stopped")
+
+
+@asynccontextmanager
+async def opened(settings: Settings) -> AsyncIterator[str]:
+    """The control area, its tables up to date."""
+    with places(settings) as found:
+        await migrate.ensure(found, ("control",), patience=settings.connect_timeout)
+        yield found.dsns[Area.CONTROL]
+
+
+async def workers_address(settings: Settings, dsn: str) -> tuple[str, str]:
+    """The address and role for jobs; none at all where they would get more than a worker's rights."""
+    if settings.worker_url:
+        return settings.worker_url, ""
+    if role := await role_at(dsn, WORKER):
+        return dsn, role
+    log.warning(
+        "jobs_without_database", hint="set worker_url to an address that logs in as usher_worker"
+    )
+    return "", ""
+
+
+def passed_on(data: Path, file: Path | None) -> dict[str, str]:
+    """So that a job that runs `usher …` finds the same settings; passwords stay with the manager."""
+    found = {"USHER_DATA": str(data.absolute())}
+    return found | ({"USHER_CONFIG": str(file.absolute())} if file else {})
+
+
+@contextmanager
+def told_to_stop() -> Iterator[tuple[asyncio.Event, asyncio.Event]]:
+    """Events for the first and the second time that somebody says so."""
+    loop = asyncio.get_running_loop()
+    events = asyncio.Event(), asyncio.Event()
+
+    def told() -> None:
+        next((event for event in events if not event.is_set()), events[-1]).set()
+
+    for one in SIGNALS:
+        loop.add_signal_handler(one, told)
+    try:
+        yield events
+    finally:
+        for one in SIGNALS:
+            loop.remove_signal_handler(one)

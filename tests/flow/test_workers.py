@@ -1,0 +1,102 @@
+"""The workers of docs/workers.md, run as they stand there by a real manager."""
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from calls import mgmt
+from commands import clean, usher
+from processes import eventually
+
+PAGE = (Path(__file__).parents[2] / "docs" / "workers.md").read_text()
+
+
+def example(name: str) -> str:
+    """One of the page's programs."""
+    found = re.search(rf"<!-- test: {name} -->\n```\w+\n(.*?)```", PAGE, re.DOTALL)
+    assert found
+    return found[1]
+
+
+@contextmanager
+def manager(dsn: str, directory: Path) -> Iterator[None]:
+    environment = clean({"DATABASE_URL": dsn, "PYTHONPATH": str(directory)})
+    process = subprocess.Popen(
+        [sys.executable, "-m", "usher", "manager"], env=environment, cwd=directory
+    )
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def outcomes(dsn: str) -> list[tuple[object, ...]]:
+    query = "select program, state, message, output from control.job_log order by id"
+    with psycopg.connect(dsn) as conn:
+        return conn.execute(query).fetchall()
+
+
+def done(dsn: str, number: int) -> list[tuple[object, ...]]:
+    assert eventually(lambda: len(outcomes(dsn)) >= number, 30), outcomes(dsn)
+    return outcomes(dsn)
+
+
+def add(dsn: str, *words: str) -> None:
+    ran = usher("jobs", "add", *words, environment={"DATABASE_URL": dsn})
+    assert ran.code == 0, ran.err
+
+
+def test_in_a_shell(database: str, tmp_path: Path) -> None:
+    script = tmp_path / "count.sh"
+    script.write_text(example("shell"))
+    script.chmod(0o755)
+    add(database, "--type", "count", "--", str(script), "/etc/hosts")
+    add(database, "--type", "count", "--", str(script), "/no/such; file")
+    with manager(database, tmp_path):
+        good, bad = done(database, 2)
+    lines = len(Path("/etc/hosts").read_text().splitlines())
+    assert good[1] == "completed"
+    assert str(good[3]).split()[-1] == str(lines)
+    assert bad[1:] == (
+        "permanent-error",
+        "there is no /no/such; file",
+        "there is no /no/such; file\n",
+    )
+
+
+def test_in_python(database: str, tmp_path: Path) -> None:
+    (tmp_path / "titles.py").write_text(example("python"))
+    (tmp_path / "names.txt").write_text("ada\ngrace\n")
+    add(database, "--type", "title", "--", "titles:fetch", str(tmp_path / "names.txt"))
+    add(database, "--type", "title", "--", "titles:fetch", "/no/such")
+    with manager(database, tmp_path):
+        found = done(database, 4)
+    assert sorted((row[1], row[2], row[3]) for row in found if row[0] == "titles:shout") == [
+        ("completed", None, "ADA\n"),
+        ("completed", None, "GRACE\n"),
+    ]
+    fetched = {row[1]: row[2] for row in found if row[0] == "titles:fetch"}
+    assert fetched["completed"] == f"reading {tmp_path}/names.txt"
+    assert fetched["permanent-error"] == "reading /no/such: there is no /no/such"
+
+
+@pytest.mark.skipif(not shutil.which("perl"), reason="perl is not installed")
+def test_in_any_language(database: str, tmp_path: Path) -> None:
+    script = tmp_path / "report.pl"
+    script.write_text(example("perl"))
+    script.chmod(0o755)
+    with mgmt(database, tmp_path / "log") as server, manager(database, tmp_path):
+        add(database, "--type", "report", "--", str(script), server.address)
+        [row] = done(database, 1)
+    assert row[1:] == ("completed", "counting", "counted\n")
+    with psycopg.connect(database) as conn:
+        found = conn.execute("select table_name, table_row_id from control.job_table_item")
+        assert sorted(found.fetchall()) == [("numbers", "1"), ("numbers", "2")]
