@@ -1,0 +1,162 @@
+"""Health: what the watchdog makes of the answers and silences of a component.
+
+Comes from a component's record, what it declares, and one ping; goes to its next record, the events to write down, and
+what must be done about it.
+
+    healthy ──3 misses, or it declares an error──▶ failure ──answers──▶ probation ──no error for a while──▶ healthy
+                                                      ▲                     │
+                                                      └──────any error──────┘
+
+A good answer takes one miss back, so that a component that is silent most of the time fails as well. The grace counts
+all time in failure since it was last healthy, so that one that comes and goes cannot put off its end, while its time on
+probation is not held against it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final, Literal, NamedTuple
+
+from usher.mgmt.seating import Condition
+
+Health = Literal["healthy", "failure", "probation"]
+Declared = Literal["online", "error", "waiting", "paused"]
+ALIVE: Final = frozenset({"healthy", "probation"})  # what a component may answer of itself
+IDLE: Final = frozenset({"waiting", "paused"})
+MAX_REASON: Final = 200
+
+
+class Action(StrEnum):
+    """What a failure asks for as long as it lasts; each is harmless to repeat."""
+
+    END_LEASES = "end_leases"
+    LEAVE_MAP = "leave_map"
+    RESEAT = "reseat"
+    REDO = "redo"  # crawl or build again what only this component held
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How many misses are a failure, how long probation is, and how long a failure may last before others take over."""
+
+    misses: int = 3
+    probation: timedelta = timedelta(minutes=1)
+    grace: timedelta = timedelta(minutes=5)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What is known of a component: its health and since when, why, and its last sign of life."""
+
+    health: Health
+    since: datetime
+    reason: str = ""
+    misses: int = 0
+    seen: datetime | None = None
+    down: timedelta = timedelta(0)  # in earlier failures since it was last healthy
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """One ping: what the component said, or nothing and why, beside the state it declared before."""
+
+    status: str | None
+    reason: str = ""
+    declared: Declared = "online"
+
+
+class Event(NamedTuple):
+    """A transition."""
+
+    at: datetime
+    before: Health
+    after: Health
+    reason: str
+
+
+class Judgement(NamedTuple):
+    record: Record
+    events: list[Event]
+
+
+def complaint(ping: Ping) -> str:
+    """What is wrong, empty if nothing is; a component may well be unable to work while it waits or is paused."""
+    if ping.status is None:
+        return (ping.reason or "no answer")[:MAX_REASON]
+    if ping.declared == "error":
+        return "it declared an error"
+    if ping.status in ALIVE or ping.declared in IDLE:
+        return ""
+    return f"it answered {ping.status[:40]!a}"
+
+
+def judge(record: Record, ping: Ping, now: datetime, patience: Patience) -> Judgement:
+    """The record after a ping, with an event if its health changed."""
+    now = max(now, record.since)  # another watchdog's clock may be ahead
+    wrong = complaint(ping)
+    seen = record.seen if ping.status is None else now
+    misses = record.misses + 1 if wrong else max(0, record.misses - 1)
+    kept = record.reason if misses or record.health != "healthy" else ""
+    heard = replace(record, misses=misses, seen=seen, reason=wrong or kept)
+    after = _health(heard, ping, wrong, now, patience)
+    return Judgement(heard, []) if after == record.health else _changed(heard, after, wrong, now)
+
+
+def _health(heard: Record, ping: Ping, wrong: str, now: datetime, patience: Patience) -> Health:
+    if wrong:
+        sure = heard.health != "healthy" or ping.declared == "error"
+        return "failure" if sure or heard.misses >= patience.misses else "healthy"
+    if heard.health == "failure":
+        return "probation"
+    long = now - heard.since >= patience.probation
+    return "probation" if heard.health == "probation" and not long else "healthy"
+
+
+def _changed(heard: Record, after: Health, wrong: str, now: datetime) -> Judgement:
+    reason = wrong or ("it answers again" if after == "probation" else "no error on probation")
+    earlier = now - heard.since if heard.health == "failure" else timedelta(0)
+    record = replace(
+        heard,
+        health=after,
+        since=now,
+        reason=reason,
+        misses=heard.misses if wrong else 0,
+        down=timedelta(0) if after == "healthy" else heard.down + earlier,
+    )
+    return Judgement(record, [Event(now, heard.health, after, reason)])
+
+
+def suspect_self(pings: Iterable[Ping]) -> bool:
+    """Whether all of several components are silent: then the fault is likely here, and nothing is judged or done.
+
+    Were it theirs, waiting would cost little: nobody is left to take over, and leases end by themselves.
+    """
+    statuses = [ping.status for ping in pings]
+    return len(statuses) > 1 and all(status is None for status in statuses)
+
+
+def overdue(record: Record, now: datetime, patience: Patience) -> bool:
+    """Whether a failure has lasted longer than the grace."""
+    down = record.down + max(now - record.since, timedelta(0))
+    return record.health == "failure" and down >= patience.grace
+
+
+def due_actions(record: Record, now: datetime, patience: Patience) -> list[Action]:
+    """What must be done now; asked after the ping of the same round, so that whoever is back loses nothing."""
+    if record.health != "failure":
+        return []
+    return [
+        Action.END_LEASES,
+        Action.LEAVE_MAP,
+        *([Action.RESEAT, Action.REDO] if overdue(record, now, patience) else []),
+    ]
+
+
+def condition(
+    record: Record, now: datetime, patience: Patience, *, draining: bool = False
+) -> Condition:
+    """An index server as seating sees it: on probation it keeps what it has, and gets more only when it is healthy."""
+    if record.health == "healthy":
+        return "draining" if draining else "fit"
+    return "gone" if overdue(record, now, patience) else "unsure"
