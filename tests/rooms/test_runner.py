@@ -152,7 +152,8 @@ async def test_no_descriptor_but_three_is_open(runner: Runner, tmp_path: Path) -
 async def test_signals_are_as_a_program_expects_them(runner: Runner) -> None:
     end = await run(runner, order("exec", "/bin/cat", "/proc/self/status"))
     masks = dict(line.split(":\t") for line in end.output.splitlines())
-    assert int(masks["SigBlk"], 16) == int(masks["SigIgn"], 16) == int(masks["SigCgt"], 16) == 0
+    # Signals 32 and 33 are the C library's own: nobody can set them, and they may be inherited ignored.
+    assert all(int(masks[name], 16) & ~(3 << 31) == 0 for name in ("SigBlk", "SigIgn", "SigCgt"))
     show = "import signal; print([s.name for s in signal.valid_signals() if signal.getsignal(s) != signal.SIG_DFL])"
     end = await run(runner, order("fork", "builtins:exec", show))
     assert sorted(end.output.strip("[]\n").split(", ")) == [

@@ -23,7 +23,11 @@ def bench(ctx: click.Context, name: str | None, *, quick: bool) -> None:
       usher bench
       usher bench embedded --quick
     """
-    there = sorted(path.stem for path in BENCH.glob("[a-z]*.py") if path.stem != "frame")
+    there = sorted(
+        path.stem
+        for path in BENCH.glob("[a-z]*.py")
+        if path.stem != "frame" and "_" not in path.stem
+    )
     if name is None:
         click.echo("\n".join(there))
         return

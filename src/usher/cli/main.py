@@ -17,10 +17,15 @@ COMMANDS = {
     "explain": "usher.cli.door:explain",
     "hosts": "usher.cli.hosts:hosts",
     "domain64": "usher.cli.domain64:domain64",
+    "jobs": "usher.cli.jobs:jobs",
+    "tasks": "usher.cli.tasks:tasks",
+    "resources": "usher.cli.resources:resources",
     "doctor": "usher.cli.look:doctor",
     "settings": "usher.cli.look:settings",
     "version": "usher.cli.look:version",
     "mgmt": "usher.cli.run:mgmt",
+    "manager": "usher.cli.run:manager",
+    "scheduler": "usher.cli.run:scheduler",
     "db": "usher.cli.db:db",
     "bench": "usher.cli.bench:bench",
     "completion": "usher.cli.look:completion",
@@ -35,6 +40,9 @@ Examples:
   usher add --full --pass nasa.gov crawl a whole host, now
   usher explain example.com        what the door knows of a URL, and why
   usher hosts list --due           hosts whose time has come
+  usher jobs list --summary        what waits and runs, and what ended in the last day
+  usher tasks add --hour 2 -- usher hosts recrawl --due
+                                   have it done every night
   usher doctor                     is everything here as it should be?
   usher settings                   every setting, its value and where it came from
   usher db status                  how far each schema is

@@ -7,31 +7,24 @@ import difflib
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 
-from usher.areas import Places, places
 from usher.cli.app import App
-from usher.db import Connection, Database, connect
+from usher.cli.ready import opened
+from usher.db import Connection
 from usher.domain64 import split
 from usher.door import desk
 from usher.door.doorkeeper import Doorkeeper
 from usher.errors import BadInput, NotFound
-from usher.schema import migrate, roles
-from usher.schema.state import state
 from usher.urls import Refused, Url, parse
 
 ROLE = "usher_door"
-CONNECTIONS = 2  # a command does one thing after the other
 NEIGHBOURS = 1_000
 
 
 @asynccontextmanager
 async def at_the_door(app: App) -> AsyncIterator[Doorkeeper]:
     """A doorkeeper at work; starts the embedded server if the work area lives there."""
-    settings = app.settings
-    with places(settings) as found:
-        role = await made_ready(found, settings.connect_timeout)
-        size, patience = min(CONNECTIONS, settings.pool_size), settings.connect_timeout
-        async with Database(found.dsn("work"), size=size, patience=patience, role=role) as db:
-            yield Doorkeeper(db)
+    async with opened(app, "work", ROLE) as db:
+        yield Doorkeeper(db)
 
 
 @asynccontextmanager
@@ -39,15 +32,6 @@ async def at_the_desk(app: App) -> AsyncIterator[Connection]:
     """A transaction at the operator's desk."""
     async with at_the_door(app) as doorkeeper, doorkeeper.db.transaction() as conn:
         yield conn
-
-
-async def made_ready(found: Places, patience: float) -> str:
-    """The schema is up to date, or was ours to bring there; returns the role to take on, if any."""
-    async with await connect(found.dsn("work"), patience=patience) as conn:
-        # Whoever has only the door's rights may look at no other schema.
-        if not (await state(conn, "work")).current:
-            await migrate.ensure(found, migrate.ALL if found.owned("work") else ("work",))
-        return ROLE if await roles.may_take(conn, ROLE) else ""
 
 
 def root_of(text: str) -> Url:

@@ -171,7 +171,7 @@ async def settle(conn: Connection, ends: Sequence[Settled], *, now: datetime) ->
         retries=array(end.retry_at for end in ends),
         now=now,
     )
-    return {id_ for (id_,) in found}
+    return {end.id for end in ends} - {id_ for (id_,) in found}
 
 
 async def give_back(

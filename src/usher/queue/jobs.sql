@@ -29,7 +29,9 @@ from control.claim(%(type)s, %(host)s, %(n)s, %(lease)s, %(tries)s, %(now)s);
 select control.next_due(%(type)s, %(host)s);
 
 -- name: settle
--- Ends runs; gives the ids of those that were still ours.
+-- Ends runs; gives the ids of those that were no longer ours.
+select unnest(%(ids)s::bigint[])
+except
 select control.settle(
     %(ids)s::bigint[], %(claims)s::uuid[], %(states)s::text[], %(exit_codes)s::integer[], %(pids)s::integer[],
     %(messages)s::text[], %(last_words)s::text[], %(outputs)s::text[], %(retries)s::timestamptz[], %(now)s

@@ -22,6 +22,7 @@ from usher.telemetry import Log
 log = Log("manager")
 BEATS: Final = 3  # signs of life within a lease
 REPORT_SECONDS: Final = 1.0
+GATHER_SECONDS: Final = 0.005  # for further ends to come, so that they are written together
 MARGIN: Final = 0.8  # of a lease after which, without an answer from the server, runs are ended
 
 
@@ -71,9 +72,10 @@ class Ledger:
     # -- the loops, for the manager's task group
 
     async def settle(self) -> None:
-        """Write ends down, as many at once as came while the last were written."""
+        """Write ends down, together with those that follow in a moment or came while the last were written."""
         while True:
             await self._news.wait()
+            await asyncio.sleep(GATHER_SECONDS)
             self._news.clear()
             await self.flush()
 
@@ -82,7 +84,9 @@ class Ledger:
             ended, self._ended = self._ended, []
             if not ended:
                 return
-            done = await self.db.run(lambda conn: jobs.settle(conn, ended, now=self.clock.now()))
+            done = await self.db.run(
+                lambda conn: jobs.settle(conn, ended, now=self.clock.now()), alone=True
+            )
             if gone := {end.id for end in ended} - done:
                 log.warning("settled_too_late", jobs=sorted(gone)[:10])
 

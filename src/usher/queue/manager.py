@@ -8,7 +8,7 @@ import asyncio
 import random
 import shutil
 import time
-from collections import Counter
+from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -30,6 +30,8 @@ log = Log("manager")
 LEASE: Final = timedelta(seconds=60)
 DISCOVER_SECONDS: Final = 10.0  # between looks for types nobody announced
 LONGEST_WORDS: Final = 200
+SHORT: Final = 0.05  # seconds; runs below it are claimed ahead
+AHEAD: Final = 20
 BUSY_SECONDS: Final = 0.02  # until a job is asked for again that another claim was looking at
 
 
@@ -57,6 +59,8 @@ class Manager:
         self.ledger = Ledger(db, post.host, self.clock, lease=post.lease)
         self.busy: Counter[str] = Counter()
         self._ask: dict[str, float] = dict.fromkeys(post.types, 0.0)
+        self._ahead: defaultdict[str, deque[Run]] = defaultdict(deque)  # ours, and not begun yet
+        self._pace: dict[str, float] = {}  # seconds that runs of a type take of late
         self._woken = asyncio.Event()
         self._idle = asyncio.Event()
         self._runner: Runner
@@ -106,7 +110,7 @@ class Manager:
                 self.ask(wake.payload)
 
     async def discover(self) -> None:
-        for type_ in await self.db.run(jobs.waiting_types):
+        for type_ in await self.db.run(jobs.waiting_types, alone=True):
             self.ask(type_)
 
     def ask(self, type_: str, at: float = 0.0) -> None:
@@ -137,7 +141,8 @@ class Manager:
         policy = self.post.policies.of(type_)
         self._ask[type_] = time.monotonic() + policy.poll_interval.total_seconds()
         free = self.room(type_, policy)
-        if free <= 0:
+        wanted = free + self.ahead(type_, policy)
+        if wanted <= 0:
             return  # the next end asks
         asked = time.monotonic()
         claimed = await self.db.run(
@@ -145,16 +150,23 @@ class Manager:
                 conn,
                 type_,
                 self.post.host,
-                free,
+                wanted,
                 lease=self.post.lease,
                 tries=policy.max_attempts,
                 now=self.clock.now(),
-            )
+            ),
+            alone=True,
         )
-        for job in claimed:
-            self.start(self.ledger.enter(job, policy, asked))
-        if len(claimed) < free:
+        self._ahead[type_] += [self.ledger.enter(job, policy, asked) for job in claimed]
+        self.begin(type_)
+        if len(claimed) < wanted:
             await self.wait_for(type_)
+
+    def ahead(self, type_: str, policy: Policy) -> int:
+        """How many more to have at hand than can begin now: some, where runs are so short that asking takes longer."""
+        here = len(self._ahead[type_])
+        short = self._pace.get(type_, SHORT) < SHORT
+        return AHEAD - here if short and policy.max_processes and here <= AHEAD // 2 else -here
 
     def room(self, type_: str, policy: Policy) -> int:
         free = policy.max_processes - self.busy[type_]
@@ -162,12 +174,18 @@ class Manager:
 
     async def wait_for(self, type_: str) -> None:
         """Nothing more now: ask again when the next one is due, if that is before the next poll."""
-        due = await self.db.run(lambda conn: jobs.next_due(conn, type_, self.post.host))
+        due = await self.db.run(lambda conn: jobs.next_due(conn, type_, self.post.host), alone=True)
         if due is not None:
             wait = max((due - self.clock.now()).total_seconds(), BUSY_SECONDS)
             self._ask[type_] = min(self._ask[type_], time.monotonic() + wait)
 
     # -- running them
+
+    def begin(self, type_: str) -> None:
+        """Start what is at hand, as far as there is room."""
+        here = self._ahead[type_]
+        while here and self.room(type_, here[0].policy) > 0:
+            self.start(here.popleft())
 
     def start(self, run: Run) -> None:
         job, policy = run.job, run.policy
@@ -178,10 +196,27 @@ class Manager:
         self._runner.start(order(job, policy, {**self.post.env, **papers}))
 
     def stop(self, run: Run) -> None:
-        self._runner.stop(run.job.id)
+        """Somebody cancelled it."""
+        if self.put_down(run):
+            end = Ended(run.job.id, None, None, "cancelled", "", "", 0.0)
+            self.ledger.end(run, judged(run, end, self.clock))
+        else:
+            self._runner.stop(run.job.id)
 
     def kill(self, run: Run) -> None:
-        self._runner.kill(run.job.id)
+        """It is no longer ours."""
+        if self.put_down(run):
+            self.ledger.runs.pop(run.job.id, None)
+        else:
+            self._runner.kill(run.job.id)
+
+    def put_down(self, run: Run) -> bool:
+        """Whether it had not begun, and now will not."""
+        here = self._ahead[run.job.type]
+        if run not in here:
+            return False
+        here.remove(run)
+        return True
 
     async def hear(self) -> None:
         while True:
@@ -199,14 +234,17 @@ class Manager:
         self.busy[type_] -= 1
         RUNNING.labels(type_).dec()
         RUN_SECONDS.labels(type_).observe(event.seconds)
+        self._pace[type_] = 0.8 * self._pace.get(type_, event.seconds) + 0.2 * event.seconds
         if run.lost:
             self.ledger.runs.pop(run.job.id, None)
         elif not run.given_up:
             settled = judged(run, event, self.clock)
             RUNS.labels(type_, settled.state.value).inc()
             self.ledger.end(run, settled)
-        for waiting in self._ask if self.post.most is not None else (type_,):
-            self.ask(waiting)
+        for waiting in list(self._ask) if self.post.most is not None else (type_,):
+            self.begin(waiting)
+            if len(self._ahead[waiting]) <= AHEAD // 2:
+                self.ask(waiting)
         if not self.busy.total():
             self._idle.set()
 
@@ -214,13 +252,19 @@ class Manager:
 
     async def drain(self, stop_now: asyncio.Event) -> None:
         """Let what runs end; when told a second time, stop it and give it back."""
+        await self.give_back([run for here in self._ahead.values() for run in here])
         log.info("drains", running=self.busy.total())
         ending = asyncio.create_task(self.idle())
         hurried = asyncio.create_task(stop_now.wait())
         await asyncio.wait({ending, hurried}, return_when=asyncio.FIRST_COMPLETED)
         hurried.cancel()
         if not ending.done():
-            await self.give_back(list(self.ledger.runs.values()))
+            runs = list(self.ledger.runs.values())
+            for run in runs:
+                run.given_up = True
+                self.kill(run)
+            await self.idle()
+            await self.give_back(runs)
         await ending
         await self.ledger.flush()
 
@@ -230,12 +274,11 @@ class Manager:
             await self._idle.wait()
 
     async def give_back(self, runs: Collection[Run]) -> None:
-        log.warning("gives_back", jobs=len(runs))
-        for run in runs:
-            run.given_up = True
-            self.kill(run)
-        await self.idle()
-        await self.ledger.give_back(list(runs))
+        if runs:
+            log.warning("gives_back", jobs=len(runs))
+            for here in self._ahead.values():
+                here.clear()
+            await self.ledger.give_back(list(runs))
 
 
 class Finished(Exception):

@@ -4,6 +4,7 @@ Comes from the claimed job and the manager's own address of the database; goes t
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
@@ -30,11 +31,19 @@ def environment(job: Claimed, dsn: str, *, role: str = "") -> dict[str, str]:
 
 def worker_url(dsn: str, job: Claimed, *, role: str = "") -> str:
     """The control database as a URL that any language's driver reads, with the job's claim in the session."""
+    return f"{address(dsn, role)}%20-c%20usher.job%3D{job.id}%20-c%20usher.claim%3D{job.claim}"
+
+
+@lru_cache(16)
+def address(dsn: str, role: str) -> str:
+    """What is the same for all jobs; ends within the options."""
     given: dict[str, Any] = dict(conninfo_to_dict(dsn))
-    options = [str(given.get("options") or ""), f"-c role={role}" if role else ""]
-    options += ["-c TimeZone=UTC", f"-c usher.job={job.id}", f"-c usher.claim={job.claim}"]
+    options = [
+        str(given.get("options") or ""),
+        f"-c role={role}" if role else "",
+        "-c TimeZone=UTC",
+    ]
     rest = {name: str(value) for name, value in given.items() if name not in OURS}
-    rest["options"] = " ".join(filter(None, options))
     host = str(given.get("host") or "")
     if (
         host.startswith("/") or "," in host
@@ -42,6 +51,7 @@ def worker_url(dsn: str, job: Claimed, *, role: str = "") -> str:
         rest["host"], host = host, ""
         if given.get("port"):
             rest["port"] = str(given["port"])
+    rest["options"] = " ".join(filter(None, options))
     database = quote(str(given.get("dbname") or ""))
     more = urlencode(rest, quote_via=quote)
     return f"postgresql://{user(given)}{place(host, given, rest)}/{database}?{more}"

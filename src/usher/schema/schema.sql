@@ -394,6 +394,7 @@ CREATE TABLE control.job (
     cancel boolean DEFAULT false NOT NULL,
     CONSTRAINT job_program_given CHECK ((program <> ''::text)),
     CONSTRAINT job_running_is_leased CHECK ((((state = 'running'::text) = (claim IS NOT NULL)) AND ((state = 'running'::text) = (lease_until IS NOT NULL)))),
+    CONSTRAINT job_scheduled_in_our_time CHECK (((scheduled >= '1970-01-01 00:00:00+00'::timestamp with time zone) AND (scheduled <= '9000-01-01 00:00:00+00'::timestamp with time zone))),
     CONSTRAINT job_state_known CHECK ((state = ANY (ARRAY['pending'::text, 'running'::text, 'temporary-error'::text, 'completed'::text, 'permanent-error'::text, 'cancelled'::text])))
 )
 WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='0', autovacuum_analyze_scale_factor='0', autovacuum_analyze_threshold='50000');
@@ -1226,6 +1227,7 @@ CREATE TABLE control.task (
     CONSTRAINT task_hour_exists CHECK (((hour >= 0) AND (hour <= 23))),
     CONSTRAINT task_jitter_not_negative CHECK ((jitter >= '00:00:00'::interval)),
     CONSTRAINT task_minute_exists CHECK (((minute >= 0) AND (minute <= 59))),
+    CONSTRAINT task_next_run_in_our_time CHECK (((next_run >= '1970-01-01 00:00:00+00'::timestamp with time zone) AND (next_run <= '9000-01-01 00:00:00+00'::timestamp with time zone))),
     CONSTRAINT task_periodicity_positive CHECK ((periodicity > '00:00:00'::interval)),
     CONSTRAINT task_program_given CHECK ((program <> ''::text)),
     CONSTRAINT task_second_exists CHECK (((second >= 0) AND (second <= 59))),

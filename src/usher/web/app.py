@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 from usher.db import Database
 from usher.door.doorkeeper import Doorkeeper
 from usher.errors import BadInput, NotFound
+from usher.queue.policy import Policies
 from usher.web.porch import Declined, Porch, Unread
 
 MOST_BYTES = 10_000_000
@@ -30,8 +31,10 @@ Told = TypeVar("Told")
 class Rooms:
     """What handlers work with, open as long as the application runs."""
 
-    db: Database
+    db: Database  # of the work area
     doorkeeper: Doorkeeper
+    control: Database
+    policies: Policies
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,7 @@ class Call(Generic[Asked]):
     """One request as its handler sees it."""
 
     rooms: Rooms
-    body: Asked
+    body: Asked  # of a GET: its query
     words: Mapping[str, str]  # of the path
 
 
@@ -47,6 +50,7 @@ class Call(Generic[Asked]):
 class Endpoint(Generic[Asked, Told]):
     """One thing that can be asked; without a response type the handler answers with a Response of its own.
 
+    The request of a GET is read from its query, of any other method from the body.
     `scope` is what a token will have to hold; `open` ones are probes, which need none and are not logged.
     """
 
@@ -82,7 +86,9 @@ class Resource:
         self.endpoints: dict[str, tuple[Endpoint[Any, Any], Callable[[bytes], Any] | None]] = {}
 
     def add(self, endpoint: Endpoint[Any, Any]) -> None:
-        decode = msgspec.json.Decoder(endpoint.request).decode if endpoint.request else None
+        decode = None
+        if endpoint.request and endpoint.method != "GET":
+            decode = msgspec.json.Decoder(endpoint.request).decode
         self.endpoints[endpoint.method] = (endpoint, decode)
         if endpoint.method == "GET":
             self.endpoints["HEAD"] = (endpoint, decode)
@@ -92,7 +98,10 @@ class Resource:
         if request.method not in self.endpoints:
             self.refuse(request.method)
         endpoint, decode = self.endpoints[request.method]
-        body = decoded(decode, await read(request)) if decode else None
+        if decode:
+            body = decoded(decode, await read(request))
+        else:
+            body = queried(endpoint.request, request) if endpoint.request else None
         told = await endpoint.handler(Call(self.rooms, body, request.path_params))
         await written(told)(scope, receive, send)
 
@@ -163,3 +172,14 @@ def decoded(decode: Callable[[bytes], Any], body: bytes) -> Any:  # noqa: ANN401
             f"The body is not JSON: {error}." if body else "The body is empty; JSON is wanted."
         )
         raise Declined(400, "malformed", message) from error
+
+
+def queried(shape: type[Asked], request: Request) -> Asked:
+    """The query as the endpoint declares it; a name that is there twice is an error, lest one of them be ignored."""
+    given = request.query_params.multi_items()
+    if len(given) > len(dict(given)):
+        raise BadInput("A name is in the query twice.", hint=LIST)
+    try:
+        return msgspec.convert(dict(given), shape, strict=False)
+    except msgspec.ValidationError as error:
+        raise BadInput(f"{error}.", hint=LIST) from error

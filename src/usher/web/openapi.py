@@ -33,7 +33,9 @@ def document(endpoints: Endpoints) -> dict[str, Any]:
     schemas = dict(zip(map(str, types), drawn, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for endpoint in endpoints:
-        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = operation(endpoint, schemas)
+        drawn_one = operation(endpoint, schemas)
+        drawn_one |= parameters(endpoint, components)
+        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = drawn_one
     return {
         "openapi": "3.1.0",
         "info": {"title": "Usher", "version": __version__},
@@ -61,9 +63,7 @@ def operation(endpoint: Endpoint[Any, Any], schemas: dict[str, Any]) -> dict[str
         },
         "x-usher-scope": endpoint.scope,
     }
-    if words := re.findall(r"{(\w+)}", endpoint.path):
-        drawn["parameters"] = [parameter(word) for word in words]
-    if endpoint.request is not None:
+    if endpoint.request is not None and endpoint.method != "GET":
         body = content(endpoint.request, schemas)
         drawn["requestBody"] = {"required": True, "content": body}
     return drawn
@@ -80,5 +80,15 @@ def content(shape: type | None, schemas: dict[str, Any]) -> dict[str, Any]:
     return {"application/json": {"schema": schemas[str(shape)]}}
 
 
-def parameter(word: str) -> dict[str, Any]:
-    return {"name": word, "in": "path", "required": True, "schema": {"type": "string"}}
+def parameters(endpoint: Endpoint[Any, Any], components: dict[str, Any]) -> dict[str, Any]:
+    """The words of the path and, of a GET, the names of its query."""
+    text = {"type": "string"}
+    words = re.findall(r"{(\w+)}", endpoint.path)
+    found = [{"name": word, "in": "path", "required": True, "schema": text} for word in words]
+    if endpoint.request is not None and endpoint.method == "GET":
+        query = components[endpoint.request.__name__]
+        found += [
+            {"name": name, "in": "query", "required": name in query["required"], "schema": schema}
+            for name, schema in query["properties"].items()
+        ]
+    return {"parameters": found} if found else {}

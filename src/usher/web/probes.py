@@ -7,8 +7,9 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response
 
 from usher import __version__
+from usher.db import Database
 from usher.errors import Unreachable
-from usher.schema.state import newer, out_of_date, state
+from usher.schema.state import State, newer, out_of_date, state
 from usher.telemetry import exposition
 from usher.web.app import Call, Endpoint
 from usher.web.shapes import Status, Version
@@ -25,18 +26,27 @@ async def get_health_status(_call: Call[None]) -> Status:
 
 
 async def readyz(call: Call[None]) -> Status:
-    """Ready when the database answers and has the tables this program knows."""
+    """Ready when the databases answer and have the tables this program knows."""
     try:
-        async with asyncio.timeout(READY_SECONDS), call.rooms.db.transaction() as conn:
-            work = await state(conn, "work")
+        async with asyncio.timeout(READY_SECONDS):
+            found = [
+                await state_of(call.rooms.db, "work"),
+                await state_of(call.rooms.control, "control"),
+            ]
     except TimeoutError as error:
         message = f"The database has not answered within {READY_SECONDS} seconds."
         raise Unreachable(message, hint="See `usher doctor`.") from error
-    if work.unknown:
-        raise newer(work)
-    if work.pending:
-        raise out_of_date([work.schema])
+    for one in found:
+        if one.unknown:
+            raise newer(one)
+    if behind := [one.schema for one in found if one.pending]:
+        raise out_of_date(behind)
     return Status("ready")
+
+
+async def state_of(db: Database, schema: str) -> State:
+    async with db.transaction() as conn:
+        return await state(conn, schema)
 
 
 async def metrics(_call: Call[None]) -> Response:

@@ -17,19 +17,24 @@ from dataclasses import dataclass
 import uvicorn
 from starlette.applications import Starlette
 
-from usher.areas import Area, places
-from usher.db import Database, connect
+from usher.areas import places
+from usher.db import Database
 from usher.door.doorkeeper import Doorkeeper
 from usher.errors import BadInput, NotAllowed, UsherError
-from usher.schema import migrate, roles
+from usher.queue.policy import Policies, policies
+from usher.schema import migrate
+from usher.schema.roles import role_at
 from usher.settings import Settings
 from usher.telemetry import Log
-from usher.web import door, openapi, probes
+from usher.web import door, jobs, openapi, probes, runs, tasks
 from usher.web.app import Rooms, make_app
 
 log = Log("web")
-ENDPOINTS = openapi.with_document((*probes.ENDPOINTS, *door.ENDPOINTS))
-ROLE = "usher_door"
+ENDPOINTS = openapi.with_document(
+    # What stands in a job's place, such as /v1/jobs/claim, comes before the jobs.
+    (*probes.ENDPOINTS, *door.ENDPOINTS, *runs.ENDPOINTS, *jobs.ENDPOINTS, *tasks.ENDPOINTS)
+)
+SCHEMAS = ("work", "control")
 DRAIN_SECONDS = 25  # Kubernetes kills after 30
 KEEP_ALIVE_SECONDS = 60
 BACKLOG = 2048
@@ -68,9 +73,17 @@ def read_bind(text: str) -> Bind:
 
 
 async def serve(
-    settings: Settings, bind: Bind, *, insecure: bool = False, ready: Callable[[str], None]
+    settings: Settings,
+    bind: Bind,
+    *,
+    insecure: bool = False,
+    rules: Policies | None = None,
+    ready: Callable[[str], None],
 ) -> None:
-    """Serve until told to stop; `ready` hears the address once requests are answered."""
+    """Serve until told to stop; `ready` hears the address once requests are answered.
+
+    `rules` say what the exit codes mean that managers report; without them, the defaults do.
+    """
     if not bind.loopback and not insecure:
         raise NotAllowed(
             f"{bind} can be reached from other machines, and there are no tokens yet.",
@@ -78,7 +91,7 @@ async def serve(
         )
     with listening(bind) as sock:
         address = f"http://{Bind(*sock.getsockname()[:2])}"
-        async with opened(settings) as rooms:
+        async with opened(settings, rules or policies({})) as rooms:
             app = make_app(rooms, ENDPOINTS, any_name=insecure)
             server = Server(configured(app), address, ready)
             with signals(server):
@@ -141,24 +154,20 @@ def listening(bind: Bind) -> Iterator[socket.socket]:
 
 
 @asynccontextmanager
-async def opened(settings: Settings) -> AsyncIterator[Rooms]:
-    """The database with its tables up to date, under the door's role, and what works on it."""
-    patience = settings.connect_timeout
+async def opened(settings: Settings, rules: Policies) -> AsyncIterator[Rooms]:
+    """The databases with their tables up to date, each under its role, and what works on them."""
     with places(settings) as found:
-        await migrate.ensure(found, ("work",), patience=patience)
-        dsn = found.dsns[Area.WORK]
-        role = await role_at(dsn)
-        async with Database(dsn, size=settings.pool_size, patience=patience, role=role) as db:
-            yield Rooms(db, Doorkeeper(db))
+        await migrate.ensure(found, SCHEMAS, patience=settings.connect_timeout)
+        async with (
+            await pool(settings, found.dsn("work"), "usher_door") as work,
+            await pool(settings, found.dsn("control"), "usher_manager") as control,
+        ):
+            yield Rooms(work, Doorkeeper(work), control, rules)
 
 
-async def role_at(dsn: str) -> str:
-    """The role to work under, where it exists and this user may take it on."""
-    async with await connect(dsn) as conn:
-        if await roles.may_take(conn, ROLE):
-            return ROLE
-    log.warning("role_not_taken", role=ROLE)
-    return ""
+async def pool(settings: Settings, dsn: str, role: str) -> Database:
+    role = await role_at(dsn, role)
+    return Database(dsn, size=settings.pool_size, patience=settings.connect_timeout, role=role)
 
 
 def configured(app: Starlette) -> uvicorn.Config:
@@ -180,12 +189,3 @@ def configured(app: Starlette) -> uvicorn.Config:
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=DRAIN_SECONDS,
     )
-
-
-def new_loop() -> asyncio.AbstractEventLoop:
-    """The faster event loop where it is installed."""
-    try:
-        import uvloop  # noqa: PLC0415 - not on every platform
-    except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()

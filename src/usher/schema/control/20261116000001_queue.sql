@@ -48,7 +48,8 @@ create table control.task (
     timezone text not null default 'UTC',
     jitter interval not null default interval '0' constraint task_jitter_not_negative check (jitter >= interval '0'),
     autoperiodicity boolean not null default false,
-    next_run timestamptz not null default now(),
+    next_run timestamptz not null default now()
+        constraint task_next_run_in_our_time check (next_run between '1970-01-01' and '9000-01-01'),
     latest_run timestamptz,
     resource_id bigint references control.resource (id),
     priority smallint not null default 0,
@@ -80,7 +81,8 @@ create table control.job (
     process_id integer,
     exit_code integer,
     completed boolean generated always as (state in ('completed', 'permanent-error', 'cancelled')) stored,
-    scheduled timestamptz not null default now(),
+    scheduled timestamptz not null default now()
+        constraint job_scheduled_in_our_time check (scheduled between '1970-01-01' and '9000-01-01'),
     start timestamptz,
     "end" timestamptz,
     last_update timestamptz not null default now(),

@@ -1,0 +1,157 @@
+"""One process of a contender's, in its own venv: JSON lines in say what to do, out goes when it began and ended.
+
+`python queue_peers.py usher|procrastinate|pgqueuer`, the server named by libpq's PGHOST, PGUSER and so on.
+"""
+
+import sys
+
+sys.path.pop(0)  # bench/ holds a queue.py, and everybody needs the standard one
+
+import asyncio
+import json
+import logging
+from abc import ABC, abstractmethod
+from datetime import UTC, datetime, timedelta
+from importlib import import_module
+from time import monotonic, perf_counter
+from typing import Any
+
+TASK = "noop"
+TAIL = timedelta(seconds=0.01)  # how soon an emptied queue is noticed
+LEASE, TRIES = timedelta(minutes=5), 4
+
+
+async def noop(*_: object) -> None:
+    """The job."""
+
+
+class Peer(ABC):
+    """The same of everybody."""
+
+    @abstractmethod
+    async def open(self) -> None:
+        """Get everything ready that a process does once."""
+
+    async def install(self) -> None:  # noqa: B027 - our tables are there
+        """Make the tables, as the documentation says."""
+
+    @abstractmethod
+    async def enqueue(self, number: int, batch: int) -> None:
+        """Put jobs in, so many with each call."""
+
+    @abstractmethod
+    async def work(self, way: dict[str, Any]) -> None:
+        """Claim and end jobs until the queue is empty."""
+
+
+class Usher(Peer):
+    """The library's calls on one connection, each a transaction."""
+
+    async def open(self) -> None:
+        self.jobs: Any = import_module("usher.queue.jobs")
+        self.done = import_module("usher.queue.states").State.COMPLETED
+        self.conn = await import_module("usher.db").connect("")
+
+    async def enqueue(self, number: int, batch: int) -> None:
+        new = [self.jobs.New(TASK, TASK)] * batch
+        for _ in range(0, number, batch):
+            await self.jobs.enqueue(self.conn, new, now=datetime.now(UTC))
+
+    async def work(self, way: dict[str, Any]) -> None:
+        while ours := await self.claim(way["batch"]):
+            await self.settle(ours)
+
+    async def claim(self, batch: int) -> list[Any]:
+        now = datetime.now(UTC)
+        found = self.jobs.claim(self.conn, TASK, "bench", batch, lease=LEASE, tries=TRIES, now=now)
+        return list(await found)
+
+    async def settle(self, ours: list[Any]) -> None:
+        ends = [self.jobs.Settled(job.id, job.claim, self.done, exit_code=0) for job in ours]
+        if len(await self.jobs.settle(self.conn, ends, now=datetime.now(UTC))) != len(ours):
+            raise RuntimeError("a claim was lost")
+
+    async def cost(self, claims: int, batch: int) -> list[float]:
+        """The milliseconds of each claim; what was claimed is settled in between."""
+        taken = []
+        for _ in range(claims):
+            begin = perf_counter()
+            ours = await self.claim(batch)
+            taken.append(1000 * (perf_counter() - begin))
+            if len(ours) != batch:
+                raise RuntimeError(f"a claim of {batch} gave {len(ours)}")
+            await self.settle(ours)
+        return taken
+
+    async def hold_back(self, batch: int) -> None:
+        """Claim until there is something that may run: those of a busy resource are held back meanwhile."""
+        while not (ours := await self.claim(batch)):
+            pass
+        await self.settle(ours)
+
+
+class Procrastinate(Peer):
+    """Async jobs, so many at once in a process; a pool that has a connection for each of them."""
+
+    async def open(self) -> None:
+        logging.getLogger("procrastinate").setLevel(logging.ERROR)  # it minds that this is __main__
+        peer: Any = import_module("procrastinate")
+        self.app = peer.App(connector=peer.PsycopgConnector(min_size=10, max_size=32))
+        self.task = self.app.task(name=TASK)(noop)
+        await self.app.open_async()
+
+    async def install(self) -> None:
+        await self.app.schema_manager.apply_schema_async()
+
+    async def enqueue(self, number: int, batch: int) -> None:
+        for _ in range(0, number, batch):
+            await self.task.batch_defer_async(*[{}] * batch)
+
+    async def work(self, way: dict[str, Any]) -> None:
+        await self.app.run_worker_async(wait=False, install_signal_handlers=False, **way)
+
+
+class PgQueuer(Peer):
+    """A pool for the producer and a connection of its own for the worker, as the tuning guide has it."""
+
+    async def open(self) -> None:
+        asyncpg: Any = import_module("asyncpg")
+        db: Any = import_module("pgqueuer.db")
+        self.queries = import_module("pgqueuer.queries").Queries(
+            db.AsyncpgPoolDriver(await asyncpg.create_pool(min_size=2, max_size=4))
+        )
+        self.driver = db.AsyncpgDriver(await asyncpg.connect())
+        self.peer: Any = import_module("pgqueuer")
+        self.drain = import_module("pgqueuer.types").QueueExecutionMode.drain
+
+    async def install(self) -> None:
+        await self.queries.install()
+        await self.queries.optimize_autovacuum()
+
+    async def enqueue(self, number: int, batch: int) -> None:
+        for _ in range(0, number, batch):
+            await self.queries.enqueue([TASK] * batch, [None] * batch, [0] * batch)
+
+    async def work(self, way: dict[str, Any]) -> None:
+        worker = self.peer.PgQueuer(self.driver)
+        worker.entrypoint(TASK, accepts_context=False)(noop)
+        await worker.qm.run(mode=self.drain, dequeue_timeout=TAIL, **way)
+
+
+async def serve(peer: Peer) -> None:
+    await peer.open()
+    for line in sys.stdin:
+        name, *given = json.loads(line)
+        begin = monotonic()
+        answer = await getattr(peer, name)(*given)
+        print(json.dumps([begin, monotonic(), answer]), flush=True)
+
+
+if __name__ == "__main__":
+    kinds: dict[str, type[Peer]] = {
+        "usher": Usher,
+        "procrastinate": Procrastinate,
+        "pgqueuer": PgQueuer,
+    }
+    with asyncio.Runner(loop_factory=import_module("uvloop").new_event_loop) as runner:
+        runner.run(serve(kinds[sys.argv[1]]()))

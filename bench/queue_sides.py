@@ -1,0 +1,265 @@
+"""Who contends in bench/queue.py: ours and peers as processes, pgbench, a manager, and bare processes."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+import frame
+from frame import PeerMissing
+from usher.embedded import binaries
+from usher.statements import split
+
+PROCESSES = {1: "one process", 2: "two processes"}
+# How a peer's worker may be run, the first where there is no time to try.
+WAYS: dict[str, list[dict[str, Any]]] = {
+    "procrastinate": [
+        {"concurrency": n, "delete_jobs": delete}
+        for n in (5, 1, 10, 30)
+        for delete in ("never", "always")
+    ],
+    "pgqueuer": [{"batch_size": n} for n in (500, 10, 100, 1000)],
+}
+TABLES = {
+    "usher": ("control.job, control.job_log", "true"),
+    "procrastinate": ("procrastinate_jobs, procrastinate_events", "status <> 'succeeded'"),
+    "pgqueuer": ("pgqueuer, pgqueuer_log", "true"),
+}
+# What a manager runs: a function in a fork of a warm process, and a program.
+RUNS = {"fork": ("noop:noop", list[str]()), "exec": (sys.executable, ["-c", "pass"])}
+JOB = """
+import time
+
+def noop():
+    pass
+
+def stamp(path):
+    now = time.monotonic()
+    with open(path, "a") as file:
+        print(now, file=file)
+"""
+# The limit of both, as many at once as a manager has by itself.
+BARE = """
+import os, sys, time
+runner, number, alive = sys.argv[1], int(sys.argv[2]), 0
+begin = time.monotonic()
+for _ in range(number):
+    if runner == "exec":
+        os.posix_spawn(sys.executable, [sys.executable, "-c", "pass"], os.environ)
+    elif not os.fork():
+        os._exit(0)
+    alive += 1
+    if alive == 5:
+        os.wait()
+        alive -= 1
+for _ in range(alive):
+    os.wait()
+print(number / (time.monotonic() - begin))
+"""
+PATIENCE = 60
+TEXTS = dict(split(Path(__file__).with_name("queue.sql").read_text()))
+
+
+class Child:
+    """A process of queue_peers.py, which does as it is told and says when it began and ended."""
+
+    def __init__(self, python: str, name: str, dsn: str) -> None:
+        place = conninfo_to_dict(dsn)
+        names = {"PGHOST": "host", "PGPORT": "port", "PGUSER": "user", "PGDATABASE": "dbname"}
+        there = {variable: str(place[key]) for variable, key in names.items()}
+        self.process = subprocess.Popen(
+            [python, str(Path(__file__).with_name("queue_peers.py")), name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **there},
+        )
+
+    def tell(self, *words: object) -> None:
+        if self.process.stdin:
+            print(json.dumps(words), file=self.process.stdin, flush=True)
+
+    def hear(self) -> tuple[float, float, Any]:
+        line = self.process.stdout.readline() if self.process.stdout else ""
+        if not line:
+            raise PeerMissing("a process of the bench ended early, see above")
+        begin, end, answer = json.loads(line)
+        return begin, end, answer
+
+    def ask(self, *words: object) -> tuple[float, Any]:
+        """How long it took, and the answer."""
+        self.tell(*words)
+        begin, end, answer = self.hear()
+        return end - begin, answer
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+class Side:
+    """One contender: its database, its two processes, and how its worker is run."""
+
+    def __init__(self, name: str, python: str, dsn: str, ends: AsyncExitStack) -> None:
+        self.name, self.dsn = name, dsn
+        self.conn = psycopg.connect(dsn, autocommit=True)
+        ends.callback(self.conn.close)
+        self.ways = dict.fromkeys(PROCESSES, WAYS.get(name, [{}])[0])
+        self.children = []
+        for _ in PROCESSES:
+            self.children.append(Child(python, name, dsn))
+            ends.callback(self.children[-1].end)
+        self.children[0].ask("install")
+
+    def left(self) -> int:
+        tables, unfinished = TABLES[self.name]
+        found = self.conn.execute(
+            f"select count(*) from {tables.split(',')[0]} where {unfinished}"  # noqa: S608 - ours
+        )
+        return int((found.fetchone() or [0])[0])
+
+    def clear(self) -> None:
+        self.conn.execute(f"truncate {TABLES[self.name][0]} cascade")
+
+    def enqueue(self, number: int, batch: int) -> float:
+        """Jobs a second by one process."""
+        self.clear()
+        seconds, _ = self.children[0].ask("enqueue", number, batch)
+        if self.left() != number:
+            raise RuntimeError(f"{self.name} has {self.left()} jobs, not {number}")
+        return number / seconds
+
+    def fill(self, number: int) -> None:
+        self.enqueue(number, min(number, 500))
+        self.conn.execute(f"vacuum (analyze) {TABLES[self.name][0]}")
+
+    def work(self, number: int, processes: int, way: Mapping[str, Any] | None = None) -> float:
+        """Jobs claimed and ended in a second, from the start of the workers until the queue is empty."""
+        self.fill(number)
+        workers = self.children[:processes]
+        for worker in workers:
+            worker.tell("work", way or self.ways[processes])
+        begins, ends, _ = zip(*(worker.hear() for worker in workers), strict=True)
+        if self.left():
+            raise RuntimeError(f"{self.name} left {self.left()} of {number} jobs")
+        return float(number / (max(ends) - min(begins)))
+
+    def tune(self, number: int) -> None:
+        """Keep the fastest way for each number of processes."""
+        for processes in PROCESSES:
+            rates = [self.work(number, processes, way) for way in WAYS[self.name]]
+            self.ways[processes] = WAYS[self.name][rates.index(max(rates))]
+
+
+class Limit:
+    """pgbench on our database."""
+
+    def __init__(self, side: Side, home: Path) -> None:
+        self.side, self.home = side, home
+        self.program = binaries.find() / "pgbench"
+
+    def there(self) -> bool:
+        return Path(self.program).exists()
+
+    def pgbench(self, script: str, turns: int, clients: int, batch: int) -> float:
+        """Turns a second by all clients together."""
+        file = self.home / f"{script}.sql"
+        file.write_text(TEXTS[script])
+        many = ["-c", clients, "-j", clients, "-t", turns // clients, "-D", f"batch={batch}"]
+        options = ["-n", "-M", "prepared", "-f", file, *many, self.side.dsn]
+        command = [self.program, *map(str, options)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        found = re.search(r"^tps = ([\d.]+)", done.stdout, re.MULTILINE)
+        if done.returncode or not found:
+            raise RuntimeError(f"pgbench said: {done.stderr.strip()}")
+        return float(found[1])
+
+    def enqueue(self, number: int, batch: int) -> float:
+        self.side.clear()
+        return batch * self.pgbench("limit_enqueue", number // batch, 1, batch)
+
+    def work(self, number: int, processes: int, batch: int) -> float:
+        self.side.fill(number)
+        rate = batch * self.pgbench("limit_work", number // batch, processes, batch)
+        return rate * (number - self.side.left()) / number
+
+
+class House:
+    """A manager at work on our database, with its settings as they come."""
+
+    def __init__(self, side: Side, home: Path, ends: AsyncExitStack) -> None:
+        self.side = side
+        self.stamps = home / "stamps"
+        self.stamps.touch()
+        (home / "noop.py").write_text(JOB)
+        ours = {"DATABASE_URL": side.dsn, "PYTHONPATH": str(home), "USHER_LOG_LEVEL": "warning"}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "usher", "manager"], env={**os.environ, **ours}, cwd=home
+        )
+        ends.callback(self.end)
+        for runner in RUNS:
+            self.rate(runner, 10)  # by then all modules are loaded
+
+    def put_in(self, program: str, args: list[str], number: int = 1) -> None:
+        words = [Path(program).name.replace(":", "."), program, args, number]
+        self.side.conn.execute(
+            "insert into control.job (type, program, args) select %s, %s, %s::text[] from generate_series(1, %s)",
+            words,
+        )
+
+    def wait(self, number: int) -> None:
+        """Until so many jobs are in the log."""
+        frame.wait_until(lambda: self.ended() >= number, PATIENCE, pause=0.01)
+
+    def ended(self) -> int:
+        if self.process.poll() is not None:
+            raise RuntimeError("the manager ended early, see above")
+        found = self.side.conn.execute(
+            "select count(*) from control.job_log where state = 'completed'"
+        )
+        return int((found.fetchone() or [0])[0])
+
+    def rate(self, runner: str, number: int) -> float:
+        """Jobs a second, from before they are put in until the last is in the log."""
+        self.side.clear()
+        begin = monotonic()
+        self.put_in(*RUNS[runner], number)
+        self.wait(number)
+        return number / (monotonic() - begin)
+
+    def latency(self, number: int) -> float:
+        """Milliseconds from before the insert until the job's first line runs; the manager has nothing else to do."""
+        begin = monotonic()
+        self.put_in("noop:stamp", [str(self.stamps)])
+        self.wait(number)
+        return 1000 * (float(self.stamps.read_text().split()[-1]) - begin)
+
+    def end(self) -> None:
+        self.process.terminate()
+        try:
+            self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def bare(runner: str, number: int) -> float:
+    """Processes a second that do nothing, started one after the other by a Python with nothing in it."""
+    command = [sys.executable, "-I", "-S", "-c", BARE, runner, str(number)]
+    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def made(dsn: str, name: str, template: str = "template1") -> str:
+    """The DSN of a new database on the same server; nobody may be in the template."""
+    with psycopg.connect(dsn, dbname="postgres", autocommit=True) as conn:
+        conn.execute(f"create database {name} template {template} strategy file_copy")
+    return make_conninfo(dsn, dbname=name)

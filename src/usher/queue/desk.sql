@@ -1,0 +1,88 @@
+-- name: back
+-- Jobs that failed for now wait for their turn at once; whoever runs their types is told.
+with back as (
+    update control.job
+    set state = 'pending', scheduled = %(now)s, last_update = %(now)s
+    where id = any(%(ids)s::bigint[]) and state = 'temporary-error'
+    returning id, type
+), rung as (
+    select count(pg_notify('usher_job', b.type)) as types from (select distinct type from back) b
+)
+select back.id from back cross join rung;
+
+-- name: live
+-- Those of these jobs that are in the queue.
+select id from control.job where id = any(%(ids)s::bigint[]);
+
+-- name: ended
+-- How these jobs ended, with all that is needed to put them in again.
+select distinct on (j.id)
+    j.id, j.type, j.program, j.args, r.name as resource, j.priority, j.host_rule, j.unique_key as key, j.data, t.id as task_id
+from control.job_log j
+left join control.resource r on r.id = j.resource_id
+left join control.task t on t.id = j.task_id
+where j.id = any(%(ids)s::bigint[]) and j.completed
+order by j.id, j."end" desc;
+
+-- name: busy_tasks
+-- The live jobs of these tasks, which nobody can give another one until the transaction ends.
+with held as (
+    select id from control.task where id = any(%(tasks)s::bigint[]) order by id for no key update
+)
+select t.id, j.id as job_id
+from held t
+join control.job j on j.task_id = t.id;
+
+-- name: adopt
+-- Gives jobs to their tasks.
+update control.job j
+set task_id = g.task
+from unnest(%(jobs)s::bigint[], %(tasks)s::bigint[]) as g (job, task)
+where j.id = g.job;
+
+-- name: change_task
+-- Sets all that an operator may set.
+update control.task set
+    name = %(name)s, type = %(type)s, program = %(program)s, args = %(args)s, host_rule = %(host_rule)s,
+    periodicity = %(periodicity)s, hour = %(hour)s, minute = %(minute)s, second = %(second)s, cron = %(cron)s,
+    timezone = %(timezone)s, jitter = %(jitter)s, autoperiodicity = %(autoperiodicity)s, next_run = %(next_run)s,
+    resource_id = control.resource_id(%(resource)s), priority = %(priority)s, data = %(data)s
+where id = %(id)s;
+
+-- name: hold_task
+-- Keeps a task as it is until the transaction ends.
+select id from control.task where id = %(id)s for no key update;
+
+-- name: set_task_state
+-- Enables or disables a task, with the time of its next run.
+update control.task set state = %(state)s, next_run = %(next_run)s where id = %(id)s;
+
+-- name: run_task
+-- A job of a task now, unless one lives.
+insert into control.job (task_id, type, program, args, scheduled, resource_id, priority, host_rule, data)
+select id, type, program, args, %(now)s, resource_id, priority, host_rule, data
+from control.task
+where id = %(id)s
+on conflict (task_id) where task_id is not null do nothing
+returning id;
+
+-- name: delete_task
+-- Forgets a task; its jobs stay.
+delete from control.task where id = %(id)s;
+
+-- name: set_resource
+-- Sets what is given of a resource, which is made if it is new, and keeps what is null.
+insert into control.resource as r (name, capacity, "interval")
+values (%(name)s, coalesce(%(capacity)s::integer, 1), coalesce(%(interval)s::interval, interval '10 seconds'))
+on conflict (name) do update set
+    capacity = coalesce(%(capacity)s::integer, r.capacity),
+    "interval" = coalesce(%(interval)s::interval, r."interval")
+returning id, xmax = 0;
+
+-- name: wake
+-- The first of the lines before these resources stand ready, if there is room for them now.
+select control.wake(%(ids)s::bigint[], %(now)s);
+
+-- name: keep_log
+-- How long the log is kept.
+update control.house set log_keep = %(span)s;

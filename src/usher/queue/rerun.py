@@ -1,0 +1,149 @@
+"""A job that ended, run once more in front of whoever asked for it.
+
+Comes from the operator; goes to a new job below the old one, which is claimed here at once and settled like any other.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from typing import Final
+
+from usher.db import Database
+from usher.errors import BadInput
+from usher.queue import desk, jobs
+from usher.queue.clock import ServerClock
+from usher.queue.ledger import Ledger, Run
+from usher.queue.manager import Post, judged, order
+from usher.queue.papers import environment
+from usher.queue.runner import Ended, Runner, Started
+from usher.statements import beside
+
+store = beside(__file__)
+
+# It is claimed under this type, and has its own again before anybody else sees it; so nobody else's job is claimed.
+TYPE: Final = "usher-rerun"
+BUSY_SECONDS: Final = 0.5  # until its resource is asked again
+LOOK_SECONDS: Final = 0.1  # between looks at what it says
+
+
+class Busy(Exception):
+    """Its resource has no seat for it now, and nothing was done."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Again:
+    """What is to be run again, where, and who hears of it."""
+
+    db: Database
+    post: Post
+    old: desk.Ended
+    extra: tuple[str, ...] = ()
+    hear: Callable[[str], None]  # what the program says
+    talk: Callable[[str], None]  # how it goes
+    stop: asyncio.Event
+    kill: asyncio.Event
+
+
+async def rerun(again: Again) -> Ended | None:
+    """Run it to its end; None if told to stop before its resource had a seat for it."""
+    clock = ServerClock()
+    await again.db.run(clock.sync)
+    ledger = Ledger(again.db, again.post.host, clock, lease=again.post.lease)
+    run = await seated(again, ledger)
+    if run is None:
+        return None
+    again.talk(f"job {run.job.id} repeats job {again.old.id}")
+    event = await run_out(again, run, ledger)
+    if run.lost:
+        again.talk("its lease was lost: it counts as not run, and a scheduler takes it back")
+    else:
+        ledger.end(run, judged(run, event, clock))
+        await ledger.flush()
+    return event
+
+
+async def seated(again: Again, ledger: Ledger) -> Run | None:
+    told = False
+    while not again.stop.is_set():
+        with suppress(Busy):
+            return await claimed(again, ledger)
+        if not told:
+            again.talk(f"waits for its resource {again.old.resource}")
+            told = True
+        with suppress(TimeoutError):
+            await asyncio.wait_for(again.stop.wait(), BUSY_SECONDS)
+    return None
+
+
+async def claimed(again: Again, ledger: Ledger) -> Run:
+    """A new job below the old one, ours from its beginning; it keeps to its resource, whatever machine this is."""
+    old, post, asked, now = again.old, again.post, time.monotonic(), ledger.clock.now()
+    guise = replace(old, type=TYPE, args=[*old.args, *again.extra], host_rule="")
+    async with again.db.transaction() as conn:
+        entered = (await desk.put_again(conn, [guise], now=now))[old.id]
+        if not entered.new:
+            raise BadInput(
+                f"Job {entered.id}, of the same task or key, waits or runs already.",
+                hint=f"Wait for it, or usher jobs cancel {entered.id}",
+            )
+        found = await jobs.claim(conn, TYPE, post.host, 1, lease=post.lease, tries=1, now=now)
+        if [job.id for job in found] != [entered.id]:
+            raise Busy
+        fence = {"id": entered.id, "claim": found[0].claim}
+        await store.take_over.run(conn, **fence, type=old.type, host_rule=old.host_rule)
+    policy = replace(post.policies.of(old.type), max_attempts=1)
+    return ledger.enter(replace(found[0], type=old.type), policy, asked)
+
+
+async def run_out(again: Again, run: Run, ledger: Ledger) -> Ended:
+    """To its end: alive to the others, heard, and stopped when told."""
+    key, policy, post = run.job.id, run.policy, again.post
+    papers = {**post.env, **environment(run.job, post.dsn, role=post.role)}
+    preload = ("usher.worker", *policy.preload)
+    async with Runner(preload=preload) as runner, asyncio.TaskGroup() as group:
+        runner.start(order(run.job, policy, papers))
+        meanwhile = [
+            ledger.beat(lambda _: runner.stop(key), lambda _: runner.kill(key)),
+            ledger.watch(lambda _: runner.kill(key)),
+            ledger.report(runner.output),
+            obey(again.stop, lambda: runner.stop(key)),
+            obey(again.kill, lambda: runner.kill(key)),
+        ]
+        tasks = [group.create_task(work) for work in meanwhile]
+        event = await followed(runner, run, again.hear)
+        for task in tasks:
+            task.cancel()
+    return event
+
+
+async def obey(told: asyncio.Event, act: Callable[[], None]) -> None:
+    await told.wait()
+    act()
+
+
+async def followed(runner: Runner, run: Run, hear: Callable[[str], None]) -> Ended:
+    """Until it ends; what it says is passed on as it comes."""
+    heard = ""
+    while True:
+        try:
+            async with asyncio.timeout(LOOK_SECONDS):
+                event = await runner.events.get()
+        except TimeoutError:
+            said = runner.output(run.job.id)
+            if said.startswith(heard):  # until it is so much that the middle is left out
+                hear(said[len(heard) :])
+                heard = said
+            continue
+        if isinstance(event, Started):
+            run.pid = event.pid
+        else:
+            hear(event.output[alike(heard, event.output) :])
+            return event
+
+
+def alike(one: str, other: str) -> int:
+    """How many characters both begin with."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))

@@ -1,0 +1,203 @@
+"""Jobs over HTTP: listed, put in, shown, tried again, cancelled."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from msgspec import UNSET
+
+from usher.errors import BadInput, NotFound
+from usher.queue import desk, jobs, look, voice
+from usher.queue.jobs import Entered, New
+from usher.queue.output import clean
+from usher.queue.states import State
+from usher.queue.tasks import server_time
+from usher.queue.why import why_waiting
+from usher.web.app import Call, Endpoint
+from usher.web.queue import at_most, at_the_desk, in_range, number, wrong_state
+from usher.web.queue_shapes import (
+    MOST_JOBS,
+    Cancelled,
+    CancelRequest,
+    EnteredJob,
+    EnteredJobs,
+    JobList,
+    JobsQuery,
+    NewJob,
+    NewJobs,
+    Retried,
+    ShownJob,
+    Tree,
+)
+
+ONE_OR_MANY = "type and program are wanted, or jobs and nothing beside them."
+
+
+async def list_jobs(call: Call[JobsQuery]) -> JobList:
+    asked = call.body
+    async with at_the_desk(call) as conn:
+        found = await look.list_jobs(
+            conn,
+            states=None if asked.state is None else [asked.state.value],
+            type=asked.type,
+            task=asked.task,
+            resource=asked.resource,
+            host=asked.host,
+            contains=asked.contains,
+            since=in_range(asked.since),
+            after_id=asked.before,
+            after_end=in_range(asked.ended_before),
+            n=asked.limit,
+            log=asked.log,
+        )
+    if len(found) < asked.limit:
+        return JobList(found, None, None)
+    return JobList(found, found[-1].id, found[-1].end if asked.log else None)
+
+
+async def add_jobs(call: Call[NewJobs]) -> EnteredJobs:
+    wanted = [(new_job(job), job.parent) for job in each(call.body)]
+    async with at_the_desk(call) as conn:
+        return entered(await voice.enqueue_under(conn, wanted, now=await server_time(conn)))
+
+
+def each(asked: NewJobs) -> list[NewJob]:
+    """The jobs of a request that has one or many."""
+    one = dict(given(asked))
+    if asked.jobs is not UNSET:
+        at_most(asked.jobs, "jobs")
+        if one:
+            raise BadInput(f"{', '.join(sorted(one))} beside jobs: {ONE_OR_MANY}")
+        return asked.jobs
+    for name in ("type", "program"):
+        if name not in one:
+            raise BadInput(f"{name} is missing: {ONE_OR_MANY}")
+    return [NewJob(**one)]
+
+
+def given(asked: NewJobs) -> Iterator[tuple[str, Any]]:
+    """What is there of one job."""
+    for name in NewJob.__struct_fields__:
+        value = getattr(asked, name)
+        if value not in (UNSET, None, [], "", 0):
+            yield name, value
+
+
+def new_job(job: NewJob) -> New:
+    return New(
+        job.type,
+        job.program,
+        tuple(job.args),
+        scheduled=in_range(job.scheduled),
+        resource=job.resource,
+        priority=job.priority,
+        host_rule=job.host_rule,
+        key=job.key,
+        data=job.data,
+    )
+
+
+def entered(found: Sequence[Entered]) -> EnteredJobs:
+    return EnteredJobs([EnteredJob(one.id, one.new) for one in found])
+
+
+async def show_job(call: Call[None]) -> ShownJob:
+    async with at_the_desk(call) as conn:
+        found = await look.show_job(conn, number(call))
+        why = await why_waiting(conn, found.job.id, now=await server_time(conn))
+    return ShownJob(
+        found.job,
+        found.live,
+        why,
+        found.attempts,
+        found.parent,
+        found.root_task,
+        found.children,
+        found.wrote,
+    )
+
+
+async def show_tree(call: Call[None]) -> Tree:
+    async with at_the_desk(call) as conn:
+        return Tree(await look.tree(conn, number(call)))
+
+
+async def retry_job(call: Call[None]) -> Retried:
+    id_ = number(call)
+    async with at_the_desk(call) as conn:
+        [found] = await desk.retry(conn, [id_], now=await server_time(conn))
+    match found:
+        case desk.Retried(what="pending" | "new", job=int(job)):
+            return Retried(job, found.what == "new")
+        case desk.Retried(what="live", job=job):
+            words = "it waits or runs" if job == id_ else f"job {job} of its task or key does"
+            raise wrong_state(f"Job {id_} cannot be tried again: {words} already.")
+    raise NotFound(f"There is no job {id_}.")
+
+
+async def cancel_job(call: Call[CancelRequest]) -> Cancelled:
+    id_ = number(call)
+    async with at_the_desk(call) as conn:
+        why, now = clean(call.body.why), await server_time(conn)
+        found = await jobs.cancel(conn, [id_], why=why, now=now)
+        if id_ not in found:
+            ended = await look.show_job(conn, id_)
+            raise wrong_state(f"Job {id_} has ended already: {ended.job.state}.")
+    return Cancelled(id_, "running" if found[id_] == State.RUNNING else "cancelled")
+
+
+ENDPOINTS = (
+    Endpoint(
+        "GET",
+        "/v1/jobs",
+        list_jobs,
+        JobsQuery,
+        JobList,
+        "Jobs of the queue or of the log, the latest first",
+        scope="read",
+    ),
+    Endpoint(
+        "POST",
+        "/v1/jobs",
+        add_jobs,
+        NewJobs,
+        EnteredJobs,
+        f"Put one job in, or up to {MOST_JOBS:,}",
+        scope="admin",
+    ),
+    Endpoint(
+        "GET",
+        "/v1/jobs/{id}",
+        show_job,
+        None,
+        ShownJob,
+        "One job, why it waits, and what became of it",
+        scope="read",
+    ),
+    Endpoint(
+        "GET",
+        "/v1/jobs/{id}/tree",
+        show_tree,
+        None,
+        Tree,
+        "A job, its ancestors and its descendants",
+        scope="read",
+    ),
+    Endpoint(
+        "POST",
+        "/v1/jobs/{id}/retry",
+        retry_job,
+        None,
+        Retried,
+        "Try a job again now",
+        scope="admin",
+    ),
+    Endpoint(
+        "POST",
+        "/v1/jobs/{id}/cancel",
+        cancel_job,
+        CancelRequest,
+        Cancelled,
+        "End a job that waits, have one stopped that runs",
+        scope="admin",
+    ),
+)

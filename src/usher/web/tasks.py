@@ -1,0 +1,203 @@
+"""Tasks and resources over HTTP: listed, added, changed, run."""
+
+from dataclasses import asdict
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from usher import spans
+from usher.db import Connection
+from usher.errors import BadInput
+from usher.queue import desk, plan
+from usher.queue import tasks as queue
+from usher.queue.periods import Clock
+from usher.queue.tasks import server_time
+from usher.web.app import Call, Endpoint
+from usher.web.queue import NUMBER, SECOND, at_the_desk, span, wrong_state
+from usher.web.queue_shapes import (
+    LONGEST_NAME,
+    Changes,
+    EnteredJob,
+    NewTask,
+    Resource,
+    ResourceChange,
+    ResourceList,
+    ResourcesQuery,
+    Task,
+    TaskChange,
+    TaskList,
+    TasksQuery,
+)
+
+
+async def list_tasks(call: Call[TasksQuery]) -> TaskList:
+    asked = call.body
+    async with at_the_desk(call) as conn:
+        found = await plan.list_tasks(
+            conn,
+            state=asked.state,
+            type=asked.type,
+            resource=asked.resource,
+            contains=asked.contains,
+            after_id=asked.after,
+            n=asked.limit,
+        )
+    more = found[-1].id if len(found) == asked.limit else None
+    return TaskList([shown(task) for task in found], more)
+
+
+async def add_task(call: Call[NewTask]) -> Task:
+    given = read(call.body)
+    state = given.pop("state", "enabled")
+    clock = Clock.read(**{name: given.pop(name) for name in desk.CLOCK if name in given})
+    async with at_the_desk(call) as conn:
+        now = await server_time(conn)
+        id_ = await queue.add(conn, queue.NewTask(clock=clock, **given), now=now)
+        if state != "enabled":
+            await desk.set_task_state(conn, id_, state, now=now)
+        return shown(await plan.show_task(conn, id_))
+
+
+async def show_task(call: Call[None]) -> Task:
+    async with at_the_desk(call) as conn:
+        return shown(await named(conn, call))
+
+
+async def change_task(call: Call[TaskChange]) -> Task:
+    given = read(call.body)
+    state = given.pop("state", None)
+    async with at_the_desk(call) as conn:
+        task, now = await named(conn, call), await server_time(conn)
+        if given:
+            task = await desk.change_task(conn, task.id, now=now, **given)
+        if state is not None:
+            task = await desk.set_task_state(conn, task.id, state, now=now)
+    return shown(task)
+
+
+async def delete_task(call: Call[None]) -> Task:
+    """The task as it was."""
+    async with at_the_desk(call) as conn:
+        task = await named(conn, call)
+        return shown(await desk.delete_task(conn, task.id))
+
+
+async def run_task(call: Call[None]) -> EnteredJob:
+    async with at_the_desk(call) as conn:
+        task = await named(conn, call)
+        made = await desk.run_task(conn, task.id, now=await server_time(conn))
+    if not made.new:
+        raise wrong_state(f"Task {task.id} has a live job already: {made.id}.")
+    return EnteredJob(made.id, new=True)
+
+
+async def named(conn: Connection, call: Call[Any]) -> plan.Task:
+    """The task that the path names, by its number or its name."""
+    word = call.words["id"]
+    return await plan.show_task(conn, int(word) if NUMBER.fullmatch(word) else word)
+
+
+def read(asked: Changes) -> dict[str, Any]:
+    """What is given, with spans read."""
+    given = {
+        field.name: value
+        for field in msgspec.structs.fields(asked)
+        if (value := getattr(asked, field.name)) is not UNSET
+    }
+    for name in ("periodicity", "jitter"):
+        if given.get(name) is not None:
+            given[name] = span(given[name], name, 0 * SECOND)
+    if "args" in given:
+        given["args"] = tuple(given["args"])
+    return given
+
+
+def shown(task: plan.Task) -> Task:
+    given: dict[str, Any] = asdict(task)
+    for name in ("periodicity", "jitter"):
+        if given[name] is not None:
+            given[name] = spans.show(given[name])
+    return Task(**given)
+
+
+async def list_resources(call: Call[ResourcesQuery]) -> ResourceList:
+    asked = call.body
+    async with at_the_desk(call) as conn:
+        found = await plan.list_resources(
+            conn, contains=asked.contains, after=asked.after, n=asked.limit
+        )
+    more = found[-1].name if len(found) == asked.limit else None
+    return ResourceList([resource(one) for one in found], more)
+
+
+async def set_resource(call: Call[ResourceChange]) -> Resource:
+    name, asked = call.words["name"], call.body
+    if len(name) > LONGEST_NAME:
+        raise BadInput(f"A resource's name has at most {LONGEST_NAME} characters.")
+    interval = None
+    if asked.interval is not None:
+        interval = span(asked.interval, "interval", 0 * SECOND)
+    async with at_the_desk(call) as conn:
+        now = await server_time(conn)
+        found, _ = await desk.set_resource(
+            conn, name, capacity=asked.capacity, interval=interval, now=now
+        )
+    return resource(found)
+
+
+def resource(found: plan.Resource) -> Resource:
+    return Resource(
+        found.name,
+        found.capacity,
+        spans.show(found.interval),
+        found.running,
+        found.waiting,
+        found.latest_run,
+    )
+
+
+ENDPOINTS = (
+    Endpoint(
+        "GET", "/v1/tasks", list_tasks, TasksQuery, TaskList, "Tasks, by number", scope="read"
+    ),
+    Endpoint("POST", "/v1/tasks", add_task, NewTask, Task, "Add a task", scope="admin"),
+    Endpoint("GET", "/v1/tasks/{id}", show_task, None, Task, "One task", scope="read"),
+    Endpoint(
+        "PUT",
+        "/v1/tasks/{id}",
+        change_task,
+        TaskChange,
+        Task,
+        "Change a task, enable or disable it",
+        scope="admin",
+    ),
+    Endpoint("DELETE", "/v1/tasks/{id}", delete_task, None, Task, "Forget a task", scope="admin"),
+    Endpoint(
+        "POST",
+        "/v1/tasks/{id}/run",
+        run_task,
+        None,
+        EnteredJob,
+        "A job of a task now",
+        scope="admin",
+    ),
+    Endpoint(
+        "GET",
+        "/v1/resources",
+        list_resources,
+        ResourcesQuery,
+        ResourceList,
+        "Resources, by name",
+        scope="read",
+    ),
+    Endpoint(
+        "PUT",
+        "/v1/resources/{name}",
+        set_resource,
+        ResourceChange,
+        Resource,
+        "Make a resource, or change one",
+        scope="admin",
+    ),
+)
