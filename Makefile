@@ -4,7 +4,7 @@
 PY = .venv/bin/python
 
 test: .venv/requirements-dev.lock packages
-	$(PY) -m pytest $(ARGS)
+	$(PY) -m pytest -n 2 --dist worksteal $(ARGS)
 
 check: .venv/requirements-dev.lock
 	$(PY) -m ruff format --check

@@ -63,6 +63,8 @@ def started(data: Path, pg_bin: str, port: int) -> Cluster | None:
     except OSError as error:
         tell(Report(code=DataUnusable.code, message=f"{data} cannot be used: {error}."))
         return None
+    # Whoever hears that the server runs may tell us to stop it, and `keep` does not listen yet.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     tell(Report(dsn=cluster.dsn()))
     return cluster
 
@@ -77,6 +79,7 @@ def keep(cluster: Cluster) -> None:
     guests = FileLock(cluster.data / "guests.lock")
     threading.Thread(target=wait_alone, args=(guests, deserted), daemon=True).start()
     try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         while not deserted.wait(TICK):
             if not cluster.alive():
                 revive(cluster)
