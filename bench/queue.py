@@ -83,7 +83,7 @@ def enqueueing(bench: Bench, sides: list[Side], limit: Limit | None) -> Iterator
 
 
 def claiming(bench: Bench, sides: list[Side], limit: Limit | None) -> Iterator[Measure]:
-    """Ours in batches, each beside pgbench in such batches and the peers at their best."""
+    """Ours in batches, each beside pgbench and PgQueuer in such batches, and the peers at their best."""
     ours, *peers = sides
     for processes, words in list(PROCESSES.items())[bench.quick :]:  # quick: two processes only
         what = f"claim and settle, {words}"
@@ -94,11 +94,17 @@ def claiming(bench: Bench, sides: list[Side], limit: Limit | None) -> Iterator[M
         for batch in BATCHES:
             number = size(bench, "usher", batch)
             turns[f"usher {batch}"] = partial(ours.work, number, processes, {"batch": batch})
+            for peer in peers:
+                if peer.name == "pgqueuer":  # the other takes one job at a time
+                    way = {"batch_size": batch}
+                    turns[f"same {batch}"] = partial(peer.work, number // 2, processes, way)
             if limit:
                 turns[f"limit {batch}"] = partial(limit.work, number, processes, batch)
         figures = frame.interleaved(turns, bench.repeats)
         for batch in BATCHES:
             found = {peer.name: figures[peer.name] for peer in peers}
+            if f"same {batch}" in figures:
+                found["pgqueuer_same_batch"] = figures[f"same {batch}"]
             for who in ("usher", "limit") if limit else ("usher",):
                 found[who] = figures[f"{who} {batch}"]
             yield frame.measured(f"{what}, batches of {batch}", "jobs/s", found, better="higher")

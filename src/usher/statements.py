@@ -101,15 +101,21 @@ def split(text: str) -> Iterator[tuple[str, str]]:
 
 def array(values: Iterable[object]) -> str | None:
     """An array as PostgreSQL reads it, written ten times as fast as the driver does; null if nothing is in it."""
-    words = ["NULL" if value is None else word(value) for value in values]
-    return "{" + ",".join(words) + "}" if words.count("NULL") < len(words) else None
+    given = list(values)
+    if given.count(None) == len(given):
+        return None
+    return "{" + ",".join([word(value) for value in given]) + "}"
 
 
 def word(value: object) -> str:
     """One element: numbers and UUIDs are plain, text is quoted."""
-    if isinstance(value, str):
-        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    return str(value)
+    if value is None:
+        return "NULL"
+    if not isinstance(value, str):
+        return str(value)
+    if value.isalnum():  # and no word that means null
+        return value if value.lower() != "null" else f'"{value}"'
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def beside(module: str) -> Statements:

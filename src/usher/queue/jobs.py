@@ -162,7 +162,7 @@ async def settle(conn: Connection, ends: Sequence[Settled], *, now: datetime) ->
         conn,
         ids=array(end.id for end in ends),
         claims=array(end.claim for end in ends),
-        states=array(end.state.value for end in ends),
+        states=array(end.state for end in ends),
         exit_codes=array(end.exit_code for end in ends),
         pids=array(end.pid for end in ends),
         messages=array(end.message for end in ends),

@@ -15,6 +15,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final, NoReturn
 
+from prometheus_client import Gauge, Histogram
+
 from usher.db import Database
 from usher.queue import jobs
 from usher.queue.clock import ServerClock
@@ -49,6 +51,15 @@ class Post:
     lease: timedelta = LEASE
 
 
+@dataclass(frozen=True, slots=True)
+class Meters:
+    """The metrics of one type; to find them costs more than to move them."""
+
+    running: Gauge
+    waited: Histogram
+    seconds: Histogram
+
+
 class Manager:
     """An actor: `await Manager(db, post).run(stop, now)`; both are events."""
 
@@ -61,6 +72,7 @@ class Manager:
         self._ask: dict[str, float] = dict.fromkeys(post.types, 0.0)
         self._ahead: defaultdict[str, deque[Run]] = defaultdict(deque)  # ours, and not begun yet
         self._pace: dict[str, float] = {}  # seconds that runs of a type take of late
+        self._meters: dict[str, Meters] = {}
         self._woken = asyncio.Event()
         self._idle = asyncio.Event()
         self._runner: Runner
@@ -190,10 +202,18 @@ class Manager:
     def start(self, run: Run) -> None:
         job, policy = run.job, run.policy
         self.busy[job.type] += 1
-        RUNNING.labels(job.type).inc()
-        WAITED.labels(job.type).observe((self.clock.now() - job.scheduled).total_seconds())
+        meters = self.meters(job.type)
+        meters.running.inc()
+        meters.waited.observe((self.clock.now() - job.scheduled).total_seconds())
         papers = environment(job, self.post.dsn, role=self.post.role)
         self._runner.start(order(job, policy, {**self.post.env, **papers}))
+
+    def meters(self, type_: str) -> "Meters":
+        if type_ not in self._meters:
+            self._meters[type_] = Meters(
+                RUNNING.labels(type_), WAITED.labels(type_), RUN_SECONDS.labels(type_)
+            )
+        return self._meters[type_]
 
     def stop(self, run: Run) -> None:
         """Somebody cancelled it."""
@@ -219,21 +239,26 @@ class Manager:
         return True
 
     async def hear(self) -> None:
+        events = self._runner.events
         while True:
-            event = await self._runner.events.get()
-            run = self.ledger.runs.get(event.key)
-            if isinstance(event, Started):
-                if run:
-                    run.pid = event.pid
-            elif run:
-                self.ended(run, event)
+            self.heard(await events.get())
+            while not events.empty():
+                self.heard(events.get_nowait())
+
+    def heard(self, event: Started | Ended) -> None:
+        run = self.ledger.runs.get(event.key)
+        if run and isinstance(event, Started):
+            run.pid = event.pid
+        elif run and isinstance(event, Ended):
+            self.ended(run, event)
 
     def ended(self, run: Run, event: Ended) -> None:
         """A process has gone: its place is free, and how it ended is to be written down."""
         type_ = run.job.type
         self.busy[type_] -= 1
-        RUNNING.labels(type_).dec()
-        RUN_SECONDS.labels(type_).observe(event.seconds)
+        meters = self.meters(type_)
+        meters.running.dec()
+        meters.seconds.observe(event.seconds)
         self._pace[type_] = 0.8 * self._pace.get(type_, event.seconds) + 0.2 * event.seconds
         if run.lost:
             self.ledger.runs.pop(run.job.id, None)
