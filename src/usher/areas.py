@@ -4,12 +4,28 @@ Comes from settings; goes to DSNs. No foreign key and no join crosses an area, s
 """
 
 from collections.abc import Iterator, Mapping
+from configparser import ConfigParser
+from configparser import Error as ConfigParserError
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
+
+from psycopg.conninfo import make_conninfo
 
 from usher.embedded.guest import Lodging, lodge
+from usher.errors import BadSetting
 from usher.settings import Settings
+
+DIRECTORIES = Path(__file__).parent / "schema"
+# The words of a database.conf, and libpq's.
+CONF = {
+    "hostname": "host",
+    "port": "port",
+    "database": "dbname",
+    "username": "user",
+    "password": "password",
+}
 
 
 class Area(StrEnum):
@@ -21,6 +37,7 @@ class Area(StrEnum):
 # Which schemas (and directories of migrations) belong to which area, in the order they are made.
 SCHEMAS: Mapping[str, Area] = {
     "work": Area.WORK,
+    "mgmt": Area.WORK,
     "control": Area.CONTROL,
     "feeds": Area.SEARCH,
     "multimatch": Area.SEARCH,
@@ -55,10 +72,33 @@ class Places:
 def named(settings: Settings) -> dict[Area, str]:
     """The DSN the operator gave each area; empty where the embedded server is meant."""
     return {
-        Area.WORK: settings.work_url or settings.database_url,
-        Area.CONTROL: settings.control_url or settings.database_url,
-        Area.SEARCH: settings.search_url or settings.database_url,
+        Area.WORK: settings.work_url or settings.database_url or from_conf(Area.WORK),
+        Area.CONTROL: settings.control_url or settings.database_url or from_conf(Area.CONTROL),
+        Area.SEARCH: settings.search_url or settings.database_url or from_conf(Area.SEARCH),
     }
+
+
+def from_conf(area: Area, directory: Path = DIRECTORIES) -> str:
+    """The DSN in a database.conf of the area's schema directories, the first there is; as Ssscrape has it."""
+    files = (directory / name / "database.conf" for name, of in SCHEMAS.items() if of is area)
+    file = next((file for file in files if file.is_file()), None)
+    return read_conf(file) if file else ""
+
+
+def read_conf(file: Path) -> str:
+    parser = ConfigParser(interpolation=None)
+    try:
+        parser.read_string("[conf]\n" + file.read_text(encoding="utf-8"), str(file))
+    except (OSError, UnicodeDecodeError, ConfigParserError) as error:
+        raise BadSetting(f"{file} cannot be read: {error}.") from error
+    given = {
+        name: value.strip("\"' ") for section in parser.values() for name, value in section.items()
+    }
+    if odd := next((name for name in given if name not in CONF), ""):
+        raise BadSetting(
+            f"{odd} in {file} is nothing of a database.", hint=f"One of: {', '.join(CONF)}."
+        )
+    return make_conninfo(**{CONF[name]: value for name, value in given.items() if value})
 
 
 @contextmanager
