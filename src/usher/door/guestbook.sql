@@ -12,7 +12,8 @@ with host as materialized (
         h.revision is distinct from given.revision or house.revision <> %(house_revision)s as stale,
         coalesce(h.cadence, house.cadence) as cadence,
         h.crawl_started is not null or h.next_fetch <= %(now)s as due,
-        h.crawl_started is null as closed
+        h.crawl_started is null as closed,
+        h.claim_at > greatest(h.ready_at, %(now)s) as asleep
     from unnest(%(hosts)s::bigint[], %(revisions)s::int[]) with ordinality as given (domain64, revision, place)
     -- "offset 0" keeps a look-up by index, whatever the planner thinks of the sizes; so below.
     left join lateral (select * from work.hosts where domain64 = given.domain64 offset 0) h on true
@@ -25,6 +26,7 @@ judged as materialized (
         k.path,
         coalesce(page.cadence, host.cadence) as cadence,
         host.due and host.closed as opens,
+        host.asleep,
         case
             when host.stale then '?'
             when page.state in ('pending', 'crawling') then 'w'
@@ -46,8 +48,10 @@ judged as materialized (
     ) page on true
 ),
 admitted as (
-    insert into work.guestbook as page (domain64, path, scheme, state, priority, admitted_at, next_fetch)
+    insert into work.guestbook as page (id, domain64, path, scheme, state, priority, admitted_at, next_fetch)
+    overriding system value
     select
+        id,
         domain64,
         path,
         get_byte(%(schemes)s::bytea, ord::int - 1),
@@ -55,8 +59,13 @@ admitted as (
         case when %(hall_pass)s then 0 else 1 end,
         %(now)s,
         case when %(hall_pass)s then %(now)s else %(now)s + cadence end
-    from judged
-    where letter in ('P', 'D', 'N')
+    from (
+        -- Numbered as they came, which is the order they are crawled in.
+        select nextval('work.guestbook_id_seq') as id, *
+        from judged
+        where letter in ('P', 'D', 'N')
+        order by ord
+    ) numbered
     order by domain64, path
     on conflict (domain64, path) do update set
         state = 'pending',
@@ -76,16 +85,27 @@ moved_to_the_front as (
         and page.state = 'pending'
         and page.priority > 0
 ),
+called as (
+    -- The host's crawl opens, and a claim looks at it at once if it had no reason to before.
+    select domain64, bool_or(opens and letter <> 'P') as opens, bool_or(asleep) as asleep
+    from judged
+    where letter in ('P', 'D', 'N') and (asleep or (opens and letter <> 'P'))
+    group by domain64
+),
 opened as (
-    update work.hosts h set crawl_started = %(now)s
+    update work.hosts h set
+        crawl_started = case when called.opens then coalesce(h.crawl_started, %(now)s) else h.crawl_started end,
+        claim_at = case when called.asleep then least(h.claim_at, greatest(h.ready_at, %(now)s)) else h.claim_at end,
+        empty_looks = case when called.asleep then 0 else h.empty_looks end
     from (
-        select id
+        select id, domain64
         from work.hosts
-        where domain64 = any(array(select distinct domain64 from judged where opens and letter in ('D', 'N')))
+        where domain64 = any(array(select domain64 from called))
         order by domain64
         for no key update
     ) due
-    where h.id = due.id and h.crawl_started is null
+    join called on called.domain64 = due.domain64
+    where h.id = due.id
 )
 select
     case
@@ -164,8 +184,10 @@ settled as materialized (
     left join opener using (domain64)
 ),
 admitted as (
-    insert into work.guestbook as page (domain64, path, scheme, state, priority, admitted_at, next_fetch)
+    insert into work.guestbook as page (id, domain64, path, scheme, state, priority, admitted_at, next_fetch)
+    overriding system value
     select
+        id,
         domain64,
         path,
         get_byte(%(schemes)s::bytea, ord::int - 1),
@@ -173,8 +195,13 @@ admitted as (
         case when %(hall_pass)s then 0 else 1 end,
         %(now)s,
         case when %(hall_pass)s then %(now)s - interval '3 minutes' else %(now)s + cadence end
-    from settled
-    where letter in ('F', 'H')
+    from (
+        -- Numbered as they came, which is the order they are crawled in.
+        select nextval('work.guestbook_id_seq') as id, *
+        from settled
+        where letter in ('F', 'H')
+        order by ord
+    ) numbered
     order by domain64, path
     on conflict (domain64, path) do update set
         state = 'pending',
@@ -218,7 +245,9 @@ moved_to_the_front as (
 opened as (
     update work.hosts h set
         crawl_started = coalesce(h.crawl_started, %(now)s),
-        next_fetch = case when %(hall_pass)s then %(now)s - interval '1 day' else h.next_fetch end
+        next_fetch = case when %(hall_pass)s then %(now)s - interval '1 day' else h.next_fetch end,
+        claim_at = least(h.claim_at, greatest(h.ready_at, %(now)s)),
+        empty_looks = 0
     from (
         select id
         from work.hosts

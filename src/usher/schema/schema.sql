@@ -1,5 +1,103 @@
 CREATE SCHEMA work;
 
+CREATE FUNCTION work.claim_links(caller bigint, n integer, width integer, depth integer, chunk bigint, wait interval, lease interval, at timestamp with time zone) RETURNS TABLE(chunk_id bigint, id bigint, host text, scheme smallint, path text, etag text, last_modified timestamp with time zone, crawl_delay interval)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO ''
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+#variable_conflict use_column
+declare
+    pages bigint[];
+    hosts bigint[];
+    oldest timestamptz;
+begin
+    select array_agg(p.id), array_agg(p.domain64), min(p.admitted_at) into pages, hosts, oldest
+    from work.pick_links(n, width, depth, at) p;
+    if pages is null or (chunk is null and cardinality(pages) < n and oldest > at - wait) then
+        return;
+    end if;
+
+    if chunk is null then
+        insert into work.chunk (crawler_id, claimed_at, lease_until) values (caller, at, at + lease)
+        returning work.chunk.id into chunk;
+    end if;
+
+    update work.hosts h
+    set ready_at = greatest(h.ready_at, at) + t.pages * coalesce(h.crawl_delay, house.crawl_delay),
+        claim_at = greatest(h.ready_at, at) + t.pages * coalesce(h.crawl_delay, house.crawl_delay),
+        empty_looks = 0
+    from (select domain64, count(*) as pages from unnest(hosts) as s (domain64) group by domain64) t
+    cross join work.house
+    where h.domain64 = any(hosts) and h.domain64 = t.domain64;
+
+    update work.pace p
+    set ready_at = at + t.rest
+    from (
+        select h.pace_id, count(*) * max(coalesce(g.crawl_delay, h.crawl_delay, house.crawl_delay)) as rest
+        from unnest(hosts) as s (domain64)
+        join work.hosts h on h.domain64 = s.domain64
+        join work.pace g on g.id = h.pace_id
+        cross join work.house
+        where h.pace_id is not null
+        group by h.pace_id
+    ) t
+    where p.id = t.pace_id;
+
+    return query
+    with mine as (
+        update work.guestbook g
+        set state = 'crawling', chunk_id = chunk
+        where g.id = any(pages)
+        returning g.id, g.domain64, g.scheme, g.path, g.etag, g.last_modified, g.priority
+    )
+    select chunk, m.id, h.name, m.scheme, m.path, m.etag, m.last_modified, coalesce(h.crawl_delay, house.crawl_delay)
+    from mine m
+    join work.hosts h on h.domain64 = m.domain64
+    cross join work.house
+    order by m.priority, m.id;
+end
+$$;
+
+CREATE FUNCTION work.count_seats() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path TO ''
+    AS $$
+begin
+    if tg_op = 'INSERT' then
+        insert into work.seat_count as s (component_id, "row", seats, changes)
+        select n.component_id, n."row", count(*) filter (where n.state <> 'leaving'), 1
+        from new_rows n
+        group by n.component_id, n."row"
+        order by n.component_id, n."row"
+        on conflict (component_id, "row") do update
+        set seats = s.seats + excluded.seats, changes = s.changes + 1;
+    elsif tg_op = 'DELETE' then
+        update work.seat_count s
+        set seats = s.seats - o.seats, changes = s.changes + 1
+        from (
+            select component_id, "row", count(*) filter (where state <> 'leaving') as seats
+            from old_rows group by component_id, "row"
+        ) o
+        where s.component_id = o.component_id and s."row" = o."row";
+    else
+        insert into work.seat_count as s (component_id, "row", seats, changes)
+        select b.component_id, b."row", sum(b.seat), 1
+        from (
+            select component_id, "row", (state <> 'leaving')::integer as seat from new_rows
+            union all
+            select component_id, "row", -(state <> 'leaving')::integer from old_rows
+        ) b
+        group by b.component_id, b."row"
+        order by b.component_id, b."row"
+        on conflict (component_id, "row") do update
+        set seats = s.seats + excluded.seats, changes = s.changes + 1;
+    end if;
+    return null;
+end
+$$;
+
 CREATE FUNCTION work.domain64_decode(domain64 bigint, OUT tld integer, OUT domain integer, OUT subdomain integer, OUT reserved integer) RETURNS record
     LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
     AS $$
@@ -121,17 +219,184 @@ begin
 end
 $$;
 
-CREATE TABLE work.content_type (
-    code smallint NOT NULL,
-    name text NOT NULL
+CREATE FUNCTION work.pick_links(n integer, width integer, depth integer, at timestamp with time zone) RETURNS TABLE(id bigint, domain64 bigint, admitted_at timestamp with time zone)
+    LANGUAGE plpgsql
+    SET search_path TO ''
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+#variable_conflict use_column
+declare
+    rounds constant integer := 20;
+    hosts bigint[];
+    seen bigint[] := '{}';
+    picked bigint[];
+    found bigint[];
+    wanted integer := n;
+begin
+    for round in 1..rounds loop
+        hosts := array(
+            select h.domain64 from work.hosts h
+            where h.claim_at <= at and h.claim_at < 'infinity' and h.policy = 'open' and h.domain64 <> all(seen)
+            order by h.claim_at
+            limit least(width, wanted)
+            for no key update skip locked
+        );
+        exit when hosts = '{}';
+        seen := seen || hosts;
+        hosts := work.rested(hosts, at);
+
+        select array_agg(p.id), array_agg(distinct p.domain64) into picked, found
+        from (
+            select g.id, g.domain64
+            from unnest(hosts) with ordinality as turn (domain64, place)
+            cross join lateral (
+                select g.id, g.domain64, g.priority
+                from work.guestbook g
+                where g.domain64 = turn.domain64 and g.state = 'pending'
+                order by g.priority, g.id
+                limit least(depth, wanted)
+                for no key update skip locked
+            ) g
+            order by turn.place, g.priority, g.id
+            limit wanted
+        ) p;
+
+        update work.hosts h
+        set empty_looks = h.empty_looks + 1,
+            claim_at = case
+                when h.empty_looks < 11 then at + interval '1 second' * power(2, h.empty_looks) else 'infinity'
+            end
+        where h.domain64 = any(hosts) and h.domain64 <> all(coalesce(found, '{}'))
+            and not exists (select from work.guestbook g where g.domain64 = h.domain64 and g.state = 'pending');
+
+        return query
+        select g.id, g.domain64, g.admitted_at from work.guestbook g where g.id = any(picked);
+        wanted := wanted - coalesce(cardinality(picked), 0);
+        exit when wanted <= 0 or cardinality(seen) >= 10 * width;
+    end loop;
+end
+$$;
+
+CREATE FUNCTION work.rested(hosts bigint[], at timestamp with time zone) RETURNS bigint[]
+    LANGUAGE plpgsql
+    SET search_path TO ''
+    SET enable_seqscan TO 'off'
+    AS $$
+#variable_conflict use_column
+declare
+    grouped bigint[] := array(
+        select distinct h.pace_id from work.hosts h where h.domain64 = any(hosts) and h.pace_id is not null
+    );
+    free bigint[];
+begin
+    if grouped = '{}' then
+        return hosts;
+    end if;
+    free := array(
+        select p.id from work.pace p
+        where p.id = any(grouped) and p.ready_at <= at order by p.id for no key update skip locked
+    );
+    update work.hosts h
+    set claim_at = greatest(p.ready_at, at + interval '100 ms')
+    from work.pace p
+    where h.domain64 = any(hosts) and p.id = h.pace_id and p.id <> all(free);
+    return array(
+        select s.domain64
+        from (
+            select turn.domain64, turn.place, h.pace_id,
+                row_number() over (partition by h.pace_id order by turn.place) as number
+            from unnest(hosts) with ordinality as turn (domain64, place)
+            join work.hosts h on h.domain64 = turn.domain64
+        ) s
+        where s.pace_id is null or (s.pace_id = any(free) and s.number = 1)
+        order by s.place
+    );
+end
+$$;
+
+CREATE TABLE work.chunk (
+    id bigint NOT NULL,
+    state text DEFAULT 'crawling'::text NOT NULL,
+    crawler_id bigint NOT NULL,
+    claimed_at timestamp with time zone NOT NULL,
+    lease_until timestamp with time zone,
+    crawled_at timestamp with time zone,
+    bytes bigint,
+    sha256 text,
+    index_state text,
+    builder_id bigint,
+    build_lease_until timestamp with time zone,
+    build_attempts smallint DEFAULT 0 NOT NULL,
+    built_at timestamp with time zone,
+    index_bytes bigint,
+    index_sha256 text,
+    reason text DEFAULT ''::text NOT NULL,
+    propagated_at timestamp with time zone,
+    CONSTRAINT chunk_building_is_leased CHECK (((NOT (index_state IS DISTINCT FROM 'building'::text)) = (build_lease_until IS NOT NULL))),
+    CONSTRAINT chunk_built_when_crawled CHECK (((index_state IS NULL) OR (state = 'crawled'::text))),
+    CONSTRAINT chunk_bytes_not_negative CHECK ((bytes >= 0)),
+    CONSTRAINT chunk_crawling_is_leased CHECK (((state = 'crawling'::text) = (lease_until IS NOT NULL))),
+    CONSTRAINT chunk_index_bytes_not_negative CHECK ((index_bytes >= 0)),
+    CONSTRAINT chunk_index_state_known CHECK ((index_state = ANY (ARRAY['building'::text, 'built'::text, 'error'::text, 'parked'::text]))),
+    CONSTRAINT chunk_state_known CHECK ((state = ANY (ARRAY['crawling'::text, 'crawled'::text, 'error'::text])))
 );
 
-CREATE TABLE work.domain (
-    tld smallint NOT NULL,
-    number integer NOT NULL,
-    name text NOT NULL,
-    CONSTRAINT domain_number_in_range CHECK (((number >= 1) AND (number <= 16777215)))
+COMMENT ON COLUMN work.chunk.reason IS 'Why it is in error or parked.';
+
+COMMENT ON COLUMN work.chunk.propagated_at IS 'When every row had it; found out by us, whatever anybody says.';
+
+CREATE TABLE work.component (
+    id bigint NOT NULL,
+    host text NOT NULL,
+    type text,
+    token_id bigint,
+    state text DEFAULT 'online'::text NOT NULL,
+    state_since timestamp with time zone DEFAULT now() NOT NULL,
+    state_reason text DEFAULT ''::text NOT NULL,
+    health text DEFAULT 'healthy'::text NOT NULL,
+    health_since timestamp with time zone DEFAULT now() NOT NULL,
+    health_reason text DEFAULT ''::text NOT NULL,
+    misses smallint DEFAULT 0 NOT NULL,
+    down interval DEFAULT '00:00:00'::interval NOT NULL,
+    seen_at timestamp with time zone,
+    registered_at timestamp with time zone DEFAULT now() NOT NULL,
+    "row" smallint,
+    machine text DEFAULT ''::text NOT NULL,
+    weight smallint DEFAULT 1 NOT NULL,
+    draining boolean DEFAULT false NOT NULL,
+    CONSTRAINT component_health_known CHECK ((health = ANY (ARRAY['healthy'::text, 'failure'::text, 'probation'::text]))),
+    CONSTRAINT component_host_short CHECK (((host <> ''::text) AND (length(host) <= 255))),
+    CONSTRAINT component_row_positive CHECK (("row" > 0)),
+    CONSTRAINT component_rows_are_of_index_servers CHECK ((("row" IS NULL) OR (type = 'index-server'::text))),
+    CONSTRAINT component_state_known CHECK ((state = ANY (ARRAY['online'::text, 'waiting'::text, 'paused'::text, 'error'::text]))),
+    CONSTRAINT component_type_known CHECK ((type = ANY (ARRAY['crawler'::text, 'index-builder'::text, 'index-server'::text, 'front-end'::text, 'manager'::text]))),
+    CONSTRAINT component_weight_positive CHECK ((weight > 0))
 );
+
+COMMENT ON TABLE work.component IS 'MGMT''s seed calls it host; so does the view mgmt.host.';
+
+COMMENT ON COLUMN work.component.host IS 'Its name or address and port, as others reach it.';
+
+COMMENT ON COLUMN work.component.state IS 'What it declares.';
+
+COMMENT ON COLUMN work.component.health IS 'What the watchdog found.';
+
+COMMENT ON COLUMN work.component.seen_at IS 'The last sign of life: a call to us, or an answer to the watchdog.';
+
+CREATE TABLE work.placement (
+    chunk_id bigint NOT NULL,
+    component_id bigint NOT NULL,
+    "row" smallint NOT NULL,
+    state text DEFAULT 'wanted'::text NOT NULL,
+    since timestamp with time zone NOT NULL,
+    released_at timestamp with time zone,
+    CONSTRAINT placement_released_when_leaving CHECK (((released_at IS NULL) OR (state = 'leaving'::text))),
+    CONSTRAINT placement_state_known CHECK ((state = ANY (ARRAY['wanted'::text, 'loaded'::text, 'leaving'::text])))
+);
+
+COMMENT ON COLUMN work.placement.released_at IS 'When its successor was loaded: from then on nobody counts on this copy, and its server may drop it.';
 
 CREATE TABLE work.guestbook (
     id bigint NOT NULL,
@@ -153,6 +418,7 @@ CREATE TABLE work.guestbook (
     path text NOT NULL COLLATE pg_catalog."C",
     content_sha1 text,
     etag text,
+    attempts smallint DEFAULT 0 NOT NULL,
     CONSTRAINT guestbook_admitted_if_waiting CHECK (((state <> ALL (ARRAY['pending'::text, 'crawling'::text])) OR (admitted_at IS NOT NULL))),
     CONSTRAINT guestbook_cadence_positive CHECK ((cadence > '00:00:00'::interval)),
     CONSTRAINT guestbook_failures_not_negative CHECK ((failures >= 0)),
@@ -171,14 +437,7 @@ COMMENT ON COLUMN work.guestbook.content_type IS 'A code of work.content_type.';
 
 COMMENT ON COLUMN work.guestbook.priority IS 'Lower goes first; 0 is the front, where a hall pass puts a page.';
 
-ALTER TABLE work.guestbook ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
-    SEQUENCE NAME work.guestbook_id_seq
-    START WITH 1
-    INCREMENT BY 1
-    NO MINVALUE
-    NO MAXVALUE
-    CACHE 1
-);
+COMMENT ON COLUMN work.guestbook.attempts IS 'Crawls of this admission that were lost with their crawler.';
 
 CREATE TABLE work.hosts (
     id bigint NOT NULL,
@@ -199,6 +458,12 @@ CREATE TABLE work.hosts (
     scope_ranges int8multirange DEFAULT '{}'::int8multirange NOT NULL,
     filters jsonb DEFAULT '[]'::jsonb NOT NULL,
     revision integer DEFAULT 1 NOT NULL,
+    claim_at timestamp with time zone DEFAULT 'infinity'::timestamp with time zone NOT NULL,
+    empty_looks smallint DEFAULT 0 NOT NULL,
+    pace_id bigint,
+    troubles smallint DEFAULT 0 NOT NULL,
+    trouble_at timestamp with time zone,
+    trouble text DEFAULT ''::text NOT NULL,
     CONSTRAINT domain64_domain CHECK (((domain64 > 0) AND (domain64 <= work.max_bigint()))),
     CONSTRAINT hosts_cadence_positive CHECK ((cadence > '00:00:00'::interval)),
     CONSTRAINT hosts_crawl_delay_not_negative CHECK ((crawl_delay >= '00:00:00'::interval)),
@@ -222,6 +487,71 @@ COMMENT ON COLUMN work.hosts.scope IS 'Which links found on this host may bring 
 
 COMMENT ON COLUMN work.hosts.revision IS 'Counts changes of policy, scope and filters.';
 
+COMMENT ON COLUMN work.hosts.claim_at IS 'When a claim looks at this host next; infinity if nothing of it waits.';
+
+COMMENT ON COLUMN work.hosts.empty_looks IS 'Claims that found nothing here in a row: the next look comes later.';
+
+COMMENT ON COLUMN work.hosts.troubles IS 'Refusals and failures in a row, each doubling its rest.';
+
+ALTER TABLE work.chunk ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME work.chunk_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+ALTER TABLE work.component ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME work.component_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE work.content_type (
+    code smallint NOT NULL,
+    name text NOT NULL
+);
+
+CREATE TABLE work.domain (
+    tld smallint NOT NULL,
+    number integer NOT NULL,
+    name text NOT NULL,
+    CONSTRAINT domain_number_in_range CHECK (((number >= 1) AND (number <= 16777215)))
+);
+
+CREATE TABLE work.event (
+    id bigint NOT NULL,
+    at timestamp with time zone NOT NULL,
+    component_id bigint,
+    chunk_id bigint,
+    kind text NOT NULL,
+    before text,
+    after text,
+    reason text DEFAULT ''::text NOT NULL
+);
+
+ALTER TABLE work.event ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME work.event_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+ALTER TABLE work.guestbook ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME work.guestbook_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 ALTER TABLE work.hosts ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME work.hosts_id_seq
     START WITH 1
@@ -236,15 +566,65 @@ CREATE TABLE work.house (
     revision integer DEFAULT 1 NOT NULL,
     cadence interval DEFAULT '30 days'::interval NOT NULL,
     filters jsonb DEFAULT '[]'::jsonb NOT NULL,
+    crawl_delay interval DEFAULT '00:00:01'::interval NOT NULL,
+    rows smallint DEFAULT 1 NOT NULL,
+    seated_rows smallint DEFAULT 0 NOT NULL,
     CONSTRAINT house_cadence_positive CHECK ((cadence > '00:00:00'::interval)),
+    CONSTRAINT house_crawl_delay_not_negative CHECK ((crawl_delay >= '00:00:00'::interval)),
     CONSTRAINT house_filters_are_a_list CHECK ((jsonb_typeof(filters) = 'array'::text)),
-    CONSTRAINT house_has_one_row CHECK (one)
+    CONSTRAINT house_has_one_row CHECK (one),
+    CONSTRAINT house_rows_positive CHECK (((rows >= 1) AND (rows <= 1000)))
 );
 
 COMMENT ON COLUMN work.house.revision IS 'Counts changes of the filters, so that whoever judged by older ones knows.';
 
+COMMENT ON COLUMN work.house.seated_rows IS 'How many rows the seats of all chunks were last looked through for.';
+
+CREATE TABLE work.pace (
+    id bigint NOT NULL,
+    name text NOT NULL,
+    crawl_delay interval,
+    ready_at timestamp with time zone DEFAULT '-infinity'::timestamp with time zone NOT NULL,
+    CONSTRAINT pace_delay_not_negative CHECK ((crawl_delay >= '00:00:00'::interval)),
+    CONSTRAINT pace_is_named CHECK ((name <> ''::text))
+);
+
+ALTER TABLE work.pace ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME work.pace_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE work.query_stat (
+    id bigint NOT NULL,
+    at timestamp with time zone NOT NULL,
+    term text NOT NULL,
+    seconds double precision NOT NULL,
+    component_id bigint,
+    CONSTRAINT query_stat_seconds_not_negative CHECK ((seconds >= (0)::double precision))
+);
+
+ALTER TABLE work.query_stat ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME work.query_stat_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 CREATE TABLE work.schema_migrations (
     version character varying NOT NULL
+);
+
+CREATE TABLE work.seat_count (
+    component_id bigint NOT NULL,
+    "row" smallint NOT NULL,
+    seats bigint NOT NULL,
+    changes bigint NOT NULL
 );
 
 CREATE TABLE work.tld (
@@ -254,6 +634,45 @@ CREATE TABLE work.tld (
 );
 
 COMMENT ON TABLE work.tld IS '127 with an empty name stands for every name whose TLD has no code of its own.';
+
+CREATE TABLE work.token (
+    id bigint NOT NULL,
+    name text NOT NULL,
+    hash bytea NOT NULL,
+    scope text NOT NULL,
+    type text,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    used_at timestamp with time zone,
+    revoked_at timestamp with time zone,
+    CONSTRAINT token_is_named CHECK ((name <> ''::text)),
+    CONSTRAINT token_scope_known CHECK ((scope = ANY (ARRAY['read'::text, 'work'::text, 'admin'::text]))),
+    CONSTRAINT token_type_known CHECK ((type = ANY (ARRAY['crawler'::text, 'index-builder'::text, 'index-server'::text, 'front-end'::text, 'manager'::text])))
+);
+
+COMMENT ON COLUMN work.token.used_at IS 'The last use, to the minute.';
+
+ALTER TABLE work.token ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME work.token_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE work.unseated (
+    "row" smallint NOT NULL,
+    chunk_id bigint NOT NULL
+);
+
+ALTER TABLE ONLY work.chunk
+    ADD CONSTRAINT chunk_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY work.component
+    ADD CONSTRAINT component_host_key UNIQUE (host);
+
+ALTER TABLE ONLY work.component
+    ADD CONSTRAINT component_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY work.content_type
     ADD CONSTRAINT content_type_name_key UNIQUE (name);
@@ -266,6 +685,9 @@ ALTER TABLE ONLY work.domain
 
 ALTER TABLE ONLY work.domain
     ADD CONSTRAINT domain_tld_name_key UNIQUE (tld, name);
+
+ALTER TABLE ONLY work.event
+    ADD CONSTRAINT event_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY work.guestbook
     ADD CONSTRAINT guestbook_domain64_path_key UNIQUE (domain64, path);
@@ -285,14 +707,61 @@ ALTER TABLE ONLY work.hosts
 ALTER TABLE ONLY work.house
     ADD CONSTRAINT house_pkey PRIMARY KEY (one);
 
+ALTER TABLE ONLY work.pace
+    ADD CONSTRAINT pace_name_key UNIQUE (name);
+
+ALTER TABLE ONLY work.pace
+    ADD CONSTRAINT pace_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY work.placement
+    ADD CONSTRAINT placement_pkey PRIMARY KEY (component_id, chunk_id);
+
+ALTER TABLE ONLY work.query_stat
+    ADD CONSTRAINT query_stat_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY work.schema_migrations
     ADD CONSTRAINT schema_migrations_pkey PRIMARY KEY (version);
+
+ALTER TABLE ONLY work.seat_count
+    ADD CONSTRAINT seat_count_pkey PRIMARY KEY (component_id, "row");
 
 ALTER TABLE ONLY work.tld
     ADD CONSTRAINT tld_name_key UNIQUE (name);
 
 ALTER TABLE ONLY work.tld
     ADD CONSTRAINT tld_pkey PRIMARY KEY (code);
+
+ALTER TABLE ONLY work.token
+    ADD CONSTRAINT token_hash_key UNIQUE (hash);
+
+ALTER TABLE ONLY work.token
+    ADD CONSTRAINT token_name_key UNIQUE (name);
+
+ALTER TABLE ONLY work.token
+    ADD CONSTRAINT token_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY work.unseated
+    ADD CONSTRAINT unseated_pkey PRIMARY KEY ("row", chunk_id);
+
+CREATE INDEX chunk_build_lease ON work.chunk USING btree (build_lease_until) WHERE (index_state = 'building'::text);
+
+CREATE INDEX chunk_failed ON work.chunk USING btree (id) WHERE ((state = 'error'::text) OR (index_state = ANY (ARRAY['error'::text, 'parked'::text])));
+
+CREATE INDEX chunk_lease ON work.chunk USING btree (lease_until) WHERE (state = 'crawling'::text);
+
+CREATE INDEX chunk_of_builder ON work.chunk USING btree (builder_id, id) WHERE (propagated_at IS NULL);
+
+CREATE INDEX chunk_of_crawler ON work.chunk USING btree (crawler_id, id) WHERE (propagated_at IS NULL);
+
+CREATE INDEX chunk_to_build ON work.chunk USING btree (id) WHERE ((state = 'crawled'::text) AND (index_state IS NULL));
+
+CREATE INDEX chunk_to_propagate ON work.chunk USING btree (id) WHERE ((index_state = 'built'::text) AND (propagated_at IS NULL));
+
+CREATE INDEX component_row ON work.component USING btree ("row") WHERE (type = 'index-server'::text);
+
+CREATE INDEX event_of_component ON work.event USING btree (component_id, id);
+
+CREATE INDEX guestbook_chunk ON work.guestbook USING btree (chunk_id) WHERE (chunk_id IS NOT NULL);
 
 CREATE INDEX guestbook_crawling ON work.guestbook USING btree (domain64) WHERE (state = 'crawling'::text);
 
@@ -302,6 +771,26 @@ CREATE INDEX guestbook_retry ON work.guestbook USING btree (next_fetch) WHERE (s
 
 CREATE INDEX hosts_due ON work.hosts USING btree (next_fetch);
 
+CREATE INDEX hosts_to_claim ON work.hosts USING btree (claim_at) WHERE ((claim_at < 'infinity'::timestamp with time zone) AND (policy = 'open'::text));
+
+CREATE INDEX placement_leaving ON work.placement USING btree (component_id, chunk_id) WHERE (state = 'leaving'::text);
+
+CREATE INDEX placement_of_chunk ON work.placement USING btree (chunk_id);
+
+CREATE UNIQUE INDEX placement_seat ON work.placement USING btree (chunk_id, "row") WHERE (state <> 'leaving'::text);
+
+CREATE INDEX placement_wanted ON work.placement USING btree (component_id, chunk_id) WHERE (state = 'wanted'::text);
+
+CREATE INDEX query_stat_at ON work.query_stat USING btree (at);
+
+CREATE TRIGGER chunks_are_never_deleted BEFORE DELETE OR TRUNCATE ON work.chunk FOR EACH STATEMENT EXECUTE FUNCTION work.never_deleted();
+
+CREATE TRIGGER count_changed_seats AFTER UPDATE ON work.placement REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION work.count_seats();
+
+CREATE TRIGGER count_new_seats AFTER INSERT ON work.placement REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION work.count_seats();
+
+CREATE TRIGGER count_old_seats AFTER DELETE ON work.placement REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION work.count_seats();
+
 CREATE TRIGGER guestbook_host_exists AFTER INSERT ON work.guestbook REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION work.guestbook_host_exists();
 
 CREATE TRIGGER guestbook_is_never_deleted BEFORE DELETE OR TRUNCATE ON work.guestbook FOR EACH STATEMENT EXECUTE FUNCTION work.never_deleted();
@@ -310,11 +799,116 @@ CREATE TRIGGER hosts_are_never_deleted BEFORE DELETE OR TRUNCATE ON work.hosts F
 
 CREATE TRIGGER hosts_are_never_renumbered BEFORE UPDATE OF domain64, name ON work.hosts FOR EACH ROW WHEN (((old.domain64 <> new.domain64) OR (old.name <> new.name))) EXECUTE FUNCTION work.never_renumbered();
 
+ALTER TABLE ONLY work.chunk
+    ADD CONSTRAINT chunk_builder_id_fkey FOREIGN KEY (builder_id) REFERENCES work.component(id);
+
+ALTER TABLE ONLY work.chunk
+    ADD CONSTRAINT chunk_crawler_id_fkey FOREIGN KEY (crawler_id) REFERENCES work.component(id);
+
+ALTER TABLE ONLY work.component
+    ADD CONSTRAINT component_token_id_fkey FOREIGN KEY (token_id) REFERENCES work.token(id);
+
 ALTER TABLE ONLY work.domain
     ADD CONSTRAINT domain_tld_fkey FOREIGN KEY (tld) REFERENCES work.tld(code);
 
+ALTER TABLE ONLY work.event
+    ADD CONSTRAINT event_component_id_fkey FOREIGN KEY (component_id) REFERENCES work.component(id);
+
 ALTER TABLE ONLY work.hosts
     ADD CONSTRAINT hosts_domain_is_registered FOREIGN KEY (tld, domain) REFERENCES work.domain(tld, number);
+
+ALTER TABLE ONLY work.hosts
+    ADD CONSTRAINT hosts_pace_id_fkey FOREIGN KEY (pace_id) REFERENCES work.pace(id);
+
+ALTER TABLE ONLY work.placement
+    ADD CONSTRAINT placement_chunk_id_fkey FOREIGN KEY (chunk_id) REFERENCES work.chunk(id);
+
+ALTER TABLE ONLY work.placement
+    ADD CONSTRAINT placement_component_id_fkey FOREIGN KEY (component_id) REFERENCES work.component(id);
+
+ALTER TABLE ONLY work.query_stat
+    ADD CONSTRAINT query_stat_component_id_fkey FOREIGN KEY (component_id) REFERENCES work.component(id);
+
+ALTER TABLE ONLY work.seat_count
+    ADD CONSTRAINT seat_count_component_id_fkey FOREIGN KEY (component_id) REFERENCES work.component(id);
+
+ALTER TABLE ONLY work.unseated
+    ADD CONSTRAINT unseated_chunk_id_fkey FOREIGN KEY (chunk_id) REFERENCES work.chunk(id);
+
+CREATE SCHEMA mgmt;
+
+CREATE VIEW mgmt.chunk AS
+ SELECT id AS index,
+    id
+   FROM work.chunk;
+
+CREATE VIEW mgmt.crawler AS
+ SELECT k.id AS index,
+    k.id AS chunk_id,
+    c.host AS c_host,
+        CASE
+            WHEN (k.propagated_at IS NOT NULL) THEN 'propagated'::text
+            ELSE k.state
+        END AS c_task
+   FROM (work.chunk k
+     JOIN work.component c ON ((c.id = k.crawler_id)));
+
+CREATE VIEW mgmt.host AS
+ SELECT id AS index,
+    host,
+        CASE type
+            WHEN 'crawler'::text THEN 'Crawler'::text
+            WHEN 'index-builder'::text THEN 'Index Builder'::text
+            WHEN 'index-server'::text THEN 'Index Server'::text
+            WHEN 'front-end'::text THEN 'Front-End'::text
+            WHEN 'manager'::text THEN 'Manager'::text
+            ELSE NULL::text
+        END AS type,
+    state,
+    health
+   FROM work.component;
+
+CREATE VIEW mgmt.index_builder AS
+ SELECT k.id AS index,
+    k.id AS chunk_id,
+    c.host AS ib_host,
+        CASE
+            WHEN (k.propagated_at IS NOT NULL) THEN 'propagated'::text
+            WHEN (k.index_state = 'parked'::text) THEN 'error'::text
+            ELSE k.index_state
+        END AS ib_task
+   FROM (work.chunk k
+     JOIN work.component c ON ((c.id = k.builder_id)));
+
+CREATE VIEW mgmt.index_server AS
+ SELECT row_number() OVER (ORDER BY p.chunk_id, p."row") AS index,
+    p."row",
+    p.chunk_id,
+    c.host AS is_host
+   FROM (work.placement p
+     JOIN work.component c ON ((c.id = p.component_id)))
+  WHERE (p.state <> 'leaving'::text);
+
+CREATE VIEW mgmt.link AS
+ SELECT g.id AS index,
+    (((
+        CASE g.scheme
+            WHEN 1 THEN 'https'::text
+            WHEN 2 THEN 'http'::text
+            WHEN 3 THEN 'sftp'::text
+            ELSE 'ftp'::text
+        END || '://'::text) || h.name) || g.path) AS link,
+    g.chunk_id,
+    g.state
+   FROM (work.guestbook g
+     JOIN work.hosts h USING (domain64));
+
+CREATE TABLE mgmt.schema_migrations (
+    version character varying NOT NULL
+);
+
+ALTER TABLE ONLY mgmt.schema_migrations
+    ADD CONSTRAINT schema_migrations_pkey PRIMARY KEY (version);
 
 CREATE SCHEMA control;
 

@@ -8,5 +8,27 @@ grant insert on work.tld, work.domain, work.hosts to usher_door;
 grant select on work.house, work.guestbook, work.content_type to usher_door, usher_mgmt, usher_reader;
 grant update (revision, cadence, filters) on work.house to usher_door;
 grant insert, update on work.guestbook to usher_door;
+grant usage on sequence work.guestbook_id_seq to usher_door;
 grant update (next_fetch, crawl_started, cadence, adaptive, crawl_delay, ready_at, policy, policy_reason, scope,
     scope_ranges, filters, revision) on work.hosts to usher_door;
+
+-- Waking a host whose page came in.
+grant update (claim_at, empty_looks) on work.hosts to usher_door;
+
+-- Hands out chunks, records what becomes of them, seats them, watches components. Judging URLs stays with the door.
+grant select on work.component, work.chunk, work.placement, work.event, work.query_stat, work.pace to usher_mgmt, usher_reader;
+grant select, insert on work.token to usher_mgmt;
+grant update (used_at, revoked_at) on work.token to usher_mgmt;
+grant insert, update on work.component, work.chunk, work.placement, work.pace to usher_mgmt;
+grant delete on work.placement to usher_mgmt;
+grant select on work.unseated, work.seat_count to usher_mgmt, usher_reader;
+grant insert, delete on work.unseated to usher_mgmt;
+grant insert, update on work.seat_count to usher_mgmt;
+grant insert on work.event, work.query_stat to usher_mgmt;
+grant delete on work.query_stat to usher_mgmt;
+grant update on work.guestbook to usher_mgmt;
+grant update (next_fetch, crawl_started, ready_at, claim_at, empty_looks, troubles, trouble_at, trouble, pace_id) on work.hosts
+    to usher_mgmt;
+grant update ("rows", seated_rows, crawl_delay) on work.house to usher_mgmt;
+grant execute on function
+    work.claim_links(bigint, integer, integer, integer, bigint, interval, interval, timestamptz) to usher_mgmt;

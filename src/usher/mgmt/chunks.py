@@ -1,0 +1,248 @@
+"""Chunks: pages handed to a crawler under a lease, crawled, built; and what becomes of those that are lost.
+
+Comes from components that ask and report; goes to the guestbook and to work.chunk. Every change names the owner and the
+state it expects, so that a report that comes too late changes nothing and says so.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from usher.db import Connection
+from usher.door import guestbook
+from usher.door.guestbook import Outcome
+from usher.statements import beside
+from usher.urls import Scheme, Url
+
+store = beside(__file__)
+MOST_CRAWLS: Final = 3  # of a page whose crawlers die, before it is an error
+MOST_BUILDS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A page that a crawler is to fetch, with what it needs for a conditional request."""
+
+    id: int
+    url: str
+    etag: str | None
+    last_modified: datetime | None
+    crawl_delay: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """A chunk and the pages that were put into it."""
+
+    chunk_id: int
+    pages: list[Given]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """How many pages are wanted: of how many hosts, how many of each, and how long the first may wait for the last."""
+
+    n: int = 5
+    width: int | None = None
+    depth: int | None = None
+    wait: timedelta = timedelta(seconds=1)
+    lease: timedelta = timedelta(minutes=5)
+
+
+@dataclass(frozen=True, slots=True)
+class ToBuild:
+    """A crawled chunk for a builder, and who has its content."""
+
+    chunk_id: int
+    host: str
+    sha256: str | None
+    bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """All that is known of a chunk."""
+
+    id: int
+    state: str
+    crawler: str
+    claimed_at: datetime
+    lease_until: datetime | None
+    crawled_at: datetime | None
+    bytes: int | None
+    sha256: str | None
+    index_state: str | None
+    builder: str | None
+    build_lease_until: datetime | None
+    build_attempts: int
+    built_at: datetime | None
+    index_bytes: int | None
+    index_sha256: str | None
+    reason: str
+    propagated_at: datetime | None
+    crawler_id: int
+    builder_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Where a page is."""
+
+    domain64: int
+    path: str
+    chunk_id: int | None
+    state: str
+
+
+async def claim_links(conn: Connection, crawler: int, ask: Ask, *, now: datetime) -> Pack | None:
+    """A new chunk for a crawler; None while too few pages wait and none for too long."""
+    return await take(conn, crawler, ask, None, now)
+
+
+async def more_links(
+    conn: Connection, crawler: int, chunk: int, ask: Ask, *, now: datetime
+) -> list[Given]:
+    """More pages for a chunk that the crawler holds (`hold` it first): as many as there are, up to n."""
+    pack = await take(conn, crawler, ask, chunk, now)
+    return pack.pages if pack else []
+
+
+async def take(
+    conn: Connection, crawler: int, ask: Ask, chunk: int | None, now: datetime
+) -> Pack | None:
+    found = await store.claim_links.tuples(
+        conn,
+        crawler=crawler,
+        n=ask.n,
+        width=ask.width or ask.n,
+        depth=ask.depth or ask.n,
+        chunk=chunk,
+        wait=ask.wait,
+        lease=ask.lease,
+        now=now,
+    )
+    pages = [
+        Given(id_, str(Url(Scheme(scheme), host, path)), etag, modified, delay)
+        for _, id_, host, scheme, path, etag, modified, delay in found
+    ]
+    return Pack(found[0][0], pages) if found else None
+
+
+async def open_chunks(conn: Connection, crawler: int, *, now: datetime) -> list[int]:
+    """The chunks a crawler holds, two at most."""
+    return [id_ for (id_,) in await store.open_chunks.tuples(conn, crawler=crawler, now=now)]
+
+
+async def hold(
+    conn: Connection, crawler: int, chunk: int, *, lease: timedelta, now: datetime
+) -> bool:
+    """Whether the crawler still has this chunk; renews it, and keeps it for the rest of the transaction."""
+    held = await store.hold_chunk.tuples(conn, crawler=crawler, chunk=chunk, lease=lease, now=now)
+    return bool(held)
+
+
+async def find_page(conn: Connection, url: Url) -> Found | None:
+    """The page of that address, in whatever state."""
+    return await store.page_of_chunk.row(conn, Found, host=url.host, path=url.path)
+
+
+async def report(
+    conn: Connection, outcomes: Sequence[Outcome], *, now: datetime
+) -> list[guestbook.Settled]:
+    """What became of pages of held chunks; crawls that are over by it are closed."""
+    settled = await guestbook.settle(conn, outcomes=outcomes, now=now)
+    if numbers := sorted({page.domain64 for page in settled}):
+        await guestbook.close_crawls(conn, domain64s=numbers)
+    return settled
+
+
+async def finish_crawl(
+    conn: Connection, crawler: int, chunk: int, *, sha256: str | None, size: int | None, now: datetime
+) -> bool:
+    """The chunk is crawled: pages without a report were fetched, and nothing more is known of them."""
+    left = await store.crawling_pages.tuples(conn, chunk=chunk)
+    done = await store.finish_crawl.tuples(
+        conn, crawler=crawler, chunk=chunk, sha256=sha256, bytes=size, now=now
+    )
+    if done and left:
+        same = [Outcome(number, path, "unchanged", chunk_id=chunk) for _, number, path in left]
+        await report(conn, same, now=now)
+    return bool(done)
+
+
+async def fail_crawls(
+    conn: Connection, chunks: Sequence[int], *, why: str, now: datetime, crawled: bool = False
+) -> list[int]:
+    """Chunks that will not come: their pages wait again. `crawled` ones too, if their content is lost."""
+    found = await store.fail_crawls.tuples(
+        conn, chunks=list(chunks), why=why, crawled=crawled, most=MOST_CRAWLS, now=now
+    )
+    return [id_ for id_, _ in found]
+
+
+async def reap(conn: Connection, *, n: int, now: datetime) -> tuple[list[int], list[int]]:
+    """Crawls and builds whose lease has ended, made free for others."""
+    late = [id_ for (id_,) in await store.expired_crawls.tuples(conn, n=n, now=now)]
+    crawls = await fail_crawls(conn, late, why="the crawler's lease ended", now=now) if late else []
+    builds = await store.expired_builds.tuples(conn, n=n, most=MOST_BUILDS, now=now)
+    return crawls, [id_ for (id_,) in builds]
+
+
+async def renew(
+    conn: Connection, component: int, chunks: Sequence[int], *, lease: timedelta, now: datetime
+) -> set[int]:
+    """Signs of life; returns the chunks that are still the component's own."""
+    found = await store.renew.tuples(
+        conn, component=component, chunks=list(chunks), lease=lease, now=now
+    )
+    return {id_ for (id_,) in found}
+
+
+async def claim_builds(
+    conn: Connection, builder: int, *, n: int, lease: timedelta, now: datetime, alone: bool = False
+) -> list[ToBuild]:
+    """Crawled chunks for one builder; `alone` takes also those it failed with before."""
+    found = await store.claim_builds.rows(
+        conn, ToBuild, builder=builder, n=n, lease=lease, now=now, alone=alone
+    )
+    return sorted(found, key=lambda one: one.chunk_id)
+
+
+async def finish_build(
+    conn: Connection, builder: int, chunk: int, *, sha256: str | None, size: int | None, now: datetime
+) -> bool:
+    """The index is built; seat it in the same transaction."""
+    done = await store.finish_build.tuples(
+        conn, builder=builder, chunk=chunk, sha256=sha256, bytes=size, now=now
+    )
+    return bool(done)
+
+
+async def fail_build(conn: Connection, builder: int, chunk: int, *, why: str) -> str | None:
+    """`error` if others may try, `parked` if enough have; None if it was not this builder's."""
+    found = await store.fail_build.tuples(
+        conn, builder=builder, chunk=chunk, why=why, most=MOST_BUILDS
+    )
+    return str(found[0][0]) if found else None
+
+
+async def rebuild(conn: Connection, builder: int, *, why: str) -> list[int]:
+    """Chunks whose index went with its builder, to be built again."""
+    return [id_ for (id_,) in await store.rebuild.tuples(conn, builder=builder, why=why)]
+
+
+async def recrawl(conn: Connection, crawler: int, *, why: str, now: datetime, n: int) -> list[int]:
+    """Chunks whose content went with its crawler before it was built: their pages wait again."""
+    lost = [id_ for (id_,) in await store.content_of.tuples(conn, crawler=crawler, n=n)]
+    return await fail_crawls(conn, lost, why=why, now=now, crawled=True) if lost else []
+
+
+async def show(conn: Connection, chunk: int) -> Chunk | None:
+    return await store.show.row(conn, Chunk, chunk=chunk)
+
+
+async def unpropagated(conn: Connection, component: int, *, after: int = 0, n: int) -> list[int]:
+    """What a crawler or builder must still keep."""
+    found = await store.unpropagated.tuples(conn, component=component, after=after, n=n)
+    return [id_ for (id_,) in found]

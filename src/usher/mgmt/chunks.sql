@@ -1,0 +1,163 @@
+-- name: claim_links
+-- A new chunk of pages for a crawler, or more for one it has; nothing if fewer wait than asked for and none long enough.
+select chunk_id, id, host, scheme, path, etag, last_modified, crawl_delay
+from work.claim_links(
+    %(crawler)s, %(n)s, %(width)s, %(depth)s, %(chunk)s, %(wait)s, %(lease)s, %(now)s
+);
+
+-- name: open_chunks
+-- The chunks that a crawler has a lease on; two are enough to know that there are several.
+select id from work.chunk
+where crawler_id = %(crawler)s and state = 'crawling' and lease_until > %(now)s
+order by id
+limit 2;
+
+-- name: hold_chunk
+-- One chunk that the crawler has a lease on, renewed and locked until the transaction ends.
+update work.chunk set lease_until = greatest(lease_until, %(now)s::timestamptz + %(lease)s::interval)
+where id = %(chunk)s and crawler_id = %(crawler)s and state = 'crawling' and lease_until > %(now)s
+returning id;
+
+-- name: crawling_pages
+-- The pages of a chunk that nobody has reported on.
+select g.id, g.domain64, g.path from work.guestbook g where g.chunk_id = %(chunk)s and g.state = 'crawling' order by g.id;
+
+-- name: page_of_chunk
+-- The page of that address, if it is in the chunk (or in any, if none is named) and being crawled.
+select g.domain64, g.path, g.chunk_id, g.state
+from work.guestbook g
+join work.hosts h on h.domain64 = g.domain64
+where h.name = %(host)s and g.path = %(path)s;
+
+-- name: finish_crawl
+-- The crawler has the chunk's content on its disk.
+update work.chunk
+set state = 'crawled', crawled_at = %(now)s, lease_until = null, sha256 = %(sha256)s, bytes = %(bytes)s
+where id = %(chunk)s and crawler_id = %(crawler)s and state = 'crawling'
+returning id;
+
+-- name: fail_crawls
+-- Chunks whose content will not come: their pages wait again, and those that were lost too often are errors. Only what is
+-- in the expected state is touched: crawls under way, or crawled ones whose content is gone.
+with lost as (
+    update work.chunk k
+    set state = 'error', lease_until = null, reason = %(why)s, index_state = null, build_lease_until = null
+    where k.id = any(%(chunks)s) and (k.state = 'crawling' or (%(crawled)s and k.state = 'crawled'))
+    returning k.id
+), back as (
+    update work.guestbook g
+    set state = case when g.attempts + 1 < %(most)s then 'pending' else 'error' end,
+        attempts = g.attempts + 1,
+        failures = case when g.attempts + 1 < %(most)s then g.failures else least(g.failures + 1, 32000) end,
+        next_fetch = case when g.attempts + 1 < %(most)s then g.next_fetch else %(now)s + interval '1 hour' end,
+        admitted_at = coalesce(g.admitted_at, %(now)s)
+    where g.chunk_id = any(array(select id from lost))
+        and (g.state = 'crawling' or (%(crawled)s and g.state = 'crawled'))
+    returning g.domain64, g.state
+), woken as (
+    update work.hosts h
+    set claim_at = least(h.claim_at, greatest(h.ready_at, %(now)s)), empty_looks = 0
+    where h.domain64 = any(array(select distinct domain64 from back where state = 'pending'))
+)
+select id, (select count(*) from back) as pages from lost;
+
+-- name: expired_crawls
+-- Crawls whose lease has ended.
+select id from work.chunk
+where state = 'crawling' and lease_until <= %(now)s
+order by lease_until limit %(n)s
+for update skip locked;
+
+-- name: expired_builds
+-- Builds whose lease has ended are offered again, and counted.
+update work.chunk
+set index_state = case when build_attempts < %(most)s then null else 'parked' end, build_lease_until = null,
+    reason = 'the builder''s lease ended'
+where id in (
+    select id from work.chunk
+    where index_state = 'building' and build_lease_until <= %(now)s
+    order by build_lease_until limit %(n)s
+    for update skip locked
+)
+returning id;
+
+-- name: renew
+-- Signs of life for chunks that a component crawls or builds; gives those that are still its own.
+update work.chunk
+set lease_until = case
+        when state = 'crawling' then greatest(lease_until, %(now)s::timestamptz + %(lease)s::interval) end,
+    build_lease_until = case
+        when index_state = 'building' then greatest(build_lease_until, %(now)s::timestamptz + %(lease)s::interval) end
+where id = any(%(chunks)s) and (
+    (state = 'crawling' and crawler_id = %(component)s and lease_until > %(now)s)
+    or (index_state = 'building' and builder_id = %(component)s and build_lease_until > %(now)s)
+)
+returning id;
+
+-- name: claim_builds
+-- Chunks to build, each for one builder; one that failed with this builder is left to others if there are any.
+with mine as (
+    select k.id
+    from work.chunk k
+    where k.state = 'crawled' and k.index_state is null
+        and (k.builder_id is distinct from %(builder)s or k.build_attempts = 0 or %(alone)s)
+    order by k.id
+    limit %(n)s
+    for update skip locked
+)
+update work.chunk k
+set index_state = 'building', builder_id = %(builder)s, build_attempts = k.build_attempts + 1,
+    build_lease_until = %(now)s::timestamptz + %(lease)s::interval, reason = ''
+from mine, work.component c
+where k.id = mine.id and c.id = k.crawler_id
+returning k.id as chunk_id, c.host, k.sha256, k.bytes;
+
+-- name: finish_build
+-- The index of a chunk is built and on the builder's disk.
+update work.chunk
+set index_state = 'built', built_at = %(now)s, build_lease_until = null, index_sha256 = %(sha256)s, index_bytes = %(bytes)s
+where id = %(chunk)s and builder_id = %(builder)s and index_state = 'building'
+returning id;
+
+-- name: fail_build
+-- It could not be built: another builder may try, up to a limit.
+update work.chunk
+set index_state = case when build_attempts < %(most)s then null else 'parked' end, build_lease_until = null,
+    reason = %(why)s
+where id = %(chunk)s and builder_id = %(builder)s and index_state = 'building'
+returning coalesce(index_state, 'error') as state;
+
+-- name: rebuild
+-- Built chunks whose index is lost, because no server has loaded it and its builder is gone.
+update work.chunk k
+set index_state = null, built_at = null, reason = %(why)s
+where k.builder_id = %(builder)s and k.index_state = 'built' and k.propagated_at is null
+    and not exists (select from work.placement p where p.chunk_id = k.id and p.state in ('loaded', 'leaving'))
+returning k.id;
+
+-- name: content_of
+-- Crawled chunks of a crawler that are not built yet: their content is nowhere else.
+select id from work.chunk
+where crawler_id = %(crawler)s and propagated_at is null and state = 'crawled' and index_state is distinct from 'built'
+order by id
+limit %(n)s;
+
+-- name: show
+-- One chunk with all that is known of it.
+select
+    k.id, k.state, c.host as crawler, k.claimed_at, k.lease_until, k.crawled_at, k.bytes, k.sha256, k.index_state,
+    b.host as builder, k.build_lease_until, k.build_attempts, k.built_at, k.index_bytes, k.index_sha256, k.reason,
+    k.propagated_at, k.crawler_id, k.builder_id
+from work.chunk k
+join work.component c on c.id = k.crawler_id
+left join work.component b on b.id = k.builder_id
+where k.id = %(chunk)s;
+
+-- name: unpropagated
+-- What a crawler or builder must still keep, in order.
+select k.id
+from work.chunk k
+where k.id > %(after)s and k.propagated_at is null
+    and ((k.crawler_id = %(component)s and k.state = 'crawled') or (k.builder_id = %(component)s and k.index_state = 'built'))
+order by k.id
+limit %(n)s;
