@@ -158,7 +158,13 @@ async def report(
 
 
 async def finish_crawl(
-    conn: Connection, crawler: int, chunk: int, *, sha256: str | None, size: int | None, now: datetime
+    conn: Connection,
+    crawler: int,
+    chunk: int,
+    *,
+    sha256: str | None,
+    size: int | None,
+    now: datetime,
 ) -> bool:
     """The chunk is crawled: pages without a report were fetched, and nothing more is known of them."""
     left = await store.crawling_pages.tuples(conn, chunk=chunk)
@@ -210,7 +216,13 @@ async def claim_builds(
 
 
 async def finish_build(
-    conn: Connection, builder: int, chunk: int, *, sha256: str | None, size: int | None, now: datetime
+    conn: Connection,
+    builder: int,
+    chunk: int,
+    *,
+    sha256: str | None,
+    size: int | None,
+    now: datetime,
 ) -> bool:
     """The index is built; seat it in the same transaction."""
     done = await store.finish_build.tuples(
