@@ -200,3 +200,14 @@ def test_no_name_says_nothing() -> None:
     words = {"manager", "util", "utils", "helper", "helpers", "common", "base", "misc"}
     found = {path.stem for path in PACKAGE.rglob("*.py")} & words
     assert not found - {"manager"}
+
+
+def test_every_advisory_lock_has_a_number_of_its_own() -> None:
+    """Two rooms with the same number would wait for each other in the default, single database."""
+    found = [
+        (number, path.name)
+        for path in PACKAGE.rglob("*.py")
+        for number in re.findall(r"^LOCK\b.*= (0x[0-9a-f_]+)", path.read_text(), re.MULTILINE)
+    ]
+    assert len(found) > 3
+    assert len({number for number, _ in found}) == len(found), sorted(found)

@@ -49,7 +49,7 @@ with lost as (
     set state = case when g.attempts + 1 < %(most)s then 'pending' else 'error' end,
         attempts = g.attempts + 1,
         failures = case when g.attempts + 1 < %(most)s then g.failures else least(g.failures + 1, 32000) end,
-        next_fetch = case when g.attempts + 1 < %(most)s then g.next_fetch else %(now)s + interval '1 hour' end,
+        next_fetch = case when g.attempts + 1 < %(most)s then g.next_fetch else %(now)s::timestamptz + interval '1 hour' end,
         admitted_at = coalesce(g.admitted_at, %(now)s)
     where g.chunk_id = any(array(select id from lost))
         and (g.state = 'crawling' or (%(crawled)s and g.state = 'crawled'))

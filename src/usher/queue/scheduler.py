@@ -18,7 +18,7 @@ from usher.queue.clock import ServerClock
 from usher.telemetry import OLDEST, REAPED, RETRIED, SCHEDULED, WAITING, Log
 
 log = Log("scheduler")
-LOCK: Final = 0x7573_6865_7203  # "usher", 3: one scheduler leads
+LOCK: Final = 0x7573_6865_7211  # "usher", 17: one scheduler leads
 TICK: Final = 1.0
 PACK: Final = 10_000  # tasks or jobs in one transaction
 MEND_SECONDS: Final = 60.0
