@@ -37,11 +37,18 @@ class Area(StrEnum):
 # Which schemas (and directories of migrations) belong to which area, in the order they are made.
 SCHEMAS: Mapping[str, Area] = {
     "work": Area.WORK,
-    "mgmt": Area.WORK,
     "control": Area.CONTROL,
     "feeds": Area.SEARCH,
     "multimatch": Area.SEARCH,
 }
+
+# Schemas that hold only views of another one's tables, and come and go with it.
+BESIDE: Mapping[str, tuple[str, ...]] = {"work": ("mgmt",)}
+
+
+def with_beside(*schemas: str) -> tuple[str, ...]:
+    """The schemas, and those that come and go with them."""
+    return tuple(name for schema in schemas for name in (schema, *BESIDE.get(schema, ())))
 
 
 @dataclass(frozen=True, slots=True)

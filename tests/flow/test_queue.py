@@ -2,26 +2,21 @@
 
 import os
 import random
-import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from commands import clean
-from fix_database import open_directory, wait_stopped
+from cast import TESTS, USHER, Cast, ask, stage
 from processes import eventually, kill_9, running
-from usher.embedded.guest import Lodging, lodge
+from usher.embedded.guest import Lodging
 
 JOBS, MANAGERS, SECONDS = 2_000, 3, 15
-TESTS = Path(__file__).parent.parent
 CONFIG = """
 job_lease = 3
 [worker.defaults]
@@ -31,73 +26,6 @@ backoff = 1
 max_attempts = 1000
 retry_after_kill = true
 """
-
-
-class Cast:
-    """The processes on stage, and whoever takes the place of a fallen one."""
-
-    def __init__(self, data: Path, directory: Path) -> None:
-        self.environment = clean(
-            {
-                "USHER_DATA": str(data),
-                "USHER_CONFIG": str(directory / "usher.toml"),
-                "PYTHONPATH": str(TESTS),
-            }
-        )
-        self.log = (directory / "log").open("ab")
-        self.playing: dict[tuple[str, ...], subprocess.Popen[bytes]] = {}
-
-    def enter(self, *words: str) -> None:
-        self.playing[words] = subprocess.Popen(
-            [sys.executable, "-m", "usher", *words],
-            env=self.environment,
-            stdout=self.log,
-            stderr=self.log,
-        )
-
-    def kill(self, *words: str) -> None:
-        """Kill -9, and another comes."""
-        self.playing[words].kill()
-        self.playing[words].wait()
-        self.enter(*words)
-
-    def leave(self) -> list[int]:
-        """Let all go in order; their exit codes."""
-        for process in self.playing.values():
-            process.terminate()
-        return [process.wait(60) for process in self.playing.values()]
-
-
-@contextmanager
-def stage() -> Iterator[tuple[Cast, Lodging, Path]]:
-    directory = open_directory()
-    directory.chmod(0o755)
-    (directory / "usher.toml").write_text(CONFIG)
-    data = directory / "data"
-    with lodge(data) as lodging:
-        cast = Cast(data, directory)
-        done = subprocess.run(
-            [sys.executable, "-m", "usher", "db", "migrate"], env=cast.environment, check=False
-        )
-        assert done.returncode == 0
-        try:
-            yield cast, lodging, directory
-        finally:
-            for process in cast.playing.values():
-                process.kill()
-                process.wait()
-            cast.log.close()
-    wait_stopped(data)
-    shutil.rmtree(directory)
-
-
-def ask(dsn: str, query: str) -> list[tuple[object, ...]]:
-    """An answer, as soon as the server gives one."""
-    for _ in range(200):
-        with suppress(psycopg.OperationalError), psycopg.connect(dsn) as conn:
-            return conn.execute(query.encode()).fetchall()
-        time.sleep(0.05)
-    raise AssertionError("The server does not come back.")
 
 
 def fill(dsn: str, book: Path) -> None:
@@ -137,7 +65,7 @@ def trouble(cast: Cast, lodging: Lodging, luck: random.Random) -> Counter[str]:
         who = luck.choice(["manager", "manager", "scheduler", "worker", "worker", "postgres"])
         deaths[who] += 1
         if who == "manager":
-            cast.kill("manager", "--host", f"m{luck.randrange(MANAGERS)}")
+            cast.kill(f"m{luck.randrange(MANAGERS)}")
         elif who == "scheduler":
             cast.kill("scheduler")
         elif who == "worker":
@@ -150,13 +78,13 @@ def trouble(cast: Cast, lodging: Lodging, luck: random.Random) -> Counter[str]:
 
 def test_two_thousand_jobs_while_everything_dies(capsys: pytest.CaptureFixture[str]) -> None:
     luck = random.Random(4)  # noqa: S311 - repeatable
-    with stage() as (cast, lodging, directory):
+    with stage(CONFIG) as (cast, lodging, directory):
         book = directory / "book"
         book.touch()
         fill(lodging.dsn, book)
         for number in range(MANAGERS):
-            cast.enter("manager", "--host", f"m{number}")
-        cast.enter("scheduler")
+            cast.enter(f"m{number}", *USHER, "manager", "--host", f"m{number}")
+        cast.enter("scheduler", *USHER, "scheduler")
         deaths = trouble(cast, lodging, luck)
         left = "select count(*) from control.job where type like 't%'"
         done = eventually(lambda: ask(lodging.dsn, left) == [(0,)], 150)

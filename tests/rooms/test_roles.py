@@ -14,7 +14,6 @@ from usher.schema.state import versions
 DENIED = psycopg.errors.InsufficientPrivilege
 MAY_SEE = {
     "work": {"usher_door", "usher_mgmt", "usher_reader"},
-    "mgmt": {"usher_mgmt", "usher_reader"},
     "control": {"usher_manager", "usher_scheduler", "usher_worker", "usher_reader"},
     "feeds": {"usher_feeds", "usher_reader"},
     "multimatch": {"usher_feeds", "usher_reader"},

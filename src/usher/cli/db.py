@@ -18,7 +18,7 @@ from usher.cli.app import (
     yes_option,
 )
 
-NAMES = ("work", "mgmt", "control", "feeds", "multimatch")
+NAMES = ("work", "control", "feeds", "multimatch")
 Command = Callable[..., Any]
 
 

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from usher import __version__
-from usher.areas import SCHEMAS, Places
+from usher.areas import SCHEMAS, Places, with_beside
 from usher.db import Connection, connect, for_program
 from usher.embedded import binaries
 from usher.errors import BadInput, NoServer, UsherError
@@ -72,9 +72,13 @@ async def dump_database(dsn: str, schemas: list[str], target: Path, pg_bin: str)
             if not now.applied:
                 raise BadInput(f"There is no schema {schema!r} to dump.", hint="`usher db status`")
             versions[schema] = now.applied[-1]
-            what = ["--schema", schema, "--file", str(target / f"{schema}.dump")]
+            what = [*only(schema), "--file", str(target / f"{schema}.dump")]
             await run([tool, "--format=custom", f"--snapshot={snapshot}", *PORTABLE, *what], dsn)
     return versions
+
+
+def only(schema: str) -> list[str]:
+    return [f"--schema={name}" for name in with_beside(schema)]
 
 
 def write_manifest(target: Path, versions: dict[str, str]) -> None:
@@ -169,7 +173,7 @@ async def picture(places: Places, schemas: tuple[str, ...], *, pg_bin: str = "")
     for schema in schemas:
         async with await connect(places.dsn(schema)) as conn:
             tool = program("pg_dump", conn.info.server_version // 10000, pg_bin)
-        what = ["--schema-only", *PORTABLE, "--schema", schema]
+        what = ["--schema-only", *PORTABLE, *only(schema)]
         parts.append(plain(await run([tool, *what], places.dsn(schema))))
     return "\n".join(parts)
 

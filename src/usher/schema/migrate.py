@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import psycopg
 from psycopg import sql
 
-from usher.areas import SCHEMAS, Places
+from usher.areas import SCHEMAS, Places, with_beside
 from usher.db import Connection, connect
 from usher.errors import MigrationFailed
 from usher.schema import roles
@@ -155,8 +155,7 @@ async def drop(places: Places, schemas: tuple[str, ...]) -> None:
     """Remove schemas with everything in them, each database in one transaction."""
     for dsn, here in places.databases(schemas).items():
         async with locked(dsn) as conn, conn.transaction():
-            for schema in here:
-                name = sql.Identifier(schema)
+            for name in map(sql.Identifier, with_beside(*here)):
                 await conn.execute(sql.SQL("drop schema if exists {} cascade").format(name))
 
 

@@ -6,12 +6,13 @@ granting first takes back everything, and checking compares what is with what th
 
 import secrets
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import psycopg
 from psycopg import sql
 
-from usher.areas import SCHEMAS
+from usher.areas import SCHEMAS, with_beside
 from usher.db import Connection, connect
 from usher.errors import NotAllowed
 from usher.schema.state import state
@@ -115,14 +116,10 @@ async def current(conn: Connection) -> list[str]:
 
 async def regrant(conn: Connection, schema: str) -> None:
     names = sql.SQL(", ").join(map(sql.Identifier, ROLES))
-    for objects in (
-        "schema",
-        "all tables in schema",
-        "all sequences in schema",
-        "all functions in schema",
-    ):
+    kinds = ("schema", "all tables in schema", "all sequences in schema", "all functions in schema")
+    for objects, name in product(kinds, with_beside(schema)):
         revoke = sql.SQL("revoke all on {} {} from {}")
-        await conn.execute(revoke.format(sql.SQL(objects), sql.Identifier(schema), names))
+        await conn.execute(revoke.format(sql.SQL(objects), sql.Identifier(name), names))
     await conn.execute((HERE / schema / "grants.sql").read_bytes())
 
 
@@ -138,7 +135,9 @@ async def check(conn: Connection) -> Finding:
 
 
 async def privileges(conn: Connection) -> set[Privilege]:
-    found = await store.privileges.rows(conn, Privilege, schemas=list(SCHEMAS), roles=list(ROLES))
+    found = await store.privileges.rows(
+        conn, Privilege, schemas=list(with_beside(*SCHEMAS)), roles=list(ROLES)
+    )
     return set(found)
 
 

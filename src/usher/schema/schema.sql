@@ -1,3 +1,5 @@
+CREATE SCHEMA mgmt;
+
 CREATE SCHEMA work;
 
 CREATE FUNCTION work.claim_links(caller bigint, n integer, width integer, depth integer, chunk bigint, wait interval, lease interval, at timestamp with time zone) RETURNS TABLE(chunk_id bigint, id bigint, host text, scheme smallint, path text, etag text, last_modified timestamp with time zone, crawl_delay interval)
@@ -347,6 +349,11 @@ COMMENT ON COLUMN work.chunk.reason IS 'Why it is in error or parked.';
 
 COMMENT ON COLUMN work.chunk.propagated_at IS 'When every row had it; found out by us, whatever anybody says.';
 
+CREATE VIEW mgmt.chunk AS
+ SELECT id AS index,
+    id
+   FROM work.chunk;
+
 CREATE TABLE work.component (
     id bigint NOT NULL,
     host text NOT NULL,
@@ -385,6 +392,44 @@ COMMENT ON COLUMN work.component.health IS 'What the watchdog found.';
 
 COMMENT ON COLUMN work.component.seen_at IS 'The last sign of life: a call to us, or an answer to the watchdog.';
 
+CREATE VIEW mgmt.crawler AS
+ SELECT k.id AS index,
+    k.id AS chunk_id,
+    c.host AS c_host,
+        CASE
+            WHEN (k.propagated_at IS NOT NULL) THEN 'propagated'::text
+            ELSE k.state
+        END AS c_task
+   FROM (work.chunk k
+     JOIN work.component c ON ((c.id = k.crawler_id)));
+
+CREATE VIEW mgmt.host AS
+ SELECT id AS index,
+    host,
+        CASE type
+            WHEN 'crawler'::text THEN 'Crawler'::text
+            WHEN 'index-builder'::text THEN 'Index Builder'::text
+            WHEN 'index-server'::text THEN 'Index Server'::text
+            WHEN 'front-end'::text THEN 'Front-End'::text
+            WHEN 'manager'::text THEN 'Manager'::text
+            ELSE NULL::text
+        END AS type,
+    state,
+    health
+   FROM work.component;
+
+CREATE VIEW mgmt.index_builder AS
+ SELECT k.id AS index,
+    k.id AS chunk_id,
+    c.host AS ib_host,
+        CASE
+            WHEN (k.propagated_at IS NOT NULL) THEN 'propagated'::text
+            WHEN (k.index_state = 'parked'::text) THEN 'error'::text
+            ELSE k.index_state
+        END AS ib_task
+   FROM (work.chunk k
+     JOIN work.component c ON ((c.id = k.builder_id)));
+
 CREATE TABLE work.placement (
     chunk_id bigint NOT NULL,
     component_id bigint NOT NULL,
@@ -397,6 +442,15 @@ CREATE TABLE work.placement (
 );
 
 COMMENT ON COLUMN work.placement.released_at IS 'When its successor was loaded: from then on nobody counts on this copy, and its server may drop it.';
+
+CREATE VIEW mgmt.index_server AS
+ SELECT row_number() OVER (ORDER BY p.chunk_id, p."row") AS index,
+    p."row",
+    p.chunk_id,
+    c.host AS is_host
+   FROM (work.placement p
+     JOIN work.component c ON ((c.id = p.component_id)))
+  WHERE (p.state <> 'leaving'::text);
 
 CREATE TABLE work.guestbook (
     id bigint NOT NULL,
@@ -492,6 +546,20 @@ COMMENT ON COLUMN work.hosts.claim_at IS 'When a claim looks at this host next; 
 COMMENT ON COLUMN work.hosts.empty_looks IS 'Claims that found nothing here in a row: the next look comes later.';
 
 COMMENT ON COLUMN work.hosts.troubles IS 'Refusals and failures in a row, each doubling its rest.';
+
+CREATE VIEW mgmt.link AS
+ SELECT g.id AS index,
+    (((
+        CASE g.scheme
+            WHEN 1 THEN 'https'::text
+            WHEN 2 THEN 'http'::text
+            WHEN 3 THEN 'sftp'::text
+            ELSE 'ftp'::text
+        END || '://'::text) || h.name) || g.path) AS link,
+    g.chunk_id,
+    g.state
+   FROM (work.guestbook g
+     JOIN work.hosts h USING (domain64));
 
 ALTER TABLE work.chunk ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME work.chunk_id_seq
@@ -834,81 +902,6 @@ ALTER TABLE ONLY work.seat_count
 
 ALTER TABLE ONLY work.unseated
     ADD CONSTRAINT unseated_chunk_id_fkey FOREIGN KEY (chunk_id) REFERENCES work.chunk(id);
-
-CREATE SCHEMA mgmt;
-
-CREATE VIEW mgmt.chunk AS
- SELECT id AS index,
-    id
-   FROM work.chunk;
-
-CREATE VIEW mgmt.crawler AS
- SELECT k.id AS index,
-    k.id AS chunk_id,
-    c.host AS c_host,
-        CASE
-            WHEN (k.propagated_at IS NOT NULL) THEN 'propagated'::text
-            ELSE k.state
-        END AS c_task
-   FROM (work.chunk k
-     JOIN work.component c ON ((c.id = k.crawler_id)));
-
-CREATE VIEW mgmt.host AS
- SELECT id AS index,
-    host,
-        CASE type
-            WHEN 'crawler'::text THEN 'Crawler'::text
-            WHEN 'index-builder'::text THEN 'Index Builder'::text
-            WHEN 'index-server'::text THEN 'Index Server'::text
-            WHEN 'front-end'::text THEN 'Front-End'::text
-            WHEN 'manager'::text THEN 'Manager'::text
-            ELSE NULL::text
-        END AS type,
-    state,
-    health
-   FROM work.component;
-
-CREATE VIEW mgmt.index_builder AS
- SELECT k.id AS index,
-    k.id AS chunk_id,
-    c.host AS ib_host,
-        CASE
-            WHEN (k.propagated_at IS NOT NULL) THEN 'propagated'::text
-            WHEN (k.index_state = 'parked'::text) THEN 'error'::text
-            ELSE k.index_state
-        END AS ib_task
-   FROM (work.chunk k
-     JOIN work.component c ON ((c.id = k.builder_id)));
-
-CREATE VIEW mgmt.index_server AS
- SELECT row_number() OVER (ORDER BY p.chunk_id, p."row") AS index,
-    p."row",
-    p.chunk_id,
-    c.host AS is_host
-   FROM (work.placement p
-     JOIN work.component c ON ((c.id = p.component_id)))
-  WHERE (p.state <> 'leaving'::text);
-
-CREATE VIEW mgmt.link AS
- SELECT g.id AS index,
-    (((
-        CASE g.scheme
-            WHEN 1 THEN 'https'::text
-            WHEN 2 THEN 'http'::text
-            WHEN 3 THEN 'sftp'::text
-            ELSE 'ftp'::text
-        END || '://'::text) || h.name) || g.path) AS link,
-    g.chunk_id,
-    g.state
-   FROM (work.guestbook g
-     JOIN work.hosts h USING (domain64));
-
-CREATE TABLE mgmt.schema_migrations (
-    version character varying NOT NULL
-);
-
-ALTER TABLE ONLY mgmt.schema_migrations
-    ADD CONSTRAINT schema_migrations_pkey PRIMARY KEY (version);
 
 CREATE SCHEMA control;
 

@@ -32,3 +32,8 @@ grant update (next_fetch, crawl_started, ready_at, claim_at, empty_looks, troubl
 grant update ("rows", seated_rows, crawl_delay) on work.house to usher_mgmt;
 grant execute on function
     work.claim_links(bigint, integer, integer, integer, bigint, interval, interval, timestamptz) to usher_mgmt;
+
+-- The first document's relations, to look at.
+grant usage on schema mgmt to usher_mgmt, usher_reader;
+grant select on mgmt.link, mgmt.chunk, mgmt.host, mgmt.crawler, mgmt.index_builder, mgmt.index_server
+    to usher_mgmt, usher_reader;

@@ -50,4 +50,4 @@ where p.state <> 'leaving';
 
 -- migrate:down
 
-drop view mgmt.index_server, mgmt.index_builder, mgmt.crawler, mgmt.host, mgmt.chunk, mgmt.link;
+drop schema mgmt cascade;
