@@ -94,10 +94,12 @@ class Mgmt:
 
 
 @contextmanager
-def mgmt(dsn: str, log: Path, *words: str, level: str = "info") -> Iterator[Mgmt]:
+def mgmt(
+    dsn: str, log: Path, *words: str, level: str = "info", settings: Mapping[str, str] | None = None
+) -> Iterator[Mgmt]:
     """`usher mgmt` on any free port, once it is ready; killed at the end if it still runs."""
     clean = {name: value for name, value in os.environ.items() if "USHER" not in name}
-    environment = {**clean, "DATABASE_URL": dsn, "USHER_LOG_LEVEL": level}
+    environment = {**clean, "DATABASE_URL": dsn, "USHER_LOG_LEVEL": level, **(settings or {})}
     with log.open("w") as stderr:
         process = subprocess.Popen(
             [sys.executable, "-m", "usher", "mgmt", "--bind", "127.0.0.1:0", *words],

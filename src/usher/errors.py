@@ -5,6 +5,7 @@
     │   └── BadSetting      a setting is unknown or its value cannot be used
     ├── NotFound            asked for something that is not there
     ├── NotAllowed          the role or token does not permit it
+    ├── Conflict            it is otherwise already, and cannot be both
     ├── Unreachable         the database or a server does not answer
     ├── SchemaOutOfDate     the tables are older or newer than this program
     ├── MigrationFailed     a step of the schema could not be made or undone
@@ -54,6 +55,12 @@ class NotAllowed(UsherError):
     code = "not_allowed"
     status = 403
     exit_code = 4
+
+
+class Conflict(UsherError):
+    code = "conflict"
+    status = 409
+    exit_code = 3
 
 
 class Unreachable(UsherError):

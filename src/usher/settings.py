@@ -49,8 +49,10 @@ def setting(
     choices: tuple[str, ...] = (),
     least: float | None = None,
     most: float | None = None,
+    endless: bool = False,
 ) -> Any:
     about = {"help": text, "secret": secret, "choices": choices, "least": least, "most": most}
+    about["endless"] = endless  # whether "inf" is a value too
     if callable(default):
         return dataclasses.field(default_factory=default, metadata=about)
     return dataclasses.field(default=default, metadata=about)
@@ -82,6 +84,19 @@ class Settings:
     )
     job_lease: float = setting(
         60.0, "seconds without a sign of life after which a run is taken back", least=3, most=3600
+    )
+    chunk_pages: int = setting(5, "pages of a chunk", least=1, most=1000)
+    chunk_wait: float = setting(
+        1.0,
+        "seconds until fewer pages than a chunk has are given; inf: never",
+        least=0,
+        endless=True,
+    )
+    chunk_lease: float = setting(
+        300.0,
+        "seconds without a sign of life after which a chunk is taken back",
+        least=1,
+        most=86400,
     )
     log_level: str = setting(
         "info",
@@ -228,6 +243,8 @@ def unknown(name: str, known: list[str], where: str) -> BadSetting:
 def converted(name: str, value: Any, origin: str) -> Any:
     field = next(field for field in dataclasses.fields(Settings) if field.name == name)
     wanted = get_type_hints(Settings)[name]
+    if field.metadata["endless"] and str(value).lower() == "inf":
+        return math.inf
     try:
         result = CONVERTERS[wanted](value)
     except (ValueError, TypeError) as error:

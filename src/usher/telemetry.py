@@ -81,6 +81,46 @@ RUN_SECONDS = Histogram(
     registry=REGISTRY,
 )
 
+PINGS = Counter(
+    "usher_mgmt_pings_total",
+    "Pings of components, by result: good, bad or silent.",
+    ["result"],
+    registry=REGISTRY,
+)
+ROUND_SECONDS = Histogram(
+    "usher_mgmt_round_seconds",
+    "Time the watchdog took to look after everything once.",
+    buckets=(0.01, 0.05, 0.2, 1, 2, 5, 20, 60),
+    registry=REGISTRY,
+)
+COMPONENTS = Gauge(
+    "usher_mgmt_components",
+    "Components by type and health, as the leading watchdog found them.",
+    ["type", "health"],
+    registry=REGISTRY,
+)
+LOST = Counter(
+    "usher_mgmt_lost_chunks_total",
+    "Chunks to be crawled or built again because only a component that is gone had them.",
+    ["type"],
+    registry=REGISTRY,
+)
+MOVED = Counter(
+    "usher_mgmt_moved_seats_total", "Seats that moved to another server.", registry=REGISTRY
+)
+UNSEATED = Gauge(
+    "usher_mgmt_unseated",
+    "Chunks without a seat in a row, counted up to 10,000.",
+    ["row"],
+    registry=REGISTRY,
+)
+UNLOADED = Gauge(
+    "usher_mgmt_unloaded",
+    "Seats whose server has not loaded the chunk yet, counted up to 10,000.",
+    ["row"],
+    registry=REGISTRY,
+)
+
 
 class Log:
     """A room's logger: `log.info("migrated", schema="work", steps=3)`."""

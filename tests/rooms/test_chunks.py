@@ -11,7 +11,7 @@ from usher.door.doorkeeper import Doorkeeper
 from usher.door.guestbook import Outcome
 from usher.door.rules import Knock, Reason
 from usher.mgmt import chunks
-from usher.mgmt.chunks import Ask, Given
+from usher.mgmt.chunks import Ask, Given, Trouble
 from usher.urls import Url, parse
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
@@ -350,3 +350,32 @@ async def test_a_full_knock_wakes_its_host(database: str) -> None:
         pack = await chunks.claim_links(conn, me, Ask(wait=NONE), now=NOW + SOON)
         assert pack
         assert len(pack.pages) == 5
+
+
+async def test_a_host_in_trouble_rests_ever_longer_and_is_forgiven_after_quiet(
+    database: str,
+) -> None:
+    await admit(database, *pages("a.com", 20))
+    async with await connect(database) as conn:
+        await delay(conn, 0)
+        me = await component(conn, "c")
+        page = await chunks.find_page(conn, url("https://a.com/0"))
+        assert page
+        number, now = page.domain64, NOW
+        for seconds in (10, 20, 40):
+            ready = await chunks.slow_down(conn, [Trouble(number, "429")], now=now)
+            assert ready == {number: now + timedelta(seconds=seconds)}
+            soon = now + timedelta(seconds=seconds - 1)
+            assert await chunks.claim_links(conn, me, Ask(wait=NONE), now=soon) is None
+            now += timedelta(seconds=seconds)
+            assert await chunks.claim_links(conn, me, Ask(wait=NONE), now=now)
+        hour = timedelta(hours=1)
+        ready = await chunks.slow_down(conn, [Trouble(number, "503", hour)], now=now)
+        assert ready == {number: now + hour}
+        assert await chunks.forgive(conn, [number], now=now + timedelta(minutes=5)) == 0
+        assert await chunks.forgive(conn, [number], now=now + hour) == 1
+        ready = await chunks.slow_down(conn, [Trouble(number, "429")], now=now + 2 * hour)
+        assert ready == {number: now + 2 * hour + timedelta(seconds=10)}
+        for _ in range(40):
+            ready = await chunks.slow_down(conn, [Trouble(number, "no answer")], now=now + 3 * hour)
+        assert ready == {number: now + 3 * hour + timedelta(days=1)}

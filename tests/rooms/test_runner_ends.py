@@ -48,8 +48,8 @@ async def test_a_job_may_use_its_grace(runner: Runner) -> None:
 
 
 async def test_the_whole_group_gets_the_term(runner: Runner) -> None:
-    both = "trap 'echo child; exit' TERM; (trap 'echo grandchild; exit' TERM; sleep 60 & wait) & wait; wait"
-    end = await run(runner, order("exec", "/bin/sh", "-c", both, kill_after=0.3, grace=2))
+    both = "trap 'wait; echo child; exit' TERM; (trap 'echo grandchild; exit' TERM; sleep 60 & wait) & wait; wait"
+    end = await run(runner, order("exec", "/bin/sh", "-c", both, kill_after=1, grace=5))
     assert end.why == "timeout"
     assert "grandchild" in end.output
 

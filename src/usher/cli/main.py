@@ -20,10 +20,15 @@ COMMANDS = {
     "jobs": "usher.cli.jobs:jobs",
     "tasks": "usher.cli.tasks:tasks",
     "resources": "usher.cli.resources:resources",
+    "components": "usher.cli.components:components",
+    "chunks": "usher.cli.chunks:chunks",
+    "tokens": "usher.cli.tokens:tokens",
+    "stats": "usher.cli.stats:stats",
     "doctor": "usher.cli.look:doctor",
     "settings": "usher.cli.look:settings",
     "version": "usher.cli.look:version",
     "mgmt": "usher.cli.run:mgmt",
+    "watchdog": "usher.cli.watch:watchdog",
     "manager": "usher.cli.run:manager",
     "scheduler": "usher.cli.run:scheduler",
     "db": "usher.cli.db:db",
@@ -43,6 +48,7 @@ Examples:
   usher jobs list --summary        what waits and runs, and what ended in the last day
   usher tasks add --hour 2 -- usher hosts recrawl --due
                                    have it done every night
+  usher components list            who is there, how they are, what they hold
   usher doctor                     is everything here as it should be?
   usher settings                   every setting, its value and where it came from
   usher db status                  how far each schema is

@@ -157,6 +157,34 @@ async def report(
     return settled
 
 
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A host that refused a request or did not answer, and how long it asks us to stay away."""
+
+    domain64: int
+    why: str
+    rest: timedelta = timedelta(0)
+
+
+async def slow_down(
+    conn: Connection, troubles: Sequence[Trouble], *, now: datetime
+) -> dict[int, datetime]:
+    """Let hosts rest, for every crawler; when each is ready again."""
+    found = await store.slow_down.tuples(
+        conn,
+        domain64s=[one.domain64 for one in troubles],
+        whys=[one.why for one in troubles],
+        rests=[one.rest for one in troubles],
+        now=now,
+    )
+    return dict(found)
+
+
+async def forgive(conn: Connection, domain64s: Sequence[int], *, now: datetime) -> int:
+    """Hosts that answer, after a quiet while, are trusted again."""
+    return await store.forgive.run(conn, domain64s=sorted(set(domain64s)), now=now)
+
+
 async def finish_crawl(
     conn: Connection,
     crawler: int,

@@ -161,3 +161,41 @@ where k.id > %(after)s and k.propagated_at is null
     and ((k.crawler_id = %(component)s and k.state = 'crawled') or (k.builder_id = %(component)s and k.index_state = 'built'))
 order by k.id
 limit %(n)s;
+
+-- name: slow_down
+-- Hosts that refused us or could not be reached rest, for everyone: as long as they ask, or twice as long each time, up
+-- to a day. A group rests with its host.
+with given as (
+    select domain64, max(why) as why, max(rest) as rest
+    from unnest(%(domain64s)s::bigint[], %(whys)s::text[], %(rests)s::interval[]) as g (domain64, why, rest)
+    group by domain64
+), slowed as (
+    update work.hosts h
+    set troubles = least(h.troubles + 1, 30),
+        trouble_at = %(now)s,
+        trouble = given.why,
+        ready_at = greatest(h.ready_at, %(now)s::timestamptz + least(
+            greatest(given.rest, interval '10 seconds' * power(2, least(h.troubles, 14))), interval '1 day'
+        )),
+        claim_at = case
+            when h.claim_at = 'infinity' then h.claim_at
+            else greatest(h.claim_at, %(now)s::timestamptz + least(
+                greatest(given.rest, interval '10 seconds' * power(2, least(h.troubles, 14))), interval '1 day'
+            ))
+        end
+    from given
+    where h.domain64 = given.domain64
+    returning h.domain64, h.pace_id, h.ready_at
+), groups as (
+    update work.pace p
+    set ready_at = greatest(p.ready_at, s.ready_at)
+    from (select pace_id, max(ready_at) as ready_at from slowed where pace_id is not null group by pace_id) s
+    where p.id = s.pace_id
+)
+select domain64, ready_at from slowed;
+
+-- name: forgive
+-- Hosts that answer again after a quiet while begin anew.
+update work.hosts
+set troubles = 0, trouble = '', trouble_at = null
+where domain64 = any(%(domain64s)s) and troubles > 0 and trouble_at < %(now)s::timestamptz - interval '10 minutes';

@@ -3,38 +3,54 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Generic, Literal, NoReturn, TypeVar
 
 import msgspec
-from starlette.applications import Starlette
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.routing import Route, Router
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from usher.db import Database
 from usher.door.doorkeeper import Doorkeeper
 from usher.errors import BadInput, NotFound
 from usher.queue.policy import Policies
-from usher.web.porch import Declined, Porch, Unread
+from usher.web.callers import Asker, Callers
+from usher.web.porch import Declined, Porch, Unread, bearer, check_scope, check_site, unproven
+from usher.web.server_map import ServerMap
 
 MOST_BYTES = 10_000_000
 BODY_SECONDS = 60  # for a whole body; whoever is slower holds a connection for nothing
 CLOSE = {"Connection": "close"}
+HOST_HEADER = "x-usher-host"
 LIST = "GET /v1/openapi.json lists every endpoint."
 Asked = TypeVar("Asked")
 Told = TypeVar("Told")
 
 
 @dataclass(frozen=True, slots=True)
+class Terms:
+    """On which terms chunks are given: how many pages, how long the first waits for the last, for how long."""
+
+    pages: int
+    wait: timedelta
+    lease: timedelta
+
+
+@dataclass(frozen=True, slots=True)
 class Rooms:
     """What handlers work with, open as long as the application runs."""
 
-    db: Database  # of the work area
+    db: Database  # of the work area, as the door
     doorkeeper: Doorkeeper
     control: Database
     policies: Policies
+    mgmt: Database  # of the work area, as MGMT
+    terms: Terms
+    callers: Callers
+    server_map: ServerMap
+    tokens_needed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,38 +60,53 @@ class Call(Generic[Asked]):
     rooms: Rooms
     body: Asked  # of a GET: its query
     words: Mapping[str, str]  # of the path
+    headers: Mapping[str, str]
+    asker: Asker
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint(Generic[Asked, Told]):
-    """One thing that can be asked; without a response type the handler answers with a Response of its own.
+    """One thing that can be asked; the handler may answer with a Response of its own.
 
     The request of a GET is read from its query, of any other method from the body.
-    `scope` is what a token will have to hold; `open` ones are probes, which need none and are not logged.
+    `scope` is what a token has to hold; `open` ones are probes, which need none and are not logged.
+    A GET that is not `safe` changes something: no HEAD, and no page of another site may ask it.
     """
 
     method: Literal["GET", "POST", "PUT", "DELETE"]
     path: str
-    handler: Callable[[Call[Asked]], Awaitable[Told]]
+    handler: Callable[[Call[Asked]], Awaitable[Told | Response]]
     request: type[Asked] | None
     response: type[Told] | None
     summary: str
     scope: Literal["open", "read", "work", "admin"]
+    safe: bool = True
+    old: bool = False  # a name that another one replaces
 
 
 def make_app(
     rooms: Rooms, endpoints: Sequence[Endpoint[Any, Any]], *, any_name: bool = False
-) -> Starlette:
+) -> ASGIApp:
     """The endpoints as one ASGI application; `any_name` answers to whatever name the caller calls us."""
     paths = {endpoint.path: Resource(rooms) for endpoint in endpoints}
     for endpoint in endpoints:
         paths[endpoint.path].add(endpoint)
-    routes = [Route(path, resource) for path, resource in paths.items()]
+    routes = [Route(path, resource) for path, resource in paths.items() if "{" in path]
+    plain = {path: resource for path, resource in paths.items() if "{" not in path}
     quiet = frozenset(endpoint.path for endpoint in endpoints if endpoint.scope == "open")
-    return Starlette(
-        routes=[*routes, Route("/{path:path}", Nowhere())],
-        middleware=[Middleware(Porch, quiet=quiet, any_name=any_name)],
-    )
+    return Porch(Paths(plain, routes), quiet=quiet, any_name=any_name)
+
+
+class Paths:
+    """Finds a path's endpoints: at once if no word of it varies, else in the order of the table."""
+
+    def __init__(self, plain: Mapping[str, "Resource"], routes: Sequence[Route]) -> None:
+        self.plain = plain
+        self.others = Router([*routes, Route("/{path:path}", Nowhere())], redirect_slashes=False)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        found = self.plain.get(scope["path"], self.others)
+        await found(scope, receive, send)
 
 
 class Resource:
@@ -90,7 +121,7 @@ class Resource:
         if endpoint.request and endpoint.method != "GET":
             decode = msgspec.json.Decoder(endpoint.request).decode
         self.endpoints[endpoint.method] = (endpoint, decode)
-        if endpoint.method == "GET":
+        if endpoint.method == "GET" and endpoint.safe:
             self.endpoints["HEAD"] = (endpoint, decode)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -98,12 +129,29 @@ class Resource:
         if request.method not in self.endpoints:
             self.refuse(request.method)
         endpoint, decode = self.endpoints[request.method]
+        asker = await self.admit(endpoint, request)
         if decode:
             body = decoded(decode, await read(request))
         else:
             body = queried(endpoint.request, request) if endpoint.request else None
-        told = await endpoint.handler(Call(self.rooms, body, request.path_params))
+        call = Call(self.rooms, body, request.path_params, request.headers, asker)
+        told = await endpoint.handler(call)
         await written(told)(scope, receive, send)
+
+    async def admit(self, endpoint: Endpoint[Any, Any], request: Request) -> Asker:
+        """Who asks, if they may: a token that is there must be good, even where none is needed."""
+        peer = request.client.host if request.client else ""
+        if endpoint.scope == "open":
+            return Asker(peer)
+        if not endpoint.safe:
+            check_site(request.headers)
+        token = None
+        if secret := bearer(request.headers):
+            token = await self.rooms.callers.token(secret)
+            if token is None:
+                raise unproven("This token is not known, or was revoked.")
+        check_scope(token, endpoint.scope, needed=self.rooms.tokens_needed)
+        return Asker(peer, request.headers.get(HOST_HEADER, ""), token)
 
     def refuse(self, method: str) -> NoReturn:
         allowed = ", ".join(sorted(self.endpoints))

@@ -63,6 +63,8 @@ def operation(endpoint: Endpoint[Any, Any], schemas: dict[str, Any]) -> dict[str
         },
         "x-usher-scope": endpoint.scope,
     }
+    if endpoint.old:
+        drawn["deprecated"] = True
     if endpoint.request is not None and endpoint.method != "GET":
         body = content(endpoint.request, schemas)
         drawn["requestBody"] = {"required": True, "content": body}

@@ -1,4 +1,8 @@
-"""What stands around every request: its id, who may ask, security headers, a log line, and errors as problem+json."""
+"""What stands around every request: its id, who may ask, security headers, a log line, and errors as problem+json.
+
+Who may ask is a matter of the name we are called by, of what page a browser asks for, and of a token where one is
+needed; what a token's holder is, `callers` finds out.
+"""
 
 import asyncio
 import ipaddress
@@ -16,9 +20,11 @@ import psycopg
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Send
+from starlette.types import Scope as Connected
 
 from usher.errors import NotAllowed, UsherError
+from usher.mgmt.tokens import Scope, Token
 from usher.telemetry import Log
 from usher.web.shapes import Problem
 
@@ -73,13 +79,16 @@ class Porch:
         self.quiet = quiet
         self.any_name = any_name
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Connected, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         exchange = Exchange(scope, receive, send)
         try:
-            check_origin(exchange.method, exchange.headers, any_name=self.any_name)
+            if not self.any_name:
+                check_name(exchange.headers)
+            if exchange.method not in SAFE_METHODS:
+                check_site(exchange.headers)
             await self.app(scope, receive, exchange.send)
         except ClientDisconnect:
             log.debug("client_gone", path=exchange.path, id=exchange.id)
@@ -94,7 +103,7 @@ class Porch:
 class Exchange:
     """One request and its answer."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(self, scope: Connected, receive: Receive, send: Send) -> None:
         self.scope = scope
         self.receive = receive
         self._send = send
@@ -184,20 +193,48 @@ def status_of(error: UsherError) -> int:
     return SERVER_FAILED if ours else error.status
 
 
-def check_origin(method: str, headers: Headers, *, any_name: bool) -> None:
-    """Refuse what another site's page makes its reader's browser ask: a loopback server trusts whoever reaches it."""
+def check_name(headers: Headers) -> None:
+    """Refuse a name that others gave us: a loopback server trusts whoever reaches it."""
     host = headers.get("host", "")
-    if not any_name and not is_own_name(host):
+    if not is_own_name(host):
         raise NotAllowed(
             f"This server does not answer to the name {host!r}.",
             hint="Use localhost or an address in numbers, or start it with --insecure.",
         )
-    if method in SAFE_METHODS:
-        return
+
+
+def check_site(headers: Headers) -> None:
+    """Refuse what another site's page makes its reader's browser ask; for all that changes something."""
+    host = headers.get("host", "")
     site, origin = headers.get("sec-fetch-site", ""), headers.get("origin", "")
     same = site in {"same-origin", "none"} or (not site and origin_host(origin) in {"", host})
     if not same:
         raise NotAllowed("Pages of other sites may not ask this.", hint="Call it from a program.")
+
+
+def bearer(headers: Headers) -> str:
+    """The token that came along, if one did."""
+    kind, _, secret = headers.get("authorization", "").strip().partition(" ")
+    if kind and (kind.lower() != "bearer" or not secret.strip()):
+        raise unproven("Authorization is to be `Bearer` and a token.")
+    return secret.strip()
+
+
+def unproven(message: str) -> Declined:
+    hint = "Make a token with `usher tokens add` and send it as Authorization: Bearer TOKEN."
+    return Declined(401, "unproven", message, hint=hint, headers={"WWW-Authenticate": "Bearer"})
+
+
+def check_scope(token: Token | None, scope: Scope, *, needed: bool) -> None:
+    """Whether a caller with this token, or none, may ask for what needs that scope."""
+    if token is None:
+        if needed:
+            raise unproven("A token is needed here.")
+    elif not token.may(scope):
+        raise NotAllowed(
+            f"The token {token.name!r} is for {token.scope}; this needs {scope}.",
+            hint=f"usher tokens add --scope {scope}",
+        )
 
 
 def origin_host(origin: str) -> str:

@@ -2,6 +2,8 @@
 
 import asyncio
 import platform
+from collections.abc import Sequence
+from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response
@@ -57,7 +59,7 @@ async def version(_call: Call[None]) -> Version:
     return Version(__version__, platform.python_version())
 
 
-ENDPOINTS = (
+ENDPOINTS: Sequence[Endpoint[Any, Any]] = (
     Endpoint("GET", "/healthz", healthz, None, Status, "Does the process answer?", scope="open"),
     Endpoint("GET", "/readyz", readyz, None, Status, "Can it work?", scope="open"),
     Endpoint("GET", "/metrics", metrics, None, None, "Prometheus metrics", scope="open"),
@@ -70,5 +72,18 @@ ENDPOINTS = (
         Status,
         "What every component answers to the watchdog",
         scope="open",
+    ),
+    *(
+        Endpoint(
+            "GET",
+            path,
+            get_health_status,
+            None,
+            Status,
+            "GET /get_health_status under an old name",
+            scope="open",
+            old=True,
+        )
+        for path in ("/get_health", "/health_status")
     ),
 )

@@ -13,32 +13,44 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 
 import uvicorn
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
-from usher.areas import places
-from usher.db import Database
+from usher.areas import Area, named, places
+from usher.db import Database, connect
 from usher.door.doorkeeper import Doorkeeper
 from usher.errors import BadInput, NotAllowed, UsherError
+from usher.mgmt import tokens
 from usher.queue.policy import Policies, policies
 from usher.schema import migrate
 from usher.schema.roles import role_at
 from usher.settings import Settings
 from usher.telemetry import Log
-from usher.web import door, jobs, openapi, probes, runs, tasks
-from usher.web.app import Rooms, make_app
+from usher.web import door, jobs, mgmt, openapi, probes, runs, tasks
+from usher.web.app import Rooms, Terms, make_app
+from usher.web.callers import Callers
+from usher.web.server_map import ServerMap
 
 log = Log("web")
 ENDPOINTS = openapi.with_document(
     # What stands in a job's place, such as /v1/jobs/claim, comes before the jobs.
-    (*probes.ENDPOINTS, *door.ENDPOINTS, *runs.ENDPOINTS, *jobs.ENDPOINTS, *tasks.ENDPOINTS)
+    (
+        *probes.ENDPOINTS,
+        *door.ENDPOINTS,
+        *mgmt.ENDPOINTS,
+        *runs.ENDPOINTS,
+        *jobs.ENDPOINTS,
+        *tasks.ENDPOINTS,
+    )
 )
 SCHEMAS = ("work", "control")
 DRAIN_SECONDS = 25  # Kubernetes kills after 30
 KEEP_ALIVE_SECONDS = 60
 BACKLOG = 2048
 LAST_PORT = 65535
+NEVER = timedelta(days=10_000)  # as good as for ever, and no trouble to calculate with
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,19 +96,31 @@ async def serve(
 
     `rules` say what the exit codes mean that managers report; without them, the defaults do.
     """
-    if not bind.loopback and not insecure:
+    guarded = not bind.loopback and not insecure
+    if guarded and not await any_token(settings):
         raise NotAllowed(
             f"{bind} can be reached from other machines, and there are no tokens yet.",
-            hint="Bind to 127.0.0.1, or add --insecure; `usher tokens` comes with MGMT.",
+            hint="Make one with `usher tokens add`, bind to 127.0.0.1, or add --insecure.",
         )
     with listening(bind) as sock:
         address = f"http://{Bind(*sock.getsockname()[:2])}"
-        async with opened(settings, rules or policies({})) as rooms:
-            app = make_app(rooms, ENDPOINTS, any_name=insecure)
+        async with opened(settings, rules or policies({}), guarded=guarded) as rooms:
+            # Where a token is needed, a name that others gave us leads nobody's browser anywhere.
+            app = make_app(rooms, ENDPOINTS, any_name=insecure or guarded)
             server = Server(configured(app), address, ready)
             with signals(server):
                 await server.serve(sockets=[sock])
     log.info("stopped", address=address)
+
+
+async def any_token(settings: Settings) -> bool:
+    """Whether anybody could prove who they are; a directory that is not there yet has no tokens."""
+    if not named(settings)[Area.WORK] and not settings.data.exists():
+        return False
+    with places(settings) as found:
+        await migrate.ensure(found, SCHEMAS, patience=settings.connect_timeout)
+        async with await connect(found.dsn("work"), patience=settings.connect_timeout) as conn:
+            return await tokens.any_good(conn)
 
 
 class Server(uvicorn.Server):
@@ -154,15 +178,35 @@ def listening(bind: Bind) -> Iterator[socket.socket]:
 
 
 @asynccontextmanager
-async def opened(settings: Settings, rules: Policies) -> AsyncIterator[Rooms]:
+async def opened(
+    settings: Settings, rules: Policies, *, guarded: bool = False
+) -> AsyncIterator[Rooms]:
     """The databases with their tables up to date, each under its role, and what works on them."""
     with places(settings) as found:
         await migrate.ensure(found, SCHEMAS, patience=settings.connect_timeout)
         async with (
             await pool(settings, found.dsn("work"), "usher_door") as work,
+            await pool(settings, found.dsn("work"), "usher_mgmt") as own,
             await pool(settings, found.dsn("control"), "usher_manager") as control,
         ):
-            yield Rooms(work, Doorkeeper(work), control, rules)
+            yield Rooms(
+                work,
+                Doorkeeper(work),
+                control,
+                rules,
+                own,
+                terms_of(settings),
+                Callers(own),
+                ServerMap(own),
+                tokens_needed=guarded,
+            )
+
+
+def terms_of(settings: Settings) -> Terms:
+    wait = NEVER
+    if settings.chunk_wait < NEVER.total_seconds():
+        wait = timedelta(seconds=settings.chunk_wait)
+    return Terms(settings.chunk_pages, wait, timedelta(seconds=settings.chunk_lease))
 
 
 async def pool(settings: Settings, dsn: str, role: str) -> Database:
@@ -170,7 +214,7 @@ async def pool(settings: Settings, dsn: str, role: str) -> Database:
     return Database(dsn, size=settings.pool_size, patience=settings.connect_timeout, role=role)
 
 
-def configured(app: Starlette) -> uvicorn.Config:
+def configured(app: ASGIApp) -> uvicorn.Config:
     """Uvicorn without its lifespan, proxies, access log and name; what it warns of goes to our log."""
     theirs = logging.getLogger("uvicorn")
     theirs.handlers[:] = logging.getLogger("usher").handlers

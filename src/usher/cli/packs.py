@@ -1,0 +1,163 @@
+"""The work behind `usher chunks`: chunks read, offered again, and told in lines.
+
+Commands import this when they run, because it brings the driver along.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from usher.cli.app import App, show_json, show_table
+from usher.cli.fleet import at_mgmt, bounded
+from usher.cli.queue import distance
+from usher.cli.story import tell
+from usher.cli.words import plain, printable, when
+from usher.db import Connection
+from usher.errors import BadInput
+from usher.mgmt import components, desk, look
+from usher.mgmt.chunks import Chunk
+from usher.mgmt.desk import Retried
+from usher.mgmt.look import MOST, Count, Shown
+
+NUMBER = re.compile(r"([1-9][0-9]{0,17})c?", re.ASCII)
+
+
+def number_of(text: str) -> int:
+    """A chunk's number, also as the older documents write it: 101c."""
+    if not (match := NUMBER.fullmatch(text)):
+        raise BadInput(
+            f"{text[:40]!a} is no number of a chunk.", hint="As in usher chunks show 101"
+        )
+    return int(match[1])
+
+
+async def find_chunks(
+    app: App,
+    *,
+    limit: int,
+    crawler: str | None,
+    builder: str | None,
+    **wanted: Any,  # noqa: ANN401
+) -> list[Chunk]:
+    async with at_mgmt(app) as conn:
+        return await look.list_chunks(
+            conn,
+            crawler=await id_of(conn, crawler),
+            builder=await id_of(conn, builder),
+            n=limit,
+            **wanted,
+        )
+
+
+async def id_of(conn: Connection, host: str | None) -> int | None:
+    return None if host is None else (await components.show(conn, host)).id
+
+
+def chunk_json(chunk: Chunk) -> dict[str, Any]:
+    known = asdict(chunk)
+    del known["crawler_id"], known["builder_id"]
+    return plain({"id": known.pop("id"), "stage": look.stage(chunk), **known})
+
+
+def show_chunks(app: App, found: Sequence[Chunk], *, limit: int, as_json: bool) -> None:
+    if as_json:
+        show_json([chunk_json(chunk) for chunk in found])
+        return
+    now = datetime.now(UTC)
+    rows = [
+        (
+            chunk.id,
+            look.stage(chunk),
+            distance(latest(chunk), now),
+            distance(chunk.lease_until or chunk.build_lease_until, now),
+            chunk.crawler,
+            chunk.builder or "-",
+            printable(chunk.reason),
+        )
+        for chunk in found
+    ]
+    show_table(("CHUNK", "STATE", "LAST", "LEASE ENDS", "CRAWLER", "BUILDER", "REASON"), rows)
+    if len(found) == limit:
+        app.say(f"  → perhaps more: --after {found[-1].id}")
+
+
+def latest(chunk: Chunk) -> datetime:
+    """When it last got on."""
+    return chunk.propagated_at or chunk.built_at or chunk.crawled_at or chunk.claimed_at
+
+
+async def count_chunks(app: App) -> list[Count]:
+    async with at_mgmt(app) as conn:
+        return await look.count_chunks(conn)
+
+
+def show_counts(found: Sequence[Count], *, as_json: bool) -> None:
+    if as_json:
+        show_json([{**asdict(one), "more": one.number >= MOST} for one in found])
+    else:
+        show_table(("STATE", "CHUNKS"), [(one.stage, bounded(one.number)) for one in found])
+
+
+async def read_chunk(app: App, text: str) -> Shown:
+    number = number_of(text)
+    async with at_mgmt(app) as conn:
+        return await look.show_chunk(conn, number)
+
+
+def show_chunk(shown: Shown, *, as_json: bool) -> None:
+    if as_json:
+        lists = {
+            "placements": [plain(asdict(one)) for one in shown.placements],
+            "pages": [asdict(one) for one in shown.pages],
+        }
+        show_json({**chunk_json(shown.chunk), **lists})
+        return
+    chunk, now = shown.chunk, datetime.now(UTC)
+    tell("chunk", f"{chunk.id}, {look.stage(chunk)}")
+    if chunk.reason:
+        tell("reason", printable(chunk.reason))
+    tell("crawler", f"{chunk.crawler}, claimed {when(chunk.claimed_at, now)}")
+    if chunk.crawled_at:
+        tell("crawled", when(chunk.crawled_at, now), *file_words(chunk.bytes, chunk.sha256))
+    if chunk.builder:
+        tell("builder", f"{chunk.builder}, attempt {chunk.build_attempts}")
+    if chunk.built_at:
+        tell("built", when(chunk.built_at, now), *file_words(chunk.index_bytes, chunk.index_sha256))
+    if lease := chunk.lease_until or chunk.build_lease_until:
+        tell("lease ends", when(lease, now))
+    if chunk.propagated_at:
+        tell("propagated", when(chunk.propagated_at, now))
+    if shown.placements:
+        tell("copies", *(f"row {one.row}: {one.host}, {one.state}" for one in shown.placements))
+    if shown.pages:
+        tell("pages", *(f"{one.state:<8}  {printable(one.url)}" for one in shown.pages))
+
+
+def file_words(size: int | None, sha256: str | None) -> list[str]:
+    words = [f"{size} bytes" if size is not None else "", f"sha256 {printable(sha256 or '')}"]
+    return (
+        [", ".join(word for word in words if word != "sha256 " and word)] if sha256 or size else []
+    )
+
+
+async def retry(app: App, texts: Sequence[str] | None) -> list[Retried]:
+    ids = None if texts is None else [number_of(text) for text in texts]
+    async with at_mgmt(app) as conn:
+        return await desk.retry(conn, ids, now=datetime.now(UTC))
+
+
+def show_retried(app: App, done: Sequence[Retried], *, as_json: bool) -> bool:
+    """Whether any was parked."""
+    if as_json:
+        show_json([asdict(one) for one in done])
+    for one in done:
+        if one.what == "waiting" and not as_json:
+            click.echo(one.id)
+        elif one.what != "waiting":
+            why = "there is no such chunk" if one.what == "missing" else "it is not parked"
+            app.say(f"{one.id}: {why}")
+    return any(one.what == "waiting" for one in done)

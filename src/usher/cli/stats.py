@@ -1,0 +1,37 @@
+"""`usher stats`: what was searched for, and how long it took."""
+
+import click
+
+from usher.cli.app import App, json_option, pass_app, run
+
+
+@click.group()
+def stats() -> None:
+    """Look at what front-ends reported.
+
+    \b
+    Examples:
+      usher stats queries --since 1h
+    """
+
+
+@stats.command()
+@click.option(
+    "--since", default="1d", show_default=True, metavar="TIME", help="A span back, or a time."
+)
+@click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 10_000))
+@json_option
+@pass_app
+def queries(app: App, since: str, limit: int, *, as_json: bool) -> None:
+    """Show how many queries there were, how long they took, and what was asked for most often.
+
+    Of more than 100,000 queries the last 100,000 are looked at.
+
+    \b
+    Examples:
+      usher stats queries
+      usher stats queries --since 2026-11-16T08:00 --limit 5 --json
+    """
+    from usher.cli import searched
+
+    searched.show(run(searched.read(app, since, limit)), as_json=as_json)

@@ -1,0 +1,363 @@
+"""MGMT's HTTP API for programs in Python: what our own crawler, builder, server and front-end speak.
+
+Comes from a component; goes to `usher mgmt` over connections that are kept. What MGMT declines is raised as the
+error it names; where it cannot be reached, a call is tried again for as long as `patience` says.
+
+    async with Client("http://127.0.0.1:8411", host="10.0.0.7:5000") as mgmt:
+        await mgmt.set_state("online", type="crawler")
+        if pack := await mgmt.get_links():
+            ...
+            await mgmt.crawled(pack.chunk_id, pages=[Page(link=link, result="success", status=200)])
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal, Self, TypeVar
+from urllib.parse import urlencode, urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from usher.errors import BadInput, Conflict, NotAllowed, Unreachable, UsherError, tree
+from usher.wire import Answer, Lines
+
+T = TypeVar("T")
+State = Literal["online", "error", "waiting", "paused"]
+Result = Literal["success", "unchanged", "failure", "gone"]
+NOT_MODIFIED, DECLINED = 304, 400
+# Of problems that have no error of their own here.
+KINDS = {
+    400: BadInput,
+    401: NotAllowed,
+    409: Conflict,
+    413: BadInput,
+    422: BadInput,
+    503: Unreachable,
+}
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+
+
+class Link(Struct):
+    """A page to fetch, with what a conditional request needs, and how long its host rests between two."""
+
+    link: str
+    crawl_delay: float = 0
+    etag: str | None = None
+    last_modified: datetime | None = None
+
+
+class Pack(Struct):
+    """A chunk of pages."""
+
+    chunk_id: int = 0
+    pages: list[Link] = []
+
+
+class Page(Struct, kw_only=True, omit_defaults=True):
+    """What became of a page."""
+
+    link: str
+    result: Result
+    status: int | None = None
+    content_type: str | None = None
+    length: int = 0
+    sha1: str | None = None
+    etag: str | None = None
+    last_modified: datetime | None = None
+
+
+class LinkState(Struct):
+    chunk_id: int
+    state: str
+    link: str | None = None
+
+
+class Counts(Struct):
+    admit: int
+    wait: int
+    refuse: int
+
+
+class Added(Struct):
+    """What the door said to links."""
+
+    counts: Counts
+    reasons: dict[str, int]
+
+
+class ChunkState(Struct):
+    chunk_id: int
+    state: str
+
+
+class ContentChunk(Struct):
+    """A crawled chunk to build, and the crawler that has it."""
+
+    chunk_id: int
+    host: str
+    sha256: str | None = None
+    bytes: int | None = None
+
+
+class Seat(Struct):
+    row: int
+    host: str
+
+
+class ServerChunk(Struct):
+    """A chunk to load: who has its content and its index, which servers hold copies, and how to check them."""
+
+    chunk_id: int
+    crawler_host: str
+    index_builder_host: str
+    index_server_host: list[Seat]
+    peers: list[str] = []
+    sha256: str | None = None
+    bytes: int | None = None
+    index_sha256: str | None = None
+    index_bytes: int | None = None
+
+
+class Row(Struct):
+    """A row of the map: servers that hold every chunk together."""
+
+    row: int
+    servers: list[str]
+
+
+class Leases(Struct):
+    held: list[int]
+    lost: list[int]
+
+
+class Component(Struct):
+    """The caller as MGMT knows it."""
+
+    host: str
+    type: str | None
+    state: str
+    health: str
+    row: int | None
+
+
+class Ids(Struct):
+    """Chunks, by whichever name the answer has them."""
+
+    chunks: list[int] = []
+    chunk_ids: list[int] = []
+    stray: list[int] = []
+    after: int | None = None
+
+
+class Problem(Struct):
+    detail: str = ""
+    code: str = ""
+    hint: str = ""
+
+
+class Client:
+    """One component at MGMT; `host` is where others reach it."""
+
+    def __init__(
+        self, url: str, *, host: str = "", token: str = "", timeout: float = 30, patience: float = 0
+    ) -> None:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        if parts.scheme != "http" or not parts.hostname:
+            raise BadInput(f"{url!r} is not the address of MGMT.", hint="http://HOST:8411")
+        self._lines = Lines(parts.hostname, parts.port or 80, timeout=timeout)
+        self._patience = patience
+        self._headers = {
+            "Host": parts.netloc.rpartition("@")[2],
+            "Content-Type": "application/json",
+        }
+        if host:
+            self._headers["X-Usher-Host"] = host
+        if token:
+            self._headers["Authorization"] = f"Bearer {token}"
+        self._map: tuple[str, list[Row]] = ("", [])
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._lines.close()
+
+    # -- every component
+
+    async def set_state(
+        self,
+        state: State,
+        *,
+        type: str | None = None,  # noqa: A002 - as MGMT calls it
+        row: int | None = None,
+        weight: int | None = None,
+        reason: str = "",
+    ) -> Component:
+        """Say how this component is; the first time, what it is."""
+        body = given(state=state, type=type, row=row, weight=weight, reason=reason or None)
+        return await self._post("/set_component_state", body, Component)
+
+    async def renew(self, chunks: Iterable[int]) -> Leases:
+        """A sign of life for chunks that are crawled or built."""
+        return await self._post("/v1/lease", {"chunks": list(chunks)}, Leases)
+
+    async def unpropagated(self, after: int = 0) -> list[int]:
+        """All chunks that a crawler or builder must still keep."""
+        found: list[int] = []
+        more: int | None = after
+        while more is not None:
+            told = await self._get("/get_chunks/unpropagated", Ids, after=more)
+            found += told.chunks
+            more = told.after
+        return found
+
+    # -- crawlers
+
+    async def get_links(
+        self, n: int | None = None, *, hosts: int | None = None, each: int | None = None
+    ) -> Pack | None:
+        """A new chunk, or None while there are too few pages; `each` of a host at most, of so many hosts."""
+        told = await self._get("/get_links", Pack, n=n, hosts=hosts, each=each, pages=1)
+        return told if told.chunk_id else None
+
+    async def more_links(self, n: int, chunk: int) -> list[Link]:
+        """More pages for a chunk."""
+        told = await self._get(f"/get_links/{n}", Pack, chunk_id=chunk, pages=1)
+        return told.pages
+
+    async def set_link_state(
+        self, link: str, state: Literal["crawled", "error"], chunk: int | None = None
+    ) -> LinkState:
+        """What became of one page; in place of one that failed another may come."""
+        body = given(link=link, state=state, chunk_id=chunk)
+        return await self._post("/set_link_state", body, LinkState)
+
+    async def add_links(self, links: Sequence[str], *, found_on: str | None = None) -> Added:
+        """Links that were found, up to 10,000."""
+        return await self._post("/add_links", given(links=list(links), found_on=found_on), Added)
+
+    async def crawled(
+        self,
+        chunk: int,
+        *,
+        pages: Sequence[Page] | None = None,
+        sha256: str | None = None,
+        size: int | None = None,
+    ) -> ChunkState:
+        """The chunk's content is on the disk; pages that are not named were not fetched, unless none is."""
+        body = given(chunk_id=chunk, state="crawled", sha256=sha256, bytes=size, pages=pages)
+        return await self._post("/set_content_chunk_metadata", body, ChunkState)
+
+    async def not_crawled(self, chunk: int, reason: str = "") -> ChunkState:
+        """The chunk will not come: its pages wait again."""
+        body = {"chunk_id": chunk, "state": "error", "reason": reason}
+        return await self._post("/set_content_chunk_metadata", body, ChunkState)
+
+    # -- index builders
+
+    async def get_content_chunks(self, n: int = 5) -> list[ContentChunk]:
+        """Crawled chunks to build, for this builder alone."""
+        return await self._get("/get_content_chunk_metadata", list[ContentChunk], n=n)
+
+    async def built(
+        self, chunk: int, *, sha256: str | None = None, size: int | None = None
+    ) -> ChunkState:
+        body = given(chunk_id=chunk, state="built", sha256=sha256, bytes=size)
+        return await self._post("/set_index_chunk_metadata", body, ChunkState)
+
+    async def not_built(self, chunk: int, reason: str = "") -> ChunkState:
+        """It cannot be built: another builder may try."""
+        body = {"chunk_id": chunk, "state": "error", "reason": reason}
+        return await self._post("/set_index_chunk_metadata", body, ChunkState)
+
+    # -- index servers and front-ends
+
+    async def get_chunks(self, n: int = 5, *, after: int = 0) -> list[ServerChunk]:
+        """Chunks that this server is to load."""
+        return await self._get("/get_chunks", list[ServerChunk], n=n, after=after)
+
+    async def loaded(self, chunks: Iterable[int]) -> list[int]:
+        """Chunks that this server has loaded; returns those that are wanted on it."""
+        told = await self._post("/set_chunk_loaded", {"chunk_ids": list(chunks)}, Ids)
+        return told.chunk_ids
+
+    async def leaving(self) -> list[int]:
+        """Chunks that this server may drop now, some of them; say so afterwards."""
+        return (await self._get("/get_chunks/leaving", Ids)).chunks
+
+    async def dropped(self, chunks: Iterable[int]) -> list[int]:
+        told = await self._post("/set_chunk_dropped", {"chunk_ids": list(chunks)}, Ids)
+        return told.chunk_ids
+
+    async def holds(self, chunks: Iterable[int]) -> list[int]:
+        """All chunks that a server has when it comes back; returns those it has no use for."""
+        return (await self._post("/v1/holdings", {"chunk_ids": list(chunks)}, Ids)).stray
+
+    async def servers_map(self) -> list[Row]:
+        """The index servers to ask, by row; cheap to ask for as long as nothing changes."""
+        version, rows = self._map
+        known = {"If-None-Match": version} if version else {}
+        told = await self._call("GET", "/get_servers_map", headers=known)
+        if told.status != NOT_MODIFIED:
+            rows = read(told, list[Row])
+            self._map = (told.headers.get("etag", ""), rows)
+        return rows
+
+    async def send_query_stats(self, term: str, seconds: float, at: float | None = None) -> None:
+        body = given(term=term, query_time=seconds, timestamp=at)
+        await self._call("POST", "/send_query_stats", msgspec.json.encode(body))
+
+    # -- calls
+
+    async def _get(self, path: str, of: type[T], **query: object) -> T:
+        asked = urlencode({name: value for name, value in query.items() if value is not None})
+        told = await self._call("GET", f"{path}?{asked}" if asked else path)
+        return read(told, of)
+
+    async def _post(self, path: str, body: object, of: type[T]) -> T:
+        told = await self._call("POST", path, msgspec.json.encode(body))
+        return read(told, of)
+
+    async def _call(
+        self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
+    ) -> Answer:
+        """One call; as long as patience lasts, again where MGMT was not there or not ready."""
+        sent = {**self._headers, **(headers or {})}
+        deadline = asyncio.get_running_loop().time() + self._patience
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                told = await self._lines.ask(method, path, body, sent)
+                if told.status < DECLINED:
+                    return told
+                raise error_of(told)
+            except Unreachable:
+                if asyncio.get_running_loop().time() + pause > deadline:
+                    raise
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+
+def given(**values: Any) -> dict[str, Any]:  # noqa: ANN401 - as the call has them
+    """Only what is there."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def read(told: Answer, of: type[T]) -> T:
+    try:
+        return msgspec.json.decode(told.body, type=of)
+    except msgspec.MsgspecError as error:
+        raise Unreachable(
+            f"That was no answer of MGMT: {error}.", hint="Check the address, and its version."
+        ) from error
+
+
+def error_of(told: Answer) -> UsherError:
+    """What MGMT said, as the error it would be here."""
+    try:
+        problem = msgspec.json.decode(told.body, type=Problem)
+    except msgspec.MsgspecError:
+        problem = Problem(f"MGMT answered {told.status}.")
+    kind = tree().get(problem.code) or KINDS.get(told.status, UsherError)
+    return kind(problem.detail, hint=problem.hint)

@@ -1,0 +1,147 @@
+-- name: list_chunks
+-- Chunks in a stage, or of a crawler or builder those that it must still keep; the newest first.
+select
+    k.id, k.state, c.host as crawler, k.claimed_at, k.lease_until, k.crawled_at, k.bytes, k.sha256, k.index_state,
+    b.host as builder, k.build_lease_until, k.build_attempts, k.built_at, k.index_bytes, k.index_sha256, k.reason,
+    k.propagated_at, k.crawler_id, k.builder_id
+from work.chunk k
+join work.component c on c.id = k.crawler_id
+left join work.component b on b.id = k.builder_id
+where k.id < %(after)s
+    and (
+        %(stage)s::text is null
+        or (%(stage)s = 'crawling' and k.state = 'crawling')
+        or (%(stage)s = 'crawled' and k.state = 'crawled' and k.index_state is null)
+        or (%(stage)s = 'building' and k.index_state = 'building')
+        or (%(stage)s = 'built' and k.index_state = 'built' and k.propagated_at is null)
+        or (%(stage)s = 'propagated' and k.propagated_at is not null)
+        or (%(stage)s = 'failed' and (k.state = 'error' or k.index_state in ('error', 'parked')))
+        or (%(stage)s = 'error' and k.state = 'error')
+        or (%(stage)s = 'parked' and k.index_state in ('error', 'parked'))
+    )
+    and (
+        %(crawler)s::bigint is null
+        or (k.crawler_id = %(crawler)s and (k.propagated_at is null or %(stage)s = 'propagated'))
+    )
+    and (
+        %(builder)s::bigint is null
+        or (k.builder_id = %(builder)s and (k.propagated_at is null or %(stage)s = 'propagated'))
+    )
+order by k.id desc
+limit %(n)s;
+
+-- name: count_chunks
+-- How many chunks are in each stage, none counted further than asked for.
+select 'crawling' as stage, count(*) as number
+from (select from work.chunk where state = 'crawling' limit %(most)s) s
+union all
+select 'crawled', count(*)
+from (select from work.chunk where state = 'crawled' and index_state is null limit %(most)s) s
+union all
+select 'building', count(*)
+from (select from work.chunk where index_state = 'building' limit %(most)s) s
+union all
+select 'built', count(*)
+from (select from work.chunk where index_state = 'built' and propagated_at is null limit %(most)s) s
+union all
+select 'propagated', count(*)
+from (select from work.chunk where propagated_at is not null limit %(most)s) s
+union all
+select 'error', count(*)
+from (select from work.chunk where state = 'error' limit %(most)s) s
+union all
+select 'parked', count(*)
+from (select from work.chunk where index_state in ('error', 'parked') limit %(most)s) s;
+
+-- name: holdings
+-- What each of these components has in hand, nothing counted further than asked for.
+select
+    c.id as component_id,
+    (
+        select count(*)
+        from (
+            select from work.chunk k
+            where k.crawler_id = c.id and k.propagated_at is null and k.state = 'crawling' limit %(most)s
+        ) s
+    ) as crawling,
+    (
+        select count(*)
+        from (
+            select from work.chunk k
+            where k.crawler_id = c.id and k.propagated_at is null and k.state = 'crawled' limit %(most)s
+        ) s
+    ) as crawled,
+    (
+        select count(*)
+        from (
+            select from work.chunk k
+            where k.builder_id = c.id and k.propagated_at is null and k.index_state = 'building' limit %(most)s
+        ) s
+    ) as building,
+    (
+        select count(*)
+        from (
+            select from work.chunk k
+            where k.builder_id = c.id and k.propagated_at is null and k.index_state = 'built' limit %(most)s
+        ) s
+    ) as built,
+    (
+        select count(*)
+        from (
+            select from work.placement p where p.component_id = c.id and p.state = 'wanted' limit %(most)s
+        ) s
+    ) as wanted,
+    (
+        select count(*)
+        from (
+            select from work.placement p where p.component_id = c.id and p.state = 'loaded' limit %(most)s
+        ) s
+    ) as loaded,
+    (
+        select count(*)
+        from (
+            select from work.placement p where p.component_id = c.id and p.state = 'leaving' limit %(most)s
+        ) s
+    ) as leaving
+from work.component c
+where c.id = any(%(ids)s)
+order by c.id;
+
+-- name: placements
+-- Where one chunk is, row by row.
+select p."row", c.host, p.state, p.since
+from work.placement p
+join work.component c on c.id = p.component_id
+where p.chunk_id = %(chunk)s
+order by p."row", c.host;
+
+-- name: pages
+-- The pages that are in a chunk now, as they came.
+select g.id, g.scheme, h.name as host, g.path, g.state
+from work.guestbook g
+join work.hosts h on h.domain64 = g.domain64
+where g.chunk_id = %(chunk)s
+order by g.id
+limit %(n)s;
+
+-- name: queries
+-- How long the last queries since a moment took.
+select
+    count(*) as number,
+    coalesce(avg(s.seconds), 0) as mean,
+    coalesce(percentile_cont(0.5) within group (order by s.seconds), 0) as median,
+    coalesce(percentile_cont(0.95) within group (order by s.seconds), 0) as p95,
+    coalesce(max(s.seconds), 0) as slowest
+from (
+    select seconds from work.query_stat where at >= %(since)s order by at desc limit %(most)s
+) s;
+
+-- name: terms
+-- What was asked for most often in the last queries since a moment.
+select s.term, count(*) as number, avg(s.seconds) as mean, max(s.seconds) as slowest, max(s.at) as latest
+from (
+    select term, seconds, at from work.query_stat where at >= %(since)s order by at desc limit %(most)s
+) s
+group by s.term
+order by number desc, s.term
+limit %(n)s;

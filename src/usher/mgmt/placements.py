@@ -1,0 +1,296 @@
+"""Placements: which server of each row holds which chunk, as `seating` decides and the servers report.
+
+Comes from builders that finish, servers that load, and the watchdog; goes to work.placement. Seats are given by one
+planner at a time, by a lock that ends with the transaction, so whatever writes must be called in one; `plan` makes its
+own. The number of seats is kept by the writes, so that a chunk costs the same however many there are.
+
+    seat      a chunk was built: one seat in each row; rows without a server are noted, and repaired by a plan
+    plan      what must move does: a server came, is draining, or is gone
+    loaded    a server has a chunk; when all rows have it, it is propagated
+    drop      what moved away is released, once its successor is loaded; only then its server may drop it
+"""
+
+import hashlib
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Final, NamedTuple
+
+from usher.db import Connection
+from usher.mgmt import components, seating
+from usher.mgmt.health import Patience
+from usher.mgmt.seating import ANSWERS, Copy, Offer, Quota, Server
+from usher.statements import beside
+
+store = beside(__file__)
+LOCK: Final = 0x7573_6865_7221  # "usher", 33: seats are given by one at a time
+PACK: Final = 20_000  # seats given in one transaction
+CHOICE: Final = 2  # so many times as many seats are looked at as must move, to keep copies on different machines
+PATIENCE: Final = Patience()
+KEPT: Final = timedelta(days=1)  # for a server to hear that it may drop a copy
+MOST_COUNTED: Final = 10_000
+
+
+class Planned(NamedTuple):
+    """What a plan did: seats for chunks that had none in some row, and seats that moved."""
+
+    seated: int = 0
+    moved: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WantedChunk:
+    """A chunk that a server is to load, who has its content and its index, and how to check them."""
+
+    chunk_id: int
+    crawler_host: str
+    index_builder_host: str
+    index_sha256: str | None
+    index_bytes: int | None
+    sha256: str | None
+    bytes: int | None
+    rows: list[tuple[int, str]]  # its seats
+    peers: list[str]  # servers that have it already
+
+
+@dataclass(frozen=True, slots=True)
+class ServersMap:
+    """The servers to ask, by row; the version changes when they do."""
+
+    rows: list[tuple[int, list[str]]]
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class FullMap:
+    """The same with the chunks that each answers for."""
+
+    rows: list[tuple[int, list[tuple[str, list[int]]]]]
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """What a row lacks: chunks without a seat, and seats that are not loaded, each counted up to 10,000."""
+
+    row: int
+    seats: int
+    unseated: int
+    wanted: int
+
+
+async def seat(
+    conn: Connection, chunks: Sequence[int], *, now: datetime, patience: Patience = PATIENCE
+) -> list[int]:
+    """Seats for chunks that were built in this transaction; returns the rows that have no server for them."""
+    await store.plan_alone.tuples(conn, lock=LOCK)
+    new = [id_ for (id_,) in await store.to_seat.tuples(conn, chunks=list(chunks))]
+    if not new:
+        return []
+    servers = await components.servers(conn, now=now, patience=patience)
+    rows = await components.row_count(conn)
+    where = {one.id: one.row for one in servers}
+    held = await _counts(conn)
+    counts = {id_: held.get((id_, row), 0) for id_, row in where.items()}
+    found = seating.seat(new, servers, counts, rows)
+    seats = [(id_, chunk, where[id_]) for id_, taken in found.chunks.items() for chunk in taken]
+    await _take(conn, seats, now)
+    if found.missing:
+        await store.leave_unseated.run(conn, rows=found.missing, chunks=new)
+    return found.missing
+
+
+async def plan(
+    conn: Connection, *, now: datetime, patience: Patience = PATIENCE, pack: int = PACK
+) -> Planned:
+    """Seats where they should be, with the fewest moves.
+
+    One transaction for each pack of moves, unless the connection is in one: nobody who builds or loads waits for long.
+    """
+    seated = moved = 0
+    async with conn.transaction():
+        rows = await _look_through(conn, now)
+    for row in range(1, rows + 1):
+        while True:
+            async with conn.transaction():
+                done = await _plan_row(conn, row, pack, now, patience)
+            seated, moved = seated + done.seated, moved + done.moved
+            if done == Planned():
+                break
+    return Planned(seated, moved)
+
+
+async def _look_through(conn: Connection, now: datetime) -> int:
+    """How many rows there are; if it was another number before, all chunks are looked through once."""
+    [(rows, before)] = await store.house_rows.tuples(conn)
+    if rows != before:
+        await store.plan_alone.tuples(conn, lock=LOCK)
+        await store.narrow.run(conn, rows=rows)
+        await store.widen.run(conn, rows=rows)
+        await store.propagate.run(conn, chunks=None, now=now)
+        await store.looked_through.run(conn, rows=rows)
+    return int(rows)
+
+
+async def _plan_row(
+    conn: Connection, row: int, pack: int, now: datetime, patience: Patience
+) -> Planned:
+    """One pack of moves in a row."""
+    await store.plan_alone.tuples(conn, lock=LOCK)
+    held = await _counts(conn)
+    servers = await components.servers(conn, now=now, patience=patience)
+    here = [_as_of(row, one) for one in servers if one.row == row or (one.id, row) in held]
+    waiting = 0
+    if any(one.condition == "fit" for one in here):
+        [(waiting,)] = await store.waiting.tuples(conn, row=row, n=pack)
+    counts = {one.id: held.get((one.id, row), 0) for one in here}
+    quota = seating.quotas(here, counts, waiting)
+    offers = await _offers(conn, row, quota, waiting, pack)
+    return await _write(conn, row, seating.moves(here, quota, offers), now) if offers else Planned()
+
+
+def _as_of(row: int, server: Server) -> Server:
+    """A server that went to another row gives away all it has here."""
+    if server.row == row:
+        return server
+    leaves = "draining" if server.condition in ANSWERS else server.condition
+    return replace(server, row=row, condition=leaves)
+
+
+async def _offers(conn: Connection, row: int, quota: Quota, waiting: int, pack: int) -> list[Offer]:
+    """What may move: somewhat more than must, and no more than a pack."""
+    must = {id_: -count for id_, count in quota.counts.items() if count < 0}
+    found: list[tuple[Any, ...]] = []
+    if waiting:
+        found += await store.unseated_offers.tuples(conn, row=row, n=waiting)
+    if must:
+        room = pack / max(pack, CHOICE * sum(must.values()))
+        found += await store.offers.tuples(
+            conn,
+            row=row,
+            givers=list(must),
+            most=[max(1, int(CHOICE * count * room)) for count in must.values()],
+            takers=[*(id_ for id_, count in quota.counts.items() if count > 0), *quota.more],
+        )
+    return [
+        Offer(chunk, giver, wanted_, elsewhere or (), holders or ())
+        for chunk, giver, wanted_, elsewhere, holders in found
+    ]
+
+
+async def _write(
+    conn: Connection, row: int, moves: Sequence[seating.Move], now: datetime
+) -> Planned:
+    given = [(one.giver, one.chunk) for one in moves if one.giver is not None]
+    if given:
+        givers, chunks = zip(*given, strict=True)
+        await store.give_seats.run(conn, givers=list(givers), chunks=list(chunks), now=now)
+    await _take(conn, [(one.taker, one.chunk, row) for one in moves], now)
+    return Planned(len(moves) - len(given), len(given))
+
+
+async def _take(conn: Connection, seats: Sequence[tuple[int, int, int]], now: datetime) -> None:
+    """Write seats: server, chunk, row; what a server still has is loaded at once."""
+    if not seats:
+        return
+    servers, chunks, rows = zip(*seats, strict=True)
+    found = await store.take_seats.tuples(
+        conn, servers=list(servers), chunks=list(chunks), rows=list(rows), now=now
+    )
+    if held := [chunk for chunk, there in found if there]:
+        await store.propagate.run(conn, chunks=held, now=now)
+
+
+async def _counts(conn: Connection) -> dict[tuple[int, int], int]:
+    """Seats by server and row."""
+    return {(id_, row): seats for id_, row, seats in await store.seat_counts.tuples(conn)}
+
+
+async def drop(conn: Connection, *, now: datetime, patience: Patience = PATIENCE) -> int:
+    """Release the copies whose successor is loaded; returns how many."""
+    await store.plan_alone.tuples(conn, lock=LOCK)
+    servers = await components.servers(conn, now=now, patience=patience)
+    sure = [one.id for one in servers if one.condition in ANSWERS]
+    await store.forget.run(conn, before=now - KEPT)
+    return await store.release.run(conn, sure=sure, now=now)
+
+
+async def leaving(conn: Connection, server: int, *, n: int, after: int = 0) -> list[int]:
+    """The chunks that a server may drop now; it says so afterwards (`dropped`)."""
+    found = await store.leaving.tuples(conn, server=server, n=n, after=after)
+    return [id_ for (id_,) in found]
+
+
+async def dropped(
+    conn: Connection, server: int, chunks: Sequence[int], *, now: datetime
+) -> set[int]:
+    """A server has these no more: if one was its seat, it is to load it again. Returns those that it had."""
+    await store.plan_alone.tuples(conn, lock=LOCK)
+    found = await store.dropped.tuples(conn, server=server, chunks=list(chunks), now=now)
+    return {id_ for (id_,) in found}
+
+
+async def returned(
+    conn: Connection, server: int, held: Collection[int], *, now: datetime
+) -> list[int]:
+    """A server comes back with these chunks, checked and sound, and no others; returns those it has no use for."""
+    await store.plan_alone.tuples(conn, lock=LOCK)
+    was = [Copy(*one) for one in await store.placed.tuples(conn, server=server)]
+    found = seating.returned(was, set(held))
+    lost = {one.chunk for one in was if one.state != "wanted" and one.chunk not in set(held)}
+    await store.dropped.tuples(conn, server=server, chunks=sorted(lost), now=now)
+    there = [one.chunk for one in found.copies if one.state == "loaded"]
+    await loaded(conn, server, there, now=now)
+    return found.stray
+
+
+async def loaded(
+    conn: Connection, server: int, chunks: Sequence[int], *, now: datetime
+) -> set[int]:
+    """A server has loaded chunks that are wanted on it; returns those, also if it said so before."""
+    await store.keep_planners_out.tuples(conn, lock=LOCK)
+    built = [id_ for (id_,) in await store.lock_chunks.tuples(conn, chunks=list(chunks))]
+    found = {id_ for (id_,) in await store.load.tuples(conn, server=server, chunks=built, now=now)}
+    if found:
+        await store.propagate.run(conn, chunks=sorted(found), now=now)
+    return found
+
+
+async def wanted(conn: Connection, server: int, *, n: int, after: int = 0) -> list[WantedChunk]:
+    """Chunks that a server is to load, in order."""
+    found = await store.wanted.tuples(conn, server=server, n=n, after=after)
+    return [
+        WantedChunk(*(*known, list(zip(rows, hosts, strict=True)), peers))
+        for *known, rows, hosts, peers in found
+    ]
+
+
+async def servers_map(conn: Connection) -> ServersMap:
+    """The servers fit to answer, by row."""
+    rows: dict[int, list[str]] = {}
+    for row, host, _ in await store.fit_servers.tuples(conn):
+        rows.setdefault(row, []).append(host)
+    return ServersMap(list(rows.items()), _version(rows.items()))
+
+
+async def full_version(conn: Connection) -> str:
+    """The version of the full map, without reading it."""
+    return _version(await store.fit_servers.tuples(conn))
+
+
+async def full_map(conn: Connection) -> FullMap:
+    """The servers fit to answer, by row, each with the chunks it answers for: every chunk once in a row."""
+    version = await full_version(conn)  # first: a map that is newer than its version does no harm
+    rows: dict[int, list[tuple[str, list[int]]]] = {}
+    for row, host, chunks in await store.full_map.tuples(conn):
+        rows.setdefault(row, []).append((host, chunks or []))
+    return FullMap(list(rows.items()), version)
+
+
+def _version(parts: Iterable[Any]) -> str:
+    return hashlib.blake2b(repr(list(parts)).encode(), digest_size=12).hexdigest()
+
+
+async def missing(conn: Connection) -> list[Missing]:
+    """What each row lacks."""
+    return [Missing(*one) for one in await store.missing.tuples(conn, n=MOST_COUNTED)]

@@ -1,0 +1,276 @@
+-- name: plan_alone
+-- Seats are given by one at a time.
+select pg_advisory_xact_lock(%(lock)s);
+
+-- name: keep_planners_out
+-- Any number of servers report at once, but none while seats are given.
+select pg_advisory_xact_lock_shared(%(lock)s);
+
+-- name: seat_counts
+-- How many seats each server has, by row.
+select component_id, "row", seats from work.seat_count where seats > 0;
+
+-- name: to_seat
+-- Of these chunks, those that are built and have no seat anywhere; all others were seated before, or wait for a server.
+select k.id
+from work.chunk k
+where k.id = any(%(chunks)s) and k.index_state = 'built'
+    and not exists (select from work.placement p where p.chunk_id = k.id and p.state <> 'leaving')
+order by k.id;
+
+-- name: leave_unseated
+-- Chunks for which some rows have no server.
+insert into work.unseated ("row", chunk_id)
+select r."row", c.chunk_id
+from unnest(%(rows)s::smallint[]) as r ("row")
+cross join unnest(%(chunks)s::bigint[]) as c (chunk_id)
+on conflict do nothing;
+
+-- name: house_rows
+-- How many rows there are, and for how many of them every chunk was looked through.
+select "rows", seated_rows from work.house;
+
+-- name: widen
+-- Every built chunk that has no seat in one of these rows.
+insert into work.unseated ("row", chunk_id)
+select r."row", k.id
+from generate_series(1, %(rows)s) as r ("row")
+join work.chunk k on k.index_state = 'built'
+where not exists (
+    select from work.placement p where p.chunk_id = k.id and p."row" = r."row" and p.state <> 'leaving'
+)
+on conflict do nothing;
+
+-- name: narrow
+-- What was placed or waits in rows that are no more.
+with unwanted as (
+    delete from work.unseated where "row" > %(rows)s
+)
+delete from work.placement where "row" > %(rows)s;
+
+-- name: looked_through
+-- All chunks were looked through for so many rows.
+update work.house set seated_rows = %(rows)s;
+
+-- name: waiting
+-- How many chunks have no seat in a row, counted up to a number.
+select count(*) from (select from work.unseated where "row" = %(row)s limit %(n)s) u;
+
+-- name: offers
+-- Seats of a row that may move: of each giver so many, those not loaded first, and all of which a taker still has a copy.
+-- With each come the machines of its other seats, and the servers of this row that have a copy they may not drop yet.
+with given as (
+    select * from unnest(%(givers)s::bigint[], %(most)s::bigint[]) as g (component_id, most)
+), picked as (
+    select p.chunk_id, p.component_id, p.state = 'wanted' as wanted
+    from given g
+    cross join lateral (
+        select p.chunk_id, p.component_id, p.state
+        from work.placement p
+        where p.component_id = g.component_id and p."row" = %(row)s and p.state <> 'leaving'
+        order by p.state desc, p.chunk_id
+        limit g.most
+    ) p
+    union
+    select p.chunk_id, p.component_id, p.state = 'wanted'
+    from work.placement held
+    join work.placement p on p.chunk_id = held.chunk_id and p."row" = held."row" and p.state <> 'leaving'
+    where held.component_id = any(%(takers)s) and held.state = 'leaving' and held.released_at is null
+        and held."row" = %(row)s and p.component_id = any(%(givers)s)
+)
+select
+    picked.chunk_id, picked.component_id, picked.wanted,
+    array_agg(distinct c.machine) filter (where o.state <> 'leaving' and o."row" <> %(row)s) as elsewhere,
+    array_agg(o.component_id) filter (where o.state = 'leaving' and o.released_at is null and o."row" = %(row)s) as holders
+from picked
+join work.placement o on o.chunk_id = picked.chunk_id
+join work.component c on c.id = o.component_id
+group by picked.chunk_id, picked.component_id, picked.wanted
+order by picked.chunk_id;
+
+-- name: unseated_offers
+-- Chunks that have no seat in a row, with the same.
+select
+    u.chunk_id, null::bigint as component_id, false as wanted,
+    array_agg(distinct c.machine) filter (where o.state <> 'leaving' and o."row" <> %(row)s) as elsewhere,
+    array_agg(o.component_id) filter (where o.state = 'leaving' and o.released_at is null and o."row" = %(row)s) as holders
+from (select chunk_id from work.unseated where "row" = %(row)s order by chunk_id limit %(n)s) u
+left join work.placement o on o.chunk_id = u.chunk_id
+left join work.component c on c.id = o.component_id
+group by u.chunk_id
+order by u.chunk_id;
+
+-- name: give_seats
+-- Seats that are given away: what was loaded stays until its successor is, what was only wanted goes.
+with given as (
+    select * from unnest(%(givers)s::bigint[], %(chunks)s::bigint[]) as g (component_id, chunk_id)
+), gone as (
+    delete from work.placement p using given g
+    where p.component_id = g.component_id and p.chunk_id = g.chunk_id and p.state = 'wanted'
+)
+update work.placement p
+set state = 'leaving', since = %(now)s
+from given g
+where p.component_id = g.component_id and p.chunk_id = g.chunk_id and p.state = 'loaded';
+
+-- name: take_seats
+-- New seats. A server that has a copy which nobody was told to drop has it loaded already; if that copy was its seat in
+-- another row, that row lacks one now.
+with given as (
+    select *
+    from unnest(%(servers)s::bigint[], %(chunks)s::bigint[], %(rows)s::smallint[]) as g (component_id, chunk_id, "row")
+), seated as (
+    delete from work.unseated u using given g where u."row" = g."row" and u.chunk_id = g.chunk_id
+), robbed as (
+    insert into work.unseated ("row", chunk_id)
+    select p."row", p.chunk_id
+    from given g
+    join work.placement p on p.component_id = g.component_id and p.chunk_id = g.chunk_id
+    where p.state <> 'leaving' and p."row" <> g."row"
+    on conflict do nothing
+)
+insert into work.placement as p (component_id, chunk_id, "row", state, since)
+select g.component_id, g.chunk_id, g."row", 'wanted', %(now)s from given g
+on conflict (component_id, chunk_id) do update
+set "row" = excluded."row", since = excluded.since, released_at = null,
+    state = case when p.state = 'wanted' or p.released_at is not null then 'wanted' else 'loaded' end
+returning p.chunk_id, p.state = 'loaded';
+
+-- name: release
+-- Copies that moved away and may be dropped: their successor is loaded on a server that answers.
+update work.placement p
+set released_at = %(now)s
+where p.state = 'leaving' and p.released_at is null
+    and exists (
+        select from work.placement s
+        where s.chunk_id = p.chunk_id and s."row" = p."row" and s.state = 'loaded' and s.component_id = any(%(sure)s)
+    );
+
+-- name: forget
+-- Copies that were to be dropped long ago.
+delete from work.placement where state = 'leaving' and released_at <= %(before)s;
+
+-- name: leaving
+-- What a server may drop.
+select chunk_id from work.placement
+where component_id = %(server)s and state = 'leaving' and released_at is not null and chunk_id > %(after)s
+order by chunk_id
+limit %(n)s;
+
+-- name: dropped
+-- A server has these no more: copies that it was to drop are forgotten, and its seats are wanted again.
+with forgotten as (
+    delete from work.placement
+    where component_id = %(server)s and chunk_id = any(%(chunks)s) and state = 'leaving'
+    returning chunk_id
+), again as (
+    update work.placement
+    set state = 'wanted', since = %(now)s
+    where component_id = %(server)s and chunk_id = any(%(chunks)s) and state = 'loaded'
+    returning chunk_id
+)
+select chunk_id from forgotten union all select chunk_id from again;
+
+-- name: placed
+-- All placements of a server.
+select chunk_id, "row", component_id, state from work.placement where component_id = %(server)s;
+
+-- name: lock_chunks
+-- Chunks that a server reports: the last of several at once sees what the others wrote.
+select id from work.chunk where id = any(%(chunks)s) and index_state = 'built' order by id for no key update;
+
+-- name: load
+-- A server has loaded these; gives all of its seats among them, also those it reported before.
+with done as (
+    update work.placement
+    set state = 'loaded', since = %(now)s
+    where component_id = %(server)s and chunk_id = any(%(chunks)s) and state = 'wanted'
+    returning chunk_id
+)
+select chunk_id from done
+union
+select chunk_id from work.placement
+where component_id = %(server)s and chunk_id = any(%(chunks)s) and state = 'loaded';
+
+-- name: propagate
+-- Of these chunks (or of all, if none are named), those that every row has now.
+update work.chunk k
+set propagated_at = %(now)s
+from work.house h
+where (%(chunks)s::bigint[] is null or k.id = any(%(chunks)s)) and k.index_state = 'built' and k.propagated_at is null
+    and h."rows" = (
+        select count(*) from work.placement p
+        where p.chunk_id = k.id and p.state = 'loaded' and p."row" <= h."rows"
+    )
+returning k.id;
+
+-- name: wanted
+-- Chunks that a server is to load, with all it needs to get and check them.
+with mine as (
+    select p.chunk_id
+    from work.placement p
+    join work.chunk k on k.id = p.chunk_id
+    where p.component_id = %(server)s and p.state = 'wanted' and p.chunk_id > %(after)s and k.index_state = 'built'
+    order by p.chunk_id
+    limit %(n)s
+), seats as (
+    select
+        p.chunk_id,
+        array_agg(p."row" order by p."row") filter (where p.state <> 'leaving') as "rows",
+        array_agg(c.host order by p."row") filter (where p.state <> 'leaving') as hosts,
+        array_agg(c.host order by c.host)
+            filter (where p.state <> 'wanted' and p.released_at is null and c.health <> 'failure') as peers
+    from mine
+    join work.placement p on p.chunk_id = mine.chunk_id
+    join work.component c on c.id = p.component_id
+    group by p.chunk_id
+)
+select
+    k.id, crawler.host, builder.host, k.index_sha256, k.index_bytes, k.sha256, k.bytes, s."rows", s.hosts,
+    coalesce(s.peers, '{}')
+from seats s
+join work.chunk k on k.id = s.chunk_id
+join work.component crawler on crawler.id = k.crawler_id
+join work.component builder on builder.id = k.builder_id
+order by k.id;
+
+-- name: fit_servers
+-- The servers to ask, by row, and how often their placements changed.
+select c."row", c.host, coalesce(s.changes, 0)
+from work.component c
+left join work.seat_count s on s.component_id = c.id and s."row" = c."row"
+cross join work.house h
+where c.type = 'index-server' and c."row" <= h."rows" and c.health = 'healthy' and c.state <> 'error'
+order by c."row", c.host;
+
+-- name: full_map
+-- Which chunks each server answers for: what it has loaded, and what moves away until its successor is loaded.
+select c."row", c.host,
+    array_agg(p.chunk_id order by p.chunk_id) filter (
+        where p.state = 'loaded' or (p.state = 'leaving' and p.released_at is null and not exists (
+            select from work.placement s where s.chunk_id = p.chunk_id and s."row" = p."row" and s.state = 'loaded'
+        ))
+    )
+from work.component c
+left join work.placement p on p.component_id = c.id and p."row" = c."row"
+cross join work.house h
+where c.type = 'index-server' and c."row" <= h."rows" and c.health = 'healthy' and c.state <> 'error'
+group by c."row", c.host
+order by c."row", c.host;
+
+-- name: missing
+-- Of each row: its seats, the chunks that have none, and the seats that are not loaded yet; the last two counted up to n.
+select
+    r."row",
+    (select coalesce(sum(s.seats), 0)::bigint from work.seat_count s where s."row" = r."row"),
+    (select count(*) from (select from work.unseated u where u."row" = r."row" limit %(n)s) u),
+    (
+        select count(*) from (
+            select from work.component c
+            join work.placement p on p.component_id = c.id and p.state = 'wanted'
+            where c.type = 'index-server' and c."row" = r."row"
+            limit %(n)s
+        ) w
+    )
+from work.house h
+cross join generate_series(1, h."rows") as r ("row");

@@ -1,0 +1,222 @@
+"""The watchdog: pings every component, writes down how it is, and sees that what a dead one held comes back.
+
+Comes from the clock and the network; goes to work.component, and over the chunks and placements of whoever failed.
+Several may run: one leads, by a lock that ends with its connection, and each of its statements would be right even if
+two did.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Final
+
+import psycopg
+
+from usher.areas import Area, places
+from usher.db import Connection, attempts, connect
+from usher.errors import Unreachable
+from usher.mgmt import chunks, components, health, placements
+from usher.mgmt.components import Component, Happening
+from usher.mgmt.health import Action, Patience, Ping, Record
+from usher.mgmt.ping import TIMEOUT, ping_all
+from usher.queue.clock import ServerClock
+from usher.queue.service import told_to_stop
+from usher.schema import migrate
+from usher.schema.roles import role_at
+from usher.settings import Settings
+from usher.statements import beside
+from usher.telemetry import COMPONENTS, LOST, MOVED, PINGS, ROUND_SECONDS, UNLOADED, UNSEATED, Log
+
+store = beside(__file__)
+log = Log("watchdog")
+LOCK: Final = 0x7573_6865_7222  # "usher", 34: one watchdog leads
+TICK: Final = 5.0
+SILENCE: Final = 120.0  # seconds after which a watchdog leads no more
+PACK: Final = 1_000  # chunks in one transaction
+ROLE: Final = "usher_mgmt"
+
+
+class Watchdog:
+    """An actor: `await Watchdog(dsn).run(stop)`."""
+
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        role: str = "",
+        tick: float = TICK,
+        timeout: float = TIMEOUT,
+        silence: float = SILENCE,
+        patience: Patience = placements.PATIENCE,
+    ) -> None:
+        self.dsn = dsn
+        self.role = role
+        self.tick = tick
+        self.timeout = timeout
+        self.silence = max(silence, 3 * tick)
+        self.patience = patience
+        self.clock = ServerClock()
+        self.leading = False
+        self.suspects_itself = False
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Watch whenever it is this one's turn to lead, until told to stop; a lost server is waited for."""
+        async for _ in attempts():
+            if stop.is_set():
+                return
+            try:
+                async with await connect(self.dsn, patience=self.tick, role=self.role) as conn:
+                    await self.serve(conn, stop)
+            except (psycopg.OperationalError, Unreachable) as error:
+                log.warning("database_away", reason=str(error).strip())
+            finally:
+                self.leading = False
+
+    async def serve(self, conn: Connection, stop: asyncio.Event) -> None:
+        loop = asyncio.get_running_loop()
+        while not stop.is_set():
+            start = loop.time()
+            if self.leading or await self.lead(conn):
+                with ROUND_SECONDS.time():
+                    await self.round(conn)
+            with suppress(TimeoutError):
+                pause = max(self.tick / 10, self.tick - (loop.time() - start))
+                await asyncio.wait_for(stop.wait(), pause)
+
+    async def lead(self, conn: Connection) -> bool:
+        """Try to be the one that works, for as long as the connection lives."""
+        silence = f"{self.silence * 1000:.0f}ms"
+        [(self.leading, _)] = await store.lead.tuples(conn, lock=LOCK, silence=silence)
+        if self.leading:
+            log.info("leads")
+        return self.leading
+
+    async def round(self, conn: Connection) -> None:
+        """Look after everything, once."""
+        found = await components.list_components(conn)
+        pings = await ping_all(found, timeout=self.timeout)
+        await self.clock.sync(conn)
+        now = self.clock.now()
+        self.doubt(pings)
+        if not self.suspects_itself:
+            records = await self.record(conn, found, pings, now)
+            await self.act(conn, records, now)
+        await self.reap(conn, now)
+        if not self.suspects_itself:
+            await self.reseat(conn, now)
+        await self.measure(conn)
+
+    def doubt(self, pings: Sequence[Ping]) -> None:
+        suspects = health.suspect_self(pings)
+        if suspects and not self.suspects_itself:
+            log.error("suspects_itself", silent=len(pings))
+        self.suspects_itself = suspects
+        for ping in pings:
+            PINGS.labels(_result(ping)).inc()
+
+    async def record(
+        self, conn: Connection, found: Sequence[Component], pings: Sequence[Ping], now: datetime
+    ) -> dict[int, Record]:
+        """Judge and write down; returns what holds now of those that nobody judged later."""
+        judged = {
+            one.id: health.judge(one.record, ping, now, self.patience)
+            for one, ping in zip(found, pings, strict=True)
+        }
+        records = [(id_, one.record) for id_, one in judged.items()]
+        events = [(id_, event) for id_, one in judged.items() for event in one.events]
+        async with conn.transaction():
+            written = await components.record_health(conn, records, events)
+        hosts = {one.id: one.host for one in found}
+        for id_, event in events:
+            if id_ in written:
+                tell = log.warning if event.after == "failure" else log.info
+                tell(event.after, component=hosts[id_], reason=event.reason)
+        return {id_: one for id_, one in records if id_ in written}
+
+    async def act(self, conn: Connection, records: dict[int, Record], now: datetime) -> None:
+        """What failures ask for. Failed servers left the map with their health; a plan re-seats for those long gone."""
+        due = {id_: health.due_actions(one, now, self.patience) for id_, one in records.items()}
+        if ended := [id_ for id_, actions in due.items() if Action.END_LEASES in actions]:
+            await store.end_leases.run(conn, components=ended, now=now)
+        if gone := [id_ for id_, actions in due.items() if Action.REDO in actions]:
+            await self.redo(conn, gone, now)
+
+    async def redo(self, conn: Connection, gone: Sequence[int], now: datetime) -> None:
+        """Build and crawl again what only they had; builders first, since a crawler may be gone as well."""
+        for id_, type_, host in await store.lost_with.tuples(conn, components=list(gone)):
+            why = f"{host} is gone"
+            async with conn.transaction():
+                if type_ == "crawler":
+                    lost = await chunks.recrawl(conn, id_, why=why, now=now, n=PACK)
+                else:
+                    lost = await chunks.rebuild(conn, id_, why=why)
+                await _write_down(conn, "lost", lost, id_, why, now)
+            LOST.labels(type_).inc(len(lost))
+            log.warning("lost", component=host, chunks=len(lost), some=lost[:10])
+
+    async def reap(self, conn: Connection, now: datetime) -> None:
+        """Take back crawls and builds whose lease ended."""
+        done = PACK
+        while done >= PACK:
+            async with conn.transaction():
+                crawls, builds = await chunks.reap(conn, n=PACK, now=now)
+                await _write_down(conn, "crawl_expired", crawls, None, "the lease ended", now)
+                await _write_down(conn, "build_expired", builds, None, "the lease ended", now)
+            done = max(len(crawls), len(builds))
+            if done:
+                log.warning("leases_ended", crawls=len(crawls), builds=len(builds))
+
+    async def reseat(self, conn: Connection, now: datetime) -> None:
+        planned = await placements.plan(conn, now=now, patience=self.patience)
+        async with conn.transaction():
+            released = await placements.drop(conn, now=now, patience=self.patience)
+        if any(planned) or released:
+            MOVED.inc(planned.moved)
+            log.info("seats", seated=planned.seated, moved=planned.moved, released=released)
+
+    async def measure(self, conn: Connection) -> None:
+        """How everybody is, for the metrics."""
+        COMPONENTS.clear()
+        found = await components.list_components(conn)
+        kinds = Counter((one.type or "unknown", one.health) for one in found)
+        for kind, n in kinds.items():
+            COMPONENTS.labels(*kind).set(n)
+        UNSEATED.clear()
+        UNLOADED.clear()
+        for row in await placements.missing(conn):
+            UNSEATED.labels(str(row.row)).set(row.unseated)
+            UNLOADED.labels(str(row.row)).set(row.wanted)
+
+
+def _result(ping: Ping) -> str:
+    if ping.status is None:
+        return "silent"
+    return "bad" if health.complaint(ping) else "good"
+
+
+async def _write_down(
+    conn: Connection,
+    kind: str,
+    lost: Sequence[int],
+    component: int | None,
+    why: str,
+    now: datetime,
+) -> None:
+    events = [Happening(now, kind, component, reason=why, chunk_id=id_) for id_ in lost]
+    await components.event(conn, *events)
+
+
+async def watch(
+    settings: Settings, *, ready: Callable[[str], None], tick: float, patience: Patience
+) -> None:
+    """A watchdog as a process: until TERM or INT."""
+    with places(settings) as found:
+        await migrate.ensure(found, ("work",), patience=settings.connect_timeout)
+        dsn = found.dsns[Area.WORK]
+        role = await role_at(dsn, ROLE)
+        with told_to_stop() as (stop, _):
+            ready("watchdog")
+            await Watchdog(dsn, role=role, tick=tick, patience=patience).run(stop)
+    log.info("stopped")

@@ -1,0 +1,41 @@
+-- name: lead
+-- Whether this connection is the one watchdog that works. It stays so until the connection ends, which the server sees to
+-- if it hears nothing for long: one that is frozen must not keep the others from work.
+select pg_try_advisory_lock(%(lock)s), set_config('idle_session_timeout', %(silence)s, false);
+
+-- name: end_leases
+-- The leases of components that failed end now; whoever takes back what expired takes these too.
+update work.chunk
+set lease_until = case when crawler_id = any(%(components)s) then least(lease_until, %(now)s) else lease_until end,
+    build_lease_until =
+        case when builder_id = any(%(components)s) then least(build_lease_until, %(now)s) else build_lease_until end
+where id in (
+    select k.id from work.chunk k
+    where k.crawler_id = any(%(components)s) and k.propagated_at is null and k.state = 'crawling'
+        and k.lease_until > %(now)s
+    union all
+    select k.id from work.chunk k
+    where k.builder_id = any(%(components)s) and k.propagated_at is null and k.index_state = 'building'
+        and k.build_lease_until > %(now)s
+);
+
+-- name: lost_with
+-- Those of these components that had something which is nowhere else.
+select c.id, c.type, c.host
+from work.component c
+where c.id = any(%(components)s)
+    and (
+        (c.type = 'crawler' and exists (
+            select from work.chunk k
+            where k.crawler_id = c.id and k.propagated_at is null and k.state = 'crawled'
+                and k.index_state is distinct from 'built'
+        ))
+        or (c.type = 'index-builder' and exists (
+            select from work.chunk k
+            where k.builder_id = c.id and k.propagated_at is null and k.index_state = 'built'
+                and not exists (
+                    select from work.placement p where p.chunk_id = k.id and p.state in ('loaded', 'leaving')
+                )
+        ))
+    )
+order by c.type desc, c.id;

@@ -1,0 +1,82 @@
+"""Index builders at MGMT: crawled chunks claimed, and what became of their index."""
+
+from usher.db import Connection
+from usher.mgmt import chunks, components, placements
+from usher.mgmt.components import Component
+from usher.web.app import Call, Endpoint
+from usher.web.coordinator import at_mgmt, caller, clock, index_state_of, lost, shown
+from usher.web.mgmt_shapes import BuildsQuery, ChunkKept, ContentChunk, IndexState, number_of
+
+
+async def get_content_chunks(call: Call[BuildsQuery]) -> list[ContentChunk]:
+    me, lease = await caller(call, "index-builder"), call.rooms.terms.lease
+    if me.state == "paused":
+        return []
+    n = call.body.n
+    async with at_mgmt(call, alone=True) as conn:
+        found = await chunks.claim_builds(conn, me.id, n=n, lease=lease, now=clock())
+        if not found and await alone(conn, me):
+            found = await chunks.claim_builds(
+                conn, me.id, n=n, lease=lease, now=clock(), alone=True
+            )
+    return [ContentChunk(one.chunk_id, one.host, one.sha256, one.bytes) for one in found]
+
+
+async def alone(conn: Connection, me: Component) -> bool:
+    """Whether nobody else could build what this builder failed with."""
+    builders = await components.list_components(conn, type="index-builder", health="healthy", n=2)
+    return all(one.id == me.id for one in builders)
+
+
+async def set_index_state(call: Call[IndexState]) -> ChunkKept:
+    """Any state may be said again; what is over cannot be undone."""
+    asked, chunk = call.body, number_of(call.body.chunk_id)
+    me = await caller(call, None if asked.state == "propagated" else "index-builder")
+    async with at_mgmt(call) as conn:
+        if asked.state != "propagated" and not await settle(call, conn, me, chunk):
+            found = await shown(conn, chunk)
+            if found.builder_id != me.id or index_state_of(found).state != asked.state:
+                lost(found, me)
+        return index_state_of(await shown(conn, chunk))
+
+
+async def settle(call: Call[IndexState], conn: Connection, me: Component, chunk: int) -> bool:
+    """Whether the builder had that chunk, and so had its say."""
+    asked, now = call.body, clock()
+    if not await chunks.renew(conn, me.id, [chunk], lease=call.rooms.terms.lease, now=now):
+        return False
+    match asked.state:
+        case "built":
+            done = await chunks.finish_build(
+                conn, me.id, chunk, sha256=asked.sha256, size=asked.bytes, now=now
+            )
+            if done:
+                await placements.seat(conn, [chunk], now=now)
+            return done
+        case "error":
+            why = asked.reason or "the builder could not build it"
+            return await chunks.fail_build(conn, me.id, chunk, why=why) is not None
+    return (await shown(conn, chunk)).builder_id == me.id
+
+
+ENDPOINTS = (
+    Endpoint(
+        "GET",
+        "/get_content_chunk_metadata",
+        get_content_chunks,
+        BuildsQuery,
+        list[ContentChunk],
+        "Crawled chunks to build, each for the caller alone",
+        scope="work",
+        safe=False,
+    ),
+    Endpoint(
+        "POST",
+        "/set_index_chunk_metadata",
+        set_index_state,
+        IndexState,
+        ChunkKept,
+        "An index is being built, was built, or cannot be",
+        scope="work",
+    ),
+)

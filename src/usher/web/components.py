@@ -1,0 +1,139 @@
+"""Components at MGMT: they declare themselves and keep their leases; people look at them, their chunks and events."""
+
+from usher.errors import NotFound
+from usher.mgmt import chunks, components, look
+from usher.mgmt.components import Component
+from usher.mgmt.names import type_of, words
+from usher.web.app import Call, Endpoint
+from usher.web.coordinator import at_mgmt, caller, clock
+from usher.web.mgmt_shapes import (
+    MOST_CHUNKS,
+    WORD,
+    ComponentList,
+    ComponentsQuery,
+    ComponentState,
+    EventList,
+    EventsQuery,
+    LeaseAnswer,
+    LeaseRequest,
+    ShownComponent,
+    ShownEvent,
+    StateKept,
+    number_of,
+)
+from usher.web.porch import Declined
+
+
+async def set_component_state(call: Call[ComponentState]) -> StateKept:
+    asked, callers = call.body, call.rooms.callers
+    callers.changed(call.asker, asked.host)
+    me = await callers.meet(call.asker, asked.host, asked.type, row=asked.row)
+    async with at_mgmt(call) as conn:
+        await components.declare(
+            conn, me.id, asked.state, reason=asked.reason, weight=asked.weight, now=clock()
+        )
+    callers.changed(call.asker, asked.host)
+    return StateKept(me.host, me.type, asked.state, me.health, me.row)
+
+
+async def renew_leases(call: Call[LeaseRequest]) -> LeaseAnswer:
+    if len(call.body.chunks) > MOST_CHUNKS:
+        message = f"{len(call.body.chunks):,} chunks are more than {MOST_CHUNKS:,}."
+        raise Declined(413, "too_large", message, hint="Ask in several requests.")
+    me, lease = await caller(call), call.rooms.terms.lease
+    wanted = dict.fromkeys(number_of(one) for one in call.body.chunks)
+    async with at_mgmt(call, alone=True) as conn:
+        held = await chunks.renew(conn, me.id, list(wanted), lease=lease, now=clock())
+    return LeaseAnswer(sorted(held), [one for one in wanted if one not in held])
+
+
+async def list_components(call: Call[ComponentsQuery]) -> ComponentList:
+    kind = None if call.body.type is None else type_of(call.body.type)
+    async with call.rooms.mgmt.connection() as conn:
+        found = await components.list_components(conn, type=kind)
+    return ComponentList([shown_component(one) for one in found])
+
+
+async def show_component(call: Call[None]) -> ShownComponent:
+    async with call.rooms.mgmt.connection() as conn:
+        return shown_component(await components.show(conn, call.words["host"]))
+
+
+def shown_component(one: Component) -> ShownComponent:
+    return ShownComponent(**{name: getattr(one, name) for name in ShownComponent.__struct_fields__})
+
+
+async def show_chunk(call: Call[None]) -> look.Shown:
+    word = call.words["id"]
+    if not WORD.fullmatch(word):
+        raise NotFound(f"{words(word, 40)!a} is not the id of a chunk.")
+    async with call.rooms.mgmt.connection() as conn:
+        return await look.show_chunk(conn, number_of(word))
+
+
+async def list_events(call: Call[EventsQuery]) -> EventList:
+    asked = call.body
+    async with call.rooms.mgmt.connection() as conn:
+        one = None if asked.host is None else (await components.show(conn, asked.host)).id
+        found = await components.events(conn, one, asked.limit, before=asked.before)
+    fields = ShownEvent.__struct_fields__
+    shown = [ShownEvent(**{name: getattr(event, name) for name in fields}) for event in found]
+    return EventList(shown, shown[-1].id if len(shown) == asked.limit else None)
+
+
+ENDPOINTS = (
+    Endpoint(
+        "POST",
+        "/set_component_state",
+        set_component_state,
+        ComponentState,
+        StateKept,
+        "A component says how it is; one that is new is registered",
+        scope="work",
+    ),
+    Endpoint(
+        "POST",
+        "/v1/lease",
+        renew_leases,
+        LeaseRequest,
+        LeaseAnswer,
+        "A sign of life for chunks that are crawled or built",
+        scope="work",
+    ),
+    Endpoint(
+        "GET",
+        "/v1/components",
+        list_components,
+        ComponentsQuery,
+        ComponentList,
+        "Components by host",
+        scope="read",
+    ),
+    Endpoint(
+        "GET",
+        "/v1/components/{host}",
+        show_component,
+        None,
+        ShownComponent,
+        "One component",
+        scope="read",
+    ),
+    Endpoint(
+        "GET",
+        "/v1/chunks/{id}",
+        show_chunk,
+        None,
+        look.Shown,
+        "A chunk, its copies and its pages",
+        scope="read",
+    ),
+    Endpoint(
+        "GET",
+        "/v1/events",
+        list_events,
+        EventsQuery,
+        EventList,
+        "What happened to components and chunks, the last first",
+        scope="read",
+    ),
+)

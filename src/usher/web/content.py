@@ -1,0 +1,176 @@
+"""Content chunks at MGMT: crawled or lost, page by page where the crawler says so, kept until every row has them."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final, Protocol
+
+from usher.db import Connection
+from usher.door.guestbook import Outcome, Result
+from usher.errors import BadInput, NotFound
+from usher.mgmt import chunks, leftovers
+from usher.mgmt.chunks import Trouble
+from usher.mgmt.components import Component
+from usher.urls import Refused, Url, parse
+from usher.web.app import Call, Endpoint
+from usher.web.coordinator import at_mgmt, caller, clock, lost, shown, state_of
+from usher.web.mgmt_shapes import (
+    ChunkKept,
+    ContentState,
+    Keep,
+    KeepQuery,
+    PageResult,
+    number_of,
+)
+
+NOT_MODIFIED: Final = 304
+LATER: Final = frozenset({429, 503})  # answers that ask us to come another time
+UNKNOWN_TYPE: Final = 1
+
+
+class Numbered(Protocol):
+    """A page by its place in the guestbook."""
+
+    @property
+    def domain64(self) -> int: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def chunk_id(self) -> int | None: ...
+
+
+async def set_content_state(call: Call[ContentState]) -> ChunkKept:
+    """Any state may be said again; what is over cannot be undone."""
+    asked, chunk = call.body, number_of(call.body.chunk_id)
+    me = await caller(call, None if asked.state == "propagated" else "crawler")
+    async with at_mgmt(call) as conn:
+        if asked.state != "propagated":
+            await settle(call, conn, me, chunk)
+        return state_of(await shown(conn, chunk))
+
+
+async def settle(call: Call[ContentState], conn: Connection, me: Component, chunk: int) -> None:
+    asked, now = call.body, clock()
+    if not await chunks.hold(conn, me.id, chunk, lease=call.rooms.terms.lease, now=now):
+        found = await shown(conn, chunk)
+        if found.crawler_id != me.id or found.state != asked.state or asked.state == "crawling":
+            lost(found, me)
+        return  # said before
+    if asked.pages is not None:
+        results = await outcomes(conn, chunk, asked.pages)
+        await chunks.report(conn, [outcome for _, outcome in results], now=now)
+        await pace(conn, results, now)
+    if asked.state == "error":
+        await chunks.fail_crawls(
+            conn, [chunk], why=asked.reason or "the crawler gave it up", now=now
+        )
+    elif asked.state == "crawled":
+        if asked.pages is not None or await leftovers.reported(conn, chunk):
+            # Whoever reports pages reports all it fetched: the others it never had, or dropped.
+            await leftovers.give_back(conn, chunk, most=chunks.MOST_CRAWLS, now=now)
+        await chunks.finish_crawl(
+            conn, me.id, chunk, sha256=asked.sha256, size=asked.bytes, now=now
+        )
+
+
+async def pace(
+    conn: Connection, found: Sequence[tuple[PageResult, Outcome]], now: datetime
+) -> None:
+    """Hosts that refused us or did not answer rest, for every crawler; those that answer are forgiven in time."""
+    if troubles := [one for pair in found if (one := trouble_of(*pair))]:
+        await chunks.slow_down(conn, troubles, now=now)
+    if well := [outcome.domain64 for _, outcome in found if outcome.result != "failure"]:
+        await chunks.forgive(conn, well, now=now)
+
+
+def trouble_of(one: PageResult, outcome: Outcome) -> Trouble | None:
+    """A page that failed without an answer, or with one that asks us to come later, is its host's trouble."""
+    silent = one.result == "failure" and one.status is None
+    if not silent and one.status not in LATER and one.retry_after is None:
+        return None
+    why = f"HTTP {one.status}" if one.status else "no answer"
+    return Trouble(outcome.domain64, why, timedelta(seconds=one.retry_after or 0))
+
+
+async def outcomes(
+    conn: Connection, chunk: int, pages: Sequence[PageResult]
+) -> list[tuple[PageResult, Outcome]]:
+    """What became of the pages of a chunk; one that is not in it makes the whole report wrong."""
+    inside = {(page.host, page.path): page for page in await leftovers.pages_of(conn, chunk)}
+    codes = await leftovers.content_types(conn) if any(one.content_type for one in pages) else {}
+    found: dict[tuple[str, str], tuple[PageResult, Outcome]] = {}
+    for one in pages:
+        url = read(one.link)
+        page = inside.get((url.host, url.path))
+        if page is None:
+            raise NotFound(f"{url} is not in chunk {chunk}.")
+        found[url.host, url.path] = one, outcome_of(one, page, codes)
+    return list(found.values())
+
+
+def read(link: str) -> Url:
+    url = parse(link)
+    if isinstance(url, Refused):
+        raise BadInput(f"{link[:80]!a} cannot be read as a link: {url.detail}")
+    return url
+
+
+def outcome_of(one: PageResult, page: Numbered, codes: Mapping[str, int] | None = None) -> Outcome:
+    return Outcome(
+        page.domain64,
+        page.path,
+        result_of(one),
+        page.chunk_id,
+        one.status,
+        code_of(one.content_type, codes or {}),
+        one.length,
+        one.sha1,
+        one.etag,
+        one.last_modified,
+    )
+
+
+def result_of(one: PageResult) -> Result:
+    """What is said least exactly says least: a page without anything about its content keeps what is known of it."""
+    if one.result is not None:
+        return one.result
+    if one.state is None:
+        raise BadInput(f"{one.link[:80]!a} has neither a state nor a result.")
+    if one.state == "error":
+        return "failure"
+    described = one.sha1 or one.etag or one.length or one.content_type or one.last_modified
+    return "success" if described and one.status != NOT_MODIFIED else "unchanged"
+
+
+def code_of(content_type: str | None, codes: Mapping[str, int]) -> int:
+    """The number of a media type, or of its family; parameters do not matter."""
+    name = (content_type or "").partition(";")[0].strip().lower()
+    return codes.get(name) or codes.get(name.partition("/")[0]) or UNKNOWN_TYPE
+
+
+async def get_unpropagated(call: Call[KeepQuery]) -> Keep:
+    me, asked = await caller(call), call.body
+    async with at_mgmt(call, alone=True) as conn:
+        found = await chunks.unpropagated(conn, me.id, after=asked.after, n=asked.n)
+    return Keep(found, found[-1] if len(found) == asked.n else None)
+
+
+ENDPOINTS = (
+    Endpoint(
+        "POST",
+        "/set_content_chunk_metadata",
+        set_content_state,
+        ContentState,
+        ChunkKept,
+        "A chunk is being crawled, was crawled, or will not come",
+        scope="work",
+    ),
+    Endpoint(
+        "GET",
+        "/get_chunks/unpropagated",
+        get_unpropagated,
+        KeepQuery,
+        Keep,
+        "What a crawler or builder must still keep",
+        scope="work",
+    ),
+)

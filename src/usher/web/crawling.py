@@ -1,0 +1,159 @@
+"""Crawlers at MGMT: pages handed out in chunks, what became of them, and links they found."""
+
+from datetime import timedelta
+from typing import Final
+
+from usher.db import Connection
+from usher.errors import BadInput, NotFound
+from usher.mgmt import chunks
+from usher.mgmt.chunks import Ask, Given
+from usher.mgmt.components import Component
+from usher.web.app import Call, Endpoint
+from usher.web.content import outcome_of, read
+from usher.web.coordinator import at_mgmt, caller, clock, lost, shown
+from usher.web.door import host_of, summed_up
+from usher.web.mgmt_shapes import (
+    MOST_PAGES,
+    AddedLinks,
+    AddLinks,
+    LinkKept,
+    Links,
+    LinksQuery,
+    LinkState,
+    MoreLinks,
+    MoreQuery,
+    PageResult,
+    PageToFetch,
+    number_of,
+)
+from usher.web.porch import Declined
+from usher.web.shapes import MOST_URLS
+
+AT_ONCE: Final = timedelta(0)
+
+
+async def get_links(call: Call[LinksQuery]) -> Links:
+    me, asked, terms = await caller(call, "crawler"), call.body, call.rooms.terms
+    if me.state == "paused":
+        return Links()
+    ask = Ask(asked.n or terms.pages, asked.hosts, asked.each, terms.wait, terms.lease)
+    async with at_mgmt(call, alone=True) as conn:
+        pack = await chunks.claim_links(conn, me.id, ask, now=clock())
+    if pack is None:
+        return Links()
+    return Links(pack.chunk_id, [page.url for page in pack.pages], listed(pack.pages, asked.pages))
+
+
+def listed(pages: list[Given], wanted: bool) -> list[PageToFetch]:  # noqa: FBT001 - as it was asked
+    if not wanted:
+        return []
+    return [
+        PageToFetch(page.url, page.crawl_delay.total_seconds(), page.etag, page.last_modified)
+        for page in pages
+    ]
+
+
+async def get_more_links(call: Call[MoreQuery]) -> MoreLinks:
+    word, asked = call.words.get("number", "1"), call.body
+    if not word.isascii() or not word.isdecimal():
+        raise NotFound(f"There is nothing at /get_links/{word[:40]}.")
+    if not 1 <= int(word[:10]) <= MOST_PAGES:
+        raise BadInput(f"A crawler may ask for 1 to {MOST_PAGES} more links.")
+    me, now, lease = await caller(call, "crawler"), clock(), call.rooms.terms.lease
+    async with at_mgmt(call) as conn:
+        chunk = number_of(asked.chunk_id) if asked.chunk_id else await the_open_one(conn, me)
+        if not await chunks.hold(conn, me.id, chunk, lease=lease, now=now):
+            lost(await shown(conn, chunk), me)
+        ask = Ask(int(word), wait=AT_ONCE, lease=lease)
+        pages = await chunks.more_links(conn, me.id, chunk, ask, now=now)
+    return MoreLinks(chunk, [page.url for page in pages], listed(pages, asked.pages))
+
+
+async def the_open_one(conn: Connection, me: Component) -> int:
+    """The chunk that is meant where none is named."""
+    found = await chunks.open_chunks(conn, me.id, now=clock())
+    if len(found) == 1:
+        return found[0]
+    words = "holds several chunks" if found else "holds no chunk"
+    hint = "Name it: ?chunk_id=" if found else "GET /get_links gives one."
+    raise Declined(409, "which_chunk", f"{me.host} {words}.", hint=hint)
+
+
+async def set_link_state(call: Call[LinkState]) -> LinkKept:
+    asked, now, lease = call.body, clock(), call.rooms.terms.lease
+    url, me = read(asked.link), await caller(call, "crawler")
+    async with at_mgmt(call) as conn:
+        page = await chunks.find_page(conn, url)
+        if page is None:
+            raise NotFound(f"{url} is no link that we know.")
+        chunk = number_of(asked.chunk_id) if asked.chunk_id else page.chunk_id
+        if chunk is None or chunk != page.chunk_id:
+            raise Declined(409, "not_yours", f"{url} is not in chunk {chunk or 'any'}.")
+        if not await chunks.hold(conn, me.id, chunk, lease=lease, now=now):
+            found = await shown(conn, chunk)
+            if found.crawler_id != me.id or page.state != asked.state:
+                lost(found, me)
+            return LinkKept(chunk, page.state)  # said before
+        outcome = outcome_of(PageResult(link="", state=asked.state, status=asked.status), page)
+        settled = await chunks.report(conn, [outcome], now=now)
+        more = await replaced(conn, me, chunk, lease) if settled and asked.state == "error" else ""
+    return LinkKept(chunk, settled[0].state if settled else page.state, more or None)
+
+
+async def replaced(conn: Connection, me: Component, chunk: int, lease: timedelta) -> str:
+    """A page in place of one that failed, if there is one."""
+    ask = Ask(1, wait=AT_ONCE, lease=lease)
+    pages = await chunks.more_links(conn, me.id, chunk, ask, now=clock())
+    return pages[0].url if pages else ""
+
+
+async def add_links(call: Call[AddLinks]) -> AddedLinks:
+    asked = call.body
+    if len(asked.links) > MOST_URLS:
+        message = f"{len(asked.links):,} links are more than {MOST_URLS:,}."
+        raise Declined(413, "too_large", message, hint="Add them in several requests.")
+    door = call.rooms.doorkeeper
+    told = summed_up(await door.knock(asked.links, found_on=host_of(asked.found_on)), listed=False)
+    return AddedLinks(told.counts, told.reasons)
+
+
+ENDPOINTS = (
+    Endpoint(
+        "GET",
+        "/get_links",
+        get_links,
+        LinksQuery,
+        Links,
+        "A new chunk of pages to crawl; nothing while there are too few",
+        scope="work",
+        safe=False,
+    ),
+    Endpoint(
+        "GET",
+        "/get_links/{number}",
+        get_more_links,
+        MoreQuery,
+        MoreLinks,
+        "More pages for a chunk that the crawler holds",
+        scope="work",
+        safe=False,
+    ),
+    Endpoint(
+        "POST",
+        "/set_link_state",
+        set_link_state,
+        LinkState,
+        LinkKept,
+        "A page was crawled, or failed: then another comes in its place",
+        scope="work",
+    ),
+    Endpoint(
+        "POST",
+        "/add_links",
+        add_links,
+        AddLinks,
+        AddedLinks,
+        f"Links that were found, up to {MOST_URLS:,}: the door judges them",
+        scope="work",
+    ),
+)

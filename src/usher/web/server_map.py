@@ -1,0 +1,90 @@
+"""The map of index servers, kept ready to send: however many poll, one look at the database a second is enough."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+from starlette.responses import Response
+
+from usher.db import Connection, Database
+from usher.mgmt import placements
+from usher.web.mgmt_shapes import MappedServer, Row
+
+FRESH: Final = 1.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """An answer and the version it is of."""
+
+    version: str = ""
+    body: bytes = b"[]"
+
+    def answer(self, known: str | None) -> Response:
+        """The map, or only that it is the one the caller has."""
+        etag = f'"{self.version}"'
+        headers = {"ETag": etag, "Cache-Control": "no-cache"}
+        if known is not None and has(known, etag):
+            return Response(None, 304, headers)
+        return Response(self.body, 200, headers, media_type="application/json")
+
+
+Look = Callable[[Connection, Ready], Awaitable[Ready]]
+
+
+class Kept:
+    """One answer, looked after once a second at most, by one who asks for it."""
+
+    def __init__(self, db: Database, look: Look) -> None:
+        self._db = db
+        self._look = look
+        self._line = asyncio.Lock()
+        self._looked = -FRESH
+        self._ready = Ready()
+
+    async def get(self) -> Ready:
+        if time.monotonic() - self._looked >= FRESH:
+            async with self._line:
+                if (began := time.monotonic()) - self._looked >= FRESH:
+                    async with self._db.connection() as conn:
+                        self._ready = await self._look(conn, self._ready)
+                    self._looked = began
+        return self._ready
+
+
+class ServerMap:
+    """Both maps, one of each for a process: rows and servers, and the same with the chunks of every server."""
+
+    def __init__(self, db: Database) -> None:
+        self.rows = Kept(db, look_at_rows)
+        self.chunks = Kept(db, look_at_chunks)
+
+
+async def look_at_rows(conn: Connection, before: Ready) -> Ready:
+    found = await placements.servers_map(conn)
+    if found.version == before.version:
+        return before
+    drawn = [Row(row, hosts) for row, hosts in found.rows]
+    return Ready(found.version, msgspec.json.encode(drawn))
+
+
+async def look_at_chunks(conn: Connection, before: Ready) -> Ready:
+    """Drawn only when something is new; the place of a list is its row."""
+    if await placements.full_version(conn) == before.version:
+        return before
+    found = await placements.full_map(conn)
+    rows = dict(found.rows)
+    drawn = [
+        [MappedServer(host, chunks) for host, chunks in rows.get(row, [])]
+        for row in range(1, max(rows, default=0) + 1)
+    ]
+    return Ready(found.version, msgspec.json.encode(drawn))
+
+
+def has(known: str, etag: str) -> bool:
+    """Whether the caller's If-None-Match names this version."""
+    names = [word.strip().removeprefix("W/") for word in known.split(",")]
+    return etag in names or names == ["*"]

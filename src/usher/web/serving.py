@@ -1,0 +1,222 @@
+"""Index servers and front-ends at MGMT: what to load, what is loaded, where to ask, and what was asked."""
+
+import re
+from datetime import UTC, datetime
+from typing import Final
+
+from starlette.responses import Response
+
+from usher.errors import BadInput
+from usher.mgmt import placements, query_stats
+from usher.mgmt.names import words
+from usher.mgmt.placements import WantedChunk
+from usher.web.app import Call, Endpoint
+from usher.web.coordinator import at_mgmt, caller, clock
+from usher.web.mgmt_shapes import (
+    MOST_CHUNKS,
+    AllChunksQuery,
+    ChunksQuery,
+    HeldRequest,
+    KeepQuery,
+    LeavingChunks,
+    LoadedAnswer,
+    LoadedRequest,
+    MappedServer,
+    OldHosts,
+    QueryStat,
+    Row,
+    RowHost,
+    ServerChunk,
+    Stray,
+    number_of,
+)
+from usher.web.porch import Declined
+from usher.web.shapes import Status
+
+TIME: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(us|ms|s|m|min)?")
+UNITS: Final = {"us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "min": 60}
+LONGEST: Final = 86_400
+
+
+async def get_chunks(call: Call[ChunksQuery] | Call[AllChunksQuery]) -> list[ServerChunk]:
+    me, asked = await call.rooms.callers.meet(call.asker, call.body.host, "index-server"), call.body
+    if me.state == "paused":
+        return []
+    async with call.rooms.mgmt.connection() as conn:
+        found = await placements.wanted(conn, me.id, n=asked.n, after=asked.after)
+    return [server_chunk(one) for one in found]
+
+
+def server_chunk(one: WantedChunk) -> ServerChunk:
+    return ServerChunk(
+        one.chunk_id,
+        one.crawler_host,
+        one.index_builder_host,
+        [RowHost(row, host) for row, host in one.rows],
+        OldHosts(one.crawler_host, one.index_builder_host),
+        one.peers,
+        one.sha256,
+        one.bytes,
+        one.index_sha256,
+        one.index_bytes,
+    )
+
+
+async def set_loaded(call: Call[LoadedRequest]) -> LoadedAnswer:
+    asked, me = numbers(call.body), await caller(call, "index-server")
+    async with at_mgmt(call) as conn:
+        found = await placements.loaded(conn, me.id, asked, now=clock())
+    return LoadedAnswer(known(asked, found, f"not wanted on {me.host}"))
+
+
+async def set_dropped(call: Call[LoadedRequest]) -> LoadedAnswer:
+    asked, me = numbers(call.body), await caller(call, "index-server")
+    async with at_mgmt(call) as conn:
+        found = await placements.dropped(conn, me.id, asked, now=clock())
+    return LoadedAnswer(sorted(found))
+
+
+def numbers(asked: LoadedRequest) -> list[int]:
+    given = [*([] if asked.chunk_id is None else [asked.chunk_id]), *asked.chunk_ids]
+    if not given:
+        raise BadInput("chunk_id is missing, or chunk_ids.")
+    if len(given) > MOST_CHUNKS:
+        message = f"{len(given):,} chunks are more than {MOST_CHUNKS:,}."
+        raise Declined(413, "too_large", message, hint="Say it in several requests.")
+    return list(dict.fromkeys(number_of(one) for one in given))
+
+
+def known(asked: list[int], found: set[int], trouble: str) -> list[int]:
+    """Those that were found; declined if none was: nothing happened, and the server must know."""
+    if not found:
+        raise Declined(409, "not_yours", f"Chunk {asked[0]} is {trouble}.")
+    return sorted(found)
+
+
+async def get_leaving(call: Call[KeepQuery]) -> LeavingChunks:
+    me, asked = await caller(call, "index-server"), call.body
+    async with at_mgmt(call, alone=True) as conn:
+        return LeavingChunks(await placements.leaving(conn, me.id, n=asked.n, after=asked.after))
+
+
+async def set_held(call: Call[HeldRequest]) -> Stray:
+    me = await caller(call, "index-server")
+    held = {number_of(one) for one in call.body.chunk_ids}
+    async with at_mgmt(call) as conn:
+        return Stray(sorted(await placements.returned(conn, me.id, held, now=clock())))
+
+
+async def get_servers_map(call: Call[None]) -> Response:
+    ready = await call.rooms.server_map.rows.get()
+    return ready.answer(call.headers.get("if-none-match"))
+
+
+async def get_map(call: Call[None]) -> Response:
+    ready = await call.rooms.server_map.chunks.get()
+    return ready.answer(call.headers.get("if-none-match"))
+
+
+async def send_query_stats(call: Call[QueryStat]) -> Status:
+    asked = call.body
+    at = clock() if asked.timestamp is None else datetime.fromtimestamp(asked.timestamp, UTC)
+    took, me = seconds(asked.query_time), await caller(call)
+    async with at_mgmt(call, alone=True) as conn:
+        await query_stats.add(conn, words(asked.term, 1_000), took, me.id, at=at)
+    return Status("ok")
+
+
+def seconds(given: str | float) -> float:
+    """A number of seconds, or a text such as "1s" or "250ms"."""
+    if not isinstance(given, str):
+        return float(given)
+    found = TIME.fullmatch(given.strip().lower())
+    took = float(found[1]) * UNITS[found[2] or "s"] if found else LONGEST + 1
+    if took > LONGEST:
+        raise BadInput(f"query_time cannot be {given[:40]!a}.", hint="1s, 250ms, or seconds: 0.25")
+    return took
+
+
+ENDPOINTS = (
+    Endpoint(
+        "GET",
+        "/get_chunks",
+        get_chunks,
+        ChunksQuery,
+        list[ServerChunk],
+        "Chunks that the index server is to load",
+        scope="work",
+    ),
+    Endpoint(
+        "POST",
+        "/get_chunks",
+        get_chunks,
+        AllChunksQuery,
+        list[ServerChunk],
+        "The same, as it was asked later on",
+        scope="work",
+        old=True,
+    ),
+    Endpoint(
+        "POST",
+        "/set_chunk_loaded",
+        set_loaded,
+        LoadedRequest,
+        LoadedAnswer,
+        "The index server has loaded chunks",
+        scope="work",
+    ),
+    Endpoint(
+        "GET",
+        "/get_chunks/leaving",
+        get_leaving,
+        KeepQuery,
+        LeavingChunks,
+        "Chunks that the index server may drop now",
+        scope="work",
+    ),
+    Endpoint(
+        "POST",
+        "/set_chunk_dropped",
+        set_dropped,
+        LoadedRequest,
+        LoadedAnswer,
+        "The index server has chunks no more",
+        scope="work",
+    ),
+    Endpoint(
+        "POST",
+        "/v1/holdings",
+        set_held,
+        HeldRequest,
+        Stray,
+        "The index server has these chunks and no others",
+        scope="work",
+    ),
+    Endpoint(
+        "GET",
+        "/get_servers_map",
+        get_servers_map,
+        None,
+        list[Row],
+        "The index servers to ask, by row",
+        scope="read",
+    ),
+    Endpoint(
+        "GET",
+        "/get_map",
+        get_map,
+        None,
+        list[list[MappedServer]],
+        "The same, with the chunks of every server",
+        scope="read",
+    ),
+    Endpoint(
+        "POST",
+        "/send_query_stats",
+        send_query_stats,
+        QueryStat,
+        Status,
+        "What was searched for, and how long it took",
+        scope="work",
+    ),
+)
