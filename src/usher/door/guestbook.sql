@@ -288,12 +288,17 @@ page as (
         coalesce(h.cadence, (select cadence from work.house)) as base,
         coalesce(g.cadence, h.cadence, (select cadence from work.house)) as cadence,
         o.result = 'success' and g.content_sha1 is distinct from o.content_sha1 as changed
-    from outcome o
-    join work.guestbook g on g.domain64 = o.domain64 and g.path = o.path
-    join work.hosts h on h.domain64 = o.domain64
+    -- Page by page and by index, in the order of their key: joined, every page being crawled was read (28 ms for ten of
+    -- ten thousand; 0.8 ms so).
+    from (select * from outcome order by domain64, path collate "C") o
+    cross join lateral (
+        select * from work.guestbook b
+        where b.domain64 = o.domain64 and b.path = o.path
+        offset 0
+        for no key update
+    ) g
+    cross join lateral (select * from work.hosts where domain64 = o.domain64 offset 0) h
     where g.state = 'crawling' and g.chunk_id is not distinct from o.chunk_id
-    order by g.domain64, g.path
-    for no key update of g
 ),
 paced as (
     select

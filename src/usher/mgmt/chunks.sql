@@ -20,7 +20,10 @@ returning id;
 
 -- name: crawling_pages
 -- The pages of a chunk that nobody has reported on.
-select g.id, g.domain64, g.path from work.guestbook g where g.chunk_id = %(chunk)s and g.state = 'crawling' order by g.id;
+select g.id, g.domain64, g.path
+from (select * from work.guestbook where chunk_id = %(chunk)s offset 0) g  -- else by what is being crawled at all
+where g.state = 'crawling'
+order by g.id;
 
 -- name: page_of_chunk
 -- The page of that address, if it is in the chunk (or in any, if none is named) and being crawled.

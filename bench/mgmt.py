@@ -1,0 +1,282 @@
+"""MGMT's claims beside crawlee's SQL queue and a bare claim by pgbench; its HTTP beside a bare server."""
+
+import sys
+
+# bench/ goes last: a bench may have the name of a standard module (queue), which others must still find.
+sys.path.append(sys.path.pop(0))
+
+import asyncio
+import statistics
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+
+from psycopg.conninfo import conninfo_to_dict
+
+import frame
+from frame import Bench, Measure, PeerMissing
+from mgmt_sides import Child, Limit, mgmt, plain, text, together
+from queue_sides import made
+from usher.db import connect
+
+HOSTS, IDLE_HOSTS = 10_000, 200_000
+CHUNKS, ROWS, SERVERS = 500, 3, 15
+ASKS = {
+    "10 hosts of 1 page": (10, 10, 1),
+    "100 hosts of 10 pages": (1000, 100, 10),
+}  # n, width, depth
+PROCESSES = {1: "one connection", 2: "two connections"}
+SERVED = {1: "one process", 2: "two processes"}
+WARM_CLAIMS = 12  # more than it takes until driver and server both keep the statements' plans
+TASKS = 10, 1, 5, 20  # of crawlee in one process; the first where there is no time to try
+VENV = ["crawlee[sql-postgres]==1.11.0", "sqlalchemy==2.1.8", "asyncpg==0.32.0", "uvloop==0.23.0"]
+CHUNK_PAGES = 5  # the setting as it comes
+TARGETS = """targets: claim and complete at least 8 times crawlee with 10 hosts of 1 page and 40 times with 100 of 10;
+/get_links and /get_servers_map at least 1,000 calls/s; a poll that finds nothing under 3 ms; a claim in the larger
+guestbook at least 0.8 of the limit, which is the same claim in the smaller one"""
+LIMIT = """limit of claim and complete: pgbench, as many clients, on tables of its own that have a host with a time and
+a page with a state and nothing else: a SKIP LOCKED claim of hosts and their pages in one statement, the end of them in
+another; of the poll: only the look at the index of hosts, by the same driver; of calls: the same server program with an
+application that answers at once with a constant of the same size"""
+PEER = """crawlee: the SQL request queue of its latest release in a database of its own on the same server,
+fetch_next_request and mark_request_as_handled by concurrent tasks in as many processes, a pool with a connection for
+each task and without pings; it has no notion of hosts, so the same figure stands beside both shapes, and its poll is of
+an empty queue. Ours report something of each page, and the chunk, in one transaction"""
+WORLD = """every page waits, no host has to rest (crawl_delay 0), and pages of one host lie far apart; each answer is
+checked. All under uvloop, synchronous_commit on. HTTP: 8 clients in a process of their own on connections that stay
+open, each a crawler; clients, servers and PostgreSQL share this machine's cores; log level warning, no tokens"""
+
+
+def short(number: int) -> str:
+    return f"{number // 10**6} M" if number >= 10**6 else f"{number // 1000} k"
+
+
+class Place:
+    """The databases and processes of one run, and how much is done in it."""
+
+    def __init__(self, bench: Bench, dsn: str, home: Path, ends: AsyncExitStack) -> None:
+        self.bench, self.home, self.ends = bench, home, ends
+        self.rows, self.more = (200_000, 1_000_000) if bench.quick else (1_000_000, 10_000_000)
+        source = str(conninfo_to_dict(dsn)["dbname"])
+        self.worlds = {name: made(dsn, name, source) for name in ("small", "large", "idle")}
+        self.worlds |= {name: made(dsn, name) for name in ("bare", "crawlee")}
+        self.tasks = dict.fromkeys(PROCESSES, TASKS[0])
+        self.crawlee = self.peers()
+        self.limit = Limit(self.worlds["bare"], home, ends) if Limit.program.exists() else None
+        if not self.limit:
+            bench.note(f"no limit: there is no {Limit.program}")
+
+    def few(self, number: int) -> int:
+        """How much of it there is time for."""
+        return number // 8 if self.bench.quick else number
+
+    def peers(self) -> list[Child]:
+        """Two processes of the peer's, the first of which begins to fill its queue; or none."""
+        try:
+            python = str(frame.peer_venv("crawlee", VENV))
+        except (PeerMissing, OSError) as error:
+            self.bench.note(f"crawlee left out: {error}")
+            return []
+        children = [self.child("crawlee", "crawlee", python) for _ in PROCESSES]
+        children[0].tell("install", HOSTS, 5_000 if self.bench.quick else 50_000)
+        return children
+
+    def child(self, name: str, world: str, python: str = sys.executable) -> Child:
+        return Child(python, name, self.worlds[world], self.ends)
+
+    def tune(self) -> None:
+        """Wait for the peer's queue and keep the number of tasks that is fastest."""
+        if not self.crawlee:
+            return
+        self.crawlee[0].hear()
+        self.crawlee[1].ask("join")
+        for processes in {} if self.bench.quick else PROCESSES:
+            rates = [self.fetch(processes, tasks) for tasks in TASKS]
+            self.tasks[processes] = TASKS[rates.index(max(rates))]
+        self.bench.note(
+            f"{VENV[0]} works, by number of processes, with so many tasks: {self.tasks}"
+        )
+
+    def fetch(self, processes: int, tasks: int | None = None) -> float:
+        """The peer's requests a second."""
+        workers = self.crawlee[:processes]
+        return together(workers, self.few(1000) // processes, tasks or self.tasks[processes])
+
+
+async def fill(dsn: str, *texts: str, **given: int) -> None:
+    async with await connect(dsn) as conn:
+        for name in texts:
+            await conn.execute(text(name, given))
+        await conn.execute("vacuum (analyze)")
+
+
+async def filled(place: Place) -> None:
+    """All worlds at once; the largest is what takes long."""
+    worlds, seats = place.worlds, {"seats": ROWS, "servers": SERVERS, "chunks": CHUNKS}
+    async with asyncio.TaskGroup() as all_at_once:
+        for work in (
+            fill(worlds["large"], "hosts", "pages", hosts=HOSTS, days=-1, rows=place.more),
+            fill(worlds["small"], "hosts", "pages", hosts=HOSTS, days=-1, rows=place.rows),
+            fill(worlds["idle"], "hosts", "map", hosts=IDLE_HOSTS, days=1, **seats),
+            fill(worlds["bare"], "bare", hosts=HOSTS, rows=place.rows),
+        ):
+            all_at_once.create_task(work)
+    async with await connect(worlds["small"]) as conn:
+        await conn.execute("checkpoint")
+
+
+def warmed(place: Place, world: str) -> Child:
+    """One of ours, with plans that are kept."""
+    child = place.child("usher", world)
+    for n, width, depth in ASKS.values():
+        child.ask("work", (WARM_CLAIMS if n == width else 1) * n, n, width, depth)
+    return child
+
+
+def median(child: Child, *words: object) -> float:
+    _, taken = child.ask(*words)
+    return float(statistics.median(taken))
+
+
+def costs(place: Place, ours: Child) -> Iterator[Measure]:
+    """What a claim takes in a guestbook many times as large."""
+    place.bench.say("what a claim costs")
+    there = {"usher": warmed(place, "large"), "limit": ours}
+    for shape, ask in ASKS.items():
+        claims = place.few(100 if ask[0] == ask[1] else 24)
+        turns = {who: partial(median, child, "cost", claims, *ask) for who, child in there.items()}
+        figures = frame.interleaved(turns, place.bench.repeats)
+        sizes = f"{short(place.more)} pages (limit: {short(place.rows)})"
+        yield frame.measured(f"claim alone, {shape}, {sizes}", "ms", figures)
+
+
+def claiming(place: Place, ours: list[Child]) -> Iterator[Measure]:
+    """Both shapes, each beside pgbench; the peer has but one."""
+    for processes, words in PROCESSES.items():
+        place.bench.say(f"claim and complete, {words}")
+        turns: dict[str, Callable[[], float]] = {}
+        if place.crawlee:
+            turns["crawlee"] = partial(place.fetch, processes)
+        for shape, (n, *of) in ASKS.items():
+            pages = place.few(10_000 if n == of[0] else 40_000)
+            share = pages // processes // n * n
+            turns[f"usher {shape}"] = partial(together, ours[:processes], share, n, *of)
+            if place.limit:
+                turns[f"limit {shape}"] = partial(place.limit.work, pages, processes, *of)
+        figures = frame.interleaved(turns, place.bench.repeats)
+        for shape in ASKS:
+            found = {
+                who: figures[f"{who} {shape}"]
+                for who in ("usher", "limit")
+                if f"{who} {shape}" in turns
+            }
+            found |= {"crawlee": figures["crawlee"]} if place.crawlee else {}
+            what = f"claim and complete, {shape}, {words}"
+            yield frame.measured(what, "pages/s", found, better="higher")
+
+
+def idling(place: Place) -> Iterator[Measure]:
+    place.bench.say("polls that find nothing")
+    child, times = place.child("usher", "idle"), place.few(1000)
+    turns = {
+        "usher": partial(median, child, "idle", times),
+        "limit": partial(median, child, "bare_idle", times),
+    }
+    if place.crawlee:
+        turns["crawlee"] = partial(median, place.crawlee[0], "idle", times)
+    frame.interleaved(turns, 1)
+    figures = frame.interleaved(turns, place.bench.repeats)
+    yield frame.measured(f"poll with {short(IDLE_HOSTS)} hosts, none due", "ms", figures)
+
+
+class Served:
+    """Servers of ours on the larger guestbook and on the idle one, bare ones, and clients for all."""
+
+    def __init__(self, place: Place) -> None:
+        worlds = ("large", "large", "idle")
+        ours = [mgmt(place.home, place.worlds[world], place.ends) for world in worlds]
+        bare = [plain(place.home, place.ends) for _ in SERVED]
+        *self.busy, self.quiet = [server.address() for server in ours]
+        self.bare = [server.address() for server in bare]
+        self.clients = place.child("clients", "bare")
+
+    def rate(self, addresses: list[str], worth: int, calls: int, *words: object) -> float:
+        """What all clients together get in a second, if each call brings so much."""
+        seconds, _ = self.clients.ask("work", addresses, calls, *words)
+        return worth * calls / seconds
+
+    def turn(
+        self, addresses: list[str], worth: int, calls: int, *words: object
+    ) -> Callable[[], float]:
+        """The same, once clients and servers know each other."""
+        self.rate(addresses, worth, calls // 4, *words)
+        return partial(self.rate, addresses, worth, calls, *words)
+
+
+def serving(place: Place) -> Iterator[Measure]:
+    place.bench.say("over HTTP")
+    served = Served(place)
+    calls = place.few(5000)
+    for processes, words in list(SERVED.items())[place.bench.quick :]:  # quick: two processes only
+        given = 1, calls, "claim", "/get_links", CHUNK_PAGES
+        there = {"usher": served.busy[:processes], "limit": served.bare[:processes]}
+        turns = {who: served.turn(at, *given) for who, at in there.items()}
+        figures = frame.interleaved(turns, place.bench.repeats)
+        yield frame.measured(f"/get_links, 8 clients, {words}", "calls/s", figures, better="higher")
+    for shape, ask in ASKS.items():
+        yield crawled(place, served, shape, *ask)
+    there = {"usher": [served.quiet], "limit": served.bare[:1]}
+    turns = {who: served.turn(at, 1, 2 * calls, "map") for who, at in there.items()}
+    figures = frame.interleaved(turns, place.bench.repeats)
+    what = f"/get_servers_map, {CHUNKS} chunks in {ROWS} rows of {SERVERS} servers, 304, 8 clients"
+    yield frame.measured(what, "calls/s", figures, better="higher")
+    poll = partial(median, served.clients, "idle", [served.quiet], place.few(500))
+    figures = frame.interleaved({"usher": poll}, place.bench.repeats)
+    what = f"/get_links with {short(IDLE_HOSTS)} hosts, none due, one client"
+    yield frame.measured(what, "ms", figures)
+
+
+def crawled(place: Place, served: Served, shape: str, n: int, width: int, depth: int) -> Measure:
+    """Chunks from the claim to the word that all is crawled, beside the peer, who has no HTTP in between."""
+    path = f"/get_links?n={n}&hosts={width}&each={depth}"
+    calls = place.few(2000 if n == width else 80)
+    turns = {"usher": served.turn(served.busy, n, calls, "crawl", path, n)}
+    if place.crawlee:
+        turns["crawlee"] = partial(place.fetch, 2)
+    figures = frame.interleaved(turns, place.bench.repeats)
+    what = f"claim and complete over HTTP, {shape}, 8 clients, two processes"
+    return frame.measured(what, "pages/s", figures, better="higher")
+
+
+def measure(bench: Bench, loop: asyncio.Runner, ends: AsyncExitStack) -> list[Measure]:
+    dsn = loop.run(ends.enter_async_context(frame.database()))
+    place = Place(bench, dsn, ends.enter_context(frame.scratch()), ends)
+    bench.say(
+        f"filling in {short(place.rows)} and {short(place.more)} pages of {short(HOSTS)} hosts"
+    )
+    loop.run(filled(place))
+    place.tune()
+    ours = [warmed(place, "small") for _ in PROCESSES]
+    return [
+        *costs(place, ours[0]),
+        *claiming(place, ours),
+        *idling(place),
+        *serving(place),
+    ]
+
+
+def run(bench: Bench) -> list[Measure]:
+    """Count pages claimed and completed in a second, by SQL and by HTTP, beside a peer and pgbench."""
+    for note in (TARGETS, LIMIT, PEER, WORLD):
+        bench.note(" ".join(note.split()))
+    with asyncio.Runner() as loop:
+        ends = AsyncExitStack()
+        try:
+            return measure(bench, loop, ends)
+        finally:
+            loop.run(ends.aclose())
+
+
+if __name__ == "__main__":
+    frame.main("mgmt", run)

@@ -1,0 +1,313 @@
+"""One process of a contender's, in its own venv: JSON lines in say what to do, out goes when it began and ended.
+
+`python mgmt_peers.py usher|crawlee|clients`, the server named by libpq's PGHOST, PGUSER and so on; and `plain`, an HTTP
+server that answers at once and says at what address.
+"""
+
+import sys
+
+sys.path.pop(0)  # bench/ holds a queue.py, and everybody needs the standard one
+
+import asyncio
+import json
+import logging
+import os
+import re
+import socket
+import warnings
+from collections.abc import Awaitable, Callable, MutableMapping
+from datetime import UTC, datetime, timedelta
+from importlib import import_module
+from time import monotonic, perf_counter
+from typing import Any
+
+AT_ONCE = timedelta(0)
+CLIENTS = 8
+LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+ETAG = re.compile(rb"\r\netag: *([^\r]+)", re.IGNORECASE)
+LINK = "https://agency-000001.mil/news/2026/00000001-a-page.html"
+CHUNK = json.dumps({"chunk_id": 101, "links": [LINK] * 5}).encode()
+UNCHANGED, OK = 304, 200
+IDLE = """
+select domain64 from work.hosts
+where claim_at <= %s and claim_at < 'infinity' and policy = 'open'
+order by claim_at limit 5 for no key update skip locked
+"""
+
+Message = MutableMapping[str, Any]
+
+
+async def timed(times: int, call: Callable[[], Awaitable[object]]) -> list[float]:
+    """The milliseconds of each call, which must bring nothing."""
+    taken = []
+    for _ in range(times):
+        begin = perf_counter()
+        found = await call()
+        taken.append(1000 * (perf_counter() - begin))
+        if found:
+            raise RuntimeError("there was something where nothing is due")
+    return taken
+
+
+class Usher:
+    """The calls of mgmt.chunks on one connection: a claim stands alone, a chunk is reported in one transaction."""
+
+    async def open(self) -> None:
+        self.chunks: Any = import_module("usher.mgmt.chunks")
+        self.parse: Any = import_module("usher.urls").parse
+        self.conn: Any = await import_module("usher.db").connect("")
+        rows = await self.conn.execute("select name, domain64 from work.hosts")
+        self.numbers = dict(await rows.fetchall())
+        components: Any = import_module("usher.mgmt.components")
+        host, now = f"crawler-{os.getpid()}:5000", datetime.now(UTC)
+        self.me = (await components.meet(self.conn, host=host, type="crawler", now=now)).id
+
+    def asked(self, n: int, width: int, depth: int) -> Any:  # noqa: ANN401 - an Ask
+        return self.chunks.Ask(n=n, width=width, depth=depth, wait=AT_ONCE)
+
+    async def claim(self, ask: Any) -> Any:  # noqa: ANN401 - a Pack
+        return await self.chunks.claim_links(self.conn, self.me, ask, now=datetime.now(UTC))
+
+    async def full(self, ask: Any) -> Any:  # noqa: ANN401
+        pack = await self.claim(ask)
+        if not pack or len(pack.pages) != ask.n:
+            raise RuntimeError(f"a claim of {ask.n} gave {len(pack.pages) if pack else 0}")
+        return pack
+
+    async def complete(self, pack: Any) -> None:  # noqa: ANN401
+        """What a crawler reports at the end: something of each page, and of the chunk."""
+        now, found = datetime.now(UTC), []
+        for page in pack.pages:
+            url = self.parse(page.url)
+            found.append(
+                self.chunks.Outcome(
+                    self.numbers[url.host],
+                    url.path,
+                    "success",
+                    pack.chunk_id,
+                    200,
+                    2,
+                    20_000,
+                    "0" * 40,
+                )
+            )
+        async with self.conn.transaction():
+            settled = await self.chunks.report(self.conn, found, now=now)
+            done = await self.chunks.finish_crawl(
+                self.conn, self.me, pack.chunk_id, sha256="0" * 64, size=100_000, now=now
+            )
+        if not done or len(settled) != len(found):
+            raise RuntimeError("a chunk was lost")
+
+    async def work(self, pages: int, *of: int) -> None:
+        ask = self.asked(*of)
+        for _ in range(0, pages, ask.n):
+            await self.complete(await self.full(ask))
+
+    async def cost(self, claims: int, *of: int) -> list[float]:
+        """The milliseconds of each claim; what was claimed is completed in between."""
+        ask, taken = self.asked(*of), []
+        for _ in range(claims):
+            begin = perf_counter()
+            pack = await self.full(ask)
+            taken.append(1000 * (perf_counter() - begin))
+            await self.complete(pack)
+        return taken
+
+    async def idle(self, times: int) -> list[float]:
+        ask = self.asked(5, 5, 5)
+        return await timed(times, lambda: self.claim(ask))
+
+    async def bare_idle(self, times: int) -> list[float]:
+        """Only the look at the index of hosts, by the same driver."""
+
+        async def look() -> object:
+            found = await self.conn.execute(IDLE, [datetime.now(UTC)])
+            return await found.fetchall()
+
+        return await timed(times, look)
+
+
+class Crawlee:
+    """Its SQL request queue, by name, with the engine of its guide; so many tasks fetch and mark at once."""
+
+    async def open(self) -> None:
+        warnings.simplefilter("ignore")  # it says that this client is experimental
+        logging.getLogger("crawlee").setLevel(logging.ERROR)
+        make: Any = import_module("sqlalchemy.ext.asyncio").create_async_engine
+        engine = make(
+            "postgresql+asyncpg://",
+            pool_size=32,
+            max_overflow=0,
+            pool_recycle=3600,
+            pool_pre_ping=False,
+        )
+        self.client: Any = import_module("crawlee.storage_clients").SqlStorageClient(engine=engine)
+        self.queues: Any = import_module("crawlee.storages").RequestQueue
+        self.queue: Any = None
+
+    async def install(self, hosts: int, pages: int) -> None:
+        """Pages of as many hosts as ours, in an order in which hosts take turns."""
+        await self.join()
+        links = [
+            f"https://agency-{n % hosts:06}.com/news/2026/{n:08x}-a-page.html" for n in range(pages)
+        ]
+        await self.queue.add_requests(
+            links,
+            batch_size=1_000,
+            wait_time_between_batches=AT_ONCE,
+            wait_for_all_requests_to_be_added=True,
+        )
+
+    async def join(self) -> None:
+        self.queue = await self.queues.open(name="bench", storage_client=self.client)
+
+    async def work(self, pages: int, tasks: int) -> None:
+        turns = iter(range(pages))
+
+        async def crawl() -> None:
+            for _ in turns:
+                request = await self.queue.fetch_next_request()
+                if request is None or not await self.queue.mark_request_as_handled(request):
+                    raise RuntimeError("crawlee has no request, or has lost one")
+
+        async with asyncio.TaskGroup() as all_at_once:
+            for _ in range(tasks):
+                all_at_once.create_task(crawl())
+
+    async def idle(self, times: int) -> list[float]:
+        """Of an empty queue."""
+        empty: Any = await self.queues.open(name="idle", storage_client=self.client)
+        return await timed(times, empty.fetch_next_request)
+
+
+class Caller:
+    """A component on one connection that stays open."""
+
+    def __init__(self, address: str, name: str) -> None:
+        self.place = address.removeprefix("http://")
+        self.headers = f"Host: {self.place}\r\nX-Usher-Host: {name}\r\n"
+        self.etag = ""
+
+    async def open(self) -> None:
+        host, _, port = self.place.rpartition(":")
+        self.reader, self.writer = await asyncio.open_connection(host, int(port))
+
+    async def call(
+        self, method: str, path: str, body: bytes = b"", more: str = ""
+    ) -> tuple[int, bytes, bytes]:
+        """Status, head and body of the answer."""
+        length = f"Content-Length: {len(body)}\r\n" if method == "POST" else ""
+        head = f"{method} {path} HTTP/1.1\r\n{self.headers}{more}{length}\r\n"
+        self.writer.write(head.encode() + body)
+        told = await self.reader.readuntil(b"\r\n\r\n")
+        status, found = int(told[9:12]), LENGTH.search(told)
+        there = found and status != UNCHANGED
+        answer = await self.reader.readexactly(int(found[1])) if found and there else b""
+        if status not in (OK, UNCHANGED):
+            raise RuntimeError(f"{method} {path} was answered with {status}: {answer.decode()}")
+        return status, told, answer
+
+    async def links(self, path: str) -> dict[str, Any]:
+        _, _, answer = await self.call("GET", path)
+        return dict(json.loads(answer))
+
+    async def claim(self, path: str, n: int) -> dict[str, Any]:
+        chunk = await self.links(path)
+        if len(chunk["links"]) != n:
+            raise RuntimeError(f"{path} gave {len(chunk['links'])} links, not {n}")
+        return chunk
+
+    async def crawl(self, path: str, n: int) -> None:
+        """A claim, and the word that all of it is crawled."""
+        chunk = await self.claim(path, n)
+        told = json.dumps({"chunk_id": chunk["chunk_id"], "state": "crawled"}).encode()
+        json_type = "Content-Type: application/json\r\n"
+        await self.call("POST", "/set_content_chunk_metadata", told, json_type)
+
+    async def map(self) -> None:
+        """The servers map, which is as it was."""
+        more = f"If-None-Match: {self.etag}\r\n" if self.etag else ""
+        status, head, _ = await self.call("GET", "/get_servers_map", more=more)
+        if self.etag and status != UNCHANGED:
+            raise RuntimeError("the servers map was sent again")
+        if found := ETAG.search(head):
+            self.etag = found[1].decode()
+
+
+class Clients:
+    """Eight components that call as fast as they are answered, spread over the servers."""
+
+    async def open(self) -> None:
+        self.callers: dict[str, list[Caller]] = {}
+
+    async def of(self, addresses: list[str], kind: str) -> list[Caller]:
+        key = " ".join([*addresses, kind])
+        if key not in self.callers:
+            self.callers[key] = [
+                Caller(addresses[number % len(addresses)], f"{kind}-{number}:5000")
+                for number in range(CLIENTS)
+            ]
+            for caller in self.callers[key]:
+                await caller.open()
+        return self.callers[key]
+
+    async def work(self, addresses: list[str], calls: int, what: str, *given: Any) -> None:  # noqa: ANN401
+        turns = iter(range(calls))
+
+        async def ask(caller: Caller) -> None:
+            for _ in turns:
+                await getattr(caller, what)(*given)
+
+        async with asyncio.TaskGroup() as all_at_once:
+            for caller in await self.of(addresses, "front-end" if what == "map" else "crawler"):
+                all_at_once.create_task(ask(caller))
+
+    async def idle(self, addresses: list[str], times: int) -> list[float]:
+        first, *_ = await self.of(addresses, "crawler")
+        return await timed(times, lambda: first.links("/get_links"))
+
+
+async def plain(
+    scope: Message, _receive: object, send: Callable[[Message], Awaitable[None]]
+) -> None:
+    """An answer of the same size that nobody had to think about."""
+    unchanged = scope["path"] == "/get_servers_map"
+    body = b"" if unchanged else CHUNK
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    tag = [(b"etag", b'"1"')] if unchanged else headers
+    status = UNCHANGED if unchanged else OK
+    await send({"type": "http.response.start", "status": status, "headers": tag})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def serve_plain() -> None:
+    uvicorn: Any = import_module("uvicorn")
+    with socket.create_server(("127.0.0.1", 0), backlog=2048) as sock:
+        print(f"http://127.0.0.1:{sock.getsockname()[1]}", flush=True)
+        config = uvicorn.Config(
+            plain,
+            http="httptools",
+            ws="none",
+            lifespan="off",
+            log_level="warning",
+            access_log=False,
+            timeout_keep_alive=60,
+        )
+        await uvicorn.Server(config).serve(sockets=[sock])
+
+
+async def serve(peer: Any) -> None:  # noqa: ANN401 - any of the above
+    await peer.open()
+    for line in sys.stdin:
+        name, *given = json.loads(line)
+        begin = monotonic()
+        answer = await getattr(peer, name)(*given)
+        print(json.dumps([begin, monotonic(), answer]), flush=True)
+
+
+if __name__ == "__main__":
+    kinds: dict[str, type] = {"usher": Usher, "crawlee": Crawlee, "clients": Clients}
+    who = sys.argv[1]
+    with asyncio.Runner(loop_factory=import_module("uvloop").new_event_loop) as runner:
+        runner.run(serve_plain() if who == "plain" else serve(kinds[who]()))

@@ -1,0 +1,154 @@
+"""Who contends in bench/mgmt.py: ours and crawlee as processes, pgbench, and HTTP servers with their clients."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from frame import PeerMissing
+from usher.embedded import binaries
+from usher.statements import split
+
+PEERS = Path(__file__).with_name("mgmt_peers.py")
+TEXTS = dict(split(Path(__file__).with_name("mgmt.sql").read_text()))
+STOP_SECONDS = 40
+
+
+def text(name: str, given: Mapping[str, int]) -> bytes:
+    """A text of mgmt.sql with its numbers filled in."""
+    filled = re.sub(r"(?<!:):([a-z]+)\b", lambda found: str(given[found[1]]), TEXTS[name])
+    return filled.encode()
+
+
+class Child:
+    """A process of mgmt_peers.py, which does as it is told and says when it began and ended."""
+
+    def __init__(self, python: str, name: str, dsn: str, ends: AsyncExitStack) -> None:
+        place = conninfo_to_dict(dsn)
+        names = {"PGHOST": "host", "PGPORT": "port", "PGUSER": "user", "PGDATABASE": "dbname"}
+        there = {variable: str(place[key]) for variable, key in names.items() if key in place}
+        self.process = subprocess.Popen(
+            [python, str(PEERS), name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **there},
+        )
+        ends.callback(self.end)
+
+    def tell(self, *words: object) -> None:
+        if self.process.stdin:
+            print(json.dumps(words), file=self.process.stdin, flush=True)
+
+    def hear(self) -> tuple[float, float, Any]:
+        line = self.process.stdout.readline() if self.process.stdout else ""
+        if not line:
+            raise PeerMissing("a process of the bench ended early, see above")
+        begin, end, answer = json.loads(line)
+        return begin, end, answer
+
+    def ask(self, *words: object) -> tuple[float, Any]:
+        """How long it took, and the answer."""
+        self.tell(*words)
+        begin, end, answer = self.hear()
+        return end - begin, answer
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+def together(workers: Sequence[Child], share: int, *words: object) -> float:
+    """Pages a second, from the first's begin to the last's end, of workers with the same share each."""
+    for worker in workers:
+        worker.tell("work", share, *words)
+    begins, ends, _ = zip(*(worker.hear() for worker in workers), strict=True)
+    return float(share * len(workers) / (max(ends) - min(begins)))
+
+
+class Limit:
+    """pgbench on tables that have nothing but what it takes."""
+
+    program = Path(binaries.find() / "pgbench")
+
+    def __init__(self, dsn: str, home: Path, ends: AsyncExitStack) -> None:
+        self.dsn = dsn
+        self.conn = psycopg.connect(dsn, autocommit=True)
+        ends.callback(self.conn.close)
+        self.script = home / "limit_work.sql"
+        self.script.write_text(TEXTS["limit_work"])
+
+    def crawled(self) -> int:
+        found = self.conn.execute("select count(*) from page where state = 'crawled'")
+        return int((found.fetchone() or [0])[0])
+
+    def work(self, pages: int, clients: int, width: int, depth: int) -> float:
+        """Pages a second by all clients together, each with its share."""
+        turns = pages // clients // (width * depth)
+        many = [
+            "-c",
+            clients,
+            "-j",
+            clients,
+            "-t",
+            turns,
+            "-D",
+            f"width={width}",
+            "-D",
+            f"depth={depth}",
+        ]
+        options = ["-n", "-M", "prepared", "-f", self.script, *many, self.dsn]
+        before = self.crawled()
+        command = [str(self.program), *map(str, options)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        found = re.search(r"^tps = ([\d.]+)", done.stdout, re.MULTILINE)
+        if done.returncode or not found:
+            raise RuntimeError(f"pgbench said: {done.stderr.strip()}")
+        return float(found[1]) * (self.crawled() - before) / (turns * clients)
+
+
+class Web:
+    """A process that serves HTTP and says where."""
+
+    def __init__(self, command: Sequence[str], home: Path, dsn: str, ends: AsyncExitStack) -> None:
+        ours = {"DATABASE_URL": dsn, "USHER_LOG_LEVEL": "warning"}
+        self.process = subprocess.Popen(
+            [sys.executable, *command],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **ours},
+            cwd=home,
+        )
+        ends.callback(self.end)
+
+    def address(self) -> str:
+        """Once it is ready."""
+        line = self.process.stdout.readline() if self.process.stdout else ""
+        if not line.startswith("http://"):
+            raise RuntimeError("a server of the bench did not start, see above")
+        return line.split()[0]
+
+    def end(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.communicate(timeout=STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.communicate()
+
+
+def mgmt(home: Path, dsn: str, ends: AsyncExitStack) -> Web:
+    return Web(["-m", "usher", "mgmt", "--bind", "127.0.0.1:0"], home, dsn, ends)
+
+
+def plain(home: Path, ends: AsyncExitStack) -> Web:
+    return Web([str(PEERS), "plain"], home, "", ends)
