@@ -291,3 +291,56 @@ async def test_a_hostile_argument_is_an_argument(database: str, tmp_path: Path) 
         word = f"'; touch {tmp_path}/x; '"
         assert await here.run("t", "/bin/echo", word) == ("completed", 0, None, f"{word}\n")
         assert not (tmp_path / "x").exists()
+
+
+RUNNING = "select count(*) from control.job where state = 'running'"
+
+
+async def test_what_was_claimed_ahead_is_given_back_when_runs_get_long(database: str) -> None:
+    """Jobs at hand behind five that take long would wait here while other managers are idle."""
+    async with house(database) as here:
+        await here.logged(await here.add(*[New("t", "/bin/true")] * 40))
+        await here.add(*[New("t", "/bin/sleep", ("60",))] * 5, *[New("t", "/bin/true")] * 30)
+        await until(lambda: here.manager.busy["t"] == 5)
+        async with asyncio.timeout(10):
+            while await here.rows(RUNNING) != [(5,)]:  # noqa: ASYNC110 - it is in the database
+                await asyncio.sleep(0.05)
+        rows = await here.rows(
+            "select distinct attempts, claim from control.job where state = 'pending'"
+        )
+        assert rows == [(0, None)]
+
+
+async def test_nobody_takes_a_resources_seat_before_it_runs(database: str) -> None:
+    async with house(database) as here:
+        async with here.db.transaction() as conn:
+            await conn.execute(
+                "insert into control.resource (name, capacity, interval) values ('wide', 1000, '0')"
+            )
+        await here.logged(await here.add(*[New("t", "/bin/true")] * 40))
+        ids = await here.add(*[New("t", "/bin/sleep", ("0.04",), resource="wide")] * 100)
+        await asyncio.sleep(0.3)
+        taken = []
+        while await here.rows("select count(*) from control.job where id = any(%s)", ids) != [(0,)]:
+            taken += await here.rows("select running from control.resource where name = 'wide'")
+            await asyncio.sleep(0.01)
+        assert taken
+        assert max(taken) <= (5 + 5,)  # those that run, and those whose end is not written down yet
+
+
+@pytest.mark.parametrize("delay", [0.05, 0.15, 0.3])
+async def test_told_to_stop_in_the_middle_of_it_nothing_is_left_claimed(
+    database: str, delay: float
+) -> None:
+    async with house(database) as here:
+        await here.logged(await here.add(*[New("t", "/bin/true")] * 20))
+        await here.add(*[New("t", "/bin/true")] * 1000)
+        await asyncio.sleep(delay)
+        here.stop.set()
+    async with await connect(database) as conn:
+        rows = await conn.execute(
+            "select state, attempts, count(*) > 0 from control.job group by 1, 2"
+        )
+        assert await rows.fetchall() == [("pending", 0, True)]
+        rows = await conn.execute("select count(*) from control.job_log where state <> 'completed'")
+        assert await rows.fetchone() == (0,)

@@ -33,6 +33,7 @@ class Run:
     job: Claimed
     policy: Policy
     good_until: float  # monotonic; past it somebody else may have the job
+    since: float = 0.0  # monotonic; when it was claimed
     pid: int | None = None
     told_pid: bool = False
     told: str = ""
@@ -59,7 +60,7 @@ class Ledger:
 
     def enter(self, job: Claimed, policy: Policy, asked: float) -> Run:
         """A job claimed at that (monotonic) time or later."""
-        run = Run(job, policy, asked + self.lease.total_seconds())
+        run = Run(job, policy, asked + self.lease.total_seconds(), asked)
         self.runs[job.id] = run
         return run
 

@@ -34,6 +34,8 @@ DISCOVER_SECONDS: Final = 10.0  # between looks for types nobody announced
 LONGEST_WORDS: Final = 200
 SHORT: Final = 0.05  # seconds; runs below it are claimed ahead
 AHEAD: Final = 20
+AHEAD_SECONDS: Final = 1.0  # that a job may be at hand without being begun
+HURRY_SECONDS: Final = 2.0  # for a claim under way, when told twice to stop
 BUSY_SECONDS: Final = 0.02  # until a job is asked for again that another claim was looking at
 
 
@@ -71,6 +73,8 @@ class Manager:
         self.busy: Counter[str] = Counter()
         self._ask: dict[str, float] = dict.fromkeys(post.types, 0.0)
         self._ahead: defaultdict[str, deque[Run]] = defaultdict(deque)  # ours, and not begun yet
+        self._bound: set[str] = set()  # types whose jobs use resources
+        self._leaving = False
         self._pace: dict[str, float] = {}  # seconds that runs of a type take of late
         self._meters: dict[str, Meters] = {}
         self._woken = asyncio.Event()
@@ -90,19 +94,31 @@ class Manager:
 
     async def serve(self, stop: asyncio.Event, stop_now: asyncio.Event) -> NoReturn:
         async with asyncio.TaskGroup() as group:
-            claiming = [group.create_task(self.listen()), group.create_task(self.claim())]
+            listening = group.create_task(self.listen())
+            claiming = group.create_task(self.claim())
             group.create_task(self.hear())
+            group.create_task(self.tidy())
             group.create_task(self.ledger.settle())
             group.create_task(self.ledger.report(self._runner.output))
             group.create_task(self.ledger.beat(self.stop, self.kill))
             group.create_task(self.ledger.watch(self.kill))
             log.info("works", host=self.post.host, types=sorted(self.post.types) or "all")
             await stop.wait()
-            for task in claiming:
-                task.cancel()
-            await asyncio.wait(claiming)
+            listening.cancel()
+            await self.claim_no_more(claiming, stop_now)
             await self.drain(stop_now)
             raise Finished
+
+    async def claim_no_more(self, claiming: asyncio.Task[None], stop_now: asyncio.Event) -> None:
+        """Let a claim that is under way end: cut off, nobody would know what it had brought."""
+        self._leaving = True
+        self._woken.set()
+        hurried = asyncio.create_task(stop_now.wait())
+        await asyncio.wait({claiming, hurried}, return_when=asyncio.FIRST_COMPLETED)
+        hurried.cancel()
+        if not claiming.done():
+            await asyncio.wait({claiming}, timeout=HURRY_SECONDS)
+            claiming.cancel()
 
     def preload(self) -> tuple[str, ...]:
         named = (self.post.policies.defaults, *self.post.policies.named.values())
@@ -134,14 +150,15 @@ class Manager:
     async def claim(self) -> None:
         """Fill the pools, whenever there may be something for one."""
         discovered = time.monotonic()
-        while True:
+        while not self._leaving:
             self._woken.clear()
             now = time.monotonic()
             if now - discovered > DISCOVER_SECONDS:
                 discovered = now
                 await self.discover()
             for type_ in [type_ for type_, at in self._ask.items() if at <= now]:
-                await self.fill(type_)
+                if not self._leaving:
+                    await self.fill(type_)
             pause = min([DISCOVER_SECONDS, *(at - time.monotonic() for at in self._ask.values())])
             try:
                 await asyncio.wait_for(self._woken.wait(), max(pause, 0))
@@ -171,13 +188,19 @@ class Manager:
         )
         self._ahead[type_] += [self.ledger.enter(job, policy, asked) for job in claimed]
         self.begin(type_)
+        if any(job.resource_id for job in claimed):
+            self._bound.add(type_)
+            await self.give_back([run for run in self._ahead[type_] if run.job.resource_id])
         if len(claimed) < wanted:
             await self.wait_for(type_)
 
     def ahead(self, type_: str, policy: Policy) -> int:
-        """How many more to have at hand than can begin now: some, where runs are so short that asking takes longer."""
+        """How many more to have at hand than can begin now: some, where runs are so short that asking takes longer.
+
+        None of a type whose jobs use resources: a seat is for who runs.
+        """
         here = len(self._ahead[type_])
-        short = self._pace.get(type_, SHORT) < SHORT
+        short = self._pace.get(type_, SHORT) < SHORT and type_ not in self._bound
         return AHEAD - here if short and policy.max_processes and here <= AHEAD // 2 else -here
 
     def room(self, type_: str, policy: Policy) -> int:
@@ -196,8 +219,17 @@ class Manager:
     def begin(self, type_: str) -> None:
         """Start what is at hand, as far as there is room."""
         here = self._ahead[type_]
-        while here and self.room(type_, here[0].policy) > 0:
+        while here and not self._leaving and self.room(type_, here[0].policy) > 0:
             self.start(here.popleft())
+
+    async def tidy(self) -> None:
+        """Give back what does not get its turn here: the runs before it take longer than those so far."""
+        while True:
+            await asyncio.sleep(AHEAD_SECONDS / 2)
+            late = time.monotonic() - AHEAD_SECONDS
+            stuck = [run for here in self._ahead.values() for run in here if run.since < late]
+            self._pace.update(dict.fromkeys((run.job.type for run in stuck), SHORT))
+            await self.give_back(stuck)
 
     def start(self, run: Run) -> None:
         job, policy = run.job, run.policy
@@ -300,9 +332,9 @@ class Manager:
 
     async def give_back(self, runs: Collection[Run]) -> None:
         if runs:
-            log.warning("gives_back", jobs=len(runs))
-            for here in self._ahead.values():
-                here.clear()
+            log.info("gives_back", jobs=len(runs))
+            for run in runs:
+                self.put_down(run)
             await self.ledger.give_back(list(runs))
 
 
