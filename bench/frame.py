@@ -23,6 +23,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
+from psycopg.conninfo import conninfo_to_dict
+
 from usher.areas import Area, Places
 from usher.embedded.guest import lodge
 from usher.embedded.locks import held, is_held
@@ -138,6 +140,43 @@ class Bench:
 
     def say(self, text: str) -> None:
         print(f"{self.name}: {text}", file=sys.stderr, flush=True)
+
+
+class Child:
+    """A process of a bench's own script, which does as it is told and says when it began and ended."""
+
+    def __init__(self, python: str, script: Path, name: str, dsn: str) -> None:
+        place = conninfo_to_dict(dsn)
+        names = {"PGHOST": "host", "PGPORT": "port", "PGUSER": "user", "PGDATABASE": "dbname"}
+        there = {variable: str(place[key]) for variable, key in names.items() if key in place}
+        self.process = subprocess.Popen(
+            [python, str(script), name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **there},
+        )
+
+    def tell(self, *words: object) -> None:
+        if self.process.stdin:
+            print(json.dumps(words), file=self.process.stdin, flush=True)
+
+    def hear(self) -> tuple[float, float, Any]:
+        line = self.process.stdout.readline() if self.process.stdout else ""
+        if not line:
+            raise PeerMissing("a process of the bench ended early, see above")
+        begin, end, answer = json.loads(line)
+        return begin, end, answer
+
+    def ask(self, *words: object) -> tuple[float, Any]:
+        """How long it took, and the answer."""
+        self.tell(*words)
+        begin, end, answer = self.hear()
+        return end - begin, answer
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.communicate()
 
 
 def main(bench_name: str, run: Callable[[Bench], Sequence[Measure]]) -> NoReturn:

@@ -15,8 +15,8 @@ from pathlib import Path
 from psycopg.conninfo import conninfo_to_dict
 
 import frame
-from frame import Bench, Measure, PeerMissing
-from mgmt_sides import Child, Limit, mgmt, plain, text, together
+from frame import Bench, Child, Measure, PeerMissing
+from mgmt_sides import PEERS, Limit, mgmt, plain, text, together
 from queue_sides import made
 from usher.db import connect
 
@@ -83,7 +83,9 @@ class Place:
         return children
 
     def child(self, name: str, world: str, python: str = sys.executable) -> Child:
-        return Child(python, name, self.worlds[world], self.ends)
+        child = Child(python, PEERS, name, self.worlds[world])
+        self.ends.callback(child.end)
+        return child
 
     def tune(self) -> None:
         """Wait for the peer's queue and keep the number of tasks that is fastest."""

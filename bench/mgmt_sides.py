@@ -1,6 +1,5 @@
 """Who contends in bench/mgmt.py: ours and crawlee as processes, pgbench, and HTTP servers with their clients."""
 
-import json
 import os
 import re
 import signal
@@ -9,12 +8,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict
 
-from frame import PeerMissing
+from frame import Child
 from usher.embedded import binaries
 from usher.statements import split
 
@@ -27,44 +24,6 @@ def text(name: str, given: Mapping[str, int]) -> bytes:
     """A text of mgmt.sql with its numbers filled in."""
     filled = re.sub(r"(?<!:):([a-z]+)\b", lambda found: str(given[found[1]]), TEXTS[name])
     return filled.encode()
-
-
-class Child:
-    """A process of mgmt_peers.py, which does as it is told and says when it began and ended."""
-
-    def __init__(self, python: str, name: str, dsn: str, ends: AsyncExitStack) -> None:
-        place = conninfo_to_dict(dsn)
-        names = {"PGHOST": "host", "PGPORT": "port", "PGUSER": "user", "PGDATABASE": "dbname"}
-        there = {variable: str(place[key]) for variable, key in names.items() if key in place}
-        self.process = subprocess.Popen(
-            [python, str(PEERS), name],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, **there},
-        )
-        ends.callback(self.end)
-
-    def tell(self, *words: object) -> None:
-        if self.process.stdin:
-            print(json.dumps(words), file=self.process.stdin, flush=True)
-
-    def hear(self) -> tuple[float, float, Any]:
-        line = self.process.stdout.readline() if self.process.stdout else ""
-        if not line:
-            raise PeerMissing("a process of the bench ended early, see above")
-        begin, end, answer = json.loads(line)
-        return begin, end, answer
-
-    def ask(self, *words: object) -> tuple[float, Any]:
-        """How long it took, and the answer."""
-        self.tell(*words)
-        begin, end, answer = self.hear()
-        return end - begin, answer
-
-    def end(self) -> None:
-        self.process.kill()
-        self.process.communicate()
 
 
 def together(workers: Sequence[Child], share: int, *words: object) -> float:

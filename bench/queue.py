@@ -15,8 +15,8 @@ from pathlib import Path
 from psycopg.conninfo import conninfo_to_dict
 
 import frame
-from frame import Bench, Measure, PeerMissing
-from queue_sides import PROCESSES, TEXTS, Child, House, Limit, Side, bare, made
+from frame import Bench, Child, Measure, PeerMissing
+from queue_sides import PROCESSES, SCRIPT, TEXTS, House, Limit, Side, bare, made
 from usher.db import connect
 
 BATCHES = 1, 20, 100
@@ -138,7 +138,7 @@ def costs(
     bench.say(f"filling in {many} jobs of each kind")
     due = COST_BATCH * (COST_CLAIMS * (bench.repeats + 1) + 1)
     loop.run(all_populated(dsns, rows, due))
-    claimers = {kind: Child(sys.executable, "usher", dsn) for kind, dsn in dsns.items()}
+    claimers = {kind: Child(sys.executable, SCRIPT, "usher", dsn) for kind, dsn in dsns.items()}
     for child in claimers.values():
         ends.callback(child.end)
 

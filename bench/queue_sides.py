@@ -1,6 +1,5 @@
 """Who contends in bench/queue.py: ours and peers as processes, pgbench, a manager, and bare processes."""
 
-import json
 import os
 import re
 import subprocess
@@ -12,10 +11,10 @@ from time import monotonic
 from typing import Any
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.conninfo import make_conninfo
 
 import frame
-from frame import PeerMissing
+from frame import Child
 from usher.embedded import binaries
 from usher.statements import split
 
@@ -66,44 +65,8 @@ for _ in range(alive):
 print(number / (time.monotonic() - begin))
 """
 PATIENCE = 60
+SCRIPT = Path(__file__).with_name("queue_peers.py")
 TEXTS = dict(split(Path(__file__).with_name("queue.sql").read_text()))
-
-
-class Child:
-    """A process of queue_peers.py, which does as it is told and says when it began and ended."""
-
-    def __init__(self, python: str, name: str, dsn: str) -> None:
-        place = conninfo_to_dict(dsn)
-        names = {"PGHOST": "host", "PGPORT": "port", "PGUSER": "user", "PGDATABASE": "dbname"}
-        there = {variable: str(place[key]) for variable, key in names.items()}
-        self.process = subprocess.Popen(
-            [python, str(Path(__file__).with_name("queue_peers.py")), name],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, **there},
-        )
-
-    def tell(self, *words: object) -> None:
-        if self.process.stdin:
-            print(json.dumps(words), file=self.process.stdin, flush=True)
-
-    def hear(self) -> tuple[float, float, Any]:
-        line = self.process.stdout.readline() if self.process.stdout else ""
-        if not line:
-            raise PeerMissing("a process of the bench ended early, see above")
-        begin, end, answer = json.loads(line)
-        return begin, end, answer
-
-    def ask(self, *words: object) -> tuple[float, Any]:
-        """How long it took, and the answer."""
-        self.tell(*words)
-        begin, end, answer = self.hear()
-        return end - begin, answer
-
-    def end(self) -> None:
-        self.process.kill()
-        self.process.communicate()
 
 
 class Side:
@@ -116,7 +79,7 @@ class Side:
         self.ways = dict.fromkeys(PROCESSES, WAYS.get(name, [{}])[0])
         self.children = []
         for _ in PROCESSES:
-            self.children.append(Child(python, name, dsn))
+            self.children.append(Child(python, SCRIPT, name, dsn))
             ends.callback(self.children[-1].end)
         self.children[0].ask("install")
 
