@@ -1,6 +1,7 @@
 """What broke the first MGMT, tried on ours; the numbers are those of the list of weaknesses in its study."""
 
 import asyncio
+import http.client
 import threading
 import time
 from collections import Counter
@@ -79,8 +80,8 @@ class Crawling(threading.Thread):
         while missed < self.misses:
             try:
                 told = self.crawler.get("/get_links")
-            except OSError:
-                return  # the server was killed
+            except (OSError, http.client.HTTPException):
+                return  # the server was killed, perhaps amid its answer
             missed = 0 if told else missed + 1
             self.chunks += [told] if told else []
 
