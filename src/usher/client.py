@@ -12,19 +12,35 @@ error it names; where it cannot be reached, a call is tried again for as long as
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 from typing import Any, Literal, Self, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 import msgspec
-from msgspec import Struct
 
 from usher.errors import BadInput, Conflict, NotAllowed, Unreachable, UsherError, tree
+from usher.messages import (
+    Added,
+    Changed,
+    ChunkState,
+    Component,
+    ContentChunk,
+    Copies,
+    Copy,
+    Ids,
+    Leases,
+    Link,
+    LinkState,
+    Pack,
+    Page,
+    Problem,
+    Robots,
+    Row,
+    ServerChunk,
+    State,
+)
 from usher.wire import Answer, Lines
 
 T = TypeVar("T")
-State = Literal["online", "error", "waiting", "paused"]
-Result = Literal["success", "unchanged", "failure", "gone"]
 NOT_MODIFIED, DECLINED = 304, 400
 # Of problems that have no error of their own here.
 KINDS = {
@@ -36,124 +52,6 @@ KINDS = {
     503: Unreachable,
 }
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
-
-
-class Link(Struct):
-    """A page to fetch, with what a conditional request needs, and how long its host rests between two."""
-
-    link: str
-    crawl_delay: float = 0
-    etag: str | None = None
-    last_modified: datetime | None = None
-
-
-class Pack(Struct):
-    """A chunk of pages."""
-
-    chunk_id: int = 0
-    pages: list[Link] = []
-
-
-class Page(Struct, kw_only=True, omit_defaults=True):
-    """What became of a page."""
-
-    link: str
-    result: Result
-    status: int | None = None
-    content_type: str | None = None
-    length: int = 0
-    sha1: str | None = None
-    etag: str | None = None
-    last_modified: datetime | None = None
-
-
-class LinkState(Struct):
-    chunk_id: int
-    state: str
-    link: str | None = None
-
-
-class Counts(Struct):
-    admit: int
-    wait: int
-    refuse: int
-
-
-class Added(Struct):
-    """What the door said to links."""
-
-    counts: Counts
-    reasons: dict[str, int]
-
-
-class ChunkState(Struct):
-    chunk_id: int
-    state: str
-
-
-class ContentChunk(Struct):
-    """A crawled chunk to build, and the crawler that has it."""
-
-    chunk_id: int
-    host: str
-    sha256: str | None = None
-    bytes: int | None = None
-
-
-class Seat(Struct):
-    row: int
-    host: str
-
-
-class ServerChunk(Struct):
-    """A chunk to load: who has its content and its index, which servers hold copies, and how to check them."""
-
-    chunk_id: int
-    crawler_host: str
-    index_builder_host: str
-    index_server_host: list[Seat]
-    peers: list[str] = []
-    sha256: str | None = None
-    bytes: int | None = None
-    index_sha256: str | None = None
-    index_bytes: int | None = None
-
-
-class Row(Struct):
-    """A row of the map: servers that hold every chunk together."""
-
-    row: int
-    servers: list[str]
-
-
-class Leases(Struct):
-    held: list[int]
-    lost: list[int]
-
-
-class Component(Struct):
-    """The caller as MGMT knows it."""
-
-    host: str
-    type: str | None
-    state: str
-    health: str
-    row: int | None
-
-
-class Ids(Struct):
-    """Chunks, by whichever name the answer has them."""
-
-    chunks: list[int] = []
-    chunk_ids: list[int] = []
-    stray: list[int] = []
-    after: int | None = None
-
-
-class Problem(Struct):
-    detail: str = ""
-    code: str = ""
-    hint: str = ""
 
 
 class Client:
@@ -193,9 +91,11 @@ class Client:
         row: int | None = None,
         weight: int | None = None,
         reason: str = "",
+        anew: bool = False,
     ) -> Component:
-        """Say how this component is; the first time, what it is."""
+        """Say how this component is; the first time, what it is. A crawler that begins `anew` has no chunks."""
         body = given(state=state, type=type, row=row, weight=weight, reason=reason or None)
+        body |= {"anew": True} if anew else {}
         return await self._post("/set_component_state", body, Component)
 
     async def renew(self, chunks: Iterable[int]) -> Leases:
@@ -215,15 +115,24 @@ class Client:
     # -- crawlers
 
     async def get_links(
-        self, n: int | None = None, *, hosts: int | None = None, each: int | None = None
+        self,
+        n: int | None = None,
+        *,
+        hosts: int | None = None,
+        each: int | None = None,
+        hold: bool = False,
     ) -> Pack | None:
-        """A new chunk, or None while there are too few pages; `each` of a host at most, of so many hosts."""
-        told = await self._get("/get_links", Pack, n=n, hosts=hosts, each=each, pages=1)
+        """A new chunk, or None while there are too few pages; `each` of a host at most, of so many hosts.
+
+        With `hold` a host that rests between two requests is ours alone until we report.
+        """
+        asked = {"n": n, "hosts": hosts, "each": each, "pages": 1, "hold": int(hold)}
+        told = await self._get("/get_links", Pack, **asked)
         return told if told.chunk_id else None
 
-    async def more_links(self, n: int, chunk: int) -> list[Link]:
+    async def more_links(self, n: int, chunk: int, *, hold: bool = False) -> list[Link]:
         """More pages for a chunk."""
-        told = await self._get(f"/get_links/{n}", Pack, chunk_id=chunk, pages=1)
+        told = await self._get(f"/get_links/{n}", Pack, chunk_id=chunk, pages=1, hold=int(hold))
         return told.pages
 
     async def set_link_state(
@@ -233,9 +142,43 @@ class Client:
         body = given(link=link, state=state, chunk_id=chunk)
         return await self._post("/set_link_state", body, LinkState)
 
-    async def add_links(self, links: Sequence[str], *, found_on: str | None = None) -> Added:
+    async def add_links(
+        self, links: Sequence[str], *, found_on: str | None = None, depth: int = 0
+    ) -> Added:
         """Links that were found, up to 10,000."""
-        return await self._post("/add_links", given(links=list(links), found_on=found_on), Added)
+        body = given(links=list(links), found_on=found_on, depth=depth)
+        return await self._post("/add_links", body, Added)
+
+    async def robots(self, origin: str) -> Robots:
+        """What the host's robots.txt said to whoever asked last."""
+        return await self._get("/v1/robots", Robots, origin=origin)
+
+    async def set_robots(
+        self,
+        origin: str,
+        *,
+        status: int | None,
+        body: str = "",
+        error: str = "",
+        crawl_delay: float | None = None,
+        sitemaps: Sequence[str] = (),
+    ) -> Robots:
+        """What the host's robots.txt said to us, for every crawler."""
+        body_ = given(origin=origin, status=status, body=body, error=error, crawl_delay=crawl_delay)
+        return await self._post("/v1/robots", body_ | {"sitemaps": list(sitemaps)}, Robots)
+
+    async def sitemap(
+        self,
+        link: str,
+        links: Sequence[Changed],
+        *,
+        sitemaps: Sequence[str] = (),
+        pages: int = 0,
+        problem: str = "",
+    ) -> Added:
+        """What a sitemap names, up to 10,000 pages at once."""
+        told = {"link": link, "links": links, "sitemaps": list(sitemaps)}
+        return await self._post("/v1/sitemap", told | {"pages": pages, "problem": problem}, Added)
 
     async def crawled(
         self,
@@ -293,6 +236,14 @@ class Client:
     async def holds(self, chunks: Iterable[int]) -> list[int]:
         """All chunks that a server has when it comes back; returns those it has no use for."""
         return (await self._post("/v1/holdings", {"chunk_ids": list(chunks)}, Ids)).stray
+
+    async def to_retire(self, n: int = 1000) -> list[Copy]:
+        """Pages that this server is to take out of chunks it has."""
+        return (await self._get("/v1/retired", Copies, n=n)).copies
+
+    async def retired(self, copies: Sequence[Copy]) -> bool:
+        """Say that these were taken out; whether there are more."""
+        return bool((await self._post("/v1/retired", {"copies": copies}, Copies)).copies)
 
     async def servers_map(self) -> list[Row]:
         """The index servers to ask, by row; cheap to ask for as long as nothing changes."""

@@ -7,6 +7,8 @@
     ├── NotAllowed          the role or token does not permit it
     ├── Conflict            it is otherwise already, and cannot be both
     ├── Unreachable         the database or a server does not answer
+    ├── BadContent          a file is damaged, or not the one that was promised
+    ├── DiskUnusable        a file cannot be written or read: no space, no permission, a broken disk
     ├── SchemaOutOfDate     the tables are older or newer than this program
     ├── MigrationFailed     a step of the schema could not be made or undone
     └── ServerUnusable      the embedded PostgreSQL cannot be made or started
@@ -67,6 +69,16 @@ class Unreachable(UsherError):
     code = "unreachable"
     status = 503
     exit_code = 5
+
+
+class BadContent(UsherError):
+    code = "bad_content"
+    status = 502
+
+
+class DiskUnusable(UsherError):
+    code = "disk_unusable"
+    status = 507
 
 
 class SchemaOutOfDate(UsherError):

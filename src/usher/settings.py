@@ -98,6 +98,23 @@ class Settings:
         least=1,
         most=86400,
     )
+    mgmt_url: str = setting("http://127.0.0.1:8411", "address of MGMT, for every component")
+    token: str = setting("", "token that a component shows to MGMT and to others", secret=True)
+    contact: str = setting(
+        "", "address or page that says who crawls and why; part of the User-Agent"
+    )
+    allow_private: str = setting(
+        "", "hosts, addresses and networks that may be crawled although they are not public"
+    )
+    fetch_seconds: float = setting(
+        60.0,
+        "seconds that a page may take from the first byte asked to the last",
+        least=1,
+        most=600,
+    )
+    fetch_bytes: int = setting(
+        10_000_000, "bytes that are read of a page at most", least=1_000, most=100_000_000
+    )
     log_level: str = setting(
         "info",
         "how much is logged; commands that end log warnings only, unless this is set",

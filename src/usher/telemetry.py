@@ -81,6 +81,18 @@ RUN_SECONDS = Histogram(
     registry=REGISTRY,
 )
 
+CRAWLED = Counter(
+    "usher_crawl_pages_total",
+    "Pages that a crawler visited, by result.",
+    ["result"],
+    registry=REGISTRY,
+)
+LINKS_FOUND = Counter(
+    "usher_crawl_links_total",
+    "Links that a crawler sent to the door, without those it had just sent.",
+    registry=REGISTRY,
+)
+
 PINGS = Counter(
     "usher_mgmt_pings_total",
     "Pings of components, by result: good, bad or silent.",

@@ -1,10 +1,11 @@
 """HTTP/1.1 over connections that are kept: a request goes out, an answer comes back, and nothing more.
 
-Comes from `client`; goes to one server. Made of asyncio's streams and the parser that our own server uses.
+Comes from `client` and `pull`; goes to one server. Made of asyncio's streams and the parser that our own server uses.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,6 +14,7 @@ import httptools
 from usher.errors import Unreachable
 
 MOST_BYTES: Final = 100_000_000
+MOST_HEAD: Final = 100_000
 PART: Final = 65_536
 IDLE: Final = 16  # connections kept
 
@@ -62,8 +64,51 @@ class Line:
         answer.status, answer.kept = parser.get_status_code(), parser.should_keep_alive()
         return answer
 
+    async def begin(self, request: bytes, patience: float) -> "Stream":
+        """Ask for something long: its head now, and its body as it comes."""
+        self._writer.write(request)
+        await self._writer.drain()
+        stream = Stream(self._reader, patience)
+        while not stream.headed:
+            await stream.hear()
+            if stream.heard > MOST_HEAD and not stream.headed:
+                raise Broken("the answer has no end of its head")
+        return stream
+
     def close(self) -> None:
         self._writer.close()
+
+
+class Stream(Answer):
+    """An answer whose body is taken part by part; who says nothing for `patience` seconds has broken off."""
+
+    def __init__(self, reader: asyncio.StreamReader, patience: float) -> None:
+        super().__init__()
+        self.headed, self.heard = False, 0
+        self._reader = reader
+        self._patience = patience
+        self._parser = httptools.HttpResponseParser(self)
+
+    def on_headers_complete(self) -> None:
+        self.headed, self.status = True, self._parser.get_status_code()
+
+    async def hear(self) -> None:
+        part = await self._reader.read(PART)
+        if not part:
+            raise Broken("the answer broke off")
+        self.heard += len(part)
+        self._parser.feed_data(part)
+
+    async def parts(self) -> AsyncIterator[bytes]:
+        while True:
+            if self.body:
+                part, self.body = self.body, b""
+                yield part
+            elif self.done:
+                return
+            else:
+                async with asyncio.timeout(self._patience):
+                    await self.hear()
 
 
 class Broken(OSError):
@@ -75,17 +120,26 @@ class Closed(OSError):
 
 
 class Lines:
-    """The connections to one server."""
+    """The connections to one server; `name` and `hint` are for people who read that it is away."""
 
-    def __init__(self, host: str, port: int, *, timeout: float) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        timeout: float,
+        name: str = "MGMT",
+        hint: str = "Check that `usher mgmt` runs there.",
+    ) -> None:
         self._host, self._port = host, port
         self._timeout = timeout
+        self._name, self._hint = name, hint
         self._idle: list[Line] = []
 
     async def ask(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> Answer:
         """One request; a kept connection that the server has closed meanwhile is replaced by a new one."""
         request = written(method, path, body, headers)
-        try:
+        with self._reaching():
             async with asyncio.timeout(self._timeout):
                 while self._idle:
                     try:
@@ -93,10 +147,20 @@ class Lines:
                     except (Closed, ConnectionError):
                         continue
                 return await self._ask_on(await self._dial(), request)
-        except TimeoutError as error:
-            raise self._away(f"no answer within {self._timeout:g} seconds") from error
-        except (OSError, httptools.HttpParserError) as error:
-            raise self._away(str(error) or type(error).__name__) from error
+
+    @asynccontextmanager
+    async def stream(self, path: str, headers: Mapping[str, str]) -> AsyncIterator[Stream]:
+        """GET something long, on a connection of its own; the timeout is for its head and for each part."""
+        request = written("GET", path, b"", headers)
+        with self._reaching():
+            async with asyncio.timeout(self._timeout):
+                line = await self._dial()
+            try:
+                async with asyncio.timeout(self._timeout):
+                    stream = await line.begin(request, self._timeout)
+                yield stream
+            finally:
+                line.close()
 
     async def _dial(self) -> Line:
         return Line(*await asyncio.open_connection(self._host, self._port))
@@ -113,11 +177,19 @@ class Lines:
             else:
                 line.close()
 
+    @contextmanager
+    def _reaching(self) -> Iterator[None]:
+        """What goes wrong on the way there, as one error."""
+        try:
+            yield
+        except TimeoutError as error:
+            raise self._away(f"no answer within {self._timeout:g} seconds") from error
+        except (OSError, httptools.HttpParserError) as error:
+            raise self._away(str(error) or type(error).__name__) from error
+
     def _away(self, reason: str) -> Unreachable:
-        return Unreachable(
-            f"MGMT at {self._host}:{self._port} cannot be reached: {reason}.",
-            hint="Check that `usher mgmt` runs there.",
-        )
+        where = f"{self._name} at {self._host}:{self._port}"
+        return Unreachable(f"{where} cannot be reached: {reason}.", hint=self._hint)
 
     def close(self) -> None:
         while self._idle:

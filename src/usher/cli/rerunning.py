@@ -14,7 +14,8 @@ from usher.queue.manager import Post
 from usher.queue.policy import policies
 from usher.queue.rerun import Again, rerun
 from usher.queue.runner import Ended
-from usher.queue.service import passed_on, told_to_stop, workers_address
+from usher.queue.service import passed_on, workers_address
+from usher.stopping import told_to_stop
 
 FAILED, NEVER, INTERRUPTED = 1, 2, 130
 OWN = (0, 1, 2)  # the exit codes that mean the same to us

@@ -31,8 +31,9 @@ def mgmt(app: App, bind: str, *, insecure: bool) -> None:
       usher mgmt --bind 127.0.0.1:0
       curl -d '{"urls": ["https://example.com/"]}' http://127.0.0.1:8411/v1/knock
     """
+    from usher.porch.listen import read_bind
     from usher.queue.policy import policies
-    from usher.web.server import read_bind, serve
+    from usher.web.server import serve
 
     where, rules = read_bind(bind), policies(app.loaded.workers)
     run_on(app, serve(app.settings, where, insecure=insecure, ready=click.echo, rules=rules))
@@ -104,8 +105,8 @@ def serve_metrics(address: str | None) -> None:
         return
     from prometheus_client import start_http_server
 
+    from usher.porch.listen import read_bind
     from usher.telemetry import REGISTRY
-    from usher.web.server import read_bind
 
     bind = read_bind(address)
     start_http_server(bind.port, bind.host, REGISTRY)

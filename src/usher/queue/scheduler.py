@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Final
 
 import psycopg
+from psycopg.errors import IdleInTransactionSessionTimeout as TooSilent
 
 from usher.db import Connection, attempts, connect
 from usher.errors import Unreachable
@@ -20,6 +21,7 @@ from usher.telemetry import OLDEST, REAPED, RETRIED, SCHEDULED, WAITING, Log
 log = Log("scheduler")
 LOCK: Final = 0x7573_6865_7211  # "usher", 17: one scheduler leads
 TICK: Final = 1.0
+SILENCE: Final = 120.0  # seconds after which a scheduler leads no more
 PACK: Final = 10_000  # tasks or jobs in one transaction
 MEND_SECONDS: Final = 60.0
 DEPTH_SECONDS: Final = 15.0
@@ -31,10 +33,13 @@ MONTHS: Final = 2  # of the log made ahead
 class Scheduler:
     """An actor: `await Scheduler(dsn).run(stop)`."""
 
-    def __init__(self, dsn: str, *, role: str = "", tick: float = TICK) -> None:
+    def __init__(
+        self, dsn: str, *, role: str = "", tick: float = TICK, silence: float = SILENCE
+    ) -> None:
         self.dsn = dsn
         self.role = role
         self.tick = tick
+        self.silence = max(silence, 3 * tick)
         self.clock = ServerClock()
         self.leading = False
         self._last: dict[str, float] = {}
@@ -47,21 +52,25 @@ class Scheduler:
             try:
                 async with await connect(self.dsn, patience=self.tick, role=self.role) as conn:
                     await self.serve(conn, stop)
-            except (psycopg.OperationalError, Unreachable) as error:
+            except (psycopg.OperationalError, TooSilent, Unreachable) as error:
                 log.warning("database_away", reason=str(error).strip())
             finally:
                 self.leading = False
 
     async def serve(self, conn: Connection, stop: asyncio.Event) -> None:
         while not stop.is_set():
-            if not self.leading and await tasks.lead(conn, lock=LOCK):
-                self.leading = True
-                log.info("leads")
-            if self.leading:
+            if self.leading or await self.lead(conn):
                 await self.clock.sync(conn)
                 await self.round(conn)
             with suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), self.tick)
+
+    async def lead(self, conn: Connection) -> bool:
+        """Try to be the one that works, for as long as the connection lives."""
+        self.leading = await tasks.lead(conn, lock=LOCK, silence=self.silence)
+        if self.leading:
+            log.info("leads")
+        return self.leading
 
     async def round(self, conn: Connection) -> None:
         """Everything whose time has come, once."""

@@ -4,14 +4,12 @@ Comes from settings; goes on until TERM or INT. The first lets a manager's jobs 
 """
 
 import asyncio
-import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Final
 
 from usher.areas import Area, places
 from usher.db import Database
@@ -21,11 +19,11 @@ from usher.queue.scheduler import Scheduler
 from usher.schema import migrate
 from usher.schema.roles import role_at
 from usher.settings import Loaded, Settings
+from usher.stopping import told_to_stop
 from usher.telemetry import Log
 
 log = Log("queue")
 MANAGER, SCHEDULER, WORKER = "usher_manager", "usher_scheduler", "usher_worker"
-SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 Ready = Callable[[str], None]
 
 
@@ -38,7 +36,9 @@ class Wish:
     most: int | None = None
 
 
-async def manage(loaded: Loaded, wish: Wish, *, ready: Ready) -> None:
+async def manage(
+    loaded: Loaded, wish: Wish, *, ready: Ready, told: asyncio.Event | None = None
+) -> None:
     """Run jobs on this machine."""
     settings = loaded.settings
     rules = policies(loaded.workers)
@@ -57,16 +57,16 @@ async def manage(loaded: Loaded, wish: Wish, *, ready: Ready) -> None:
             lease=timedelta(seconds=settings.job_lease),
         )
         async with Database(dsn, size=settings.pool_size, role=role) as db:
-            with told_to_stop() as (stop, stop_now):
+            with told_to_stop(told) as (stop, stop_now):
                 ready(f"manager at {host}")
                 await Manager(db, post).run(stop, stop_now)
 
 
-async def schedule(settings: Settings, *, ready: Ready) -> None:
+async def schedule(settings: Settings, *, ready: Ready, told: asyncio.Event | None = None) -> None:
     """Make jobs of tasks, and bring back what failed or was lost."""
     async with opened(settings) as dsn:
         role = await role_at(dsn, SCHEDULER)
-        with told_to_stop() as (stop, _):
+        with told_to_stop(told) as (stop, _):
             ready("scheduler")
             await Scheduler(dsn, role=role).run(stop)
     log.info("stopped")
@@ -96,21 +96,3 @@ def passed_on(data: Path, file: Path | None) -> dict[str, str]:
     """So that a job that runs `usher …` finds the same settings; passwords stay with the manager."""
     found = {"USHER_DATA": str(data.absolute())}
     return found | ({"USHER_CONFIG": str(file.absolute())} if file else {})
-
-
-@contextmanager
-def told_to_stop() -> Iterator[tuple[asyncio.Event, asyncio.Event]]:
-    """Events for the first and the second time that somebody says so."""
-    loop = asyncio.get_running_loop()
-    events = asyncio.Event(), asyncio.Event()
-
-    def told() -> None:
-        next((event for event in events if not event.is_set()), events[-1]).set()
-
-    for one in SIGNALS:
-        loop.add_signal_handler(one, told)
-    try:
-        yield events
-    finally:
-        for one in SIGNALS:
-            loop.remove_signal_handler(one)

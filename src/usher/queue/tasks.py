@@ -142,7 +142,7 @@ async def server_time(conn: Connection) -> datetime:
     return cast("datetime", now)
 
 
-async def lead(conn: Connection, *, lock: int) -> bool:
-    """Try to be the one scheduler that works, for as long as the connection lives."""
-    [(leading,)] = await store.lead.tuples(conn, lock=lock)
+async def lead(conn: Connection, *, lock: int, silence: float) -> bool:
+    """Try to be the one scheduler that works, for as long as the connection lives and is not silent for so long."""
+    [(leading, *_)] = await store.lead.tuples(conn, lock=lock, silence=f"{silence * 1000:.0f}ms")
     return bool(leading)

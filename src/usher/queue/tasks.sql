@@ -99,5 +99,9 @@ group by types.type;
 select clock_timestamp();
 
 -- name: lead
--- Whether this connection is the one scheduler that works; it stays so until the connection ends.
-select pg_try_advisory_lock(%(lock)s);
+-- Whether this connection is the one scheduler that works. It stays so until the connection ends, which the server sees to
+-- if it hears nothing for long, also amid a transaction: one that is frozen must not keep the others from work.
+select
+    pg_try_advisory_lock(%(lock)s),
+    set_config('idle_session_timeout', %(silence)s, false),
+    set_config('idle_in_transaction_session_timeout', %(silence)s, false);

@@ -1,12 +1,12 @@
 """The application as data: a table of endpoints becomes routes, each with its decoder."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Generic, Literal, NoReturn, TypeVar
 
 import msgspec
+import psycopg
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route, Router
@@ -14,15 +14,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from usher.db import Database
 from usher.door.doorkeeper import Doorkeeper
-from usher.errors import BadInput, NotFound
+from usher.errors import NotFound
+from usher.porch.bodies import decoded, queried, read, written
+from usher.porch.entry import Declined, Porch, bearer, check_site, unproven
 from usher.queue.policy import Policies
 from usher.web.callers import Asker, Callers
-from usher.web.porch import Declined, Porch, Unread, bearer, check_scope, check_site, unproven
+from usher.web.porch import check_scope
 from usher.web.server_map import ServerMap
 
-MOST_BYTES = 10_000_000
-BODY_SECONDS = 60  # for a whole body; whoever is slower holds a connection for nothing
-CLOSE = {"Connection": "close"}
 HOST_HEADER = "x-usher-host"
 LIST = "GET /v1/openapi.json lists every endpoint."
 Asked = TypeVar("Asked")
@@ -94,7 +93,7 @@ def make_app(
     routes = [Route(path, resource) for path, resource in paths.items() if "{" in path]
     plain = {path: resource for path, resource in paths.items() if "{" not in path}
     quiet = frozenset(endpoint.path for endpoint in endpoints if endpoint.scope == "open")
-    return Porch(Paths(plain, routes), quiet=quiet, any_name=any_name)
+    return Porch(Paths(plain, routes), quiet=quiet, any_name=any_name, ours=(psycopg.Error,))
 
 
 class Paths:
@@ -131,9 +130,9 @@ class Resource:
         endpoint, decode = self.endpoints[request.method]
         asker = await self.admit(endpoint, request)
         if decode:
-            body = decoded(decode, await read(request))
+            body = decoded(decode, await read(request), LIST)
         else:
-            body = queried(endpoint.request, request) if endpoint.request else None
+            body = queried(endpoint.request, request, LIST) if endpoint.request else None
         call = Call(self.rooms, body, request.path_params, request.headers, asker)
         told = await endpoint.handler(call)
         await written(told)(scope, receive, send)
@@ -169,65 +168,3 @@ class Nowhere:
 
     async def __call__(self, scope: Scope, _receive: Receive, _send: Send) -> None:
         raise NotFound(f"There is nothing at {scope['path']}.", hint=LIST)
-
-
-def written(told: object) -> Response:
-    if isinstance(told, Response):
-        return told
-    return Response(msgspec.json.encode(told), media_type="application/json")
-
-
-async def read(request: Request) -> bytes:
-    """The body, as far as we take one; one that says it is too long is not read at all."""
-    encoding = request.headers.get("content-encoding", "identity")
-    if encoding != "identity":
-        message = f"The body is encoded with {encoding!r}; send it as it is."
-        raise Declined(
-            415, "unsupported_encoding", message, headers={"Accept-Encoding": "identity"}
-        )
-    declared = request.headers.get("content-length", "")
-    if declared.isdecimal() and int(declared) > MOST_BYTES:
-        raise too_large()
-    try:
-        async with asyncio.timeout(BODY_SECONDS):
-            return await collect(request)
-    except TimeoutError:
-        message = f"The body did not arrive within {BODY_SECONDS} seconds."
-        raise Unread(408, "too_slow", message, headers=CLOSE) from None
-
-
-async def collect(request: Request) -> bytes:
-    body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > MOST_BYTES:
-            raise too_large()
-    return bytes(body)
-
-
-def too_large() -> Unread:
-    message = f"The body is larger than {MOST_BYTES:,} bytes."
-    return Unread(413, "too_large", message, hint="Ask in several requests.", headers=CLOSE)
-
-
-def decoded(decode: Callable[[bytes], Any], body: bytes) -> Any:  # noqa: ANN401 - as the endpoint declares
-    try:
-        return decode(body)
-    except msgspec.ValidationError as error:
-        raise BadInput(f"{error}.", hint=LIST) from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        message = (
-            f"The body is not JSON: {error}." if body else "The body is empty; JSON is wanted."
-        )
-        raise Declined(400, "malformed", message) from error
-
-
-def queried(shape: type[Asked], request: Request) -> Asked:
-    """The query as the endpoint declares it; a name that is there twice is an error, lest one of them be ignored."""
-    given = request.query_params.multi_items()
-    if len(given) > len(dict(given)):
-        raise BadInput("A name is in the query twice.", hint=LIST)
-    try:
-        return msgspec.convert(dict(given), shape, strict=False)
-    except msgspec.ValidationError as error:
-        raise BadInput(f"{error}.", hint=LIST) from error

@@ -4,6 +4,7 @@ from usher.errors import NotFound
 from usher.mgmt import chunks, components, look
 from usher.mgmt.components import Component
 from usher.mgmt.names import type_of, words
+from usher.porch.entry import Declined
 from usher.web.app import Call, Endpoint
 from usher.web.coordinator import at_mgmt, caller, clock
 from usher.web.mgmt_shapes import (
@@ -21,7 +22,6 @@ from usher.web.mgmt_shapes import (
     StateKept,
     number_of,
 )
-from usher.web.porch import Declined
 
 
 async def set_component_state(call: Call[ComponentState]) -> StateKept:
@@ -32,6 +32,8 @@ async def set_component_state(call: Call[ComponentState]) -> StateKept:
         await components.declare(
             conn, me.id, asked.state, reason=asked.reason, weight=asked.weight, now=clock()
         )
+        if asked.anew and me.type == "crawler":
+            await chunks.begin_anew(conn, me.id, n=MOST_CHUNKS, now=clock())
     callers.changed(call.asker, asked.host)
     return StateKept(me.host, me.type, asked.state, me.health, me.row)
 

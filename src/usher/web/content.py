@@ -10,7 +10,7 @@ from usher.errors import BadInput, NotFound
 from usher.mgmt import chunks, leftovers
 from usher.mgmt.chunks import Trouble
 from usher.mgmt.components import Component
-from usher.urls import Refused, Url, parse
+from usher.urls import Refused, Scheme, Url, parse
 from usher.web.app import Call, Endpoint
 from usher.web.coordinator import at_mgmt, caller, clock, lost, shown, state_of
 from usher.web.mgmt_shapes import (
@@ -24,6 +24,7 @@ from usher.web.mgmt_shapes import (
 
 NOT_MODIFIED: Final = 304
 LATER: Final = frozenset({429, 503})  # answers that ask us to come another time
+UNSURE: Final = frozenset({"failure", "barred"})  # results that do not say that the host answers
 UNKNOWN_TYPE: Final = 1
 
 
@@ -55,10 +56,9 @@ async def settle(call: Call[ContentState], conn: Connection, me: Component, chun
         if found.crawler_id != me.id or found.state != asked.state or asked.state == "crawling":
             lost(found, me)
         return  # said before
-    if asked.pages is not None:
-        results = await outcomes(conn, chunk, asked.pages)
+    results = await outcomes(conn, chunk, asked.pages) if asked.pages else []
+    if results:
         await chunks.report(conn, [outcome for _, outcome in results], now=now)
-        await pace(conn, results, now)
     if asked.state == "error":
         await chunks.fail_crawls(
             conn, [chunk], why=asked.reason or "the crawler gave it up", now=now
@@ -66,10 +66,11 @@ async def settle(call: Call[ContentState], conn: Connection, me: Component, chun
     elif asked.state == "crawled":
         if asked.pages is not None or await leftovers.reported(conn, chunk):
             # Whoever reports pages reports all it fetched: the others it never had, or dropped.
-            await leftovers.give_back(conn, chunk, most=chunks.MOST_CRAWLS, now=now)
+            await leftovers.give_back(conn, chunk, now=now)
         await chunks.finish_crawl(
             conn, me.id, chunk, sha256=asked.sha256, size=asked.bytes, now=now
         )
+    await pace(conn, results, now)  # last: a host that the chunk held is free only now
 
 
 async def pace(
@@ -78,7 +79,7 @@ async def pace(
     """Hosts that refused us or did not answer rest, for every crawler; those that answer are forgiven in time."""
     if troubles := [one for pair in found if (one := trouble_of(*pair))]:
         await chunks.slow_down(conn, troubles, now=now)
-    if well := [outcome.domain64 for _, outcome in found if outcome.result != "failure"]:
+    if well := [outcome.domain64 for _, outcome in found if outcome.result not in UNSURE]:
         await chunks.forgive(conn, well, now=now)
 
 
@@ -126,7 +127,17 @@ def outcome_of(one: PageResult, page: Numbered, codes: Mapping[str, int] | None 
         one.sha1,
         one.etag,
         one.last_modified,
+        number64(one.text64),
+        one.noindex,
+        None if one.scheme is None else Scheme[one.scheme.upper()],
+        one.reason,
     )
+
+
+def number64(text: str | None) -> int | None:
+    if text is None or -(2**63) <= int(text) < 2**63:
+        return None if text is None else int(text)
+    raise BadInput(f"text64 cannot be {text}: it has 64 bits.")
 
 
 def result_of(one: PageResult) -> Result:

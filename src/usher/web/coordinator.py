@@ -1,11 +1,14 @@
-"""What MGMT's endpoints share: who calls, a way to the database, numbers of chunks, and how they decline."""
+"""What MGMT's endpoints share: who calls, a way to the database and once more, numbers of chunks, how they decline."""
 
-from collections.abc import AsyncIterator
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import NoReturn, TypeVar
+from typing import Final, NoReturn, TypeVar
 
 import psycopg
+from starlette.responses import Response
 
 from usher.db import Connection
 from usher.errors import BadInput, NotFound, Unreachable
@@ -13,11 +16,16 @@ from usher.mgmt import chunks
 from usher.mgmt.chunks import Chunk
 from usher.mgmt.components import Component
 from usher.mgmt.names import Type
+from usher.porch.entry import Declined
 from usher.web.app import Call
 from usher.web.mgmt_shapes import ChunkKept, Told
-from usher.web.porch import Declined
 
 Says = TypeVar("Says", bound=Told)
+Asked = TypeVar("Asked")
+Answer = TypeVar("Answer")
+Handler = Callable[[Call[Asked]], Awaitable[Answer | Response]]
+PAUSES: Final = (0.01, 0.05, 0.2)  # seconds; jitter keeps those apart who met
+IN_THE_WAY: Final = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
 
 
 def clock() -> datetime:
@@ -33,8 +41,27 @@ async def at_mgmt(call: Call[Says], *, alone: bool = False) -> AsyncIterator[Con
             yield conn
     except (psycopg.DataError, psycopg.errors.CheckViolation) as error:
         raise BadInput(f"That cannot be stored: {error.diag.message_primary or error}.") from None
-    except (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure) as error:
-        raise Unreachable("Others stood in the way.", hint="Ask again.") from error
+
+
+def begun_anew(handler: Handler[Asked, Answer]) -> Handler[Asked, Answer]:
+    """A handler of MGMT that begins anew, a few times, when others stood in its way.
+
+    The database undid what it was at, and all it may have done before is harmless to repeat, as every call of a
+    component is.
+    """
+
+    async def patient(call: Call[Asked]) -> Answer | Response:
+        for pause in PAUSES:
+            try:
+                return await handler(call)
+            except IN_THE_WAY:
+                await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - not a secret
+        try:
+            return await handler(call)
+        except IN_THE_WAY as error:
+            raise Unreachable("Others stood in the way.", hint="Ask again.") from error
+
+    return patient
 
 
 async def caller(call: Call[Says], kind: Type | None = None) -> Component:

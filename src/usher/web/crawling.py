@@ -8,6 +8,7 @@ from usher.errors import BadInput, NotFound
 from usher.mgmt import chunks
 from usher.mgmt.chunks import Ask, Given
 from usher.mgmt.components import Component
+from usher.porch.entry import Declined
 from usher.web.app import Call, Endpoint
 from usher.web.content import outcome_of, read
 from usher.web.coordinator import at_mgmt, caller, clock, lost, shown
@@ -26,7 +27,6 @@ from usher.web.mgmt_shapes import (
     PageToFetch,
     number_of,
 )
-from usher.web.porch import Declined
 from usher.web.shapes import MOST_URLS
 
 AT_ONCE: Final = timedelta(0)
@@ -36,19 +36,28 @@ async def get_links(call: Call[LinksQuery]) -> Links:
     me, asked, terms = await caller(call, "crawler"), call.body, call.rooms.terms
     if me.state == "paused":
         return Links()
-    ask = Ask(asked.n or terms.pages, asked.hosts, asked.each, terms.wait, terms.lease)
+    ask = Ask(asked.n or terms.pages, asked.hosts, asked.each, terms.wait, terms.lease, asked.hold)
     async with at_mgmt(call, alone=True) as conn:
         pack = await chunks.claim_links(conn, me.id, ask, now=clock())
     if pack is None:
         return Links()
-    return Links(pack.chunk_id, [page.url for page in pack.pages], listed(pack.pages, asked.pages))
+    links = [page.url for page in pack.pages]
+    lease = terms.lease.total_seconds() if asked.pages else 0
+    return Links(pack.chunk_id, links, listed(pack.pages, asked.pages), lease)
 
 
 def listed(pages: list[Given], wanted: bool) -> list[PageToFetch]:  # noqa: FBT001 - as it was asked
     if not wanted:
         return []
     return [
-        PageToFetch(page.url, page.crawl_delay.total_seconds(), page.etag, page.last_modified)
+        PageToFetch(
+            page.url,
+            page.crawl_delay.total_seconds(),
+            page.etag,
+            page.last_modified,
+            None if page.text64 is None else str(page.text64),
+            page.depth,
+        )
         for page in pages
     ]
 
@@ -64,7 +73,7 @@ async def get_more_links(call: Call[MoreQuery]) -> MoreLinks:
         chunk = number_of(asked.chunk_id) if asked.chunk_id else await the_open_one(conn, me)
         if not await chunks.hold(conn, me.id, chunk, lease=lease, now=now):
             lost(await shown(conn, chunk), me)
-        ask = Ask(int(word), wait=AT_ONCE, lease=lease)
+        ask = Ask(int(word), wait=AT_ONCE, lease=lease, hold=asked.hold)
         pages = await chunks.more_links(conn, me.id, chunk, ask, now=now)
     return MoreLinks(chunk, [page.url for page in pages], listed(pages, asked.pages))
 
@@ -113,7 +122,8 @@ async def add_links(call: Call[AddLinks]) -> AddedLinks:
         message = f"{len(asked.links):,} links are more than {MOST_URLS:,}."
         raise Declined(413, "too_large", message, hint="Add them in several requests.")
     door = call.rooms.doorkeeper
-    told = summed_up(await door.knock(asked.links, found_on=host_of(asked.found_on)), listed=False)
+    answers = await door.knock(asked.links, found_on=host_of(asked.found_on), depth=asked.depth)
+    told = summed_up(answers, listed=False)
     return AddedLinks(told.counts, told.reasons)
 
 

@@ -4,12 +4,12 @@ from collections import Counter
 
 from msgspec import UNSET
 
-from usher.door.doorkeeper import Answer, Answers
 from usher.door.rules import Knock
+from usher.door.visit import Answer, Answers
 from usher.errors import BadInput, NotFound
+from usher.porch.entry import Declined
 from usher.urls import Refused, parse
 from usher.web.app import Call, Endpoint
-from usher.web.porch import Declined
 from usher.web.shapes import (
     MOST_URLS,
     EntreeAnswer,

@@ -4,15 +4,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from usher.web import building, components, content, crawling, serving
+from usher.web import building, components, content, crawling, serving, visiting
 from usher.web.app import Endpoint
+from usher.web.coordinator import begun_anew
 
-CANONICAL: Final[Sequence[Endpoint[Any, Any]]] = (
-    *components.ENDPOINTS,
-    *crawling.ENDPOINTS,
-    *content.ENDPOINTS,
-    *building.ENDPOINTS,
-    *serving.ENDPOINTS,
+PARTS: Final[Sequence[Sequence[Endpoint[Any, Any]]]] = (
+    components.ENDPOINTS,
+    crawling.ENDPOINTS,
+    content.ENDPOINTS,
+    building.ENDPOINTS,
+    serving.ENDPOINTS,
+    visiting.ENDPOINTS,
+)
+CANONICAL: Final[Sequence[Endpoint[Any, Any]]] = tuple(
+    replace(endpoint, handler=begun_anew(endpoint.handler)) for part in PARTS for endpoint in part
 )
 ONE_MORE: Final = "/get_links/{number}"
 # As the API document, the code and still older drafts call them.

@@ -31,6 +31,8 @@ Bytes = Annotated[int, Meta(ge=0, le=2**62)]
 Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 Sha1 = Annotated[str, Meta(pattern="^[0-9a-f]{40}$")]
 Time = Annotated[datetime, Meta(tz=True)]
+# As text: a number of 64 bits is not exact in every language's JSON.
+Text64 = Annotated[str, Meta(pattern="^-?[0-9]{1,19}$")]
 Seconds = Annotated[float, Meta(ge=0, le=86_400)]
 
 
@@ -55,6 +57,7 @@ class ComponentState(Told, kw_only=True):
     row: Small | None = None
     weight: Small | None = None
     reason: Why = ""
+    anew: Annotated[bool, Meta(description="a crawler that has nothing of what it held")] = False
 
 
 class StateKept(Struct):
@@ -134,34 +137,45 @@ class LeaseAnswer(Struct):
 
 
 class LinksQuery(Told, kw_only=True):
-    """Without anything as in the seed; `n` pages of up to `hosts` hosts, `each` of one host at most."""
+    """Without anything as in the seed; `n` pages of up to `hosts` hosts, `each` of one host at most.
+
+    With `hold` a host that rests between two requests is the caller's alone until it reports.
+    """
 
     n: Few | None = None
     hosts: Few | None = None
     each: Few | None = None
     pages: bool = False
+    hold: bool = False
 
 
 class MoreQuery(Told, kw_only=True):
     chunk_id: ChunkId | None = None
     pages: bool = False
+    hold: bool = False
 
 
 class PageToFetch(Struct, omit_defaults=True):
-    """A page with what a conditional request needs, and how long its host rests between two."""
+    """A page with what a conditional request needs, and how long its host rests between two.
+
+    `text64` is the number that the crawler gave to its text, `depth` its clicks from where the crawl came in.
+    """
 
     link: str
     crawl_delay: float
     etag: str | None = None
     last_modified: datetime | None = None
+    text64: str | None = None
+    depth: int = 0
 
 
 class Links(Struct, omit_defaults=True):
-    """A chunk; nothing at all while there are too few pages."""
+    """A chunk; nothing at all while there are too few pages. With `pages` for how many seconds it is leased."""
 
     chunk_id: int | None = None
     links: list[str] = []
     pages: list[PageToFetch] = []
+    lease: float = 0
 
 
 class MoreLinks(Struct, omit_defaults=True):
@@ -186,8 +200,11 @@ class LinkKept(Struct, omit_defaults=True):
 
 
 class AddLinks(Struct):
+    """Links, the page or host they were found on, and how many clicks they are from where the crawl came in."""
+
     links: Urls
     found_on: str | None = None
+    depth: Annotated[int, Meta(ge=0, le=30_000)] = 0
 
 
 class AddedLinks(Struct):
@@ -208,6 +225,10 @@ class PageResult(Struct, kw_only=True):
     etag: Annotated[str, Meta(max_length=1_000)] | None = None
     last_modified: Time | None = None
     retry_after: Seconds | None = None
+    text64: Text64 | None = None
+    noindex: bool = False
+    scheme: Literal["https", "http"] | None = None
+    reason: Why | None = None
 
 
 class ContentState(Told, kw_only=True):
@@ -327,6 +348,18 @@ class Stray(Struct):
 
 class LeavingChunks(Struct):
     chunks: list[int]
+
+
+class RetiredCopy(Struct):
+    """A page that a server is to take out of a chunk."""
+
+    chunk_id: int
+    page_id: int
+    url: str = ""
+
+
+class RetiredCopies(Told, kw_only=True, omit_defaults=True):
+    copies: list[RetiredCopy]
 
 
 class Row(Struct):

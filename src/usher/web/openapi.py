@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from usher import __version__
+from usher.porch.shapes import Problem
 from usher.web.app import Call, Endpoint
-from usher.web.shapes import Problem
 
 Endpoints = Sequence[Endpoint[Any, Any]]
 REF = "#/components/schemas/{name}"

@@ -11,10 +11,10 @@ from starlette.responses import Response
 from usher import __version__
 from usher.db import Database
 from usher.errors import Unreachable
+from usher.porch.shapes import Status, Version
 from usher.schema.state import State, newer, out_of_date, state
 from usher.telemetry import exposition
 from usher.web.app import Call, Endpoint
-from usher.web.shapes import Status, Version
 
 READY_SECONDS = 3  # probes give up after a few seconds too, and learn nothing then
 

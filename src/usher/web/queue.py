@@ -11,10 +11,10 @@ import psycopg
 from usher import spans
 from usher.db import Connection
 from usher.errors import BadInput, NotFound, Unreachable
+from usher.porch.entry import Declined
 from usher.queue.jobs import reason
 from usher.queue.policy import to_span
 from usher.web.app import Call
-from usher.web.porch import Declined
 from usher.web.queue_shapes import MOST_JOBS
 
 SECOND = timedelta(seconds=1)

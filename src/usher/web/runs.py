@@ -12,6 +12,8 @@ from typing import Any, NoReturn
 
 from usher.db import Connection
 from usher.errors import BadInput
+from usher.porch.entry import Declined
+from usher.porch.shapes import Status
 from usher.queue import jobs, look, voice
 from usher.queue.jobs import Settled
 from usher.queue.output import Output, clean
@@ -21,7 +23,6 @@ from usher.queue.tasks import server_time
 from usher.queue.voice import Fence, Held
 from usher.web.app import Call, Endpoint
 from usher.web.jobs import each, entered, new_job
-from usher.web.porch import Declined
 from usher.web.queue import DAY, SECOND, at_most, at_the_desk, number, span
 from usher.web.queue_shapes import (
     MOST_CLAIMED,
@@ -41,7 +42,6 @@ from usher.web.queue_shapes import (
     SettleRequest,
     WroteRequest,
 )
-from usher.web.shapes import Status
 
 # -- what workers say and do
 

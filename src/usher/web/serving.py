@@ -7,9 +7,11 @@ from typing import Final
 from starlette.responses import Response
 
 from usher.errors import BadInput
-from usher.mgmt import placements, query_stats
+from usher.mgmt import placements, query_stats, versions
 from usher.mgmt.names import words
 from usher.mgmt.placements import WantedChunk
+from usher.porch.entry import Declined
+from usher.porch.shapes import Status
 from usher.web.app import Call, Endpoint
 from usher.web.coordinator import at_mgmt, caller, clock
 from usher.web.mgmt_shapes import (
@@ -24,14 +26,14 @@ from usher.web.mgmt_shapes import (
     MappedServer,
     OldHosts,
     QueryStat,
+    RetiredCopies,
+    RetiredCopy,
     Row,
     RowHost,
     ServerChunk,
     Stray,
     number_of,
 )
-from usher.web.porch import Declined
-from usher.web.shapes import Status
 
 TIME: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(us|ms|s|m|min)?")
 UNITS: Final = {"us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "min": 60}
@@ -136,7 +138,43 @@ def seconds(given: str | float) -> float:
     return took
 
 
+async def get_retired(call: Call[ChunksQuery]) -> RetiredCopies:
+    me, asked = await caller(call, "index-server"), call.body
+    async with at_mgmt(call, alone=True) as conn:
+        found = await versions.to_retire(conn, me.id, n=asked.n)
+    return RetiredCopies(copies=[RetiredCopy(one.chunk_id, one.page_id, one.url) for one in found])
+
+
+async def set_retired(call: Call[RetiredCopies]) -> RetiredCopies:
+    me, asked = await caller(call, "index-server"), call.body.copies
+    if len(asked) > MOST_CHUNKS:
+        raise Declined(413, "too_large", f"{len(asked):,} copies are more than {MOST_CHUNKS:,}.")
+    async with at_mgmt(call) as conn:
+        done = [(one.chunk_id, one.page_id) for one in asked]
+        await versions.retired(conn, me.id, done)
+        found = await versions.to_retire(conn, me.id, n=1)
+    return RetiredCopies(copies=[RetiredCopy(one.chunk_id, one.page_id, one.url) for one in found])
+
+
 ENDPOINTS = (
+    Endpoint(
+        "GET",
+        "/v1/retired",
+        get_retired,
+        ChunksQuery,
+        RetiredCopies,
+        "Pages that the index server is to take out of chunks it has, for they are out of date",
+        scope="work",
+    ),
+    Endpoint(
+        "POST",
+        "/v1/retired",
+        set_retired,
+        RetiredCopies,
+        RetiredCopies,
+        "The index server has taken these out; answers with the next one, if there is one",
+        scope="work",
+    ),
     Endpoint(
         "GET",
         "/get_chunks",

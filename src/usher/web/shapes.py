@@ -60,23 +60,3 @@ class EntreeAnswer(Struct, omit_defaults=True):
     verdict: Verdict
     reason: Reason
     detail: str = ""
-
-
-class Status(Struct):
-    status: str
-
-
-class Version(Struct):
-    usher: str
-    python: str
-
-
-class Problem(Struct, omit_defaults=True):
-    """An error, as RFC 9457 wants it; `code` is for programs, `detail` and `hint` for people."""
-
-    title: str
-    status: int
-    code: str
-    detail: str
-    request_id: str
-    hint: str = ""

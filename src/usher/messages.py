@@ -1,0 +1,168 @@
+"""What MGMT says to its components and hears from them, as values.
+
+Comes from and goes to `client`, which is how our own components speak.
+"""
+
+from datetime import datetime
+from typing import Literal
+
+from msgspec import Struct
+
+State = Literal["online", "error", "waiting", "paused"]
+Result = Literal["success", "unchanged", "failure", "gone", "moved", "barred"]
+
+
+class Link(Struct):
+    """A page to fetch, with what a conditional request needs, and how long its host rests between two."""
+
+    link: str
+    crawl_delay: float = 0
+    etag: str | None = None
+    last_modified: datetime | None = None
+    text64: str | None = None
+    depth: int = 0
+
+
+class Pack(Struct):
+    """A chunk of pages, and for how many seconds it is ours without a sign of life."""
+
+    chunk_id: int = 0
+    pages: list[Link] = []
+    lease: float = 0
+
+
+class Page(Struct, kw_only=True, omit_defaults=True):
+    """What became of a page."""
+
+    link: str
+    result: Result
+    status: int | None = None
+    content_type: str | None = None
+    length: int = 0
+    sha1: str | None = None
+    etag: str | None = None
+    last_modified: datetime | None = None
+    retry_after: float | None = None
+    text64: str | None = None
+    noindex: bool = False
+    scheme: Literal["https", "http"] | None = None
+    reason: str | None = None
+
+
+class Robots(Struct):
+    """A robots.txt as some crawler read it; all of it empty if none has."""
+
+    status: int | None = None
+    body: str = ""
+    fetched_at: datetime | None = None
+    expires_at: datetime | None = None
+    failures: int = 0
+    error: str = ""
+
+
+class Changed(Struct):
+    """A page of a sitemap."""
+
+    link: str
+    changed: datetime | None = None
+
+
+class LinkState(Struct):
+    chunk_id: int
+    state: str
+    link: str | None = None
+
+
+class Counts(Struct):
+    admit: int
+    wait: int
+    refuse: int
+
+
+class Added(Struct):
+    """What the door said to links."""
+
+    counts: Counts
+    reasons: dict[str, int]
+
+
+class ChunkState(Struct):
+    chunk_id: int
+    state: str
+
+
+class ContentChunk(Struct):
+    """A crawled chunk to build, and the crawler that has it."""
+
+    chunk_id: int
+    host: str
+    sha256: str | None = None
+    bytes: int | None = None
+
+
+class Seat(Struct):
+    row: int
+    host: str
+
+
+class ServerChunk(Struct):
+    """A chunk to load: who has its content and its index, which servers hold copies, and how to check them."""
+
+    chunk_id: int
+    crawler_host: str
+    index_builder_host: str
+    index_server_host: list[Seat]
+    peers: list[str] = []
+    sha256: str | None = None
+    bytes: int | None = None
+    index_sha256: str | None = None
+    index_bytes: int | None = None
+
+
+class Copy(Struct):
+    """A page that is to be taken out of a chunk."""
+
+    chunk_id: int
+    page_id: int
+    url: str = ""
+
+
+class Copies(Struct):
+    copies: list[Copy] = []
+
+
+class Row(Struct):
+    """A row of the map: servers that hold every chunk together."""
+
+    row: int
+    servers: list[str]
+
+
+class Leases(Struct):
+    held: list[int]
+    lost: list[int]
+
+
+class Component(Struct):
+    """The caller as MGMT knows it."""
+
+    host: str
+    type: str | None
+    state: str
+    health: str
+    row: int | None
+
+
+class Ids(Struct):
+    """Chunks, by whichever name the answer has them."""
+
+    chunks: list[int] = []
+    chunk_ids: list[int] = []
+    stray: list[int] = []
+    after: int | None = None
+
+
+class Problem(Struct):
+    detail: str = ""
+    code: str = ""
+    hint: str = ""

@@ -1,0 +1,158 @@
+"""The HTTP face of a component: its own endpoints, and those that every component has.
+
+Comes from crawlers, builders, index servers and front-ends; goes to the watchdog, to each other, and to whoever asks.
+
+    async with face(chunk_endpoints(shelf, "/get_chunk"), read_bind("127.0.0.1:0")) as address:
+        ...
+"""
+
+import platform
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final, Literal, TypeVar
+
+import msgspec
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route, Router
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from usher import __version__
+from usher.errors import NotFound
+from usher.porch.bodies import decoded, queried, read, written
+from usher.porch.entry import Declined, Porch, bearer
+from usher.porch.guard import Guard, guard_for
+from usher.porch.listen import Bind, serving
+from usher.porch.shapes import Status, Version
+from usher.telemetry import exposition
+
+Shape = TypeVar("Shape")
+HEALTH: Final = ("/get_health_status", "/get_health", "/health_status")  # the seed's names for it
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request as its handler sees it."""
+
+    request: Request
+
+    @property
+    def words(self) -> Mapping[str, str]:
+        """Of the path."""
+        return self.request.path_params
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self.request.headers
+
+    def query(self, shape: type[Shape]) -> Shape:
+        return queried(shape, self.request)
+
+    async def body(self, shape: type[Shape]) -> Shape:
+        told: Shape = decoded(msgspec.json.Decoder(shape).decode, await read(self.request))
+        return told
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One thing that can be asked; what is no Response is answered as JSON. Probes are `open`: no token, no log."""
+
+    method: Literal["GET", "POST"]
+    path: str
+    handler: Callable[[Call], Awaitable[object]]
+    open: bool = False
+
+
+def healthy() -> str:
+    return "healthy"
+
+
+@asynccontextmanager
+async def face(
+    endpoints: Sequence[Endpoint],
+    bind: Bind,
+    *,
+    health: Callable[[], str] = healthy,
+    mgmt: str = "",
+    token: str = "",
+    insecure: bool = False,
+) -> AsyncIterator[str]:
+    """Serve a component's endpoints; where other machines can reach it, only to whoever shows a token MGMT knows."""
+    guard = guard_for(bind, mgmt=mgmt, token=token, insecure=insecure)
+    app = component_app(endpoints, health=health, guard=guard, any_name=insecure)
+    async with serving(app, bind) as address:
+        yield address
+
+
+def component_app(
+    endpoints: Sequence[Endpoint],
+    *,
+    health: Callable[[], str] = healthy,
+    guard: Guard | None = None,
+    any_name: bool = False,
+) -> ASGIApp:
+    """The endpoints as one ASGI application; `health` says how the component is, in the watchdog's words."""
+    every = [*endpoints, *probes(health)]
+    paths: dict[str, Resource] = {}
+    for endpoint in every:
+        paths.setdefault(endpoint.path, Resource(guard)).add(endpoint)
+    routes = [Route(path, resource) for path, resource in paths.items()]
+    quiet = frozenset(endpoint.path for endpoint in every if endpoint.open)
+    app = Router([*routes, Route("/{path:path}", nowhere)], redirect_slashes=False)
+    # Where a token is needed, a name that others gave us leads nobody's browser anywhere.
+    return Porch(app, quiet=quiet, any_name=any_name or guard is not None)
+
+
+def probes(health: Callable[[], str]) -> list[Endpoint]:
+    async def get_health_status(_call: Call) -> Status:
+        return Status(health())
+
+    return [
+        Endpoint("GET", "/healthz", healthz, open=True),
+        Endpoint("GET", "/metrics", metrics, open=True),
+        Endpoint("GET", "/version", version, open=True),
+        *(Endpoint("GET", path, get_health_status, open=True) for path in HEALTH),
+    ]
+
+
+async def healthz(_call: Call) -> Status:
+    return Status("ok")
+
+
+async def metrics(_call: Call) -> Response:
+    return Response(exposition(), media_type=CONTENT_TYPE_LATEST)
+
+
+async def version(_call: Call) -> Version:
+    return Version(__version__, platform.python_version())
+
+
+class Resource:
+    """One path: finds the endpoint for the method, sees who asks, calls the handler, writes the answer."""
+
+    def __init__(self, guard: Guard | None) -> None:
+        self._guard = guard
+        self._endpoints: dict[str, Endpoint] = {}
+
+    def add(self, endpoint: Endpoint) -> None:
+        self._endpoints[endpoint.method] = endpoint
+        if endpoint.method == "GET":
+            self._endpoints["HEAD"] = endpoint
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        endpoint = self._endpoints.get(scope["method"])
+        if endpoint is None:
+            allowed = ", ".join(sorted(self._endpoints))
+            message = f"{scope['method']} is not possible here, only {allowed}."
+            raise Declined(405, "method_not_allowed", message, headers={"Allow": allowed})
+        request = Request(scope, receive)
+        if self._guard and not endpoint.open:
+            await self._guard.check(bearer(request.headers))
+        told = await endpoint.handler(Call(request))
+        await written(told)(scope, receive, send)
+
+
+async def nowhere(request: Request) -> Response:
+    raise NotFound(f"There is nothing at {request.url.path}.")

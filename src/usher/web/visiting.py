@@ -1,0 +1,120 @@
+"""What crawlers learn of hosts before they visit: robots.txt, kept for every crawler, and the sitemaps it names."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Final
+
+from usher.errors import NotFound
+from usher.mgmt import robots
+from usher.porch.entry import Declined
+from usher.urls import Refused, Url, parse
+from usher.web.app import Call, Endpoint
+from usher.web.content import read
+from usher.web.coordinator import Says, at_mgmt, caller, clock
+from usher.web.door import summed_up
+from usher.web.mgmt_shapes import AddedLinks
+from usher.web.shapes import MOST_URLS
+from usher.web.visit_shapes import RobotsKept, RobotsQuery, RobotsRead, SitemapRead
+
+MOST_SITEMAPS: Final = 1_000  # told of at once
+
+
+async def get_robots(call: Call[RobotsQuery]) -> RobotsKept:
+    await caller(call)
+    asked = read(call.body.origin)
+    async with at_mgmt(call, alone=True) as conn:
+        found = await robots.find(conn, asked.host, asked.scheme)
+    return shown(found) if found else RobotsKept()
+
+
+async def set_robots(call: Call[RobotsRead]) -> RobotsKept:
+    """What a crawler read; the sitemaps that it names come in by the door."""
+    asked, now = call.body, clock()
+    await caller(call, "crawler")
+    origin = read(asked.origin)
+    delay = None if asked.crawl_delay is None else timedelta(seconds=asked.crawl_delay)
+    told = robots.Told(asked.status, asked.body, asked.error, delay)
+    async with at_mgmt(call) as conn:
+        kept = await robots.keep(conn, origin.host, origin.scheme, told, now=now)
+    if kept is None:
+        raise NotFound(f"{origin.host} is not a host that we know.")
+    await let_in(call, asked.sitemaps, origin, "robots.txt")
+    return shown(kept)
+
+
+async def let_in(call: Call[Says], given: Sequence[str], where: Url, found_in: str) -> None:
+    """Sitemaps knock as pages do; no filter of file names keeps them out."""
+    urls = [url for text in given[:MOST_SITEMAPS] if not isinstance(url := parse(text), Refused)]
+    if not urls:
+        return
+    texts = [str(url) for url in urls]
+    await call.rooms.doorkeeper.knock(texts, found_on=where.host, filtered=False)
+    async with at_mgmt(call) as conn:
+        await robots.add_sitemaps(conn, urls, found_in=found_in, now=clock())
+
+
+async def add_sitemap(call: Call[SitemapRead]) -> AddedLinks:
+    """The pages that a sitemap names: those that changed since we saw them are due."""
+    asked, now = call.body, clock()
+    if len(asked.links) > MOST_URLS:
+        message = f"{len(asked.links):,} links are more than {MOST_URLS:,}."
+        raise Declined(413, "too_large", message, hint="Add them in several requests.")
+    await caller(call, "crawler")
+    where, door = read(asked.link), call.rooms.doorkeeper
+    if changed := [(one.link, one.changed) for one in asked.links if one.changed is not None]:
+        await door.hint(changed)
+    told = await door.knock([one.link for one in asked.links], found_on=where.host)
+    await let_in(call, asked.sitemaps, where, str(where))
+    async with at_mgmt(call) as conn:
+        await robots.sitemap_read(
+            conn,
+            where,
+            pages=asked.pages,
+            sitemaps=len(asked.sitemaps),
+            problem=asked.problem,
+            now=now,
+        )
+    answer = summed_up(told, listed=False)
+    return AddedLinks(answer.counts, answer.reasons)
+
+
+def shown(found: robots.Robots) -> RobotsKept:
+    return RobotsKept(
+        found.status,
+        found.body,
+        found.fetched_at,
+        found.expires_at,
+        found.failures,
+        found.error,
+    )
+
+
+ENDPOINTS = (
+    Endpoint(
+        "GET",
+        "/v1/robots",
+        get_robots,
+        RobotsQuery,
+        RobotsKept,
+        "What a host's robots.txt said last; nothing if nobody has read it",
+        scope="work",
+    ),
+    Endpoint(
+        "POST",
+        "/v1/robots",
+        set_robots,
+        RobotsRead,
+        RobotsKept,
+        "A robots.txt that was read, or could not be had",
+        scope="work",
+    ),
+    Endpoint(
+        "POST",
+        "/v1/sitemap",
+        add_sitemap,
+        SitemapRead,
+        AddedLinks,
+        f"Pages that a sitemap names, up to {MOST_URLS:,} at once: the door judges them",
+        scope="work",
+    ),
+)
