@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Literal, TypedDict, Unpack
 
 from psycopg.types.json import Jsonb
 from psycopg.types.multirange import Multirange
@@ -78,7 +78,19 @@ class Shown:
     scope: ScopeKind
     scope_ranges: Multirange[int]
     filters: Filters
+    max_pages: int | None
+    house_max_pages: int
+    max_depth: int | None
+    house_max_depth: int
     revision: int
+
+    @property
+    def most_pages(self) -> int:
+        return self.house_max_pages if self.max_pages is None else self.max_pages
+
+    @property
+    def deepest(self) -> int:
+        return self.house_max_depth if self.max_depth is None else self.max_depth
 
 
 async def show_host(conn: Connection, *, name: str) -> Shown | None:
@@ -90,6 +102,12 @@ async def count_pages(conn: Connection, *, number: int, most: int = MOST) -> dic
     return dict(await store.count_pages.tuples(conn, domain64=number, most=most))
 
 
+async def known_pages(conn: Connection, *, number: int, most: int) -> int:
+    """Pages of a host in any state, counted up to `most`."""
+    ((known,),) = await store.known_pages.tuples(conn, domain64=number, most=most)
+    return int(known)
+
+
 async def change_policy(
     conn: Connection, *, names: Sequence[str], policy: Policy, reason: str = ""
 ) -> list[str]:
@@ -98,27 +116,35 @@ async def change_policy(
     return [name for (name,) in found]
 
 
+class HostChange(TypedDict, total=False):
+    """What to set for a host; the first four are the house's again where they are None."""
+
+    cadence: timedelta | None
+    crawl_delay: timedelta | None
+    max_pages: int | None
+    max_depth: int | None
+    adaptive: bool
+    scope: ScopeKind
+    ranges: Sequence[domain64.Range]
+    filters: Filters
+
+
 async def change_host(
-    conn: Connection,
-    *,
-    names: Sequence[str],
-    cadence: timedelta | None = None,
-    adaptive: bool | None = None,
-    crawl_delay: timedelta | None = None,
-    scope: ScopeKind | None = None,
-    ranges: Sequence[domain64.Range] | None = None,
-    filters: Filters | None = None,
+    conn: Connection, *, names: Sequence[str], **given: Unpack[HostChange]
 ) -> list[str]:
     """Set what is given for the hosts that are there, and keep the rest; returns their names."""
     found = await store.change_host.tuples(
         conn,
         names=list(names),
-        cadence=cadence,
-        adaptive=adaptive,
-        crawl_delay=crawl_delay,
-        scope=scope,
-        scope_ranges=None if ranges is None else multirange(ranges),
-        filters=None if filters is None else Jsonb(filters),
+        cadence=given.get("cadence"),
+        crawl_delay=given.get("crawl_delay"),
+        max_pages=given.get("max_pages"),
+        max_depth=given.get("max_depth"),
+        unset=[name for name, value in given.items() if value is None],
+        adaptive=given.get("adaptive"),
+        scope=given.get("scope"),
+        scope_ranges=multirange(given["ranges"]) if "ranges" in given else None,
+        filters=Jsonb(given["filters"]) if "filters" in given else None,
     )
     return [name for (name,) in found]
 
@@ -128,11 +154,22 @@ def multirange(ranges: Sequence[domain64.Range]) -> Multirange[int]:
 
 
 async def change_house(
-    conn: Connection, *, cadence: timedelta | None = None, filters: Filters | None = None
+    conn: Connection,
+    *,
+    cadence: timedelta | None = None,
+    filters: Filters | None = None,
+    max_pages: int | None = None,
+    max_depth: int | None = None,
 ) -> House:
     """Set what holds for every host that does not say otherwise."""
-    given = None if filters is None else Jsonb(filters)
-    found = await store.change_house.row(conn, House, cadence=cadence, filters=given)
+    found = await store.change_house.row(
+        conn,
+        House,
+        cadence=cadence,
+        filters=None if filters is None else Jsonb(filters),
+        max_pages=max_pages,
+        max_depth=max_depth,
+    )
     assert found is not None  # noqa: S101 - the table has one row, by its own rule
     return found
 

@@ -16,9 +16,11 @@ limit %(n)s;
 -- One host with all that can be set for it.
 select
     h.id, h.domain64, h.name, h.scheme, h.next_fetch, h.crawl_started, h.cadence,
-    (select cadence from work.house) as house_cadence, h.adaptive, h.crawl_delay, h.policy, h.policy_reason, h.scope,
-    h.scope_ranges, h.filters, h.revision
+    house.cadence as house_cadence, h.adaptive, h.crawl_delay, h.policy, h.policy_reason, h.scope, h.scope_ranges,
+    h.filters, h.max_pages, house.max_pages as house_max_pages, h.max_depth, house.max_depth as house_max_depth,
+    h.revision
 from work.hosts h
+cross join work.house
 where h.name = %(name)s;
 
 -- name: count_pages
@@ -31,6 +33,11 @@ cross join lateral (
 ) counted
 where number > 0;
 
+-- name: known_pages
+-- How many pages of a host are known, counted up to how many it may have.
+select count(*)
+from (select from work.guestbook g where g.domain64 = %(domain64)s limit %(most)s) page;
+
 -- name: change_policy
 -- Open, pause or block hosts, with the reason.
 update work.hosts set policy = %(policy)s, policy_reason = %(reason)s, revision = revision + 1
@@ -38,11 +45,15 @@ where name = any(%(names)s)
 returning name;
 
 -- name: change_host
--- Set what is given and keep what is null.
+-- Set what is given and keep what is null; what is named in `unset` becomes the house's again.
 update work.hosts set
-    cadence = coalesce(%(cadence)s::interval, cadence),
+    cadence = case when 'cadence' <> all(%(unset)s::text[]) then coalesce(%(cadence)s::interval, cadence) end,
+    crawl_delay = case
+        when 'crawl_delay' <> all(%(unset)s::text[]) then coalesce(%(crawl_delay)s::interval, crawl_delay)
+    end,
+    max_pages = case when 'max_pages' <> all(%(unset)s::text[]) then coalesce(%(max_pages)s::int, max_pages) end,
+    max_depth = case when 'max_depth' <> all(%(unset)s::text[]) then coalesce(%(max_depth)s::smallint, max_depth) end,
     adaptive = coalesce(%(adaptive)s::boolean, adaptive),
-    crawl_delay = coalesce(%(crawl_delay)s::interval, crawl_delay),
     scope = coalesce(%(scope)s::text, scope),
     scope_ranges = coalesce(%(scope_ranges)s::int8multirange, scope_ranges),
     filters = coalesce(%(filters)s::jsonb, filters),
@@ -55,8 +66,10 @@ returning name;
 update work.house set
     cadence = coalesce(%(cadence)s::interval, cadence),
     filters = coalesce(%(filters)s::jsonb, filters),
+    max_pages = coalesce(%(max_pages)s::int, max_pages),
+    max_depth = coalesce(%(max_depth)s::smallint, max_depth),
     revision = revision + 1
-returning revision, cadence, filters;
+returning revision, cadence, filters, max_pages, max_depth;
 
 -- name: export_numbers
 -- Every name with its number, in the order of the numbers, a page at a time.

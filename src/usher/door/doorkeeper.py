@@ -5,22 +5,22 @@ a queued page. What it remembers of hosts is checked by the statement itself: a 
 """
 
 import asyncio
-from collections import Counter, deque
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from datetime import UTC, datetime
-from typing import NamedTuple
 
 import psycopg
 
 from usher.db import Connection, Database
 from usher.door import guestbook, hosts
-from usher.door.memory import Knowledge
-from usher.door.rules import Knock, Reason, Verdict
+from usher.door.census import Census, Sorted
+from usher.door.memory import Knowledge, Known
+from usher.door.rules import DEEPEST, Knock
+from usher.door.visit import Answers, Visit, read
 from usher.errors import Unreachable
 from usher.telemetry import VERDICTS
-from usher.urls import Refused, Scheme, Url, parse
+from usher.urls import Scheme, Url
 
 Transactions = Callable[[], AbstractAsyncContextManager[Connection]]
 SINGLE = Knock()
@@ -29,57 +29,13 @@ ROUND = 1_000  # hosts of the nightly round in one batch
 TRIES = 20  # of a batch that met a deadlock or a host that changed; each time others have got on
 
 
-class Answer(NamedTuple):
-    """What the door says to one URL."""
-
-    given: str
-    reason: Reason
-    detail: str = ""
-    url: Url | None = None
-
-    @property
-    def verdict(self) -> Verdict:
-        return self.reason.verdict
-
-
-@dataclass(frozen=True, slots=True)
-class Answers:
-    """What the door says to a batch, in its order, and how many other pages came in with its full knocks."""
-
-    answers: list[Answer]
-    brought: int = 0
-
-    def counts(self) -> Counter[Reason]:
-        return Counter(answer.reason for answer in self.answers)
-
-
-@dataclass(slots=True)
-class Visit:
-    """One batch on its way through the door; `answers` fills up."""
-
-    given: Sequence[str]
-    read: list[Url | Refused]
-    knock: Knock
-    found_on: str
-    register: bool
-    now: datetime
-    answers: list[Answer | None]
-    brought: int = 0
-    known: Knowledge = field(default_factory=Knowledge)
-    same: dict[int, int] = field(default_factory=dict)  # a URL given before in this batch → where
-    from_memory: dict[int, Url] = field(default_factory=dict)  # refused by what is remembered
-
-    def refuse(self, index: int, url: Url, reason: Reason, detail: str) -> None:
-        self.answers[index] = Answer(self.given[index], reason, detail, url)
-        self.from_memory[index] = url
-
-
 class Doorkeeper:
     """One for each process: what it remembers of hosts serves every batch."""
 
     def __init__(self, db: Database) -> None:
         self.db = db
         self._memory = Knowledge()
+        self._census = Census()
 
     async def knock(
         self,
@@ -89,15 +45,27 @@ class Doorkeeper:
         found_on: str = "",
         register: bool = True,
         dry_run: bool = False,
+        depth: int = 0,
+        filtered: bool = True,
         now: datetime | None = None,
     ) -> Answers:
         """Judge a batch as if one URL came after the other; what is admitted is queued when this returns.
 
         A host seen for the first time is registered, unless told not to, or unless the URL was found on a host whose
-        scope does not reach it. A dry run answers the same and changes nothing.
+        scope does not reach it. `depth` is how many clicks the URLs are from where the crawl came in. What is not
+        `filtered` passes whatever the filters say, as sitemaps do. A dry run answers the same and changes nothing.
         """
-        visit = read(given, knock, found_on, now or datetime.now(UTC), register=register)
-        return await self._receive(visit, dry_run=dry_run)
+        visit = read(
+            given,
+            now or datetime.now(UTC),
+            knock=knock,
+            found_on=found_on,
+            register=register,
+            depth=max(0, min(depth, DEEPEST)),
+            dry_run=dry_run,
+        )
+        visit.filtered = filtered
+        return await self._receive(visit)
 
     async def stream(
         self, batches: Iterable[Sequence[str]], *, knock: Knock = SINGLE, dry_run: bool = False
@@ -110,10 +78,10 @@ class Doorkeeper:
         under_way: deque[asyncio.Task[Answers]] = deque()
         try:
             for given in batches:
-                visit = read(given, knock, "", datetime.now(UTC), register=True)
+                visit = read(given, datetime.now(UTC), knock=knock, dry_run=dry_run)
                 if len(under_way) == AT_ONCE:
                     yield await under_way.popleft()
-                under_way.append(asyncio.create_task(self._receive(visit, dry_run=dry_run)))
+                under_way.append(asyncio.create_task(self._receive(visit)))
                 await asyncio.sleep(0)  # lets it send its statement before the next batch is read
             while under_way:
                 yield await under_way.popleft()
@@ -147,17 +115,39 @@ class Doorkeeper:
 
         return await self.db.run(work)
 
-    async def _receive(self, visit: Visit, *, dry_run: bool) -> Answers:
+    async def hint(
+        self, changed: Sequence[tuple[str, datetime]], *, now: datetime | None = None
+    ) -> int:
+        """Have pages come sooner that their site says have changed since; how many do, for a knock to let in."""
+        when = now or datetime.now(UTC)
+        visit = read([url for url, _ in changed], when, knock=SINGLE, register=False)
+        await self._learn(visit, self.db.transaction)
+        batch, order = visit.pack()
+        times = visit.latest([moment for _, moment in changed])
+        moments = [times[index] for index in order]
+
+        async def work(conn: Connection) -> int:
+            return await guestbook.hint(conn, batch, changed=moments, now=when)
+
+        for _ in range(TRIES if order else 0):
+            with suppress(psycopg.errors.DeadlockDetected):
+                return await self.db.run(work)
+        return 0  # it is only a hint, and will come again
+
+    async def _receive(self, visit: Visit) -> Answers:
+        dry_run = visit.dry_run
+        census = Census() if dry_run else self._census
         async with self._transactions(dry_run=dry_run) as transaction:
             for _ in range(TRIES):
-                await self._learn(visit, transaction, keep=not dry_run)
-                if not await self._judge(visit, transaction):
+                await self._learn(visit, transaction)
+                concerned = await self._count(visit, census, transaction)
+                if not await self._judge(visit, census, concerned, transaction):
                     break
             else:
                 raise Unreachable(
                     "The door could not judge: its hosts change all the time.", hint="Try again."
                 )
-        answers = answered(visit)
+        answers = visit.answered()
         for reason, number in answers.counts().items() if not dry_run else ():
             VERDICTS.labels(reason).inc(number)
         return answers
@@ -177,7 +167,7 @@ class Doorkeeper:
 
             yield the_same
 
-    async def _learn(self, visit: Visit, transaction: Transactions, *, keep: bool) -> None:
+    async def _learn(self, visit: Visit, transaction: Transactions) -> None:
         """Know every host of the batch; those never seen are registered, in a transaction of their own."""
         schemes: dict[str, int] = {}  # the first URL of each host says how it is visited
         for url in visit.read:
@@ -191,32 +181,54 @@ class Doorkeeper:
             await visit.known.learn(
                 conn, schemes, found_on=visit.found_on, register=visit.register, now=visit.now
             )
-        if keep:  # and only now that it is committed
+        if not visit.dry_run:  # and only now that it is committed
             self._memory = self._memory.joined(visit.known)
 
-    async def _judge(self, visit: Visit, transaction: Transactions) -> bool:
+    async def _count(self, visit: Visit, census: Census, transaction: Transactions) -> list[Known]:
+        """The hosts that may have no room for what is new, their pages counted where it is time to."""
+        if visit.knock.kind == "full":
+            return []
+        concerned = census.concerned(visit.known.hosts.values(), depth=visit.depth)
+        if uncounted := census.uncounted(concerned):
+            async with transaction() as conn:
+                await census.count(conn, uncounted)
+        return concerned
+
+    async def _judge(
+        self, visit: Visit, census: Census, concerned: list[Known], transaction: Transactions
+    ) -> bool:
         """Answer what has no answer yet; true where a host changed meanwhile and some must be judged anew."""
-        batch, order = self._pack(visit)
+        batch, order = visit.pack()
         if not order and not visit.from_memory:
             return False
+        sorted_out = Sorted()
         try:
             async with transaction() as conn:
+                if concerned:
+                    sorted_out = await census.sort(conn, batch, concerned, depth=visit.depth)
+                    batch, order = visit.shut_out(batch, order, sorted_out.out)
                 stale = await self._recall(conn, visit)
                 letters = await self._ask(conn, visit, batch) if order else ""
+            census.add(batch, letters)
         except psycopg.errors.DeadlockDetected:
             return True
-        for index, letter in zip(order, letters, strict=True):
-            if letter != guestbook.STALE:
-                visit.answers[index] = self._answer(visit, index, guestbook.LETTERS[letter])
+        finally:
+            census.release(sorted_out.held)
+        visit.answer(order, letters)
         if not stale and guestbook.STALE not in letters:
             return False
-        visit.same = {index: first for index, first in visit.same.items() if visit.answers[first]}
+        visit.begin_anew()
         self._memory = Knowledge()
         return True
 
     async def _ask(self, conn: Connection, visit: Visit, batch: guestbook.Batch) -> str:
         letters, brought = await guestbook.knock(
-            conn, batch, knock=visit.knock, house_revision=visit.known.house_revision, now=visit.now
+            conn,
+            batch,
+            knock=visit.knock,
+            house_revision=visit.known.house_revision,
+            now=visit.now,
+            depth=visit.depth,
         )
         visit.brought += brought
         return letters
@@ -236,75 +248,3 @@ class Doorkeeper:
                 visit.answers[index] = None
         visit.from_memory.clear()
         return stale
-
-    def _pack(self, visit: Visit) -> tuple[guestbook.Batch, list[int]]:
-        """What the statement has to judge; what can be answered without it is answered here."""
-        batch, order = guestbook.Batch(), list[int]()
-        seen: dict[tuple[str, str], int] = {}
-        for index, url in enumerate(visit.read):
-            if visit.answers[index] is not None or index in visit.same or isinstance(url, Refused):
-                continue
-            host = visit.known.hosts.get(url.host)
-            if host is None:
-                visit.answers[index] = Answer(visit.given[index], Reason.HOST_UNKNOWN, UNKNOWN, url)
-            elif host.refusal:
-                visit.refuse(index, url, host.refusal, host.detail)
-            else:
-                self._queue_up(visit, index, url, batch, order, seen)
-        return batch, order
-
-    def _queue_up(
-        self,
-        visit: Visit,
-        index: int,
-        url: Url,
-        batch: guestbook.Batch,
-        order: list[int],
-        seen: dict[tuple[str, str], int],
-    ) -> None:
-        """One URL of an open host: filtered, the same as one before, or next in the batch."""
-        host = visit.known.hosts[url.host]
-        path = url.path
-        if host.rules:
-            filtered = host.rules.apply(path)
-            if not isinstance(filtered, str):
-                visit.refuse(index, url, Reason.FILTERED, f"{filtered.name}: {filtered.detail}")
-                return
-            if filtered != path:
-                path = filtered
-                visit.read[index] = Url(url.scheme, url.host, path)
-        first = seen.setdefault((url.host, path), index)
-        if first != index:
-            visit.same[index] = first
-            return
-        order.append(index)
-        batch.add(host.domain64, host.revision, path, url.scheme)
-
-    def _answer(self, visit: Visit, index: int, reason: Reason) -> Answer:
-        url = visit.read[index]
-        return Answer(visit.given[index], reason, "", url if isinstance(url, Url) else None)
-
-
-UNKNOWN = "nobody has registered this host, and where the link was found does not reach it"
-
-
-def read(
-    given: Sequence[str], knock: Knock, found_on: str, now: datetime, *, register: bool
-) -> Visit:
-    """Every URL in its canonical form; what has none is answered here."""
-    seen = [parse(text) for text in given]
-    answers: list[Answer | None] = [
-        Answer(text, Reason(url.reason), url.detail) if isinstance(url, Refused) else None
-        for text, url in zip(given, seen, strict=True)
-    ]
-    return Visit(given, seen, knock, found_on, register, now, answers)
-
-
-def answered(visit: Visit) -> Answers:
-    """The answers in order; a URL given twice waits already if it came in the first time."""
-    for index, first in visit.same.items():
-        before = visit.answers[first]
-        if before is not None:
-            again = Reason.ALREADY_WAITING if before.verdict is Verdict.ADMIT else before.reason
-            visit.answers[index] = before._replace(given=visit.given[index], reason=again)
-    return Answers([answer for answer in visit.answers if answer is not None], visit.brought)

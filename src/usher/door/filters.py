@@ -1,8 +1,8 @@
-"""Filters as data: which paths the door turns away, and which query parameters it forgets.
+"""Filters as data: which paths the door turns away, and what it forgets of the others.
 
-Comes from the lists of the house and of each host; goes to the doorkeeper, which asks about every path. Parameters go
-first, so that what is judged is what would be kept. Then the first filter that objects gives the refusal its name;
-all extensions are asked at once, before the rest.
+Comes from the lists of the house and of each host; goes to the doorkeeper, which asks about every path. Session ids and
+parameters go first, then what stays of a query is put in order, so that what is judged is what would be kept. Then the
+first filter that objects gives the refusal its name; all extensions are asked at once, before the rest.
 """
 
 import difflib
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
+from usher.door.trims import Order, Parameters, Sessions, Trim
 from usher.errors import BadInput
 from usher.urls import MAX_PATH
 
@@ -45,6 +46,8 @@ DEFAULTS: Final[tuple[Filter, ...]] = (
     {"name": "loops", "rule": "repeats", "most": 3},
     {"name": "media", "rule": "extension", "any": _MEDIA.split()},
     {"name": "downloads", "rule": "extension", "any": _DOWNLOADS.split()},
+    {"name": "sessions", "rule": "sessions"},
+    {"name": "permutations", "rule": "order"},
 )
 
 
@@ -56,26 +59,7 @@ class Filtered:
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class Parameters:
-    """Which parameters of a query stay: only these, or all but these."""
-
-    names: frozenset[str]
-    only: bool
-
-    def __bool__(self) -> bool:
-        return self.only or bool(self.names)
-
-    def stays(self, pair: str) -> bool:
-        return (unquote(pair.partition("=")[0]) in self.names) is self.only
-
-    def trim(self, path: str) -> str:
-        bare, _, query = path.partition("?")
-        query = "&".join(filter(self.stays, query.split("&")))
-        return f"{bare}?{query}" if query else bare
-
-
-Made = Parameters | frozenset[str] | Check
+Made = Trim | frozenset[str] | Check
 
 
 class Rule(NamedTuple):
@@ -90,7 +74,7 @@ class Rule(NamedTuple):
 class Filters:
     """A list ready for use; false when it lets every path through as it is."""
 
-    trims: tuple[Parameters, ...]
+    trims: tuple[Trim, ...]
     endings: Mapping[str, str]
     checks: tuple[tuple[str, Check], ...]
 
@@ -99,11 +83,10 @@ class Filters:
 
     def apply(self, path: str) -> str | Filtered:
         """The path to keep, or the refusal, for the path and query of a canonical URL."""
-        bare = path
-        if "?" in path:
-            for parameters in self.trims:
-                path = parameters.trim(path)
-            bare = path.partition("?")[0]
+        if self.trims and ("?" in path or ";" in path or "(" in path):
+            for one in self.trims:
+                path = one.trim(path)
+        bare = path.partition("?")[0] if "?" in path else path
         # After a dot in an earlier part comes a slash, which no ending has.
         if (ending := bare.rpartition(".")[2].lower()) in self.endings:
             return Filtered(self.endings[ending], f"The path ends in .{ending}.")
@@ -121,8 +104,9 @@ def compile(filters: Iterable[Filter]) -> Filters:  # noqa: A001 - as re does
             raise BadInput(f"Filter {name!r}: another one has this name too.")
         made[name] = _made(name, given)
     pairs = list(made.items())
+    trims = [one for one in made.values() if isinstance(one, Trim) and one]
     return Filters(
-        tuple(one for one in made.values() if isinstance(one, Parameters) and one),
+        tuple(sorted(trims, key=lambda one: isinstance(one, Order))),
         {end: name for name, one in reversed(pairs) if isinstance(one, frozenset) for end in one},
         tuple((name, one) for name, one in pairs if callable(one)),
     )
@@ -142,7 +126,7 @@ def describe(given: Filter) -> str:
     rule = RULES[given["rule"]]
     told = [(rule.keys[key], given[key]) for key in rule.keys if key in given]
     words = [text.format(", ".join(x) if isinstance(x, list) else x) for text, x in told]
-    return f"{name}: {rule.does} {' and '.join(words)}"
+    return f"{name}: {rule.does} {' and '.join(words)}".rstrip()
 
 
 def _name(given: object) -> str:
@@ -233,6 +217,14 @@ def _parameters(given: Filter) -> Parameters:
     return Parameters(_texts(given, "drop"), only=False)
 
 
+def _sessions(_: Filter) -> Sessions:
+    return Sessions()
+
+
+def _order(_: Filter) -> Order:
+    return Order()
+
+
 def _count(given: Filter, key: str) -> int:
     value = given.get(key)
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
@@ -312,4 +304,6 @@ RULES: Final[Mapping[str, Rule]] = {
     ),
     "query": Rule(_query, "keeps of the query", {"keep": "{}"}),
     "parameters": Rule(_parameters, "drops from the query", {"drop": "{}"}),
+    "sessions": Rule(_sessions, "takes session ids out", {}),
+    "order": Rule(_order, "puts parameters in the order of their names", {}),
 }

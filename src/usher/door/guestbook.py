@@ -1,6 +1,6 @@
 """The guestbook: every page we know, judged and settled in batches, one statement each."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Literal
@@ -10,11 +10,14 @@ from usher.door.rules import Knock, Reason
 from usher.statements import beside
 
 store = beside(__file__)
-Result = Literal["success", "unchanged", "failure", "gone"]
+# A page that is unchanged, gone, moved elsewhere or barred by robots.txt was settled like one that was fetched.
+Result = Literal["success", "unchanged", "failure", "gone", "moved", "barred"]
 STALE: Final = "?"
+FRESH: Final = frozenset("NQ")  # letters of pages that were not known before
 LETTERS: Final = {
     "w": Reason.ALREADY_WAITING,
     "P": Reason.SINGLE_PASS,
+    "Q": Reason.SINGLE_PASS,
     "D": Reason.PAGE_DUE,
     "p": Reason.PAGE_NOT_DUE,
     "N": Reason.NEW_PAGE,
@@ -43,14 +46,36 @@ class Batch:
         self.paths.append(path)
         self.schemes.append(scheme)
 
+    def without(self, positions: Collection[int]) -> "Batch":
+        """The same without the URLs at these positions."""
+        stay = [at for at in range(len(self.paths)) if at not in positions]
+        return Batch(
+            self.hosts,
+            self.revisions,
+            [self.places[at] for at in stay],
+            [self.paths[at] for at in stay],
+            bytearray(self.schemes[at] for at in stay),
+        )
 
-def array(numbers: Sequence[int] | dict[int, int]) -> str:
+
+def array(values: Iterable[object]) -> str:
     """PostgreSQL's own text for an array; the driver would take ten times as long over a list."""
-    return "{" + ",".join(map(str, numbers)) + "}"
+    return "{" + ",".join(map(str, values)) + "}"
+
+
+async def by_index(conn: Connection) -> None:
+    """For the rest of the transaction no table is read from end to end."""
+    await store.by_index.tuples(conn)
 
 
 async def knock(
-    conn: Connection, batch: Batch, *, knock: Knock, house_revision: int, now: datetime
+    conn: Connection,
+    batch: Batch,
+    *,
+    knock: Knock,
+    house_revision: int,
+    now: datetime,
+    depth: int = 0,
 ) -> tuple[str, int]:
     """One letter for each URL, and how many other pages of their hosts came in with them."""
     given = {
@@ -61,14 +86,30 @@ async def knock(
         "schemes": bytes(batch.schemes),
         "hall_pass": knock.hall_pass,
         "house_revision": house_revision,
+        "depth": depth,
         "now": now,
     }
-    await store.by_index.tuples(conn)
+    await by_index(conn)
     if knock.kind == "full":
         ((letters, brought),) = await store.knock_full.tuples(conn, **given)
         return letters or "", brought
     ((letters,),) = await store.knock_single.tuples(conn, **given)
     return letters or "", 0
+
+
+async def hint(
+    conn: Connection, batch: Batch, *, changed: Sequence[datetime], now: datetime
+) -> int:
+    """Have pages come sooner that their site says have changed; how many do."""
+    await by_index(conn)
+    return await store.hint.run(
+        conn,
+        hosts=array(batch.hosts),
+        places=array(batch.places),
+        paths="\n".join(batch.paths),
+        changed=array([moment.isoformat() for moment in changed]),
+        now=now,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,19 +126,28 @@ class Outcome:
     content_sha1: str | None = None
     etag: str | None = None
     last_modified: datetime | None = None
+    text64: int | None = None
+    noindex: bool = False
+    scheme: int | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
+    """A page as it is now, and in which chunk its text was `before` and is `after`."""
+
     domain64: int
     path: str
     state: str
     next_fetch: datetime
+    id: int
+    before: int | None
+    after: int | None
 
 
 async def settle(conn: Connection, *, outcomes: Sequence[Outcome], now: datetime) -> list[Settled]:
     """Record what fetches brought; only pages that were being crawled in that chunk are returned and changed."""
-    await store.by_index.tuples(conn)
+    await by_index(conn)
     return await store.settle.rows(
         conn,
         Settled,
@@ -111,6 +161,10 @@ async def settle(conn: Connection, *, outcomes: Sequence[Outcome], now: datetime
         hashes=[one.content_sha1 for one in outcomes],
         etags=[one.etag for one in outcomes],
         modified=[one.last_modified for one in outcomes],
+        texts=[one.text64 for one in outcomes],
+        hidden=[one.noindex for one in outcomes],
+        schemes=[one.scheme for one in outcomes],
+        reasons=[one.reason for one in outcomes],
         now=now,
     )
 
@@ -149,6 +203,7 @@ class Guest:
     gone: bool
     cadence: timedelta | None
     chunk_id: int | None
+    depth: int
 
 
 async def page(conn: Connection, *, domain64: int, path: str) -> Guest | None:

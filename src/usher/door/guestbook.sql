@@ -4,7 +4,8 @@
 -- line) and scheme (one byte each). Out: one letter for each URL, in order. Both packed, because arrays of ten
 -- thousand cost the driver as much as the statement costs the server.
 -- Pages are written in the order of their key, so that two batches cannot wait for each other in a circle. A page that
--- another caller admitted meanwhile is returned by no insert, and so waits already.
+-- another caller admitted meanwhile is returned by no insert, and so waits already. A page remembers the shortest way by
+-- which it was found, whatever the verdict.
 with host as materialized (
     select
         given.place,
@@ -24,13 +25,15 @@ judged as materialized (
         k.ord,
         host.domain64,
         k.path,
+        page.id,
+        page.depth,
         coalesce(page.cadence, host.cadence) as cadence,
         host.due and host.closed as opens,
         host.asleep,
         case
             when host.stale then '?'
             when page.state in ('pending', 'crawling') then 'w'
-            when %(hall_pass)s then 'P'
+            when %(hall_pass)s then case when page.id is null then 'Q' else 'P' end
             when page.next_fetch <= %(now)s then 'D'
             when page.next_fetch is not null then 'p'
             when host.due then 'N'
@@ -41,14 +44,16 @@ judged as materialized (
     ) with ordinality as k (place, path, ord)
     join host on host.place = k.place
     left join lateral (
-        select state, next_fetch, cadence
+        select id, state, next_fetch, cadence, depth
         from work.guestbook
         where domain64 = host.domain64 and path = k.path
         offset 0
     ) page on true
 ),
 admitted as (
-    insert into work.guestbook as page (id, domain64, path, scheme, state, priority, admitted_at, next_fetch)
+    insert into work.guestbook as page (
+        id, domain64, path, scheme, state, priority, admitted_at, next_fetch, depth
+    )
     overriding system value
     select
         id,
@@ -58,12 +63,13 @@ admitted as (
         'pending',
         case when %(hall_pass)s then 0 else 1 end,
         %(now)s,
-        case when %(hall_pass)s then %(now)s else %(now)s + cadence end
+        case when %(hall_pass)s then %(now)s else %(now)s + cadence end,
+        %(depth)s::smallint
     from (
         -- Numbered as they came, which is the order they are crawled in.
-        select nextval('work.guestbook_id_seq') as id, *
+        select nextval('work.guestbook_id_seq') as id, ord, domain64, path, cadence
         from judged
-        where letter in ('P', 'D', 'N')
+        where letter in ('N', 'D', 'P', 'Q')
         order by ord
     ) numbered
     order by domain64, path
@@ -71,25 +77,28 @@ admitted as (
         state = 'pending',
         priority = excluded.priority,
         admitted_at = excluded.admitted_at,
-        next_fetch = case when %(hall_pass)s then page.next_fetch else excluded.next_fetch end
+        next_fetch = case when %(hall_pass)s then page.next_fetch else excluded.next_fetch end,
+        depth = least(page.depth, excluded.depth)
     where page.state not in ('pending', 'crawling') and (%(hall_pass)s or page.next_fetch <= %(now)s)
     returning domain64, path
 ),
-moved_to_the_front as (
-    update work.guestbook page set priority = 0
-    from judged
-    where %(hall_pass)s
-        and judged.letter = 'w'
-        and page.domain64 = judged.domain64
-        and page.path = judged.path
-        and page.state = 'pending'
-        and page.priority > 0
+moved_up as (
+    -- To the front by a pass, and nearer by a shorter way; in the order of their ids, as the index gives them.
+    update work.guestbook page set
+        priority = case when %(hall_pass)s and page.state = 'pending' then 0 else page.priority end,
+        depth = least(page.depth, %(depth)s::smallint)
+    where page.id = any(array(
+            select id
+            from judged
+            where (depth > %(depth)s::smallint or (%(hall_pass)s and letter = 'w')) and letter in ('w', 'p')
+        ))
+        and (page.depth > %(depth)s::smallint or (%(hall_pass)s and page.state = 'pending' and page.priority > 0))
 ),
 called as (
     -- The host's crawl opens, and a claim looks at it at once if it had no reason to before.
-    select domain64, bool_or(opens and letter <> 'P') as opens, bool_or(asleep) as asleep
+    select domain64, bool_or(opens and letter in ('N', 'D')) as opens, bool_or(asleep) as asleep
     from judged
-    where letter in ('P', 'D', 'N') and (asleep or (opens and letter <> 'P'))
+    where letter in ('N', 'D', 'P', 'Q') and (asleep or (opens and letter in ('N', 'D')))
     group by domain64
 ),
 opened as (
@@ -109,11 +118,12 @@ opened as (
 )
 select
     case
-        when (select count(*) from admitted) = (select count(*) from judged where letter in ('P', 'D', 'N'))
+        when (select count(*) from admitted) = (select count(*) from judged where letter in ('N', 'D', 'P', 'Q'))
         then (select string_agg(letter, '' order by ord) from judged)
         else (
             select string_agg(
-                case when letter in ('P', 'D', 'N') and admitted.path is null then 'w' else letter end, '' order by ord
+                case when letter in ('N', 'D', 'P', 'Q') and admitted.path is null then 'w' else letter end, ''
+                order by ord
             )
             from judged
             left join admitted using (domain64, path)
@@ -184,7 +194,9 @@ settled as materialized (
     left join opener using (domain64)
 ),
 admitted as (
-    insert into work.guestbook as page (id, domain64, path, scheme, state, priority, admitted_at, next_fetch)
+    insert into work.guestbook as page (
+        id, domain64, path, scheme, state, priority, admitted_at, next_fetch, depth
+    )
     overriding system value
     select
         id,
@@ -194,7 +206,8 @@ admitted as (
         'pending',
         case when %(hall_pass)s then 0 else 1 end,
         %(now)s,
-        case when %(hall_pass)s then %(now)s - interval '3 minutes' else %(now)s + cadence end
+        case when %(hall_pass)s then %(now)s - interval '3 minutes' else %(now)s + cadence end,
+        %(depth)s::smallint
     from (
         -- Numbered as they came, which is the order they are crawled in.
         select nextval('work.guestbook_id_seq') as id, *
@@ -207,7 +220,8 @@ admitted as (
         state = 'pending',
         priority = excluded.priority,
         admitted_at = excluded.admitted_at,
-        next_fetch = excluded.next_fetch
+        next_fetch = excluded.next_fetch,
+        depth = least(page.depth, excluded.depth)
     where page.state not in ('pending', 'crawling')
     returning domain64, path
 ),
@@ -267,27 +281,82 @@ select
     ) as letters,
     (select count(*) from brought where state = 'pending') as brought;
 
+-- name: hint
+-- Pages that their site says have changed since their last visit are due now, but no sooner after that visit than an hour
+-- or an eighth of their host's cadence, and never later than they were. In: as a knock, and when each has changed. Pages
+-- that wait or failed keep their clock.
+with host as materialized (
+    select
+        given.place,
+        h.domain64,
+        make_interval(
+            secs => greatest(3600, div(extract(epoch from coalesce(h.cadence, house.cadence)), 8))
+        ) as pause
+    from unnest(%(hosts)s::bigint[]) with ordinality as given (domain64, place)
+    cross join lateral (select * from work.hosts where domain64 = given.domain64 offset 0) h
+    cross join work.house
+),
+told as materialized (
+    select host.domain64, k.path, k.changed, host.pause
+    from rows from (
+        unnest(%(places)s::int[]), string_to_table(%(paths)s, E'\n'), unnest(%(changed)s::timestamptz[])
+    ) as k (place, path, changed)
+    join host on host.place = k.place
+    where k.changed <= %(now)s
+    order by host.domain64, k.path collate "C"
+),
+due as materialized (
+    select page.id, page.next_fetch
+    from told
+    cross join lateral (
+        -- Not every visit ends in a fetch: robots.txt may have forbidden it.
+        select id, greatest(%(now)s, greatest(last_fetched, admitted_at) + told.pause) as next_fetch
+        from work.guestbook
+        where domain64 = told.domain64
+            and path = told.path
+            and state = 'crawled'
+            and greatest(last_fetched, admitted_at) < told.changed
+            and next_fetch > greatest(%(now)s, greatest(last_fetched, admitted_at) + told.pause)
+        offset 0
+        for no key update
+    ) page
+)
+update work.guestbook page set next_fetch = due.next_fetch
+from due
+where page.id = due.id and page.id = any(array(select id from due));
+
 -- name: settle
 -- What a fetch brought, for a batch of pages that were being crawled; pages in any other state are left alone and not
--- returned: somebody else settled them. 304 counts as success and keeps what is known of the content. A failed page
--- comes again after a growing pause, capped by its cadence. Adaptive hosts halve a page's cadence when it changed and
--- lengthen it by half when not, in whole seconds, within an eighth and four times the host's.
+-- returned: somebody else settled them. 304, or another page around the same text, counts as success and keeps what is
+-- known of the text. What can be found of a page is the text it was given last, in the chunk it came in: nothing once it
+-- is gone (said by 410, or twice by 404 if we had it), moved, barred by robots.txt, or asks not to be found. A failed
+-- page comes again after a growing pause, capped by its cadence. Adaptive hosts halve a page's cadence when it changed
+-- and lengthen it by half when not, in whole seconds, within an eighth and four times the host's.
 with outcome as (
     select *
     from unnest(
         %(domain64s)s::bigint[], %(paths)s::text[], %(chunks)s::bigint[], %(results)s::text[], %(statuses)s::smallint[],
-        %(types)s::smallint[], %(lengths)s::int[], %(hashes)s::text[], %(etags)s::text[], %(modified)s::timestamptz[]
-    ) as o (domain64, path, chunk_id, result, status, content_type, content_length, content_sha1, etag, last_modified)
+        %(types)s::smallint[], %(lengths)s::int[], %(hashes)s::text[], %(etags)s::text[], %(modified)s::timestamptz[],
+        %(texts)s::bigint[], %(hidden)s::boolean[], %(schemes)s::smallint[], %(reasons)s::text[]
+    ) as o (
+        domain64, path, chunk_id, result, status, content_type, content_length, content_sha1, etag, last_modified,
+        text64, noindex, scheme, reason
+    )
 ),
 page as (
     select
         g.id,
         o.*,
-        o.result in ('success', 'unchanged', 'gone') as fetched,
+        g.indexed_in,
+        o.result <> 'failure' as settled,
+        o.result not in ('failure', 'barred') as fetched,
+        o.result = 'success' or (o.result = 'unchanged' and o.status = 200) as described,
+        o.result = 'gone' and (o.status is distinct from 404 or g.indexed_in is null or g.misses > 0) as gone,
         h.adaptive and o.result in ('success', 'unchanged') as adapts,
         coalesce(h.cadence, (select cadence from work.house)) as base,
         coalesce(g.cadence, h.cadence, (select cadence from work.house)) as cadence,
-        o.result = 'success' and g.content_sha1 is distinct from o.content_sha1 as changed
+        o.result = 'success' and g.content_sha1 is distinct from o.content_sha1 as changed,
+        case when o.result = 'success' then min(g.id) over (partition by o.text64, o.result = 'success') end as first
     -- Page by page and by index, in the order of their key: joined, every page being crawled was read (28 ms for ten of
     -- ten thousand; 0.8 ms so).
     from (select * from outcome order by domain64, path collate "C") o
@@ -303,6 +372,17 @@ page as (
 paced as (
     select
         page.*,
+        -- Who said it first: a page that we know, or the first of this batch.
+        case
+            when result = 'success' and text64 is not null then coalesce(
+                (
+                    select b.id from work.guestbook b
+                    where b.text64 = page.text64 and b.same_as is null and b.id <> page.id and b.indexed_in is not null
+                    order by b.id limit 1
+                ),
+                nullif(first, page.id)
+            )
+        end as original,
         case
             when adapts then make_interval(
                 secs => least(
@@ -321,26 +401,39 @@ paced as (
     from page
 )
 update work.guestbook g set
-    state = case when fetched then 'crawled' else 'error' end,
+    state = case when settled then 'crawled' else 'error' end,
     last_fetched = case when fetched then %(now)s else g.last_fetched end,
     last_modified = case
         when paced.result = 'success' then coalesce(paced.last_modified, %(now)s) else g.last_modified
     end,
-    content_type = case when paced.result = 'success' then paced.content_type else g.content_type end,
-    content_length = case when paced.result = 'success' then paced.content_length else g.content_length end,
-    content_sha1 = case when paced.result = 'success' then paced.content_sha1 else g.content_sha1 end,
-    etag = case when paced.result = 'success' then paced.etag else g.etag end,
+    content_type = case when described then paced.content_type else g.content_type end,
+    content_length = case when described then paced.content_length else g.content_length end,
+    content_sha1 = case when described then paced.content_sha1 else g.content_sha1 end,
+    etag = case when described then paced.etag else g.etag end,
+    scheme = coalesce(paced.scheme, g.scheme),
     status = paced.status,
-    gone = case when paced.result = 'failure' then g.gone else paced.result = 'gone' end,
-    failures = case when fetched then 0 else least(g.failures + 1, 32000) end,
+    reason = paced.reason,
+    text64 = case when paced.result = 'success' then paced.text64 else g.text64 end,
+    same_as = case when paced.result = 'success' then paced.original else g.same_as end,
+    noindex = case when described then paced.noindex else g.noindex end,
+    indexed_in = case
+        when paced.gone or paced.result in ('moved', 'barred') or (described and paced.noindex) then null
+        when paced.result = 'success' then paced.chunk_id
+        else g.indexed_in
+    end,
+    misses = case when paced.result = 'gone' then least(g.misses + 1, 32000) when settled then 0 else g.misses end,
+    gone = case when paced.result = 'failure' then g.gone else paced.gone end,
+    failures = case when settled then 0 else least(g.failures + 1, 32000) end,
+    attempts = 0,
     cadence = coalesce(adapted, g.cadence),
     next_fetch = %(now)s + case
-        when fetched then coalesce(adapted, paced.cadence)
+        when paced.result = 'gone' and not paced.gone then least(paced.cadence, interval '1 hour')
+        when settled then coalesce(adapted, paced.cadence)
         else least(paced.cadence, interval '1 hour' * power(2, least(g.failures, 20)))
     end
 from paced
 where g.id = paced.id
-returning g.domain64, g.path, g.state, g.next_fetch;
+returning g.domain64, g.path, g.state, g.next_fetch, g.id, paced.indexed_in as before, g.indexed_in as after;
 
 -- name: lock_finished
 -- The hosts of open crawls where nothing waits in the queue, locked: those who settle a host's last pages at the same
@@ -369,7 +462,7 @@ returning domain64;
 select
     g.id, g.domain64, g.path, g.scheme, g.state, g.priority, g.next_fetch, g.admitted_at, g.last_fetched,
     g.last_modified, g.content_length, t.name as content_type, g.content_sha1, g.etag, g.status, g.failures, g.gone,
-    g.cadence, g.chunk_id
+    g.cadence, g.chunk_id, g.depth
 from work.guestbook g
 left join work.content_type t on t.code = g.content_type
 where g.domain64 = %(domain64)s and g.path = %(path)s;

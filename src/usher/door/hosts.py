@@ -33,6 +33,8 @@ class House:
     revision: int
     cadence: timedelta
     filters: list[dict[str, object]]
+    max_pages: int
+    max_depth: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,9 @@ class JudgedBy:
     filters: list[dict[str, object]]
     scope: Literal["host", "domain", "listed", "any"]
     scope_ranges: Multirange[int]
+    max_pages: int
+    max_depth: int
+    pages: int
 
 
 async def house(conn: Connection) -> House:

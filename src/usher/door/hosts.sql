@@ -106,13 +106,16 @@ order by domain64;
 
 -- name: judged_by
 -- What the doorkeeper must know of hosts to judge their URLs, with the revision that says when it is out of date.
-select domain64, name, revision, policy, policy_reason, filters, scope, scope_ranges
-from work.hosts
-where name = any(%(names)s);
+select
+    h.domain64, h.name, h.revision, h.policy, h.policy_reason, h.filters, h.scope, h.scope_ranges,
+    coalesce(h.max_pages, house.max_pages) as max_pages, coalesce(h.max_depth, house.max_depth) as max_depth, h.pages
+from work.hosts h
+cross join work.house
+where h.name = any(%(names)s);
 
 -- name: house
 -- What holds for every host that does not say otherwise.
-select revision, cadence, filters
+select revision, cadence, filters, max_pages, max_depth
 from work.house;
 
 -- name: due

@@ -1,4 +1,4 @@
-"""What a doorkeeper knows of hosts: number, policy, filters, each with the revision it was true at.
+"""What a doorkeeper knows of hosts: number, policy, filters, limits, each with the revision it was true at.
 
 Every batch has knowledge of its own, so that nothing another batch learns or forgets meanwhile can disturb it; what it
 learned joins the doorkeeper's memory once it is committed. The statements find out what is out of date.
@@ -14,6 +14,7 @@ from usher.door import filters, hosts, scope
 from usher.door.hosts import JudgedBy
 from usher.door.rules import HOST_BACK, Reason
 
+SMALL = 10_000  # hosts that may have no more pages than this are counted when they first knock
 MANY = 300_000  # hosts remembered at most; then all are forgotten, and learned again as they come
 REFUSALS = {"blocked": Reason.HOST_BLOCKED, "paused": Reason.HOST_PAUSED}
 
@@ -28,6 +29,10 @@ class Known:
     detail: str
     rules: filters.Filters
     scope: scope.Scope
+    max_pages: int
+    max_depth: int
+    pages: int  # at least so many, where it was found to be full
+    strict: bool  # whether it must be asked of every batch how many new pages may come in
 
 
 @dataclass(slots=True)
@@ -100,7 +105,16 @@ class Knowledge:
             rules = filters.compile(filters.combine(self.house_filters, host.filters))
         refusal = REFUSALS.get(host.policy)
         return Known(
-            host.domain64, host.revision, refusal, host.policy_reason, rules, reach_of(host)
+            host.domain64,
+            host.revision,
+            refusal,
+            host.policy_reason,
+            rules,
+            reach_of(host),
+            host.max_pages,
+            host.max_depth,
+            host.pages,
+            strict=host.max_pages <= max(SMALL, host.pages),
         )
 
 

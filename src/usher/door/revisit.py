@@ -1,7 +1,8 @@
 """Revisits: when a page is fetched again after what its last fetch brought.
 
-Comes from the outcome of a fetch; goes to the page's next_fetch, cadence and failures. The statement `settle` of
-guestbook.sql is the same for a batch: seconds are whole and divisions round down, so that both agree exactly.
+Comes from the outcome of a fetch, or from what its site says meanwhile; goes to the page's next_fetch, cadence and
+failures. The statements `settle` and `hint` of guestbook.sql are the same for a batch: seconds are whole and divisions
+round down, so that both agree exactly.
 """
 
 from dataclasses import dataclass
@@ -40,6 +41,19 @@ def adapted(current: timedelta, *, changed: bool, base: timedelta) -> timedelta:
     wanted = (current if changed else current * 3) // timedelta(seconds=2)
     eighth = base // timedelta(seconds=8)
     return min(max(timedelta(seconds=max(wanted, eighth)), FIRST), base * 4)
+
+
+def hinted(
+    next_fetch: datetime, last_visit: datetime, changed: datetime, *, base: timedelta, now: datetime
+) -> datetime:
+    """A page that its site says has changed comes now, yet an hour or an eighth of `base` after its last visit.
+
+    A time that is to come says nothing, nor does one before the last visit.
+    """
+    if not last_visit < changed <= now:
+        return next_fetch
+    pause = max(FIRST, timedelta(seconds=base // timedelta(seconds=8)))
+    return min(next_fetch, max(now, last_visit + pause))
 
 
 def after(

@@ -16,6 +16,7 @@ State = Literal["idle", "pending", "crawling", "crawled", "error"]
 WAITING: Final = frozenset({"pending", "crawling"})
 PAGES_BACK: Final = timedelta(minutes=3)  # what a full hall pass does to the clock of every page
 HOST_BACK: Final = timedelta(days=1)  # and to that of the host
+DEEPEST: Final = 32_000  # clicks that are counted; what the column holds
 
 
 class Verdict(StrEnum):
@@ -42,6 +43,8 @@ class Reason(StrEnum):
     HOST_BLOCKED = "host_blocked"
     HOST_PAUSED = "host_paused"
     FILTERED = "filtered"
+    TOO_DEEP = "too_deep"
+    HOST_FULL = "host_full"
 
     @property
     def verdict(self) -> Verdict:
@@ -73,6 +76,7 @@ class Page:
     next_fetch: datetime
     priority: int = 1
     cadence: timedelta | None = None
+    depth: int = 0
 
     @property
     def waiting(self) -> bool:
@@ -104,6 +108,13 @@ def judge(knock: Knock, page: Page | None, clock: Clock, now: datetime) -> Reaso
     return Reason.NEW_PAGE if clock.due(now) else Reason.HOST_NOT_DUE
 
 
+def shut_out(*, depth: int, max_depth: int, room: int) -> Reason | None:
+    """Why a page that is new is not judged by the table; a full knock is about the host, and never asks."""
+    if depth > max_depth:
+        return Reason.TOO_DEEP
+    return Reason.HOST_FULL if room <= 0 else None
+
+
 def judge_full(knock: Knock, clock: Clock, now: datetime) -> Reason:
     if knock.hall_pass:
         return Reason.FULL_PASS
@@ -111,14 +122,11 @@ def judge_full(knock: Knock, clock: Clock, now: datetime) -> Reason:
 
 
 def page_after(
-    knock: Knock, page: Page | None, reason: Reason, clock: Clock, now: datetime
+    knock: Knock, page: Page | None, reason: Reason, clock: Clock, now: datetime, *, depth: int = 0
 ) -> Page | None:
     """The URL's own row after the verdict; nothing a fetch has learned is ever touched."""
-    if reason is Reason.ALREADY_WAITING and page is not None:
-        front = knock.hall_pass and page.state == "pending"
-        return replace(page, priority=0) if front else page
     if reason not in ADMITTING:
-        return page
+        return page and left_out(knock, page, depth)
     cadence = (page.cadence if page else None) or clock.cadence
     kept = page.next_fetch if page else now
     moved = {
@@ -126,7 +134,15 @@ def page_after(
         Reason.FULL_PASS: now - PAGES_BACK,
     }.get(reason, now + cadence)
     own = page.cadence if page else None
-    return Page("pending", moved, priority=0 if knock.hall_pass else 1, cadence=own)
+    nearest = min(page.depth, depth) if page else depth
+    return Page("pending", moved, 0 if knock.hall_pass else 1, own, nearest)
+
+
+def left_out(knock: Knock, page: Page, depth: int) -> Page:
+    """A known page that was not admitted: a pass moves it to the front, and a shorter way to it is remembered."""
+    front = knock.hall_pass and page.state == "pending"
+    nearest = min(page.depth, depth) if knock.kind == "single" else page.depth
+    return replace(page, priority=0 if front else page.priority, depth=nearest)
 
 
 def sibling_after(page: Page, reason: Reason, clock: Clock, now: datetime) -> Page:

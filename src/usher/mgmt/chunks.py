@@ -12,6 +12,7 @@ from typing import Final
 from usher.db import Connection
 from usher.door import guestbook
 from usher.door.guestbook import Outcome
+from usher.mgmt import versions
 from usher.statements import beside
 from usher.urls import Scheme, Url
 
@@ -29,6 +30,8 @@ class Given:
     etag: str | None
     last_modified: datetime | None
     crawl_delay: timedelta
+    text64: int | None = None  # of what can be found of it
+    depth: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +44,17 @@ class Pack:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """How many pages are wanted: of how many hosts, how many of each, and how long the first may wait for the last."""
+    """How many pages are wanted: of how many hosts, how many of each, and how long the first may wait for the last.
+
+    With `hold` a host that rests between requests is the crawler's alone until it reports.
+    """
 
     n: int = 5
     width: int | None = None
     depth: int | None = None
     wait: timedelta = timedelta(seconds=1)
     lease: timedelta = timedelta(minutes=5)
+    hold: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +127,12 @@ async def take(
         chunk=chunk,
         wait=ask.wait,
         lease=ask.lease,
+        hold=ask.hold,
         now=now,
     )
     pages = [
-        Given(id_, str(Url(Scheme(scheme), host, path)), etag, modified, delay)
-        for _, id_, host, scheme, path, etag, modified, delay in found
+        Given(id_, str(Url(Scheme(scheme), host, path)), *rest)
+        for _, id_, host, scheme, path, *rest in found
     ]
     return Pack(found[0][0], pages) if found else None
 
@@ -152,6 +160,7 @@ async def report(
 ) -> list[guestbook.Settled]:
     """What became of pages of held chunks; crawls that are over by it are closed."""
     settled = await guestbook.settle(conn, outcomes=outcomes, now=now)
+    await versions.note(conn, settled, now=now)
     if numbers := sorted({page.domain64 for page in settled}):
         await guestbook.close_crawls(conn, domain64s=numbers)
     return settled
@@ -199,6 +208,8 @@ async def finish_crawl(
     done = await store.finish_crawl.tuples(
         conn, crawler=crawler, chunk=chunk, sha256=sha256, bytes=size, now=now
     )
+    if done:
+        await store.let_go.tuples(conn, chunks=[chunk], now=now)
     if done and left:
         same = [Outcome(number, path, "unchanged", chunk_id=chunk) for _, number, path in left]
         await report(conn, same, now=now)
@@ -212,7 +223,10 @@ async def fail_crawls(
     found = await store.fail_crawls.tuples(
         conn, chunks=list(chunks), why=why, crawled=crawled, most=MOST_CRAWLS, now=now
     )
-    return [id_ for id_, _ in found]
+    lost = [id_ for id_, _ in found]
+    if lost:
+        await store.let_go.tuples(conn, chunks=lost, now=now)
+    return lost
 
 
 async def reap(conn: Connection, *, n: int, now: datetime) -> tuple[list[int], list[int]]:
@@ -221,6 +235,13 @@ async def reap(conn: Connection, *, n: int, now: datetime) -> tuple[list[int], l
     crawls = await fail_crawls(conn, late, why="the crawler's lease ended", now=now) if late else []
     builds = await store.expired_builds.tuples(conn, n=n, most=MOST_BUILDS, now=now)
     return crawls, [id_ for (id_,) in builds]
+
+
+async def begin_anew(conn: Connection, crawler: int, *, n: int, now: datetime) -> list[int]:
+    """A crawler that was started again has nothing of what it was crawling: all of it waits again."""
+    lost = [id_ for (id_,) in await store.crawls_of.tuples(conn, crawler=crawler, n=n)]
+    why = "the crawler began anew"
+    return await fail_crawls(conn, lost, why=why, now=now) if lost else []
 
 
 async def renew(

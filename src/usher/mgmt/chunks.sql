@@ -1,8 +1,8 @@
 -- name: claim_links
 -- A new chunk of pages for a crawler, or more for one it has; nothing if fewer wait than asked for and none long enough.
-select chunk_id, id, host, scheme, path, etag, last_modified, crawl_delay
+select chunk_id, id, host, scheme, path, etag, last_modified, crawl_delay, text64, depth
 from work.claim_links(
-    %(crawler)s, %(n)s, %(width)s, %(depth)s, %(chunk)s, %(wait)s, %(lease)s, %(now)s
+    %(crawler)s, %(n)s, %(width)s, %(depth)s, %(chunk)s, %(wait)s, %(lease)s, %(hold)s, %(now)s
 );
 
 -- name: open_chunks
@@ -53,7 +53,8 @@ with lost as (
         attempts = g.attempts + 1,
         failures = case when g.attempts + 1 < %(most)s then g.failures else least(g.failures + 1, 32000) end,
         next_fetch = case when g.attempts + 1 < %(most)s then g.next_fetch else %(now)s::timestamptz + interval '1 hour' end,
-        admitted_at = coalesce(g.admitted_at, %(now)s)
+        admitted_at = coalesce(g.admitted_at, %(now)s),
+        indexed_in = case when g.indexed_in = g.chunk_id then null else g.indexed_in end
     where g.chunk_id = any(array(select id from lost))
         and (g.state = 'crawling' or (%(crawled)s and g.state = 'crawled'))
     returning g.domain64, g.state
@@ -61,8 +62,29 @@ with lost as (
     update work.hosts h
     set claim_at = least(h.claim_at, greatest(h.ready_at, %(now)s)), empty_looks = 0
     where h.domain64 = any(array(select distinct domain64 from back where state = 'pending'))
+        and h.held_by is null
 )
 select id, (select count(*) from back) as pages from lost;
+
+-- name: let_go
+-- The hosts that chunks held alone: each rests once more, because it may have been asked just now. Its group with it.
+with free as (
+    update work.hosts h
+    set held_by = null, empty_looks = 0,
+        ready_at = %(now)s::timestamptz + work.rest_of(h, house),
+        claim_at = %(now)s::timestamptz + work.rest_of(h, house)
+    from work.house, (
+        select domain64 from work.hosts where held_by = any(%(chunks)s) order by domain64 for no key update
+    ) mine
+    where h.domain64 = mine.domain64
+    returning h.domain64, h.pace_id, h.ready_at
+), groups as (
+    update work.pace p
+    set ready_at = greatest(f.ready_at, %(now)s::timestamptz + coalesce(p.crawl_delay, interval '0'))
+    from (select pace_id, max(ready_at) as ready_at from free where pace_id is not null group by pace_id) f
+    where p.id = f.pace_id
+)
+select domain64 from free;
 
 -- name: expired_crawls
 -- Crawls whose lease has ended.
@@ -85,17 +107,33 @@ where id in (
 returning id;
 
 -- name: renew
--- Signs of life for chunks that a component crawls or builds; gives those that are still its own.
-update work.chunk
-set lease_until = case
-        when state = 'crawling' then greatest(lease_until, %(now)s::timestamptz + %(lease)s::interval) end,
-    build_lease_until = case
-        when index_state = 'building' then greatest(build_lease_until, %(now)s::timestamptz + %(lease)s::interval) end
-where id = any(%(chunks)s) and (
-    (state = 'crawling' and crawler_id = %(component)s and lease_until > %(now)s)
-    or (index_state = 'building' and builder_id = %(component)s and build_lease_until > %(now)s)
+-- Signs of life for chunks that a component crawls or builds; gives those that are still its own. Hosts that a chunk
+-- holds stay with it.
+with mine as (
+    update work.chunk
+    set lease_until = case
+            when state = 'crawling' then greatest(lease_until, %(now)s::timestamptz + %(lease)s::interval) end,
+        build_lease_until = case
+            when index_state = 'building' then greatest(build_lease_until, %(now)s::timestamptz + %(lease)s::interval) end
+    where id = any(%(chunks)s) and (
+        (state = 'crawling' and crawler_id = %(component)s and lease_until > %(now)s)
+        or (index_state = 'building' and builder_id = %(component)s and build_lease_until > %(now)s)
+    )
+    returning id
+), kept as (
+    update work.hosts
+    set ready_at = greatest(ready_at, %(now)s::timestamptz + %(lease)s::interval),
+        claim_at = greatest(claim_at, %(now)s::timestamptz + %(lease)s::interval)
+    where held_by = any(array(select id from mine))
 )
-returning id;
+select id from mine;
+
+-- name: crawls_of
+-- The crawls of a crawler that are under way.
+select id from work.chunk
+where crawler_id = %(crawler)s and propagated_at is null and state = 'crawling'
+order by id limit %(n)s
+for update skip locked;
 
 -- name: claim_builds
 -- Chunks to build, each for one builder; one that failed with this builder is left to others if there are any.

@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from usher.db import Connection
 from usher.errors import BadInput, Conflict
-from usher.mgmt import components
+from usher.mgmt import components, placements
 from usher.mgmt.components import Happening
 from usher.statements import beside
 
@@ -50,6 +50,7 @@ async def set_rows(conn: Connection, rows: int, *, now: datetime) -> list[str]:
     if not 1 <= rows <= MOST_ROWS:
         raise BadInput(f"There are 1 to {MOST_ROWS} rows.", hint="usher components rows --set 3")
     await components.lock_rows(conn)
+    await placements.plan_alone(conn)  # nobody drops a copy that the look below counts on
     if await store.only_beyond.tuples(conn, rows=rows):
         raise Conflict(
             f"Some chunks are loaded in later rows, and not in rows 1 to {rows}.",

@@ -33,9 +33,9 @@ async def reported(conn: Connection, chunk: int) -> bool:
     return bool(await store.reported.tuples(conn, chunk=chunk))
 
 
-async def give_back(conn: Connection, chunk: int, *, most: int, now: datetime) -> int:
-    """Pages of a held chunk that were not reported wait again, unless that happened too often; returns how many."""
-    found = await store.give_back.tuples(conn, chunk=chunk, most=most, now=now)
+async def give_back(conn: Connection, chunk: int, *, now: datetime) -> int:
+    """Pages of a held chunk that were not reported wait again; returns how many."""
+    found = await store.give_back.tuples(conn, chunk=chunk, now=now)
     return len(found)
 
 

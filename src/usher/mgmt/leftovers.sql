@@ -10,21 +10,19 @@ where g.chunk_id = %(chunk)s;
 select from work.guestbook where chunk_id = %(chunk)s and state = 'crawled' limit 1;
 
 -- name: give_back
--- Pages of a chunk that nobody reported wait again, and their hosts are looked at; lost too often, they are errors.
+-- Pages of a chunk that nobody reported wait again, and their hosts are looked at. They were not lost with their
+-- crawler, so this is not counted: it may hand back a page of a host that rests as often as it must.
 with back as (
     update work.guestbook g
-    set state = case when g.attempts + 1 < %(most)s then 'pending' else 'error' end,
-        attempts = g.attempts + 1,
-        failures = case when g.attempts + 1 < %(most)s then g.failures else least(g.failures + 1, 32000) end,
-        next_fetch = case when g.attempts + 1 < %(most)s then g.next_fetch else %(now)s::timestamptz + interval '1 hour' end
+    set state = 'pending'
     where g.chunk_id = %(chunk)s and g.state = 'crawling'
-    returning g.id, g.domain64, g.state
+    returning g.id, g.domain64
 ), woken as (
     update work.hosts h
     set claim_at = least(h.claim_at, greatest(h.ready_at, %(now)s)), empty_looks = 0
     from (
         select domain64 from work.hosts
-        where domain64 = any(array(select distinct domain64 from back where state = 'pending'))
+        where domain64 = any(array(select distinct domain64 from back))
         order by domain64
         for no key update
     ) t

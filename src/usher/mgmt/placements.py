@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from usher.db import Connection
-from usher.mgmt import components, seating
+from usher.mgmt import components, seating, versions
 from usher.mgmt.health import Patience
 from usher.mgmt.seating import ANSWERS, Copy, Offer, Quota, Server
 from usher.statements import beside
@@ -79,11 +79,16 @@ class Missing:
     wanted: int
 
 
+async def plan_alone(conn: Connection) -> None:
+    """Until the transaction ends nobody else gives seats, and no server reports."""
+    await store.plan_alone.tuples(conn, lock=LOCK)
+
+
 async def seat(
     conn: Connection, chunks: Sequence[int], *, now: datetime, patience: Patience = PATIENCE
 ) -> list[int]:
     """Seats for chunks that were built in this transaction; returns the rows that have no server for them."""
-    await store.plan_alone.tuples(conn, lock=LOCK)
+    await plan_alone(conn)
     new = [id_ for (id_,) in await store.to_seat.tuples(conn, chunks=list(chunks))]
     if not new:
         return []
@@ -124,7 +129,7 @@ async def _look_through(conn: Connection, now: datetime) -> int:
     """How many rows there are; if it was another number before, all chunks are looked through once."""
     [(rows, before)] = await store.house_rows.tuples(conn)
     if rows != before:
-        await store.plan_alone.tuples(conn, lock=LOCK)
+        await plan_alone(conn)
         await store.narrow.run(conn, rows=rows)
         await store.widen.run(conn, rows=rows)
         await store.propagate.run(conn, chunks=None, now=now)
@@ -136,7 +141,7 @@ async def _plan_row(
     conn: Connection, row: int, pack: int, now: datetime, patience: Patience
 ) -> Planned:
     """One pack of moves in a row."""
-    await store.plan_alone.tuples(conn, lock=LOCK)
+    await plan_alone(conn)
     held = await _counts(conn)
     servers = await components.servers(conn, now=now, patience=patience)
     here = [_as_of(row, one) for one in servers if one.row == row or (one.id, row) in held]
@@ -208,7 +213,7 @@ async def _counts(conn: Connection) -> dict[tuple[int, int], int]:
 
 async def drop(conn: Connection, *, now: datetime, patience: Patience = PATIENCE) -> int:
     """Release the copies whose successor is loaded; returns how many."""
-    await store.plan_alone.tuples(conn, lock=LOCK)
+    await plan_alone(conn)
     servers = await components.servers(conn, now=now, patience=patience)
     sure = [one.id for one in servers if one.condition in ANSWERS]
     await store.forget.run(conn, before=now - KEPT)
@@ -225,7 +230,7 @@ async def dropped(
     conn: Connection, server: int, chunks: Sequence[int], *, now: datetime
 ) -> set[int]:
     """A server has these no more: if one was its seat, it is to load it again. Returns those that it had."""
-    await store.plan_alone.tuples(conn, lock=LOCK)
+    await plan_alone(conn)
     found = await store.dropped.tuples(conn, server=server, chunks=list(chunks), now=now)
     return {id_ for (id_,) in found}
 
@@ -234,7 +239,7 @@ async def returned(
     conn: Connection, server: int, held: Collection[int], *, now: datetime
 ) -> list[int]:
     """A server comes back with these chunks, checked and sound, and no others; returns those it has no use for."""
-    await store.plan_alone.tuples(conn, lock=LOCK)
+    await plan_alone(conn)
     was = [Copy(*one) for one in await store.placed.tuples(conn, server=server)]
     found = seating.returned(was, set(held))
     lost = {one.chunk for one in was if one.state != "wanted" and one.chunk not in set(held)}
@@ -253,6 +258,7 @@ async def loaded(
     found = {id_ for (id_,) in await store.load.tuples(conn, server=server, chunks=built, now=now)}
     if found:
         await store.propagate.run(conn, chunks=sorted(found), now=now)
+        await versions.loaded(conn, sorted(found))
     return found
 
 

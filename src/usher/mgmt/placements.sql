@@ -205,13 +205,16 @@ where (%(chunks)s::bigint[] is null or k.id = any(%(chunks)s)) and k.index_state
 returning k.id;
 
 -- name: wanted
--- Chunks that a server is to load, with all it needs to get and check them.
+-- Chunks that a server is to load, with all it needs to get and check them. They are found by where they begin in the
+-- index of servers, and looked up one by one: else all chunks might be read up to the first that this server wants.
 with mine as (
     select p.chunk_id
     from work.placement p
-    join work.chunk k on k.id = p.chunk_id
-    where p.component_id = %(server)s and p.state = 'wanted' and p.chunk_id > %(after)s and k.index_state = 'built'
-    order by p.chunk_id
+    cross join lateral (
+        select from work.chunk k where k.id = p.chunk_id and k.index_state = 'built' offset 0
+    ) k
+    where (p.component_id, p.chunk_id) > (%(server)s, %(after)s) and p.component_id <= %(server)s and p.state = 'wanted'
+    order by p.component_id, p.chunk_id
     limit %(n)s
 ), seats as (
     select

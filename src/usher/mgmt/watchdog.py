@@ -13,20 +13,21 @@ from datetime import datetime
 from typing import Final
 
 import psycopg
+from psycopg.errors import IdleInTransactionSessionTimeout as TooSilent
 
 from usher.areas import Area, places
 from usher.db import Connection, attempts, connect
 from usher.errors import Unreachable
-from usher.mgmt import chunks, components, health, placements
+from usher.mgmt import chunks, components, health, placements, versions
 from usher.mgmt.components import Component, Happening
 from usher.mgmt.health import Action, Patience, Ping, Record
 from usher.mgmt.ping import TIMEOUT, ping_all
 from usher.queue.clock import ServerClock
-from usher.queue.service import told_to_stop
 from usher.schema import migrate
 from usher.schema.roles import role_at
 from usher.settings import Settings
 from usher.statements import beside
+from usher.stopping import told_to_stop
 from usher.telemetry import COMPONENTS, LOST, MOVED, PINGS, ROUND_SECONDS, UNLOADED, UNSEATED, Log
 
 store = beside(__file__)
@@ -69,7 +70,7 @@ class Watchdog:
             try:
                 async with await connect(self.dsn, patience=self.tick, role=self.role) as conn:
                     await self.serve(conn, stop)
-            except (psycopg.OperationalError, Unreachable) as error:
+            except (psycopg.OperationalError, TooSilent, Unreachable) as error:
                 log.warning("database_away", reason=str(error).strip())
             finally:
                 self.leading = False
@@ -88,7 +89,7 @@ class Watchdog:
     async def lead(self, conn: Connection) -> bool:
         """Try to be the one that works, for as long as the connection lives."""
         silence = f"{self.silence * 1000:.0f}ms"
-        [(self.leading, _)] = await store.lead.tuples(conn, lock=LOCK, silence=silence)
+        [(self.leading, *_)] = await store.lead.tuples(conn, lock=LOCK, silence=silence)
         if self.leading:
             log.info("leads")
         return self.leading
@@ -104,6 +105,7 @@ class Watchdog:
             records = await self.record(conn, found, pings, now)
             await self.act(conn, records, now)
         await self.reap(conn, now)
+        await self.retire(conn, now)
         if not self.suspects_itself:
             await self.reseat(conn, now)
         await self.measure(conn)
@@ -168,6 +170,14 @@ class Watchdog:
             if done:
                 log.warning("leases_ended", crawls=len(crawls), builds=len(builds))
 
+    async def retire(self, conn: Connection, now: datetime) -> None:
+        """Have pages that are gone disappear, unless so many of a host are that somebody should look first."""
+        async with conn.transaction():
+            verdicts = await versions.judge(conn, n=PACK, now=now)
+        for number, may_go in verdicts.items():
+            if not may_go:
+                log.warning("held_back", host=number, hint="usher hosts show, usher hosts release")
+
     async def reseat(self, conn: Connection, now: datetime) -> None:
         planned = await placements.plan(conn, now=now, patience=self.patience)
         async with conn.transaction():
@@ -209,14 +219,19 @@ async def _write_down(
 
 
 async def watch(
-    settings: Settings, *, ready: Callable[[str], None], tick: float, patience: Patience
+    settings: Settings,
+    *,
+    ready: Callable[[str], None],
+    tick: float,
+    patience: Patience,
+    told: asyncio.Event | None = None,
 ) -> None:
-    """A watchdog as a process: until TERM or INT."""
+    """A watchdog until it is told, or without that as a process until TERM or INT."""
     with places(settings) as found:
         await migrate.ensure(found, ("work",), patience=settings.connect_timeout)
         dsn = found.dsns[Area.WORK]
         role = await role_at(dsn, ROLE)
-        with told_to_stop() as (stop, _):
+        with told_to_stop(told) as (stop, _):
             ready("watchdog")
             await Watchdog(dsn, role=role, tick=tick, patience=patience).run(stop)
     log.info("stopped")

@@ -1,7 +1,10 @@
 -- name: lead
 -- Whether this connection is the one watchdog that works. It stays so until the connection ends, which the server sees to
--- if it hears nothing for long: one that is frozen must not keep the others from work.
-select pg_try_advisory_lock(%(lock)s), set_config('idle_session_timeout', %(silence)s, false);
+-- if it hears nothing for long, also amid a transaction: one that is frozen must not keep the others from work.
+select
+    pg_try_advisory_lock(%(lock)s),
+    set_config('idle_session_timeout', %(silence)s, false),
+    set_config('idle_in_transaction_session_timeout', %(silence)s, false);
 
 -- name: end_leases
 -- The leases of components that failed end now; whoever takes back what expired takes these too.

@@ -2,7 +2,7 @@ CREATE SCHEMA mgmt;
 
 CREATE SCHEMA work;
 
-CREATE FUNCTION work.claim_links(caller bigint, n integer, width integer, depth integer, chunk bigint, wait interval, lease interval, at timestamp with time zone) RETURNS TABLE(chunk_id bigint, id bigint, host text, scheme smallint, path text, etag text, last_modified timestamp with time zone, crawl_delay interval)
+CREATE FUNCTION work.claim_links(caller bigint, n integer, width integer, each integer, chunk bigint, wait interval, lease interval, hold boolean, at timestamp with time zone) RETURNS TABLE(chunk_id bigint, id bigint, host text, scheme smallint, path text, etag text, last_modified timestamp with time zone, crawl_delay interval, text64 bigint, depth smallint)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO ''
     SET plan_cache_mode TO 'force_generic_plan'
@@ -11,13 +11,56 @@ CREATE FUNCTION work.claim_links(caller bigint, n integer, width integer, depth 
     AS $$
 #variable_conflict use_column
 declare
-    pages bigint[];
-    hosts bigint[];
+    rounds constant integer := 20;
+    grouped constant boolean := exists (select from work.pace);
+    looked bigint[];
+    seen bigint[] := '{}';
+    picked bigint[];
+    found bigint[];
+    taken bigint[] := '{}';
+    owners bigint[] := '{}';
+    since timestamptz;
     oldest timestamptz;
 begin
-    select array_agg(p.id), array_agg(p.domain64), min(p.admitted_at) into pages, hosts, oldest
-    from work.pick_links(n, width, depth, at) p;
-    if pages is null or (chunk is null and cardinality(pages) < n and oldest > at - wait) then
+    for round in 1..rounds loop
+        looked := array(
+            select h.domain64 from work.hosts h
+            where h.claim_at <= at and h.claim_at < 'infinity' and h.policy = 'open' and h.domain64 <> all(seen)
+            order by h.claim_at
+            limit least(width, n - cardinality(taken))
+            for no key update skip locked
+        );
+        exit when looked = '{}';
+        seen := seen || looked;
+        if grouped then
+            looked := work.rested(looked, at);
+        end if;
+
+        select array_agg(p.id), array_agg(p.domain64), min(p.admitted_at) into picked, found, since
+        from (
+            select g.id, g.domain64, g.admitted_at
+            from unnest(looked) with ordinality as turn (domain64, place)
+            cross join lateral (
+                select g.id, g.domain64, g.priority, g.admitted_at
+                from work.guestbook g
+                where g.domain64 = turn.domain64 and g.state = 'pending'
+                order by g.priority, g.id
+                limit least(each, n - cardinality(taken))
+                for no key update skip locked
+            ) g
+            order by turn.place, g.priority, g.id
+            limit n - cardinality(taken)
+        ) p;
+
+        if picked is null or not looked <@ found then
+            perform work.look_later(array(select unnest(looked) except select unnest(found)), at);
+        end if;
+        taken := taken || picked;
+        owners := owners || found;
+        oldest := least(oldest, since);
+        exit when cardinality(taken) >= n or cardinality(seen) >= 10 * width;
+    end loop;
+    if taken = '{}' or (chunk is null and cardinality(taken) < n and oldest > at - wait) then
         return;
     end if;
 
@@ -27,36 +70,39 @@ begin
     end if;
 
     update work.hosts h
-    set ready_at = greatest(h.ready_at, at) + t.pages * coalesce(h.crawl_delay, house.crawl_delay),
-        claim_at = greatest(h.ready_at, at) + t.pages * coalesce(h.crawl_delay, house.crawl_delay),
-        empty_looks = 0
-    from (select domain64, count(*) as pages from unnest(hosts) as s (domain64) group by domain64) t
-    cross join work.house
-    where h.domain64 = any(hosts) and h.domain64 = t.domain64;
-
-    update work.pace p
-    set ready_at = at + t.rest
+    set ready_at = t.until, claim_at = t.until, empty_looks = 0, held_by = case when t.held then chunk end
     from (
-        select h.pace_id, count(*) * max(coalesce(g.crawl_delay, h.crawl_delay, house.crawl_delay)) as rest
-        from unnest(hosts) as s (domain64)
+        select h.domain64, held.held,
+            case when held.held then at + lease else greatest(h.ready_at, at) + s.pages * work.rest_of(h, house) end
+                as until
+        from (select domain64, count(*) as pages from unnest(owners) as s (domain64) group by domain64) s
         join work.hosts h on h.domain64 = s.domain64
-        join work.pace g on g.id = h.pace_id
         cross join work.house
-        where h.pace_id is not null
-        group by h.pace_id
+        cross join lateral (
+            select hold and (h.robots_at is null or work.rest_of(h, house) > interval '0') as held
+        ) held
     ) t
-    where p.id = t.pace_id;
+    where h.domain64 = any(owners) and h.domain64 = t.domain64;
+    if grouped then
+        perform work.rest_groups(owners, at);
+    end if;
 
     return query
     with mine as (
         update work.guestbook g
         set state = 'crawling', chunk_id = chunk
-        where g.id = any(pages)
-        returning g.id, g.domain64, g.scheme, g.path, g.etag, g.last_modified, g.priority
+        where g.id = any(taken)
+        returning g.id, g.domain64, g.scheme, g.path, g.etag, g.last_modified, g.text64, g.depth, g.priority,
+            -- What could be found and cannot is wanted whole, whether it changed or not.
+            g.indexed_in is not null or g.noindex or g.text64 is null as kept
     )
-    select chunk, m.id, h.name, m.scheme, m.path, m.etag, m.last_modified, coalesce(h.crawl_delay, house.crawl_delay)
+    select
+        chunk, m.id, h.name, m.scheme, m.path, case when m.kept then m.etag end,
+        case when m.kept then m.last_modified end, greatest(work.rest_of(h, house), pace.crawl_delay),
+        case when m.kept then m.text64 end, m.depth
     from mine m
     join work.hosts h on h.domain64 = m.domain64
+    left join work.pace on pace.id = h.pace_id
     cross join work.house
     order by m.priority, m.id;
 end
@@ -199,6 +245,20 @@ begin
 end
 $$;
 
+CREATE FUNCTION work.look_later(hosts bigint[], at timestamp with time zone) RETURNS void
+    LANGUAGE sql
+    SET search_path TO ''
+    SET enable_seqscan TO 'off'
+    AS $$
+    update work.hosts h
+    set empty_looks = h.empty_looks + 1,
+        claim_at = case
+            when h.empty_looks < 11 then at + interval '1 second' * power(2, h.empty_looks) else 'infinity'
+        end
+    where h.domain64 = any(hosts)
+        and not exists (select from work.guestbook g where g.domain64 = h.domain64 and g.state = 'pending');
+$$;
+
 CREATE FUNCTION work.max_bigint() RETURNS bigint
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN '9223372036854775807'::bigint;
@@ -221,65 +281,125 @@ begin
 end
 $$;
 
-CREATE FUNCTION work.pick_links(n integer, width integer, depth integer, at timestamp with time zone) RETURNS TABLE(id bigint, domain64 bigint, admitted_at timestamp with time zone)
-    LANGUAGE plpgsql
+CREATE FUNCTION work.rest_groups(hosts bigint[], at timestamp with time zone) RETURNS void
+    LANGUAGE sql
     SET search_path TO ''
-    SET plan_cache_mode TO 'force_generic_plan'
     SET enable_seqscan TO 'off'
-    SET enable_bitmapscan TO 'off'
     AS $$
-#variable_conflict use_column
-declare
-    rounds constant integer := 20;
-    hosts bigint[];
-    seen bigint[] := '{}';
-    picked bigint[];
-    found bigint[];
-    wanted integer := n;
-begin
-    for round in 1..rounds loop
-        hosts := array(
-            select h.domain64 from work.hosts h
-            where h.claim_at <= at and h.claim_at < 'infinity' and h.policy = 'open' and h.domain64 <> all(seen)
-            order by h.claim_at
-            limit least(width, wanted)
-            for no key update skip locked
-        );
-        exit when hosts = '{}';
-        seen := seen || hosts;
-        hosts := work.rested(hosts, at);
-
-        select array_agg(p.id), array_agg(distinct p.domain64) into picked, found
-        from (
-            select g.id, g.domain64
-            from unnest(hosts) with ordinality as turn (domain64, place)
-            cross join lateral (
-                select g.id, g.domain64, g.priority
-                from work.guestbook g
-                where g.domain64 = turn.domain64 and g.state = 'pending'
-                order by g.priority, g.id
-                limit least(depth, wanted)
-                for no key update skip locked
-            ) g
-            order by turn.place, g.priority, g.id
-            limit wanted
-        ) p;
-
-        update work.hosts h
-        set empty_looks = h.empty_looks + 1,
-            claim_at = case
-                when h.empty_looks < 11 then at + interval '1 second' * power(2, h.empty_looks) else 'infinity'
-            end
-        where h.domain64 = any(hosts) and h.domain64 <> all(coalesce(found, '{}'))
-            and not exists (select from work.guestbook g where g.domain64 = h.domain64 and g.state = 'pending');
-
-        return query
-        select g.id, g.domain64, g.admitted_at from work.guestbook g where g.id = any(picked);
-        wanted := wanted - coalesce(cardinality(picked), 0);
-        exit when wanted <= 0 or cardinality(seen) >= 10 * width;
-    end loop;
-end
+    update work.pace p
+    set ready_at = greatest(p.ready_at, t.ready_at, at + t.rest)
+    from (
+        select h.pace_id, count(*) * max(coalesce(g.crawl_delay, interval '0')) as rest, max(h.ready_at) as ready_at
+        from unnest(hosts) as s (domain64)
+        join work.hosts h on h.domain64 = s.domain64
+        join work.pace g on g.id = h.pace_id
+        group by h.pace_id
+    ) t
+    where p.id = t.pace_id;
 $$;
+
+CREATE TABLE work.hosts (
+    id bigint NOT NULL,
+    domain64 bigint NOT NULL,
+    name text NOT NULL,
+    next_fetch timestamp with time zone NOT NULL,
+    tld smallint GENERATED ALWAYS AS (((domain64 >> 56))::smallint) STORED NOT NULL,
+    domain integer GENERATED ALWAYS AS ((((domain64 >> 32) & (16777215)::bigint))::integer) STORED NOT NULL,
+    scheme smallint DEFAULT 1 NOT NULL,
+    cadence interval,
+    adaptive boolean DEFAULT false NOT NULL,
+    crawl_started timestamp with time zone,
+    crawl_delay interval,
+    ready_at timestamp with time zone DEFAULT '-infinity'::timestamp with time zone NOT NULL,
+    policy text DEFAULT 'open'::text NOT NULL,
+    policy_reason text DEFAULT ''::text NOT NULL,
+    scope text DEFAULT 'host'::text NOT NULL,
+    scope_ranges int8multirange DEFAULT '{}'::int8multirange NOT NULL,
+    filters jsonb DEFAULT '[]'::jsonb NOT NULL,
+    revision integer DEFAULT 1 NOT NULL,
+    claim_at timestamp with time zone DEFAULT 'infinity'::timestamp with time zone NOT NULL,
+    empty_looks smallint DEFAULT 0 NOT NULL,
+    pace_id bigint,
+    held_by bigint,
+    robots_at timestamp with time zone,
+    robots_delay interval,
+    troubles smallint DEFAULT 0 NOT NULL,
+    trouble_at timestamp with time zone,
+    trouble text DEFAULT ''::text NOT NULL,
+    max_pages integer,
+    max_depth smallint,
+    pages integer DEFAULT 0 NOT NULL,
+    CONSTRAINT domain64_domain CHECK (((domain64 > 0) AND (domain64 <= work.max_bigint()))),
+    CONSTRAINT hosts_cadence_positive CHECK ((cadence > '00:00:00'::interval)),
+    CONSTRAINT hosts_crawl_delay_not_negative CHECK ((crawl_delay >= '00:00:00'::interval)),
+    CONSTRAINT hosts_filters_are_a_list CHECK ((jsonb_typeof(filters) = 'array'::text)),
+    CONSTRAINT hosts_max_depth_not_negative CHECK ((max_depth >= 0)),
+    CONSTRAINT hosts_max_pages_positive CHECK ((max_pages > 0)),
+    CONSTRAINT hosts_pages_not_negative CHECK ((pages >= 0)),
+    CONSTRAINT hosts_policy_known CHECK ((policy = ANY (ARRAY['open'::text, 'paused'::text, 'blocked'::text]))),
+    CONSTRAINT hosts_robots_delay_not_negative CHECK ((robots_delay >= '00:00:00'::interval)),
+    CONSTRAINT hosts_scheme_known CHECK (((scheme >= 1) AND (scheme <= 4))),
+    CONSTRAINT hosts_scope_known CHECK ((scope = ANY (ARRAY['host'::text, 'domain'::text, 'listed'::text, 'any'::text])))
+);
+
+COMMENT ON COLUMN work.hosts.name IS 'Host name in lower-case ASCII, with its port where that is not the default.';
+
+COMMENT ON COLUMN work.hosts.next_fetch IS 'The host clock: the host is due from this time on.';
+
+COMMENT ON COLUMN work.hosts.crawl_started IS 'When the crawl that is open now began; null while none is.';
+
+COMMENT ON COLUMN work.hosts.crawl_delay IS 'Rest between two requests; null for the default.';
+
+COMMENT ON COLUMN work.hosts.ready_at IS 'Politeness: nobody asks the host for a page before this time.';
+
+COMMENT ON COLUMN work.hosts.scope IS 'Which links found on this host may bring new hosts or pages in.';
+
+COMMENT ON COLUMN work.hosts.revision IS 'Counts changes of policy, scope and filters.';
+
+COMMENT ON COLUMN work.hosts.claim_at IS 'When a claim looks at this host next; infinity if nothing of it waits.';
+
+COMMENT ON COLUMN work.hosts.empty_looks IS 'Claims that found nothing here in a row: the next look comes later.';
+
+COMMENT ON COLUMN work.hosts.held_by IS 'The chunk whose crawler alone asks this host until it reports; ready_at is its lease.';
+
+COMMENT ON COLUMN work.hosts.robots_at IS 'When its robots.txt was last read.';
+
+COMMENT ON COLUMN work.hosts.robots_delay IS 'The rest between two requests that its robots.txt asks for, up to a limit.';
+
+COMMENT ON COLUMN work.hosts.troubles IS 'Refusals and failures in a row, each doubling its rest.';
+
+COMMENT ON COLUMN work.hosts.max_pages IS 'How many pages may be known of it; null for the house''s.';
+
+COMMENT ON COLUMN work.hosts.max_depth IS 'How many clicks a new page may be from where the crawl came in; null for the house''s.';
+
+COMMENT ON COLUMN work.hosts.pages IS 'At least so many pages are known: counted when it had as many as it may, else 0.';
+
+CREATE TABLE work.house (
+    one boolean DEFAULT true NOT NULL,
+    revision integer DEFAULT 1 NOT NULL,
+    cadence interval DEFAULT '30 days'::interval NOT NULL,
+    filters jsonb DEFAULT '[]'::jsonb NOT NULL,
+    crawl_delay interval DEFAULT '00:00:01'::interval NOT NULL,
+    rows smallint DEFAULT 1 NOT NULL,
+    seated_rows smallint DEFAULT 0 NOT NULL,
+    max_pages integer DEFAULT 1000000 NOT NULL,
+    max_depth smallint DEFAULT 20 NOT NULL,
+    CONSTRAINT house_cadence_positive CHECK ((cadence > '00:00:00'::interval)),
+    CONSTRAINT house_crawl_delay_not_negative CHECK ((crawl_delay >= '00:00:00'::interval)),
+    CONSTRAINT house_filters_are_a_list CHECK ((jsonb_typeof(filters) = 'array'::text)),
+    CONSTRAINT house_has_one_row CHECK (one),
+    CONSTRAINT house_max_depth_not_negative CHECK ((max_depth >= 0)),
+    CONSTRAINT house_max_pages_positive CHECK ((max_pages > 0)),
+    CONSTRAINT house_rows_positive CHECK (((rows >= 1) AND (rows <= 1000)))
+);
+
+COMMENT ON COLUMN work.house.revision IS 'Counts changes of the filters, so that whoever judged by older ones knows.';
+
+COMMENT ON COLUMN work.house.seated_rows IS 'How many rows the seats of all chunks were last looked through for.';
+
+CREATE FUNCTION work.rest_of(h work.hosts, house work.house) RETURNS interval
+    LANGUAGE sql IMMUTABLE
+    RETURN COALESCE((h).crawl_delay, GREATEST((house).crawl_delay, (h).robots_delay));
 
 CREATE FUNCTION work.rested(hosts bigint[], at timestamp with time zone) RETURNS bigint[]
     LANGUAGE plpgsql
@@ -316,6 +436,32 @@ begin
         order by s.place
     );
 end
+$$;
+
+CREATE FUNCTION work.retire_copies(chunks bigint[]) RETURNS bigint
+    LANGUAGE sql
+    SET search_path TO ''
+    SET enable_seqscan TO 'off'
+    AS $$
+    with due as (
+        select p.component_id, o.chunk_id, o.page_id
+        from work.outdated o
+        join work.placement p on p.chunk_id = o.chunk_id and p.state in ('loaded', 'leaving')
+        where (o.chunk_id = any(chunks) or o.newer = any(chunks))
+            and (
+                (o.newer is null and o.ready)
+                or exists (
+                    select from work.placement n
+                    where n.chunk_id = o.newer and n."row" = p."row" and n.state in ('loaded', 'leaving')
+                )
+            )
+        order by 1, 2, 3
+    ), told as (
+        insert into work.retire (component_id, chunk_id, page_id) select * from due
+        on conflict do nothing
+        returning 1
+    )
+    select count(*) from told;
 $$;
 
 CREATE TABLE work.chunk (
@@ -473,11 +619,20 @@ CREATE TABLE work.guestbook (
     content_sha1 text,
     etag text,
     attempts smallint DEFAULT 0 NOT NULL,
+    depth smallint DEFAULT 0 NOT NULL,
+    text64 bigint,
+    same_as bigint,
+    noindex boolean DEFAULT false NOT NULL,
+    indexed_in bigint,
+    misses smallint DEFAULT 0 NOT NULL,
+    reason text,
     CONSTRAINT guestbook_admitted_if_waiting CHECK (((state <> ALL (ARRAY['pending'::text, 'crawling'::text])) OR (admitted_at IS NOT NULL))),
     CONSTRAINT guestbook_cadence_positive CHECK ((cadence > '00:00:00'::interval)),
+    CONSTRAINT guestbook_depth_not_negative CHECK ((depth >= 0)),
     CONSTRAINT guestbook_failures_not_negative CHECK ((failures >= 0)),
     CONSTRAINT guestbook_length_not_negative CHECK ((content_length >= 0)),
     CONSTRAINT guestbook_path_short CHECK (((octet_length(path) >= 1) AND (octet_length(path) <= 2000))),
+    CONSTRAINT guestbook_reason_short CHECK ((octet_length(reason) <= 4000)),
     CONSTRAINT guestbook_scheme_known CHECK (((scheme >= 1) AND (scheme <= 4))),
     CONSTRAINT guestbook_state_known CHECK ((state = ANY (ARRAY['idle'::text, 'pending'::text, 'crawling'::text, 'crawled'::text, 'error'::text])))
 )
@@ -493,59 +648,19 @@ COMMENT ON COLUMN work.guestbook.priority IS 'Lower goes first; 0 is the front, 
 
 COMMENT ON COLUMN work.guestbook.attempts IS 'Crawls of this admission that were lost with their crawler.';
 
-CREATE TABLE work.hosts (
-    id bigint NOT NULL,
-    domain64 bigint NOT NULL,
-    name text NOT NULL,
-    next_fetch timestamp with time zone NOT NULL,
-    tld smallint GENERATED ALWAYS AS (((domain64 >> 56))::smallint) STORED NOT NULL,
-    domain integer GENERATED ALWAYS AS ((((domain64 >> 32) & (16777215)::bigint))::integer) STORED NOT NULL,
-    scheme smallint DEFAULT 1 NOT NULL,
-    cadence interval,
-    adaptive boolean DEFAULT false NOT NULL,
-    crawl_started timestamp with time zone,
-    crawl_delay interval,
-    ready_at timestamp with time zone DEFAULT '-infinity'::timestamp with time zone NOT NULL,
-    policy text DEFAULT 'open'::text NOT NULL,
-    policy_reason text DEFAULT ''::text NOT NULL,
-    scope text DEFAULT 'host'::text NOT NULL,
-    scope_ranges int8multirange DEFAULT '{}'::int8multirange NOT NULL,
-    filters jsonb DEFAULT '[]'::jsonb NOT NULL,
-    revision integer DEFAULT 1 NOT NULL,
-    claim_at timestamp with time zone DEFAULT 'infinity'::timestamp with time zone NOT NULL,
-    empty_looks smallint DEFAULT 0 NOT NULL,
-    pace_id bigint,
-    troubles smallint DEFAULT 0 NOT NULL,
-    trouble_at timestamp with time zone,
-    trouble text DEFAULT ''::text NOT NULL,
-    CONSTRAINT domain64_domain CHECK (((domain64 > 0) AND (domain64 <= work.max_bigint()))),
-    CONSTRAINT hosts_cadence_positive CHECK ((cadence > '00:00:00'::interval)),
-    CONSTRAINT hosts_crawl_delay_not_negative CHECK ((crawl_delay >= '00:00:00'::interval)),
-    CONSTRAINT hosts_filters_are_a_list CHECK ((jsonb_typeof(filters) = 'array'::text)),
-    CONSTRAINT hosts_policy_known CHECK ((policy = ANY (ARRAY['open'::text, 'paused'::text, 'blocked'::text]))),
-    CONSTRAINT hosts_scheme_known CHECK (((scheme >= 1) AND (scheme <= 4))),
-    CONSTRAINT hosts_scope_known CHECK ((scope = ANY (ARRAY['host'::text, 'domain'::text, 'listed'::text, 'any'::text])))
-);
+COMMENT ON COLUMN work.guestbook.depth IS 'Clicks from where a crawl came in, by the shortest way that was found.';
 
-COMMENT ON COLUMN work.hosts.name IS 'Host name in lower-case ASCII, with its port where that is not the default.';
+COMMENT ON COLUMN work.guestbook.text64 IS 'A hash of the text, without what surrounds it.';
 
-COMMENT ON COLUMN work.hosts.next_fetch IS 'The host clock: the host is due from this time on.';
+COMMENT ON COLUMN work.guestbook.same_as IS 'The page that had the same text before this one did.';
 
-COMMENT ON COLUMN work.hosts.crawl_started IS 'When the crawl that is open now began; null while none is.';
+COMMENT ON COLUMN work.guestbook.noindex IS 'The page, or its server, asks not to be found.';
 
-COMMENT ON COLUMN work.hosts.crawl_delay IS 'Rest between two requests; null for the default.';
+COMMENT ON COLUMN work.guestbook.indexed_in IS 'The chunk that its newest text came in; null while there is nothing to find.';
 
-COMMENT ON COLUMN work.hosts.ready_at IS 'Politeness: nobody asks the host for a page before this time.';
+COMMENT ON COLUMN work.guestbook.misses IS 'Answers in a row that it is not there; the second one counts.';
 
-COMMENT ON COLUMN work.hosts.scope IS 'Which links found on this host may bring new hosts or pages in.';
-
-COMMENT ON COLUMN work.hosts.revision IS 'Counts changes of policy, scope and filters.';
-
-COMMENT ON COLUMN work.hosts.claim_at IS 'When a claim looks at this host next; infinity if nothing of it waits.';
-
-COMMENT ON COLUMN work.hosts.empty_looks IS 'Claims that found nothing here in a row: the next look comes later.';
-
-COMMENT ON COLUMN work.hosts.troubles IS 'Refusals and failures in a row, each doubling its rest.';
+COMMENT ON COLUMN work.guestbook.reason IS 'Why its last fetch failed, or where it moved, in words.';
 
 CREATE VIEW mgmt.link AS
  SELECT g.id AS index,
@@ -629,24 +744,20 @@ ALTER TABLE work.hosts ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     CACHE 1
 );
 
-CREATE TABLE work.house (
-    one boolean DEFAULT true NOT NULL,
-    revision integer DEFAULT 1 NOT NULL,
-    cadence interval DEFAULT '30 days'::interval NOT NULL,
-    filters jsonb DEFAULT '[]'::jsonb NOT NULL,
-    crawl_delay interval DEFAULT '00:00:01'::interval NOT NULL,
-    rows smallint DEFAULT 1 NOT NULL,
-    seated_rows smallint DEFAULT 0 NOT NULL,
-    CONSTRAINT house_cadence_positive CHECK ((cadence > '00:00:00'::interval)),
-    CONSTRAINT house_crawl_delay_not_negative CHECK ((crawl_delay >= '00:00:00'::interval)),
-    CONSTRAINT house_filters_are_a_list CHECK ((jsonb_typeof(filters) = 'array'::text)),
-    CONSTRAINT house_has_one_row CHECK (one),
-    CONSTRAINT house_rows_positive CHECK (((rows >= 1) AND (rows <= 1000)))
+CREATE TABLE work.outdated (
+    page_id bigint NOT NULL,
+    chunk_id bigint NOT NULL,
+    newer bigint,
+    at timestamp with time zone NOT NULL,
+    held boolean DEFAULT false NOT NULL,
+    ready boolean DEFAULT false NOT NULL
 );
 
-COMMENT ON COLUMN work.house.revision IS 'Counts changes of the filters, so that whoever judged by older ones knows.';
+COMMENT ON COLUMN work.outdated.newer IS 'The chunk with the newer text; null if the page is not to be found any more.';
 
-COMMENT ON COLUMN work.house.seated_rows IS 'How many rows the seats of all chunks were last looked through for.';
+COMMENT ON COLUMN work.outdated.held IS 'Too much of the host would go at once: somebody has to look first.';
+
+COMMENT ON COLUMN work.outdated.ready IS 'Whether it was looked at by those who know how much of the host would go.';
 
 CREATE TABLE work.pace (
     id bigint NOT NULL,
@@ -684,6 +795,29 @@ ALTER TABLE work.query_stat ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     CACHE 1
 );
 
+CREATE TABLE work.retire (
+    component_id bigint NOT NULL,
+    chunk_id bigint NOT NULL,
+    page_id bigint NOT NULL
+);
+
+CREATE TABLE work.robots (
+    domain64 bigint NOT NULL,
+    scheme smallint NOT NULL,
+    status smallint,
+    body text DEFAULT ''::text NOT NULL,
+    fetched_at timestamp with time zone NOT NULL,
+    expires_at timestamp with time zone NOT NULL,
+    failures smallint DEFAULT 0 NOT NULL,
+    error text DEFAULT ''::text NOT NULL,
+    CONSTRAINT robots_body_bounded CHECK ((octet_length(body) <= 2000000)),
+    CONSTRAINT robots_scheme_known CHECK (((scheme >= 1) AND (scheme <= 4)))
+);
+
+COMMENT ON COLUMN work.robots.status IS 'As the server answered; null if it did not.';
+
+COMMENT ON COLUMN work.robots.failures IS 'Times in a row that it could not be had: nothing is fetched meanwhile.';
+
 CREATE TABLE work.schema_migrations (
     version character varying NOT NULL
 );
@@ -694,6 +828,22 @@ CREATE TABLE work.seat_count (
     seats bigint NOT NULL,
     changes bigint NOT NULL
 );
+
+CREATE TABLE work.sitemap (
+    domain64 bigint NOT NULL,
+    path text NOT NULL COLLATE pg_catalog."C",
+    scheme smallint NOT NULL,
+    found_in text NOT NULL,
+    found_at timestamp with time zone NOT NULL,
+    read_at timestamp with time zone,
+    pages integer,
+    sitemaps integer,
+    problem text DEFAULT ''::text NOT NULL
+);
+
+COMMENT ON COLUMN work.sitemap.found_in IS 'robots.txt, or the sitemap that names it.';
+
+COMMENT ON COLUMN work.sitemap.pages IS 'How many pages it named when it was last read.';
 
 CREATE TABLE work.tld (
     code smallint NOT NULL,
@@ -775,6 +925,9 @@ ALTER TABLE ONLY work.hosts
 ALTER TABLE ONLY work.house
     ADD CONSTRAINT house_pkey PRIMARY KEY (one);
 
+ALTER TABLE ONLY work.outdated
+    ADD CONSTRAINT outdated_pkey PRIMARY KEY (chunk_id, page_id);
+
 ALTER TABLE ONLY work.pace
     ADD CONSTRAINT pace_name_key UNIQUE (name);
 
@@ -787,11 +940,20 @@ ALTER TABLE ONLY work.placement
 ALTER TABLE ONLY work.query_stat
     ADD CONSTRAINT query_stat_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY work.retire
+    ADD CONSTRAINT retire_pkey PRIMARY KEY (component_id, chunk_id, page_id);
+
+ALTER TABLE ONLY work.robots
+    ADD CONSTRAINT robots_pkey PRIMARY KEY (domain64, scheme);
+
 ALTER TABLE ONLY work.schema_migrations
     ADD CONSTRAINT schema_migrations_pkey PRIMARY KEY (version);
 
 ALTER TABLE ONLY work.seat_count
     ADD CONSTRAINT seat_count_pkey PRIMARY KEY (component_id, "row");
+
+ALTER TABLE ONLY work.sitemap
+    ADD CONSTRAINT sitemap_pkey PRIMARY KEY (domain64, path);
 
 ALTER TABLE ONLY work.tld
     ADD CONSTRAINT tld_name_key UNIQUE (name);
@@ -837,9 +999,25 @@ CREATE INDEX guestbook_pending ON work.guestbook USING btree (domain64, priority
 
 CREATE INDEX guestbook_retry ON work.guestbook USING btree (next_fetch) WHERE (state = 'error'::text);
 
+CREATE INDEX guestbook_text ON work.guestbook USING btree (text64, id) WHERE ((text64 IS NOT NULL) AND (same_as IS NULL));
+
+CREATE INDEX hosts_closed ON work.hosts USING btree (policy) WHERE (policy <> 'open'::text);
+
 CREATE INDEX hosts_due ON work.hosts USING btree (next_fetch);
 
+CREATE INDEX hosts_held ON work.hosts USING btree (held_by) WHERE (held_by IS NOT NULL);
+
+CREATE INDEX hosts_of_pace ON work.hosts USING btree (pace_id, domain64) WHERE (pace_id IS NOT NULL);
+
 CREATE INDEX hosts_to_claim ON work.hosts USING btree (claim_at) WHERE ((claim_at < 'infinity'::timestamp with time zone) AND (policy = 'open'::text));
+
+CREATE INDEX outdated_by ON work.outdated USING btree (newer) WHERE (newer IS NOT NULL);
+
+CREATE INDEX outdated_held ON work.outdated USING btree (chunk_id) WHERE held;
+
+CREATE INDEX outdated_page ON work.outdated USING btree (page_id);
+
+CREATE INDEX outdated_to_judge ON work.outdated USING btree (at) WHERE ((newer IS NULL) AND (NOT ready) AND (NOT held));
 
 CREATE INDEX placement_leaving ON work.placement USING btree (component_id, chunk_id) WHERE (state = 'leaving'::text);
 
@@ -897,8 +1075,17 @@ ALTER TABLE ONLY work.placement
 ALTER TABLE ONLY work.query_stat
     ADD CONSTRAINT query_stat_component_id_fkey FOREIGN KEY (component_id) REFERENCES work.component(id);
 
+ALTER TABLE ONLY work.retire
+    ADD CONSTRAINT retire_component_id_fkey FOREIGN KEY (component_id) REFERENCES work.component(id);
+
+ALTER TABLE ONLY work.robots
+    ADD CONSTRAINT robots_domain64_fkey FOREIGN KEY (domain64) REFERENCES work.hosts(domain64);
+
 ALTER TABLE ONLY work.seat_count
     ADD CONSTRAINT seat_count_component_id_fkey FOREIGN KEY (component_id) REFERENCES work.component(id);
+
+ALTER TABLE ONLY work.sitemap
+    ADD CONSTRAINT sitemap_domain64_fkey FOREIGN KEY (domain64) REFERENCES work.hosts(domain64);
 
 ALTER TABLE ONLY work.unseated
     ADD CONSTRAINT unseated_chunk_id_fkey FOREIGN KEY (chunk_id) REFERENCES work.chunk(id);

@@ -220,24 +220,34 @@ alter table work.hosts
     add claim_at timestamptz not null default 'infinity',
     add empty_looks smallint not null default 0,
     add pace_id bigint references work.pace (id),
+    add held_by bigint,
+    add robots_at timestamptz,
+    add robots_delay interval constraint hosts_robots_delay_not_negative check (robots_delay >= interval '0'),
     add troubles smallint not null default 0,
     add trouble_at timestamptz,
     add trouble text not null default '';
 
 comment on column work.hosts.claim_at is 'When a claim looks at this host next; infinity if nothing of it waits.';
 comment on column work.hosts.empty_looks is 'Claims that found nothing here in a row: the next look comes later.';
+comment on column work.hosts.held_by is 'The chunk whose crawler alone asks this host until it reports; ready_at is its lease.';
+comment on column work.hosts.robots_at is 'When its robots.txt was last read.';
+comment on column work.hosts.robots_delay is 'The rest between two requests that its robots.txt asks for, up to a limit.';
 comment on column work.hosts.troubles is 'Refusals and failures in a row, each doubling its rest.';
+
+create index hosts_of_pace on work.hosts (pace_id, domain64) where pace_id is not null;
 
 -- The heart of a claim: the host that has rested longest goes first, and one that rests is not looked at.
 create index hosts_to_claim on work.hosts (claim_at) where claim_at < 'infinity' and policy = 'open';
+create index hosts_held on work.hosts (held_by) where held_by is not null;
 update work.hosts h set claim_at = greatest(h.ready_at, now())
 where exists (select from work.guestbook g where g.domain64 = h.domain64 and g.state = 'pending');
 
 -- migrate:down
 
-drop index work.hosts_to_claim;
+drop index work.hosts_held, work.hosts_to_claim;
 alter table work.hosts
-    drop claim_at, drop empty_looks, drop pace_id, drop troubles, drop trouble_at, drop trouble;
+    drop claim_at, drop empty_looks, drop pace_id, drop held_by, drop robots_at, drop robots_delay, drop troubles,
+    drop trouble_at, drop trouble;
 drop table work.pace;
 alter table work.house drop crawl_delay, drop "rows", drop seated_rows;
 drop table work.query_stat, work.event, work.unseated, work.seat_count, work.placement;

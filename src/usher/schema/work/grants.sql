@@ -6,11 +6,11 @@ grant select on work.tld, work.domain, work.hosts to usher_door, usher_mgmt, ush
 grant insert on work.tld, work.domain, work.hosts to usher_door;
 
 grant select on work.house, work.guestbook, work.content_type to usher_door, usher_mgmt, usher_reader;
-grant update (revision, cadence, filters) on work.house to usher_door;
+grant update (revision, cadence, filters, max_pages, max_depth) on work.house to usher_door;
 grant insert, update on work.guestbook to usher_door;
 grant usage on sequence work.guestbook_id_seq to usher_door;
 grant update (next_fetch, crawl_started, cadence, adaptive, crawl_delay, ready_at, policy, policy_reason, scope,
-    scope_ranges, filters, revision) on work.hosts to usher_door;
+    scope_ranges, filters, max_pages, max_depth, pages, revision) on work.hosts to usher_door;
 
 -- Waking a host whose page came in.
 grant update (claim_at, empty_looks) on work.hosts to usher_door;
@@ -27,11 +27,18 @@ grant insert, update on work.seat_count to usher_mgmt;
 grant insert on work.event, work.query_stat to usher_mgmt;
 grant delete on work.query_stat to usher_mgmt;
 grant update on work.guestbook to usher_mgmt;
-grant update (next_fetch, crawl_started, ready_at, claim_at, empty_looks, troubles, trouble_at, trouble, pace_id) on work.hosts
-    to usher_mgmt;
+grant update (next_fetch, crawl_started, ready_at, claim_at, empty_looks, troubles, trouble_at, trouble, pace_id, held_by,
+    robots_at, robots_delay) on work.hosts to usher_mgmt;
+grant select on work.robots, work.sitemap to usher_mgmt, usher_reader;
+grant insert, update on work.robots, work.sitemap to usher_mgmt;
+grant select on work.outdated, work.retire to usher_mgmt, usher_reader;
+grant insert, update on work.outdated to usher_mgmt;
+grant insert, delete on work.retire to usher_mgmt;
+grant execute on function work.retire_copies(bigint[]) to usher_mgmt;
 grant update ("rows", seated_rows, crawl_delay) on work.house to usher_mgmt;
 grant execute on function
-    work.claim_links(bigint, integer, integer, integer, bigint, interval, interval, timestamptz) to usher_mgmt;
+    work.rest_of(work.hosts, work.house),
+    work.claim_links(bigint, integer, integer, integer, bigint, interval, interval, boolean, timestamptz) to usher_mgmt;
 
 -- The first document's relations, to look at.
 grant usage on schema mgmt to usher_mgmt, usher_reader;

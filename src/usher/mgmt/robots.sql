@@ -1,0 +1,68 @@
+-- name: find_robots
+-- What a host's robots.txt said last.
+select r.status, r.body, r.fetched_at, r.expires_at, r.failures, r.error
+from work.hosts h
+join work.robots r on r.domain64 = h.domain64
+where h.name = %(host)s and r.scheme = %(scheme)s;
+
+-- name: robots_of
+-- What a host's robots.txt said last, by each way to it.
+select r.status, r.body, r.fetched_at, r.expires_at, r.failures, r.error
+from work.robots r
+where r.domain64 = %(domain64)s
+order by r.scheme;
+
+-- name: keep_robots
+-- A robots.txt that was read is good for a day. One that could not be had is asked for again after ten minutes, then
+-- twice as long each time, up to a day; what was read before is kept beside it, and so is the host's pace.
+with host as (
+    update work.hosts h
+    set robots_at = %(now)s, robots_delay = case when %(good)s then %(delay)s::interval else h.robots_delay end
+    where h.name = %(host)s
+    returning h.domain64
+)
+insert into work.robots as r (domain64, scheme, status, body, error, fetched_at, expires_at, failures)
+select
+    domain64, %(scheme)s, %(status)s, %(body)s, %(error)s, %(now)s,
+    %(now)s::timestamptz + case when %(good)s then interval '1 day' else interval '10 minutes' end,
+    case when %(good)s then 0 else 1 end
+from host
+on conflict (domain64, scheme) do update set
+    status = excluded.status,
+    body = case when %(good)s then excluded.body else r.body end,
+    error = excluded.error,
+    fetched_at = excluded.fetched_at,
+    failures = case when %(good)s then 0 else least(r.failures + 1, 1000) end,
+    expires_at = case
+        when %(good)s then excluded.expires_at
+        else %(now)s::timestamptz + least(interval '10 minutes' * power(2, least(r.failures, 10)), interval '1 day')
+    end
+returning status, body, fetched_at, expires_at, failures, error;
+
+-- name: add_sitemaps
+-- Sitemaps of hosts that we know, each once.
+insert into work.sitemap (domain64, path, scheme, found_in, found_at)
+select h.domain64, s.path, s.scheme, %(found_in)s, %(now)s
+from unnest(%(hosts)s::text[], %(paths)s::text[], %(schemes)s::smallint[]) as s (host, path, scheme)
+join work.hosts h on h.name = s.host
+order by h.domain64, s.path
+on conflict (domain64, path) do nothing
+returning domain64;
+
+-- name: sitemap_read
+-- What a sitemap named when it was read.
+insert into work.sitemap as s (domain64, path, scheme, found_in, found_at, read_at, pages, sitemaps, problem)
+select h.domain64, %(path)s, %(scheme)s, 'a page', %(now)s, %(now)s, %(pages)s, %(sitemaps)s, %(problem)s
+from work.hosts h
+where h.name = %(host)s
+on conflict (domain64, path) do update
+set read_at = excluded.read_at, pages = excluded.pages, sitemaps = excluded.sitemaps, problem = excluded.problem
+returning domain64;
+
+-- name: sitemaps_of
+-- The sitemaps of a host, the last read first.
+select scheme, path, found_in, found_at, read_at, pages, sitemaps, problem
+from work.sitemap
+where domain64 = %(domain64)s
+order by read_at desc nulls last, path
+limit %(n)s;
