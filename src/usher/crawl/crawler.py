@@ -1,0 +1,255 @@
+"""The crawler: asks MGMT for chunks, visits their pages, writes what came into one file each, and reports.
+
+Comes from MGMT; goes to the shelf, from which builders pull, and back to MGMT: first the links that were found, then
+the pages and the chunk in one call. Killed at any moment, its leases end and its pages come back, and nothing is
+counted twice.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from usher.client import Client
+from usher.crawl.chest import Chest
+from usher.crawl.content import About
+from usher.crawl.lease import Lease
+from usher.crawl.memory import Heard
+from usher.crawl.news import News
+from usher.crawl.outcome import asks_for_rest, is_silence, url_of
+from usher.crawl.visit import Visitor
+from usher.errors import Conflict, DiskUnusable, UsherError
+from usher.messages import Link, Pack, Page
+from usher.shelf import Shelf
+from usher.telemetry import CRAWLED, Log
+from usher.urls import Refused
+
+log = Log("crawl")
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0  # seconds between two questions while nothing waits
+PAUSE_FOR_DISK: Final = 30.0  # after it refused something
+TOGETHER: Final = 16  # pages of one host at once, where it needs no rest
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How much a crawler takes on: pages of a chunk, chunks at once, hosts and pages of one host in a chunk."""
+
+    pages: int = 50
+    chunks: int = 8
+    hosts: int | None = None
+    each: int | None = None
+
+
+@dataclass(slots=True)
+class Crawl:
+    """A chunk in hand, what its pages lead to, and what became of them so far."""
+
+    chunk_id: int
+    lease: Lease
+    news: News
+    pages: list[Page] = field(default_factory=list)
+    task: asyncio.Task[None] | None = None
+
+
+@dataclass(slots=True)
+class Turn:
+    """The pages of one host that are still to visit in a chunk, and whether it answers."""
+
+    waiting: list[Link]
+    answers: bool = False
+
+    def mind(self, page: Page) -> None:
+        """A host that asks for rest, or says nothing at all, is left alone: its other pages wait for another time."""
+        self.answers = self.answers or page.status is not None
+        if asks_for_rest(page) or (is_silence(page) and not self.answers):
+            self.waiting.clear()
+
+
+class Crawler:
+    """One process of it; `stop` lets what is under way end and takes nothing new."""
+
+    def __init__(
+        self, mgmt: Client, visitor: Visitor, shelf: Shelf, load: Load, about: About
+    ) -> None:
+        self.mgmt, self.visitor, self.shelf, self.load = mgmt, visitor, shelf, load
+        self.about = about
+        self.open: dict[int, Crawl] = {}
+        self.pages = 0
+        self._heard = Heard()
+        self._stopped = False
+        self._wake = asyncio.Event()  # somebody stopped us, or a chunk ended
+        self._pause = FIRST_PAUSE
+        self._not_before = 0.0  # on the loop's clock
+        self._lease = 0.0
+        self._leased = asyncio.Event()
+
+    def stop(self) -> None:
+        self._stopped = True
+        self._wake.set()
+        for crawl in self.open.values():
+            crawl.lease.end()
+
+    async def run(self) -> None:
+        """Until told to stop: as many chunks at once as it may have, each on its own."""
+        async with self._signs_of_life():
+            while not self._stopped:
+                self._wake.clear()
+                if len(self.open) >= self.load.chunks:
+                    await self._wake.wait()
+                elif await self._begin():
+                    self._pause = FIRST_PAUSE
+                else:
+                    await self._rest()
+            # What is under way ends; pages whose turn has not come are left out, and wait again.
+            tasks = [crawl.task for crawl in self.open.values() if crawl.task]
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _rest(self) -> None:
+        """A while, longer each time; a chunk that ends may have brought new pages."""
+        try:
+            async with asyncio.timeout(self._pause):
+                await self._wake.wait()
+            self._pause = max(FIRST_PAUSE, self._pause / 2)
+        except TimeoutError:
+            self._pause = min(2 * self._pause, LONGEST_PAUSE)
+
+    async def _begin(self) -> bool:
+        """One more chunk, if there is one."""
+        asked = asyncio.get_running_loop().time()
+        if asked < self._not_before:
+            return False
+        try:
+            pack = await self.mgmt.get_links(
+                self.load.pages, hosts=self.load.hosts, each=self.load.each, hold=True
+            )
+        except UsherError as error:
+            log.warning("no_chunk", error=str(error))
+            return False
+        if pack is None:
+            return False
+        self._lease = pack.lease or self._lease
+        self._leased.set()
+        crawl = Crawl(pack.chunk_id, Lease(asked + self._lease), News(self.mgmt, self._heard))
+        if self._stopped:
+            crawl.lease.end()
+        self.open[pack.chunk_id] = crawl
+        crawl.task = asyncio.create_task(self._crawl(crawl, pack), name=f"chunk {pack.chunk_id}")
+        return True
+
+    # -- one chunk
+
+    async def _crawl(self, crawl: Crawl, pack: Pack) -> None:
+        try:
+            async with Chest(self.shelf, crawl.chunk_id, self.about) as chest:
+                failures = await self._visit_all(crawl, pack.pages, chest)
+                if failures and not self._stopped:
+                    more = await self.mgmt.more_links(failures, crawl.chunk_id, hold=True)
+                    await self._visit_all(crawl, more, chest)
+                await crawl.news.send()
+                await self._report(crawl, chest)
+        except Exception as error:  # noqa: BLE001 - one chunk that fails must not end the others
+            await self._give_up(crawl.chunk_id, cause_of(error))
+        finally:
+            self.open.pop(crawl.chunk_id, None)
+            self._wake.set()
+
+    async def _report(self, crawl: Crawl, chest: Chest) -> None:
+        if not crawl.pages:
+            await self.mgmt.not_crawled(crawl.chunk_id, "the crawler visited none of its pages")
+            return
+        kept = await chest.close()
+        await self.mgmt.crawled(
+            crawl.chunk_id, pages=crawl.pages, sha256=kept.sha256, size=kept.size
+        )
+
+    async def _give_up(self, chunk: int, error: Exception) -> None:
+        if isinstance(error, Conflict):  # not ours any more
+            log.warning("chunk_lost", chunk=chunk, error=str(error))
+            self.shelf.drop([chunk])
+            return
+        if isinstance(error, UsherError) and not isinstance(error, DiskUnusable):
+            # The file stays until MGMT says that it is not wanted: it may have heard the report, and not we the answer.
+            log.warning("chunk_not_reported", chunk=chunk, error=str(error))
+            return
+        if isinstance(error, DiskUnusable):
+            self._not_before = asyncio.get_running_loop().time() + PAUSE_FOR_DISK
+        log.error("chunk_failed", chunk=chunk, error=repr(error))
+        with suppress(UsherError):
+            await self.mgmt.not_crawled(chunk, f"the crawler failed: {error!r}"[:1000])
+
+    async def _visit_all(self, crawl: Crawl, pages: Sequence[Link], chest: Chest) -> int:
+        """All pages, the hosts beside each other; how many failed."""
+        hosts: dict[str, list[Link]] = defaultdict(list)
+        for page in pages:
+            url = url_of(page.link)
+            hosts["" if isinstance(url, Refused) else url.host].append(page)
+        before = len(crawl.pages)
+        async with asyncio.TaskGroup() as group:
+            for links in hosts.values():
+                group.create_task(self._visit_host(crawl, Turn(links[::-1]), chest))
+        return sum(page.result == "failure" for page in crawl.pages[before:])
+
+    async def _visit_host(self, crawl: Crawl, turn: Turn, chest: Chest) -> None:
+        """The first page alone, which finds out how the host wants to be visited; the rest in turn or together."""
+        await self._visit_next(crawl, turn, chest)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(TOGETHER, len(turn.waiting))):
+                group.create_task(self._visit_rest(crawl, turn, chest))
+
+    async def _visit_rest(self, crawl: Crawl, turn: Turn, chest: Chest) -> None:
+        while turn.waiting and not self._stopped:
+            await self._visit_next(crawl, turn, chest)
+
+    async def _visit_next(self, crawl: Crawl, turn: Turn, chest: Chest) -> None:
+        seen = await self.visitor.visit(turn.waiting.pop(), crawl.lease)
+        if seen is None:
+            return  # its turn did not come: it waits again
+        page = seen.outcome.page
+        turn.mind(page)
+        await chest.add(seen)
+        await crawl.news.add(seen)
+        crawl.pages.append(page)
+        self.pages += 1
+        CRAWLED.labels(page.result).inc()
+
+    # -- leases
+
+    @asynccontextmanager
+    async def _signs_of_life(self) -> AsyncIterator[None]:
+        task = asyncio.create_task(self._renew())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _renew(self) -> None:
+        """Every third of a lease; a chunk that is not ours any more is dropped at once."""
+        await self._leased.wait()
+        while True:
+            await asyncio.sleep(self._lease / 3)
+            if not self.open:
+                continue
+            asked = asyncio.get_running_loop().time()
+            try:
+                leases = await self.mgmt.renew(self.open)
+            except UsherError as error:
+                log.warning("leases_not_renewed", error=str(error))
+                continue
+            for chunk in leases.held:
+                if crawl := self.open.get(chunk):
+                    crawl.lease.until = asked + self._lease
+            for chunk in leases.lost:
+                crawl = self.open.get(chunk)
+                if crawl and crawl.task:
+                    log.warning("chunk_lost", chunk=chunk, error="its lease ended")
+                    crawl.task.cancel()
+
+
+def cause_of(error: Exception) -> Exception:
+    """The first of errors that came together."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error

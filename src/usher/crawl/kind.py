@@ -1,0 +1,94 @@
+"""What kind of thing a body is, by its media type and, where that says little or lies, by its first bytes.
+
+Comes from an answer; goes to the walk and to the reader, which take only pages, texts and PDFs apart.
+"""
+
+import re
+from typing import Final, Literal
+
+Kind = Literal["html", "text", "pdf", "feed", "sitemap", "other"]
+
+_HEAD: Final = 1_024
+_BY_TYPE: Final[dict[str, Kind]] = {
+    "text/html": "html",
+    "application/xhtml+xml": "html",
+    "application/vnd.wap.xhtml+xml": "html",
+    "text/plain": "text",
+    "text/markdown": "text",
+    "text/x-markdown": "text",
+    "text/x-rst": "text",
+    "application/pdf": "pdf",
+    "application/x-pdf": "pdf",
+    "application/rss+xml": "feed",
+    "application/atom+xml": "feed",
+    "application/rdf+xml": "feed",
+    "application/feed+json": "feed",
+}
+_UNTOLD: Final = frozenset(
+    {"", "application/octet-stream", "binary/octet-stream", "unknown/unknown"}
+)
+_BINARY: Final = (
+    *(b"\x89PNG", b"GIF8", b"\xff\xd8\xff", b"RIFF", b"\x00\x00\x01\x00", b"OggS", b"ID3"),
+    *(b"PK\x03\x04", b"\x1f\x8b", b"BZh", b"7z\xbc\xaf", b"\x28\xb5\x2f\xfd", b"\x7fELF"),
+    *(b"wOFF", b"wOF2", b"MZ\x90\x00", b"\xd0\xcf\x11\xe0"),
+)
+_ROOT: Final = re.compile(  # the first element, after declarations, comments and a doctype
+    rb"(?:\s+|<\?[^>]*>|<!--(?:[^-]|-(?!->))*-->|<!doctype[^>]*>)*+<([a-z][^\s/>]*)", re.IGNORECASE
+)
+_ROOTS: Final[dict[bytes, Kind]] = {
+    b"html": "html",
+    b"rss": "feed",
+    b"feed": "feed",
+    b"rdf": "feed",
+    b"urlset": "sitemap",
+    b"sitemapindex": "sitemap",
+}
+_PAGE: Final = frozenset(
+    {
+        b"a",
+        b"article",
+        b"b",
+        b"body",
+        b"br",
+        b"center",
+        b"div",
+        b"font",
+        b"h1",
+        b"head",
+        b"iframe",
+        b"link",
+    }
+    | {b"main", b"meta", b"p", b"script", b"section", b"span", b"style", b"table", b"title", b"ul"}
+)
+
+
+def kind(media_type: str, body: bytes) -> Kind:
+    media_type = media_type.strip().lower()
+    head = body[:_HEAD].removeprefix(b"\xef\xbb\xbf").lstrip()
+    told = _BY_TYPE.get(media_type)
+    if head.startswith(b"%PDF-"):
+        return "pdf"
+    if head.startswith(_BINARY):
+        return "pdf" if told == "pdf" else "other"
+    if told == "html":
+        return _root(head, "html")
+    if told:
+        return told
+    if media_type.endswith(("/xml", "+xml")):
+        return _root(head, "other")
+    return _guess(head) if media_type in _UNTOLD else "other"
+
+
+def _root(head: bytes, otherwise: Kind) -> Kind:
+    match = _ROOT.match(head)
+    return _ROOTS.get(match[1].lower().rpartition(b":")[2], otherwise) if match else otherwise
+
+
+def _guess(head: bytes) -> Kind:
+    """Nobody said what it is, so only what shows itself counts."""
+    match = _ROOT.match(head)
+    if match and match[1].lower() in _PAGE:
+        return "html"
+    if match or head.startswith(b"<!"):
+        return _root(head, "html" if head[:9].lower() == b"<!doctype" else "other")
+    return "other" if b"\0" in head or not head else "text"

@@ -1,0 +1,73 @@
+"""News for the door: the links and the sitemaps that the pages of a chunk lead to.
+
+Comes from visits; goes to MGMT in large batches, before the chunk is reported: who has a page has its links too.
+"""
+
+from collections import defaultdict
+from typing import Final
+
+from usher.client import Client
+from usher.crawl.memory import Heard
+from usher.crawl.outcome import url_of
+from usher.crawl.sitemap import Sitemap
+from usher.crawl.visit import Seen
+from usher.messages import Changed
+from usher.telemetry import LINKS_FOUND
+from usher.urls import Refused
+
+MOST_LINKS: Final = 10_000  # in one call
+MOST_SITEMAPS: Final = 1_000
+Where = tuple[str, int]  # the host that links were found on, and how deep they are
+
+
+class News:
+    """What was found in one chunk and is still to be told; what was told lately is left out."""
+
+    def __init__(self, mgmt: Client, heard: Heard) -> None:
+        self._mgmt, self._heard = mgmt, heard
+        self._groups: dict[Where, dict[str, None]] = defaultdict(dict)
+        self._links = 0
+
+    async def add(self, seen: Seen) -> None:
+        """What a page leads to; sent at once where it is much."""
+        if seen.sitemap is not None:
+            await self._send_sitemap(seen.link.link, seen.sitemap)
+        where, depth = place_of(seen)
+        group = self._groups[where, depth]
+        before = len(group)
+        group.update(dict.fromkeys(self._heard.fresh(where, depth, seen.outcome.links)))
+        self._links += len(group) - before
+        if self._links >= MOST_LINKS:
+            await self.send()
+
+    async def send(self) -> None:
+        groups, self._groups = self._groups, defaultdict(dict)
+        self._links = 0
+        for (where, depth), group in groups.items():
+            links = list(group)
+            for first in range(0, len(links), MOST_LINKS):
+                part = links[first : first + MOST_LINKS]
+                await self._mgmt.add_links(part, found_on=where or None, depth=depth)
+            self._heard.remember(where, depth, links)
+            LINKS_FOUND.inc(len(links))
+
+    async def _send_sitemap(self, link: str, named: Sitemap) -> None:
+        pages = [Changed(entry.url, entry.lastmod) for entry in named.pages]
+        others = [entry.url for entry in named.sitemaps][:MOST_SITEMAPS]
+        for first in range(0, len(pages) or 1, MOST_LINKS):
+            await self._mgmt.sitemap(
+                link,
+                pages[first : first + MOST_LINKS],
+                sitemaps=others if first == 0 else (),
+                pages=len(pages),
+                problem=named.problem,
+            )
+
+
+def place_of(seen: Seen) -> Where:
+    """Whose scope decides about the links of a page, and how deep they are: where it moved to takes its place."""
+    url = url_of(seen.link.link)
+    moved, depth = seen.outcome.moved_to is not None, seen.link.depth
+    if isinstance(url, Refused) or (moved and depth == 0):
+        return "", depth
+    return f"{url.scheme.word}://{url.host}/", depth if moved else depth + 1

@@ -1,0 +1,107 @@
+"""The text of a PDF, page by page.
+
+Comes from anybody, so a caller who must not fall runs `read` in a process of its own: what goes in and comes out can be
+sent there. PDFium is written in C++: a file made to break it may end the process it is read in, and only one thread of
+a process may use it at a time.
+"""
+
+import re
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any, Final
+
+import pypdfium2
+
+MOST_BYTES: Final = 50_000_000
+MOST_PAGES: Final = 500
+MOST_TEXT: Final = 1_000_000
+LONGEST: Final = 300
+
+_DATE: Final = re.compile(
+    r"D?:?(\d{4})(\d\d)?(\d\d)?(\d\d)?(\d\d)?(\d\d)?(?:([+-])(\d\d)'?(\d\d)?)?"
+)
+_LOWEST: Final = (0, 1, 1, 0, 0, 0)
+_ENCRYPTED: Final = "Incorrect password"
+
+
+@dataclass(frozen=True, slots=True)
+class Pdf:
+    """Its pages as text, what it says of itself, and what was left out and why."""
+
+    pages: list[str] = field(default_factory=list)
+    title: str = ""
+    published: datetime | None = None
+    modified: datetime | None = None
+    problem: str = ""
+
+
+def read(body: bytes) -> Pdf:
+    if len(body) > MOST_BYTES:
+        return Pdf(problem=f"it is larger than {MOST_BYTES:,} bytes")
+    try:
+        document = pypdfium2.PdfDocument(body)
+    except (pypdfium2.PdfiumError, ValueError) as error:
+        if _ENCRYPTED in str(error):
+            return Pdf(problem="it is encrypted")
+        return Pdf(problem="it is no readable PDF")
+    try:
+        return _read(document)
+    except (pypdfium2.PdfiumError, ValueError, MemoryError) as error:
+        return Pdf(problem=f"it could not be read ({type(error).__name__})")
+    finally:
+        document.close()
+
+
+def _read(document: Any) -> Pdf:  # noqa: ANN401 - PDFium's Python has no types
+    told = document.get_metadata_dict(skip_empty=True)
+    count, left, problems = len(document), MOST_TEXT, []
+    if count > MOST_PAGES:
+        problems.append(f"only its first {MOST_PAGES} of {count} pages were read")
+    pages: list[str] = []
+    broken = 0
+    for number in range(min(count, MOST_PAGES)):
+        text = _page(document, number)
+        broken += text is None
+        pages.append((text or "")[:left])
+        left -= len(text or "")
+        if left <= 0:
+            problems.append(f"only the first {MOST_TEXT:,} characters of its text were kept")
+            break
+    if broken:
+        problems.append(f"{broken} of its pages cannot be read")
+    return Pdf(
+        pages,
+        " ".join(told.get("Title", "")[: LONGEST * 2].replace("\0", " ").split())[:LONGEST],
+        date(told.get("CreationDate", "")),
+        date(told.get("ModDate", "")),
+        "; ".join(problems),
+    )
+
+
+def _page(document: Any, number: int) -> str | None:  # noqa: ANN401
+    try:
+        page = document[number]
+        try:
+            text = page.get_textpage().get_text_bounded(errors="replace")
+        finally:
+            page.close()
+    except pypdfium2.PdfiumError:
+        return None
+    return str(text).replace("\r\n", "\n").replace("\0", " ").replace("\ufffe", "-\n").strip()
+
+
+def date(text: str) -> datetime | None:
+    """Read a date as PDF writes it: `D:20240131120000+01'00'`."""
+    match = _DATE.match(text.strip())
+    if not match:
+        return None
+    year, month, day, hour, minute, second = (
+        int(one) if one else low for one, low in zip(match.groups()[:6], _LOWEST, strict=True)
+    )
+    sign, hours, minutes = match.groups()[6:]
+    offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
+    try:
+        zone = timezone(-offset if sign == "-" else offset)
+        return datetime(year, month, day, hour, minute, second, tzinfo=zone).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None

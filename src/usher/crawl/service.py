@@ -1,0 +1,149 @@
+"""A crawler as an actor: its face, its shelf, its client at MGMT; works until told to stop, and leaves in order.
+
+Comes from settings and the command line; goes on until the event is set. What others still need of its files is kept.
+"""
+
+import asyncio
+import re
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from usher import __version__
+from usher.client import Client
+from usher.crawl import guard
+from usher.crawl.content import About
+from usher.crawl.crawler import TOGETHER, Crawler, Load
+from usher.crawl.fetch import Fetcher, Limits
+from usher.crawl.manners import Manners
+from usher.crawl.visit import Visitor
+from usher.errors import UsherError
+from usher.porch.chunks import chunk_endpoints
+from usher.porch.component import face
+from usher.porch.listen import Bind
+from usher.settings import Settings
+from usher.shelf import Shelf
+from usher.telemetry import Log
+
+log = Log("crawl")
+PRODUCT: Final = "usher"  # as robots.txt calls us
+PATIENCE: Final = 60.0  # seconds that MGMT may be away
+TIDY_SECONDS: Final = 30.0
+Ready = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What the operator asked of a crawler; `host` is where builders reach it, if not where it listens."""
+
+    bind: Bind
+    host: str = ""
+    load: Load = field(default_factory=Load)
+    keep: bool = False
+    insecure: bool = False
+
+
+def agent_of(contact: str) -> str:
+    """Who we are, and whom to tell if we are not welcome."""
+    return f"Usher/{__version__} (+{contact})" if contact else f"Usher/{__version__}"
+
+
+def fetcher_of(settings: Settings) -> Fetcher:
+    allow, agent = guard.parse(settings.allow_private), agent_of(settings.contact)
+    return Fetcher(agent, limits=limits_of(settings), allow=allow, lines_per_host=TOGETHER)
+
+
+def limits_of(settings: Settings) -> Limits:
+    """As the operator has them; no part of a fetch may take longer than the whole."""
+    usual, total = Limits(), settings.fetch_seconds
+    return Limits(
+        lookup=min(usual.lookup, total),
+        connect=min(usual.connect, total),
+        idle=min(usual.idle, total),
+        total=total,
+        body=settings.fetch_bytes,
+    )
+
+
+async def crawl(settings: Settings, wish: Wish, stop: asyncio.Event, *, ready: Ready) -> None:
+    """Run a crawler until told to stop; then what is under way ends."""
+    if not settings.contact:
+        log.warning(
+            "no_contact", hint="set contact to an address or a page that says who crawls, and why"
+        )
+    about = About(contact=settings.contact, user_agent=agent_of(settings.contact))
+    async with serving(settings, wish) as (shelf, host), fetcher_of(settings) as fetcher:
+        mgmt = Client(settings.mgmt_url, host=host, token=settings.token, patience=PATIENCE)
+        async with mgmt:
+            await mgmt.set_state("online", type="crawler", anew=True)
+            async with Visitor(Manners(fetcher, PRODUCT, mgmt)) as visitor:
+                crawler = Crawler(mgmt, visitor, shelf, wish.load, about)
+                ready(f"crawler at {host}")
+                log.info("crawling", mgmt=settings.mgmt_url, host=host)
+                await until(crawler, stop, keep=wish.keep)
+            with suppress(UsherError):
+                await mgmt.set_state("waiting", reason="stopped in order")
+    log.info("stopped", pages=crawler.pages)
+
+
+@asynccontextmanager
+async def serving(settings: Settings, wish: Wish) -> AsyncIterator[tuple[Shelf, str]]:
+    """The crawler's files, served; a shelf belongs to one crawler, so each has its own, named as others reach it."""
+    shelf = Shelf(settings.data / "content")
+    async with face(
+        chunk_endpoints(shelf, "/get_chunk"),
+        wish.bind,
+        mgmt=settings.mgmt_url,
+        token=settings.token,
+        insecure=wish.insecure,
+    ) as address:
+        host = wish.host or host_of(wish.bind, address)
+        shelf.directory /= re.sub(r"[^A-Za-z0-9.-]+", "_", host)
+        await asyncio.to_thread(shelf.tidy)
+        yield shelf, host
+
+
+def host_of(bind: Bind, address: str) -> str:
+    """Where others reach what listens at this address."""
+    port = address.rpartition(":")[2]
+    everywhere = bind.host in ("0.0.0.0", "::")  # noqa: S104 - asked for
+    return f"{socket.gethostname()}:{port}" if everywhere else address.removeprefix("http://")
+
+
+async def until(crawler: Crawler, stop: asyncio.Event, *, keep: bool) -> None:
+    """The crawler, which is told once somebody tells us, and its files tidied meanwhile unless they are kept."""
+
+    async def told() -> None:
+        await stop.wait()
+        crawler.stop()
+
+    beside = [asyncio.create_task(told())]
+    if not keep:
+        beside.append(asyncio.create_task(tidied(crawler)))
+    try:
+        await crawler.run()
+    finally:
+        for task in beside:
+            task.cancel()
+        await asyncio.gather(*beside, return_exceptions=True)
+
+
+async def tidied(crawler: Crawler) -> None:
+    """Drop what every row has, now and then."""
+    while True:
+        await asyncio.sleep(TIDY_SECONDS)
+        try:
+            await tidy(crawler)
+        except UsherError as error:
+            log.warning("not_tidied", error=str(error))
+
+
+async def tidy(crawler: Crawler) -> None:
+    # Before the question: what comes later stays, and so does what is reported while it is answered.
+    here = await asyncio.to_thread(crawler.shelf.chunks)
+    busy = set(crawler.open)
+    wanted = {*await crawler.mgmt.unpropagated(), *busy, *crawler.open}
+    gone = [chunk for chunk in here if chunk not in wanted]
+    await asyncio.to_thread(crawler.shelf.drop, gone)

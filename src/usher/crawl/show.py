@@ -1,0 +1,82 @@
+"""One page as the crawler sees it, for a person: what `usher fetch` shows.
+
+Comes from a URL; goes to values that can be printed. Nothing is stored, and nobody is told.
+"""
+
+import asyncio
+from typing import Any
+
+from usher.crawl import page
+from usher.crawl.lease import Lease
+from usher.crawl.manners import Manners
+from usher.crawl.service import PRODUCT, fetcher_of
+from usher.crawl.visit import Seen, Visitor
+from usher.errors import BadInput, Unreachable
+from usher.messages import Link
+from usher.settings import Settings
+from usher.urls import Refused, parse
+
+PATIENCE = 120.0  # seconds for robots.txt and the page together
+
+
+async def look(settings: Settings, text: str) -> Seen:
+    """Fetch one page by the crawler's own code: robots.txt first, then the page."""
+    url = parse(text)
+    if isinstance(url, Refused):
+        raise BadInput(f"{text[:80]!r} cannot be fetched: {url.detail}")
+    lease = Lease(asyncio.get_running_loop().time() + PATIENCE)
+    async with fetcher_of(settings) as fetcher, Visitor(Manners(fetcher, PRODUCT)) as visitor:
+        seen = await visitor.visit(Link(str(url)), lease)
+    if seen is None:
+        raise Unreachable(f"{url} asks for too long a rest.")
+    return seen
+
+
+def portrait(seen: Seen) -> dict[str, Any]:
+    """All that was seen."""
+    told, answer, rules = seen.outcome.page, seen.answer, seen.rules
+    documents = documents_of(seen)
+    return {
+        "url": str(answer.url) if answer else told.link,
+        "status": told.status,
+        "result": told.result,
+        "why": told.reason,
+        "findable": told.result == "success" and not told.noindex and bool(documents),
+        "robots": rules.robots.rule(told.link) if rules and not rules.robots.wait else None,
+        "delay": rules.robots.crawl_delay if rules else None,
+        "type": told.content_type,
+        "length": told.length if answer else None,
+        "seconds": round(answer.seconds, 3) if answer else None,
+        "ip": answer.ip if answer else None,
+        "headers": answer.headers if answer else [],
+        "moved_to": str(seen.outcome.moved_to) if seen.outcome.moved_to else None,
+        "links": list(seen.outcome.links),
+        "feeds": list(seen.outcome.feeds),
+        "documents": documents,
+        "sitemap": None if seen.sitemap is None else len(seen.sitemap.pages),
+    }
+
+
+def documents_of(seen: Seen) -> list[dict[str, Any]]:
+    answer, walk = seen.answer, seen.walk
+    if answer is None or walk is None or walk.kind not in ("html", "text", "pdf"):
+        return []
+    found = page.read(
+        answer.body,
+        answer.url,
+        media_type=answer.media_type,
+        charset=answer.charset,
+        robots_tags=answer.headers_of("x-robots-tag"),
+    )
+    return [
+        {
+            "url": one.url,
+            "title": one.title,
+            "language": one.language,
+            "headings": one.headings,
+            "description": one.description,
+            "published": one.published,
+            "text": one.text,
+        }
+        for one in found
+    ]
