@@ -1,0 +1,208 @@
+"""The index builder: claims crawled chunks, pulls each from its crawler, makes its index chunk, and reports.
+
+Comes from MGMT; goes to the shelf, from which index servers pull, and back to MGMT: built, or why not. Killed at any
+moment, it goes on with what it had when it is started again, or others do when its leases end.
+"""
+
+import asyncio
+from contextlib import suppress
+from typing import Final
+
+from usher.client import Client
+from usher.errors import Conflict, NotFound, Unreachable, UsherError
+from usher.index.claims import Claims
+from usher.index.counts import BUILT, BUILT_DOCUMENTS, left_out
+from usher.index.fitness import Fitness, crowded
+from usher.index.making import Job, Made
+from usher.index.place import beside
+from usher.index.workshop import Workshop
+from usher.messages import ContentChunk
+from usher.pull import pull
+from usher.shelf import Kept, Shelf
+from usher.telemetry import Log
+
+log = Log("index")
+IDLE_PAUSE: Final = (0.1, 1.0)  # seconds between two questions: the first, the longest
+PATIENCE: Final = 60.0  # seconds that a crawler may be away before its chunk is given back
+PULL_PATIENCE: Final = 10.0
+AWAY_PAUSE: Final = 2.0
+MOST_AWAY: Final = 4  # so many times as many chunks may wait for crawlers that are away
+LONGEST_REASON: Final = 1_000
+
+
+class Builder:
+    """One process of it; `stop` lets what is under way end and takes nothing new."""
+
+    def __init__(
+        self, mgmt: Client, shelf: Shelf, claims: Claims, workshop: Workshop, fitness: Fitness
+    ) -> None:
+        self.mgmt, self.shelf, self.claims, self.workshop = mgmt, shelf, claims, workshop
+        self.fitness = fitness
+        self.chunks = 4  # at once
+        self.token = ""
+        self.renewal = 10.0  # seconds
+        self.open: dict[int, asyncio.Task[None]] = {}
+        self.away: set[int] = set()  # whose crawlers do not answer
+        self.built = 0
+        self._stop = asyncio.Event()
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Until told to stop: what it had before, then as many chunks at once as it may have."""
+        async with beside(self._renew()):
+            await self._go_on()
+            pause = IDLE_PAUSE[0]
+            while not self._stop.is_set():
+                if self._places() <= 0:
+                    await self._one_ends()
+                elif await self._roomy() and await self._begin():
+                    pause = IDLE_PAUSE[0]
+                else:
+                    await self._rest(pause)
+                    pause = min(2 * pause, IDLE_PAUSE[1])
+            await asyncio.gather(*self.open.values(), return_exceptions=True)
+
+    def _places(self) -> int:
+        """How many more it may have; one whose crawler is away takes no place, up to a point."""
+        most = MOST_AWAY * self.chunks - len(self.open)
+        return min(most, self.chunks - len(self.open) + len(self.away))
+
+    async def _begin(self) -> bool:
+        """More chunks, if there are any."""
+        try:
+            found = await self.mgmt.get_content_chunks(self._places())
+            for one in found:
+                self._start(one)
+        except UsherError as error:
+            log.warning("no_chunk", error=str(error))
+            return False
+        return bool(found)
+
+    async def _go_on(self) -> None:
+        """Go on with what an earlier life of this builder had, as far as it is still ours."""
+        left = {one.chunk_id: one for one in await asyncio.to_thread(self.claims.take)}
+        held = []
+        if left:
+            with suppress(UsherError):
+                held = (await self.mgmt.renew(left)).held
+        for chunk, one in left.items():
+            if chunk in held:
+                self._start(one)
+            else:
+                self.claims.drop(chunk)
+
+    def _start(self, one: ContentChunk) -> None:
+        task = asyncio.create_task(self._build(one), name=f"chunk {one.chunk_id}")
+        self.open[one.chunk_id] = task
+
+    async def _one_ends(self) -> None:
+        stop = asyncio.create_task(self._stop.wait())
+        # One whose crawler is away makes room too.
+        pause = asyncio.create_task(asyncio.sleep(IDLE_PAUSE[1]))
+        await asyncio.wait([*self.open.values(), stop, pause], return_when=asyncio.FIRST_COMPLETED)
+        stop.cancel()
+        pause.cancel()
+
+    async def _rest(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stop.wait()
+
+    async def _roomy(self) -> bool:
+        """Whether there is space for more; MGMT hears when that changes."""
+        trouble = await asyncio.to_thread(crowded, self.shelf.directory)
+        await self.fitness.be(self.mgmt, trouble)
+        return not trouble
+
+    # -- one chunk
+
+    async def _build(self, one: ContentChunk) -> None:
+        chunk = one.chunk_id
+        try:
+            await self._report(chunk, await self._made(one))
+        except Conflict as error:  # not ours any more
+            log.warning("chunk_lost", chunk=chunk, error=str(error))
+            await asyncio.to_thread(self.shelf.drop, [chunk])
+        except UsherError as error:
+            # The file stays until MGMT says that it is not wanted: it may have heard the report, and not we the answer.
+            log.warning("chunk_not_reported", chunk=chunk, error=str(error))
+        except Exception as error:  # noqa: BLE001 - one chunk that fails must not end the others
+            log.error("chunk_failed", chunk=chunk, error=repr(error))  # noqa: TRY400 - ours has none
+            with suppress(UsherError):
+                await self.mgmt.not_built(chunk, f"the builder failed: {error!r}"[:LONGEST_REASON])
+        finally:
+            self.claims.drop(chunk)
+            self.away.discard(chunk)
+            self.open.pop(chunk, None)
+
+    async def _made(self, one: ContentChunk) -> Made | str:
+        """The index chunk, or in words why there is none."""
+        chunk = one.chunk_id
+        content, index = self.claims.content(chunk), self.shelf.path(chunk)
+        try:
+            await asyncio.to_thread(self.claims.add, one)
+            await self._pull(one)
+            made = await self.workshop.make(Job(chunk, str(content), str(index)))
+        except NotFound:
+            return f"The content of chunk {chunk} is not at its crawler {one.host} any more."
+        except UsherError as error:
+            return error.message
+        self.shelf.remember(chunk, Kept(index, made.sha256, made.size))
+        return made
+
+    async def _pull(self, one: ContentChunk) -> None:
+        """The content; a crawler that is away for a moment is waited for, beside others."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + PATIENCE
+        while True:
+            try:
+                await pull(
+                    one.host,
+                    one.chunk_id,
+                    "content",
+                    self.claims.content(one.chunk_id),
+                    one.sha256,
+                    size=one.bytes,
+                    token=self.token,
+                    patience=PULL_PATIENCE,
+                )
+                break
+            except Unreachable:
+                if loop.time() > deadline or self._stop.is_set():
+                    raise
+                self.away.add(one.chunk_id)
+            await self._rest(AWAY_PAUSE)
+        self.away.discard(one.chunk_id)
+
+    async def _report(self, chunk: int, made: Made | str) -> None:
+        if isinstance(made, str):
+            log.warning("not_built", chunk=chunk, error=made)
+            BUILT.labels("failed").inc()
+            await self.mgmt.not_built(chunk, made[:LONGEST_REASON])
+            return
+        await self.mgmt.built(chunk, sha256=made.sha256, size=made.size)
+        log.debug("built", chunk=chunk, documents=made.documents, left=made.left)
+        self.built += 1
+        BUILT.labels("built").inc()
+        BUILT_DOCUMENTS.inc(made.documents)
+        left_out(made.left)
+
+    # -- leases
+
+    async def _renew(self) -> None:
+        """Again and again; a chunk that is not ours any more is dropped at once."""
+        while True:
+            await asyncio.sleep(self.renewal)
+            if not self.open:
+                continue
+            try:
+                leases = await self.mgmt.renew(self.open)
+            except UsherError as error:
+                log.warning("leases_not_renewed", error=str(error))
+                continue
+            for chunk in leases.lost:
+                if task := self.open.get(chunk):
+                    log.warning("chunk_lost", chunk=chunk, error="its lease ended")
+                    task.cancel()

@@ -1,0 +1,114 @@
+"""An index builder as an actor: its face, its shelf, its presses, its client at MGMT; works until told to stop.
+
+Comes from settings and the command line; goes on until the event is set. What index servers still need of its files is
+kept.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from usher.client import Client
+from usher.errors import UsherError
+from usher.index.builder import Builder
+from usher.index.claims import Claims
+from usher.index.fitness import Fitness
+from usher.index.place import alone_in, beside, folder_of, host_of
+from usher.index.workshop import Bounds, Workshop, cores
+from usher.porch.chunks import chunk_endpoints
+from usher.porch.component import face
+from usher.porch.listen import Bind
+from usher.settings import Settings
+from usher.shelf import Shelf
+from usher.telemetry import Log
+
+log = Log("index")
+SUFFIX: Final = ".idx"
+MEDIA_TYPE: Final = "application/vnd.usher.index-chunk"
+PATIENCE: Final = 60.0  # seconds that MGMT may be away
+TIDY_SECONDS: Final = 30.0
+LONGEST_RENEWAL: Final = 10.0  # MGMT's leases may be shorter than ours say
+Ready = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What the operator asked of a builder; `host` is where servers reach it, if not where it listens."""
+
+    bind: Bind
+    host: str = ""
+    chunks: int = 4
+    presses: int = field(default_factory=cores)
+    bounds: Bounds = field(default_factory=Bounds)
+    insecure: bool = False
+
+
+async def build(settings: Settings, wish: Wish, stop: asyncio.Event, *, ready: Ready) -> None:
+    """Run a builder until told to stop; then what is under way ends."""
+    shelf, fitness = Shelf(settings.data / "built", SUFFIX), Fitness()
+    async with (
+        serving(settings, wish, shelf, fitness) as host,
+        Client(settings.mgmt_url, host=host, token=settings.token, patience=PATIENCE) as mgmt,
+        Workshop(wish.presses, wish.bounds) as workshop,
+    ):
+        await mgmt.set_state("online", type="index-builder", anew=True)
+        claims = Claims(shelf.directory / "incoming")
+        builder = Builder(mgmt, shelf, claims, workshop, fitness)
+        builder.chunks, builder.token = wish.chunks, settings.token
+        builder.renewal = min(settings.chunk_lease / 3, LONGEST_RENEWAL)
+        ready(f"index builder at {host}")
+        log.info("building", mgmt=settings.mgmt_url, host=host, presses=wish.presses)
+        async with beside(tidied(mgmt, shelf, builder)), beside(told(builder, stop)):
+            await builder.run()
+        with suppress(UsherError):
+            await mgmt.set_state("waiting", reason="stopped in order")
+    log.info("stopped", chunks=builder.built)
+
+
+@asynccontextmanager
+async def serving(
+    settings: Settings, wish: Wish, shelf: Shelf, fitness: Fitness
+) -> AsyncIterator[str]:
+    """The builder's files, served, in a directory of its own; gives the name it goes by."""
+    async with face(
+        chunk_endpoints(shelf, "/index_chunk", MEDIA_TYPE),
+        wish.bind,
+        health=fitness.health,
+        mgmt=settings.mgmt_url,
+        token=settings.token,
+        insecure=wish.insecure,
+    ) as address:
+        host = wish.host or host_of(wish.bind, address)
+        shelf.directory /= folder_of(host)
+        with alone_in(shelf.directory):
+            await asyncio.to_thread(tidy, shelf)
+            yield host
+
+
+def tidy(shelf: Shelf) -> None:
+    """Remove what an earlier life of this builder left half-written."""
+    shelf.tidy()
+    for left in shelf.directory.glob(f"*/.*{SUFFIX}.*.new"):
+        with suppress(OSError):
+            left.unlink()
+
+
+async def told(builder: Builder, stop: asyncio.Event) -> None:
+    await stop.wait()
+    builder.stop()
+
+
+async def tidied(mgmt: Client, shelf: Shelf, builder: Builder) -> None:
+    """Drop what every row has, now and then."""
+    while True:
+        await asyncio.sleep(TIDY_SECONDS)
+        # Both before the question: what is reported while MGMT answers must stay.
+        here = set(await asyncio.to_thread(shelf.chunks)) - set(builder.open)
+        try:
+            wanted = set(await mgmt.unpropagated())
+        except UsherError as error:
+            log.warning("not_tidied", error=str(error))
+            continue
+        await asyncio.to_thread(shelf.drop, sorted(here - wanted))

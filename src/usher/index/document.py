@@ -1,0 +1,132 @@
+"""What the index keeps of a page: its words, where it is, when it was, and what tells copies apart.
+
+Comes from a page that was taken apart (`crawl.page`) and what its fetch says; goes into an index chunk, one document
+per page, or per page of a PDF. A page with nothing to find is `Left`, with the reason.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Final, Protocol
+
+from msgspec import Meta, Struct
+
+from usher.search.words import language
+
+MAX_BODY: Final = 1_000_000
+MAX_TITLE: Final = 1_000
+MAX_DESCRIPTION: Final = 1_000
+MAX_HEADINGS: Final = 200
+
+
+class Page(Protocol):
+    """What `crawl.page.read` gives for a page."""
+
+    @property
+    def url(self) -> object: ...
+    @property
+    def title(self) -> str: ...
+    @property
+    def headings(self) -> Sequence[str]: ...
+    @property
+    def text(self) -> str: ...
+    @property
+    def description(self) -> str: ...
+    @property
+    def language(self) -> str: ...
+    @property
+    def published(self) -> datetime | None: ...
+    @property
+    def modified(self) -> datetime | None: ...
+    @property
+    def canonical(self) -> object: ...
+    @property
+    def noindex(self) -> bool: ...
+    @property
+    def simhash(self) -> int: ...
+    @property
+    def text64(self) -> int: ...
+    @property
+    def problem(self) -> str: ...
+
+
+Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+
+
+class Document(Struct, frozen=True, omit_defaults=True):
+    """One thing to find; `key` is the page in the guestbook, shared by all pages of a PDF."""
+
+    key: str
+    url: str
+    host: str
+    chunk: Count
+    crawled: datetime
+    domain64: Count = 0
+    title: str = ""
+    headings: tuple[str, ...] = ()
+    body: str = ""
+    description: str = ""
+    language: str = ""
+    published: datetime | None = None
+    canonical: str = ""
+    simhash: int = 0
+    text64: int = 0
+    shortened: int = 0  # how many characters of the text were left out
+
+
+class Left(Struct, frozen=True):
+    """A page that is not indexed, and why."""
+
+    key: str
+    reason: str
+
+
+def from_page(
+    page: Page, *, key: str, host: str, chunk: int, crawled: datetime, domain64: int = 0
+) -> Document | Left:
+    """The document of a page, or why there is none."""
+    body, title = _clean(page.text), _clean(page.title).strip()
+    if page.noindex:
+        return Left(key, "noindex")
+    if not body.strip() and not title:
+        return Left(key, page.problem or "no text")
+    return Document(
+        key=key,
+        url=str(page.url),
+        host=host,
+        chunk=chunk,
+        crawled=_moment(crawled),
+        domain64=domain64,
+        title=title[:MAX_TITLE],
+        headings=tuple(_clean(heading)[:MAX_TITLE] for heading in page.headings[:MAX_HEADINGS]),
+        body=body[:MAX_BODY],
+        description=_clean(page.description)[:MAX_DESCRIPTION],
+        language=language(page.language),
+        published=_dated(page, crawled),
+        canonical=str(page.canonical or ""),
+        simhash=page.simhash,
+        text64=page.text64,
+        shortened=max(0, len(body) - MAX_BODY),
+    )
+
+
+def sites(host: str) -> list[str]:
+    """Every name that `site:` finds this host by: itself, without its port, and all that it is part of."""
+    bare = host if host.endswith("]") else host.rpartition(":")[0] or host
+    labels = bare.split(".")
+    parts = [] if bare.startswith("[") or labels[-1].isdigit() else range(1, len(labels))
+    return list(dict.fromkeys([host, bare, *(".".join(labels[part:]) for part in parts)]))
+
+
+def _dated(page: Page, crawled: datetime) -> datetime | None:
+    """When the page says it was published, or else changed; a date in the future is a mistake."""
+    dates = [_moment(day) for day in (page.published, page.modified) if day is not None]
+    return next((day for day in dates if day <= _moment(crawled)), None)
+
+
+def _moment(day: datetime) -> datetime:
+    return day.replace(tzinfo=UTC) if day.tzinfo is None else day.astimezone(UTC)
+
+
+def _clean(text: str) -> str:
+    """Without half characters, which no file can hold."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")

@@ -1,0 +1,269 @@
+"""One Tantivy index in a directory, which itself knows what it holds.
+
+Comes from index chunks that were checked, and from questions; goes to hits. Which chunks are loaded is written by the
+same commit as their documents, as one small document for each: killed at any moment, index and knowledge agree. Every
+method may be called from any thread; whoever asks is never held up by whoever adds.
+"""
+
+import json
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import RLock
+from typing import Final, Protocol, cast
+
+import tantivy
+from tantivy import Occur
+from tantivy import Query as Tantivy
+
+from usher.errors import BadInput, Conflict, UsherError
+from usher.index import fields, spelling
+from usher.index.ballast import Ballast
+from usher.index.document import Document
+from usher.index.questions import Question, anything
+from usher.index.view import View
+from usher.search.answers import Hits, Stats, Suggestion
+from usher.search.highlight import SIZE, Segment, window
+from usher.search.query import Query, words_of
+from usher.search.words import bare
+
+HEAP: Final = 64_000_000
+MAX_HITS: Final = 1_000
+MAX_OFFSET: Final = 10_000
+MAX_HOSTS: Final = 20
+LEAST_FREE: Final = 1_000_000  # bytes; with less, whatever failed failed for want of space
+
+
+class Engine:
+    """The index of one server; `open` makes or opens it."""
+
+    def __init__(self, path: Path, index: tantivy.Index, heap: int) -> None:
+        self.path = path
+        self._index = index
+        self._heap = heap
+        self._lock = RLock()
+        self._writer: tantivy.IndexWriter | None = None
+        self._view = self._look()
+
+    @classmethod
+    def open(cls, path: Path, *, heap: int = HEAP) -> "Engine":
+        """Conflict if another process has it or another version made it."""
+        with _told(path):
+            path.mkdir(parents=True, exist_ok=True)
+            index = tantivy.Index(fields.schema(), str(path))
+            index.config_reader("manual")
+            index.register_tokenizer("words", fields.words())
+            engine = cls(path, index, heap)
+            with engine._writing():
+                return engine
+
+    def close(self) -> None:
+        """Let go of the directory; what was not committed is forgotten."""
+        with self._lock:
+            writer, self._writer = self._writer, None
+            if writer is not None:
+                _end(writer)
+
+    def add(self, chunk: int, documents: Iterable[Document]) -> int:
+        """Put a chunk in, in place of what was there of it; counts as loaded after `commit`."""
+        ballast = Ballast()
+        with self._writing() as writer:
+            _forget(writer, chunk)
+            try:
+                for document in documents:
+                    texts = fields.texts(document)
+                    ballast.weigh(texts)
+                    writer.add_document(fields.as_added(document, chunk, texts))
+            except BadInput:
+                _forget(writer, chunk)
+                raise
+            for extra in ballast.fill(fields.loaded(chunk), chunk):
+                writer.add_document(extra)
+        return ballast.documents
+
+    def drop(self, chunks: Iterable[int]) -> None:
+        """Take whole chunks out, after `commit`."""
+        with self._writing() as writer:
+            for chunk in chunks:
+                _forget(writer, chunk)
+
+    def retire(self, versions: Iterable[tuple[str, int]]) -> None:
+        """Take out what these chunks hold of these pages, after `commit`; the chunks stay loaded."""
+        with self._writing() as writer:
+            for key, chunk in versions:
+                writer.delete_documents_by_term("copy", fields.copy(key, chunk))
+
+    def commit(self) -> None:
+        """Make all since the last commit durable and findable; if that fails, all of it is to be done again."""
+        with self._writing() as writer:
+            writer.commit()
+            self._view = self._look()
+
+    def chunks(self) -> set[int]:
+        """The chunks that are loaded, wholly and for good."""
+        return {int(name) for name, _ in self._terms("loaded", "")}
+
+    def versions(self, key: str) -> set[int]:
+        """The chunks that have something of a page to find."""
+        return {
+            int(name.rpartition("\n")[2])
+            for name, _ in self._terms("copy", fields.copy(key, 0)[:-1])
+        }
+
+    @property
+    def documents(self) -> int:
+        """How many documents there are to find."""
+        return _count(self._view.searcher.search(anything(), 1))
+
+    def search(
+        self,
+        query: Query,
+        k: int = 10,
+        offset: int = 0,
+        *,
+        stats: Stats | None = None,
+        hosts: bool = False,
+    ) -> Hits:
+        """The best hits; with the `stats` of all servers `together`, scores can be compared with theirs."""
+        view = self._view
+        question = Question(view, query, stats)
+        if not query:
+            return Hits()
+        made = question.build()
+        limit = max(1, min(k, MAX_HITS))
+        order = None if question.ranked else "crawled"
+        result = view.searcher.search(
+            made, limit, offset=max(0, min(offset, MAX_OFFSET)), order_by_field=order
+        )
+        hits = [
+            fields.kept(view.searcher.doc(where)).hit(float(score)) for score, where in result.hits
+        ]
+        return Hits(_count(result), tuple(hits), _hosts(view, made) if hosts else {})
+
+    def stats(self, query: Query) -> Stats:
+        """What this index knows of the words of a query."""
+        return Question(self._view, query).counted()
+
+    def suggest(self, query: Query) -> list[Suggestion]:
+        """Better spellings of its words; worth asking for when little was found."""
+        return spelling.suggest(self._view, query.words)
+
+    def snippets(
+        self, query: Query, wanted: Sequence[tuple[str, int]], *, size: int = SIZE
+    ) -> dict[tuple[str, int], list[Segment]]:
+        """For each (url, chunk) the passage that shows why it was found; those that are gone are left out."""
+        view = self._view
+        words = words_of(Question(view, query).telling)
+        found = {}
+        for url, chunk in wanted:
+            if (document := _one(view, url, chunk)) is not None:
+                stem = _stem(fields.kept(document).language)
+                found[url, chunk] = window(fields.text(document), words, size=size, stem=stem)
+        return found
+
+    def _terms(self, field: str, start: str) -> list[tuple[str, int]]:
+        """The filter leaves out what is deleted but not yet swept out."""
+        return self._view.searcher.terms_with_prefix(field, start, filter_query=Tantivy.all_query())
+
+    @contextmanager
+    def _writing(self) -> Iterator[tantivy.IndexWriter]:
+        """The one writer; after a failure it is of no use, and the next one starts from the last commit."""
+        with self._lock, _told(self.path):
+            if self._writer is None:
+                self._writer = self._index.writer(self._heap, 1)
+                self._writer.garbage_collect_files()
+            try:
+                yield self._writer
+            except BadInput:
+                raise
+            except BaseException:
+                _end(self._writer)
+                self._writer = None
+                raise
+
+    def _look(self) -> View:
+        self._index.reload()
+        return View(self._index.searcher(), _documents(self.path))
+
+
+def _documents(path: Path) -> int:
+    """How many documents Tantivy counts when it weighs words: also deleted ones."""
+    meta = json.loads((path / "meta.json").read_bytes())
+    return sum(segment["max_doc"] for segment in meta["segments"])
+
+
+def _hosts(view: View, made: Tantivy) -> dict[str, int]:
+    wanted = {"hosts": {"terms": {"field": "host", "size": MAX_HOSTS}}}
+    found = view.searcher.aggregate(made, wanted)
+    return {bucket["key"]: int(bucket["doc_count"]) for bucket in found["hosts"]["buckets"]}
+
+
+def _count(result: object) -> int:
+    """What Tantivy's own types forgot to mention."""
+    return cast("_Counted", result).count
+
+
+class _Counted(Protocol):
+    count: int
+
+
+def _one(view: View, url: str, chunk: int) -> tantivy.Document | None:
+    schema = fields.schema()
+    both = [
+        (Occur.Must, Tantivy.term_query(schema, "address", url, "basic")),
+        (Occur.Must, Tantivy.term_query(schema, "chunk", str(chunk), "basic")),
+    ]
+    hits = view.searcher.search(Tantivy.boolean_query(both), 1, count=False).hits
+    return view.searcher.doc(hits[0][1]) if hits else None
+
+
+def _stem(language: str) -> Callable[[str], str]:
+    """Stems as the index of this language would; words of an unknown one are all different."""
+    if language not in fields.STEMMERS:
+        return bare
+    analyser = fields.stemmer(language)
+    return lambda word: "".join(analyser.analyze(word))
+
+
+def _end(writer: tantivy.IndexWriter) -> None:
+    """Let go of the directory now, not when the last traceback that knows the writer is gone."""
+    with suppress(ValueError):  # a writer that failed says so once more
+        writer.wait_merging_threads()
+
+
+def _forget(writer: tantivy.IndexWriter, chunk: int) -> None:
+    writer.delete_documents_by_term("chunk", str(chunk))
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """Say in our words what Tantivy and the system say in theirs."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        raise _error(path, str(error)) from error
+
+
+def _error(path: Path, text: str) -> UsherError:
+    if "LockBusy" in text:
+        hint = "Stop the other index server, or give this one a directory of its own."
+        return Conflict(f"The index in {path} is in use by another process.", hint=hint)
+    if "schema does not match" in text:
+        hint = "Remove the directory; its chunks are then loaded again."
+        return Conflict(f"The index in {path} was made by another version.", hint=hint)
+    if "No space left" in text or _free(path) < LEAST_FREE:
+        hint = "Make room. What was committed is still there, and the rest is loaded again."
+        return UsherError(
+            f"The index in {path} cannot be written: no space is left on the disk.", hint=hint
+        )
+    hint = "If this happens again, remove the directory; its chunks are then loaded again."
+    return UsherError(f"The index in {path} cannot be used: {text}", hint=hint)
+
+
+def _free(path: Path) -> int:
+    """Bytes of free space; a writer that died of a full disk does not always say so."""
+    try:
+        return shutil.disk_usage(path).free
+    except OSError:
+        return LEAST_FREE

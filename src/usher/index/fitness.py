@@ -1,0 +1,51 @@
+"""Whether a component of the index can do its work, and that MGMT hears when that changes.
+
+Comes from whoever finds out; goes to MGMT as the state of the component, and to the watchdog as its health.
+"""
+
+import shutil
+from pathlib import Path
+from typing import Final
+
+from usher.client import Client
+from usher.errors import UsherError
+from usher.telemetry import Log
+
+log = Log("index")
+LEAST_FREE: Final = 50_000_000  # bytes of a disk; with less nothing more is taken on
+LONGEST: Final = 1_000
+
+
+class Fitness:
+    """What is wrong, in words; empty as long as nothing is."""
+
+    def __init__(self) -> None:
+        self.trouble = ""
+        self._declared = False  # whether MGMT believes that something is wrong
+
+    def health(self) -> str:
+        return "error" if self.trouble else "healthy"
+
+    async def be(self, mgmt: Client, trouble: str) -> None:
+        """So it is now; MGMT is told once, and again if it did not hear."""
+        self.trouble = trouble
+        if bool(trouble) == self._declared:
+            return
+        log.warning("unfit" if trouble else "fit_again", trouble=trouble)
+        try:
+            await mgmt.set_state("error" if trouble else "online", reason=trouble[:LONGEST])
+        except UsherError as error:
+            log.warning("state_not_heard", error=str(error))
+            return
+        self._declared = bool(trouble)
+
+
+def crowded(directory: Path) -> str:
+    """Why nothing more should be written there; empty if there is space."""
+    try:
+        free = shutil.disk_usage(directory).free
+    except OSError as error:
+        return f"{directory} cannot be used: {error.strerror}."
+    if free >= LEAST_FREE:
+        return ""
+    return f"Only {free / 1e6:.0f} MB are free at {directory}, too few to go on."

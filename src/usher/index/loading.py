@@ -1,0 +1,245 @@
+"""What an index server has: chunks that are wanted come, those that moved leave, outdated pages are taken out.
+
+Comes from MGMT, and from builders or other servers that have the files; goes to the engine. MGMT hears of each change
+only after it is committed: killed at any moment, a server has at least what MGMT believes, and tells the rest when it
+is back.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Final, TypeVar
+
+from usher.client import Client
+from usher.errors import BadInput, Conflict, UsherError
+from usher.index import chunkfile
+from usher.index.counts import DOCUMENTS, LOADED, NOT_LOADED, RETIRED
+from usher.index.engine import Engine
+from usher.index.fitness import Fitness, crowded
+from usher.index.making import key_of
+from usher.index.sources import Sources
+from usher.telemetry import Log
+from usher.urls import Refused, parse
+
+T = TypeVar("T")
+log = Log("index")
+IDLE_PAUSE: Final = (0.2, 1.0)  # seconds between two rounds: the first, the longest
+BROKEN_PAUSE: Final = 5.0
+BATCH: Final = 32  # chunks of one commit
+GATHER_SECONDS: Final = 0.2  # for the files of a batch to come; the rest is in a later one
+LEAVING_SECONDS: Final = 2.0
+HOLDS_SECONDS: Final = 600.0
+TIDY_SECONDS: Final = 60.0
+MOST: Final = 1_000  # asked of MGMT at once
+ANEW: Final = "Its index could not be used and is loaded again."
+
+
+class Broken(Exception):
+    """The engine could not write; what it holds is what it held before."""
+
+
+class Loader:
+    """The one that writes into the engine of a server."""
+
+    def __init__(self, mgmt: Client, engine: Engine, sources: Sources, fitness: Fitness) -> None:
+        self.mgmt, self.engine, self.sources, self.fitness = mgmt, engine, sources, fitness
+        self.shelf = sources.shelf
+        self.held: set[int] = set()
+        self.anew = False  # whether all of it has to be loaded again before it can answer
+        self._writer = ThreadPoolExecutor(1, "index-writer")
+        self._fetching: dict[int, asyncio.Task[bool]] = {}
+        self._batch = BATCH
+        self._due = {"leaving": 0.0, "holds": 0.0, "tidy": 0.0}
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Until told to stop: rounds, quickly after one another as long as there is something to do."""
+        pause = IDLE_PAUSE[0]
+        try:
+            while not stop.is_set():
+                if await self._round():
+                    pause = IDLE_PAUSE[0]
+                    continue
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(pause):
+                        await stop.wait()
+                pause = min(2 * pause, BROKEN_PAUSE if self.fitness.trouble else IDLE_PAUSE[1])
+        finally:
+            await self._end()
+
+    async def _end(self) -> None:
+        for task in self._fetching.values():
+            task.cancel()
+        await asyncio.gather(*self._fetching.values(), return_exceptions=True)
+        await asyncio.to_thread(self._writer.shutdown, wait=True)
+
+    async def _round(self) -> bool:
+        """Everything once; whether something changed. What goes wrong is said, and tried again later."""
+        trouble, changed = await asyncio.to_thread(crowded, self.engine.path), False
+        try:
+            await self._hold()
+            changed = await self._retire()
+            changed |= await self._leave()
+            if not trouble:
+                changed |= await self._load()
+        except Broken as error:
+            trouble = str(error)
+            self._batch = 1
+        except UsherError as error:
+            log.warning("round_failed", error=error.message)
+        await self.fitness.be(self.mgmt, trouble or (ANEW if self.anew else ""))
+        return changed
+
+    def _is_due(self, what: str, seconds: float) -> bool:
+        now = asyncio.get_running_loop().time()
+        due = now >= self._due[what]
+        if due:
+            self._due[what] = now + seconds
+        return due
+
+    async def _hold(self) -> None:
+        """Tell MGMT what is here, at first and now and then; what it has no use for is dropped."""
+        if not self._is_due("holds", HOLDS_SECONDS):
+            return
+        self._due["holds"] = 0.0  # until it has heard
+        self.held = await self._write(self._look)
+        stray = await self.mgmt.holds(sorted(self.held))
+        await self._drop(stray)
+        self._is_due("holds", HOLDS_SECONDS)
+
+    async def _retire(self) -> bool:
+        """Take out pages that are out of date."""
+        copies = await self.mgmt.to_retire(MOST)
+        if not copies:
+            return False
+        urls = [(parse(copy.url), copy.chunk_id) for copy in copies]
+        old = [(key_of(url), chunk) for url, chunk in urls if not isinstance(url, Refused)]
+        await self._write(self._committed, self.engine.retire, old)
+        RETIRED.inc(len(old))
+        await self.mgmt.retired(copies)
+        return True
+
+    async def _leave(self) -> bool:
+        """Drop what has moved to another server."""
+        if not self._is_due("leaving", LEAVING_SECONDS):
+            return False
+        chunks = await self.mgmt.leaving()
+        if chunks:
+            await self._drop(chunks)
+            await self.mgmt.dropped(chunks)
+        return bool(chunks)
+
+    async def _drop(self, chunks: Sequence[int]) -> None:
+        if here := self.held.intersection(chunks):
+            await self._write(self._committed, self.engine.drop, here)
+            self.held -= here
+        if chunks:
+            await asyncio.to_thread(self.shelf.drop, chunks)
+
+    # -- chunks that come
+
+    async def _load(self) -> bool:
+        """Fetch what is wanted, and load what has come; whether anything has."""
+        busy = len(self._fetching) + self.sources.resting()
+        wanted = await self.mgmt.get_chunks(min(MOST, self._batch + busy))
+        for one in wanted:
+            new = one.chunk_id not in self._fetching and self.sources.may_try(one.chunk_id)
+            if new and len(self._fetching) < self._batch:
+                self._fetching[one.chunk_id] = asyncio.create_task(self.sources.fetch(one))
+        if not self._fetching:
+            self.anew = False  # as far as it can be
+            if not wanted and self._is_due("tidy", TIDY_SECONDS):
+                await self._tidy()
+            return False
+        return await self._load_fetched()
+
+    async def _tidy(self) -> None:
+        """Nothing is wanted: what is not in the index is on the shelf for nothing."""
+        here = await asyncio.to_thread(self.shelf.chunks)
+        await asyncio.to_thread(self.shelf.drop, [one for one in here if one not in self.held])
+
+    async def _load_fetched(self) -> bool:
+        await asyncio.wait(self._fetching.values(), timeout=GATHER_SECONDS)
+        come = [chunk for chunk, task in self._fetching.items() if task.done()]
+        ready = [chunk for chunk in come if self._has_come(chunk, self._fetching.pop(chunk))]
+        if not ready:
+            return False
+        added = await self._added(ready)
+        if added:
+            await self._report(added)
+        self._batch = min(2 * self._batch, BATCH)
+        return True
+
+    def _has_come(self, chunk: int, task: "asyncio.Task[bool]") -> bool:
+        error = task.exception()
+        if error is not None:
+            log.warning("chunk_not_fetched", chunk=chunk, error=str(error))
+            NOT_LOADED.inc()
+            self.sources.failed(chunk)
+            return False
+        if not task.result():
+            self.held.discard(chunk)  # another file than it was loaded from
+        return True
+
+    async def _added(self, ready: Sequence[int]) -> list[int]:
+        """Those of these that are in the index now."""
+        new = [chunk for chunk in ready if chunk not in self.held]
+        try:
+            bad = await self._write(self._add, new) if new else []
+        except Broken:
+            if len(new) == 1:  # it may be this one that breaks it
+                self.sources.failed(new[0])
+            raise
+        for chunk in bad:
+            NOT_LOADED.inc()
+            self.sources.failed(chunk)
+        await asyncio.to_thread(self.shelf.drop, bad)
+        added = [chunk for chunk in ready if chunk not in bad]
+        self.held.update(added)
+        LOADED.inc(len(new) - len(bad))
+        return added
+
+    async def _report(self, added: list[int]) -> None:
+        """Tell MGMT; what it does not want here any more is dropped again."""
+        for chunk in added:
+            self.sources.good(chunk)
+        try:
+            wanted = await self.mgmt.loaded(added)
+        except Conflict:
+            wanted = []
+        await self._drop([chunk for chunk in added if chunk not in wanted])
+
+    # -- in the writer's thread
+
+    async def _write(self, work: Callable[..., T], *given: object) -> T:
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._writer, work, *given)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # Tantivy's panics are no Exceptions
+            log.error("index_not_written", error=repr(error))  # noqa: TRY400 - ours has none
+            raise Broken(str(error)) from error
+
+    def _look(self) -> set[int]:
+        DOCUMENTS.set(self.engine.documents)
+        return self.engine.chunks()
+
+    def _committed(self, work: Callable[[Iterable[T]], None], given: Iterable[T]) -> None:
+        work(given)
+        self.engine.commit()
+        DOCUMENTS.set(self.engine.documents)
+
+    def _add(self, chunks: Sequence[int]) -> list[int]:
+        """Put chunks into the index and commit; returns those whose files are not sound."""
+        bad = []
+        for chunk in chunks:
+            try:
+                _, documents = chunkfile.read(self.shelf.path(chunk), chunk)
+                self.engine.add(chunk, documents)
+            except BadInput as error:
+                log.warning("chunk_not_sound", chunk=chunk, error=error.message)
+                bad.append(chunk)
+        self.engine.commit()
+        DOCUMENTS.set(self.engine.documents)
+        return bad

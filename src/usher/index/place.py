@@ -1,0 +1,54 @@
+"""Where a component of the index is: its name for others, the directory that is its alone, and what runs beside it."""
+
+import asyncio
+import fcntl
+import os
+import re
+import socket
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+from usher.errors import Conflict
+from usher.porch.listen import Bind
+from usher.shelf import at_disk, make_folder
+
+
+def folder_of(host: str) -> str:
+    return re.sub(r"[^A-Za-z0-9.-]+", "_", host)
+
+
+def host_of(bind: Bind, address: str) -> str:
+    """Where others reach what listens at this address."""
+    port = address.rpartition(":")[2]
+    everywhere = bind.host in ("0.0.0.0", "::")  # noqa: S104 - asked for
+    return f"{socket.gethostname()}:{port}" if everywhere else address.removeprefix("http://")
+
+
+@contextmanager
+def alone_in(directory: Path) -> Iterator[None]:
+    """A directory for one process; Conflict if another lives in it. The lock goes with the process."""
+    with at_disk(directory):
+        make_folder(directory)
+        handle = os.open(directory / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            hint = "Give each its own address with --bind, or its own data directory."
+            raise Conflict(f"{directory} is in use by another process.", hint=hint) from error
+        yield
+    finally:
+        os.close(handle)
+
+
+@asynccontextmanager
+async def beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Something that goes on meanwhile."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

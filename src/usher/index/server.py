@@ -1,0 +1,127 @@
+"""An index server as an actor: its engine, its files, its face, its client at MGMT; answers until told to stop.
+
+Comes from settings and the command line; goes on until the event is set. What was committed is there when it is started
+again; an index that cannot be opened is loaded again from the files beside it.
+"""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from usher.client import Client
+from usher.errors import UsherError
+from usher.index.answering import Desk
+from usher.index.building import MEDIA_TYPE, SUFFIX
+from usher.index.engine import Engine
+from usher.index.fitness import Fitness, crowded
+from usher.index.loading import Loader
+from usher.index.place import alone_in, folder_of, host_of
+from usher.index.sources import Sources
+from usher.index.workshop import cores
+from usher.porch.chunks import chunk_endpoints
+from usher.porch.component import face
+from usher.porch.listen import Bind
+from usher.settings import Settings
+from usher.shelf import Shelf, at_disk
+from usher.telemetry import Log
+
+log = Log("index")
+PATIENCE: Final = 10.0  # seconds that MGMT may be away in one call; it is asked again for ever
+AGAIN_SECONDS: Final = 2.0
+IN_USE: Final = "in use"  # as the engine says it
+Ready = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What the operator asked of an index server; without a row MGMT finds one."""
+
+    bind: Bind
+    row: int | None = None
+    host: str = ""
+    weight: int | None = None
+    at_once: int = 0  # searches; as many as there are cores, and at least two
+    insecure: bool = False
+
+
+async def serve_index(settings: Settings, wish: Wish, stop: asyncio.Event, *, ready: Ready) -> None:
+    """Run an index server until told to stop."""
+    shelf, fitness = Shelf(settings.data / "index", SUFFIX), Fitness()
+    async with (
+        answering(settings, wish, shelf, fitness) as (desk, host),
+        Client(settings.mgmt_url, host=host, token=settings.token, patience=PATIENCE) as mgmt,
+    ):
+        directory = shelf.directory / folder_of(host)
+        with alone_in(directory):
+            shelf.directory = directory / "chunks"
+            await asyncio.to_thread(shelf.tidy)
+            engine, anew = await asyncio.to_thread(opened, directory / "engine")
+            loader = Loader(mgmt, engine, Sources(shelf, settings.token), fitness)
+            loader.anew, desk.engine = anew, engine
+            try:
+                if await declared(mgmt, wish, stop):
+                    ready(f"index server at {host}")
+                    log.info("serving_index", host=host, chunks=len(engine.chunks()))
+                    await loader.run(stop)
+                    with suppress(UsherError):
+                        await mgmt.set_state("waiting", reason="stopped in order")
+            finally:
+                await asyncio.to_thread(engine.close)
+    log.info("stopped", chunks=len(loader.held))
+
+
+@asynccontextmanager
+async def answering(
+    settings: Settings, wish: Wish, shelf: Shelf, fitness: Fitness
+) -> AsyncIterator[tuple[Desk, str]]:
+    """Questions and files, served; gives the desk, which has no engine yet, and the name the server goes by."""
+    desk = Desk(wish.at_once or max(2, cores()))
+    endpoints = [*desk.endpoints(), *chunk_endpoints(shelf, "/index_chunk", MEDIA_TYPE)]
+    try:
+        async with face(
+            endpoints,
+            wish.bind,
+            health=fitness.health,
+            mgmt=settings.mgmt_url,
+            token=settings.token,
+            insecure=wish.insecure,
+        ) as address:
+            yield desk, wish.host or host_of(wish.bind, address)
+    finally:
+        await asyncio.to_thread(desk.close)
+
+
+async def declared(mgmt: Client, wish: Wish, stop: asyncio.Event) -> bool:
+    """Say who we are as soon as MGMT listens; meanwhile questions are answered. False if told to stop before."""
+    while not stop.is_set():
+        try:
+            await mgmt.set_state("online", type="index-server", row=wish.row, weight=wish.weight)
+        except UsherError as error:
+            if error.status < 500:  # noqa: PLR2004 - it heard, and does not want us
+                raise
+            log.warning("mgmt_away", error=error.message)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(AGAIN_SECONDS):
+                    await stop.wait()
+        else:
+            return True
+    return False
+
+
+def opened(path: Path) -> tuple[Engine, bool]:
+    """The index of this directory, and whether it is a new one because the old one cannot be used."""
+    try:
+        return Engine.open(path), False
+    except UsherError as error:
+        if IN_USE in error.message or crowded(path):
+            raise
+        log.error("index_unusable", error=error.message)  # noqa: TRY400 - ours has none
+    old = path.with_name(f"{path.name}.unusable")
+    shutil.rmtree(old, ignore_errors=True)
+    with at_disk(path):
+        path.replace(old)
+    return Engine.open(path), True

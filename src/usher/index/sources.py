@@ -1,0 +1,85 @@
+"""Index chunks brought to a server's shelf: from their builder, or from another server that has them.
+
+Comes from MGMT, which says who has what; goes to files that are whole and what was promised. Whoever did not answer is
+asked last for a while.
+"""
+
+import asyncio
+import random
+from typing import Final
+
+from usher.errors import DiskUnusable, Unreachable, UsherError
+from usher.messages import ServerChunk
+from usher.pull import pull
+from usher.shelf import Shelf
+
+PATIENCE: Final = 5.0  # seconds
+AVOIDED_SECONDS: Final = 30.0
+AGAIN: Final = (1.0, 60.0)  # seconds before a chunk is tried again: at first, at most
+
+
+class Sources:
+    """Where chunks come from, and which of them cannot be had just now."""
+
+    def __init__(self, shelf: Shelf, token: str = "") -> None:
+        self.shelf = shelf
+        self._token = token
+        self._avoided: dict[str, float] = {}  # host, and until when
+        self._failed: dict[int, tuple[float, float]] = {}  # chunk, when to try again, and its pause
+
+    def may_try(self, chunk: int) -> bool:
+        return now() >= self._failed.get(chunk, (0.0, 0.0))[0]
+
+    def resting(self) -> int:
+        """How many chunks are not to be tried yet."""
+        return sum(now() < when for when, _ in self._failed.values())
+
+    def failed(self, chunk: int) -> None:
+        """It could not be had, or not be used: not again for a while, which gets longer."""
+        pause = min(2 * self._failed.get(chunk, (0.0, AGAIN[0] / 2))[1], AGAIN[1])
+        self._failed[chunk] = (now() + pause, pause)
+
+    def good(self, chunk: int) -> None:
+        self._failed.pop(chunk, None)
+
+    async def fetch(self, one: ServerChunk) -> bool:
+        """See that a chunk is on the shelf; whether it was already. Unreachable if nobody has it."""
+        kept = await asyncio.to_thread(self.shelf.find, one.chunk_id)
+        if kept and kept.sha256 == one.index_sha256:
+            return True
+        reasons = []
+        for host in self._in_order(one):
+            try:
+                await self._pull(one, host)
+            except DiskUnusable:
+                raise
+            except UsherError as error:
+                reasons.append(error.message)
+                if isinstance(error, Unreachable):
+                    self._avoided[host] = now() + AVOIDED_SECONDS
+            else:
+                return False
+        raise Unreachable(" ".join(reasons) or f"Nobody has the index of chunk {one.chunk_id}.")
+
+    async def _pull(self, one: ServerChunk, host: str) -> None:
+        kept = await pull(
+            host,
+            one.chunk_id,
+            "index",
+            self.shelf.path(one.chunk_id),
+            one.index_sha256,
+            size=one.index_bytes,
+            token=self._token,
+            patience=PATIENCE,
+        )
+        self.shelf.remember(one.chunk_id, kept)
+
+    def _in_order(self, one: ServerChunk) -> list[str]:
+        """The builder first, then any of the others; last of all who did not answer lately."""
+        others = random.sample(one.peers, len(one.peers))
+        hosts = dict.fromkeys([one.index_builder_host, *others])
+        return sorted(filter(None, hosts), key=lambda host: self._avoided.get(host, 0.0) > now())
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()

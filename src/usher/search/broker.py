@@ -1,0 +1,239 @@
+"""The broker: a query goes to the index servers, one answer comes back, as good as can be had in time.
+
+Comes from the search page, the API and the command line; goes to one row of index servers, and to others where that
+is not enough. Two rounds rank (how rare the words are in all servers together, then the hits); a third gets passages
+for those hits that are shown.
+
+    answer = await Broker(hall).search(parse("open source"), k=10)
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Final
+
+import msgspec
+
+from usher.errors import Unreachable
+from usher.index.asking import Search, Snippets, Words
+from usher.search.answers import Hits, Stats, together
+from usher.search.counts import SEARCH_SECONDS, SEARCHES
+from usher.search.hall import Hall
+from usher.search.highlight import Segment
+from usher.search.merge import Found, Results, merge, rounded, suggest
+from usher.search.outcome import MOST, Answer, Place
+from usher.search.query import Query, corrected, parse
+from usher.search.recent import Recent
+from usher.search.round import Attempt, Round
+from usher.search.servers import SEARCH, SNIPPETS, STATS, SUGGEST, Kind, Server, T
+
+DEADLINE: Final = 1.5  # seconds
+EXTRA: Final = 10  # hits more than are shown: some may turn out to be copies
+FEW: Final = 5  # hits; with fewer another spelling is looked for
+STATS_SHARE: Final = 1 / 3  # of the time that is left
+LATER: Final = 0.3  # seconds at least for passages and spellings, however long the hits took
+STATS_SECONDS: Final = 10.0  # for so long the same words weigh the same
+
+
+class Broker:
+    """Asks the servers of a hall; any number of queries at once."""
+
+    def __init__(self, hall: Hall, *, deadline: float = DEADLINE) -> None:
+        self.hall = hall
+        self._deadline = deadline
+        self._turn = 0
+        self._stats = Recent[bytes, Stats](STATS_SECONDS)
+
+    async def search(
+        self, query: Query, *, k: int = 10, offset: int = 0, hosts: bool = False
+    ) -> Answer:
+        """The hits after the first `offset`; Unreachable if nobody answered at all."""
+        began = asyncio.get_running_loop().time()
+        offset, k = min(offset, MOST), max(0, min(k, MOST - offset))
+        if not query or not k:
+            return Answer(query, Results(), {}, 0.0)
+        until = began + self._deadline
+        try:
+            answer = await self._hits(query, k, offset, until, hosts=hosts)
+        except Unreachable:
+            SEARCHES.labels("unanswered").inc()
+            raise
+        later = max(until, asyncio.get_running_loop().time() + LATER)
+        snippets, suggestion = await asyncio.gather(
+            self._snippets(query, answer.results.found, later), self._better(answer, later)
+        )
+        seconds = asyncio.get_running_loop().time() - began
+        SEARCHES.labels("partial" if answer.partial else "complete").inc()
+        SEARCH_SECONDS.observe(seconds)
+        return msgspec.structs.replace(
+            answer, snippets=snippets, suggestion=suggestion, seconds=seconds
+        )
+
+    # -- hits
+
+    async def _hits(
+        self, query: Query, k: int, offset: int, until: float, *, hosts: bool
+    ) -> Answer:
+        self._turn += 1
+        turn, answer = self._turn, None
+        for most in (min(offset + k + EXTRA, MOST), MOST):
+            attempts = await self._asked(query, most, until, turn, hosts=hosts)
+            again = self._joined(query, attempts, k=k, offset=offset)
+            if answer and (again is None or again.missing > answer.missing):
+                break  # there was no time for more
+            answer = again
+            if answer is None or not cut_amid_equals(attempts, answer.results):
+                break
+        if answer is None:
+            raise Unreachable(self._nobody(), hint="See `usher components rows`.")
+        return answer
+
+    async def _asked(
+        self, query: Query, most: int, until: float, turn: int, *, hosts: bool
+    ) -> list[Attempt]:
+        words = msgspec.json.encode([query.groups, query.languages])
+
+        async def count(
+            servers: Sequence[Server], until: float
+        ) -> tuple[Stats | None, set[Server]]:
+            return await self._weigh(words, query, servers, until)
+
+        async def ask(server: Server, stats: Stats | None, until: float) -> Hits:
+            asked = Search(query=query, k=most, deadline=left(until), stats=stats, hosts=hosts)
+            return await server.ask(SEARCH, msgspec.json.encode(asked), until)
+
+        return await Round(self.hall, count, ask, until).run(turn)
+
+    async def _weigh(
+        self, words: bytes, query: Query, servers: Sequence[Server], until: float
+    ) -> tuple[Stats | None, set[Server]]:
+        """What all servers of a row together know of the words, and who did not say; one alone needs no others."""
+        if len(servers) <= 1 or not query.groups:
+            return None, set()
+        if (known := self._stats.get(words)) is not None:
+            return known, set()
+        now = asyncio.get_running_loop().time()
+        soon = now + STATS_SHARE * (until - now)
+        body = msgspec.json.encode(Words(query=query, deadline=left(soon)))
+        told = await asked_of(STATS, dict.fromkeys(servers, body), soon)
+        stats = together(told.values())
+        if len(told) == len(servers):
+            self._stats.put(words, stats)
+        return stats, set(servers) - set(told)
+
+    def _joined(
+        self, query: Query, attempts: Sequence[Attempt], *, k: int, offset: int
+    ) -> Answer | None:
+        """The answers of one whole row, or of all servers: these may have the same hits, so nobody knows how many."""
+        heard = {host: hits for one in attempts for host, hits in one.answers.items()}
+        if not heard:
+            return None
+        results = merge(dict(heard), k=k, offset=offset)
+        if len(attempts) == 1 and attempts[0].is_whole:
+            return Answer(query, results, {}, 0.0)
+        best = max(attempts, key=lambda one: sum(hits.total for hits in one.answers.values()))
+        alone = merge(dict(best.answers), k=k, offset=offset)
+        last = offset + len(results.found) if results.found else 0
+        total = max(alone.total, last)
+        results = msgspec.structs.replace(
+            results, total=total, more=total > last > 0, hosts=alone.hosts, exact=False
+        )
+        return Answer(query, results, {}, 0.0, self._missing(attempts, heard), at_least=True)
+
+    def _missing(self, attempts: Sequence[Attempt], heard: Iterable[str]) -> float:
+        """By chunks where the map has them, else by servers of the row that answered best."""
+        if self.hall.seats.every:
+            return self.hall.seats.missing(list(heard))
+        return min(1 - len(one.answers) / len(one.bench.servers) for one in attempts)
+
+    def _nobody(self) -> str:
+        if not self.hall.heard:
+            return f"There is no map of the index servers yet. {self.hall.trouble}".strip()
+        if not self.hall.servers:
+            return "There is no index server that could be asked."
+        return f"None of {len(self.hall.servers)} index servers answered in time."
+
+    # -- passages
+
+    async def _snippets(
+        self, query: Query, found: Sequence[Found], until: float
+    ) -> dict[Place, list[Segment]]:
+        """The passages of these hits; of a server that does not answer, from others that have the chunks."""
+        wanted = {(one.hit.url, one.hit.chunk): [one.server] for one in found}
+        pieces = await self._pieces(query, wanted, until)
+        rest = {
+            place: [host for host in self.hall.seats.holders(place[1]) if host not in hosts]
+            for place, hosts in wanted.items()
+            if place not in pieces
+        }
+        return pieces | await self._pieces(query, rest, until)
+
+    async def _pieces(
+        self, query: Query, wanted: dict[Place, list[str]], until: float
+    ) -> dict[Place, list[Segment]]:
+        pairs = sorted(
+            (host, place)
+            for place, hosts in wanted.items()
+            if (host := next(filter(self.hall.asked, hosts), ""))
+        )
+        bodies = {}
+        for host, places in groupby(pairs, key=lambda pair: pair[0]):
+            asked = Snippets(
+                query=query, wanted=[place for _, place in places], deadline=left(until)
+            )
+            bodies[self.hall.servers[host]] = msgspec.json.encode(asked)
+        told = await asked_of(SNIPPETS, bodies, until)
+        return {(one.url, one.chunk): one.pieces for some in told.values() for one in some}
+
+    # -- spelling
+
+    async def _better(self, answer: Answer, until: float) -> str:
+        """The query in other words, if little was found and they find more."""
+        query, total = answer.query, answer.results.total
+        if total >= FEW or not query.words:
+            return ""
+        body = msgspec.json.encode(Words(query=query, deadline=left(until)))
+        hosts = [host for bench in self.hall.in_order(self._turn)[:1] for host in bench.servers]
+        servers = [self.hall.servers[host] for host in hosts if self.hall.asked(host)]
+        told = await asked_of(SUGGEST, dict.fromkeys(servers, body), until)
+        text = corrected(query.text, suggest(told.values()))
+        if text.casefold() == query.text.casefold():
+            return ""
+        try:
+            better = await self._hits(parse(text), 1, 0, until, hosts=False)
+        except Unreachable:
+            return ""
+        return text if better.results.total > total else ""
+
+
+def cut_amid_equals(attempts: Iterable[Attempt], results: Results) -> bool:
+    """Whether a server has more hits as good as the last one shown: then which are shown would be chance."""
+    if not results.found:
+        return False
+    worst = rounded(results.found[-1].hit.score)
+    heard = (hits for one in attempts for hits in one.answers.values())
+    return any(
+        hits.total > len(hits.hits) and rounded(hits.hits[-1].score) >= worst
+        for hits in heard
+        if hits.hits
+    )
+
+
+async def asked_of(kind: Kind[T], bodies: dict[Server, bytes], until: float) -> dict[Server, T]:
+    """What these servers answer, of those that do."""
+    told = await asyncio.gather(
+        *(server.ask(kind, body, until) for server, body in bodies.items()), return_exceptions=True
+    )
+    heard: dict[Server, T] = {}
+    for server, answer in zip(bodies, told, strict=True):
+        if isinstance(answer, Unreachable):
+            continue
+        if isinstance(answer, BaseException):
+            raise answer
+        heard[server] = answer
+    return heard
+
+
+def left(until: float) -> float:
+    """Seconds that a server has for its answer, as a question may say it."""
+    return min(max(until - asyncio.get_running_loop().time(), 0.01), 60.0)

@@ -1,0 +1,133 @@
+"""What a front-end can be asked: the search page, the same as data, and the files it needs.
+
+Comes from browsers and programs; goes to the broker. Whatever stands in a query, the answer is a page that can be used.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta, Struct
+from starlette.responses import Response
+
+from usher.errors import BadInput, NotFound, Unreachable
+from usher.porch.component import Call, Endpoint
+from usher.search import assets, data, shown
+from usher.search.broker import Broker
+from usher.search.outcome import MOST, Answer
+from usher.search.pages import Pages
+from usher.search.query import parse
+from usher.search.reports import Reports
+
+POLICY: Final = (
+    "default-src 'none'; style-src 'self'; img-src 'self'; script-src 'self'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS: Final = {"Content-Security-Policy": POLICY, "Cache-Control": "private, no-cache"}
+FOR_EVER: Final = {"Cache-Control": "public, max-age=31536000, immutable"}
+ROBOTS: Final = "User-agent: *\nDisallow: /search\nDisallow: /api/\n"
+RETRY: Final = {"Retry-After": "2"}
+_HOST: Final = re.compile(r"[A-Za-z0-9._:\[\]-]{1,255}")
+
+
+class GovQuery(Struct, kw_only=True):
+    """As Search.gov's results API names it; `affiliate` and `access_key` are heard and mean nothing here."""
+
+    query: str = ""
+    limit: Annotated[int, Meta(ge=1, le=50)] = 20
+    offset: Annotated[int, Meta(ge=0, le=data.MOST_OFFSET)] = 0
+    enable_highlighting: bool = True
+    affiliate: str = ""
+    access_key: str = ""
+
+
+class Desk:
+    """The endpoints of one front-end."""
+
+    def __init__(self, broker: Broker, reports: Reports) -> None:
+        self._broker, self._reports = broker, reports
+        self._assets = assets.load()
+        self._files = {one.name: one for one in self._assets.values()}
+        self._pages = Pages(self._assets)
+
+    def endpoints(self) -> Sequence[Endpoint]:
+        return (
+            Endpoint("GET", "/", self.page),
+            Endpoint("GET", "/search", self.page),
+            Endpoint("GET", "/search.json", self.json),
+            Endpoint("GET", "/api/search", self.api),
+            Endpoint("GET", "/opensearch.xml", self.opensearch, open=True),
+            Endpoint("GET", "/robots.txt", self.robots, open=True),
+            Endpoint("GET", "/static/{name}", self.static, open=True),
+        )
+
+    async def page(self, call: Call) -> Response:
+        text, page = asked(call)
+        if not text.strip():
+            return html(self._pages.home())
+        try:
+            answer = await self._answer(text, page)
+        except Unreachable as error:
+            body = self._pages.trouble(parse(text), error.message)
+            return html(body, error.status, RETRY)
+        return html(self._pages.results(answer, page))
+
+    async def json(self, call: Call) -> data.Listing:
+        text, page = asked(call)
+        return data.listing(await self._answer(text, page), page)
+
+    async def api(self, call: Call) -> data.GovResults:
+        wanted = gov_query(call)
+        query = parse(wanted.query)
+        answer = await self._broker.search(query, k=wanted.limit, offset=wanted.offset)
+        if query and not wanted.offset:
+            self._reports.note(query.text, answer.seconds)
+        return data.gov_results(answer, wanted.offset, marked=wanted.enable_highlighting)
+
+    async def opensearch(self, call: Call) -> Response:
+        headers = call.headers
+        scheme = "https" if headers.get("x-forwarded-proto") == "https" else "http"
+        host = headers.get("host", "")
+        if not _HOST.fullmatch(host):
+            raise BadInput(f"{host[:100]!a} is not the name of a server.")
+        body = self._pages.opensearch(f"{scheme}://{host}")
+        return Response(body, media_type="application/opensearchdescription+xml")
+
+    async def robots(self, _call: Call) -> Response:
+        return Response(ROBOTS, media_type="text/plain")
+
+    async def static(self, call: Call) -> Response:
+        one = self._files.get(call.words["name"])
+        if one is None:
+            raise NotFound("There is no such file.")
+        return Response(one.body, headers=FOR_EVER, media_type=one.media_type)
+
+    async def _answer(self, text: str, page: int) -> Answer:
+        query, offset = parse(text), (page - 1) * shown.SIZE
+        if offset >= MOST:  # how many there are is told, and nothing shown
+            answer = await self._broker.search(query, k=1, hosts=False)
+            empty = msgspec.structs.replace(answer.results, found=())
+            return msgspec.structs.replace(answer, results=empty)
+        answer = await self._broker.search(query, k=shown.SIZE, offset=offset, hosts=True)
+        if query and page == 1:
+            self._reports.note(query.text, answer.seconds)
+        return answer
+
+
+def asked(call: Call) -> tuple[str, int]:
+    given = call.request.query_params
+    return given.get("q", ""), shown.page_number(given.get("page", "1"))
+
+
+def gov_query(call: Call) -> GovQuery:
+    """Names that only Search.gov knows are let pass."""
+    try:
+        return msgspec.convert(dict(call.request.query_params), GovQuery, strict=False)
+    except msgspec.ValidationError as error:
+        hint = f"limit is from 1 to 50, offset from 0 to {data.MOST_OFFSET}."
+        raise BadInput(f"{error}.", hint=hint) from error
+
+
+def html(body: str, status: int = 200, more: dict[str, str] | None = None) -> Response:
+    return Response(body, status, {**HEADERS, **(more or {})}, media_type="text/html")

@@ -1,0 +1,159 @@
+"""The rows of index servers, kept fresh: who is there, who holds what, who is broken.
+
+Comes from MGMT, which is asked every second and may be away: the last map that was heard is the one in force. Goes to
+the broker.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+from msgspec import Struct
+
+from usher.client import NOT_MODIFIED, Client, read
+from usher.errors import BadInput, UsherError
+from usher.messages import Row
+from usher.search.counts import BROKEN
+from usher.search.seats import Bench, Holdings, Seats
+from usher.search.servers import Server
+from usher.settings import Settings
+from usher.telemetry import Log
+
+log = Log("search")
+POLL_SECONDS: Final = 1.0
+TIMEOUT: Final = 5.0  # seconds for one call to MGMT
+SEE_SECONDS: Final = (
+    60.0  # a map that stays the same is looked at again: what is missed is not missed for ever
+)
+SHARE: Final = 0.05  # of the time may go into reading who holds what: that map can be large
+
+
+class Mapped(Struct):
+    """A server of the full map."""
+
+    host: str
+    chunk_ids: list[int]
+
+
+class Mgmt(Client):
+    """MGMT's API, with the map that also names the chunks."""
+
+    _full: tuple[str, Holdings] = ("", {})
+
+    async def full_map(self) -> Holdings:
+        """The chunks of each server, by row; cheap to ask for as long as nothing changes."""
+        version, holdings = self._full
+        known = {"If-None-Match": version} if version else {}
+        told = await self._call("GET", "/get_map", headers=known)
+        if told.status != NOT_MODIFIED:
+            drawn = read(told, list[list[Mapped]])
+            holdings = {
+                row: {one.host: one.chunk_ids for one in servers}
+                for row, servers in enumerate(drawn, 1)
+            }
+            self._full = (told.headers.get("etag", ""), holdings)
+        return holdings
+
+
+class Hall:
+    """What a front-end knows of the rows; `keep` goes on for ever."""
+
+    def __init__(self, mgmt: Mgmt, token: str = "") -> None:
+        self.mgmt = mgmt
+        self.seats = Seats()
+        self.servers: dict[str, Server] = {}
+        self.heard = False  # whether there ever was a map
+        self.trouble = ""  # with MGMT, in words
+        self._token = token
+        self._drawn: tuple[list[Row], Holdings] = ([], {})
+        self._holdings_due = self._see_at = 0.0
+
+    async def keep(self) -> None:
+        said = False
+        while True:
+            await self.refresh()
+            if self.trouble and not said:
+                log.warning("no_map", error=self.trouble)
+            said = bool(self.trouble)
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def refresh(self) -> None:
+        """Look at the maps and at broken servers, once."""
+        try:
+            await self._hear()
+            self.trouble = ""
+        except UsherError as error:
+            self.trouble = error.message
+        await asyncio.gather(*(server.look() for server in self.servers.values()))
+        BROKEN.set(sum(server.broken for server in self.servers.values()))
+
+    async def _hear(self) -> None:
+        rows = await self.mgmt.servers_map()
+        holdings = await self._holdings()
+        now = time.monotonic()
+        if (rows, holdings) != self._drawn or now >= self._see_at:
+            self._drawn, self._see_at = (rows, holdings), now + SEE_SECONDS
+            self.seats.see(rows, holdings, now)
+            self._meet(rows)
+        self.heard = True
+
+    async def _holdings(self) -> Holdings:
+        """Who holds what, not more often than its size allows; another's MGMT may not know it."""
+        began = time.monotonic()
+        known = self._drawn[1]
+        if began < self._holdings_due:
+            return known
+        with suppress(UsherError):
+            known = await self.mgmt.full_map()
+        self._holdings_due = time.monotonic() + (time.monotonic() - began) / SHARE
+        return known
+
+    def _meet(self, rows: list[Row]) -> None:
+        hosts = {host for one in rows for host in one.servers}
+        for host in self.servers.keys() - hosts:
+            self.servers.pop(host).close()
+        for host in hosts - self.servers.keys():
+            try:
+                self.servers[host] = Server(host, self._token)
+            except BadInput as error:
+                log.warning("server_unusable", error=error.message)
+
+    def in_order(self, turn: int) -> list[Bench]:
+        """The rows, best first: those that can answer for all, then the least busy; equals take turns."""
+        benches = self.seats.benches
+        turned = (
+            [*benches[turn % len(benches) :], *benches[: turn % len(benches)]] if benches else []
+        )
+        return sorted(turned, key=lambda one: (not self.whole(one), self._busy(one)))
+
+    def whole(self, bench: Bench) -> bool:
+        """Whether the row can answer for all there is."""
+        return not bench.lost and not bench.behind and all(map(self.asked, bench.servers))
+
+    def asked(self, host: str) -> bool:
+        server = self.servers.get(host)
+        return server is not None and not server.broken
+
+    def _busy(self, bench: Bench) -> int:
+        """Of the busiest server, for it decides how long the row takes."""
+        return max(
+            (self.servers[host].busy for host in bench.servers if host in self.servers), default=0
+        )
+
+    def close(self) -> None:
+        for server in self.servers.values():
+            server.close()
+
+
+@asynccontextmanager
+async def hall_at(settings: Settings) -> AsyncIterator[Hall]:
+    """The rows that MGMT knows, as far as it answers now."""
+    async with Mgmt(settings.mgmt_url, token=settings.token, timeout=TIMEOUT) as mgmt:
+        hall = Hall(mgmt, settings.token)
+        await hall.refresh()
+        try:
+            yield hall
+        finally:
+            hall.close()

@@ -1,0 +1,209 @@
+"""The part of a text that shows why it was found, cut into marked and unmarked pieces.
+
+Comes from the stored text of a hit and the words of a query; goes to a page or a terminal, which escapes the pieces.
+Nothing here is ever HTML.
+"""
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+from itertools import accumulate, pairwise
+from typing import Final, NamedTuple
+
+from usher.search.words import ALONE, bare
+
+Segment = tuple[str, bool]
+Stem = Callable[[str], str]
+
+SIZE: Final = 240
+MAX_TEXT: Final = 100_000  # looking further would take longer than searching
+MAX_MARKS: Final = 200  # of one word
+MAX_WORDS: Final = 32
+_BEFORE: Final = 60  # how far before the first marked word a sentence may begin
+_BEGINS: Final = 3  # letters that other forms of a word have in common with it
+
+_WORD: Final = re.compile(r"[^\W_]+")
+_SENTENCE: Final = re.compile(r"[.!?\u2026]\s+|[\u3002\uff01\uff1f\n]\s*")
+# Also the marks that turn the direction of what follows them: a snippet must not rearrange the page.
+_UNSEEN: Final = re.compile(
+    r"[\s\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufffe\uffff\ud800-\udfff]+"
+)
+_ACCENTED: Final = re.compile("[\u00c0-\u024f]")
+
+
+class Mark(NamedTuple):
+    start: int
+    end: int
+    word: int  # which of the words
+
+
+def window(
+    text: str, words: Sequence[str], *, size: int = SIZE, stem: Stem = bare
+) -> list[Segment]:
+    """The passage with most of the words, or the beginning; `stem` tells which words are forms of one."""
+    text = text[:MAX_TEXT]
+    marks = _marks(text, words, stem)
+    start, end = _around(text, _best(marks, size), size) if marks else _fit(text, 0, size)
+    inside = [mark for mark in marks if mark.start >= start and mark.end <= end]
+    segments = _cut(text, start, end, inside)
+    if start > 0:
+        segments = _joined([("\u2026 ", False), *segments])
+    if end < len(text.rstrip()):
+        segments = _joined([*segments, (" \u2026", False)])
+    return segments
+
+
+def mark(text: str, words: Sequence[str], *, stem: Stem = bare) -> list[Segment]:
+    """A whole short text, a title for instance, with the words marked."""
+    text = text[:MAX_TEXT]
+    return _cut(text, 0, len(text), _marks(text, words, stem))
+
+
+def _marks(text: str, words: Sequence[str], stem: Stem) -> list[Mark]:
+    """Where the words and their other forms are, in order."""
+    wanted: dict[str, int] = {}
+    for number, word in enumerate(words[:MAX_WORDS]):
+        wanted.setdefault(bare(word), number)
+    same = {stem(word): number for word, number in wanted.items() if len(word) > _BEGINS}
+    known: dict[str, int | None] = {}
+    marks: dict[int, Mark] = {}
+    begins = dict.fromkeys(_beginning(word, stem) for word in wanted)
+    for start, end in _begin_alike(text, begins):
+        found = text[start:end]
+        if found not in known:
+            plain = bare(found)
+            known[found] = wanted[plain] if plain in wanted else same.get(stem(plain))
+        if (which := known[found]) is not None:
+            marks.setdefault(start, Mark(start, end, which))
+    return _apart(sorted(marks.values()))
+
+
+def _apart(marks: Iterable[Mark]) -> list[Mark]:
+    """Without those that begin inside the one before."""
+    apart: list[Mark] = []
+    for one in marks:
+        if not apart or one.start >= apart[-1].end:
+            apart.append(one)
+    return apart
+
+
+def _beginning(word: str, stem: Stem) -> str:
+    """What all forms of a word begin with; the last letter of a stem may be its own (happi of happy)."""
+    if ALONE.search(word):
+        return word
+    start = word[: max(_BEGINS, len(stem(word)) - 1)]
+    sharp = start.find("ss", _BEGINS - 1)  # which the text may write as one letter
+    return start if sharp < 0 else start[:sharp]
+
+
+def _begin_alike(text: str, begins: Iterable[str]) -> Iterator[tuple[int, int]]:
+    """Where words stand that begin like this; `str.find` is ten times as fast as any pattern."""
+    plain = _ACCENTED.sub(_without_accent, _lower(text))
+    for start in filter(None, begins):
+        alone = ALONE.search(start) is not None
+        place = plain.find(start)
+        for _ in range(MAX_MARKS):
+            if place < 0:
+                break
+            if alone:
+                yield place, place + len(start)
+            elif place == 0 or not plain[place - 1].isalnum():
+                yield place, _end(text, place)
+            place = plain.find(start, place + 1)
+
+
+def _lower(text: str) -> str:
+    """In small letters, each at the place of its large one; some would be two."""
+    lower = text.lower()
+    if len(lower) == len(text):
+        return lower
+    return "".join(one if len(one := char.lower()) == 1 else char for char in text)
+
+
+def _end(text: str, start: int) -> int:
+    match = _WORD.match(text, start)
+    return match.end() if match else start + 1
+
+
+def _without_accent(match: re.Match[str]) -> str:
+    return _plain(match[0])
+
+
+@cache
+def _plain(letter: str) -> str:
+    """The letter without what is on top or below of it, if that leaves one that everybody can type."""
+    plain = unicodedata.normalize("NFKD", letter)[0].lower()
+    return plain if plain.isascii() else letter
+
+
+def _best(marks: Sequence[Mark], size: int) -> tuple[int, int]:
+    """The stretch of marks within `size` characters that has most different words, then most in a row."""
+    inside = [0] * MAX_WORDS
+    rows = [0, *accumulate(_follows(one, two) for one, two in pairwise(marks))]
+    best, where, first, different = -1.0, (0, 0), 0, 0
+    for last, (_, end, word) in enumerate(marks):
+        different += not inside[word]
+        inside[word] += 1
+        while end - marks[first].start > size and first < last:
+            inside[marks[first].word] -= 1
+            different -= not inside[marks[first].word]
+            first += 1
+        rank = 4.0 * different + min(rows[last] - rows[first], 4) + 0.25 * min(last - first, 4)
+        if rank > best:
+            best, where = rank, (marks[first].start, end)
+    return where
+
+
+def _follows(one: Mark, two: Mark) -> bool:
+    return two.word == one.word + 1 and two.start - one.end <= _BEGINS
+
+
+def _around(text: str, where: tuple[int, int], size: int) -> tuple[int, int]:
+    """A passage around these places that begins with a sentence or at least a word."""
+    first, last = where
+    room = max(0, min(_BEFORE, size - (last - first)))
+    earliest = max(0, first - room)
+    begins = [match.end() for match in _SENTENCE.finditer(text, earliest, first)]
+    if earliest == 0:
+        start = 0
+    elif begins:
+        start = begins[0]
+    else:
+        start = first if (space := text.find(" ", earliest, first)) < 0 else space + 1
+    return _fit(text, start, max(size, last - start))
+
+
+def _fit(text: str, start: int, size: int) -> tuple[int, int]:
+    """From here on as much as fits without cutting a word, unless it is endless."""
+    end = start + size
+    if end >= len(text):
+        return start, len(text)
+    space = text.rfind(" ", start + size * 3 // 4, end + 1)
+    return start, space if space > 0 else end
+
+
+def _cut(text: str, start: int, end: int, marks: Sequence[Mark]) -> list[Segment]:
+    segments: list[Segment] = []
+    for one in marks:
+        if one.start >= start:
+            segments += [(text[start : one.start], False), (text[one.start : one.end], True)]
+            start = one.end
+    segments.append((text[start:end], False))
+    return _joined([(_UNSEEN.sub(" ", piece), marked) for piece, marked in segments])
+
+
+def _joined(segments: Iterable[Segment]) -> list[Segment]:
+    """The same without empty pieces, neighbours of one kind as one, no blank twice, none at the ends."""
+    joined: list[Segment] = []
+    for piece, marked in segments:
+        text = piece.lstrip() if not joined or joined[-1][0].endswith(" ") else piece
+        if not text:
+            continue
+        if joined and joined[-1][1] == marked:
+            joined[-1] = (joined[-1][0] + text, marked)
+        else:
+            joined.append((text, marked))
+    if joined:
+        joined[-1] = (joined[-1][0].rstrip(), joined[-1][1])
+    return joined

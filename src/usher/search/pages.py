@@ -1,0 +1,76 @@
+"""The search page as HTML: made on the server, escaped by the templates, of use without a script.
+
+Comes from the broker's answer; goes to browsers.
+"""
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from usher.search import shown
+from usher.search.assets import Asset
+from usher.search.outcome import MOST, Answer
+from usher.search.query import Query
+
+TEMPLATES: Final = Path(__file__).parent / "templates"
+LONGEST_TITLE: Final = 80
+
+
+class Pages:
+    """Templates, read once."""
+
+    def __init__(self, assets: Mapping[str, Asset]) -> None:
+        self._made = Environment(
+            loader=FileSystemLoader(TEMPLATES),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            auto_reload=False,
+        )
+        self._made.filters.update(
+            day=shown.day, duration=shown.duration, language=shown.language, quoted=shlex.quote
+        )
+        self._made.globals.update(
+            assets={name: one.path for name, one in assets.items()},
+            address_of=shown.address_of,
+            narrowed=shown.narrowed,
+            most=MOST,
+        )
+
+    def home(self) -> str:
+        return self._made.get_template("home.html").render(text="")
+
+    def results(self, answer: Answer, page: int) -> str:
+        """One page of results, or why there is none."""
+        found, query = answer.results, answer.query
+        return self._made.get_template("results.html").render(
+            answer=answer,
+            filters=shown.filters(query),
+            first=(page - 1) * shown.SIZE + 1,
+            found=found,
+            heading=heading(query),
+            hint=shown.hint(query),
+            page=page,
+            query=query,
+            results=shown.results(answer),
+            text=query.text,
+            turn=shown.turn(found.total, page),
+        )
+
+    def trouble(self, query: Query, message: str) -> str:
+        """Nobody answered."""
+        return self._made.get_template("trouble.html").render(
+            text=query.text, heading=heading(query), message=message
+        )
+
+    def opensearch(self, origin: str) -> str:
+        return self._made.get_template("opensearch.xml").render(origin=origin)
+
+
+def heading(query: Query) -> str:
+    text = query.text
+    return text if len(text) <= LONGEST_TITLE else f"{text[:LONGEST_TITLE]}\N{HORIZONTAL ELLIPSIS}"
