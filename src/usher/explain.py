@@ -1,21 +1,29 @@
-"""The life story of one URL, as far as the door knows it, and what the door would answer it now.
+"""The life story of one URL, from the door to the result page: what is known, what would be answered, is it findable.
 
 Comes from a text that somebody calls a URL; goes to whoever shows it. Nothing is changed by asking.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from shlex import quote
 from types import MappingProxyType
 from typing import Final
 
-from usher.db import Connection
+from usher.crawl.head import AGENT
+from usher.crawl.robots import judge as read_robots
+from usher.db import Connection, Database
 from usher.door import desk, filters, guestbook, hosts
 from usher.door.desk import Shown
 from usher.door.doorkeeper import Doorkeeper
 from usher.door.filters import Filter, Filtered
 from usher.door.guestbook import Guest
 from usher.door.rules import Clock, Kind, Knock, Page, Reason, State, Verdict, judge
-from usher.urls import Refused, Url, parse
+from usher.errors import NotAllowed
+from usher.mgmt import robots, trail
+from usher.mgmt.findable import Finding, findable
+from usher.mgmt.robots import Robots
+from usher.mgmt.trail import Rest, Trail
+from usher.urls import Refused, Scheme, Url, parse
 
 # The row of the decision table that a reason comes from (docs/door.md); reasons before the table have none.
 ROWS: Final = MappingProxyType(
@@ -30,6 +38,19 @@ ROWS: Final = MappingProxyType(
         ("full", Reason.FULL_PASS): 7,
         ("full", Reason.HOST_DUE): 8,
         ("full", Reason.HOST_NOT_DUE): 9,
+    }
+)
+
+
+# What lets in a page that is not there; the words are a command's, before the URL or its host.
+REMEDIES: Final = MappingProxyType(
+    {
+        Reason.HOST_NOT_DUE: ("usher add --pass", "url"),
+        Reason.PAGE_NOT_DUE: ("usher add --pass", "url"),
+        Reason.HOST_BLOCKED: ("usher hosts open", "host"),
+        Reason.HOST_PAUSED: ("usher hosts open", "host"),
+        Reason.FILTERED: ("usher hosts show", "host"),
+        Reason.HOST_FULL: ("usher hosts show", "host"),
     }
 )
 
@@ -53,19 +74,35 @@ class Would:
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """What the host's robots.txt says of a URL, by which line, and what was read when."""
+
+    allowed: bool
+    rule: str
+    read: Robots
+
+
+@dataclass(frozen=True, slots=True)
 class Story:
-    """All of it; what comes after a part that is None is None too."""
+    """All of it; what comes after a part that is None is None too.
+
+    Whoever may not look behind the door gets no `rest`, `robots`, `trail` and `finding`.
+    """
 
     given: str
     now: datetime
-    url: Url | None
-    refused: Refused | None
-    host: Shown | None
-    filters: tuple[Filter, ...]
-    path: str | None
-    filtered: Filtered | None
-    page: Guest | None
     would: tuple[Would, ...]
+    url: Url | None = None
+    refused: Refused | None = None
+    host: Shown | None = None
+    filters: tuple[Filter, ...] = ()
+    path: str | None = None
+    filtered: Filtered | None = None
+    page: Guest | None = None
+    rest: Rest | None = None
+    robots: Asked | None = None
+    trail: Trail | None = None
+    finding: Finding | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,18 +116,64 @@ class Seen:
     page: Guest | None
 
 
-async def explain(doorkeeper: Doorkeeper, given: str, *, now: datetime) -> Story:
+async def explain(
+    doorkeeper: Doorkeeper, given: str, *, now: datetime, reader: Database | None = None
+) -> Story:
+    """What the door knows, and with a `reader` also what came after it."""
     url = parse(given)
     if isinstance(url, Refused):
-        reason = Reason(url.reason)
-        return Story(
-            given, now, None, url, None, (), None, None, None, all_alike(reason, url.detail)
-        )
+        would = all_alike(Reason(url.reason), url.detail)
+        words = f"It cannot come in: {url.detail}"
+        return Story(given, now, would, refused=url, finding=Finding(words))
     async with doorkeeper.db.transaction() as conn:
         seen = await look(conn, url)
     would = await answers(doorkeeper, given, seen, now)
     kept, filtered = (seen.kept, None) if isinstance(seen.kept, str) else (None, seen.kept)
-    return Story(given, now, url, None, seen.host, seen.filters, kept, filtered, seen.page, would)
+    story = Story(given, now, would, url, None, seen.host, seen.filters, kept, filtered, seen.page)
+    return story if reader is None else await follow(reader, story, url)
+
+
+async def follow(reader: Database, story: Story, url: Url) -> Story:
+    """The rest of the story; what one may not see is left out."""
+    if story.host is None:
+        return replace(story, finding=not_inside(story, url))
+    try:
+        async with reader.transaction() as conn:
+            return await behind_the_door(conn, story, url, story.host)
+    except NotAllowed:
+        return story
+
+
+async def behind_the_door(conn: Connection, story: Story, url: Url, host: Shown) -> Story:
+    page = story.page
+    rest = await trail.rest(conn, host.domain64)
+    told = await robots_of(conn, Url(Scheme(page.scheme), url.host, page.path) if page else url)
+    story = replace(story, rest=rest, robots=told)
+    if page is None:
+        return replace(story, finding=not_inside(story, url))
+    way = await trail.trail(conn, page.id, page.chunk_id, now=story.now)
+    finding = findable(str(url), page, rest, way, story.now)
+    return replace(story, trail=way, finding=finding)
+
+
+async def robots_of(conn: Connection, url: Url) -> Asked | None:
+    """What robots.txt says, as the crawlers read it; None if none has."""
+    read = await robots.find(conn, url.host, url.scheme)
+    if read is None:
+        return None
+    rules = read_robots(read.status, read.body.encode(), AGENT)
+    return Asked(rules.allowed(str(url)), rules.rule(str(url)), read)
+
+
+def not_inside(story: Story, url: Url) -> Finding:
+    """Why a page that is not in the guestbook is not: nobody asked, or the door would refuse it."""
+    first = story.would[0]
+    if first.verdict is not Verdict.REFUSE:
+        return Finding("Nobody has asked that it come in.", f"usher add {quote(str(url))}")
+    why = f" ({first.detail})" if first.detail else ""
+    words = f"It is not in the guestbook, and the door would refuse it: {first.reason}{why}."
+    command, of = REMEDIES.get(first.reason, ("", ""))
+    return Finding(words, f"{command} {quote(str(url) if of == 'url' else url.host)}" if of else "")
 
 
 async def look(conn: Connection, url: Url) -> Seen:
@@ -107,7 +190,7 @@ async def look(conn: Connection, url: Url) -> Seen:
 async def answers(
     doorkeeper: Doorkeeper, given: str, seen: Seen, now: datetime
 ) -> tuple[Would, ...]:
-    """The door's own answers to single knocks, without effect.
+    """The door's own answers to single knocks, without effect; that its host is full concerns only them.
 
     A full knock would touch every page of the host and undo it again, so its answer comes from the rules, which a
     property test proves equal to the door's.
@@ -117,7 +200,7 @@ async def answers(
         for hall_pass in (False, True)
     ]
     first = singles[0]
-    if first.row is None:
+    if first.row is None and first.reason is not Reason.HOST_FULL:
         return all_alike(first.reason, first.detail)
     fulls = [judged(Knock("full", hall_pass), seen, now) for hall_pass in (False, True)]
     return (*singles, *fulls)

@@ -1,5 +1,6 @@
 """`usher hosts`: the hosts we visit, looked at and changed."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -12,9 +13,41 @@ Policy = Literal["open", "paused", "blocked"]
 POLICIES = get_args(Policy)
 SCOPES = ("host", "domain", "listed", "any")
 names_argument = click.argument("names", nargs=-1, required=True, metavar="HOST...")
+DEFAULT = "default"  # the word for "as the house has it"
+MOST_PAGES, DEEPEST = 2_000_000_000, 32_000
 cadence_option = click.option(
     "--cadence", metavar="CADENCE", help="weekly, monthly …, or an interval such as 36h or 10d."
 )
+
+
+def or_default(number: click.IntRange | click.FloatRange) -> Callable[[Any], float | str]:
+    """A number, or the word for the house's."""
+    return lambda text: DEFAULT if text == DEFAULT else number.convert(text, None, None)
+
+
+def limit_options(*, unset: bool) -> Callable[[Command], Command]:
+    """How many pages a host may have, and how deep."""
+    pages, depth = click.IntRange(1, MOST_PAGES), click.IntRange(0, DEEPEST)
+
+    def add_to(command: Command) -> Command:
+        for option in (
+            click.option(
+                "--max-depth",
+                type=or_default(depth) if unset else depth,
+                metavar="N",
+                help="Clicks from where a crawl comes in.",
+            ),
+            click.option(
+                "--max-pages",
+                type=or_default(pages) if unset else pages,
+                metavar="N",
+                help="How many pages a host may have.",
+            ),
+        ):
+            command = option(command)
+        return command
+
+    return add_to
 
 
 def filter_options(command: Command) -> Command:
@@ -42,6 +75,7 @@ def hosts() -> None:
       usher hosts set www.nasa.gov --cadence weekly --scope domain
       usher hosts block spam.example --reason "only spam"
       usher hosts recrawl www.nasa.gov --pass
+      usher hosts group shared one.example two.example --delay 2s
     """
 
 
@@ -77,18 +111,37 @@ def list_(app: App, /, *, as_json: bool, **wanted: Any) -> None:  # noqa: ANN401
 @json_option
 @pass_app
 def show(app: App, host: str, *, as_json: bool) -> None:
-    """Show one host: number, clock, cadence, scope, filters, and how many pages are in which state.
+    """Show one host: number, clock, cadence, scope, limits, filters, and how many pages are in which state.
 
+    And as crawlers know it: when it may be asked next and what keeps it from being asked sooner, its
+    robots.txt and sitemaps, and pages held back from disappearing (`usher hosts release`).
     States are counted up to 10,000 pages each; more are shown as ≥ 10000.
     """
-    from usher.cli.keeping import read_host
-    from usher.cli.story import portrait_json, show_portrait
+    from usher.cli.site import read_site, show_site
 
-    found = run(read_host(app, host))
-    if as_json:
-        show_json(portrait_json(found))
-    else:
-        show_portrait(found)
+    found, site = run(read_site(app, host))
+    show_site(found, site, as_json=as_json)
+
+
+@hosts.command()
+@names_argument
+@pass_app
+@click.pass_context
+def release(ctx: click.Context, app: App, names: tuple[str, ...]) -> None:
+    """Let pages that are gone disappear from the index, although they are a large part of their host.
+
+    More than a fifth of a host's pages that are gone within a day are held back until somebody has
+    looked: it may be the host that is ill. Exit code 3 if nothing was held back.
+
+    \b
+    Examples:
+      usher status
+      usher hosts release www.nasa.gov
+    """
+    from usher.cli.site import release as let_go
+    from usher.cli.site import show_released
+
+    ctx.exit(0 if show_released(app, run(let_go(app, names))) else 3)
 
 
 @hosts.command()
@@ -126,22 +179,25 @@ def add(app: App, names: tuple[str, ...], cadence: str | None, *, as_json: bool)
 )
 @click.option(
     "--crawl-delay",
-    type=click.FloatRange(0, 86_400),
+    type=or_default(click.FloatRange(0, 86_400)),
     metavar="SECONDS",
     help="Rest between requests.",
 )
 @click.option("--adaptive/--no-adaptive", default=None, help="Let pages find their own pace.")
+@limit_options(unset=True)
 @filter_options
 @pass_app
 def set_(app: App, /, names: tuple[str, ...], **wanted: Any) -> None:  # noqa: ANN401 - as click read them
     """Change what is given for these hosts and keep the rest; all of them, or none if one is unknown.
 
+    `default` as a cadence, delay or limit is the house's again (`usher hosts rules`).
     Filters given replace the host's whole list. They add to the house's (`usher hosts rules`), and
     replace those of the same name; {"name": "media", "off": true} turns one of the house's off.
 
     \b
     Examples:
       usher hosts set www.nasa.gov --cadence 36h --crawl-delay 2
+      usher hosts set www.nasa.gov --max-pages 50000 --max-depth default
       usher hosts set www.nasa.gov --reach .gov --reach esa.int
       usher hosts set www.nasa.gov --filter '{"name": "calendar", "rule": "path", "matches": "^/cal/"}'
     """
@@ -222,7 +278,55 @@ def recrawl(
 
 
 @hosts.command()
+@click.argument("name", metavar="GROUP")
+@click.argument("names", nargs=-1, metavar="[HOST]...")
+@click.option("--delay", metavar="SPAN", help="Rest after a request to any of them, such as 2s.")
+@pass_app
+def group(app: App, name: str, names: tuple[str, ...], delay: str | None) -> None:
+    """Have hosts that share a server share a pace: one of them is asked at a time, then all rest.
+
+    The group is made if it is new; without hosts, its delay is changed. A host is in one group at most.
+
+    \b
+    Examples:
+      usher hosts group wordpress one.example two.example --delay 2s
+      usher hosts group wordpress --delay 5s
+    """
+    from usher.cli.pacing import join_group
+
+    if not names and delay is None:
+        raise click.UsageError("Give hosts, a --delay, or both.")
+    app.say(f"{name}: {', '.join(run(join_group(app, name, names, delay))) or 'delay set'}")
+
+
+@hosts.command()
+@names_argument
+@pass_app
+def ungroup(app: App, names: tuple[str, ...]) -> None:
+    """Give hosts a pace of their own again."""
+    from usher.cli.pacing import leave_group
+
+    app.say(f"on their own: {', '.join(run(leave_group(app, names)))}")
+
+
+@hosts.command()
+@click.option("--limit", default=100, show_default=True, type=click.IntRange(1, 100_000))
+@click.option("--after", default="", metavar="GROUP", help="Begin after this name.")
+@json_option
+@pass_app
+def groups(app: App, limit: int, after: str, *, as_json: bool) -> None:
+    """List the groups of hosts that share a pace, with their first few hosts.
+
+    Hosts are counted up to 10,000; more are shown as ≥ 10000.
+    """
+    from usher.cli.pacing import find_groups, show_groups
+
+    show_groups(app, run(find_groups(app, limit=limit, after=after)), limit=limit, as_json=as_json)
+
+
+@hosts.command()
 @cadence_option
+@limit_options(unset=False)
 @filter_options
 @json_option
 @pass_app
@@ -232,7 +336,7 @@ def rules(app: App, /, *, as_json: bool, **wanted: Any) -> None:  # noqa: ANN401
     \b
     Examples:
       usher hosts rules
-      usher hosts rules --cadence weekly
+      usher hosts rules --cadence weekly --max-pages 100000
       usher hosts rules --filters filters.json
     """
     from usher.cli.keeping import house_json, house_rules, show_house

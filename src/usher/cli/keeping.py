@@ -1,15 +1,16 @@
 """The work behind `usher hosts`: hosts read, registered, changed and crawled anew."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 
 from usher import domain64
 from usher.cli.app import App, show_json, show_table
+from usher.cli.hosts import DEFAULT
 from usher.cli.knocking import FEW, Tally, answer_json, show_answers, show_tally
 from usher.cli.ranges import range_of
 from usher.cli.registry import name_of
@@ -17,9 +18,9 @@ from usher.cli.story import Portrait, ranges, show_filters, tell
 from usher.cli.words import plain, printable, span
 from usher.cli.work import all_there, at_the_desk, at_the_door, names_of, root_of, unknown_host
 from usher.door import cadence, desk, filters, hosts
-from usher.door.doorkeeper import Answers
 from usher.door.hosts import Host, House
 from usher.door.rules import Knock
+from usher.door.visit import Answers
 from usher.errors import BadInput
 from usher.urls import Scheme
 
@@ -95,7 +96,8 @@ async def read_host(app: App, text: str) -> Portrait:
             raise await unknown_host(conn, name)
         reach = [await name_of(conn, one) for one in ranges(found)]
         pages = await desk.count_pages(conn, number=found.domain64)
-        return Portrait(found, reach, pages, (await hosts.house(conn)).filters)
+        known = await desk.known_pages(conn, number=found.domain64, most=found.most_pages)
+        return Portrait(found, reach, pages, known, (await hosts.house(conn)).filters)
 
 
 async def add_hosts(app: App, texts: Sequence[str], often: str | None) -> list[Host]:
@@ -130,26 +132,36 @@ async def change_hosts(
     app: App,
     texts: Sequence[str],
     *,
-    cadence: str | None,
-    scope: desk.ScopeKind | None,
     reach: Sequence[str],
-    crawl_delay: float | None,
-    adaptive: bool | None,
-    **lists: Any,  # noqa: ANN401 - as click read them
+    file: Path | None,
+    single: Sequence[str],
+    no_filters: bool,
+    **wanted: Any,  # noqa: ANN401 - as click read them
 ) -> list[str]:
-    names = names_of(texts)
-    given: dict[str, Any] = {
-        "cadence": parsed(cadence),
-        "scope": "listed" if reach else scope,
-        "crawl_delay": None if crawl_delay is None else timedelta(seconds=crawl_delay),
-        "adaptive": adaptive,
-        "filters": filter_list(**lists),
-    }
+    names, change = names_of(texts), change_of(wanted)
+    filters = filter_list(file=file, single=single, no_filters=no_filters)
+    if filters is not None:
+        change["filters"] = filters
     async with at_the_desk(app) as conn:
-        ranges = [await range_of(conn, name) for name in reach]
-        found = await desk.change_host(conn, names=names, ranges=ranges or None, **given)
+        if reach:
+            change["ranges"] = [await range_of(conn, name) for name in reach]
+            change["scope"] = "listed"
+        found = await desk.change_host(conn, names=names, **change)
         await all_there(conn, names, found)
     return found
+
+
+def change_of(wanted: Mapping[str, Any]) -> desk.HostChange:
+    """What was given, as the desk takes it: None where the house's is wanted again."""
+    given = {name: value for name, value in wanted.items() if value is not None}
+    change: dict[str, Any] = {
+        name: None if value == DEFAULT else value for name, value in given.items()
+    }
+    if change.get("cadence"):
+        change["cadence"] = cadence.parse(change["cadence"])
+    if change.get("crawl_delay") is not None:
+        change["crawl_delay"] = timedelta(seconds=change["crawl_delay"])
+    return cast("desk.HostChange", change)
 
 
 def parsed(often: str | None) -> timedelta | None:
@@ -227,9 +239,21 @@ def show_crawls(app: App, answers: Answers, *, as_json: bool) -> bool:
     return tally.all_refused
 
 
-async def house_rules(app: App, *, cadence: str | None, **lists: Any) -> House:  # noqa: ANN401
+async def house_rules(
+    app: App,
+    *,
+    cadence: str | None,
+    max_pages: int | None,
+    max_depth: int | None,
+    **lists: Any,  # noqa: ANN401 - as click read them
+) -> House:
     """What holds for every host, after any change asked for."""
-    given: dict[str, Any] = {"cadence": parsed(cadence), "filters": filter_list(**lists)}
+    given: dict[str, Any] = {
+        "cadence": parsed(cadence),
+        "filters": filter_list(**lists),
+        "max_pages": max_pages,
+        "max_depth": max_depth,
+    }
     async with at_the_desk(app) as conn:
         if any(value is not None for value in given.values()):
             return await desk.change_house(conn, **given)
@@ -237,9 +261,18 @@ async def house_rules(app: App, *, cadence: str | None, **lists: Any) -> House: 
 
 
 def house_json(house: House) -> dict[str, Any]:
-    return {"cadence": cadence.show(house.cadence), "filters": house.filters}
+    return {
+        "cadence": cadence.show(house.cadence),
+        "max_pages": house.max_pages,
+        "max_depth": house.max_depth,
+        "filters": house.filters,
+    }
 
 
 def show_house(house: House) -> None:
     tell("cadence", cadence.show(house.cadence))
+    tell(
+        "limits",
+        f"{house.max_pages:,} pages of a host, new ones up to {house.max_depth} clicks away",
+    )
     show_filters(house.filters)

@@ -18,8 +18,9 @@ from usher.cli import lines
 from usher.cli.app import App, show_json, show_table
 from usher.cli.words import encodable, json_line, printable, without_password
 from usher.cli.work import at_the_door
-from usher.door.doorkeeper import Answer, Answers, Doorkeeper
+from usher.door.doorkeeper import Doorkeeper
 from usher.door.rules import Knock, Reason, Verdict
+from usher.door.visit import Answer, Answers
 
 FEW = 50  # answers that are shown one by one
 ORDER = list(Verdict)

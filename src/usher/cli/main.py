@@ -15,6 +15,8 @@ from usher.errors import UsherError
 COMMANDS = {
     "add": "usher.cli.door:add",
     "explain": "usher.cli.door:explain",
+    "status": "usher.cli.status:status",
+    "search": "usher.cli.searching:search",
     "hosts": "usher.cli.hosts:hosts",
     "domain64": "usher.cli.domain64:domain64",
     "jobs": "usher.cli.jobs:jobs",
@@ -27,6 +29,15 @@ COMMANDS = {
     "doctor": "usher.cli.look:doctor",
     "settings": "usher.cli.look:settings",
     "version": "usher.cli.look:version",
+    "crawl": "usher.cli.stage:crawl",
+    "up": "usher.cli.stage:up",
+    "demo": "usher.cli.stage:demo",
+    "part": "usher.cli.stage:part",
+    "fetch": "usher.cli.crawling:fetch",
+    "crawler": "usher.cli.crawling:crawler",
+    "builder": "usher.cli.indexing:builder",
+    "index-server": "usher.cli.indexing:index_server",
+    "front": "usher.cli.searching:front",
     "mgmt": "usher.cli.run:mgmt",
     "watchdog": "usher.cli.watch:watchdog",
     "manager": "usher.cli.run:manager",
@@ -43,7 +54,8 @@ HELP = """Usher runs a crawl from the front door to the search page.
 Examples:
   usher add https://example.com/   ask that a page come in
   usher add --full --pass nasa.gov crawl a whole host, now
-  usher explain example.com        what the door knows of a URL, and why
+  usher explain example.com        what became of a URL, and is it findable?
+  usher status                     every stage, and what holds things up
   usher hosts list --due           hosts whose time has come
   usher jobs list --summary        what waits and runs, and what ended in the last day
   usher tasks add --hour 2 -- usher hosts recrawl --due

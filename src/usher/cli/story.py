@@ -9,7 +9,9 @@ import click
 
 from usher import domain64
 from usher.cli.app import App
+from usher.cli.behind import behind_json, sections
 from usher.cli.knocking import COLOURS, WIDEST
+from usher.cli.ready import opened
 from usher.cli.words import encodable, plain, printable, when
 from usher.cli.work import at_the_door
 from usher.domain64 import Range
@@ -31,17 +33,21 @@ BRINGS = {
     Reason.FULL_PASS: "with every known page of the host",
 }
 WIDTH = 10
+READER = "usher_reader"
+FINDABLE = {True: ("yes", "green"), False: ("no", "red")}
+LONG = 2_100  # characters, where they are all there is to see
 
 
 async def read_story(app: App, url: str) -> Story:
-    async with at_the_door(app) as doorkeeper:
-        return await explain(doorkeeper, url, now=datetime.now(UTC))
+    async with at_the_door(app) as doorkeeper, opened(app, "work", READER) as reader:
+        return await explain(doorkeeper, url, now=datetime.now(UTC), reader=reader)
 
 
 def show_story(story: Story) -> None:
-    click.echo(click.style(printable(str(story.url or story.given), 2_100), bold=True))
+    click.echo(click.style(printable(str(story.url or story.given), LONG), bold=True))
     if story.refused:
         tell("refused", f"{story.refused.reason}: {story.refused.detail}")
+        show_finding(story)
         return
     if str(story.url) != story.given:
         tell("given", printable(story.given))
@@ -54,6 +60,26 @@ def show_story(story: Story) -> None:
     click.echo("\nThe door would answer now")
     for would in story.would:
         show_would(would)
+    behind = list(sections(story))
+    if behind:
+        click.echo("\nBehind the door")
+    for name, lines in behind:
+        tell(name, *lines)
+    show_finding(story)
+
+
+def show_finding(story: Story) -> None:
+    """The last line: whether it can be found now, else why not and what to do."""
+    if story.finding is None:
+        click.echo("\nFindable now: not known, for this user may not look behind the door.")
+        return
+    word, colour = FINDABLE[story.finding.findable]
+    words = printable(story.finding.words, LONG)
+    click.echo(
+        f"\nFindable now: {click.style(word, fg=colour, bold=True)}. {words[:1].upper()}{words[1:]}"
+    )
+    if story.finding.command:
+        click.echo(f"  → {printable(story.finding.command, LONG)}")
 
 
 def tell(name: str, *lines: str) -> None:
@@ -91,6 +117,8 @@ def page_words(page: Guest, now: datetime) -> Iterable[str]:
         yield f"failed {page.failures} times in a row{answer_words(page)}"
     if page.gone:
         yield "gone: the server has said so"
+    if page.depth:
+        yield f"{page.depth} click{'' if page.depth == 1 else 's'} from where the crawl came in"
     if page.cadence:
         yield f"its own cadence is {cadence.show(page.cadence)}"
 
@@ -152,6 +180,13 @@ def cadence_words(host: Shown) -> str:
     return f"{words}; pages find their own pace" if host.adaptive else words
 
 
+def limit_words(host: Shown) -> Iterable[str]:
+    by_house = ", as the house has it"
+    yield f"at most {host.most_pages:,} pages{by_house if host.max_pages is None else ''}"
+    depth = f"new pages up to {host.deepest} clicks from where the crawl came in"
+    yield f"{depth}{by_house if host.max_depth is None else ''}"
+
+
 def scope_words(host: Shown) -> str:
     return f"{host.scope}: {SCOPES[host.scope]}"
 
@@ -171,6 +206,7 @@ class Portrait:
     host: Shown
     reach: list[str]
     pages: dict[str, int]
+    known: int
     house: Sequence[filters.Filter]
 
 
@@ -180,9 +216,13 @@ def show_portrait(one: Portrait) -> None:
         tell("reach", *one.reach)
     if one.host.crawl_delay is not None:
         tell("delay", f"{one.host.crawl_delay.total_seconds():g} s between two requests")
+    tell("limits", *limit_words(one.host))
     tell("filters", *(described_filters(one) or ["none"]))
     counts = [f"{number_words(number)} {state}" for state, number in one.pages.items()]
     tell("pages", ", ".join(counts) or "none")
+    if counts:
+        full = "; no new ones come in" if one.known >= one.host.most_pages else ""
+        tell("", f"{one.known:,} of at most {one.host.most_pages:,}{full}")
 
 
 def described_filters(one: Portrait) -> list[str]:
@@ -203,7 +243,8 @@ def number_words(number: int) -> str:
 
 def host_json(host: Shown) -> dict[str, Any]:
     known = asdict(host)
-    del known["scope_ranges"], known["house_cadence"], known["id"], known["revision"]
+    for name in ("house_cadence", "house_max_pages", "house_max_depth", "id", "revision"):
+        del known[name]
     return plain(
         {
             **known,
@@ -211,13 +252,23 @@ def host_json(host: Shown) -> dict[str, Any]:
             "scheme": Scheme(host.scheme).word,
             "cadence": cadence.show(host.cadence or host.house_cadence),
             "cadence_of": "host" if host.cadence else "house",
+            "max_pages": host.most_pages,
+            "max_pages_of": "house" if host.max_pages is None else "host",
+            "max_depth": host.deepest,
+            "max_depth_of": "house" if host.max_depth is None else "host",
             "scope_ranges": [[str(one.start), str(one.end)] for one in ranges(host)],
         }
     )
 
 
 def portrait_json(one: Portrait) -> dict[str, Any]:
-    return {**host_json(one.host), "reach": one.reach, "pages": one.pages}
+    return {
+        **host_json(one.host),
+        "reach": one.reach,
+        "pages": one.pages,
+        "known": one.known,
+        "full": one.known >= one.host.most_pages,
+    }
 
 
 def page_json(page: Guest) -> dict[str, Any]:
@@ -236,6 +287,7 @@ def story_json(story: Story) -> dict[str, Any]:
         "filtered": asdict(story.filtered) if story.filtered else None,
         "page": page_json(story.page) if story.page else None,
         "would": [would_json(would) for would in story.would],
+        **behind_json(story),
     }
 
 

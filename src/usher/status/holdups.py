@@ -1,0 +1,227 @@
+"""What holds things up, in words: worst first, each with the command to try.
+
+Comes from what `stages` read and what is around the databases; goes to whoever asks. Pure.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import chain
+from shlex import quote
+from typing import Final
+
+from usher import spans
+from usher.mgmt.placements import Missing
+from usher.status.stages import MOST, Failing, Jobs, Queue, Work
+
+LATE: Final = timedelta(minutes=5)  # that something may wait although there is somebody for it
+LONG_REST: Final = timedelta(minutes=1)  # more than politeness asks for
+SLACK: Final = timedelta(minutes=1)  # after which a job that could run, or be made, is late
+NAMED: Final = 3  # of many
+GIGABYTE: Final = 1024**3
+LOW_DISK: Final = GIGABYTE // 2
+WORKERS: Final = {
+    "crawler": ("crawler", "usher crawler"),
+    "index-builder": ("builder", "usher builder"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What is around the stages: schemas that are not as this program knows them, and the free space for data."""
+
+    behind: Mapping[str, int] = field(default_factory=dict)  # schema → steps that are missing
+    ahead: Sequence[str] = ()
+    free: int | None = None  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Holdup:
+    """One thing that holds things up: a word for programs, words for people, and what to try."""
+
+    kind: str
+    words: str
+    command: str
+
+
+def holdups(around: Around, work: Work | None, queue: Queue | None, now: datetime) -> list[Holdup]:
+    """All of them; what could not be read holds nothing up but itself."""
+    return [
+        *of_surroundings(around),
+        *(of_work(work, now) if work else ()),
+        *(of_queue(queue, now) if queue else ()),
+    ]
+
+
+def of_surroundings(around: Around) -> Iterator[Holdup]:
+    for schema, steps in around.behind.items():
+        words = f"The database is {steps} migration{plural(steps)} behind (schema {schema})."
+        yield Holdup("schema_behind", words, "usher db migrate")
+    for schema in around.ahead:
+        words = f"A newer Usher has changed the database (schema {schema}): upgrade this one."
+        yield Holdup("schema_ahead", words, "usher db status")
+    if around.free is not None and around.free < LOW_DISK:
+        left = f"{around.free / GIGABYTE:.2f} GB are left for data."
+        yield Holdup("disk", f"The disk is nearly full: {left}", "usher doctor")
+
+
+def of_work(work: Work, now: datetime) -> Iterator[Holdup]:
+    yield from chain(
+        watch(work),
+        crawling(work, now),
+        building(work, now),
+        loading(work, now),
+        disappearing(work),
+        components(work.failing, now),
+    )
+
+
+def watch(work: Work) -> Iterator[Holdup]:
+    if not work.watched and work.crews:
+        words = "No watchdog runs: what fails is not noticed, and what it held does not come back."
+        yield Holdup("no_watchdog", words, "usher watchdog")
+
+
+def crawling(work: Work, now: datetime) -> Iterator[Holdup]:
+    pages, hosts = work.pages, work.hosts
+    if pages.waiting:
+        if not work.working("crawler"):
+            yield nobody(work, "crawler", f"{number(pages.waiting)} page{wait(pages.waiting)}")
+        elif pages.oldest is not None and now - pages.oldest > LATE and hosts.ready:
+            words = f"Pages could be fetched for {about(now - pages.oldest)}, and no crawler takes them."
+            yield Holdup("crawlers_behind", words, "usher components list --type crawler")
+        yield from resting(work, now)
+    for host in hosts.shut:
+        why = f" ({host.reason})" if host.reason else ""
+        count = "1,000 or more" if host.pages >= 1_000 else f"{host.pages:,}"  # noqa: PLR2004 - as counted
+        words = f"{host.name} is {host.policy}{why}, and {count} of its pages wait."
+        yield Holdup("host_shut", words, f"usher hosts open {quote(host.name)}")
+
+
+def resting(work: Work, now: datetime) -> Iterator[Holdup]:
+    """Every host of which pages wait rests, and not only out of politeness."""
+    hosts = work.hosts
+    if hosts.ready or hosts.held or not hosts.longest:
+        return
+    first = min(hosts.longest, key=lambda one: one.until)
+    if hosts.resting > len(hosts.longest) or first.until - now < LONG_REST:
+        return
+    why = f" ({first.reason})" if first.troubles and first.reason else ""
+    which = f"host {first.name}" if hosts.resting == 1 else f"{hosts.resting} hosts"
+    next_ = "" if hosts.resting == 1 else f", the first of them {first.name},"
+    words = f"Everything waits for {which}{next_} until {moment(first.until, now)}{why}."
+    yield Holdup("hosts_rest", words, f"usher hosts show {quote(first.name)}")
+
+
+def nobody(work: Work, type_: str, what: str) -> Holdup:
+    """Nobody does the work of a type: because none is there, all are paused, or all fail."""
+    word, command = WORKERS[type_]
+    known = [crew for crew in work.crews if crew.type == type_]
+    paused = sum(crew.number for crew in known if crew.well and crew.state == "paused")
+    failing = sum(crew.number for crew in known if not crew.well)
+    look = f"usher components list --type {type_}"
+    if paused:
+        every = f"the only {word} is" if paused == 1 else f"all {paused} {word}s are"
+        return Holdup(f"{word}s_paused", f"{what}, and {every} paused.", look)
+    gone = f" ({failing} fail or have stopped)" if failing else ""
+    return Holdup(f"no_{word}", f"No {word} is online{gone} although {what}.", command)
+
+
+def building(work: Work, now: datetime) -> Iterator[Holdup]:
+    chunks = work.chunks
+    if chunks.to_build and not work.working("index-builder"):
+        what = f"{number(chunks.to_build)} chunk{wait(chunks.to_build)} to be built"
+        yield nobody(work, "index-builder", what)
+    elif late(chunks.to_build_since, now):
+        words = f"Chunks have waited for a builder for {since(chunks.to_build_since, now)}: one more would help."
+        yield Holdup("builders_behind", words, "usher builder")
+    if chunks.parked:
+        words = f"{number(chunks.parked)} chunk{plural(chunks.parked)} could not be built and will not be tried again."
+        yield Holdup("chunks_parked", words, "usher chunks list --state parked")
+
+
+def loading(work: Work, now: datetime) -> Iterator[Holdup]:
+    empty = [row for row in work.rows if not work.answering(row.row)]
+    for row in empty[:NAMED]:
+        if waits := row.unseated + row.seats:
+            chunks = f"{number(waits)} chunk{plural(waits)}"
+            words = f"Row {row.row} has no server that answers: {chunks} cannot be found there."
+            yield Holdup("row_empty", words, f"usher index-server --row {row.row}")
+    lacking = [row for row in work.rows if row not in empty and lacks(row)]
+    if lacking and late(work.chunks.to_load_since, now):
+        age = since(work.chunks.to_load_since, now)
+        words = f"Built chunks have waited for {age} to be loaded: {lacking_words(lacking)}."
+        yield Holdup("rows_behind", words, "usher components rows")
+
+
+def lacks(row: Missing) -> bool:
+    return bool(row.wanted or row.unseated)
+
+
+def lacking_words(rows: Sequence[Missing]) -> str:
+    found = [f"row {row.row} lacks {number(row.wanted + row.unseated)}" for row in rows[:NAMED]]
+    return ", ".join(found)
+
+
+def disappearing(work: Work) -> Iterator[Holdup]:
+    for host in work.copies.hosts:
+        pages = f"{number(host.pages)} page{plural(host.pages)} of {host.name}"
+        words = f"{pages} would disappear, so much of the host that they are held back."
+        yield Holdup("held_back", words, f"usher hosts release {quote(host.name)}")
+
+
+def components(failing: Sequence[Failing], now: datetime) -> Iterator[Holdup]:
+    for one in (one for one in failing if one.held):
+        kind = one.type or "component"
+        words = f"The {kind} {one.host} has what is wanted and fails since {moment(one.since, now)}: {one.reason}."
+        yield Holdup("component_fails", words, f"usher components show {quote(one.host)}")
+
+
+def of_queue(queue: Queue, now: datetime) -> Iterator[Holdup]:
+    for one in queue.types:
+        if one.since is not None and not one.running and now - one.since > SLACK:
+            yield Holdup("jobs_wait", job_words(one, now), f"usher manager --type {one.type}")
+    overdue = queue.next_run is not None and now - queue.next_run > SLACK
+    again = sum(one.again for one in queue.types)
+    if not queue.scheduled and (overdue or again):
+        what = "tasks are due" if overdue else f"{number(again)} jobs are to be tried again"
+        yield Holdup("no_scheduler", f"No scheduler runs although {what}.", "usher scheduler")
+
+
+def job_words(one: Jobs, now: datetime) -> str:
+    jobs = f"{number(one.waiting)} job{plural(one.waiting)} of type {one.type}"
+    have = "has" if one.waiting == 1 else "have"
+    return f"{jobs} {have} waited for {since(one.since, now)}, and none runs."
+
+
+def late(moment_: datetime | None, now: datetime) -> bool:
+    return moment_ is not None and now - moment_ > LATE
+
+
+def number(count: int) -> str:
+    return f"at least {count:,}" if count >= MOST else f"{count:,}"
+
+
+def plural(count: int) -> str:
+    return "" if count == 1 else "s"
+
+
+def wait(count: int) -> str:
+    return " waits" if count == 1 else "s wait"
+
+
+def moment(when: datetime, now: datetime) -> str:
+    day = "" if abs(when - now) < timedelta(hours=12) else f"{when.astimezone(UTC):%Y-%m-%d} "
+    return f"{day}{when.astimezone(UTC):%H:%M} UTC"
+
+
+def since(when: datetime | None, now: datetime) -> str:
+    return about(now - (when or now))
+
+
+def about(length: timedelta) -> str:
+    """A span without what does not matter: `40s`, `12m`, `3h`, `5d`."""
+    for unit in (timedelta(days=1), timedelta(hours=1), timedelta(minutes=1)):
+        if length >= 2 * unit:
+            return spans.show(length // unit * unit)
+    return spans.show(length // timedelta(seconds=1) * timedelta(seconds=1))
