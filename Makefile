@@ -1,10 +1,14 @@
-# make test   runs every test; make check   format, lint, types, import order.
-.PHONY: test check format schema lock packages
+# make test   runs the tests; make soak   those that take long, and all again on Debian's PostgreSQL;
+# make check   format, lint, types, import order.
+.PHONY: test soak check format schema lock packages
 
 PY = .venv/bin/python
 
 test: .venv/requirements-dev.lock packages
-	$(PY) -m pytest -n 2 --dist worksteal $(ARGS)
+	$(PY) -m pytest -n 2 --dist worksteal -m "not soak and not debian" $(ARGS)
+
+soak: .venv/requirements-dev.lock packages
+	$(PY) -m pytest -n 2 --dist worksteal -m "soak or debian" $(ARGS)
 
 check: .venv/requirements-dev.lock
 	$(PY) -m ruff format --check

@@ -60,6 +60,15 @@ class Cast:
             process.terminate()
         return [process.wait(60) for process in leaving]
 
+    def end(self) -> None:
+        """Nobody is left, however they are."""
+        for process in self.playing.values():
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGCONT)
+            process.kill()
+            process.wait()
+        self.log.close()
+
 
 @contextmanager
 def stage(config: str) -> Iterator[tuple[Cast, Lodging, Path]]:
@@ -75,12 +84,7 @@ def stage(config: str) -> Iterator[tuple[Cast, Lodging, Path]]:
         try:
             yield cast, lodging, directory
         finally:
-            for process in cast.playing.values():
-                with suppress(ProcessLookupError):
-                    os.kill(process.pid, signal.SIGCONT)
-                process.kill()
-                process.wait()
-            cast.log.close()
+            cast.end()
     wait_stopped(data)
     shutil.rmtree(directory)
 

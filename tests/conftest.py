@@ -1,3 +1,8 @@
 """Fixtures for every test: a real PostgreSQL and a real web site."""
 
 pytest_plugins = ["fix_database", "fix_site"]
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Bytes have a name in tests, not a picture: what is packed anew has other bytes in each process."""
+    return argname if isinstance(val, bytes) else None

@@ -86,6 +86,40 @@ def test_show(database: str) -> None:
     assert {"domain64": 72057598332895488, "hex": "0100000100000100", "scope": "host",
             "cadence_of": "house", "pages": {"pending": 2}}.items() <= shown.items()  # fmt: skip
     assert shown["crawl_started"].endswith("+00:00")
+    assert {"known": 2, "full": False, "max_pages": 1_000_000, "max_pages_of": "house", "max_depth": 20,
+            "max_depth_of": "house"}.items() <= shown.items()  # fmt: skip
+
+
+def test_limits(database: str) -> None:
+    at(database, "hosts", "add", "a.gov", "b.gov")
+    ran = at(database, "hosts", "set", "a.gov", "--max-pages", "2", "--max-depth", "0",
+             "--cadence", "daily", "--crawl-delay", "2")  # fmt: skip
+    assert ran.code == 0, ran.err
+    refused = at(database, "add", "a.gov/1", "a.gov/2", "a.gov/3").out.splitlines()[2]
+    assert refused.split()[:2] == ["refuse", "host_full"]
+    assert refused.endswith("the host has the 2 pages that it may have")
+    told = at(database, "hosts", "show", "a.gov").out
+    for words in ("limits    at most 2 pages\n", "up to 0 clicks from", "2 pending\n",
+                  " 2 of at most 2; no new ones come in"):  # fmt: skip
+        assert words in told
+    shown = host(database, "a.gov")
+    assert (shown["full"], shown["max_pages_of"], shown["max_depth_of"]) == (True, "host", "host")
+    explained = at(database, "explain", "a.gov/3").out
+    would = [line for line in explained.splitlines() if line.startswith("  single")]
+    assert all("host_full" in line for line in would)
+    assert [line.split()[:2] for line in would] == [
+        ["single", "refuse"],
+        ["single,", "pass"],
+    ]
+    at(database, "hosts", "rules", "--max-pages", "3", "--max-depth", "7")
+    ran = at(database, "hosts", "set", "a.gov", "--max-pages", "default", "--max-depth", "default",
+             "--cadence", "default", "--crawl-delay", "default")  # fmt: skip
+    assert ran.code == 0, ran.err
+    shown = host(database, "a.gov")
+    assert (shown["max_pages"], shown["max_depth"], shown["crawl_delay"]) == (3, 7, None)
+    assert {shown[f"{name}_of"] for name in ("cadence", "max_pages", "max_depth")} == {"house"}
+    assert at(database, "add", "a.gov/3").code == 0
+    assert "new_page" not in at(database, "add", "a.gov/4").out
 
 
 def test_an_unknown_host_is_exit_code_3_with_the_nearest_name(database: str) -> None:
@@ -176,12 +210,19 @@ def test_recrawl(database: str) -> None:
 
 
 def test_rules_of_the_house(database: str) -> None:
-    assert at(database, "hosts", "rules", "--json").json["cadence"] == "monthly"
+    rules = at(database, "hosts", "rules", "--json").json
+    assert (rules["cadence"], rules["max_pages"], rules["max_depth"]) == ("monthly", 1_000_000, 20)
     calendar = {"name": "calendar", "rule": "path", "matches": "^/cal/"}
     ran = at(database, "hosts", "rules", "--cadence", "weekly", "--filter", json.dumps(calendar))
-    assert ran.out == "cadence   weekly\nfilters   calendar: refuses paths that match ^/cal/\n"
+    limits = "limits    1,000,000 pages of a host, new ones up to 20 clicks away\n"
+    assert (
+        ran.out
+        == f"cadence   weekly\n{limits}filters   calendar: refuses paths that match ^/cal/\n"
+    )
     assert at(database, "hosts", "rules", "--json").json == {
         "cadence": "weekly",
+        "max_pages": 1_000_000,
+        "max_depth": 20,
         "filters": [calendar],
     }
     assert "calendar" in at(database, "add", "a.gov/cal/1").out

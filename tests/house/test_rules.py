@@ -38,11 +38,12 @@ FIRST = domain64.encode(domain64.Parts(3, 1, 1))
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 KNOCK = {
     "hosts": f"{{{FIRST}}}", "revisions": "{1}", "places": "{1,1}", "paths": "/7\n/new", "schemes": b"\1\1",
-    "hall_pass": False, "house_revision": 1, "now": NOW,
+    "hall_pass": False, "house_revision": 1, "depth": 0, "now": NOW,
 }  # fmt: skip
 SETTLE = {
     "domain64s": [FIRST], "paths": ["/7"], "chunks": [None], "results": ["success"], "statuses": [200], "types": [2],
-    "lengths": [1], "hashes": ["aa"], "etags": [None], "modified": [None], "now": NOW,
+    "lengths": [1], "hashes": ["aa"], "etags": [None], "modified": [None], "texts": [7],
+    "hidden": [False], "schemes": [None], "reasons": [None], "now": NOW,
 }  # fmt: skip
 # Every statement that runs for each batch, chunk or job, with parameters that make it do something.
 HOT: dict[str, dict[str, Any]] = {
@@ -53,6 +54,16 @@ HOT: dict[str, dict[str, Any]] = {
     "guestbook.knock_single": KNOCK,
     "guestbook.knock_full": KNOCK,
     "guestbook.settle": SETTLE,
+    "guestbook.hint": {
+        "hosts": f"{{{FIRST}}}",
+        "places": "{1,1}",
+        "paths": "/7\n/new",
+        "changed": f"{{{NOW},{NOW}}}",
+        "now": NOW,
+    },
+    "census.count_up_to": {"domain64s": [FIRST], "mosts": [5]},
+    "census.known": {"domain64s": f"{{{FIRST},{FIRST}}}", "paths": "/7\n/new"},
+    "desk.known_pages": {"domain64": FIRST, "most": 5},
 }
 
 
@@ -134,7 +145,8 @@ def commands(command: click.Command, path: str = "usher") -> Iterator[str]:
         for name in command.list_commands(context):
             found = command.get_command(context, name)
             assert found is not None
-            yield from commands(found, f"{path} {name}")
+            if not found.hidden:
+                yield from commands(found, f"{path} {name}")
     else:
         yield path
 

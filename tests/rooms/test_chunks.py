@@ -2,55 +2,17 @@
 
 import asyncio
 from collections import Counter
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
+from admitted import LEASE, NONE, NOW, SOON, admit, component, delay, names, pages, url
 from usher.db import Connection, Database, connect
 from usher.door.doorkeeper import Doorkeeper
 from usher.door.guestbook import Outcome
-from usher.door.rules import Knock, Reason
+from usher.door.rules import Knock
 from usher.mgmt import chunks
-from usher.mgmt.chunks import Ask, Given, Trouble
-from usher.urls import Url, parse
-
-NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
-LEASE = timedelta(minutes=5)
-SOON = timedelta(seconds=1)
-NONE = timedelta(0)
-
-
-async def component(conn: Connection, host: str, type_: str = "crawler") -> int:
-    rows = await conn.execute(
-        "insert into work.component (host, type) values (%s, %s) returning id", [host, type_]
-    )
-    [found] = await rows.fetchone() or [0]
-    return int(found)
-
-
-async def admit(dsn: str, *urls: str, now: datetime = NOW) -> None:
-    """Pages come in through the door, whatever their host's delay."""
-    async with Database(dsn) as db:
-        answers = await Doorkeeper(db).knock(urls, now=now)
-        assert {answer.reason for answer in answers.answers} == {Reason.NEW_PAGE}
-
-
-async def delay(conn: Connection, seconds: float) -> None:
-    await conn.execute("update work.house set crawl_delay = make_interval(secs => %s)", [seconds])
-
-
-def url(text: str) -> Url:
-    found = parse(text)
-    assert isinstance(found, Url)
-    return found
-
-
-def pages(host: str, n: int) -> list[str]:
-    return [f"https://{host}/{i}" for i in range(n)]
-
-
-def names(given: list[Given]) -> list[str]:
-    return [page.url for page in given]
+from usher.mgmt.chunks import Ask, Trouble
 
 
 async def states(conn: Connection) -> Counter[str]:
@@ -329,7 +291,7 @@ async def test_a_claim_reads_little_whatever_the_guestbook_holds(database: str, 
         for _ in range(4):
             rows = await conn.execute(
                 "explain (analyze, buffers, format json) "
-                "select * from work.claim_links(%s, 5, 5, 5, null, '1 s', '5 min', now())",
+                "select * from work.claim_links(%s, 5, 5, 5, null, '1 s', '5 min', false, now())",
                 [me],
             )
             [[[plan]]] = await rows.fetchall()

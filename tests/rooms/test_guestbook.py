@@ -30,7 +30,8 @@ PATHS = ("/", "/1", "/2", "/3")
 TIMES = st.sampled_from([-30, -3, -1, 0, 1, 3, 30]).map(lambda hours: NOW + timedelta(hours=hours))
 CADENCES = st.sampled_from([None, timedelta(days=1), timedelta(days=7)])
 STATES = st.sampled_from(["idle", "pending", "crawling", "crawled", "error"])
-PAGES = st.builds(Page, STATES, TIMES, st.sampled_from([0, 1]), CADENCES)
+DEPTHS = st.sampled_from([0, 1, 5])
+PAGES = st.builds(Page, STATES, TIMES, st.sampled_from([0, 1]), CADENCES, DEPTHS)
 URLS = st.lists(st.tuples(st.sampled_from(HOSTS), st.sampled_from(PATHS)), unique=True, max_size=8)
 WORLDS = st.dictionaries(
     st.tuples(st.sampled_from(HOSTS), st.sampled_from(PATHS)), PAGES, max_size=8
@@ -53,12 +54,13 @@ class World:
 
     clocks: dict[str, Clock]
     pages: dict[tuple[str, str], Page]
+    depth: int = 0
 
     def knock(self, host: str, path: str, knock: Knock) -> Reason:
         """One URL at the door, by the pure rules alone."""
         clock, page = self.clocks[host], self.pages.get((host, path))
         reason = judge(knock, page, clock, NOW)
-        after = page_after(knock, page, reason, clock, NOW)
+        after = page_after(knock, page, reason, clock, NOW, depth=self.depth)
         if after is not None:
             self.pages[host, path] = after
         if reason in {Reason.FULL_PASS, Reason.HOST_DUE}:
@@ -81,8 +83,9 @@ async def build(
         )
     for (name, path), page in world.pages.items():
         await conn.execute(
-            "insert into work.guestbook (domain64, path, state, next_fetch, priority, cadence, admitted_at, etag) "
-            "values (%s, %s, %s, %s, %s, %s, %s, 'learned')",
+            "insert into work.guestbook "
+            "(domain64, path, state, next_fetch, priority, cadence, depth, admitted_at, etag) "
+            "values (%s, %s, %s, %s, %s, %s, %s, %s, 'learned')",
             [
                 found[name].domain64,
                 path,
@@ -90,6 +93,7 @@ async def build(
                 page.next_fetch,
                 page.priority,
                 page.cadence,
+                page.depth,
                 NOW - MONTH,
             ],
         )
@@ -98,7 +102,7 @@ async def build(
 
 async def look(conn: Connection) -> World:
     rows = await conn.execute(
-        "select h.name, g.path, g.state, g.next_fetch, g.priority, g.cadence "
+        "select h.name, g.path, g.state, g.next_fetch, g.priority, g.cadence, g.depth "
         "from work.guestbook g join work.hosts h using (domain64)"
     )
     pages = {(name, path): Page(*rest) for name, path, *rest in await rows.fetchall()}
@@ -117,7 +121,7 @@ def pack(found: dict[str, hosts.Host], urls: list[tuple[str, str]]) -> guestbook
 
 @QUIET
 @given(
-    clocks=st.tuples(CLOCKS, CLOCKS), pages=WORLDS, knock=KNOCKS, urls=URLS,
+    clocks=st.tuples(CLOCKS, CLOCKS), pages=WORLDS, knock=KNOCKS, urls=URLS, depth=DEPTHS,
 )  # fmt: skip
 async def test_the_statements_are_the_table(
     conn: Connection,
@@ -125,15 +129,16 @@ async def test_the_statements_are_the_table(
     pages: dict[tuple[str, str], Page],
     knock: Knock,
     urls: list[tuple[str, str]],
+    depth: int,
 ) -> None:
     world = World(
-        {name: clock for name, (clock, _) in zip(HOSTS, clocks, strict=True)}, dict(pages)
+        {name: clock for name, (clock, _) in zip(HOSTS, clocks, strict=True)}, dict(pages), depth
     )
     own = {name: cadence for name, (_, cadence) in zip(HOSTS, clocks, strict=True)}
     async with conn.transaction(force_rollback=True):
         found = await build(conn, world, own)
         letters, brought = await guestbook.knock(
-            conn, pack(found, urls), knock=knock, house_revision=1, now=NOW
+            conn, pack(found, urls), knock=knock, house_revision=1, now=NOW, depth=depth
         )
         reasons = [world.knock(name, path, knock) for name, path in urls]
         assert [guestbook.LETTERS[letter] for letter in letters] == reasons

@@ -1,17 +1,19 @@
 """MGMT looked at and changed by hand: chunks by stage, who holds what, rows, queries."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from usher.db import Connection
+from usher.db import Connection, connect
 from usher.errors import BadInput, Conflict
-from usher.mgmt import components, desk, look
+from usher.mgmt import components, desk, look, placements
 from usher.mgmt.chunks import Chunk
 from usher.mgmt.components import Component
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
+PLACE = "insert into work.placement (chunk_id, component_id, row, state, since) values (%s, %s, %s, %s, %s)"
 
 
 async def server(conn: Connection, host: str) -> Component:
@@ -102,13 +104,12 @@ async def test_fewer_rows_only_if_nothing_is_lost(conn: Connection) -> None:
     made = await every_stage(conn)
     assert await desk.set_rows(conn, 3, now=NOW) == []
     servers = [await server(conn, f"s{number}") for number in range(3)]
-    place = "insert into work.placement (chunk_id, component_id, row, state, since) values (%s, %s, %s, %s, %s)"
     copy = [made["propagated"], servers[2].id, 3, "loaded", NOW]
-    await conn.execute(place, copy)
+    await conn.execute(PLACE, copy)
     with pytest.raises(Conflict):
         await desk.set_rows(conn, 1, now=NOW)
     assert await components.row_count(conn) == 3
-    await conn.execute(place, [made["propagated"], servers[0].id, 1, "loaded", NOW])
+    await conn.execute(PLACE, [made["propagated"], servers[0].id, 1, "loaded", NOW])
     assert sorted(await desk.set_rows(conn, 1, now=NOW)) == ["s1", "s2"]
     assert {one.row for one in await components.list_components(conn, type="index-server")} == {1}
     shown = await look.show_chunk(conn, made["propagated"])
@@ -118,6 +119,29 @@ async def test_fewer_rows_only_if_nothing_is_lost(conn: Connection) -> None:
     for wrong in (0, -1, 1001, 10**30):
         with pytest.raises(BadInput):
             await desk.set_rows(conn, wrong, now=NOW)
+
+
+async def test_rows_do_not_end_while_a_copy_is_dropped(database: str) -> None:
+    """The only other copy goes in a transaction that ends later than the look for it."""
+    async with await connect(database) as conn, await connect(database) as other:
+        made = await every_stage(conn)
+        await desk.set_rows(conn, 2, now=NOW)
+        servers = [await server(conn, f"s{number}") for number in range(2)]
+        for row, one in enumerate(servers, 1):
+            await conn.execute(PLACE, [made["propagated"], one.id, row, "loaded", NOW])
+        async with other.transaction():
+            await placements.dropped(other, servers[0].id, [made["propagated"]], now=NOW)
+            fewer = asyncio.create_task(in_one(conn, 1))
+            await asyncio.sleep(0.3)
+            assert not fewer.done()
+        with pytest.raises(Conflict):
+            await fewer
+        assert await components.row_count(conn) == 2
+
+
+async def in_one(conn: Connection, rows: int) -> list[str]:
+    async with conn.transaction():
+        return await desk.set_rows(conn, rows, now=NOW)
 
 
 async def test_what_was_asked_for_is_summed_up(conn: Connection) -> None:

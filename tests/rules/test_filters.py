@@ -39,6 +39,8 @@ RULINGS: list[tuple[str, Given, str, str]] = [
 ]
 ALL, NONE = ({"rule": "query", "keep": word} for word in ("all", "none"))
 SID: Given = {"rule": "parameters", "drop": ["sid"]}
+SESSIONS, ORDER = ({"rule": rule} for rule in ("sessions", "order"))
+HEX = "0123456789abcdef" * 2
 TRIMMED: list[tuple[list[Given], str, str]] = [
     ([ALL], "/a?b=1&b=2&&c", "/a?b=1&b=2&&c"),
     ([NONE], "/a?b=1", "/a"),
@@ -50,9 +52,35 @@ TRIMMED: list[tuple[list[Given], str, str]] = [
     ([SID], "/a?sid=1&b=?&sid&SID=2&&c=%2F", "/a?b=?&SID=2&&c=%2F"),
     ([SID], "/sid=1?sid=1", "/sid=1"),
     ([SID, {"rule": "query", "keep": ["a", "sid"]}], "/?a=1&sid=2&c=3", "/?a=1"),
+    ([ORDER], "/?b=2&a=1", "/?a=1&b=2"),
+    ([ORDER], "/?b=2&a=3&b=1&a=1", "/?a=3&a=1&b=2&b=1"),
+    ([ORDER], "/?b=2&&a=1&", "/?a=1&b=2"),
+    ([ORDER], "/?&", "/"),
+    ([ORDER], "/?topic/5&do=new", "/?topic/5&do=new"),
+    ([ORDER], "/b?a;b(c", "/b?a;b(c"),
+    ([SID, ORDER], "/?sid&b=2&a=1", "/?a=1&b=2"),
+    ([SESSIONS], f"/a;jsessionid={HEX}?b=1", "/a?b=1"),
+    ([SESSIONS], f"/a/;JSESSIONID={HEX}!-123/b;c=1", "/a//b;c=1"),
+    ([SESSIONS], f"/a;b=1;jsessionid={HEX}.node1;c=2", "/a;b=1;c=2"),
+    ([SESSIONS], f"/a/..;jsessionid={HEX}", f"/a/..;jsessionid={HEX}"),
+    ([SESSIONS], "/(S(lit3py55t21z5v55vlm25s55))/a.aspx", "/a.aspx"),
+    ([SESSIONS], "/(A(abcdefgh1)F(abcdefgh2)S(abcdefgh3))", "/"),
+    ([SESSIONS], "/x/(S(abcdefgh))/(S(abcdefgh))/?a=1", "/x/?a=1"),
+    ([SESSIONS], "/Mercury_(planet)/(S)/(S(short))", "/Mercury_(planet)/(S)/(S(short))"),
+    ([SESSIONS], f"/?a=1&PHPSESSID={HEX}&b=2&CFTOKEN=1&jsessionid", "/?a=1&b=2"),
+    ([SESSIONS], "/?ASPSESSIONIDABCDEFGH=XYZ&osCsid=1&zenid=", "/"),
+    ([SESSIONS], f"/?sid={HEX}&s={HEX}&session_id=a1b2c3d4e5f6a7b8c9d0", "/"),
+    (
+        [SESSIONS],
+        "/?s=words-of-a-long-search-phrase&sid=12&session_id=7",
+        "/?s=words-of-a-long-search-phrase&sid=12&session_id=7",
+    ),
+    ([SESSIONS], f"/?id={HEX}&&q", f"/?id={HEX}&&q"),
+    ([SESSIONS, ORDER], f"/;jsessionid=1?b=1&sid={HEX}&a=2", "/?a=2&b=1"),
 ]
 # what is said, of which filters
 WRONG: dict[str, list[list[Any]]] = {
+    "'most' is unknown": [[SESSIONS | {"most": 3}], [ORDER | {"most": 3}]],
     "no filter": [[3], [[]], [{}], [{"name": ""}], [{"name": "x" * 61}], [{"name": "a\n"}]],
     "'None' is unknown": [[{"name": "x"}], [{"name": "x", "off": False}]],
     "is unknown": [[{"rule": "lenght"}], [{"name": "x", "off": True, "most": 3}], [SID | {"x": 1}]],
@@ -72,8 +100,9 @@ ALLOWED = r"""^/private/ right.*?here /[0-9]+/[0-9]+/[0-9]+ ^/blog/[^/]+/[^/]+/[
 SLOW = r"""(a+)+$ (a|a)*b (a|ab?)+c (?:/[^/]+){5,} (a?){30} ^.*.*.*x /a/.*/b/.*/ ^(x|.*y.*z)* (.)\1
     (?P<n>a)(?P=n) (?x)a+#( (?i:a) \x41+A"""
 
-NAMES = st.sampled_from(["a", "b", "sid", "a[]", "%61", "é"])
-PARTS = st.sampled_from(["a", "b.jpg", "..", "", "?", "&", "=", "sid", "%2F", "x" * 700])
+NAMES = st.sampled_from(["a", "b", "sid", "a[]", "%61", "é", "phpsessid"])
+SESSION = [f";jsessionid={HEX}", f"..;jsessionid={HEX}", "(S(abcdefgh))", f"sid={HEX}", "(S("]
+PARTS = st.sampled_from(["a", "b.jpg", "..", "", "?", "&", "=", "sid", "%2F", "x" * 700, *SESSION])
 QUERIES = st.lists(st.tuples(NAMES, st.text(max_size=5)).map("=".join)).map("&".join)
 PATHS = st.one_of(
     st.text(max_size=60), st.lists(PARTS).map("/".join), QUERIES.map(lambda query: f"?{query}")
@@ -93,6 +122,7 @@ ANY = st.one_of(
     ruled("query", "keep", st.sampled_from(["all", "none"]) | LISTS),
     ruled("parameters", "drop", LISTS),
     ruled("path", "matches", st.sampled_from(ALLOWED.split())),
+    st.sampled_from([SESSIONS, ORDER]),
 )
 RULED = st.lists(ANY, max_size=6, unique_by=lambda one: str(one["rule"]))
 
@@ -174,7 +204,8 @@ def test_the_nearest_word_is_offered() -> None:
 def test_a_host_replaces_and_switches_off_by_name() -> None:
     off = [{"name": name, "off": True} for name in ("media", "nowhere")]
     both = combine(DEFAULTS, [{"name": "long", "rule": "length", "most": 5}, *off, SID])
-    assert [one.get("name") for one in both] == ["long", "loops", "downloads", None]
+    named = [one.get("name") for one in both]
+    assert named == ["long", "loops", "downloads", "sessions", "permutations", None]
     assert both[0]["most"] == 5
     assert filters.compile(both).apply("/a.jpg?sid=1").__class__ is Filtered
     assert filters.compile(both).apply("/.jpg?sid=1") == "/.jpg"
@@ -195,6 +226,8 @@ def test_a_host_replaces_and_switches_off_by_name() -> None:
         ({"rule": "query", "keep": ["id", "p"]}, "query: keeps of the query id, p"),
         (SID, "parameters: drops from the query sid"),
         (SID | {"off": True}, "parameters: off"),
+        (SESSIONS, "sessions: takes session ids out"),
+        (ORDER, "order: puts parameters in the order of their names"),
     ],
 )
 def test_a_filter_is_described_in_a_line(given: Given, line: str) -> None:
@@ -229,7 +262,8 @@ def test_any_path_is_kept_or_refused_and_stays_so(rules: list[Given], path: str)
         assert kept.name in {rule["rule"] for rule in rules}
     else:
         assert ready.apply(kept) == kept
-        assert path.startswith(kept.partition("?")[0])
+        if SESSIONS not in rules:
+            assert path.startswith(kept.partition("?")[0])
     assert all(describe(rule).isprintable() for rule in rules)
 
 

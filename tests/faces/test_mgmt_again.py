@@ -1,0 +1,118 @@
+"""Where others stand in MGMT's way, it begins anew; only who is stopped again and again hears of it."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from calls import Mgmt, mgmt
+from crowd import Component, at_once, one, states
+from processes import eventually
+
+# Counted outside of transactions: a sequence is not undone.
+STUMBLE = """
+create sequence work.stumbles;
+grant usage on sequence work.stumbles to usher_mgmt;
+create function work.stumble() returns trigger language plpgsql as $$
+begin
+    if nextval('work.stumbles') <= {most} then
+        raise exception 'stumbled' using errcode = '{code}';
+    end if;
+    return new;
+end $$;
+create trigger stumbles before {event} for each row execute function work.stumble();
+"""
+
+
+@pytest.fixture
+def running(database: str, tmp_path: Path) -> Iterator[Mgmt]:
+    at_once(database)
+    with mgmt(database, tmp_path / "log") as started:
+        yield started
+
+
+def stumble(dsn: str, event: str, *, most: int, code: str = "40P01") -> None:
+    with psycopg.connect(dsn) as conn:
+        conn.execute(STUMBLE.format(event=event, most=most, code=code).encode())
+
+
+def stumbles(dsn: str) -> int:
+    return int(one(dsn, "select last_value from work.stumbles"))
+
+
+def claimed(server: Mgmt) -> tuple[Component, dict[str, Any]]:
+    crawler = Component(server, host="crawler:5000")
+    crawler.post("/add_links", links=[f"https://h.example/{i}" for i in range(5)])
+    return crawler, crawler.get("/get_links")
+
+
+class Reporting(threading.Thread):
+    """A crawler's report in a thread of its own."""
+
+    def __init__(self, crawler: Component, chunk: int) -> None:
+        super().__init__()
+        self.crawler, self.chunk = crawler, chunk
+        self.told: object = None
+        self.start()
+
+    def run(self) -> None:
+        said = {"chunk_id": self.chunk, "state": "crawled"}
+        self.told = self.crawler.post("/set_content_chunk_metadata", **said)
+
+
+def waiting(dsn: str) -> bool:
+    """Whether somebody waits for a row."""
+    asked = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+    return bool(one(dsn, asked))
+
+
+def test_a_deadlock_is_nothing_that_a_component_hears_of(running: Mgmt, database: str) -> None:
+    crawler, given = claimed(running)
+    with psycopg.connect(database) as other:
+        other.execute("set deadlock_timeout = '1h'")  # so that MGMT is the one to give way
+        other.execute("select from work.guestbook where chunk_id is not null for update")
+        report = Reporting(crawler, given["chunk_id"])
+        assert eventually(lambda: waiting(database))
+        other.execute("select from work.chunk for update")  # there once MGMT gave way
+        other.rollback()
+        report.join(20)
+        lost = other.execute(
+            "select deadlocks from pg_stat_database where datname = current_database()"
+        )
+        assert lost.fetchone() == (1,)
+    assert report.told == {"chunk_id": given["chunk_id"], "state": "crawled"}
+    assert states(database) == {"crawled": 5}
+
+
+@pytest.mark.parametrize("code", ["40P01", "40001"])
+def test_what_fails_again_and_again_is_tried_four_times(
+    running: Mgmt, database: str, code: str
+) -> None:
+    crawler, given = claimed(running)
+    stumble(database, "update on work.chunk", most=100, code=code)
+    told = crawler.ask(
+        "POST", "/set_content_chunk_metadata", {"chunk_id": given["chunk_id"], "state": "crawled"}
+    )
+    assert told.problem == (503, "unreachable")
+    assert int(told.headers["retry-after"]) > 0
+    assert stumbles(database) == 4
+    assert states(database) == {"crawling": 5}
+    assert one(database, "select state from work.chunk") == "crawling"
+
+
+def test_a_component_is_met_in_spite_of_a_deadlock(running: Mgmt, database: str) -> None:
+    stumble(database, "insert on work.component", most=3)
+    told = Component(running, host="new:1").post("/set_component_state", state="online")
+    assert told["host"] == "new:1"
+    assert stumbles(database) == 4
+
+
+def test_a_statement_that_stands_alone_is_tried_again(running: Mgmt, database: str) -> None:
+    crawler, given = claimed(running)
+    stumble(database, "update on work.chunk", most=2)
+    told = crawler.post("/v1/lease", chunks=[given["chunk_id"]])
+    assert told == {"held": [given["chunk_id"]], "lost": []}
+    assert stumbles(database) == 3

@@ -1,0 +1,55 @@
+"""A crawler that is told to stop: what is under way ends, and the rest waits for others at once."""
+
+import time
+from pathlib import Path
+
+from crawls import EMBEDDED, crawls
+from hostile import at_home, links, page, said
+from processes import eventually
+from website import HTML, Website, render
+
+pytestmark = EMBEDDED
+PAGES = 30
+OPEN = "select count(*) from work.guestbook where state = 'crawling'"
+
+
+def site(delay: float) -> Website:
+    pages = {f"/{i}": page(f"Page {i}") for i in range(PAGES)}
+    pages["/0"] = page("Page 0", links(*pages))
+    robots = at_home(f"User-agent: *\nCrawl-delay: {delay}\n", "text/plain")
+    return Website({**pages, "/robots.txt": robots})
+
+
+def test_what_was_not_fetched_waits_again_at_once(database: str, tmp_path: Path) -> None:
+    with site(delay=0.7) as web, crawls(database, tmp_path, chunk_lease=300) as house:
+        house.add(web.url("/0"))
+        house.crawler("one")
+        assert eventually(lambda: len(web.log) >= 4, 30)
+        assert house.ask(OPEN) > [(0,)]
+        begun = time.monotonic()
+        assert house.cast.leave(["one"]) == [0]
+        assert time.monotonic() - begun < 10
+        asked = len(web.log)
+        assert house.ask(OPEN) == [(0,)]  # though its lease would have lasted
+        states = house.states()
+        assert (states["crawled"], states["pending"]) == (asked - 1, PAGES + 1 - asked)
+        assert house.ask("select attempts from work.guestbook where attempts > 0") == []
+        house.usher("hosts", "set", f"127.0.0.1:{web.port}", "--crawl-delay", "0")
+        assert house.ask("select state from work.component where type = 'crawler'") == [
+            ("waiting",)
+        ]
+
+
+def test_what_is_under_way_ends_and_is_kept(database: str, tmp_path: Path) -> None:
+    slow = said(1.0, render(page("Slow")))
+    with (
+        Website({"/slow": slow, "/robots.txt": at_home("", HTML)}) as web,
+        crawls(database, tmp_path) as house,
+    ):
+        house.add(web.url("/slow"))
+        house.crawler()
+        assert eventually(lambda: bool(web.asked("/slow")), 30)
+        assert house.cast.leave(["crawler"]) == [0]
+        found = house.ask("select state, status, text64 is not null from work.guestbook")
+        assert found == [("crawled", 200, True)]
+        assert house.ask("select state from work.chunk") == [("crawled",)]

@@ -1,0 +1,128 @@
+"""Pages become documents, in processes that may die of them without harm to other pages."""
+
+import asyncio
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from chunk_files import (
+    NO_ANSWER,
+    NOT_ASKED,
+    UNMODIFIED,
+    chunk_file,
+    head,
+    page,
+)
+from hostile import pdf
+from processes import kill_9, running
+from trade import SMALL, texts_of, titled
+from usher.index.making import Job, key_of, make
+from usher.index.workshop import Bounds, Workshop
+from usher.urls import Url, parse
+
+
+async def test_pages_that_count_become_documents(tmp_path: Path) -> None:
+    content, index = tmp_path / "7.warc.gz", tmp_path / "0" / "7.idx"
+    paper = replace(
+        titled("/paper", "-", "Content-Type: application/pdf"), body=pdf("First", "Second")
+    )
+    paper = replace(paper, head=head("Content-Type: application/pdf"))
+    await chunk_file(
+        content,
+        titled("/good", "Good"),
+        titled("/twice", "Before"),
+        titled("/twice", "After"),
+        replace(page("/foreign", SMALL % b"Foreign"), meta={}),
+        paper,
+        titled("/hidden", "Hidden", meta={"result": "success", "noindex": True}),
+        titled("/asks", "Asks", "X-Robots-Tag: noindex"),
+        titled("/same", "Same", meta={"result": "unchanged"}),
+        titled("/lost", "Lost", head=head("Content-Type: text/html", status="404 Not Found")),
+        titled("/moved", "Moved", meta={"result": "moved"}),
+        replace(page("/empty", b""), meta={"result": "success"}),
+        titled("/cut", "Cut", truncated="time"),
+        UNMODIFIED,
+        NO_ANSWER,
+        NOT_ASKED,
+        replace(page(), url="javascript:1"),
+    )
+    places: list[int] = []
+    made = make(Job(7, str(content), str(index)), places.append)
+    found = {
+        url.removeprefix("https://example.com"): title for url, title in texts_of(index, 7).items()
+    }
+    assert found == {
+        "/good": "Good",
+        "/twice": "After",
+        "/foreign": "Foreign",
+        "/paper#page=1": "paper, page 1",
+        "/paper#page=2": "paper, page 2",
+        "/empty": "empty",
+        "/cut": "Cut",
+    }
+    assert (made.documents, made.size) == (7, index.stat().st_size)
+    assert made.left == {"unchanged": 2, "noindex": 2, "not fetched": 4, "no address of ours": 1}
+    assert places == list(range(16))
+
+
+def test_a_page_has_one_key_by_whichever_scheme() -> None:
+    urls = [
+        parse(f"{scheme}://Example.com:{port}/a?b#c")
+        for scheme, port in (("http", 80), ("https", 443))
+    ]
+    assert {key_of(url) for url in urls if isinstance(url, Url)} == {"example.com/a?b"}
+
+
+async def hostile(path: Path) -> Job:
+    """A chunk whose second page takes a second to read."""
+    slow = b"<title>Slow</title>" + b"<div><p>word <b>bold</b>" * 400_000
+    await chunk_file(
+        path, titled("/a", "A"), replace(titled("/b", "B"), body=slow), titled("/c", "C")
+    )
+    return Job(7, str(path), str(path.with_suffix(".idx")))
+
+
+async def test_a_page_that_takes_too_long_is_left_out(tmp_path: Path) -> None:
+    job = await hostile(tmp_path / "chunk")
+    async with Workshop(1, Bounds(page=0.5)) as workshop:
+        made = await workshop.make(job)
+    assert made.left == {"it takes longer than 0.5 seconds": 1}
+    assert sorted(texts_of(Path(job.index), 7).values()) == ["A", "C"]
+
+
+def replace_(job: Job, without: dict[int, str]) -> Job:
+    return Job(job.chunk, job.content, job.index, without)
+
+
+async def test_a_page_that_needs_too_much_memory_is_left_out(tmp_path: Path) -> None:
+    job = await hostile(tmp_path / "chunk")
+    async with Workshop(1, Bounds(memory=500_000_000)) as workshop:
+        made = await workshop.make(job)
+    assert made.documents >= 2
+    assert "A" in texts_of(Path(job.index), 7).values()
+    assert "C" in texts_of(Path(job.index), 7).values()
+
+
+async def test_a_press_that_dies_is_replaced_and_only_its_page_is_left_out(tmp_path: Path) -> None:
+    job = await hostile(tmp_path / "chunk")
+    async with Workshop(1) as workshop:
+        await workshop.make(replace_(job, without={1: "not now"}))
+        [press] = presses()
+        task = asyncio.create_task(workshop.make(job))
+        await asyncio.sleep(0.3)
+        await asyncio.to_thread(kill_9, press)
+        made = await task
+        [other] = presses()
+    assert made.left == {"it ended the process that read it (SIGKILL)": 1}
+    assert made.documents == 2
+    assert not running(other)
+    assert other != press
+
+
+def presses() -> list[int]:
+    """The presses that this process has started."""
+    text = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text()
+    children = [int(pid) for pid in text.split()]
+    return [
+        pid for pid in children if b"usher.index.press" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]

@@ -1,0 +1,82 @@
+"""Questions to an index server: what makes no sense is declined, and who would wait too long is told at once."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from indexes import post
+from trade import ANY, soon
+from usher.index.answering import Desk
+from usher.index.engine import Engine
+from usher.porch.component import face
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/search", b"", 400),
+        ("/search", b"{", 400),
+        ("/search", b"\xff", 400),
+        ("/search", {}, 422),
+        ("/search", {"query": 7}, 422),
+        ("/search", {"query": "a", "k": 0}, 422),
+        ("/search", {"query": "a", "k": 10**9}, 422),
+        ("/search", {"query": "a", "offset": -1}, 422),
+        ("/search", {"query": "a", "deadline": 0}, 422),
+        ("/search", {"query": "a", "more": 1}, 422),
+        ("/search", {"query": "a" * 30_000}, 422),
+        ("/search", {"query": {"groups": [[{"text": "a"}] * 20] * 20}}, 422),
+        ("/search", {"query": "a", "stats": {"documents": -1}}, 422),
+        (
+            "/search",
+            {"query": "a", "stats": {"terms": {f"body:{n}": n for n in range(30_000)}}},
+            422,
+        ),
+        ("/snippets", {"query": "a", "wanted": [["u", 1]] * 200}, 422),
+        ("/snippets", {"query": "a", "wanted": [["u", -1]]}, 422),
+        ("/stats", {"query": None}, 422),
+        ("/search", {"query": "a", "deadline": 1e-9}, 503),
+    ],
+)
+async def test_what_makes_no_sense_is_declined(
+    desk: int, path: str, body: object, status: int
+) -> None:
+    got, told = await asyncio.to_thread(post, desk, path, body)
+    assert (got, told["status"]) == (status, status)
+
+
+@pytest.fixture(scope="module")
+async def desk(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[int]:
+    engine = Engine.open(tmp_path_factory.mktemp("engine"))
+    made = Desk(1)
+    made.engine = engine
+    try:
+        async with face(made.endpoints(), ANY) as address:
+            yield int(address.rpartition(":")[2])
+    finally:
+        made.close()
+        engine.close()
+
+
+async def test_who_would_wait_too_long_is_told_at_once(tmp_path: Path) -> None:
+    engine = Engine.open(tmp_path)
+    made = Desk(1, most=3)
+    made.engine = engine
+    hold = threading.Event()
+    slow = [asyncio.create_task(made._answer("search", hold.wait, 0.3)) for _ in range(3)]
+    await asyncio.sleep(0)
+    async with face(made.endpoints(), ANY) as address:
+        port = int(address.rpartition(":")[2])
+        status, told = await asyncio.to_thread(post, port, "/search", {"query": "a"})
+        assert (status, told["detail"]) == (503, "3 questions wait here already.")
+        late = await asyncio.gather(*slow, return_exceptions=True)
+        assert {str(one) for one in late} == {"No answer within 0.3 seconds."}
+        hold.set()
+        assert await soon(lambda: made._waiting == 0)
+        status, told = await asyncio.to_thread(post, port, "/search", {"query": "a"})
+        assert (status, told) == (200, {})
+    made.close()
+    engine.close()

@@ -1,0 +1,129 @@
+"""Chunk files on a shelf: whole or not there, found by their ids, tidied after a crash."""
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from usher.errors import DiskUnusable
+from usher.shelf import Draft, Kept, Shelf
+
+ROOT = os.geteuid() == 0
+CRASHES = """
+import os, sys
+from pathlib import Path
+from usher.shelf import Draft
+Draft(Path(sys.argv[1])).write(b"half")
+os.kill(os.getpid(), 9)
+"""
+
+
+def put(shelf: Shelf, chunk: int, data: bytes = b"words") -> Kept:
+    draft = Draft(shelf.path(chunk))
+    draft.write(data)
+    return draft.keep()
+
+
+def test_files_lie_in_folders_of_a_thousand(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path)
+    assert shelf.path(123_456) == tmp_path / "000123" / "000123456.warc.gz"
+    assert shelf.path(10**12).parent.name == "1000000000"
+    assert Shelf(tmp_path, ".index").path(7).name == "000000007.index"
+
+
+def test_chunks_are_found_counted_and_dropped(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path / "not there yet")
+    assert (shelf.chunks(), shelf.usage().bytes, shelf.tidy()) == ([], 0, 0)
+    for chunk in (5, 10**12, 999, 1000):
+        put(shelf, chunk, bytes(chunk % 900))
+    (shelf.directory / "notes.txt").write_text("mine")
+    shelf.path(5).with_name("000000006.index").write_text("another shelf's")
+    assert shelf.chunks() == [5, 999, 1000, 10**12]
+    assert (shelf.usage().chunks, shelf.usage().bytes) == (4, 5 + 99 + 100 + 100)
+    assert shelf.drop([5, 6, 1000]) == [5, 1000]
+    assert shelf.drop([5]) == []
+    assert shelf.chunks() == [999, 10**12]
+    shelf.tidy()
+    assert sorted(one.name for one in shelf.directory.iterdir()) == [
+        "000000",
+        "1000000000",
+        "notes.txt",
+    ]
+
+
+def test_checksums_are_read_once_and_again_when_a_file_is_another(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path)
+    kept = put(shelf, 7, b"words")
+    assert kept.sha256 == hashlib.sha256(b"words").hexdigest()
+    assert Shelf(tmp_path).find(7) == kept
+    shelf.remember(7, Kept(kept.path, "as remembered", 5))
+    found = shelf.find(7)
+    assert found is not None
+    assert found.sha256 == "as remembered"
+    again = put(shelf, 7, b"other words")
+    assert shelf.find(7) == again
+    shelf.drop([7])
+    assert shelf.find(7) is None
+
+
+def test_a_draft_is_not_there_until_it_is_kept(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path)
+    draft = Draft(shelf.path(7))
+    draft.write(b"half")
+    assert (shelf.chunks(), shelf.find(7)) == ([], None)
+    draft.restart()
+    draft.write(b"whole")
+    assert draft.keep().size == 5
+    assert shelf.path(7).read_bytes() == b"whole"
+    draft.drop()
+    assert shelf.chunks() == [7]
+    with pytest.raises(DiskUnusable, match="given up"):
+        draft.write(b"more")
+
+
+def test_a_file_is_replaced_only_by_a_whole_one(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path)
+    put(shelf, 7, b"old")
+    draft, other = Draft(shelf.path(7)), Draft(shelf.path(7))
+    draft.write(b"new")
+    other.write(b"newer")
+    assert shelf.path(7).read_bytes() == b"old"
+    draft.keep()
+    other.drop()
+    assert shelf.path(7).read_bytes() == b"new"
+
+
+def test_tidying_leaves_what_somebody_works_on(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path)
+    subprocess.run([sys.executable, "-c", CRASHES, shelf.path(7)], check=False)
+    mine = Draft(shelf.path(8))
+    assert len(list(tmp_path.rglob("*.part"))) == 2
+    assert shelf.tidy() == 1
+    mine.write(b"whole")
+    assert mine.keep().path.exists()
+    assert shelf.chunks() == [8]
+
+
+def test_a_folder_in_the_way_is_told(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path)
+    shelf.path(7).mkdir(parents=True)
+    draft = Draft(shelf.path(7))
+    with pytest.raises(DiskUnusable, match="Is a directory"):
+        draft.keep()
+    assert not list(tmp_path.rglob("*.part"))
+    (tmp_path / "000001").write_text("no folder")
+    assert shelf.chunks() == [7]
+    with pytest.raises(DiskUnusable):
+        Draft(shelf.path(1000))
+    with pytest.raises(DiskUnusable, match="cannot be read"):
+        shelf.find(7)
+
+
+@pytest.mark.skipif(ROOT, reason="root may write anywhere")
+def test_a_read_only_directory(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(DiskUnusable, match="Permission denied"):
+        Draft(Shelf(tmp_path).path(7))

@@ -1,0 +1,134 @@
+"""Bytes become text by what they are, whatever they are said to be."""
+
+import codecs
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from usher.crawl.charset import decode, known
+
+GERMAN = "Fünf Flüsse fließen über große Böden, und die Mäuse hören es täglich früher. "
+RUSSIAN = "Сегодня хорошая погода, и мы пойдём гулять в большой парк возле реки. "
+JAPANESE = "今日は天気がいいので、公園へ散歩に行きましょう。日本語の文章です。"
+KOREAN = "오늘은 날씨가 좋아서 공원에 산책하러 갑니다. 한국어 문장입니다. "
+CHINESE = "今天天气很好。我们去公园散步吧。这是一个中文句子。"
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding", "label"),
+    [
+        (GERMAN, "utf-8", "utf-8"),
+        (GERMAN, "utf-8", "UTF8"),
+        (GERMAN, "cp1252", "iso-8859-1"),
+        (GERMAN + "€ ™ Œ", "cp1252", "latin1"),
+        (RUSSIAN, "cp1251", "windows-1251"),
+        (RUSSIAN, "koi8-r", " KOI8-R "),
+        (JAPANESE, "cp932", "Shift_JIS"),
+        (JAPANESE + "①", "cp932", "x-sjis"),
+        (JAPANESE, "euc_jp", "euc-jp"),
+        (JAPANESE, "iso2022_jp", "iso-2022-jp"),
+        (KOREAN + "똠", "cp949", "ks_c_5601-1987"),
+        (CHINESE, "gb18030", "gb2312"),
+        (CHINESE[:2], "big5hkscs", "big5"),
+        (GERMAN, "utf-16-le", "utf-16"),
+        (GERMAN, "utf-16-be", "utf-16be"),
+    ],
+)
+def test_as_declared_by_the_header(text: str, encoding: str, label: str) -> None:
+    assert decode(text.encode(encoding), label) == text
+
+
+@pytest.mark.parametrize(
+    ("mark", "encoding"),
+    [
+        (codecs.BOM_UTF8, "utf-8"),
+        (codecs.BOM_UTF16_LE, "utf-16-le"),
+        (codecs.BOM_UTF16_BE, "utf-16-be"),
+    ],
+)
+def test_a_byte_order_mark_beats_every_declaration(mark: bytes, encoding: str) -> None:
+    assert decode(mark + GERMAN.encode(encoding), "windows-1251") == GERMAN
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        '<meta charset="windows-1251">',
+        "<META charset = windows-1251 >",
+        "<meta http-equiv='Content-Type' content='text/html; charset=cp1251'>",
+        '<?xml version="1.0" encoding="windows-1251"?>',
+    ],
+)
+def test_as_declared_by_the_page(head: str) -> None:
+    assert decode((head + RUSSIAN).encode("cp1251")) == head + RUSSIAN
+
+
+def test_the_header_beats_the_page() -> None:
+    page = '<meta charset="windows-1252">' + RUSSIAN
+    assert decode(page.encode("cp1251"), "windows-1251") == page
+
+
+def test_a_page_that_says_utf16_in_ascii_is_utf8() -> None:
+    page = '<meta charset="utf-16">' + GERMAN
+    assert decode(page.encode()) == page
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        (RUSSIAN * 5, "cp1251"),
+        (JAPANESE * 5, "cp932"),
+        (JAPANESE * 5, "euc_jp"),
+        (JAPANESE, "iso2022_jp"),
+    ],
+)
+def test_a_guess_where_nobody_says_anything(text: str, encoding: str) -> None:
+    assert decode(text.encode(encoding)) == text
+
+
+@pytest.mark.parametrize(
+    "label", ["iso-8859-1", "windows-1251", "us-ascii", "nonsense", "rot13", "zip", "", "utf-7"]
+)
+def test_utf8_is_known_by_its_looks(label: str) -> None:
+    assert decode((GERMAN + CHINESE).encode(), label) == GERMAN + CHINESE
+
+
+def test_a_few_bad_bytes_cost_no_more_than_themselves() -> None:
+    assert (
+        decode((GERMAN + "\x00").encode() + b"\xff\xfe" + GERMAN.encode(), "utf-8").count("\ufffd")
+        == 2
+    )
+
+
+def test_a_lie_about_utf8_is_found_out() -> None:
+    assert decode((RUSSIAN * 5).encode("cp1251"), "utf-8") == RUSSIAN * 5
+
+
+def test_only_charsets_are_known() -> None:
+    assert [known(label) for label in ("rot13", "zip", "utf-7", "\0", "", "utf-8\0", "é" * 99)] == [
+        ""
+    ] * 7
+
+
+LABELS = [
+    "utf-8",
+    "utf-16",
+    "shift_jis",
+    "gb2312",
+    "big5",
+    "iso-2022-jp",
+    "euc-kr",
+    "windows-1252",
+    "x",
+]
+
+
+@given(st.binary(max_size=300), st.sampled_from(LABELS) | st.text(max_size=20))
+def test_nothing_raises_and_all_can_be_written_again(body: bytes, label: str) -> None:
+    decode(body, label).encode()
+
+
+@given(st.text(max_size=200).filter(lambda text: not text.startswith("\ufeff")))
+def test_utf8_comes_back_whole(text: str) -> None:
+    assert "\x1b" in text or decode(text.encode(), "utf-8") == text

@@ -1,0 +1,143 @@
+"""A page becomes a document, or there is a reason why not."""
+
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta, timezone
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from usher.index.document import (
+    MAX_BODY,
+    MAX_HEADINGS,
+    MAX_TITLE,
+    Document,
+    Left,
+    Page,
+    from_page,
+    sites,
+)
+from usher.search.words import bare, fold, language, spaced
+
+NOW = datetime(2026, 11, 16, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A page as `crawl.page` reads it."""
+
+    url: str = "https://a.org/x"
+    title: str = "A title"
+    headings: list[str] = field(default_factory=lambda: ["One", "Two"])
+    text: str = "Some text."
+    description: str = "It is about."
+    language: str = "en-GB"
+    published: datetime | None = None
+    modified: datetime | None = None
+    canonical: str | None = None
+    noindex: bool = False
+    simhash: int = -5
+    text64: int = 7
+    problem: str = ""
+
+
+def made(page: Page) -> Document | Left:
+    return from_page(page, key="https://a.org/x", host="a.org", chunk=3, crawled=NOW, domain64=99)
+
+
+def test_a_page() -> None:
+    assert made(Read()) == Document(
+        key="https://a.org/x", url="https://a.org/x", host="a.org", chunk=3, crawled=NOW, domain64=99, title="A title",
+        headings=("One", "Two"), body="Some text.", description="It is about.", language="en", simhash=-5, text64=7,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("page", "reason"),
+    [
+        (Read(noindex=True), "noindex"),
+        (Read(title=" ", text="\n "), "no text"),
+        (Read(title="", text="", problem="it is encrypted"), "it is encrypted"),
+    ],
+)
+def test_a_page_with_nothing_to_find(page: Read, reason: str) -> None:
+    assert made(page) == Left("https://a.org/x", reason)
+
+
+def test_dates_are_in_utc_and_not_in_the_future() -> None:
+    east = datetime(2026, 1, 1, 1, tzinfo=timezone(timedelta(hours=2)))
+    later = NOW + timedelta(days=2)
+    naive = datetime(2020, 1, 1)  # noqa: DTZ001 - pages write such dates
+    cases = [
+        (Read(published=east), datetime(2025, 12, 31, 23, tzinfo=UTC)),
+        (Read(modified=east), datetime(2025, 12, 31, 23, tzinfo=UTC)),
+        (Read(published=later, modified=naive), naive.replace(tzinfo=UTC)),
+        (Read(published=later), None),
+    ]
+    for page, expected in cases:
+        document = made(page)
+        assert isinstance(document, Document)
+        assert document.published == expected
+
+
+def test_too_much_is_cut_and_counted() -> None:
+    page = Read(text="x" * (MAX_BODY + 5), title="t" * 5000, headings=["h" * 5000] * 500)
+    document = made(page)
+    assert isinstance(document, Document)
+    assert len(document.body) == MAX_BODY
+    assert document.shortened == 5
+    assert len(document.title) == len(document.headings[0]) == MAX_TITLE
+    assert len(document.headings) == MAX_HEADINGS
+
+
+@given(st.text(st.characters(), max_size=50), st.text(max_size=10))
+def test_any_text_can_be_written_to_a_file(text: str, code: str) -> None:
+    page = replace(Read(), title=text, text=f"x{text}\ud800", language=code, headings=[text])
+    document = made(page)
+    assert isinstance(document, Document)
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(document), type=Document) == document
+
+
+@pytest.mark.parametrize(
+    ("host", "names"),
+    [
+        ("www.bbc.co.uk", ["www.bbc.co.uk", "bbc.co.uk", "co.uk", "uk"]),
+        ("a.org:8080", ["a.org:8080", "a.org", "org"]),
+        ("127.0.0.1:81", ["127.0.0.1:81", "127.0.0.1"]),
+        ("[::1]:81", ["[::1]:81", "[::1]"]),
+        ("[::1]", ["[::1]"]),
+        ("localhost", ["localhost"]),
+    ],
+)
+def test_a_site_is_found_by_all_it_is_part_of(host: str, names: list[str]) -> None:
+    assert sites(host) == names
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("en", "en"),
+        ("DE-de", "de"),
+        ("nb_NO", "no"),
+        ("", ""),
+        ("english", ""),
+        ("x", ""),
+        ("zh-Hans-CN", "zh"),
+    ],
+)
+def test_languages(text: str, code: str) -> None:
+    assert language(text) == code
+
+
+def test_words_that_look_alike_are_alike() -> None:
+    assert fold("Straße ﬁ \uff38\u00a0e\u0301") == "strasse fi x é"
+    assert bare("ÉLÈVE") == "eleve"
+    assert spaced("Das ist 東京").split() == ["das", "ist", "東", "京"]
+    assert spaced("plain ASCII") == "plain ascii"
+
+
+@given(st.text())
+def test_folding_twice_changes_nothing_that_a_search_sees(text: str) -> None:
+    assert spaced(spaced(text)).split() == spaced(fold(spaced(text))).split()
+    assert bare(bare(text)) == bare(text)

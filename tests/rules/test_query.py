@@ -1,0 +1,195 @@
+"""Whatever is typed is read: what can be searched for is, and the rest is named."""
+
+from datetime import date
+
+import msgspec
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from usher.errors import BadInput
+from usher.search import query
+from usher.search.query import MAX_IGNORED, MAX_TERM, MAX_TERMS, MAX_TEXT, Query, Term, parse
+
+WORDS = {
+    "Apache  Tantivy": (("apache",), ("tantivy",)),
+    "cats OR dogs food": (("cats", "dogs"), ("food",)),
+    "a | b || c": (("a", "b", "c"),),
+    "salt AND pepper": (("salt",), ("pepper",)),
+    "+must have": (("+must",), ("have",)),
+    "Straße \uff26\uff35\uff2c\uff2c ﬁne": (("strasse",), ("full",), ("fine",)),
+    "東京 タワー": (("東京",), ("タワー",)),
+    "std::vector http://a.org/b": (("std::vector",), ("http://a.org/b",)),
+    "don't": (("don't",),),
+    "or and": (("or",), ("and",)),
+}
+IGNORED = {
+    "OR": ["OR"],
+    "OR cats": ["OR"],
+    "cats OR": ["OR"],
+    "cats OR OR dogs": ["OR"],
+    "cats OR -dogs": ["OR"],
+    "cats OR site:a.org": ["OR"],
+    "- -- ... \u2014": ["-", "--", "...", "\u2014"],
+    'a "b c': ['"'],
+    '""': ['""'],
+    "site: title: x": ["site:", "title:"],
+    "site:a..b": ["site:a..b"],
+    "-site:a.org/deep": ["-site:a.org/deep"],
+    "lang:klingonisch lang:x1": ["lang:klingonisch", "lang:x1"],
+    "after:soon before:2024-13 after:2023-02-29": [
+        "after:soon",
+        "before:2024-13",
+        "after:2023-02-29",
+    ],
+    "x" * 300: ["x" * MAX_TERM],
+}
+DAYS = {
+    "after:2024": (date(2024, 1, 1), None),
+    "before:2024-05": (None, date(2024, 5, 1)),
+    "after:2024/5/7 before:2025.01.02": (date(2024, 5, 7), date(2025, 1, 2)),
+    "after:2020 after:2022 before:2024 before:2023": (date(2022, 1, 1), date(2023, 1, 1)),
+    "-before:2020": (date(2020, 1, 1), None),
+}
+ANY = st.one_of(
+    st.text(max_size=80),
+    st.lists(
+        st.sampled_from(
+            [
+                "OR",
+                "-",
+                '"',
+                "site:",
+                "a.org",
+                "title:",
+                "lang:de",
+                "after:",
+                "2024",
+                " ",
+                ":",
+                "wörter",
+                "東京",
+                "\x00",
+            ]
+        )
+    ).map("".join),
+)
+
+
+def texts(found: Query) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(term.text for term in group) for group in found.groups)
+
+
+@pytest.mark.parametrize(("text", "groups"), WORDS.items())
+def test_words(text: str, groups: tuple[tuple[str, ...], ...]) -> None:
+    found = parse(text)
+    assert texts(found) == groups
+    assert not found.ignored
+
+
+@pytest.mark.parametrize(("text", "ignored"), IGNORED.items())
+def test_what_cannot_be_used_is_named(text: str, ignored: list[str]) -> None:
+    assert list(parse(text).ignored) == ignored
+
+
+@pytest.mark.parametrize(("text", "days"), DAYS.items())
+def test_days(text: str, days: tuple[date | None, date | None]) -> None:
+    found = parse(text)
+    assert (found.after, found.before) == days
+    assert found
+
+
+def test_phrases_and_places() -> None:
+    found = parse(
+        '"Write  Ahead" title:log intitle:"the end" url:docs/api \u201csmart quotes\u201d x"y z"'
+    )
+    assert [group[0] for group in found.groups] == [
+        Term("write ahead", phrase=True),
+        Term("log", place="title"),
+        Term("the end", phrase=True, place="title"),
+        Term("docs/api", phrase=True, place="url"),
+        Term("smart quotes", phrase=True),
+        Term("x"),
+        Term("y z", phrase=True),
+    ]
+    assert found.words == ("write", "ahead", "log", "the", "end", "smart", "quotes", "x", "y", "z")
+
+
+def test_what_is_unwanted() -> None:
+    found = parse('cats -dogs -"big birds" -title:fish -site:a.org -lang:de')
+    assert found.unwanted == (
+        Term("dogs"),
+        Term("big birds", phrase=True),
+        Term("fish", place="title"),
+    )
+    assert (found.not_sites, found.not_languages) == (("a.org",), ("de",))
+    assert found.words == ("cats",)
+
+
+def test_sites_and_languages() -> None:
+    found = parse(
+        "SITE:Example.COM site:*.gov site:bücher.de site:https://a.org:8080/ lang:en-GB lang:nb"
+    )
+    assert found.sites == ("example.com", "gov", "xn--bcher-kva.de", "a.org:8080")
+    assert found.languages == ("en", "no")
+    assert not found.groups
+    deep = parse("site:a.org/docs/api key")
+    assert deep.sites == ("a.org",)
+    assert deep.groups[0] == (Term("/docs/api", phrase=True, place="url"),)
+    assert deep.words == ("key",)
+
+
+def test_too_much_is_cut_at_a_word_and_told() -> None:
+    found = parse("abcdefg " * 1250)
+    assert len(found.text) <= MAX_TEXT
+    assert len(found.groups) == MAX_TERMS
+    assert set(texts(found)) == {("abcdefg",)}
+    assert found.ignored[0].startswith("all after 9")
+    assert len(found.ignored) == MAX_IGNORED
+    long = parse('"' + "word " * 100 + '"')
+    assert len(long.groups[0][0].text) <= MAX_TERM
+    assert long.ignored
+
+
+@pytest.mark.parametrize("text", ["", " ", "\x00\x07", '"', "OR", "-", "site:", "..."])
+def test_nothing_to_search_for(text: str) -> None:
+    assert not parse(text)
+
+
+@given(ANY)
+@example("a" * 10_000)
+@example('"' * 999)
+@example("\ufdfa" * MAX_TEXT)
+@example("\ud800 x")
+def test_any_text_is_a_query_that_servers_can_read(text: str) -> None:
+    found = parse(text)
+    assert len(found.text) <= MAX_TEXT
+    assert sum(map(len, found.groups)) + len(found.unwanted) <= MAX_TERMS
+    assert query.decode(msgspec.json.encode(found)) == found
+    again = parse(found.text)
+    assert (again.groups, again.unwanted, again.sites) == (
+        found.groups,
+        found.unwanted,
+        found.sites,
+    )
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"", b"[]", b"{", b'{"groups": [[]]}', b'{"groups": 1}', b'{"text": "\xff"}', b'{"after": "x"}',
+        msgspec.json.encode({"text": "x" * (MAX_TEXT + 1)}),
+        msgspec.json.encode({"groups": [[{"text": "x"}] * 20] * 2}),
+        msgspec.json.encode({"groups": [[{"text": "x", "place": "body"}]]}),
+    ],
+)  # fmt: skip
+def test_what_is_no_query_is_bad_input(data: bytes) -> None:
+    with pytest.raises(BadInput, match="no query"):
+        query.decode(data)
+
+
+def test_better_words_take_the_place_of_others() -> None:
+    text = 'Conection site:conection.org "the conection" -x café'
+    better = {"conection": "connection", "cafe": "coffee"}
+    expected = 'connection site:conection.org "the connection" -x coffee'
+    assert query.corrected(text, better) == expected

@@ -1,0 +1,95 @@
+"""What a front-end remembers of the map: a chunk that a row had is missed, one that it never had is new."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from usher.messages import Row
+from usher.search.seats import GONE_SECONDS, Bench, Seats
+
+
+def see(seats: Seats, drawn: dict[int, dict[str, list[int]]], now: float = 0.0) -> None:
+    seats.see([Row(row, list(servers)) for row, servers in drawn.items()], drawn, now)
+
+
+def lost(seats: Seats) -> list[int]:
+    return [bench.lost for bench in seats.benches]
+
+
+def test_a_server_that_leaves_takes_its_chunks_with_it() -> None:
+    seats = Seats()
+    see(seats, {1: {"a": [1, 2], "b": [3]}, 2: {"c": [1, 2, 3]}})
+    assert seats.benches == (Bench(1, ("a", "b")), Bench(2, ("c",)))
+    see(seats, {1: {"b": [3]}, 2: {"c": [1, 2, 3]}})
+    assert lost(seats) == [2, 0]
+    assert seats.missing(["b"]) == 2 / 3
+    assert seats.missing(["b", "c"]) == 0
+    assert seats.holders(2) == ["c"]
+    see(seats, {1: {"b": [1, 3]}, 2: {"c": [1, 2, 3]}})
+    assert lost(seats) == [1, 0]
+    see(seats, {1: {"b": [1, 2, 3]}, 2: {"c": [1, 2, 3]}})
+    assert lost(seats) == [0, 0]
+
+
+def test_the_only_row_misses_what_no_other_names() -> None:
+    seats = Seats()
+    see(seats, {1: {"a": [1, 2], "b": [3]}})
+    see(seats, {1: {"b": [3]}}, 1.0)
+    assert (lost(seats), seats.missing(["b"])) == ([2], 2 / 3)
+    see(seats, {1: {"b": [3, 4]}}, 2.0)
+    assert lost(seats) == [2]
+    see(seats, {1: {"a": [1], "b": [3, 4]}}, 3.0)  # back, and what it lacks was dropped in order
+    assert lost(seats) == [0]
+    see(seats, {1: {"b": [3, 4]}}, 4.0)
+    see(
+        seats, {1: {"b": [3, 4]}}, 5.0 + GONE_SECONDS
+    )  # whoever is away for so long will not come back
+    assert lost(seats) == [0]
+
+
+def test_a_chunk_that_is_dropped_in_order_is_not_missed() -> None:
+    seats = Seats()
+    see(seats, {1: {"a": [1, 2]}, 2: {"b": [1, 2]}})
+    see(seats, {1: {"a": [1]}, 2: {"b": [1, 2]}})
+    assert lost(seats) == [1, 0]  # the other row still has it
+    see(seats, {1: {"a": [1]}, 2: {"b": [1]}})
+    assert lost(seats) == [0, 0]
+
+
+def test_a_row_that_still_loads_is_not_whole_but_has_lost_nothing() -> None:
+    seats = Seats()
+    many = list(range(1000))
+    see(seats, {1: {"a": many}, 2: {"b": many[:995]}, 3: {"c": many[:900]}, 4: {"d": []}})
+    assert [bench.behind for bench in seats.benches] == [False, False, True, True]
+    assert lost(seats) == [0, 0, 0, 0]
+
+
+def test_a_map_without_chunks_or_servers_does_no_harm() -> None:
+    seats = Seats()
+    seats.see([Row(1, ["a", "b"]), Row(2, [])], {}, 0.0)
+    assert seats.benches == (Bench(1, ("a", "b")),)
+    assert seats.missing(["a"]) == 0
+
+
+drawings = st.dictionaries(
+    st.integers(1, 3),
+    st.dictionaries(st.sampled_from("abcd"), st.lists(st.integers(1, 8)), min_size=1),
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(drawings, max_size=6))
+def test_what_is_there_is_never_missed(history: list[dict[int, dict[str, list[int]]]]) -> None:
+    seats = Seats()
+    for moment, drawn in enumerate(history):
+        named = {
+            row: {f"{row}{name}": chunks for name, chunks in one.items()}
+            for row, one in drawn.items()
+        }
+        see(seats, named, float(moment))
+        there = {chunk for one in named.values() for chunks in one.values() for chunk in chunks}
+        assert there <= seats.every
+        everybody = [host for one in named.values() for host in one]
+        assert seats.missing(everybody) <= 1 - len(there) / max(1, len(seats.every)) + 1e-9
+        for bench in seats.benches:
+            here = {chunk for chunks in named[bench.row].values() for chunk in chunks}
+            assert bench.lost <= len(seats.every - here)
