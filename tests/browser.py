@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 PROGRAM: Final = shutil.which("chromium")
-SECONDS: Final = 20
+SECONDS: Final = 60
 OPTIONS: Final = (
     "--headless=new",
     "--no-sandbox",

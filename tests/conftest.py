@@ -1,6 +1,11 @@
 """Fixtures for every test: a real PostgreSQL and a real web site."""
 
+from hypothesis import settings
+
 pytest_plugins = ["fix_database", "fix_site"]
+# How long one example takes says more about what else the machine does than about us.
+settings.register_profile("house", deadline=None)
+settings.load_profile("house")
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:

@@ -3,6 +3,7 @@
 import time
 from pathlib import Path
 
+from clusters import free_port
 from crawls import EMBEDDED, crawls
 from hostile import at_home, links, page, said
 from processes import eventually
@@ -53,3 +54,24 @@ def test_what_is_under_way_ends_and_is_kept(database: str, tmp_path: Path) -> No
         found = house.ask("select state, status, text64 is not null from work.guestbook")
         assert found == [("crawled", 200, True)]
         assert house.ask("select state from work.chunk") == [("crawled",)]
+
+
+def test_a_disk_that_refuses_does_not_use_up_what_waits(database: str, tmp_path: Path) -> None:
+    """Its pages come back with the reason, and it takes no more for a while."""
+    with (
+        Website({f"/{i}": page(f"Page {i}") for i in range(60)}) as web,
+        crawls(database, tmp_path) as house,
+    ):
+        house.ports["crawler"] = port = free_port()
+        shelf = tmp_path / "data" / "content" / f"127.0.0.1_{port}"
+        shelf.mkdir(parents=True)
+        (shelf / "000000").write_text("in the way of the first chunks")
+        house.add(*(web.url(f"/{i}") for i in range(60)))
+        house.crawler("crawler", "--pages", "20", "--chunks", "1")
+        failed = "select count(*), min(reason) from work.chunk where state = 'error'"
+        assert eventually(lambda: house.ask(failed)[0][0] == 1, 30)
+        assert "cannot be written" in house.ask(failed)[0][1]
+        time.sleep(1.5)
+        assert house.ask("select count(*) from work.chunk") == [(1,)]
+        assert house.states() == {"pending": 60}
+        assert house.cast.leave(["crawler"]) == [0]

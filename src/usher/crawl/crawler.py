@@ -29,6 +29,8 @@ from usher.urls import Refused
 log = Log("crawl")
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0  # seconds between two questions while nothing waits
 PAUSE_FOR_DISK: Final = 30.0  # after it refused something
+SOON: Final = 1.0  # seconds until links are told that a chunk has brought so far
+MOST_PAGES: Final = 1_000  # of a chunk: a report names no more
 TOGETHER: Final = 16  # pages of one host at once, where it needs no rest
 
 
@@ -144,8 +146,10 @@ class Crawler:
         try:
             async with Chest(self.shelf, crawl.chunk_id, self.about) as chest:
                 failures = await self._visit_all(crawl, pack.pages, chest)
-                if failures and not self._stopped:
-                    more = await self.mgmt.more_links(failures, crawl.chunk_id, hold=True)
+                room = MOST_PAGES - len(pack.pages)
+                if failures and room and not self._stopped:
+                    wanted = min(failures, room)
+                    more = await self.mgmt.more_links(wanted, crawl.chunk_id, hold=True)
                     await self._visit_all(crawl, more, chest)
                 await crawl.news.send()
                 await self._report(crawl, chest)
@@ -218,12 +222,21 @@ class Crawler:
 
     @asynccontextmanager
     async def _signs_of_life(self) -> AsyncIterator[None]:
-        task = asyncio.create_task(self._renew())
+        tasks = [asyncio.create_task(self._renew()), asyncio.create_task(self._tell())]
         try:
             yield
         finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _tell(self) -> None:
+        """What was found is told soon, also where one slow page keeps its chunk open."""
+        while True:
+            await asyncio.sleep(SOON)
+            for crawl in list(self.open.values()):
+                with suppress(UsherError):  # told again, at the latest before its chunk is reported
+                    await crawl.news.send()
 
     async def _renew(self) -> None:
         """Every third of a lease; a chunk that is not ours any more is dropped at once."""

@@ -7,6 +7,7 @@ tags lose their attributes, and too many formatting elements become plain ones. 
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from html import escape
 from itertools import islice
@@ -99,8 +100,8 @@ def _spans(text: str) -> Iterator[int]:
 def _different(text: str) -> int:
     """How many formatting elements a parser may have to open again in every paragraph."""
     found = _DRESSED.findall(text)
-    ended = {one for one in found if one.endswith(">")}
-    return len(ended) + sum(not one.endswith(">") for one in found)
+    kinds = Counter(found)
+    return sum(1 if one.endswith(">") else number for one, number in kinds.items())
 
 
 def _pieces(text: str) -> Iterator[str]:

@@ -3,6 +3,7 @@
 Comes from visits; goes to MGMT in large batches, before the chunk is reported: who has a page has its links too.
 """
 
+import asyncio
 from collections import defaultdict
 from typing import Final
 
@@ -27,6 +28,7 @@ class News:
         self._mgmt, self._heard = mgmt, heard
         self._groups: dict[Where, dict[str, None]] = defaultdict(dict)
         self._links = 0
+        self._turn = asyncio.Lock()
 
     async def add(self, seen: Seen) -> None:
         """What a page leads to; sent at once where it is much."""
@@ -41,15 +43,24 @@ class News:
             await self.send()
 
     async def send(self) -> None:
-        groups, self._groups = self._groups, defaultdict(dict)
-        self._links = 0
-        for (where, depth), group in groups.items():
-            links = list(group)
-            for first in range(0, len(links), MOST_LINKS):
-                part = links[first : first + MOST_LINKS]
-                await self._mgmt.add_links(part, found_on=where or None, depth=depth)
-            self._heard.remember(where, depth, links)
-            LINKS_FOUND.inc(len(links))
+        """All that is known so far; when this returns without an error, the door has it."""
+        async with self._turn:
+            while self._groups:
+                (where, depth), group = self._groups.popitem()
+                self._links -= len(group)
+                try:
+                    await self._send(where, depth, list(group))
+                except BaseException:
+                    self._groups[where, depth].update(group)  # for the next time
+                    self._links += len(group)
+                    raise
+
+    async def _send(self, where: str, depth: int, links: list[str]) -> None:
+        for first in range(0, len(links), MOST_LINKS):
+            part = links[first : first + MOST_LINKS]
+            await self._mgmt.add_links(part, found_on=where or None, depth=depth)
+        self._heard.remember(where, depth, links)
+        LINKS_FOUND.inc(len(links))
 
     async def _send_sitemap(self, link: str, named: Sitemap) -> None:
         pages = [Changed(entry.url, entry.lastmod) for entry in named.pages]

@@ -50,7 +50,8 @@ with lost as (
 ), back as (
     update work.guestbook g
     set state = case when g.attempts + 1 < %(most)s then 'pending' else 'error' end,
-        attempts = g.attempts + 1,
+        attempts = case when g.attempts + 1 < %(most)s then g.attempts + 1 else 0 end,
+        reason = case when g.attempts + 1 < %(most)s then g.reason else 'lost too often: ' || %(why)s end,
         failures = case when g.attempts + 1 < %(most)s then g.failures else least(g.failures + 1, 32000) end,
         next_fetch = case when g.attempts + 1 < %(most)s then g.next_fetch else %(now)s::timestamptz + interval '1 hour' end,
         admitted_at = coalesce(g.admitted_at, %(now)s),

@@ -14,11 +14,22 @@ order by r.scheme;
 
 -- name: keep_robots
 -- A robots.txt that was read is good for a day. One that could not be had is asked for again after ten minutes, then
--- twice as long each time, up to a day; what was read before is kept beside it, and so is the host's pace.
+-- twice as long each time, up to a day; what was read before is kept beside it, and so is the host's pace. A host that was
+-- held only until this was known, and needs no rest, is everybody's again.
 with host as (
     update work.hosts h
-    set robots_at = %(now)s, robots_delay = case when %(good)s then %(delay)s::interval else h.robots_delay end
-    where h.name = %(host)s
+    set robots_at = %(now)s,
+        robots_delay = case when %(good)s then %(delay)s::interval else h.robots_delay end,
+        held_by = case when free.free then null else h.held_by end,
+        ready_at = case when free.free then %(now)s else h.ready_at end,
+        claim_at = case when free.free then %(now)s else h.claim_at end
+    from work.hosts old
+    cross join work.house
+    cross join lateral (
+        select %(good)s and old.held_by is not null
+            and coalesce(old.crawl_delay, greatest(house.crawl_delay, %(delay)s::interval)) = interval '0' as free
+    ) free
+    where h.domain64 = old.domain64 and old.name = %(host)s
     returning h.domain64
 )
 insert into work.robots as r (domain64, scheme, status, body, error, fetched_at, expires_at, failures)

@@ -77,15 +77,16 @@ async def pace(
     conn: Connection, found: Sequence[tuple[PageResult, Outcome]], now: datetime
 ) -> None:
     """Hosts that refused us or did not answer rest, for every crawler; those that answer are forgiven in time."""
-    if troubles := [one for pair in found if (one := trouble_of(*pair))]:
+    answering = {outcome.domain64 for one, outcome in found if one.status is not None}
+    if troubles := [trouble for pair in found if (trouble := trouble_of(*pair, answering))]:
         await chunks.slow_down(conn, troubles, now=now)
     if well := [outcome.domain64 for _, outcome in found if outcome.result not in UNSURE]:
         await chunks.forgive(conn, well, now=now)
 
 
-def trouble_of(one: PageResult, outcome: Outcome) -> Trouble | None:
-    """A page that failed without an answer, or with one that asks us to come later, is its host's trouble."""
-    silent = one.result == "failure" and one.status is None
+def trouble_of(one: PageResult, outcome: Outcome, answering: set[int]) -> Trouble | None:
+    """An answer that asks us to come later is its host's trouble; so is none at all, if no page of it has one."""
+    silent = one.result == "failure" and one.status is None and outcome.domain64 not in answering
     if not silent and one.status not in LATER and one.retry_after is None:
         return None
     why = f"HTTP {one.status}" if one.status else "no answer"
