@@ -5,6 +5,7 @@ import sys
 # bench/ goes last: a bench may have the name of a standard module (queue), which others must still find.
 sys.path.append(sys.path.pop(0))
 
+import shutil
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,6 +15,7 @@ from crawl_sides import Bare, Nginx, Ran, Scrapy, Side, Usher
 from frame import Bench, Measure, PeerMissing
 
 TREES = ("/usr/share/doc/python3.11/html", "/usr/share/doc/postgresql-doc-15/html")
+FEW, SMALL = 120, 60_000  # pages, bytes, with --quick
 TARGETS = """targets: at least 2 times Scrapy's pages in a CPU-second, our database included, and in pages a second"""
 WORLD = """the tree is served by nginx (one worker, gzip) on this machine, whose cores everybody shares; politeness off,
 robots.txt obeyed by both crawlers. Ours: `usher mgmt`, `usher crawler` and the embedded PostgreSQL as they come, from
@@ -29,6 +31,9 @@ def run(bench: Bench) -> list[Measure]:
         raise PeerMissing("no documentation tree: apt-get install python3.11-doc nginx-light")
     with ExitStack() as ends:
         home = ends.enter_context(frame.scratch())
+        if bench.quick:
+            tree = smaller(tree, home / "tree")
+            bench.note(f"--quick: {FEW} of the smaller pages; what else they link to is not there")
         nginx = ends.enter_context(Nginx(tree, home))
         contenders: dict[str, Side] = {"usher": Usher(home), "limit": Bare(home)}
         try:
@@ -47,6 +52,16 @@ def run(bench: Bench) -> list[Measure]:
     bench.note(f"pages that each fetched: {pages}")
     bench.note(f"where ours went, CPU seconds per 1,000 pages: {split(figures['usher'])}")
     return measures(figures)
+
+
+def smaller(tree: Path, to: Path) -> Path:
+    """A part of the tree: its first page and some that are not large."""
+    pages = [one for one in sorted(tree.rglob("*.html")) if one.stat().st_size < SMALL]
+    for one in [tree / "index.html", *pages[:FEW]]:
+        place = to / one.relative_to(tree)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(one, place)
+    return to
 
 
 def split(ran: list[Ran]) -> dict[str, float]:

@@ -88,9 +88,11 @@ async def fetch_all(url: str) -> tuple[int, float, float]:
         start = parse(url)
         if not isinstance(start, Url):
             raise TypeError(url)
-        known, waiting = {start}, [start]
+        known, waiting, there = {start}, [start], list[Url]()
         while waiting:
             answer = await client.get(waiting.pop())
+            if answer.status == OK:
+                there.append(answer.url)
             if answer.status != OK or answer.media_type != "text/html":
                 continue
             for text in walk(answer.body, answer.url, media_type="text/html").links:
@@ -99,7 +101,7 @@ async def fetch_all(url: str) -> tuple[int, float, float]:
                     known.add(found)
                     waiting.append(found)
         used = resource.getrusage(resource.RUSAGE_SELF)
-        before, began, left = used.ru_utime + used.ru_stime, time.perf_counter(), list(known)
+        before, began, left = used.ru_utime + used.ru_stime, time.perf_counter(), list(there)
 
         async def work() -> None:
             while left:
@@ -108,7 +110,7 @@ async def fetch_all(url: str) -> tuple[int, float, float]:
         await asyncio.gather(*(work() for _ in range(32)))
         seconds = time.perf_counter() - began
     used = resource.getrusage(resource.RUSAGE_SELF)
-    return len(known), seconds, used.ru_utime + used.ru_stime - before
+    return len(there), seconds, used.ru_utime + used.ru_stime - before
 
 
 def bare(url: str) -> None:

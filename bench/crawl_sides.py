@@ -209,7 +209,7 @@ class Usher:
             while time.perf_counter() < deadline:
                 [(left, done)] = conn.execute(
                     "select count(*) filter (where state in ('pending', 'crawling')), "
-                    "count(*) filter (where state = 'crawled') from work.guestbook"
+                    "count(*) filter (where status = 200) from work.guestbook"
                 ).fetchall()
                 if done and not left:
                     return int(done), time.perf_counter()

@@ -121,12 +121,14 @@ class Client:
         hosts: int | None = None,
         each: int | None = None,
         hold: bool = False,
+        wait: float | None = None,
     ) -> Pack | None:
         """A new chunk, or None while there are too few pages; `each` of a host at most, of so many hosts.
 
-        With `hold` a host that rests between two requests is ours alone until we report.
+        With `hold` a host that rests between two requests is ours alone until we report. `wait` is for how many seconds
+        a chunk may be kept back until it is full, where that is shorter than the house's.
         """
-        asked = {"n": n, "hosts": hosts, "each": each, "pages": 1, "hold": int(hold)}
+        asked = {"n": n, "hosts": hosts, "each": each, "pages": 1, "hold": int(hold), "wait": wait}
         told = await self._get("/get_links", Pack, **asked)
         return told if told.chunk_id else None
 

@@ -124,7 +124,11 @@ class Crawler:
             return False
         try:
             pack = await self.mgmt.get_links(
-                self.load.pages, hosts=self.load.hosts, each=self.load.each, hold=True
+                self.load.pages,
+                hosts=self.load.hosts,
+                each=self.load.each,
+                hold=True,
+                wait=None if self.open else 0,  # who has nothing to do takes what there is
             )
         except UsherError as error:
             log.warning("no_chunk", error=str(error))

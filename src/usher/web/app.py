@@ -23,6 +23,7 @@ from usher.web.porch import check_scope
 from usher.web.server_map import ServerMap
 
 HOST_HEADER = "x-usher-host"
+NEVER = timedelta(days=10_000)  # as good as for ever, and no trouble to calculate with
 LIST = "GET /v1/openapi.json lists every endpoint."
 Asked = TypeVar("Asked")
 Told = TypeVar("Told")

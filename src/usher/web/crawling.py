@@ -9,7 +9,7 @@ from usher.mgmt import chunks
 from usher.mgmt.chunks import Ask, Given
 from usher.mgmt.components import Component
 from usher.porch.entry import Declined
-from usher.web.app import Call, Endpoint
+from usher.web.app import NEVER, Call, Endpoint
 from usher.web.content import outcome_of, read
 from usher.web.coordinator import at_mgmt, caller, clock, lost, shown
 from usher.web.door import host_of, summed_up
@@ -36,7 +36,10 @@ async def get_links(call: Call[LinksQuery]) -> Links:
     me, asked, terms = await caller(call, "crawler"), call.body, call.rooms.terms
     if me.state == "paused":
         return Links()
-    ask = Ask(asked.n or terms.pages, asked.hosts, asked.each, terms.wait, terms.lease, asked.hold)
+    wait = terms.wait
+    if asked.wait is not None and wait < NEVER:
+        wait = min(wait, timedelta(seconds=asked.wait))
+    ask = Ask(asked.n or terms.pages, asked.hosts, asked.each, wait, terms.lease, asked.hold)
     async with at_mgmt(call, alone=True) as conn:
         pack = await chunks.claim_links(conn, me.id, ask, now=clock())
     if pack is None:

@@ -139,12 +139,14 @@ class LeaseAnswer(Struct):
 class LinksQuery(Told, kw_only=True):
     """Without anything as in the seed; `n` pages of up to `hosts` hosts, `each` of one host at most.
 
-    With `hold` a host that rests between two requests is the caller's alone until it reports.
+    With `hold` a host that rests between two requests is the caller's alone until it reports. `wait` is for how many
+    seconds fewer pages may be kept back, where that is shorter than the house's.
     """
 
     n: Few | None = None
     hosts: Few | None = None
     each: Few | None = None
+    wait: Seconds | None = None
     pages: bool = False
     hold: bool = False
 

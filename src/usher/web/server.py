@@ -20,7 +20,7 @@ from usher.schema.roles import role_at
 from usher.settings import Settings
 from usher.telemetry import Log
 from usher.web import door, jobs, mgmt, openapi, probes, runs, tasks
-from usher.web.app import Rooms, Terms, make_app
+from usher.web.app import NEVER, Rooms, Terms, make_app
 from usher.web.callers import Callers
 from usher.web.server_map import ServerMap
 
@@ -37,7 +37,6 @@ ENDPOINTS = openapi.with_document(
     )
 )
 SCHEMAS = ("work", "control")
-NEVER = timedelta(days=10_000)  # as good as for ever, and no trouble to calculate with
 
 
 async def serve(
