@@ -1,5 +1,6 @@
 """A page becomes a document, or there is a reason why not."""
 
+import unicodedata
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -111,7 +112,7 @@ def test_any_text_can_be_written_to_a_file(text: str, code: str) -> None:
     ],
 )
 def test_a_site_is_found_by_all_it_is_part_of(host: str, names: list[str]) -> None:
-    assert sites(host) == names
+    assert list(sites(host)) == names
 
 
 @pytest.mark.parametrize(
@@ -135,6 +136,15 @@ def test_words_that_look_alike_are_alike() -> None:
     assert bare("ÉLÈVE") == "eleve"
     assert spaced("Das ist 東京").split() == ["das", "ist", "東", "京"]
     assert spaced("plain ASCII") == "plain ascii"
+
+
+MIXED = st.text(st.sampled_from("aZ \u00a0éÉßΣжЖ…ǅÅ\u0301½Ⅳ東が\ud800") | st.characters())
+
+
+@given(MIXED)
+def test_the_quick_way_to_fold_is_the_way_to_fold(text: str) -> None:
+    assert fold(text) == unicodedata.normalize("NFKC", text).casefold()
+    assert fold(f"abc {text} def") == unicodedata.normalize("NFKC", f"abc {text} def").casefold()
 
 
 @given(st.text())

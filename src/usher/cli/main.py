@@ -17,6 +17,8 @@ COMMANDS = {
     "explain": "usher.cli.door:explain",
     "status": "usher.cli.status:status",
     "search": "usher.cli.searching:search",
+    "feeds": "usher.cli.feeds:feeds",
+    "items": "usher.cli.feeds:items",
     "hosts": "usher.cli.hosts:hosts",
     "domain64": "usher.cli.domain64:domain64",
     "jobs": "usher.cli.jobs:jobs",
@@ -57,6 +59,8 @@ Examples:
   usher explain example.com        what became of a URL, and is it findable?
   usher status                     every stage, and what holds things up
   usher hosts list --due           hosts whose time has come
+  usher feeds add https://example.com/
+                                   subscribe to what a site publishes
   usher jobs list --summary        what waits and runs, and what ended in the last day
   usher tasks add --hour 2 -- usher hosts recrawl --due
                                    have it done every night

@@ -23,6 +23,7 @@ from usher.stage import crawl as stage
 from usher.stage.crawl import Errand, House, let_in, running, watched
 from usher.status.progress import Progress
 from usher.stopping import told_to_stop
+from usher.telemetry import set_up_logging
 
 LINE_SECONDS: Final = 5.0  # between two lines where there is no terminal
 WINDOW: Final = 10.0  # seconds that a rate is taken over
@@ -87,6 +88,10 @@ class Screen:
 @asynccontextmanager
 async def stage_set(app: App, errand: Errand) -> AsyncIterator[tuple[House, asyncio.Event]]:
     """Everything running, and an event for when somebody says stop; a second time hurries."""
+    if (
+        app.loaded.origins["log_level"] == "default"
+    ):  # a person reads here; the parts' logs have the rest
+        set_up_logging(level="warning", form=app.settings.log_format)
     with told_to_stop() as (stop, hurry):
         app.say("starting …")
         async with running(app.loaded, errand, stop, hurry, told=app.say) as house:

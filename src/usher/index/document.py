@@ -6,6 +6,7 @@ per page, or per page of a PDF. A page with nothing to find is `Left`, with the 
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Annotated, Final, Protocol
 
 from msgspec import Meta, Struct
@@ -109,12 +110,13 @@ def from_page(
     )
 
 
-def sites(host: str) -> list[str]:
+@lru_cache(10_000)
+def sites(host: str) -> tuple[str, ...]:
     """Every name that `site:` finds this host by: itself, without its port, and all that it is part of."""
     bare = host if host.endswith("]") else host.rpartition(":")[0] or host
     labels = bare.split(".")
     parts = [] if bare.startswith("[") or labels[-1].isdigit() else range(1, len(labels))
-    return list(dict.fromkeys([host, bare, *(".".join(labels[part:]) for part in parts)]))
+    return tuple(dict.fromkeys([host, bare, *(".".join(labels[part:]) for part in parts)]))
 
 
 def _dated(page: Page, crawled: datetime) -> datetime | None:

@@ -9,9 +9,11 @@ select
 -- name: end_leases
 -- The leases of components that failed end now; whoever takes back what expired takes these too.
 update work.chunk
-set lease_until = case when crawler_id = any(%(components)s) then least(lease_until, %(now)s) else lease_until end,
+-- One that was settled while we waited for its row has no lease any more, and must not get one.
+set lease_until =
+        case when crawler_id = any(%(components)s) and lease_until > %(now)s then %(now)s else lease_until end,
     build_lease_until =
-        case when builder_id = any(%(components)s) then least(build_lease_until, %(now)s) else build_lease_until end
+        case when builder_id = any(%(components)s) and build_lease_until > %(now)s then %(now)s else build_lease_until end
 where id in (
     select k.id from work.chunk k
     where k.crawler_id = any(%(components)s) and k.propagated_at is null and k.state = 'crawling'

@@ -2118,18 +2118,996 @@ CREATE POLICY own_job ON control.job USING (((CURRENT_USER <> 'usher_worker'::na
 
 CREATE SCHEMA feeds;
 
+CREATE TABLE feeds.author (
+    id bigint NOT NULL,
+    fullname text NOT NULL,
+    email text NOT NULL,
+    link text NOT NULL,
+    mark uuid GENERATED ALWAYS AS ((md5(((((fullname || '
+'::text) || email) || '
+'::text) || link)))::uuid) STORED NOT NULL
+);
+
+ALTER TABLE feeds.author ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME feeds.author_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE feeds.category (
+    id bigint NOT NULL,
+    term text NOT NULL,
+    scheme text NOT NULL,
+    label text NOT NULL,
+    type text NOT NULL,
+    mark uuid GENERATED ALWAYS AS ((md5(((((((type || '
+'::text) || term) || '
+'::text) || scheme) || '
+'::text) || label)))::uuid) STORED NOT NULL,
+    CONSTRAINT category_type_known CHECK ((type = ANY (ARRAY['c'::text, 'k'::text])))
+);
+
+COMMENT ON COLUMN feeds.category.type IS 'c: a category; k: a keyword.';
+
+ALTER TABLE feeds.category ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME feeds.category_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE feeds.enclosure (
+    id bigint NOT NULL,
+    feed_item_id bigint NOT NULL,
+    guid text,
+    link text NOT NULL,
+    mark uuid GENERATED ALWAYS AS ((md5(link))::uuid) STORED NOT NULL,
+    title text NOT NULL,
+    description text NOT NULL,
+    medium text NOT NULL,
+    expression text NOT NULL,
+    mime text NOT NULL,
+    mime_real text,
+    language text NOT NULL,
+    filesize bigint,
+    duration bigint,
+    width integer,
+    height integer,
+    bit_rate double precision,
+    frame_rate double precision,
+    sampling_rate double precision,
+    audio_channels integer,
+    copyright_url text NOT NULL,
+    copyright_attribution text NOT NULL,
+    pub_date timestamp with time zone NOT NULL,
+    mod_date timestamp with time zone NOT NULL
+);
+
+COMMENT ON COLUMN feeds.enclosure.mime_real IS 'What it turned out to be; for a job that looks.';
+
+CREATE TABLE feeds.enclosure2category (
+    enclosure_id bigint NOT NULL,
+    category_id bigint NOT NULL
+);
+
+CREATE TABLE feeds.enclosure2rating (
+    enclosure_id bigint NOT NULL,
+    rating_id bigint NOT NULL
+);
+
+CREATE TABLE feeds.enclosure_caption (
+    id bigint NOT NULL,
+    enclosure_id bigint NOT NULL,
+    link text DEFAULT ''::text NOT NULL,
+    format text DEFAULT 'native'::text NOT NULL,
+    language text NOT NULL,
+    type text NOT NULL,
+    time_start double precision,
+    time_end double precision,
+    caption text NOT NULL,
+    CONSTRAINT enclosure_caption_format_known CHECK ((format = ANY (ARRAY['machine'::text, 'native'::text])))
+);
+
+ALTER TABLE feeds.enclosure_caption ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME feeds.enclosure_caption_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE feeds.enclosure_credit (
+    id bigint NOT NULL,
+    enclosure_id bigint NOT NULL,
+    role text NOT NULL,
+    scheme text NOT NULL,
+    credit text NOT NULL
+);
+
+ALTER TABLE feeds.enclosure_credit ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME feeds.enclosure_credit_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+ALTER TABLE feeds.enclosure ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME feeds.enclosure_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE feeds.enclosure_restriction (
+    id bigint NOT NULL,
+    enclosure_id bigint NOT NULL,
+    type text NOT NULL,
+    relationship text NOT NULL,
+    restriction text NOT NULL,
+    CONSTRAINT enclosure_restriction_relationship_known CHECK ((relationship = ANY (ARRAY['allow'::text, 'deny'::text])))
+);
+
+ALTER TABLE feeds.enclosure_restriction ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME feeds.enclosure_restriction_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE feeds.feed (
+    id bigint NOT NULL,
+    url text NOT NULL,
+    title text DEFAULT ''::text NOT NULL,
+    description text DEFAULT ''::text NOT NULL,
+    link text DEFAULT ''::text NOT NULL,
+    guid text DEFAULT ''::text NOT NULL,
+    language text DEFAULT ''::text NOT NULL,
+    copyright text DEFAULT ''::text NOT NULL,
+    generator text DEFAULT ''::text NOT NULL,
+    type text DEFAULT ''::text NOT NULL,
+    encoding text DEFAULT ''::text NOT NULL,
+    class text DEFAULT 'text'::text NOT NULL,
+    favicon text DEFAULT ''::text NOT NULL,
+    hub text DEFAULT ''::text NOT NULL,
+    ttl interval,
+    update_period interval,
+    skip_hours smallint[] DEFAULT '{}'::smallint[] NOT NULL,
+    skip_days smallint[] DEFAULT '{}'::smallint[] NOT NULL,
+    etag text DEFAULT ''::text NOT NULL,
+    lastmod text DEFAULT ''::text NOT NULL,
+    body_hash uuid,
+    hash uuid,
+    problems text[] DEFAULT '{}'::text[] NOT NULL,
+    pub_date timestamp with time zone,
+    first_date timestamp with time zone NOT NULL,
+    mod_date timestamp with time zone NOT NULL,
+    CONSTRAINT feed_class_known CHECK ((class = ANY (ARRAY['text'::text, 'audio'::text, 'video'::text])))
+);
+
+COMMENT ON COLUMN feeds.feed.body_hash IS 'Of the bytes that were stored last: the same bytes bring nothing new.';
+
+COMMENT ON COLUMN feeds.feed.pub_date IS 'What the feed says; first_date is when we saw it first.';
+
+COMMENT ON COLUMN feeds.feed.mod_date IS 'When it last said something else about itself.';
+
+CREATE TABLE feeds.feed2author (
+    feed_id bigint NOT NULL,
+    author_id bigint NOT NULL,
+    type text DEFAULT 'a'::text NOT NULL,
+    CONSTRAINT feed2author_type_known CHECK ((type = ANY (ARRAY['a'::text, 'c'::text])))
+);
+
+CREATE TABLE feeds.feed2category (
+    feed_id bigint NOT NULL,
+    category_id bigint NOT NULL
+);
+
+CREATE TABLE feeds.feed2geo (
+    feed_id bigint NOT NULL,
+    geo_id bigint NOT NULL
+);
+
+CREATE TABLE feeds.feed2rating (
+    feed_id bigint NOT NULL,
+    rating_id bigint NOT NULL
+);
+
+ALTER TABLE feeds.feed ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME feeds.feed_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE feeds.feed_image (
+    id bigint NOT NULL,
+    feed_id bigint NOT NULL,
+    kind text NOT NULL,
+    url text NOT NULL,
+    title text NOT NULL,
+    width integer,
+    height integer,
+    description text NOT NULL,
+    link text NOT NULL,
+    CONSTRAINT feed_image_kind_known CHECK ((kind = ANY (ARRAY['image'::text, 'logo'::text, 'icon'::text])))
+);
+
+ALTER TABLE feeds.feed_image ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME feeds.feed_image_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE feeds.feed_item (
+    id bigint NOT NULL,
+    feed_id bigint NOT NULL,
+    key uuid NOT NULL,
+    link_key uuid,
+    hash uuid NOT NULL,
+    guid text,
+    permalink boolean NOT NULL,
+    link text NOT NULL,
+    title text NOT NULL,
+    title_type text NOT NULL,
+    summary text NOT NULL,
+    summary_type text NOT NULL,
+    content text NOT NULL,
+    content_type text NOT NULL,
+    content_clean text,
+    content_clean_html text,
+    comments_url text,
+    comments_count bigint,
+    pub_date timestamp with time zone NOT NULL,
+    updated timestamp with time zone,
+    mod_date timestamp with time zone NOT NULL,
+    fetch_date timestamp with time zone NOT NULL,
+    copyright text NOT NULL,
+    language text NOT NULL,
+    image text NOT NULL,
+    knocked boolean DEFAULT false NOT NULL
+);
+
+COMMENT ON COLUMN feeds.feed_item.key IS 'What it is known by in its feed: of its guid, else its link, else its text.';
+
+COMMENT ON COLUMN feeds.feed_item.hash IS 'Of all that the feed says about it: another one is a change.';
+
+COMMENT ON COLUMN feeds.feed_item.content_clean IS 'Made by a job of its own; polls leave it alone.';
+
+COMMENT ON COLUMN feeds.feed_item.pub_date IS 'What the feed says, else when we saw it first.';
+
+COMMENT ON COLUMN feeds.feed_item.mod_date IS 'When it last changed here; not taken from the feed.';
+
+COMMENT ON COLUMN feeds.feed_item.fetch_date IS 'When we saw it first.';
+
+COMMENT ON COLUMN feeds.feed_item.knocked IS 'Whether its link has been to the door.';
+
+CREATE TABLE feeds.feed_item2author (
+    feed_item_id bigint NOT NULL,
+    author_id bigint NOT NULL,
+    type text DEFAULT 'a'::text NOT NULL,
+    CONSTRAINT feed_item2author_type_known CHECK ((type = ANY (ARRAY['a'::text, 'c'::text])))
+);
+
+CREATE TABLE feeds.feed_item2category (
+    feed_item_id bigint NOT NULL,
+    category_id bigint NOT NULL
+);
+
+CREATE TABLE feeds.feed_item2geo (
+    feed_item_id bigint NOT NULL,
+    geo_id bigint NOT NULL
+);
+
+CREATE TABLE feeds.feed_item2rating (
+    feed_item_id bigint NOT NULL,
+    rating_id bigint NOT NULL
+);
+
+CREATE TABLE feeds.feed_item_comment (
+    id bigint NOT NULL,
+    feed_item_id bigint NOT NULL,
+    guid text,
+    comment text NOT NULL,
+    author text DEFAULT ''::text NOT NULL,
+    author_id bigint,
+    pub_date timestamp with time zone NOT NULL,
+    mod_date timestamp with time zone NOT NULL
+);
+
+ALTER TABLE feeds.feed_item_comment ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME feeds.feed_item_comment_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE feeds.feed_item_event (
+    id bigint NOT NULL,
+    feed_item_id bigint NOT NULL,
+    start timestamp with time zone,
+    "end" timestamp with time zone,
+    title text NOT NULL,
+    description text DEFAULT ''::text NOT NULL,
+    location text NOT NULL
+);
+
+CREATE TABLE feeds.feed_item_event2geo (
+    event_id bigint NOT NULL,
+    geo_id bigint NOT NULL
+);
+
+ALTER TABLE feeds.feed_item_event ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME feeds.feed_item_event_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+ALTER TABLE feeds.feed_item ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME feeds.feed_item_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE feeds.feed_item_link (
+    id bigint NOT NULL,
+    feed_item_id bigint NOT NULL,
+    relation text NOT NULL,
+    link text NOT NULL,
+    type text NOT NULL,
+    title text NOT NULL,
+    language text NOT NULL
+);
+
+ALTER TABLE feeds.feed_item_link ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME feeds.feed_item_link_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE feeds.feed_item_option (
+    id bigint NOT NULL,
+    feed_item_id bigint NOT NULL,
+    option text NOT NULL,
+    value text NOT NULL,
+    mod_date timestamp with time zone NOT NULL
+);
+
+ALTER TABLE feeds.feed_item_option ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME feeds.feed_item_option_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE feeds.feed_link (
+    id bigint NOT NULL,
+    feed_id bigint NOT NULL,
+    relation text NOT NULL,
+    link text NOT NULL,
+    type text NOT NULL,
+    title text NOT NULL,
+    language text NOT NULL
+);
+
+ALTER TABLE feeds.feed_link ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME feeds.feed_link_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE feeds.feed_metadata (
+    id bigint NOT NULL,
+    feed_id bigint,
+    url text NOT NULL,
+    title text DEFAULT ''::text NOT NULL,
+    site text DEFAULT ''::text NOT NULL,
+    class text DEFAULT 'text'::text NOT NULL,
+    language text,
+    kind text DEFAULT 'full'::text NOT NULL,
+    partial_args text[] DEFAULT '{}'::text[] NOT NULL,
+    tags text[] DEFAULT '{}'::text[] NOT NULL,
+    cleanup boolean DEFAULT false NOT NULL,
+    cleanup_train_size integer DEFAULT 10 NOT NULL,
+    cleanup_max_duplicates integer DEFAULT 2 NOT NULL,
+    cleanup_threshold double precision DEFAULT 0.1 NOT NULL,
+    cleanup_model jsonb,
+    notes text DEFAULT ''::text NOT NULL,
+    period interval,
+    knocks boolean DEFAULT true NOT NULL,
+    state text DEFAULT 'enabled'::text NOT NULL,
+    reason text DEFAULT ''::text NOT NULL,
+    task_id bigint,
+    added_at timestamp with time zone NOT NULL,
+    CONSTRAINT feed_metadata_class_known CHECK ((class = ANY (ARRAY['text'::text, 'audio'::text, 'video'::text]))),
+    CONSTRAINT feed_metadata_duplicates_sane CHECK ((cleanup_max_duplicates > 0)),
+    CONSTRAINT feed_metadata_kind_known CHECK ((kind = ANY (ARRAY['full'::text, 'partial'::text]))),
+    CONSTRAINT feed_metadata_period_positive CHECK ((period > '00:00:00'::interval)),
+    CONSTRAINT feed_metadata_state_known CHECK ((state = ANY (ARRAY['enabled'::text, 'disabled'::text, 'gone'::text]))),
+    CONSTRAINT feed_metadata_threshold_sane CHECK (((cleanup_threshold > (0)::double precision) AND (cleanup_threshold <= (1)::double precision))),
+    CONSTRAINT feed_metadata_train_size_sane CHECK ((cleanup_train_size > 0))
+);
+
+COMMENT ON COLUMN feeds.feed_metadata.period IS 'How often it is polled; null: at its own pace.';
+
+COMMENT ON COLUMN feeds.feed_metadata.knocks IS 'Whether the links of its items knock at the door.';
+
+COMMENT ON COLUMN feeds.feed_metadata.task_id IS 'In control.task; no key, as that may be another database.';
+
+ALTER TABLE feeds.feed_metadata ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME feeds.feed_metadata_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE feeds.feed_poll (
+    metadata_id bigint NOT NULL,
+    host text NOT NULL,
+    polled_at timestamp with time zone NOT NULL,
+    succeeded_at timestamp with time zone,
+    silent boolean NOT NULL,
+    status integer,
+    errors integer NOT NULL,
+    error text NOT NULL,
+    new_items integer NOT NULL,
+    period interval NOT NULL,
+    next_at timestamp with time zone NOT NULL,
+    why text NOT NULL,
+    polls bigint DEFAULT 1 NOT NULL,
+    unmodified bigint DEFAULT 0 NOT NULL,
+    CONSTRAINT feed_poll_errors_not_negative CHECK ((errors >= 0))
+);
+
+COMMENT ON COLUMN feeds.feed_poll.silent IS 'Nobody answered at all: their fault, or ours.';
+
+COMMENT ON COLUMN feeds.feed_poll.errors IS 'How many polls failed since the last that did not.';
+
+CREATE TABLE feeds.geo (
+    id bigint NOT NULL,
+    latitude double precision NOT NULL,
+    longitude double precision NOT NULL,
+    name text NOT NULL,
+    description text DEFAULT ''::text NOT NULL,
+    mark uuid GENERATED ALWAYS AS ((md5(name))::uuid) STORED NOT NULL
+);
+
+ALTER TABLE feeds.geo ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME feeds.geo_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE feeds.rating (
+    id bigint NOT NULL,
+    scheme text NOT NULL,
+    value text NOT NULL,
+    mark uuid GENERATED ALWAYS AS ((md5(((scheme || '
+'::text) || value)))::uuid) STORED NOT NULL
+);
+
+ALTER TABLE feeds.rating ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME feeds.rating_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 CREATE TABLE feeds.schema_migrations (
     version character varying NOT NULL
 );
 
+CREATE TABLE feeds.thumbnail (
+    id bigint NOT NULL,
+    feed_item_id bigint,
+    enclosure_id bigint,
+    url text NOT NULL,
+    width integer,
+    height integer,
+    "time" double precision,
+    CONSTRAINT thumbnail_of_one CHECK (((feed_item_id IS NULL) <> (enclosure_id IS NULL)))
+);
+
+ALTER TABLE feeds.thumbnail ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME feeds.thumbnail_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+ALTER TABLE ONLY feeds.author
+    ADD CONSTRAINT author_mark_key UNIQUE (mark);
+
+ALTER TABLE ONLY feeds.author
+    ADD CONSTRAINT author_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY feeds.category
+    ADD CONSTRAINT category_mark_key UNIQUE (mark);
+
+ALTER TABLE ONLY feeds.category
+    ADD CONSTRAINT category_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY feeds.enclosure2category
+    ADD CONSTRAINT enclosure2category_pkey PRIMARY KEY (enclosure_id, category_id);
+
+ALTER TABLE ONLY feeds.enclosure2rating
+    ADD CONSTRAINT enclosure2rating_pkey PRIMARY KEY (enclosure_id, rating_id);
+
+ALTER TABLE ONLY feeds.enclosure_caption
+    ADD CONSTRAINT enclosure_caption_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY feeds.enclosure_credit
+    ADD CONSTRAINT enclosure_credit_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY feeds.enclosure
+    ADD CONSTRAINT enclosure_once UNIQUE (feed_item_id, mark);
+
+ALTER TABLE ONLY feeds.enclosure
+    ADD CONSTRAINT enclosure_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY feeds.enclosure_restriction
+    ADD CONSTRAINT enclosure_restriction_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY feeds.feed2author
+    ADD CONSTRAINT feed2author_pkey PRIMARY KEY (feed_id, author_id, type);
+
+ALTER TABLE ONLY feeds.feed2category
+    ADD CONSTRAINT feed2category_pkey PRIMARY KEY (feed_id, category_id);
+
+ALTER TABLE ONLY feeds.feed2geo
+    ADD CONSTRAINT feed2geo_pkey PRIMARY KEY (feed_id, geo_id);
+
+ALTER TABLE ONLY feeds.feed2rating
+    ADD CONSTRAINT feed2rating_pkey PRIMARY KEY (feed_id, rating_id);
+
+ALTER TABLE ONLY feeds.feed_image
+    ADD CONSTRAINT feed_image_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY feeds.feed_item2author
+    ADD CONSTRAINT feed_item2author_pkey PRIMARY KEY (feed_item_id, author_id, type);
+
+ALTER TABLE ONLY feeds.feed_item2category
+    ADD CONSTRAINT feed_item2category_pkey PRIMARY KEY (feed_item_id, category_id);
+
+ALTER TABLE ONLY feeds.feed_item2geo
+    ADD CONSTRAINT feed_item2geo_pkey PRIMARY KEY (feed_item_id, geo_id);
+
+ALTER TABLE ONLY feeds.feed_item2rating
+    ADD CONSTRAINT feed_item2rating_pkey PRIMARY KEY (feed_item_id, rating_id);
+
+ALTER TABLE ONLY feeds.feed_item_comment
+    ADD CONSTRAINT feed_item_comment_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY feeds.feed_item_event2geo
+    ADD CONSTRAINT feed_item_event2geo_pkey PRIMARY KEY (event_id, geo_id);
+
+ALTER TABLE ONLY feeds.feed_item_event
+    ADD CONSTRAINT feed_item_event_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY feeds.feed_item_link
+    ADD CONSTRAINT feed_item_link_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY feeds.feed_item
+    ADD CONSTRAINT feed_item_once UNIQUE (feed_id, key);
+
+ALTER TABLE ONLY feeds.feed_item_option
+    ADD CONSTRAINT feed_item_option_once UNIQUE (feed_item_id, option);
+
+ALTER TABLE ONLY feeds.feed_item_option
+    ADD CONSTRAINT feed_item_option_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY feeds.feed_item
+    ADD CONSTRAINT feed_item_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY feeds.feed_link
+    ADD CONSTRAINT feed_link_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY feeds.feed_metadata
+    ADD CONSTRAINT feed_metadata_feed_id_key UNIQUE (feed_id);
+
+ALTER TABLE ONLY feeds.feed_metadata
+    ADD CONSTRAINT feed_metadata_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY feeds.feed_metadata
+    ADD CONSTRAINT feed_metadata_url_key UNIQUE (url);
+
+ALTER TABLE ONLY feeds.feed
+    ADD CONSTRAINT feed_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY feeds.feed_poll
+    ADD CONSTRAINT feed_poll_pkey PRIMARY KEY (metadata_id);
+
+ALTER TABLE ONLY feeds.feed
+    ADD CONSTRAINT feed_url_key UNIQUE (url);
+
+ALTER TABLE ONLY feeds.geo
+    ADD CONSTRAINT geo_once UNIQUE (latitude, longitude, mark);
+
+ALTER TABLE ONLY feeds.geo
+    ADD CONSTRAINT geo_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY feeds.rating
+    ADD CONSTRAINT rating_mark_key UNIQUE (mark);
+
+ALTER TABLE ONLY feeds.rating
+    ADD CONSTRAINT rating_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY feeds.schema_migrations
     ADD CONSTRAINT schema_migrations_pkey PRIMARY KEY (version);
 
+ALTER TABLE ONLY feeds.thumbnail
+    ADD CONSTRAINT thumbnail_pkey PRIMARY KEY (id);
+
+CREATE INDEX category_term ON feeds.category USING btree (md5(lower(term)));
+
+CREATE INDEX enclosure2category_reverse ON feeds.enclosure2category USING btree (category_id, enclosure_id);
+
+CREATE INDEX enclosure2rating_reverse ON feeds.enclosure2rating USING btree (rating_id, enclosure_id);
+
+CREATE INDEX enclosure_caption_enclosure ON feeds.enclosure_caption USING btree (enclosure_id);
+
+CREATE INDEX enclosure_credit_enclosure ON feeds.enclosure_credit USING btree (enclosure_id);
+
+CREATE INDEX enclosure_restriction_enclosure ON feeds.enclosure_restriction USING btree (enclosure_id);
+
+CREATE INDEX feed2author_reverse ON feeds.feed2author USING btree (author_id, feed_id);
+
+CREATE INDEX feed2category_reverse ON feeds.feed2category USING btree (category_id, feed_id);
+
+CREATE INDEX feed2geo_reverse ON feeds.feed2geo USING btree (geo_id, feed_id);
+
+CREATE INDEX feed2rating_reverse ON feeds.feed2rating USING btree (rating_id, feed_id);
+
+CREATE INDEX feed_image_feed ON feeds.feed_image USING btree (feed_id);
+
+CREATE INDEX feed_item2author_reverse ON feeds.feed_item2author USING btree (author_id, feed_item_id);
+
+CREATE INDEX feed_item2category_reverse ON feeds.feed_item2category USING btree (category_id, feed_item_id);
+
+CREATE INDEX feed_item2geo_reverse ON feeds.feed_item2geo USING btree (geo_id, feed_item_id);
+
+CREATE INDEX feed_item2rating_reverse ON feeds.feed_item2rating USING btree (rating_id, feed_item_id);
+
+CREATE INDEX feed_item_by_date ON feeds.feed_item USING btree (pub_date DESC, id DESC);
+
+CREATE INDEX feed_item_comment_author ON feeds.feed_item_comment USING btree (author_id) WHERE (author_id IS NOT NULL);
+
+CREATE INDEX feed_item_comment_by_date ON feeds.feed_item_comment USING btree (pub_date);
+
+CREATE INDEX feed_item_comment_item ON feeds.feed_item_comment USING btree (feed_item_id);
+
+CREATE UNIQUE INDEX feed_item_comment_once ON feeds.feed_item_comment USING btree (feed_item_id, md5(guid)) WHERE (guid IS NOT NULL);
+
+CREATE INDEX feed_item_event2geo_reverse ON feeds.feed_item_event2geo USING btree (geo_id, event_id);
+
+CREATE INDEX feed_item_event_item ON feeds.feed_item_event USING btree (feed_item_id);
+
+CREATE INDEX feed_item_link_item ON feeds.feed_item_link USING btree (feed_item_id);
+
+CREATE INDEX feed_item_link_key ON feeds.feed_item USING btree (feed_id, link_key);
+
+CREATE INDEX feed_item_of_feed_by_date ON feeds.feed_item USING btree (feed_id, pub_date DESC, id DESC);
+
+CREATE INDEX feed_item_to_knock ON feeds.feed_item USING btree (feed_id) WHERE (NOT knocked);
+
+CREATE INDEX feed_link_feed ON feeds.feed_link USING btree (feed_id);
+
+CREATE INDEX feed_metadata_tags ON feeds.feed_metadata USING gin (tags);
+
+CREATE INDEX feed_poll_latest ON feeds.feed_poll USING btree (polled_at);
+
+CREATE INDEX thumbnail_enclosure ON feeds.thumbnail USING btree (enclosure_id) WHERE (enclosure_id IS NOT NULL);
+
+CREATE INDEX thumbnail_item ON feeds.thumbnail USING btree (feed_item_id) WHERE (feed_item_id IS NOT NULL);
+
+ALTER TABLE ONLY feeds.enclosure2category
+    ADD CONSTRAINT enclosure2category_category_id_fkey FOREIGN KEY (category_id) REFERENCES feeds.category(id);
+
+ALTER TABLE ONLY feeds.enclosure2category
+    ADD CONSTRAINT enclosure2category_enclosure_id_fkey FOREIGN KEY (enclosure_id) REFERENCES feeds.enclosure(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY feeds.enclosure2rating
+    ADD CONSTRAINT enclosure2rating_enclosure_id_fkey FOREIGN KEY (enclosure_id) REFERENCES feeds.enclosure(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY feeds.enclosure2rating
+    ADD CONSTRAINT enclosure2rating_rating_id_fkey FOREIGN KEY (rating_id) REFERENCES feeds.rating(id);
+
+ALTER TABLE ONLY feeds.enclosure_caption
+    ADD CONSTRAINT enclosure_caption_enclosure_id_fkey FOREIGN KEY (enclosure_id) REFERENCES feeds.enclosure(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY feeds.enclosure_credit
+    ADD CONSTRAINT enclosure_credit_enclosure_id_fkey FOREIGN KEY (enclosure_id) REFERENCES feeds.enclosure(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY feeds.enclosure
+    ADD CONSTRAINT enclosure_feed_item_id_fkey FOREIGN KEY (feed_item_id) REFERENCES feeds.feed_item(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY feeds.enclosure_restriction
+    ADD CONSTRAINT enclosure_restriction_enclosure_id_fkey FOREIGN KEY (enclosure_id) REFERENCES feeds.enclosure(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY feeds.feed2author
+    ADD CONSTRAINT feed2author_author_id_fkey FOREIGN KEY (author_id) REFERENCES feeds.author(id);
+
+ALTER TABLE ONLY feeds.feed2author
+    ADD CONSTRAINT feed2author_feed_id_fkey FOREIGN KEY (feed_id) REFERENCES feeds.feed(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY feeds.feed2category
+    ADD CONSTRAINT feed2category_category_id_fkey FOREIGN KEY (category_id) REFERENCES feeds.category(id);
+
+ALTER TABLE ONLY feeds.feed2category
+    ADD CONSTRAINT feed2category_feed_id_fkey FOREIGN KEY (feed_id) REFERENCES feeds.feed(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY feeds.feed2geo
+    ADD CONSTRAINT feed2geo_feed_id_fkey FOREIGN KEY (feed_id) REFERENCES feeds.feed(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY feeds.feed2geo
+    ADD CONSTRAINT feed2geo_geo_id_fkey FOREIGN KEY (geo_id) REFERENCES feeds.geo(id);
+
+ALTER TABLE ONLY feeds.feed2rating
+    ADD CONSTRAINT feed2rating_feed_id_fkey FOREIGN KEY (feed_id) REFERENCES feeds.feed(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY feeds.feed2rating
+    ADD CONSTRAINT feed2rating_rating_id_fkey FOREIGN KEY (rating_id) REFERENCES feeds.rating(id);
+
+ALTER TABLE ONLY feeds.feed_image
+    ADD CONSTRAINT feed_image_feed_id_fkey FOREIGN KEY (feed_id) REFERENCES feeds.feed(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY feeds.feed_item2author
+    ADD CONSTRAINT feed_item2author_author_id_fkey FOREIGN KEY (author_id) REFERENCES feeds.author(id);
+
+ALTER TABLE ONLY feeds.feed_item2author
+    ADD CONSTRAINT feed_item2author_feed_item_id_fkey FOREIGN KEY (feed_item_id) REFERENCES feeds.feed_item(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY feeds.feed_item2category
+    ADD CONSTRAINT feed_item2category_category_id_fkey FOREIGN KEY (category_id) REFERENCES feeds.category(id);
+
+ALTER TABLE ONLY feeds.feed_item2category
+    ADD CONSTRAINT feed_item2category_feed_item_id_fkey FOREIGN KEY (feed_item_id) REFERENCES feeds.feed_item(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY feeds.feed_item2geo
+    ADD CONSTRAINT feed_item2geo_feed_item_id_fkey FOREIGN KEY (feed_item_id) REFERENCES feeds.feed_item(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY feeds.feed_item2geo
+    ADD CONSTRAINT feed_item2geo_geo_id_fkey FOREIGN KEY (geo_id) REFERENCES feeds.geo(id);
+
+ALTER TABLE ONLY feeds.feed_item2rating
+    ADD CONSTRAINT feed_item2rating_feed_item_id_fkey FOREIGN KEY (feed_item_id) REFERENCES feeds.feed_item(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY feeds.feed_item2rating
+    ADD CONSTRAINT feed_item2rating_rating_id_fkey FOREIGN KEY (rating_id) REFERENCES feeds.rating(id);
+
+ALTER TABLE ONLY feeds.feed_item_comment
+    ADD CONSTRAINT feed_item_comment_author_id_fkey FOREIGN KEY (author_id) REFERENCES feeds.author(id);
+
+ALTER TABLE ONLY feeds.feed_item_comment
+    ADD CONSTRAINT feed_item_comment_feed_item_id_fkey FOREIGN KEY (feed_item_id) REFERENCES feeds.feed_item(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY feeds.feed_item_event2geo
+    ADD CONSTRAINT feed_item_event2geo_event_id_fkey FOREIGN KEY (event_id) REFERENCES feeds.feed_item_event(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY feeds.feed_item_event2geo
+    ADD CONSTRAINT feed_item_event2geo_geo_id_fkey FOREIGN KEY (geo_id) REFERENCES feeds.geo(id);
+
+ALTER TABLE ONLY feeds.feed_item_event
+    ADD CONSTRAINT feed_item_event_feed_item_id_fkey FOREIGN KEY (feed_item_id) REFERENCES feeds.feed_item(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY feeds.feed_item
+    ADD CONSTRAINT feed_item_feed_id_fkey FOREIGN KEY (feed_id) REFERENCES feeds.feed(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY feeds.feed_item_link
+    ADD CONSTRAINT feed_item_link_feed_item_id_fkey FOREIGN KEY (feed_item_id) REFERENCES feeds.feed_item(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY feeds.feed_item_option
+    ADD CONSTRAINT feed_item_option_feed_item_id_fkey FOREIGN KEY (feed_item_id) REFERENCES feeds.feed_item(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY feeds.feed_link
+    ADD CONSTRAINT feed_link_feed_id_fkey FOREIGN KEY (feed_id) REFERENCES feeds.feed(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY feeds.feed_metadata
+    ADD CONSTRAINT feed_metadata_feed_id_fkey FOREIGN KEY (feed_id) REFERENCES feeds.feed(id) ON DELETE SET NULL;
+
+ALTER TABLE ONLY feeds.feed_poll
+    ADD CONSTRAINT feed_poll_metadata_id_fkey FOREIGN KEY (metadata_id) REFERENCES feeds.feed_metadata(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY feeds.thumbnail
+    ADD CONSTRAINT thumbnail_enclosure_id_fkey FOREIGN KEY (enclosure_id) REFERENCES feeds.enclosure(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY feeds.thumbnail
+    ADD CONSTRAINT thumbnail_feed_item_id_fkey FOREIGN KEY (feed_item_id) REFERENCES feeds.feed_item(id) ON DELETE CASCADE;
+
 CREATE SCHEMA multimatch;
+
+CREATE DOMAIN multimatch.urn AS text
+	CONSTRAINT urn_well_formed CHECK ((VALUE ~ '^urn:multimatch:(cached|nonCached):[^:]+:[0-9a-f]{32}$'::text));
+
+CREATE FUNCTION multimatch.name_all() RETURNS TABLE(feeds bigint, feed_items bigint, enclosures bigint)
+    LANGUAGE sql
+    AS $$
+    with feed as (
+        insert into multimatch.feed_urn (feed_id)
+        select f.id from feeds.feed f
+        where not exists (select from multimatch.feed_urn u where u.feed_id = f.id)
+        on conflict do nothing
+        returning 1
+    ), item as (
+        insert into multimatch.feed_item_urn (feed_item_id)
+        select i.id from feeds.feed_item i
+        where not exists (select from multimatch.feed_item_urn u where u.feed_item_id = i.id)
+        on conflict do nothing
+        returning 1
+    ), enclosure as (
+        insert into multimatch.enclosure_urn (enclosure_id)
+        select e.id from feeds.enclosure e
+        where not exists (select from multimatch.enclosure_urn u where u.enclosure_id = e.id)
+        on conflict do nothing
+        returning 1
+    )
+    select (select count(*) from feed), (select count(*) from item), (select count(*) from enclosure)
+$$;
+
+CREATE FUNCTION multimatch.named_enclosures() RETURNS TABLE(urn text, wrapper_urn text, transcription_urn text, feed_item_urn text, id bigint, feed_item_id bigint, link text, mime text, medium text, title text, filesize bigint, duration bigint, language text, pub_date timestamp with time zone, mod_date timestamp with time zone)
+    LANGUAGE sql STABLE
+    AS $$
+    select u.urn, u.wrapper_urn, u.transcription_urn, i.urn, e.id, e.feed_item_id, e.link, e.mime, e.medium, e.title,
+        e.filesize, e.duration, e.language, e.pub_date, e.mod_date
+    from feeds.enclosure e
+    join multimatch.enclosure_urn u on u.enclosure_id = e.id
+    left join multimatch.feed_item_urn i on i.feed_item_id = e.feed_item_id
+$$;
+
+CREATE FUNCTION multimatch.named_feeds() RETURNS TABLE(urn text, id bigint, url text, title text, description text, link text, language text, type text, pub_date timestamp with time zone, mod_date timestamp with time zone)
+    LANGUAGE sql STABLE
+    AS $$
+    select u.urn, f.id, f.url, f.title, f.description, f.link, f.language, f.type, f.pub_date, f.mod_date
+    from feeds.feed f
+    join multimatch.feed_urn u on u.feed_id = f.id
+$$;
+
+CREATE FUNCTION multimatch.named_items() RETURNS TABLE(urn text, feed_urn text, id bigint, feed_id bigint, guid text, link text, title text, summary text, content text, content_clean text, language text, pub_date timestamp with time zone, mod_date timestamp with time zone)
+    LANGUAGE sql STABLE
+    AS $$
+    select u.urn, f.urn, i.id, i.feed_id, i.guid, i.link, i.title, i.summary, i.content, i.content_clean, i.language,
+        i.pub_date, i.mod_date
+    from feeds.feed_item i
+    join multimatch.feed_item_urn u on u.feed_item_id = i.id
+    left join multimatch.feed_urn f on f.feed_id = i.feed_id
+$$;
+
+CREATE FUNCTION multimatch.new_urn(mime text, cached boolean DEFAULT true) RETURNS text
+    LANGUAGE sql
+    RETURN ((((('urn:multimatch:'::text || CASE WHEN cached THEN 'cached'::text ELSE 'nonCached'::text END) || ':'::text) || replace(mime, '/'::text, '_'::text)) || ':'::text) || replace((gen_random_uuid())::text, '-'::text, ''::text));
+
+CREATE VIEW multimatch.enclosure AS
+ SELECT urn,
+    wrapper_urn,
+    transcription_urn,
+    feed_item_urn,
+    id,
+    feed_item_id,
+    link,
+    mime,
+    medium,
+    title,
+    filesize,
+    duration,
+    language,
+    pub_date,
+    mod_date
+   FROM multimatch.named_enclosures() named_enclosures(urn, wrapper_urn, transcription_urn, feed_item_urn, id, feed_item_id, link, mime, medium, title, filesize, duration, language, pub_date, mod_date);
+
+CREATE TABLE multimatch.enclosure_urn (
+    enclosure_id bigint NOT NULL,
+    urn multimatch.urn DEFAULT multimatch.new_urn('text/xml'::text) NOT NULL,
+    wrapper_urn multimatch.urn DEFAULT multimatch.new_urn('text/xml'::text) NOT NULL,
+    transcription_urn multimatch.urn DEFAULT multimatch.new_urn('text/xml'::text) NOT NULL
+);
+
+CREATE VIEW multimatch.feed AS
+ SELECT urn,
+    id,
+    url,
+    title,
+    description,
+    link,
+    language,
+    type,
+    pub_date,
+    mod_date
+   FROM multimatch.named_feeds() named_feeds(urn, id, url, title, description, link, language, type, pub_date, mod_date);
+
+CREATE VIEW multimatch.feed_item AS
+ SELECT urn,
+    feed_urn,
+    id,
+    feed_id,
+    guid,
+    link,
+    title,
+    summary,
+    content,
+    content_clean,
+    language,
+    pub_date,
+    mod_date
+   FROM multimatch.named_items() named_items(urn, feed_urn, id, feed_id, guid, link, title, summary, content, content_clean, language, pub_date, mod_date);
+
+CREATE TABLE multimatch.feed_item_urn (
+    feed_item_id bigint NOT NULL,
+    urn multimatch.urn DEFAULT multimatch.new_urn('text/xml'::text) NOT NULL
+);
+
+CREATE TABLE multimatch.feed_urn (
+    feed_id bigint NOT NULL,
+    urn multimatch.urn DEFAULT multimatch.new_urn('text/xml'::text) NOT NULL
+);
 
 CREATE TABLE multimatch.schema_migrations (
     version character varying NOT NULL
 );
+
+ALTER TABLE ONLY multimatch.enclosure_urn
+    ADD CONSTRAINT enclosure_urn_pkey PRIMARY KEY (enclosure_id);
+
+ALTER TABLE ONLY multimatch.enclosure_urn
+    ADD CONSTRAINT enclosure_urn_transcription_urn_key UNIQUE (transcription_urn);
+
+ALTER TABLE ONLY multimatch.enclosure_urn
+    ADD CONSTRAINT enclosure_urn_urn_key UNIQUE (urn);
+
+ALTER TABLE ONLY multimatch.enclosure_urn
+    ADD CONSTRAINT enclosure_urn_wrapper_urn_key UNIQUE (wrapper_urn);
+
+ALTER TABLE ONLY multimatch.feed_item_urn
+    ADD CONSTRAINT feed_item_urn_pkey PRIMARY KEY (feed_item_id);
+
+ALTER TABLE ONLY multimatch.feed_item_urn
+    ADD CONSTRAINT feed_item_urn_urn_key UNIQUE (urn);
+
+ALTER TABLE ONLY multimatch.feed_urn
+    ADD CONSTRAINT feed_urn_pkey PRIMARY KEY (feed_id);
+
+ALTER TABLE ONLY multimatch.feed_urn
+    ADD CONSTRAINT feed_urn_urn_key UNIQUE (urn);
 
 ALTER TABLE ONLY multimatch.schema_migrations
     ADD CONSTRAINT schema_migrations_pkey PRIMARY KEY (version);

@@ -19,14 +19,17 @@ _RUN: Final = re.compile(f"[{_RANGES}]+")
 _LANGUAGE: Final = re.compile(r"([a-z]{2,3})(?:[-_][a-z0-9]{1,8})*", re.IGNORECASE | re.ASCII)
 _SAME_LANGUAGE: Final = {"nb": "no", "nn": "no", "iw": "he", "in": "id"}
 _MOST_KEPT: Final = 20_000
+_ASCII: Final = bytes(range(128))
+_GREEK_AND_SO_ON: Final = "\u0590"  # before it are Latin, Greek, Cyrillic and Armenian letters
+_SIGNS: Final = ("\u2000", "\u2c00")  # quotes, dashes, arrows
+_MOST_CHANGED: Final = 12
 
 
 def fold(text: str) -> str:
     """One form for all ways to write the same letters: NFKC and casefold."""
-    if text.isascii():
-        return text.lower()
-    # The two commonest reasons not to be NFKC end a word either way, and the check is 20 times faster than the rest.
-    text = text.replace("\u00a0", " ").replace("\u2026", " ")
+    quick = _quickly(text)
+    if quick is not None:
+        return quick
     if not unicodedata.is_normalized("NFKC", text):
         text = unicodedata.normalize("NFKC", text)
     return text.casefold()
@@ -34,12 +37,42 @@ def fold(text: str) -> str:
 
 def spaced(text: str) -> str:
     """Folded text in which whatever stands between two non-letters is one word of the index."""
-    folded = fold(text)
-    return folded if folded.isascii() else _RUN.sub(_apart, folded)
+    quick = _quickly(text)
+    return _RUN.sub(_apart, fold(text)) if quick is None else quick
 
 
 def _apart(run: re.Match[str]) -> str:
     return f" {' '.join(run[0])} "
+
+
+def _quickly(text: str) -> str | None:
+    """Folded, if no letter has to do with its neighbours and few must change: much faster where most are ASCII."""
+    if text.isascii():
+        return text.lower()
+    data = text.encode("utf-8", "surrogatepass")
+    others = data.translate(None, _ASCII).decode("utf-8", "surrogatepass")
+    changed = {}
+    for letter in set(others):
+        folded = _folded(letter)
+        if folded is None:
+            return None
+        if folded != letter:
+            changed[letter] = folded
+    if len(changed) > _MOST_CHANGED:
+        return None
+    data = data.lower()
+    for letter, folded in changed.items():
+        data = data.replace(letter.encode(), folded.encode())
+    return data.decode()
+
+
+@lru_cache(_MOST_KEPT)
+def _folded(letter: str) -> str | None:
+    """A letter as it is folded anywhere; None if that depends on its neighbours, or if it may be a word alone."""
+    is_known = letter < _GREEK_AND_SO_ON or _SIGNS[0] <= letter < _SIGNS[1]
+    if not is_known or unicodedata.combining(letter):
+        return None
+    return unicodedata.normalize("NFKC", letter).casefold()
 
 
 @lru_cache(_MOST_KEPT)

@@ -112,30 +112,28 @@ async def play(part: str, post: Post, *, ready: Ready) -> None:
     """Every role of a part until told to stop; if one fails, all end, and the troupe starts them again."""
     with told_to_stop() as (stop, _):
         alone = asyncio.create_task(left_alone(stop, HEARING if part == "desk" else 0))
-        roles = PARTS[part]
-        heard = 0
-
-        def one_ready(_words: str) -> None:
-            nonlocal heard
-            heard += 1
-            if heard == len(roles):
-                ready(part)
-
-        async def perform(role: Role) -> None:
-            try:
-                await role(post, stop, one_ready)
-            finally:
-                stop.set()  # none goes on without the others
-
         try:
             async with asyncio.TaskGroup() as group:
-                for role in roles:
-                    group.create_task(perform(role), name=role.__name__)
+                # One after the other: the page is there when there is something that it can ask.
+                for role in PARTS[part]:
+                    up = asyncio.Event()
+                    group.create_task(perform(role, post, stop, up), name=role.__name__)
+                    await up.wait()
+                if not stop.is_set():
+                    ready(part)
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from None
         finally:
             alone.cancel()
             await asyncio.gather(alone, return_exceptions=True)
+
+
+async def perform(role: Role, post: Post, stop: asyncio.Event, up: asyncio.Event) -> None:
+    try:
+        await role(post, stop, lambda _words: up.set())
+    finally:
+        stop.set()  # none goes on without the others
+        up.set()
 
 
 async def left_alone(stop: asyncio.Event, pause: float) -> None:

@@ -1,0 +1,265 @@
+"""The work behind `usher feeds` and `usher items`: subscribed, looked at, polled, and told in lines."""
+
+import re
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from usher import spans
+from usher.cli.app import App, show_json, show_table
+from usher.cli.queue import distance, read_since, read_span
+from usher.cli.story import tell
+from usher.cli.words import plain, printable, when
+from usher.crawl.service import fetcher_of
+from usher.db import Connection
+from usher.errors import BadInput, NotFound
+from usher.feeds import house as houses
+from usher.feeds import opml, pace, rounds, subscriptions
+from usher.feeds.finding import find_feed
+from usher.feeds.house import House
+from usher.feeds.opml import Subscription
+from usher.feeds.poll import Told, poll
+from usher.feeds.subscriptions import ItemListed, Listed
+from usher.urls import Refused, Url, parse
+
+NUMBER: Final = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
+EVERYTHING: Final = 1_000_000
+
+
+def house_of(app: App) -> AbstractAsyncContextManager[House]:
+    return houses.opened(app.settings, ready=False)
+
+
+@asynccontextmanager
+async def at_the_feeds(app: App) -> AsyncIterator[Connection]:
+    """A transaction at the feeds."""
+    async with house_of(app) as house, house.search.transaction() as conn:
+        yield conn
+
+
+# -- subscribing
+
+
+async def add_feeds(
+    app: App,
+    urls: Sequence[str],
+    *,
+    every: str | None,
+    tags: Sequence[str],
+    knocks: bool,
+    check: bool,
+) -> list[Listed]:
+    """Subscribe to the feeds at these URLs, or to those that the pages there offer."""
+    wanted = [read_url(text) for text in urls]
+    async with house_of(app) as house, fetcher_of(app.settings) as fetcher:
+        found = []
+        for url in wanted:
+            feed = await find_feed(fetcher, url) if check else Subscription(str(url))
+            found.append(Subscription(feed.url, feed.title, feed.site, tuple(tags)))
+        period = read_span(every) if every else None
+        await subscribe(house, found, period=period, knocks=knocks)
+        async with house.search.transaction() as conn:
+            rows = [await subscriptions.list_feeds(conn, which=one.url) for one in found]
+    return [row for one in rows for row in one]
+
+
+def read_url(text: str) -> Url:
+    url = parse(text)
+    if isinstance(url, Refused):
+        raise BadInput(
+            f"{text[:100]!a} is no URL of a feed: {url.detail}",
+            hint="As in https://example.com/feed",
+        )
+    return url
+
+
+async def subscribe(
+    house: House,
+    feeds: Sequence[Subscription],
+    *,
+    period: timedelta | None = None,
+    knocks: bool = True,
+) -> int:
+    """Subscriptions and their tasks, due at once; returns how many are new."""
+    now = datetime.now(UTC)
+    async with house.search.transaction() as conn:
+        made = await subscriptions.add(conn, feeds, period=period, knocks=knocks, now=now)
+        if made:
+            hosts = {id_: read_url(url).host for url, id_ in made.items()}
+            async with house.queue(conn) as queue:
+                tasks = await rounds.add(queue, hosts, period=period or pace.DEFAULT, now=now)
+            await subscriptions.give_tasks(conn, tasks)
+    return len(made)
+
+
+async def import_feeds(app: App, file: Path) -> tuple[int, int, list[str]]:
+    """Subscribe to all of a list; how many are new, how many there were, and what was wrong."""
+    found = opml.read(file.read_bytes())
+    problems, good = list(found.problems), []
+    for one in found.subscriptions:
+        url = parse(one.url)
+        if isinstance(url, Refused):
+            problems.append(f"{printable(one.url)} is no URL of a feed: {url.detail}")
+        else:
+            good.append(Subscription(str(url), one.title, one.site, one.tags))
+    async with house_of(app) as house:
+        return await subscribe(house, good), len(good), problems
+
+
+async def export_feeds(app: App, tag: str | None) -> bytes:
+    found = await find_feeds(app, tag=tag, limit=EVERYTHING)
+    return opml.write(
+        Subscription(one.url, one.title, one.site, tuple(one.tags))
+        for one in found
+        if one.state == "enabled"
+    )
+
+
+# -- looking
+
+
+async def find_feeds(app: App, *, limit: int, **wanted: Any) -> list[Listed]:  # noqa: ANN401
+    async with at_the_feeds(app) as conn:
+        return await subscriptions.list_feeds(conn, n=limit, **wanted)
+
+
+async def read_feed(app: App, text: str) -> tuple[Listed, int, list[ItemListed]]:
+    async with at_the_feeds(app) as conn:
+        found = await feed_of(conn, text)
+        number = await subscriptions.count_items(conn, found.feed_id) if found.feed_id else 0
+        items = await subscriptions.list_items(conn, feed=found.id, n=5) if number else []
+        return found, number, items
+
+
+async def feed_of(conn: Connection, text: str) -> Listed:
+    """The feed that a person named, by its number or its URL."""
+    which = int(text) if NUMBER.fullmatch(text) else str(read_url(text))
+    found = await subscriptions.list_feeds(conn, which=which)
+    if not found:
+        raise NotFound(f"There is no feed {printable(text)}.", hint="usher feeds list")
+    return found[0]
+
+
+async def find_items(
+    app: App, *, feed: str | None, tag: str | None, since: str | None, limit: int
+) -> list[ItemListed]:
+    moment = read_since(since, datetime.now(UTC)) if since else None
+    async with at_the_feeds(app) as conn:
+        id_ = (await feed_of(conn, feed)).id if feed else None
+        return await subscriptions.list_items(conn, feed=id_, tag=tag, since=moment, n=limit)
+
+
+def feed_json(feed: Listed) -> dict[str, Any]:
+    return plain(asdict(feed))
+
+
+def show_feeds(app: App, found: Sequence[Listed], *, limit: int, as_json: bool) -> None:
+    if as_json:
+        show_json([feed_json(one) for one in found])
+        return
+    now = datetime.now(UTC)
+    rows = [
+        (
+            one.id,
+            state_words(one),
+            distance(one.succeeded_at, now),
+            distance(one.next_at, now) if one.state == "enabled" else "-",
+            printable(one.title, 40) or "-",
+            printable(one.url),
+        )
+        for one in found
+    ]
+    show_table(("ID", "STATE", "READ", "NEXT", "TITLE", "URL"), rows)
+    if len(found) == limit:
+        app.say(f"  → perhaps more: --after {found[-1].id}")
+
+
+def state_words(feed: Listed) -> str:
+    if feed.state != "enabled":
+        return feed.state
+    if feed.errors:
+        return f"failed {feed.errors}x"
+    return "new" if feed.polled_at is None else "good"
+
+
+def show_feed(feed: Listed, number: int, items: Sequence[ItemListed], *, as_json: bool) -> None:
+    if as_json:
+        latest = [plain(asdict(one)) for one in items]
+        show_json({**feed_json(feed), "items": number, "latest": latest})
+        return
+    now = datetime.now(UTC)
+    tell("feed", f"{feed.id}, {state_words(feed)}" + (f": {feed.reason}" if feed.reason else ""))
+    tell("url", printable(feed.url))
+    tell("title", printable(feed.title) or "-")
+    if feed.tags:
+        tell("tags", printable(", ".join(feed.tags)))
+    if feed.error:
+        tell("error", printable(feed.error, 500))
+    tell("read", when(feed.succeeded_at, now) if feed.succeeded_at else "never")
+    tell("polls", f"{feed.polls}, {feed.unmodified} of them brought nothing new")
+    if feed.state == "enabled" and feed.next_at:
+        tell("next", f"{when(feed.next_at, now)}: {feed.why}")
+    tell("every", spans.show(feed.every) if feed.every else "at its own pace")
+    tell("items", str(number))
+    for one in items:
+        tell("", f"{one.pub_date:%Y-%m-%d %H:%M} {printable(one.title or one.link, 90)}")
+    for problem in feed.problems:
+        tell("problem", printable(problem, 300))
+
+
+def show_items(found: Sequence[ItemListed], *, as_json: bool) -> None:
+    if as_json:
+        show_json([plain(asdict(one)) for one in found])
+        return
+    rows = [
+        (
+            one.id,
+            one.feed or "-",
+            f"{one.pub_date:%Y-%m-%d %H:%M}",
+            printable(one.title, 60) or "-",
+            printable(one.link),
+        )
+        for one in found
+    ]
+    show_table(("ID", "FEED", "DATE", "TITLE", "LINK"), rows)
+
+
+# -- acting
+
+
+async def poll_feeds(app: App, texts: Sequence[str]) -> list[Told]:
+    """Poll feeds now, one after the other."""
+    async with house_of(app) as house, fetcher_of(app.settings) as fetcher:
+        async with house.search.transaction() as conn:
+            ids = [(await feed_of(conn, text)).id for text in texts]
+        return [await poll(house, fetcher, id_) for id_ in dict.fromkeys(ids)]
+
+
+def show_told(app: App, told: Sequence[Told], *, as_json: bool) -> None:
+    if as_json:
+        show_json([plain(asdict(one)) for one in told])
+        return
+    now = datetime.now(UTC)
+    for one in told:
+        app.say(f"{one.feed}: {printable(one.words, 500)}")
+        if one.next_at is not None:
+            app.say(f"  next {when(one.next_at, now)}: {one.why}")
+        for problem in one.problems:
+            app.say(f"  {printable(problem, 300)}")
+
+
+async def set_states(
+    app: App, texts: Sequence[str], state: Literal["enabled", "disabled"], reason: str = ""
+) -> list[tuple[int, str]]:
+    """Poll feeds, or do not; feed and task together."""
+    now = datetime.now(UTC)
+    async with house_of(app) as house, house.search.transaction() as conn:
+        ids = sorted({(await feed_of(conn, text)).id for text in texts})
+        found = await subscriptions.set_state(conn, ids, state, reason)
+        tasks = [task for _, _, task in found if task is not None]
+        async with house.queue(conn) as queue:
+            await rounds.set_state(queue, tasks, state, now=now)
+        return sorted((id_, url) for id_, url, _ in found)

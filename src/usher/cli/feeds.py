@@ -1,0 +1,204 @@
+"""`usher feeds` and `usher items`: feeds that are subscribed to, and what they brought."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from usher.cli.app import App, json_option, pass_app, run, show_json
+
+names_argument = click.argument("feeds", nargs=-1, required=True, metavar="FEED...")
+
+
+@click.group()
+def feeds() -> None:
+    """Subscribe to feeds, look at them, poll them.
+
+    A FEED is named by its number or its URL.
+
+    \b
+    Examples:
+      usher feeds add https://example.com/
+      usher feeds import subscriptions.opml
+      usher feeds list --failing
+      usher items list --since 1d
+    """
+
+
+@feeds.command()
+@click.argument("urls", nargs=-1, required=True, metavar="URL...")
+@click.option("--every", metavar="SPAN", help="Poll it so often; else at its own pace.")
+@click.option("--tag", "tags", multiple=True, metavar="TAG", help="May be repeated; a/b is b in a.")
+@click.option(
+    "--knock/--no-knock", "knocks", default=True, help="Whether its links go to the door."
+)
+@click.option(
+    "--check/--no-check", default=True, help="Whether to look first, and to find the feed."
+)
+@json_option
+@pass_app
+def add(app: App, /, urls: tuple[str, ...], *, as_json: bool, **wanted: Any) -> None:  # noqa: ANN401 - as click read them
+    """Subscribe to feeds and print their numbers; of a page, to the feed that it offers.
+
+    \b
+    Examples:
+      usher feeds add https://example.com/
+      usher feeds add https://example.com/feed.xml --every 15m --tag news
+    """
+    from usher.cli import feeding
+
+    found = run(feeding.add_feeds(app, urls, **wanted))
+    if as_json:
+        show_json([feeding.feed_json(one) for one in found])
+        return
+    for one in found:
+        click.echo(one.id)
+        app.say(f"  {one.url}")
+
+
+@feeds.command(name="list")
+@click.option("--state", type=click.Choice(["enabled", "disabled", "gone"]), help="In this state.")
+@click.option("--failing", is_flag=True, help="Whose last poll failed.")
+@click.option("--tag", metavar="TAG", help="With this tag.")
+@click.option("--contains", metavar="TEXT", help="With this in URL or title.")
+@click.option("--limit", default=100, show_default=True, type=click.IntRange(1, 100_000))
+@click.option(
+    "--after", default=0, type=click.IntRange(0, 2**63 - 1), metavar="ID", help="Begin after this."
+)
+@json_option
+@pass_app
+def list_(app: App, /, *, as_json: bool, **wanted: Any) -> None:  # noqa: ANN401 - as click read them
+    """List feeds by number: how they are, when they were read, when they will be.
+
+    \b
+    Examples:
+      usher feeds list --failing
+      usher feeds list --tag news --json
+    """
+    from usher.cli import feeding
+
+    found = run(feeding.find_feeds(app, **wanted))
+    feeding.show_feeds(app, found, limit=wanted["limit"], as_json=as_json)
+
+
+@feeds.command()
+@click.argument("feed")
+@json_option
+@pass_app
+def show(app: App, feed: str, *, as_json: bool) -> None:
+    """Show one feed: how its polls went, when the next one is and why then, and its latest items."""
+    from usher.cli import feeding
+
+    found, number, items = run(feeding.read_feed(app, feed))
+    feeding.show_feed(found, number, items, as_json=as_json)
+
+
+@feeds.command()
+@names_argument
+@json_option
+@pass_app
+@click.pass_context
+def poll(ctx: click.Context, app: App, feeds: tuple[str, ...], *, as_json: bool) -> None:
+    """Poll feeds now and say what came; exit code 1 if one failed.
+
+    \b
+    Examples:
+      usher feeds poll 12
+      usher feeds poll https://example.com/feed.xml --json
+    """
+    from usher.cli import feeding
+
+    told = run(feeding.poll_feeds(app, feeds))
+    feeding.show_told(app, told, as_json=as_json)
+    ctx.exit(0 if all(one.good for one in told) else 1)
+
+
+@feeds.command(name="import")
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@json_option
+@pass_app
+def import_(app: App, file: Path, *, as_json: bool) -> None:
+    """Subscribe to all feeds of an OPML file; its folders become tags.
+
+    \b
+    Examples:
+      usher feeds import subscriptions.opml
+    """
+    from usher.cli import feeding
+
+    new, number, problems = run(feeding.import_feeds(app, file))
+    if as_json:
+        show_json({"feeds": number, "new": new, "problems": problems})
+        return
+    for problem in problems:
+        app.say(problem)
+    app.say(f"{number} feeds, {new} of them new")
+
+
+@feeds.command()
+@click.option("--tag", metavar="TAG", help="Only feeds with this tag.")
+@pass_app
+def export(app: App, tag: str | None) -> None:
+    """Print the feeds that are polled as OPML, which every reader understands.
+
+    \b
+    Examples:
+      usher feeds export > subscriptions.opml
+    """
+    from usher.cli import feeding
+
+    click.echo(run(feeding.export_feeds(app, tag)), nl=False)
+
+
+@feeds.command()
+@names_argument
+@click.option("--reason", default="", metavar="TEXT", help="Why, for those who ask later.")
+@pass_app
+def disable(app: App, feeds: tuple[str, ...], reason: str) -> None:
+    """Poll feeds no more until they are enabled; their items stay."""
+    from usher.cli import feeding
+
+    for id_, url in run(feeding.set_states(app, feeds, "disabled", reason)):
+        app.say(f"disabled: {id_} {url}")
+
+
+@feeds.command()
+@names_argument
+@pass_app
+def enable(app: App, feeds: tuple[str, ...]) -> None:
+    """Poll feeds again, from now on; also those that were gone."""
+    from usher.cli import feeding
+
+    for id_, url in run(feeding.set_states(app, feeds, "enabled")):
+        app.say(f"enabled: {id_} {url}")
+
+
+@click.group()
+def items() -> None:
+    """Look at what feeds brought.
+
+    \b
+    Examples:
+      usher items list --feed 12
+      usher items list --tag news --since 1d
+    """
+
+
+@items.command(name="list")
+@click.option("--feed", metavar="FEED", help="Of this feed, by its number or URL.")
+@click.option("--tag", metavar="TAG", help="Of feeds with this tag, or items in this category.")
+@click.option("--since", metavar="TIME", help="From this time on, or from as long ago: 2h, 1d.")
+@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 100_000))
+@json_option
+@pass_app
+def list_items(app: App, /, *, as_json: bool, **wanted: Any) -> None:  # noqa: ANN401 - as click read them
+    """List items by date, the latest first.
+
+    \b
+    Examples:
+      usher items list --since 1d
+      usher items list --feed 12 --limit 5 --json
+    """
+    from usher.cli import feeding
+
+    feeding.show_items(run(feeding.find_items(app, **wanted)), as_json=as_json)

@@ -1,0 +1,303 @@
+"""One poll of a feed: asked for, read, kept; when to come again, and the links of its new items sent to the door.
+
+Comes from the queue, as a job of the feed's task, or from a person; goes to the schema `feeds`, the feed's task and the
+door. Whoever is killed at any point leaves nothing half done, and the next poll does what was left.
+"""
+
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from random import random
+from typing import Final, Literal
+
+import psycopg
+
+from usher.crawl.fetch import Fetcher
+from usher.db import Connection
+from usher.door.rules import Knock
+from usher.errors import BadInput, Unreachable
+from usher.feeds import pace, rounds, store, subscriptions
+from usher.feeds.house import House
+from usher.feeds.identity import digest
+from usher.feeds.parse import parse
+from usher.feeds.reach import Reached, reach
+from usher.feeds.store import Stamp, Stored
+from usher.feeds.subscriptions import Noted, Subscribed
+from usher.feeds.values import Feed, NotAFeed
+from usher.urls import Refused, Url
+from usher.urls import parse as parse_url
+
+EDITION: Final = b"1"  # of what is read from a document: with another one, each is read anew
+TRIES: Final = 5
+KNOCKS: Final = 500  # in one batch
+SILENT: Final = frozenset({"dns", "connect", "timeout"})  # what our own outage looks like
+GONE, UNMODIFIED = 410, 304
+LONGEST: Final = timedelta(days=1)
+PASS: Final = Knock("single", hall_pass=True)  # it is news: it does not wait for its host's clock
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What an answer means."""
+
+    kind: Literal["fresh", "same", "gone", "failed"]
+    home: Url  # where the feed is for good; where it was, if there is none
+    status: int | None
+    reason: str = ""
+    feed: Feed | None = None
+    stamp: Stamp = field(default_factory=Stamp)
+    retry_after: timedelta | None = None
+    fresh: timedelta | None = None
+    silent: bool = False
+
+
+@dataclass(slots=True)
+class Told:
+    """What came of a poll, for people and programs."""
+
+    feed: int
+    kind: Literal["fresh", "same", "gone", "failed", "off", "moved", "ours"]
+    words: str
+    new: list[int] = field(default_factory=list)
+    changed: int = 0
+    unchanged: int = 0
+    knocked: int = 0
+    next_at: datetime | None = None
+    why: str = ""
+    problems: list[str] = field(default_factory=list)
+    stored_in: int | None = None
+
+    @property
+    def good(self) -> bool:
+        return self.kind in ("fresh", "same", "off")
+
+
+async def poll(house: House, fetcher: Fetcher, id_: int, *, now: datetime | None = None) -> Told:
+    """Poll a feed now; one that is off is left alone."""
+    async with house.search.connection() as conn:
+        known = await subscriptions.find(conn, id_)
+    if known.state != "enabled":
+        await stop(house, known)
+        return Told(id_, "off", f"It is {known.state}, and is not polled.")
+    url = parse_url(known.url)
+    if isinstance(url, Refused):
+        raise BadInput(f"The feed {id_} has no URL that can be asked: {url.detail}")
+    reached = await reach(fetcher, url, etag=known.etag, lastmod=known.lastmod)
+    when = now or datetime.now(UTC)
+    outcome = judge(reached, known, when)
+    if outcome.kind == "failed":
+        outcome = replace(outcome, home=url)  # nobody moves to where there is nothing
+    told = await settle(house, known, outcome, now=when)
+    if known.knocks and told.good:
+        await knock(house, told)
+    return told
+
+
+def judge(reached: Reached, known: Subscribed, now: datetime) -> Outcome:
+    """What the answer means; nothing is wiped by an answer that is no feed."""
+    answer, home = reached.answer, reached.home
+    rest = answer.retry_after(now)
+    retry = None if rest is None else timedelta(seconds=min(rest, pace.MOST.total_seconds()))
+    fresh = pace.freshness(answer.header("cache-control"), answer.first("expires"), now)
+    if answer.status == UNMODIFIED and (known.etag or known.lastmod):
+        return Outcome("same", home, answer.status, fresh=fresh)
+    if answer.status == GONE and answer.url == home:  # and not only where it sends us for now
+        return Outcome("gone", home, GONE, "HTTP 410: it is gone for good.")
+    error = reached.error or answer.error
+    if error or answer.status is None or answer.status // 100 != 2:  # noqa: PLR2004 - success
+        words = error or f"HTTP {answer.status} {answer.reason}".rstrip()
+        silent = answer.status is None and answer.kind in SILENT
+        return Outcome("failed", home, answer.status, f"{words}.", retry_after=retry, silent=silent)
+    body = digest(EDITION, answer.body)
+    stamp = Stamp(
+        store.clean(answer.first("etag")), store.clean(answer.first("last-modified")), body
+    )
+    if body == known.body_hash:
+        return Outcome("same", home, answer.status, stamp=stamp, fresh=fresh)
+    feed = parse(
+        answer.body,
+        url=str(answer.url),
+        content_type=answer.first("content-type"),
+        language=answer.first("content-language"),
+        now=now,
+    )
+    if isinstance(feed, NotAFeed):
+        return Outcome("failed", home, answer.status, feed.reason, retry_after=retry)
+    return Outcome("fresh", home, answer.status, feed=feed, stamp=stamp, fresh=fresh)
+
+
+async def settle(house: House, known: Subscribed, outcome: Outcome, *, now: datetime) -> Told:
+    """Write down what an answer means, all of it or nothing."""
+
+    async def work(conn: Connection) -> Told:
+        return await settled(house, conn, known, outcome, now)
+
+    for _ in range(TRIES - 1):
+        try:
+            return await house.search.run(work)
+        except psycopg.errors.DeadlockDetected:
+            continue
+    return await house.search.run(work)
+
+
+async def settled(
+    house: House, conn: Connection, known: Subscribed, outcome: Outcome, now: datetime
+) -> Told:
+    if await subscriptions.hold(conn, known.id) != known.url:
+        return Told(known.id, "off", "It moved or went while it was asked for.")
+    if outcome.kind == "gone":
+        return await end(house, conn, known, "gone", outcome.reason, now)
+    moved = str(outcome.home) != known.url
+    if moved:
+        other = await subscriptions.other_at(conn, known.id, str(outcome.home))
+        if other is not None:
+            words = f"It moved to {outcome.home}, which is the feed {other}."
+            return await end(house, conn, known, "disabled", words, now)
+        await subscriptions.move(conn, known.id, str(outcome.home))
+    url = str(outcome.home) if moved else known.url
+    stored = await keep(conn, known, outcome, url, now)
+    told = told_of(known, outcome, stored, url if moved else "")
+    await plan(house, conn, known, outcome, told, now)
+    return told
+
+
+async def keep(
+    conn: Connection, known: Subscribed, outcome: Outcome, url: str, now: datetime
+) -> Stored | None:
+    if outcome.feed is None:
+        if outcome.stamp.body is not None and known.feed_id is not None:
+            await store.restamp(conn, known.feed_id, outcome.stamp)
+        return None
+    stored = await store.save(conn, url, outcome.feed, outcome.stamp, now=now)
+    await subscriptions.link_feed(conn, known.id, stored.feed_id)
+    return stored
+
+
+def told_of(known: Subscribed, outcome: Outcome, stored: Stored | None, moved: str) -> Told:
+    if stored is None:
+        words = "Nothing new." if outcome.kind == "same" else outcome.reason
+        return Told(known.id, outcome.kind, words)
+    words = f"{len(stored.new)} new, {len(stored.changed)} changed, {stored.unchanged} as before."
+    return Told(
+        known.id,
+        "fresh",
+        f"{words} It moved to {moved}." if moved else words,
+        stored.new,
+        len(stored.changed),
+        stored.unchanged,
+        problems=stored.problems,
+        stored_in=stored.feed_id,
+    )
+
+
+async def end(
+    house: House,
+    conn: Connection,
+    known: Subscribed,
+    state: Literal["gone", "disabled"],
+    reason: str,
+    now: datetime,
+) -> Told:
+    """Poll it no more."""
+    if known.task_id is not None:
+        async with house.queue(conn) as queue:
+            await rounds.set_state(queue, [known.task_id], "disabled", now=now)
+    await subscriptions.set_state(conn, [known.id], state, reason)
+    return Told(known.id, "gone" if state == "gone" else "moved", reason)
+
+
+async def stop(house: House, known: Subscribed) -> None:
+    """Stop the task of a feed that is off, where somebody was killed before that was done."""
+    if known.task_id is None:
+        return
+    async with house.search.transaction() as conn, house.queue(conn) as queue:
+        await rounds.set_state(queue, [known.task_id], "disabled", now=datetime.now(UTC))
+
+
+async def plan(
+    house: House, conn: Connection, known: Subscribed, outcome: Outcome, told: Told, now: datetime
+) -> None:
+    """When to come again; what is our own fault does not count against the feed."""
+    host = outcome.home.host
+    ours = outcome.silent and await subscriptions.silence(conn, host, now=now)
+    if ours:
+        told.kind = "ours"
+        told.words = f"Nobody answers, so that it is our own line that is down: {outcome.reason}"
+    failed = outcome.kind == "failed"
+    errors = known.errors + (not ours) if failed else 0
+    feed_id = told.stored_in or known.feed_id
+    times = await store.times(conn, feed_id) if feed_id else []
+    following = next_poll(known, outcome, times, told, errors=errors, ours=ours, now=now)
+    told.next_at, told.why = following.at, following.why
+    if known.task_id is not None:
+        async with house.queue(conn) as queue:
+            await rounds.set_clock(
+                queue,
+                known.task_id,
+                period=max(following.at - now, timedelta(seconds=1)),
+                next_run=following.at,
+                host=host,
+            )
+    noted = Noted(
+        host=host,
+        silent=outcome.silent,
+        status=outcome.status,
+        errors=errors,
+        error=store.clean(told.words) if failed else "",
+        new=len(told.new),
+        period=following.period,
+        next_at=following.at,
+        why=following.why,
+        unmodified=int(outcome.kind == "same"),
+    )
+    await subscriptions.note(conn, known.id, noted, now=now)
+
+
+def next_poll(
+    known: Subscribed,
+    outcome: Outcome,
+    times: list[datetime],
+    told: Told,
+    *,
+    errors: int,
+    ours: bool,
+    now: datetime,
+) -> pace.Next:
+    """By the feed's own pace, or by the operator's, which no hint shortens or stretches."""
+    period = known.fixed or known.period or pace.DEFAULT
+    if ours:
+        return pace.Next(now + min(period, pace.LEAST), period, "Nobody answered.")
+    if known.fixed is None:
+        polled = pace.Polled(
+            period=period,
+            new=len(told.new),
+            errors=errors,
+            hints=outcome.feed.hints if outcome.feed else known.hints,
+            fresh=outcome.fresh,
+            retry_after=outcome.retry_after,
+        )
+        return pace.after(polled, times, now=now, fraction=random())  # noqa: S311 - only to spread
+    wait = min(period * 2 ** min(errors, 20), max(LONGEST, period)) if errors else period
+    wait = max(wait, outcome.retry_after or timedelta())
+    why = f"It failed {errors} times in a row." if errors else "The operator wants it so."
+    return pace.Next(now + wait, period, why)
+
+
+async def knock(house: House, told: Told) -> None:
+    """Send the links of new items to the door, also those that a killed poll left; without a door they wait."""
+    async with house.search.connection() as conn:
+        feed_id = (await subscriptions.find(conn, told.feed)).feed_id
+        waiting = await store.to_knock(conn, feed_id, n=KNOCKS) if feed_id else []
+    if not waiting:
+        return
+    try:
+        async with house.door() as door:
+            while waiting:
+                answers = await door.knock([link for _, link in waiting], knock=PASS)
+                told.knocked += sum(answers.counts().values())
+                async with house.search.connection() as conn:
+                    await store.knocked(conn, waiting)
+                    waiting = await store.to_knock(conn, feed_id or 0, n=KNOCKS)
+    except Unreachable as error:
+        told.problems.append(
+            f"The door could not be reached; its links knock later: {error.message}"
+        )

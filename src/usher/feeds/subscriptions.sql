@@ -1,0 +1,123 @@
+-- name: add
+-- New subscriptions; those whose URL is there already are not returned.
+insert into feeds.feed_metadata (url, title, site, tags, period, knocks, added_at)
+select g.url, g.title, g.site, array(select jsonb_array_elements_text(g.tags)), %(period)s, %(knocks)s, %(now)s
+from jsonb_to_recordset(%(feeds)s::jsonb) as g (url text, title text, site text, tags jsonb)
+on conflict (url) do nothing
+returning id, url;
+
+-- name: tag
+-- Further tags for subscriptions that were there.
+update feeds.feed_metadata m
+set tags = m.tags || array(select jsonb_array_elements_text(g.tags) except select unnest(m.tags) order by 1)
+from jsonb_to_recordset(%(feeds)s::jsonb) as g (url text, tags jsonb)
+where m.url = g.url and not m.tags @> array(select jsonb_array_elements_text(g.tags));
+
+-- name: give_tasks
+-- Which task polls which feed.
+update feeds.feed_metadata m
+set task_id = g.task
+from unnest(%(ids)s::bigint[], %(tasks)s::bigint[]) as g (id, task)
+where m.id = g.id;
+
+-- name: find
+-- What a poll must know of a feed.
+select
+    m.id, m.url, m.feed_id, m.state, m.period as fixed, m.knocks, m.task_id, coalesce(f.etag, '') as etag,
+    coalesce(f.lastmod, '') as lastmod, f.body_hash, coalesce(f.language, '') as language, f.ttl, f.update_period,
+    coalesce(f.skip_hours, '{}') as skip_hours, coalesce(f.skip_days, '{}') as skip_days, p.period,
+    coalesce(p.errors, 0) as errors
+from feeds.feed_metadata m
+left join feeds.feed f on f.id = m.feed_id
+left join feeds.feed_poll p on p.metadata_id = m.id
+where m.id = %(id)s;
+
+-- name: hold
+-- Keeps a subscription as it is until the transaction ends.
+select url from feeds.feed_metadata where id = %(id)s for no key update;
+
+-- name: link_feed
+-- Which feed is behind a subscription.
+update feeds.feed_metadata set feed_id = %(feed)s where id = %(id)s and feed_id is distinct from %(feed)s;
+
+-- name: other_at
+-- Who else is subscribed at a URL.
+select id from feeds.feed_metadata where url = %(url)s and id <> %(id)s;
+
+-- name: move
+-- A feed that is elsewhere for good, with what is known of it.
+with moved as (
+    update feeds.feed set url = %(url)s
+    where id = (select feed_id from feeds.feed_metadata where id = %(id)s)
+)
+update feeds.feed_metadata set url = %(url)s where id = %(id)s;
+
+-- name: set_state
+-- Whether feeds are polled, and why not; returns their tasks.
+update feeds.feed_metadata
+set state = %(state)s, reason = %(reason)s
+where id = any(%(ids)s::bigint[])
+returning id, url, task_id, period;
+
+-- name: note
+-- How a poll went.
+insert into feeds.feed_poll as p (
+    metadata_id, host, polled_at, succeeded_at, silent, status, errors, error, new_items, period, next_at, why, unmodified
+)
+values (
+    %(id)s, %(host)s, %(now)s, case when %(error)s = '' then %(now)s::timestamptz end, %(silent)s, %(status)s, %(errors)s,
+    %(error)s, %(new)s, %(period)s, %(next_at)s, %(why)s, %(unmodified)s
+)
+on conflict (metadata_id) do update set
+    host = excluded.host, polled_at = excluded.polled_at, succeeded_at = coalesce(excluded.succeeded_at, p.succeeded_at),
+    silent = excluded.silent, status = excluded.status, errors = excluded.errors, error = excluded.error,
+    new_items = excluded.new_items, period = excluded.period, next_at = excluded.next_at, why = excluded.why,
+    polls = p.polls + 1, unmodified = p.unmodified + excluded.unmodified;
+
+-- name: silence
+-- Of the other hosts asked lately: how many said nothing, and how many polls were answered.
+select count(distinct host) filter (where silent), count(*) filter (where not silent)
+from feeds.feed_poll
+where polled_at > %(since)s and host <> %(host)s;
+
+-- name: list_feeds
+-- Subscriptions in the order of their numbers, a page at a time; every condition that is null is none.
+select
+    m.id, m.url, coalesce(nullif(m.title, ''), f.title, '') as title, coalesce(nullif(m.site, ''), f.link, '') as site, m.tags,
+    m.state, m.reason, m.period as every, m.knocks, m.task_id, m.feed_id, m.added_at, coalesce(f.type, '') as type,
+    p.polled_at, p.succeeded_at, p.status, coalesce(p.errors, 0) as errors, coalesce(p.error, '') as error, p.period,
+    p.next_at, coalesce(p.why, '') as why, coalesce(p.polls, 0) as polls, coalesce(p.unmodified, 0) as unmodified,
+    coalesce(f.problems, '{}') as problems
+from feeds.feed_metadata m
+left join feeds.feed f on f.id = m.feed_id
+left join feeds.feed_poll p on p.metadata_id = m.id
+where m.id > %(after)s
+    and (%(id)s::bigint is null or m.id = %(id)s)
+    and (%(url)s::text is null or m.url = %(url)s)
+    and (%(state)s::text is null or m.state = %(state)s)
+    and (%(tag)s::text is null or m.tags @> array[%(tag)s::text])
+    and (%(contains)s::text is null or strpos(lower(concat_ws(' ', m.url, m.title, f.title)), lower(%(contains)s)) > 0)
+    and (not %(failing)s or p.errors > 0)
+order by m.id
+limit %(n)s;
+
+-- name: count_items
+-- How many items a feed has.
+select count(*) from feeds.feed_item where feed_id = %(feed)s;
+
+-- name: list_items
+-- Items by date, the latest first, a page at a time; every condition that is null is none.
+select i.id, m.id as feed, i.guid, i.link, i.title, i.summary, i.pub_date, i.mod_date, i.fetch_date, i.language
+from feeds.feed_item i
+left join feeds.feed_metadata m on m.feed_id = i.feed_id
+where (%(feed)s::bigint is null or i.feed_id = (select feed_id from feeds.feed_metadata where id = %(feed)s))
+    and (%(since)s::timestamptz is null or i.pub_date >= %(since)s)
+    and (
+        %(tag)s::text is null or m.tags @> array[%(tag)s::text] or exists (
+            select from feeds.feed_item2category x
+            join feeds.category c on c.id = x.category_id
+            where x.feed_item_id = i.id and lower(c.term) = lower(%(tag)s)
+        )
+    )
+order by i.pub_date desc, i.id desc
+limit %(n)s;

@@ -1,0 +1,155 @@
+"""Feeds polled by real processes, undisturbed and while they are killed: the same items in the end, each once."""
+
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psycopg
+
+from cast import USHER, Cast, ask, stage
+from processes import eventually
+from website import Request, Response, Website
+
+FEEDS, TITLES = 24, 4
+CONFIG = """
+allow_private = "127.0.0.0/8"
+job_lease = 3
+[worker.fetch]
+max_processes = 4
+preload = ["usher.feeds.worker"]
+"""
+ITEMS = """
+    select m.url, i.guid, i.title, i.link, i.summary from feeds.feed_item i
+    join feeds.feed_metadata m on m.feed_id = i.feed_id
+    order by 1, 2, 3
+"""
+KINDS = ("guid", "link", "text")
+
+
+class Publisher:
+    """Feeds that publish one item after the other and forget the old; some are ill, some move."""
+
+    def __init__(self) -> None:
+        self.published = 1
+
+    def feed(self, number: int) -> bytes:
+        first = max(0, self.published - 5)
+        items = [item(number, one) for one in range(first, self.published)]
+        return f"<rss version='2.0'><channel><title>F{number}</title>{''.join(items)}</channel></rss>".encode()
+
+    def answer(self, request: Request, number: int) -> Response:
+        if number % 8 == 3 and self.published == 2:
+            return Response(b"<html>under construction</html>")
+        if number % 8 == 4 and request.route.startswith("/feed"):
+            return Response(status=301, headers={"Location": f"/moved/{number}"})
+        if number == 5 and self.published > 1:
+            return Response(status=410)
+        return self.conditional(request, number)
+
+    def conditional(self, request: Request, number: int) -> Response:
+        tag = f'"{number}-{self.published}"'
+        if request.headers.get("if-none-match") == tag:
+            return Response(status=304, headers={"ETag": tag})
+        return Response(self.feed(number), headers={"ETag": tag}, content_type="text/xml")
+
+
+def item(feed: int, number: int) -> str:
+    kind = KINDS[feed % 3]
+    guid = f"<guid isPermaLink='false'>{feed}-{number}</guid>" if kind == "guid" else ""
+    link = f"<link>http://items.invalid/{feed}/{number}</link>" if kind != "text" else ""
+    return (
+        f"<item>{guid}{link}<title>{feed}-{number}</title><description>Words</description></item>"
+    )
+
+
+@contextmanager
+def theatre() -> Iterator[tuple[Cast, str, Publisher, Website, Path]]:
+    """Processes on stage, and feeds that they are subscribed to."""
+    publisher = Publisher()
+    with Website() as site, stage(CONFIG) as (cast, lodging, directory):
+        for number in range(FEEDS):
+
+            def answer(request: Request, number: int = number) -> Response:
+                return publisher.answer(request, number)
+
+            site.add(f"/feed/{number}", answer)
+            site.add(f"/moved/{number}", answer)
+        urls = [site.url(f"/feed/{number}") for number in range(FEEDS)]
+        usher = [*USHER, "feeds", "add", "--every", "1s", "--no-check", *urls]
+        subprocess.run(usher, env=cast.environment, check=True, stdout=cast.log, stderr=cast.log)
+        with psycopg.connect(lodging.dsn) as conn:
+            conn.execute("update control.resource set interval = '0', capacity = 50")
+        cast.enter("manager", *USHER, "manager")
+        cast.enter("scheduler", *USHER, "scheduler")
+        yield cast, lodging.dsn, publisher, site, directory
+
+
+def wait_for(dsn: str, publisher: Publisher, log: Path) -> None:
+    """Until every feed that lives has brought all that was published."""
+    latest = publisher.published - 1
+    living = [number for number in range(FEEDS) if number != 5]
+    titles = ", ".join(f"'{number}-{latest}'" for number in living)
+    query = f"select count(*) from feeds.feed_item where title in ({titles})"
+    if publisher.published == 2:
+        living = [number for number in living if number % 8 != 3]
+    done = eventually(lambda: int(str(ask(dsn, query)[0][0])) >= len(living), 40)
+    assert done, log.read_text()[-3000:]
+
+
+def play(cast: Cast, dsn: str, publisher: Publisher, log: Path, *, disturbed: bool) -> None:
+    """All that is published, each once it has been seen."""
+    luck = random.Random(7)  # noqa: S311 - repeatable
+    for step in range(TITLES):
+        for _ in range(2 if disturbed else 0):
+            time.sleep(luck.uniform(0, 0.6))
+            kill_workers(dsn)
+        if disturbed and step in (1, 3):
+            cast.kill("manager")
+        wait_for(dsn, publisher, log)
+        publisher.published += step + 1 < TITLES
+
+
+def kill_workers(dsn: str) -> None:
+    for (pid,) in ask(dsn, "select process_id from control.job where process_id is not null"):
+        with suppress(ProcessLookupError):
+            os.kill(int(str(pid)), signal.SIGKILL)
+
+
+def told(dsn: str, port: int) -> list[tuple[object, ...]]:
+    return [(str(url).replace(f":{port}", ""), *rest) for url, *rest in ask(dsn, ITEMS)]
+
+
+def test_feeds_while_everything_dies_are_as_if_nothing_had() -> None:
+    results = []
+    for disturbed in (False, True):
+        with theatre() as (cast, dsn, publisher, site, directory):
+            play(cast, dsn, publisher, directory / "log", disturbed=disturbed)
+            results.append(told(dsn, site.port))
+            if not disturbed:
+                check(dsn, site)
+            assert cast.leave() == [0, 0]
+    assert results[0] == results[1]
+    titles = [row[2] for row in results[0]]
+    assert len(set(titles)) == len(titles), "an item came twice"
+    living = [number for number in range(FEEDS) if number != 5]
+    missing = {f"{n}-{one}" for n in living for one in range(TITLES)} - set(titles)
+    assert not missing
+
+
+def check(dsn: str, site: Website) -> None:
+    """What else is to be seen in an undisturbed run."""
+    statuses = [one.status for one in site.served]
+    assert statuses.count(304) > 0
+    assert len(site.asked("/feed/4")) == 1, "it moved once for all"
+    assert ask(dsn, "select state from feeds.feed_metadata where url like '%/feed/5'") == [
+        ("gone",)
+    ]
+    assert ask(dsn, "select max(errors) from feeds.feed_poll") == [(0,)]
+    inside = sum(TITLES for number in range(FEEDS) if number % 3 != 2)  # those have no links
+    pages = "select count(*) from work.guestbook"
+    assert eventually(lambda: ask(dsn, pages) == [(inside,)]), ask(dsn, pages)
