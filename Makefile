@@ -27,9 +27,10 @@ schema: .venv/requirements-dev.lock
 lock: .venv/requirements-dev.lock
 	scripts/lock
 
-# Debian's own PostgreSQL, which the tests use beside the embedded one; skipped where it cannot be had.
-packages:
+# What the tests use beside what is installed: programs of Debian's, a corpus of feeds; skipped where it cannot be had.
+packages: .venv/requirements-dev.lock
 	@scripts/packages
+	@scripts/corpus
 
 .venv/requirements-dev.lock: requirements-dev.lock pyproject.toml
 	@scripts/setup requirements-dev.lock

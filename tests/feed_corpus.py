@@ -1,12 +1,10 @@
 """feedparser's own corpus: small feeds, each with what is expected of it in a comment.
 
-Comes from feedparser's source distribution, which is kept in a cache directory and fetched by pip once; goes to the
-tests of the parse layer. Without it, and without a registry to get it from, those tests are skipped.
+Comes from feedparser's source distribution, which `scripts/corpus` fetches once; goes to the tests of the parse layer.
+Without it those tests are skipped.
 """
 
 import re
-import subprocess
-import sys
 import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,9 +12,9 @@ from importlib.metadata import version
 from pathlib import Path
 from urllib.parse import urljoin
 
-import platformdirs
 import pytest
 
+TREE = Path(__file__).parents[1]
 SITE = "http://127.0.0.1:8097/"  # where the expectations think that they are served from
 KINDS = ("wellformed", "illformed", "encoding", "entities")
 EXPECTED = re.compile(rb"Description:\s*(.*?)\s*Expect:\s*(.*)\s*-->")
@@ -79,25 +77,7 @@ def _case(name: str, body: bytes) -> Case:
 
 
 def _archive() -> Path:
-    wanted = f"feedparser=={version('feedparser')}"
-    place = Path(platformdirs.user_cache_dir("usher-tests")) / wanted.replace("==", "-")
-    found = [*place.glob("*.tar.gz")]
-    if not found:
-        place.mkdir(parents=True, exist_ok=True)
-        command = [
-            sys.executable,
-            "-m",
-            "pip",
-            "download",
-            "--quiet",
-            "--no-deps",
-            "--no-binary",
-            ":all:",
-        ]
-        done = subprocess.run(
-            [*command, "--dest", place, wanted], capture_output=True, timeout=120, check=False
-        )
-        found = [*place.glob("*.tar.gz")]
-        if not found:
-            pytest.skip(f"feedparser's corpus cannot be had: {done.stderr.decode()[-200:].strip()}")
-    return found[0]
+    found = TREE / ".corpus" / f"feedparser-{version('feedparser')}.tar.gz"
+    if not found.exists():
+        pytest.skip("feedparser's corpus is not here: scripts/corpus fetches it")
+    return found
