@@ -16,7 +16,7 @@ from crawls import EMBEDDED, Crawls, crawls
 from hostile import Pages, links, page, redirect, status
 from website import Request, Response, Website
 
-pytestmark = EMBEDDED
+pytestmark = [EMBEDDED, pytest.mark.soak]
 warcio: Any = import_module("warcio.archiveiterator")  # it has no types
 HOSTS, PAGES, SECONDS, LEASE, REST = 6, 120, 8, 2, 0.1
 CRAWLERS = ("one", "two", "three")

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psycopg
+import pytest
 
 from cast import USHER, Cast, ask, stage
 from processes import eventually
@@ -124,6 +125,7 @@ def told(dsn: str, port: int) -> list[tuple[object, ...]]:
     return [(str(url).replace(f":{port}", ""), *rest) for url, *rest in ask(dsn, ITEMS)]
 
 
+@pytest.mark.soak
 def test_feeds_while_everything_dies_are_as_if_nothing_had() -> None:
     results = []
     for disturbed in (False, True):
