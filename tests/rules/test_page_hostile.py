@@ -102,7 +102,7 @@ def test_bombs(name: str) -> None:
     began = time.process_time()
     walk(BOMBS[name], HERE, media_type="text/html")
     assert (
-        time.process_time() - began < 1.5
+        time.process_time() - began < 6
     )  # alone it is under 0.5 s; a parser by itself needs up to minutes
 
 
@@ -110,7 +110,7 @@ def test_bombs(name: str) -> None:
 def test_bombs_are_read_too(name: str) -> None:
     began = time.process_time()
     read(BOMBS[name], HERE, media_type="application/xhtml+xml")
-    assert time.process_time() - began < 3
+    assert time.process_time() - began < 10
 
 
 def test_large_pages_are_bounded() -> None:
