@@ -345,7 +345,7 @@ async def test_killed_and_frozen_amid_queries_and_back_again(
         processes[3].thaw()
         assert await soon(hall, lambda: all(map(hall.asked, hall.servers)))
         keeping.cancel()
-    assert len(answers) > 50
+    assert len(answers) > 20
     assert not [answer for answer in answers if answer.partial or answer.results.total != 96]
 
 
