@@ -39,7 +39,7 @@ def site() -> Website:
     for number in range(PAGES):
         below = range(10 * number + 1, min(10 * number + 11, PAGES))
         words = f"<p>The seat number{number} of the house.</p>{links(*(f'/{i}' for i in below))}"
-        pages[f"/{number}"] = page(f"Seat {number}", words)
+        pages[f"/{number or ''}"] = page(f"Seat {number}", words)
     return Website(pages)
 
 
@@ -93,7 +93,7 @@ def test_ctrl_c_lets_what_is_under_way_end_and_the_next_run_goes_on(
 ) -> None:
     data = tmp_path / "data"
     with site() as web:
-        with show(data, "crawl", "--delay", "0.1", web.url("/0"), dsn=database) as one:
+        with show(data, "crawl", "--delay", "0.1", web.url("/"), dsn=database) as one:
             assert eventually(lambda: len(web.log) > 12, 60), one.logs
             with show(data, "up", dsn=database) as other:
                 assert other.ends() == 3
@@ -105,9 +105,9 @@ def test_ctrl_c_lets_what_is_under_way_end_and_the_next_run_goes_on(
         before = fetched(web)
         assert set(before.values()) == {1}
         assert len(before) < PAGES
-        with show(data, "crawl", "--delay", "0", web.url("/0"), dsn=database) as one:
+        with show(data, "crawl", "--delay", "0", web.url("/"), dsn=database) as one:
             assert one.ends(60) == 0, one.logs
-        assert fetched(web) == dict.fromkeys((f"/{number}" for number in range(PAGES)), 1)
+        assert fetched(web) == dict.fromkeys((f"/{number or ''}" for number in range(PAGES)), 1)
         assert f"done: {PAGES} pages fetched, 0 failed, {PAGES} can be found" in one.said
 
 
@@ -115,7 +115,7 @@ def test_ctrl_c_lets_what_is_under_way_end_and_the_next_run_goes_on(
 def test_whoever_is_killed_the_crawl_goes_on(database: str, tmp_path: Path) -> None:
     data = tmp_path / "data"
     with site() as web:
-        with show(data, "crawl", "--delay", "0.1", web.url("/0"), dsn=database) as one:
+        with show(data, "crawl", "--delay", "0.1", web.url("/"), dsn=database) as one:
             assert eventually(lambda: len(web.log) > 5, 60), one.logs
             before = one.parts()
             assert set(before) == {"desk", "index", "build", "crawl"}
@@ -127,7 +127,7 @@ def test_whoever_is_killed_the_crawl_goes_on(database: str, tmp_path: Path) -> N
             below, ports = one.kin(), (data / "ports.json").read_text()
             one.process.kill()
         options = ("--delay", "0", "--then", "serve")
-        with show(data, "crawl", *options, web.url("/0"), dsn=database) as one:
+        with show(data, "crawl", *options, web.url("/"), dsn=database) as one:
             assert eventually(lambda: not any(map(running, below)), 10)
             one.is_up()
             assert (data / "ports.json").read_text() == ports  # it waited for those who had them
@@ -147,7 +147,7 @@ def test_what_changed_is_found_as_it_is_now_soon_after_it_was_fetched(
     options = ("--delay", "0", "--then", "serve")
     with (
         site() as web,
-        show(tmp_path / "data", "crawl", *options, web.url("/0"), dsn=database) as one,
+        show(tmp_path / "data", "crawl", *options, web.url("/"), dsn=database) as one,
     ):
         one.is_up()
         all_found(one)
