@@ -2,8 +2,11 @@
 
 import asyncio
 import os
+import signal
 from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from chunk_files import (
     NO_ANSWER,
@@ -14,10 +17,11 @@ from chunk_files import (
     page,
 )
 from hostile import pdf
-from processes import kill_9, running
+from processes import running
 from trade import SMALL, texts_of, titled
 from usher.index.making import Job, key_of, make
-from usher.index.workshop import Bounds, Workshop
+from usher.index.press import Line
+from usher.index.workshop import Bounds, Press, Workshop
 from usher.urls import Url, parse
 
 
@@ -82,12 +86,30 @@ async def hostile(path: Path) -> Job:
     return Job(7, str(path), str(path.with_suffix(".idx")))
 
 
-async def test_a_page_that_takes_too_long_is_left_out(tmp_path: Path) -> None:
+def sent_at(place: int, sign: signal.Signals, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Send a signal to the first press that comes to this page; whom it was sent to."""
+    line, sent = Press._line, list[int]()
+
+    async def watched(press: Press, process: asyncio.subprocess.Process, at: int | None) -> Line:
+        if at == place and not sent:
+            sent.append(process.pid)
+            process.send_signal(sign)
+        return await line(press, process, at)
+
+    monkeypatch.setattr(Press, "_line", watched)
+    return sent
+
+
+async def test_a_page_that_takes_too_long_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     job = await hostile(tmp_path / "chunk")
-    async with Workshop(1, Bounds(page=0.5)) as workshop:
+    async with Workshop(1, Bounds(page=2)) as workshop:
+        frozen = sent_at(1, signal.SIGSTOP, monkeypatch)
         made = await workshop.make(job)
-    assert made.left == {"it takes longer than 0.5 seconds": 1}
+    assert made.left == {"it takes longer than 2 seconds": 1}
     assert sorted(texts_of(Path(job.index), 7).values()) == ["A", "C"]
+    assert not any(map(running, frozen))
 
 
 def replace_(job: Job, without: dict[int, str]) -> Job:
@@ -103,16 +125,17 @@ async def test_a_page_that_needs_too_much_memory_is_left_out(tmp_path: Path) -> 
     assert "C" in texts_of(Path(job.index), 7).values()
 
 
-async def test_a_press_that_dies_is_replaced_and_only_its_page_is_left_out(tmp_path: Path) -> None:
+async def test_a_press_that_dies_is_replaced_and_only_its_page_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     job = await hostile(tmp_path / "chunk")
     async with Workshop(1) as workshop:
         await workshop.make(replace_(job, without={1: "not now"}))
         [press] = presses()
-        task = asyncio.create_task(workshop.make(job))
-        await asyncio.sleep(0.3)
-        await asyncio.to_thread(kill_9, press)
-        made = await task
+        killed = sent_at(1, signal.SIGKILL, monkeypatch)
+        made = await workshop.make(job)
         [other] = presses()
+    assert killed[0] == press
     assert made.left == {"it ended the process that read it (SIGKILL)": 1}
     assert made.documents == 2
     assert not running(other)
