@@ -61,8 +61,15 @@ class Line:
             if heard > MOST_BYTES:
                 raise Broken("the answer is too long")
             parser.feed_data(part)
-        answer.status, answer.kept = parser.get_status_code(), parser.should_keep_alive()
+        answer.status = parser.get_status_code()
+        # The parser itself has forgotten by now how the answer was delimited, and would say no.
+        last = answer.headers.get("connection", "").lower() == "close"
+        answer.kept = parser.get_http_version() == "1.1" and not last
         return answer
+
+    @property
+    def is_closed(self) -> bool:
+        return self._reader.at_eof()
 
     async def begin(self, request: bytes, patience: float) -> "Stream":
         """Ask for something long: its head now, and its body as it comes."""
@@ -142,8 +149,12 @@ class Lines:
         with self._reaching():
             async with asyncio.timeout(self._timeout):
                 while self._idle:
+                    line = self._idle.pop()
+                    if line.is_closed:
+                        line.close()
+                        continue
                     try:
-                        return await self._ask_on(self._idle.pop(), request)
+                        return await self._ask_on(line, request)
                     except (Closed, ConnectionError):
                         continue
                 return await self._ask_on(await self._dial(), request)

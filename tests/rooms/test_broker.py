@@ -160,6 +160,11 @@ async def soon(hall: Hall, true: Callable[[], bool]) -> bool:
     return False
 
 
+def whole(hall: Hall, servers: int) -> bool:
+    """Whether so many servers are there, and what they hold is known too."""
+    return len(hall.servers) == servers and all(map(hall.whole, hall.seats.benches))
+
+
 async def test_what_one_row_lacks_is_said(rows: Rows) -> None:
     await rows.rows(1, 3, CHUNKS)
     await rows.seats[1].leave()
@@ -199,7 +204,7 @@ async def test_a_server_that_left_the_map_is_missed_until_its_row_is_whole(rows:
         answer = await find(hall, "everywhere")
         assert (answer.results.total, answer.partial) == (64, True)
         await rows.add(1, {chunk: CHUNKS[chunk] for chunk in lost.chunks})
-        assert await soon(hall, lambda: len(hall.servers) == 3)
+        assert await soon(hall, lambda: whole(hall, 3))
         answer = await find(hall, "everywhere")
         assert (answer.results.total, answer.partial) == (96, False)
 
@@ -268,6 +273,18 @@ async def test_passages_come_from_whoever_has_the_chunk(rows: Rows) -> None:
         for _ in range(2):
             answer = await broker.search(parse("everywhere"))
             assert len(answer.snippets) == 10
+
+
+async def test_a_server_alone_gives_its_passages_with_its_hits(rows: Rows) -> None:
+    await rows.rows(1, 1, CHUNKS)
+    async with rows.hall() as hall:
+        first = await find(hall, "a1")
+        assert rows.seats[0].asked == ["/search"]
+        assert len(first.snippets) == 10
+        assert all(("a1", True) in first.snippet(one) for one in first.results.found)
+        second = await find(hall, "a1", offset=10)
+        assert rows.seats[0].asked[-1] == "/snippets"
+        assert len(second.snippets) == 10
 
 
 async def test_a_better_spelling_is_offered_only_if_it_finds_more(rows: Rows) -> None:

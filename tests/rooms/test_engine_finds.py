@@ -133,6 +133,8 @@ def test_snippets_mark_all_forms_but_no_filler(pages: Engine) -> None:
     assert set(snippets) == set(wanted)
     marked = {text for segments in snippets.values() for text, is_marked in segments if is_marked}
     assert marked == {"index", "Indexing", "indexed", "Indexes"}
+    shown = pages.search(query, show=2)
+    assert list(shown.passages) == [snippets[place] for place in wanted[:2]]
 
 
 def test_spelling(engine: Engine) -> None:

@@ -15,13 +15,13 @@ import psycopg
 import pytest
 
 from commands import clean
-from shelves import build, check, load, rows_of, seats, set_rows, states
+from shelves import build, check, component, load, rows_of, seats, set_rows, states
 from standins import Standin, standins
 from usher.db import Connection, connect
 from usher.mgmt import components, placements
 from usher.mgmt.health import Patience
 from usher.mgmt.ping import ask, ping_all
-from usher.mgmt.watchdog import Watchdog
+from usher.mgmt.watchdog import Watchdog, store
 
 NEVER = timedelta(days=1)
 NONE = timedelta(0)
@@ -234,6 +234,22 @@ async def test_leases_of_the_dead_end_at_once_and_what_only_they_had_is_made_aga
         assert found[theirs] == ("crawling", None)
         told = [one for one in await components.events(conn, builder) if one.kind == "lost"]
         assert sorted(one.chunk_id or 0 for one in told) == sorted([lost, both])
+
+
+async def test_a_chunk_that_is_settled_meanwhile_gets_no_lease_again(database: str) -> None:
+    async with await connect(database) as crawler, await connect(database) as watch:
+        host = await component(crawler, "c:1", "crawler")
+        one = await chunk(crawler, host, None, "crawling", now() + HOUR, None, None)
+        async with crawler.transaction():
+            settle = "update work.chunk set state = 'crawled', lease_until = null returning id"
+            assert await rows_of(crawler, settle) == [(one,)]
+            ending = store.end_leases.run(watch, components=[host], now=now())
+            ended = asyncio.create_task(ending)
+            await asyncio.sleep(0.2)  # it waits for the row
+            assert not ended.done()
+        await ended
+        found = await rows_of(crawler, "select state, lease_until from work.chunk")
+        assert found == [("crawled", None)]
 
 
 async def tasks_of(conn: Connection) -> dict[int, tuple[str, str | None]]:

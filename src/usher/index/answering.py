@@ -50,7 +50,7 @@ class Desk:
 
         def find() -> Hits:
             return self._opened().search(
-                query, asked.k, asked.offset, stats=stats, hosts=asked.hosts
+                query, asked.k, asked.offset, stats=stats, hosts=asked.hosts, show=asked.show
             )
 
         return await self._answer("search", find, asked.deadline)

@@ -21,7 +21,10 @@ Place = tuple[Annotated[str, Meta(max_length=10_000)], Annotated[int, Meta(ge=0,
 
 
 class Search(Struct, forbid_unknown_fields=True, kw_only=True):
-    """The best `k` hits after the first `offset`, within so many seconds; `stats` are those of all servers together."""
+    """The best `k` hits after the first `offset`, the first `show` of them with their passages, within so many seconds.
+
+    `stats` are those of all servers together.
+    """
 
     query: Asked
     k: Annotated[int, Meta(ge=1, le=1_000)] = 10
@@ -29,6 +32,7 @@ class Search(Struct, forbid_unknown_fields=True, kw_only=True):
     deadline: Deadline = 5.0
     stats: Stats | None = None
     hosts: bool = False
+    show: Annotated[int, Meta(ge=0, le=100)] = 0
 
 
 class Words(Struct, forbid_unknown_fields=True, kw_only=True):

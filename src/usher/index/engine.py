@@ -124,8 +124,9 @@ class Engine:
         *,
         stats: Stats | None = None,
         hosts: bool = False,
+        show: int = 0,
     ) -> Hits:
-        """The best hits; with the `stats` of all servers `together`, scores can be compared with theirs."""
+        """The best hits, the first `show` with passages; with the `stats` of all servers `together`, scores compare."""
         view = self._view
         question = Question(view, query, stats)
         if not query:
@@ -136,10 +137,11 @@ class Engine:
         result = view.searcher.search(
             made, limit, offset=max(0, min(offset, MAX_OFFSET)), order_by_field=order
         )
-        hits = [
-            fields.kept(view.searcher.doc(where)).hit(float(score)) for score, where in result.hits
-        ]
-        return Hits(_count(result), tuple(hits), _hosts(view, made) if hosts else {})
+        found = [(float(score), view.searcher.doc(where)) for score, where in result.hits]
+        hits = tuple(fields.kept(document).hit(score) for score, document in found)
+        words = words_of(question.telling)
+        passages = tuple(_passage(document, words) for _, document in found[:show])
+        return Hits(_count(result), hits, _hosts(view, made) if hosts else {}, passages)
 
     def stats(self, query: Query) -> Stats:
         """What this index knows of the words of a query."""
@@ -158,8 +160,7 @@ class Engine:
         found = {}
         for url, chunk in wanted:
             if (document := _one(view, url, chunk)) is not None:
-                stem = _stem(fields.kept(document).language)
-                found[url, chunk] = window(fields.text(document), words, size=size, stem=stem)
+                found[url, chunk] = _passage(document, words, size)
         return found
 
     def _terms(self, field: str, start: str) -> list[tuple[str, int]]:
@@ -216,6 +217,11 @@ def _one(view: View, url: str, chunk: int) -> tantivy.Document | None:
     ]
     hits = view.searcher.search(Tantivy.boolean_query(both), 1, count=False).hits
     return view.searcher.doc(hits[0][1]) if hits else None
+
+
+def _passage(document: tantivy.Document, words: Sequence[str], size: int = SIZE) -> list[Segment]:
+    stem = _stem(fields.kept(document).language)
+    return window(fields.text(document), words, size=size, stem=stem)
 
 
 def _stem(language: str) -> Callable[[str], str]:

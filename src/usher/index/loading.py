@@ -27,6 +27,7 @@ log = Log("index")
 IDLE_PAUSE: Final = (0.2, 1.0)  # seconds between two rounds: the first, the longest
 BROKEN_PAUSE: Final = 5.0
 BATCH: Final = 32  # chunks of one commit
+AHEAD: Final = 2  # batches: the files of the next one come while one is added
 GATHER_SECONDS: Final = 0.2  # for the files of a batch to come; the rest is in a later one
 LEAVING_SECONDS: Final = 2.0
 HOLDS_SECONDS: Final = 600.0
@@ -140,11 +141,11 @@ class Loader:
 
     async def _load(self) -> bool:
         """Fetch what is wanted, and load what has come; whether anything has."""
-        busy = len(self._fetching) + self.sources.resting()
-        wanted = await self.mgmt.get_chunks(min(MOST, self._batch + busy))
+        busy, most = len(self._fetching) + self.sources.resting(), AHEAD * self._batch
+        wanted = await self.mgmt.get_chunks(min(MOST, most + busy))
         for one in wanted:
             new = one.chunk_id not in self._fetching and self.sources.may_try(one.chunk_id)
-            if new and len(self._fetching) < self._batch:
+            if new and len(self._fetching) < most:
                 self._fetching[one.chunk_id] = asyncio.create_task(self.sources.fetch(one))
         if not self._fetching:
             self.anew = False  # as far as it can be
@@ -159,8 +160,9 @@ class Loader:
         await asyncio.to_thread(self.shelf.drop, [one for one in here if one not in self.held])
 
     async def _load_fetched(self) -> bool:
-        await asyncio.wait(self._fetching.values(), timeout=GATHER_SECONDS)
-        come = [chunk for chunk, task in self._fetching.items() if task.done()]
+        if len(self._come()) < self._batch:
+            await asyncio.wait(self._fetching.values(), timeout=GATHER_SECONDS)
+        come = self._come()[: self._batch]
         ready = [chunk for chunk in come if self._has_come(chunk, self._fetching.pop(chunk))]
         if not ready:
             return False
@@ -169,6 +171,9 @@ class Loader:
             await self._report(added)
         self._batch = min(2 * self._batch, BATCH)
         return True
+
+    def _come(self) -> list[int]:
+        return [chunk for chunk, task in self._fetching.items() if task.done()]
 
     def _has_come(self, chunk: int, task: "asyncio.Task[bool]") -> bool:
         error = task.exception()

@@ -8,6 +8,8 @@ from datetime import datetime
 
 from msgspec import Struct, field
 
+from usher.search.highlight import Segment
+
 
 class Hit(Struct, frozen=True, omit_defaults=True):
     """One document that matches; `key` is the page in the guestbook, `url` where the reader goes."""
@@ -28,11 +30,12 @@ class Hit(Struct, frozen=True, omit_defaults=True):
 
 
 class Hits(Struct, frozen=True, omit_defaults=True):
-    """The best hits of one server, how many match at all, and on which hosts most of them are."""
+    """The best hits of one server, how many match at all, on which hosts most are, and passages of the first ones."""
 
     total: int = 0
     hits: tuple[Hit, ...] = ()
     hosts: dict[str, int] = field(default_factory=dict)
+    passages: tuple[list[Segment], ...] = ()
 
 
 class Stats(Struct, frozen=True, omit_defaults=True):

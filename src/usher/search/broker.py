@@ -20,7 +20,7 @@ from usher.search.answers import Hits, Stats, together
 from usher.search.counts import SEARCH_SECONDS, SEARCHES
 from usher.search.hall import Hall
 from usher.search.highlight import Segment
-from usher.search.merge import Found, Results, merge, rounded, suggest
+from usher.search.merge import Results, merge, rounded, suggest
 from usher.search.outcome import MOST, Answer, Place
 from usher.search.query import Query, corrected, parse
 from usher.search.recent import Recent
@@ -30,6 +30,7 @@ from usher.search.servers import SEARCH, SNIPPETS, STATS, SUGGEST, Kind, Server,
 DEADLINE: Final = 1.5  # seconds
 EXTRA: Final = 10  # hits more than are shown: some may turn out to be copies
 FEW: Final = 5  # hits; with fewer another spelling is looked for
+MOST_SHOWN: Final = 50  # passages that come with the hits
 STATS_SHARE: Final = 1 / 3  # of the time that is left
 LATER: Final = 0.3  # seconds at least for passages and spellings, however long the hits took
 STATS_SECONDS: Final = 10.0  # for so long the same words weigh the same
@@ -60,7 +61,7 @@ class Broker:
             raise
         later = max(until, asyncio.get_running_loop().time() + LATER)
         snippets, suggestion = await asyncio.gather(
-            self._snippets(query, answer.results.found, later), self._better(answer, later)
+            self._snippets(answer, later), self._better(answer, later)
         )
         seconds = asyncio.get_running_loop().time() - began
         SEARCHES.labels("partial" if answer.partial else "complete").inc()
@@ -77,7 +78,8 @@ class Broker:
         self._turn += 1
         turn, answer = self._turn, None
         for most in (min(offset + k + EXTRA, MOST), MOST):
-            attempts = await self._asked(query, most, until, turn, hosts=hosts)
+            show = k if not offset and answer is None else 0
+            attempts = await self._asked(query, most, until, turn, hosts=hosts, show=show)
             again = self._joined(query, attempts, k=k, offset=offset)
             if answer and (again is None or again.missing > answer.missing):
                 break  # there was no time for more
@@ -89,8 +91,10 @@ class Broker:
         return answer
 
     async def _asked(
-        self, query: Query, most: int, until: float, turn: int, *, hosts: bool
+        self, query: Query, most: int, until: float, turn: int, *, hosts: bool, show: int
     ) -> list[Attempt]:
+        # Where a server answers alone, its first hits are those that are shown.
+        alone = {one.servers[0] for one in self.hall.seats.benches if len(one.servers) == 1}
         words = msgspec.json.encode([query.groups, query.languages])
 
         async def count(
@@ -99,7 +103,15 @@ class Broker:
             return await self._weigh(words, query, servers, until)
 
         async def ask(server: Server, stats: Stats | None, until: float) -> Hits:
-            asked = Search(query=query, k=most, deadline=left(until), stats=stats, hosts=hosts)
+            passages = min(show, MOST_SHOWN) if server.host in alone else 0
+            asked = Search(
+                query=query,
+                k=most,
+                deadline=left(until),
+                stats=stats,
+                hosts=hosts,
+                show=passages,
+            )
             return await server.ask(SEARCH, msgspec.json.encode(asked), until)
 
         return await Round(self.hall, count, ask, until).run(turn)
@@ -128,9 +140,9 @@ class Broker:
         heard = {host: hits for one in attempts for host, hits in one.answers.items()}
         if not heard:
             return None
-        results = merge(dict(heard), k=k, offset=offset)
+        results, passages = merge(dict(heard), k=k, offset=offset), passages_of(heard.values())
         if len(attempts) == 1 and attempts[0].is_whole:
-            return Answer(query, results, {}, 0.0)
+            return Answer(query, results, passages, 0.0)
         best = max(attempts, key=lambda one: sum(hits.total for hits in one.answers.values()))
         alone = merge(dict(best.answers), k=k, offset=offset)
         last = offset + len(results.found) if results.found else 0
@@ -138,7 +150,8 @@ class Broker:
         results = msgspec.structs.replace(
             results, total=total, more=total > last > 0, hosts=alone.hosts, exact=False
         )
-        return Answer(query, results, {}, 0.0, self._missing(attempts, heard), at_least=True)
+        missing = self._missing(attempts, heard)
+        return Answer(query, results, passages, 0.0, missing, at_least=True)
 
     def _missing(self, attempts: Sequence[Attempt], heard: Iterable[str]) -> float:
         """By chunks where the map has them, else by servers of the row that answered best."""
@@ -155,12 +168,15 @@ class Broker:
 
     # -- passages
 
-    async def _snippets(
-        self, query: Query, found: Sequence[Found], until: float
-    ) -> dict[Place, list[Segment]]:
-        """The passages of these hits; of a server that does not answer, from others that have the chunks."""
-        wanted = {(one.hit.url, one.hit.chunk): [one.server] for one in found}
-        pieces = await self._pieces(query, wanted, until)
+    async def _snippets(self, answer: Answer, until: float) -> dict[Place, list[Segment]]:
+        """The passages of its hits; of a server that does not answer, from others that have the chunks."""
+        query, known = answer.query, answer.snippets
+        wanted = {
+            place: [one.server]
+            for one in answer.results.found
+            if (place := (one.hit.url, one.hit.chunk)) not in known
+        }
+        pieces = known | await self._pieces(query, wanted, until)
         rest = {
             place: [host for host in self.hall.seats.holders(place[1]) if host not in hosts]
             for place, hosts in wanted.items()
@@ -204,6 +220,15 @@ class Broker:
         except Unreachable:
             return ""
         return text if better.results.total > total else ""
+
+
+def passages_of(heard: Iterable[Hits]) -> dict[Place, list[Segment]]:
+    """Those that came with the hits."""
+    return {
+        (hit.url, hit.chunk): pieces
+        for hits in heard
+        for hit, pieces in zip(hits.hits, hits.passages, strict=False)
+    }
 
 
 def cut_amid_equals(attempts: Iterable[Attempt], results: Results) -> bool:

@@ -111,6 +111,8 @@ def is_link(url: str) -> bool:
 
 def readable(text: str) -> str:
     """Without characters that cannot be seen, or turn the direction of others."""
+    if text.isprintable():
+        return text
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
 
 
