@@ -124,6 +124,7 @@ order by h.name, g.id
 """
 
 
+@pytest.mark.soak
 def test_every_page_ends_in_a_clear_result(
     database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -181,6 +182,7 @@ def check(house: Crawls, web: Website) -> str:
     return f"{sum(map(len, pages.values()))} pages of {len(pages)} hosts, {len(web.log)} requests"
 
 
+@pytest.mark.soak
 def test_a_host_that_asks_for_rest_gets_it_from_every_crawler(
     database: str, tmp_path: Path
 ) -> None:

@@ -38,6 +38,7 @@ def holder(house: Crawls) -> str | None:
     return names[found[0][0]] if found else None
 
 
+@pytest.mark.soak
 def test_no_two_requests_are_closer_than_the_host_wants(
     database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,6 +3,8 @@
 import time
 from pathlib import Path
 
+import pytest
+
 from cast import USHER
 from crawls import EMBEDDED
 from indexes import House, house
@@ -44,6 +46,7 @@ def complete(house: House, urls: list[str]) -> None:
         assert found, (row, len(house.find(row, "house")), house.crawl.log[-4000:])
 
 
+@pytest.mark.soak
 def test_every_row_answers_completely_whoever_is_killed(database: str, tmp_path: Path) -> None:
     with site() as web, house(database, tmp_path, chunk_lease=5) as stage:
         urls = sorted([web.url("/"), *(web.url(f"/{number}") for number in range(PAGES))])

@@ -83,6 +83,7 @@ select
 """
 
 
+@pytest.mark.soak
 def test_everything_ends_well_whoever_dies(capsys: pytest.CaptureFixture[str]) -> None:
     luck = random.Random(5)  # noqa: S311 - repeatable
     with stage(CONFIG) as (cast, lodging, directory):

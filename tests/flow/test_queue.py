@@ -76,6 +76,7 @@ def trouble(cast: Cast, lodging: Lodging, luck: random.Random) -> Counter[str]:
     return deaths
 
 
+@pytest.mark.soak
 def test_two_thousand_jobs_while_everything_dies(capsys: pytest.CaptureFixture[str]) -> None:
     luck = random.Random(4)  # noqa: S311 - repeatable
     with stage(CONFIG) as (cast, lodging, directory):

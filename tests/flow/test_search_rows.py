@@ -251,6 +251,7 @@ async def one_joins(hall: Hall, chunks: int) -> None:
     assert chunks // (SERVERS + 1) <= moved.total() <= -(-chunks // (SERVERS + 1))
 
 
+@pytest.mark.soak
 async def test_answers_stay_complete_whoever_dies(database: str, tmp_path: Path) -> None:
     await play(database, tmp_path, 40)
 

@@ -87,6 +87,7 @@ def test_ten_questions_find_the_right_page_of_a_real_documentation(
         assert one.ends() == 0
 
 
+@pytest.mark.soak
 @EMBEDDED
 def test_ctrl_c_lets_what_is_under_way_end_and_the_next_run_goes_on(
     database: str, tmp_path: Path

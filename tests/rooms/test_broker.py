@@ -343,6 +343,7 @@ def half(place: int) -> Chunks:
     return {chunk: documents for chunk, documents in CHUNKS.items() if chunk % 2 == place}
 
 
+@pytest.mark.soak
 async def test_killed_and_frozen_amid_queries_and_back_again(
     rows: Rows, processes: list[Process]
 ) -> None:

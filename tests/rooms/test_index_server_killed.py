@@ -4,6 +4,8 @@ import asyncio
 import random
 from pathlib import Path
 
+import pytest
+
 from crawls import EMBEDDED
 from trade import Trade, component, free_bind, soon, trading
 from usher.index.engine import Engine
@@ -13,6 +15,7 @@ CHUNKS, KILLS = 40, 6
 LOADED = "select chunk_id from work.placement where state = 'loaded' order by 1"
 
 
+@pytest.mark.soak
 async def test_a_server_that_is_killed_has_what_mgmt_believes(
     database: str, tmp_path: Path
 ) -> None:

@@ -198,6 +198,7 @@ async def test_the_log_has_a_part_for_each_month_and_old_ones_go(conn: Connectio
     assert await rows.fetchone() == (0,)
 
 
+@pytest.mark.soak
 async def test_a_hundred_thousand_due_tasks_in_one_round(database: str) -> None:
     async with await connect(database) as conn:
         await conn.execute("delete from control.task")
