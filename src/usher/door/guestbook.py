@@ -7,6 +7,7 @@ from typing import Final, Literal
 
 from usher.db import Connection
 from usher.door.rules import Knock, Reason
+from usher.statements import array as written
 from usher.statements import beside
 
 store = beside(__file__)
@@ -151,28 +152,31 @@ async def settle(conn: Connection, *, outcomes: Sequence[Outcome], now: datetime
     return await store.settle.rows(
         conn,
         Settled,
-        domain64s=[one.domain64 for one in outcomes],
-        paths=[one.path for one in outcomes],
-        chunks=[one.chunk_id for one in outcomes],
-        results=[one.result for one in outcomes],
-        statuses=[one.status for one in outcomes],
-        types=[one.content_type for one in outcomes],
-        lengths=[one.content_length for one in outcomes],
-        hashes=[one.content_sha1 for one in outcomes],
-        etags=[one.etag for one in outcomes],
-        modified=[one.last_modified for one in outcomes],
-        texts=[one.text64 for one in outcomes],
-        hidden=[one.noindex for one in outcomes],
-        schemes=[one.scheme for one in outcomes],
-        reasons=[one.reason for one in outcomes],
+        domain64s=written(one.domain64 for one in outcomes),
+        paths=written(one.path for one in outcomes),
+        chunks=written(one.chunk_id for one in outcomes),
+        results=written(one.result for one in outcomes),
+        statuses=written(one.status for one in outcomes),
+        types=written(one.content_type for one in outcomes),
+        lengths=written(one.content_length for one in outcomes),
+        hashes=written(one.content_sha1 for one in outcomes),
+        etags=written(one.etag for one in outcomes),
+        modified=written(one.last_modified for one in outcomes),
+        texts=written(one.text64 for one in outcomes),
+        hidden=written(one.noindex for one in outcomes),
+        schemes=written(one.scheme for one in outcomes),
+        reasons=written(one.reason for one in outcomes),
         now=now,
     )
 
 
 async def close_crawls(conn: Connection, *, domain64s: Sequence[int] | None) -> list[int]:
     """End the open crawls of these hosts, or of all, where nothing waits any more; returns whose ended."""
-    asked = None if domain64s is None else list(domain64s)
-    locked = [number for (number,) in await store.lock_finished.tuples(conn, domain64s=asked)]
+    if domain64s is None:
+        found = await store.lock_all_finished.tuples(conn)
+    else:
+        found = await store.lock_finished.tuples(conn, domain64s=list(domain64s))
+    locked = [number for (number,) in found]
     return (
         [number for (number,) in await store.close_crawls.tuples(conn, domain64s=locked)]
         if locked

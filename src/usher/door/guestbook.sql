@@ -437,11 +437,20 @@ returning g.domain64, g.path, g.state, g.next_fetch, g.id, paced.indexed_in as b
 
 -- name: lock_finished
 -- The hosts of open crawls where nothing waits in the queue, locked: those who settle a host's last pages at the same
--- time see each other's work only one after the other. null asks for every open crawl.
+-- time see each other's work only one after the other.
+select domain64
+from work.hosts h
+where domain64 = any(%(domain64s)s::bigint[])
+    and crawl_started is not null
+    and not exists (select from work.guestbook g where g.domain64 = h.domain64 and g.state = 'pending' offset 0)
+order by domain64
+for no key update;
+
+-- name: lock_all_finished
+-- The same of every open crawl.
 select domain64
 from work.hosts h
 where crawl_started is not null
-    and (%(domain64s)s::bigint[] is null or domain64 = any(%(domain64s)s::bigint[]))
     and not exists (select from work.guestbook g where g.domain64 = h.domain64 and g.state = 'pending')
 order by domain64
 for no key update;

@@ -204,16 +204,19 @@ async def finish_crawl(
     now: datetime,
 ) -> bool:
     """The chunk is crawled: pages without a report were fetched, and nothing more is known of them."""
-    left = await store.crawling_pages.tuples(conn, chunk=chunk)
     done = await store.finish_crawl.tuples(
         conn, crawler=crawler, chunk=chunk, sha256=sha256, bytes=size, now=now
     )
-    if done:
+    if not done:
+        return False
+    [(holds, is_left)] = done
+    if holds:
         await store.let_go.tuples(conn, chunks=[chunk], now=now)
-    if done and left:
+    if is_left:
+        left = await store.crawling_pages.tuples(conn, chunk=chunk)
         same = [Outcome(number, path, "unchanged", chunk_id=chunk) for _, number, path in left]
         await report(conn, same, now=now)
-    return bool(done)
+    return True
 
 
 async def fail_crawls(

@@ -33,11 +33,13 @@ join work.hosts h on h.domain64 = g.domain64
 where h.name = %(host)s and g.path = %(path)s;
 
 -- name: finish_crawl
--- The crawler has the chunk's content on its disk.
-update work.chunk
+-- The crawler has the chunk's content on its disk; whether it holds hosts alone, and pages that nobody reported on.
+update work.chunk k
 set state = 'crawled', crawled_at = %(now)s, lease_until = null, sha256 = %(sha256)s, bytes = %(bytes)s
 where id = %(chunk)s and crawler_id = %(crawler)s and state = 'crawling'
-returning id;
+returning
+    exists (select from work.hosts where held_by = k.id) as holds,
+    exists (select from (select state from work.guestbook where chunk_id = k.id offset 0) g where g.state = 'crawling') as is_left;
 
 -- name: fail_crawls
 -- Chunks whose content will not come: their pages wait again, and those that were lost too often are errors. Only what is

@@ -177,15 +177,18 @@ begin
         returning g.id, g.domain64, g.scheme, g.path, g.etag, g.last_modified, g.text64, g.depth, g.priority,
             -- What could be found and cannot is wanted whole, whether it changed or not.
             g.indexed_in is not null or g.noindex or g.text64 is null as kept
+    ), h as materialized (
+        select h.domain64, h.name, greatest(work.rest_of(h, house), pace.crawl_delay) as crawl_delay
+        from work.hosts h
+        left join work.pace on pace.id = h.pace_id
+        cross join work.house
+        where h.domain64 = any(owners)
     )
     select
         chunk, m.id, h.name, m.scheme, m.path, case when m.kept then m.etag end,
-        case when m.kept then m.last_modified end, greatest(work.rest_of(h, house), pace.crawl_delay),
-        case when m.kept then m.text64 end, m.depth
+        case when m.kept then m.last_modified end, h.crawl_delay, case when m.kept then m.text64 end, m.depth
     from mine m
-    join work.hosts h on h.domain64 = m.domain64
-    left join work.pace on pace.id = h.pace_id
-    cross join work.house
+    join h on h.domain64 = m.domain64
     order by m.priority, m.id;
 end
 $$;
