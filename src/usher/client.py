@@ -26,6 +26,7 @@ from usher.messages import (
     ContentChunk,
     Copies,
     Copy,
+    FeedsKept,
     Ids,
     Leases,
     Link,
@@ -150,6 +151,11 @@ class Client:
         """Links that were found, up to 10,000."""
         body = given(links=list(links), found_on=found_on, depth=depth)
         return await self._post("/add_links", body, Added)
+
+    async def feeds_offered(self, origin: str, feeds: Sequence[str]) -> int:
+        """Feeds that pages of a host offer; how many of them are new."""
+        body = {"origin": origin, "feeds": list(feeds)}
+        return (await self._post("/v1/feeds_offered", body, FeedsKept)).new
 
     async def robots(self, origin: str) -> Robots:
         """What the host's robots.txt said to whoever asked last."""

@@ -138,6 +138,10 @@ class Row(Struct):
     servers: list[str]
 
 
+class FeedsKept(Struct):
+    new: int
+
+
 class Leases(Struct):
     held: list[int]
     lost: list[int]

@@ -151,3 +151,22 @@ def test_a_pdf_is_read(database: str, tmp_path: Path) -> None:
         assert paper[:5] == again[:5] == ("crawled", 200, "", False, True)
         assert paper[5] is not None
         assert again[5:] == (paper[5], "/paper.pdf")
+
+
+def test_feeds_on_offer_are_told_of(database: str, tmp_path: Path) -> None:
+    offer = '<link rel="alternate" type="application/{}+xml" href="{}">'
+    offers = offer.format("rss", "/feed.xml") + offer.format("atom", "https://else.example/atom")
+    pages: Pages = {
+        "/": Response(f"<title>Root</title>{offers}{links('/a')}".encode()),
+        "/a": Response(f"<title>A</title>{offers}{links('/feed.xml')}".encode()),
+        "/feed.xml": Response(b"<rss version='2.0'><channel><title>F</title></channel></rss>"),
+    }
+    with crawled(database, tmp_path, pages, "/") as (house, web):
+        listed = """select o.url, h.name, o.found_at = o.seen_at
+            from work.feed_offer o join work.hosts h using (domain64) order by 1"""
+        host = web.url("/").split("/")[2].split(":")[0]
+        [own, other] = house.ask(listed)
+        assert own[0] == web.url("/feed.xml")
+        assert own[1].split(":")[0] == host
+        assert other[::2] == ("https://else.example/atom", True)
+        assert found(house, "/feed.xml")[:2] == ("crawled", 200)  # as a link, too

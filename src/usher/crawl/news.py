@@ -1,4 +1,4 @@
-"""News for the door: the links and the sitemaps that the pages of a chunk lead to.
+"""News for the door: the links and the sitemaps that the pages of a chunk lead to, and the feeds they offer.
 
 Comes from visits; goes to MGMT in large batches, before the chunk is reported: who has a page has its links too.
 """
@@ -18,6 +18,7 @@ from usher.urls import Refused
 
 MOST_LINKS: Final = 10_000  # in one call
 MOST_SITEMAPS: Final = 1_000
+MOST_FEEDS: Final = 20  # of one page
 Where = tuple[str, int]  # the host that links were found on, and how deep they are
 
 
@@ -27,6 +28,7 @@ class News:
     def __init__(self, mgmt: Client, heard: Heard) -> None:
         self._mgmt, self._heard = mgmt, heard
         self._groups: dict[Where, dict[str, None]] = defaultdict(dict)
+        self._feeds: dict[str, dict[str, None]] = defaultdict(dict)
         self._links = 0
         self._turn = asyncio.Lock()
 
@@ -35,6 +37,9 @@ class News:
         if seen.sitemap is not None:
             await self._send_sitemap(seen.link.link, seen.sitemap)
         where, depth = place_of(seen)
+        if where and seen.outcome.feeds:
+            offered = self._heard.fresh(f"feeds {where}", 0, seen.outcome.feeds[:MOST_FEEDS])
+            self._feeds[where].update(dict.fromkeys(offered))
         group = self._groups[where, depth]
         before = len(group)
         group.update(dict.fromkeys(self._heard.fresh(where, depth, seen.outcome.links)))
@@ -54,6 +59,9 @@ class News:
                     self._groups[where, depth].update(group)  # for the next time
                     self._links += len(group)
                     raise
+            while self._feeds:
+                where, feeds = self._feeds.popitem()
+                await self._offer(where, list(feeds))
 
     async def _send(self, where: str, depth: int, links: list[str]) -> None:
         for first in range(0, len(links), MOST_LINKS):
@@ -61,6 +69,12 @@ class News:
             await self._mgmt.add_links(part, found_on=where or None, depth=depth)
         self._heard.remember(where, depth, links)
         LINKS_FOUND.inc(len(links))
+
+    async def _offer(self, where: str, feeds: list[str]) -> None:
+        """Feeds are told of on the way: one that is forgotten is met again with the page's next change."""
+        for first in range(0, len(feeds), MOST_SITEMAPS):
+            await self._mgmt.feeds_offered(where, feeds[first : first + MOST_SITEMAPS])
+        self._heard.remember(f"feeds {where}", 0, feeds)
 
     async def _send_sitemap(self, link: str, named: Sitemap) -> None:
         pages = [Changed(entry.url, entry.lastmod) for entry in named.pages]

@@ -729,6 +729,18 @@ ALTER TABLE work.event ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     CACHE 1
 );
 
+CREATE TABLE work.feed_offer (
+    url text NOT NULL COLLATE pg_catalog."C",
+    domain64 bigint NOT NULL,
+    found_at timestamp with time zone NOT NULL,
+    seen_at timestamp with time zone NOT NULL,
+    CONSTRAINT feed_offer_url_short CHECK (((octet_length(url) >= 1) AND (octet_length(url) <= 2100)))
+);
+
+COMMENT ON COLUMN work.feed_offer.domain64 IS 'The host of the page that offers it, which may be another than the feed''s.';
+
+COMMENT ON COLUMN work.feed_offer.seen_at IS 'When a page offered it last, to the day.';
+
 ALTER TABLE work.guestbook ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME work.guestbook_id_seq
     START WITH 1
@@ -910,6 +922,9 @@ ALTER TABLE ONLY work.domain
 ALTER TABLE ONLY work.event
     ADD CONSTRAINT event_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY work.feed_offer
+    ADD CONSTRAINT feed_offer_pkey PRIMARY KEY (url);
+
 ALTER TABLE ONLY work.guestbook
     ADD CONSTRAINT guestbook_domain64_path_key UNIQUE (domain64, path);
 
@@ -994,6 +1009,8 @@ CREATE INDEX component_row ON work.component USING btree ("row") WHERE (type = '
 
 CREATE INDEX event_of_component ON work.event USING btree (component_id, id);
 
+CREATE INDEX feed_offer_of_host ON work.feed_offer USING btree (domain64);
+
 CREATE INDEX guestbook_chunk ON work.guestbook USING btree (chunk_id) WHERE (chunk_id IS NOT NULL);
 
 CREATE INDEX guestbook_crawling ON work.guestbook USING btree (domain64) WHERE (state = 'crawling'::text);
@@ -1062,6 +1079,9 @@ ALTER TABLE ONLY work.domain
 
 ALTER TABLE ONLY work.event
     ADD CONSTRAINT event_component_id_fkey FOREIGN KEY (component_id) REFERENCES work.component(id);
+
+ALTER TABLE ONLY work.feed_offer
+    ADD CONSTRAINT feed_offer_domain64_fkey FOREIGN KEY (domain64) REFERENCES work.hosts(domain64);
 
 ALTER TABLE ONLY work.hosts
     ADD CONSTRAINT hosts_domain_is_registered FOREIGN KEY (tld, domain) REFERENCES work.domain(tld, number);

@@ -1,4 +1,4 @@
-"""What crawlers and MGMT say to each other of hosts: robots.txt and sitemaps."""
+"""What crawlers and MGMT say to each other of hosts: robots.txt, sitemaps, and feeds that pages offer."""
 
 from datetime import datetime
 from typing import Annotated
@@ -51,3 +51,16 @@ class SitemapRead(Told, kw_only=True):
     sitemaps: Annotated[list[str], Meta(max_length=1_000)] = []  # noqa: RUF012 - msgspec copies it
     pages: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
     problem: Why = ""
+
+
+class FeedsOffered(Told, kw_only=True):
+    """Feeds that pages of a host offer; the host by any URL of it."""
+
+    origin: str
+    feeds: Annotated[list[str], Meta(max_length=1_000)]
+
+
+class FeedsKept(Struct):
+    """How many of them are new."""
+
+    new: int

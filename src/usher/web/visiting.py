@@ -1,11 +1,11 @@
-"""What crawlers learn of hosts before they visit: robots.txt, kept for every crawler, and the sitemaps it names."""
+"""What crawlers learn of hosts beside their pages: robots.txt, kept for every crawler, sitemaps, feeds on offer."""
 
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
 from usher.errors import NotFound
-from usher.mgmt import robots
+from usher.mgmt import offers, robots
 from usher.porch.entry import Declined
 from usher.urls import Refused, Url, parse
 from usher.web.app import Call, Endpoint
@@ -14,7 +14,14 @@ from usher.web.coordinator import Says, at_mgmt, caller, clock
 from usher.web.door import summed_up
 from usher.web.mgmt_shapes import AddedLinks
 from usher.web.shapes import MOST_URLS
-from usher.web.visit_shapes import RobotsKept, RobotsQuery, RobotsRead, SitemapRead
+from usher.web.visit_shapes import (
+    FeedsKept,
+    FeedsOffered,
+    RobotsKept,
+    RobotsQuery,
+    RobotsRead,
+    SitemapRead,
+)
 
 MOST_SITEMAPS: Final = 1_000  # told of at once
 
@@ -78,6 +85,17 @@ async def add_sitemap(call: Call[SitemapRead]) -> AddedLinks:
     return AddedLinks(answer.counts, answer.reasons)
 
 
+async def add_feeds(call: Call[FeedsOffered]) -> FeedsKept:
+    """Feeds that pages offer: whoever looks for some finds them; what is no URL is left out."""
+    asked = call.body
+    await caller(call, "crawler")
+    where = read(asked.origin)
+    urls = [url for text in asked.feeds if not isinstance(url := parse(text), Refused)]
+    async with at_mgmt(call) as conn:
+        new = await offers.add_offers(conn, where.host, urls, now=clock()) if urls else []
+    return FeedsKept(len(new))
+
+
 def shown(found: robots.Robots) -> RobotsKept:
     return RobotsKept(
         found.status,
@@ -115,6 +133,15 @@ ENDPOINTS = (
         SitemapRead,
         AddedLinks,
         f"Pages that a sitemap names, up to {MOST_URLS:,} at once: the door judges them",
+        scope="work",
+    ),
+    Endpoint(
+        "POST",
+        "/v1/feeds_offered",
+        add_feeds,
+        FeedsOffered,
+        FeedsKept,
+        "Feeds that pages of a host offer, for whoever wants to subscribe",
         scope="work",
     ),
 )

@@ -31,6 +31,8 @@ grant update (next_fetch, crawl_started, ready_at, claim_at, empty_looks, troubl
     robots_at, robots_delay) on work.hosts to usher_mgmt;
 grant select on work.robots, work.sitemap to usher_mgmt, usher_reader;
 grant insert, update on work.robots, work.sitemap to usher_mgmt;
+grant select on work.feed_offer to usher_mgmt, usher_reader;
+grant insert, update on work.feed_offer to usher_mgmt;
 grant select on work.outdated, work.retire to usher_mgmt, usher_reader;
 grant insert, update on work.outdated to usher_mgmt;
 grant insert, delete on work.retire to usher_mgmt;
