@@ -12,7 +12,7 @@ from usher.door.doorkeeper import Doorkeeper
 from usher.door.guestbook import Outcome
 from usher.door.rules import Knock
 from usher.mgmt import chunks
-from usher.mgmt.chunks import Ask, Trouble
+from usher.mgmt.chunks import Ask, Pack, Trouble
 
 
 async def states(conn: Connection) -> Counter[str]:
@@ -341,3 +341,32 @@ async def test_a_host_in_trouble_rests_ever_longer_and_is_forgiven_after_quiet(
         for _ in range(40):
             ready = await chunks.slow_down(conn, [Trouble(number, "no answer")], now=now + 3 * hour)
         assert ready == {number: now + 3 * hour + timedelta(days=1)}
+
+
+async def test_a_crawl_that_nobody_saw_end_ends_with_the_next_look(database: str) -> None:
+    await admit(database, *pages("a.com", 2))
+    started = "select crawl_started, next_fetch from work.hosts"
+    async with await connect(database) as one, await connect(database) as other:
+        await delay(one, 0)
+        me, ask = await component(one, "c"), Ask(1, wait=NONE)
+        first = await chunks.claim_links(one, me, ask, now=NOW)
+        assert first
+        async with one.transaction():
+            settled = await chunks.report(one, [await success(one, first)], now=NOW)
+            assert [page.waits for page in settled] == [True]
+            second = await chunks.claim_links(other, me, ask, now=NOW)
+            assert second
+            async with other.transaction():
+                await chunks.report(other, [await success(other, second)], now=NOW)
+        [(open_since, _)] = await (await one.execute(started)).fetchall()
+        assert open_since  # each saw a page of the other's
+        assert await chunks.claim_links(one, me, ask, now=NOW + SOON) is None
+        [(over, due)] = await (await one.execute(started)).fetchall()
+        assert (over, due > NOW) == (None, True)
+
+
+async def success(conn: Connection, pack: Pack) -> Outcome:
+    """The only page of a chunk, fetched."""
+    found = await chunks.find_page(conn, url(pack.pages[0].url))
+    assert found
+    return Outcome(found.domain64, found.path, "success", pack.chunk_id, 200)

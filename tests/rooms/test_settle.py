@@ -149,7 +149,7 @@ async def test_a_crawl_closes_when_nothing_waits(conn: Connection) -> None:
     assert await guestbook.close_crawls(conn, domain64s=[number]) == []
     later = NOW + timedelta(hours=1)
     await guestbook.settle(conn, outcomes=[Outcome(number, "/b", "failure", 7)], now=later)
-    assert await guestbook.close_crawls(conn, domain64s=None) == [number]
+    assert await guestbook.close_crawls(conn, domain64s=[number]) == [number]
     assert await guestbook.close_crawls(conn, domain64s=[number]) == []
     (host,) = await hosts.find(conn, names=[NAME])
     assert host.next_fetch == NOW + WEEK

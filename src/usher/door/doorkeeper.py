@@ -110,7 +110,7 @@ class Doorkeeper:
 
         async def work(conn: Connection) -> tuple[list[guestbook.Settled], list[int]]:
             settled = await guestbook.settle(conn, outcomes=outcomes, now=when)
-            numbers = sorted({page.domain64 for page in settled})
+            numbers = sorted({page.domain64 for page in settled if not page.waits})
             return settled, await guestbook.close_crawls(conn, domain64s=numbers) if numbers else []
 
         return await self.db.run(work)

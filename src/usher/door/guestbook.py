@@ -135,7 +135,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A page as it is now, and in which chunk its text was `before` and is `after`."""
+    """A page as it is now, in which chunk its text was `before` and is `after`, and whether others of its host wait."""
 
     domain64: int
     path: str
@@ -144,6 +144,7 @@ class Settled:
     id: int
     before: int | None
     after: int | None
+    waits: bool
 
 
 async def settle(conn: Connection, *, outcomes: Sequence[Outcome], now: datetime) -> list[Settled]:
@@ -170,12 +171,9 @@ async def settle(conn: Connection, *, outcomes: Sequence[Outcome], now: datetime
     )
 
 
-async def close_crawls(conn: Connection, *, domain64s: Sequence[int] | None) -> list[int]:
-    """End the open crawls of these hosts, or of all, where nothing waits any more; returns whose ended."""
-    if domain64s is None:
-        found = await store.lock_all_finished.tuples(conn)
-    else:
-        found = await store.lock_finished.tuples(conn, domain64s=list(domain64s))
+async def close_crawls(conn: Connection, *, domain64s: Sequence[int]) -> list[int]:
+    """End the open crawls of these hosts where nothing waits any more; returns whose ended."""
+    found = await store.lock_finished.tuples(conn, domain64s=list(domain64s))
     locked = [number for (number,) in found]
     return (
         [number for (number,) in await store.close_crawls.tuples(conn, domain64s=locked)]

@@ -433,7 +433,9 @@ update work.guestbook g set
     end
 from paced
 where g.id = paced.id
-returning g.domain64, g.path, g.state, g.next_fetch, g.id, paced.indexed_in as before, g.indexed_in as after;
+returning
+    g.domain64, g.path, g.state, g.next_fetch, g.id, paced.indexed_in as before, g.indexed_in as after,
+    exists (select from work.guestbook w where w.domain64 = g.domain64 and w.state = 'pending' offset 0) as waits;
 
 -- name: lock_finished
 -- The hosts of open crawls where nothing waits in the queue, locked: those who settle a host's last pages at the same
@@ -443,15 +445,6 @@ from work.hosts h
 where domain64 = any(%(domain64s)s::bigint[])
     and crawl_started is not null
     and not exists (select from work.guestbook g where g.domain64 = h.domain64 and g.state = 'pending' offset 0)
-order by domain64
-for no key update;
-
--- name: lock_all_finished
--- The same of every open crawl.
-select domain64
-from work.hosts h
-where crawl_started is not null
-    and not exists (select from work.guestbook g where g.domain64 = h.domain64 and g.state = 'pending')
 order by domain64
 for no key update;
 

@@ -161,7 +161,7 @@ async def report(
     """What became of pages of held chunks; crawls that are over by it are closed."""
     settled = await guestbook.settle(conn, outcomes=outcomes, now=now)
     await versions.note(conn, settled, now=now)
-    if numbers := sorted({page.domain64 for page in settled}):
+    if numbers := sorted({page.domain64 for page in settled if not page.waits}):
         await guestbook.close_crawls(conn, domain64s=numbers)
     return settled
 

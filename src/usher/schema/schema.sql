@@ -257,9 +257,18 @@ CREATE FUNCTION work.look_later(hosts bigint[], at timestamp with time zone) RET
     set empty_looks = h.empty_looks + 1,
         claim_at = case
             when h.empty_looks < 11 then at + interval '1 second' * power(2, h.empty_looks) else 'infinity'
-        end
-    where h.domain64 = any(hosts)
-        and not exists (select from work.guestbook g where g.domain64 = h.domain64 and g.state = 'pending');
+        end,
+        next_fetch = case when over.over then h.crawl_started + coalesce(h.cadence, house.cadence) else h.next_fetch end,
+        crawl_started = case when over.over then null else h.crawl_started end
+    from work.hosts old
+    cross join work.house
+    cross join lateral (
+        select old.crawl_started is not null and not exists (
+            select from work.guestbook g where g.domain64 = old.domain64 and g.state = 'crawling' offset 0
+        ) as over
+    ) over
+    where h.domain64 = any(hosts) and old.domain64 = h.domain64
+        and not exists (select from work.guestbook g where g.domain64 = h.domain64 and g.state = 'pending' offset 0);
 $$;
 
 CREATE FUNCTION work.max_bigint() RETURNS bigint

@@ -10,7 +10,8 @@ create function work.rest_of(h work.hosts, house work.house) returns interval
 return coalesce(h.crawl_delay, greatest(house.crawl_delay, h.robots_delay));
 
 -- Hosts where nothing waits are looked at again after a pause that doubles: whoever admits a page in the meantime ends
--- the pause, and one that slipped through between the two is found by the next look.
+-- the pause, and one that slipped through between the two is found by the next look. So is a crawl whose last pages were
+-- settled by several at once, none of whom saw that it was over: it ends here.
 create function work.look_later(hosts bigint[], at timestamptz) returns void
     language sql
     set search_path = '' set enable_seqscan = off
@@ -19,9 +20,18 @@ as $$
     set empty_looks = h.empty_looks + 1,
         claim_at = case
             when h.empty_looks < 11 then at + interval '1 second' * power(2, h.empty_looks) else 'infinity'
-        end
-    where h.domain64 = any(hosts)
-        and not exists (select from work.guestbook g where g.domain64 = h.domain64 and g.state = 'pending');
+        end,
+        next_fetch = case when over.over then h.crawl_started + coalesce(h.cadence, house.cadence) else h.next_fetch end,
+        crawl_started = case when over.over then null else h.crawl_started end
+    from work.hosts old
+    cross join work.house
+    cross join lateral (
+        select old.crawl_started is not null and not exists (
+            select from work.guestbook g where g.domain64 = old.domain64 and g.state = 'crawling' offset 0
+        ) as over
+    ) over
+    where h.domain64 = any(hosts) and old.domain64 = h.domain64
+        and not exists (select from work.guestbook g where g.domain64 = h.domain64 and g.state = 'pending' offset 0);
 $$;
 
 -- Of hosts that are ready, those whose group is ready too; the others are looked at when it will be. One host of a group
