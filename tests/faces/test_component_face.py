@@ -160,6 +160,7 @@ async def test_all_chunks_are_listed_page_by_page(ask: Asked, shelf: Shelf) -> N
         ("GET", "/get_chunk/" + "9" * 40, None, 422, "bad_input"),
         ("GET", "/get_chunk/7/8", None, 404, "not_found"),
         ("GET", "/nowhere", None, 404, "not_found"),
+        ("POST", "/nowhere", b"{}", 404, "not_found"),
         ("POST", "/get_chunk/7", b"{}", 405, "method_not_allowed"),
         ("GET", "/search", None, 405, "method_not_allowed"),
         ("POST", "/search", b"", 400, "malformed"),

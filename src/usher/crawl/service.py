@@ -5,7 +5,6 @@ Comes from settings and the command line; goes on until the event is set. What o
 
 import asyncio
 import re
-import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -99,17 +98,10 @@ async def serving(settings: Settings, wish: Wish) -> AsyncIterator[tuple[Shelf, 
         token=settings.token,
         insecure=wish.insecure,
     ) as address:
-        host = wish.host or host_of(wish.bind, address)
+        host = wish.host or wish.bind.reached(address)
         shelf.directory /= re.sub(r"[^A-Za-z0-9.-]+", "_", host)
         await asyncio.to_thread(shelf.tidy)
         yield shelf, host
-
-
-def host_of(bind: Bind, address: str) -> str:
-    """Where others reach what listens at this address."""
-    port = address.rpartition(":")[2]
-    everywhere = bind.host in ("0.0.0.0", "::")  # noqa: S104 - asked for
-    return f"{socket.gethostname()}:{port}" if everywhere else address.removeprefix("http://")
 
 
 async def until(crawler: Crawler, stop: asyncio.Event, *, keep: bool) -> None:

@@ -15,7 +15,7 @@ from usher.errors import UsherError
 from usher.index.builder import Builder
 from usher.index.claims import Claims
 from usher.index.fitness import Fitness
-from usher.index.place import alone_in, beside, folder_of, host_of
+from usher.index.place import alone_in, beside, folder_of
 from usher.index.workshop import Bounds, Workshop, cores
 from usher.porch.chunks import chunk_endpoints
 from usher.porch.component import face
@@ -80,7 +80,7 @@ async def serving(
         token=settings.token,
         insecure=wish.insecure,
     ) as address:
-        host = wish.host or host_of(wish.bind, address)
+        host = wish.host or wish.bind.reached(address)
         shelf.directory /= folder_of(host)
         with alone_in(shelf.directory):
             await asyncio.to_thread(tidy, shelf)

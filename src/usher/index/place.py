@@ -4,26 +4,17 @@ import asyncio
 import fcntl
 import os
 import re
-import socket
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
 from usher.errors import Conflict
-from usher.porch.listen import Bind
 from usher.shelf import at_disk, make_folder
 
 
 def folder_of(host: str) -> str:
     return re.sub(r"[^A-Za-z0-9.-]+", "_", host)
-
-
-def host_of(bind: Bind, address: str) -> str:
-    """Where others reach what listens at this address."""
-    port = address.rpartition(":")[2]
-    everywhere = bind.host in ("0.0.0.0", "::")  # noqa: S104 - asked for
-    return f"{socket.gethostname()}:{port}" if everywhere else address.removeprefix("http://")
 
 
 @contextmanager

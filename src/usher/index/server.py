@@ -19,7 +19,7 @@ from usher.index.building import MEDIA_TYPE, SUFFIX
 from usher.index.engine import Engine
 from usher.index.fitness import Fitness, crowded
 from usher.index.loading import Loader
-from usher.index.place import alone_in, folder_of, host_of
+from usher.index.place import alone_in, folder_of
 from usher.index.sources import Sources
 from usher.index.workshop import cores
 from usher.porch.chunks import chunk_endpoints
@@ -90,7 +90,7 @@ async def answering(
             token=settings.token,
             insecure=wish.insecure,
         ) as address:
-            yield desk, wish.host or host_of(wish.bind, address)
+            yield desk, wish.host or wish.bind.reached(address)
     finally:
         await asyncio.to_thread(desk.close)
 

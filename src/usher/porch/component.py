@@ -100,7 +100,7 @@ def component_app(
         paths.setdefault(endpoint.path, Resource(guard)).add(endpoint)
     routes = [Route(path, resource) for path, resource in paths.items()]
     quiet = frozenset(endpoint.path for endpoint in every if endpoint.open)
-    app = Router([*routes, Route("/{path:path}", nowhere)], redirect_slashes=False)
+    app = Router([*routes, Route("/{path:path}", Nowhere())], redirect_slashes=False)
     # Where a token is needed, a name that others gave us leads nobody's browser anywhere.
     return Porch(app, quiet=quiet, any_name=any_name or guard is not None)
 
@@ -154,5 +154,8 @@ class Resource:
         await written(told)(scope, receive, send)
 
 
-async def nowhere(request: Request) -> Response:
-    raise NotFound(f"There is nothing at {request.url.path}.")
+class Nowhere:
+    """Every other path, by any method."""
+
+    async def __call__(self, scope: Scope, _receive: Receive, _send: Send) -> None:
+        raise NotFound(f"There is nothing at {scope['path'][:200]}.")

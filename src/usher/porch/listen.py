@@ -48,6 +48,12 @@ class Bind:
         except ValueError:
             return False
 
+    def reached(self, address: str) -> str:
+        """The host by which others reach what listens at this address."""
+        everywhere = self.host in ("0.0.0.0", "::")  # noqa: S104 - asked for
+        port = address.rpartition(":")[2]
+        return f"{socket.gethostname()}:{port}" if everywhere else address.removeprefix("http://")
+
 
 def read_bind(text: str) -> Bind:
     """HOST:PORT, with an IPv6 address in brackets; port 0 takes any that is free."""

@@ -12,7 +12,7 @@ from typing import Final
 
 from usher.client import Client
 from usher.errors import Unreachable, UsherError
-from usher.index.place import beside, host_of
+from usher.index.place import beside
 from usher.porch.component import face
 from usher.porch.listen import Bind
 from usher.search.broker import DEADLINE, Broker
@@ -50,7 +50,7 @@ async def front(settings: Settings, wish: Wish, stop: asyncio.Event, *, ready: R
             insecure=wish.insecure,
         ) as address:
             ready(f"search page at {address}/")
-            host = wish.host or host_of(wish.bind, address)
+            host = wish.host or wish.bind.reached(address)
             log.info("searching", mgmt=settings.mgmt_url, host=host)
             client = Client(settings.mgmt_url, host=host, token=settings.token, timeout=TIMEOUT)
             async with client as mgmt, beside(reports.run(mgmt)):
