@@ -82,8 +82,12 @@ async def face(
     """Serve a component's endpoints; where other machines can reach it, only to whoever shows a token MGMT knows."""
     guard = guard_for(bind, mgmt=mgmt, token=token, insecure=insecure)
     app = component_app(endpoints, health=health, guard=guard, any_name=insecure)
-    async with serving(app, bind) as address:
-        yield address
+    try:
+        async with serving(app, bind) as address:
+            yield address
+    finally:
+        if guard:
+            guard.close()
 
 
 def component_app(

@@ -35,6 +35,9 @@ class Guard:
         self._own = digest(token)
         self._known: dict[bytes, tuple[float, bool]] = {}
 
+    def close(self) -> None:
+        self._lines.close()
+
     async def check(self, secret: str) -> None:
         """Raises if this is nobody we know."""
         if not secret:
