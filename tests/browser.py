@@ -30,6 +30,36 @@ OPTIONS: Final = (
     "--remote-debugging-pipe",
 )
 KEYS: Final = {"Enter": "\r", "Tab": "\t", "/": "/", "x": "x"}
+# What a page is asked for.
+SHADES: Final = "getComputedStyle(document.body).backgroundColor"
+FOCUSED: Final = "document.activeElement.id || document.activeElement.textContent.trim()"
+# The contrast of every text on the page with what is behind it, by WCAG's formula; the worst of them.
+CONTRAST: Final = """(() => {
+  const light = (shade) => {
+    const parts = shade.match(/[\\d.]+/g).slice(0, 3).map((part) => part / 255);
+    const [r, g, b] = parts.map((c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const ground = (node) => {
+    for (; node; node = node.parentElement) {
+      const shade = getComputedStyle(node).backgroundColor;
+      if (!shade.startsWith("rgba(0, 0, 0, 0")) return shade;
+    }
+    return "rgb(255, 255, 255)";
+  };
+  let worst = 99;
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let text = walker.nextNode(); text; text = walker.nextNode()) {
+    const node = text.parentElement;
+    if (!text.data.trim() || !node.checkVisibility()) continue;
+    const [one, two] = [light(getComputedStyle(node).color), light(ground(node))].sort((a, b) => b - a);
+    worst = Math.min(worst, (one + 0.05) / (two + 0.05));
+  }
+  return worst;
+})()"""
+# What a screen reader could not name.
+NAMELESS: Final = """[...document.querySelectorAll("a, button, input:not([type=hidden])")].filter((one) =>
+  !(one.innerText || one.getAttribute("aria-label") || (one.labels && one.labels.length))).length"""
 
 
 def high(pipe: tuple[int, int]) -> tuple[int, int]:

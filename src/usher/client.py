@@ -207,9 +207,10 @@ class Client:
 
     # -- index builders
 
-    async def get_content_chunks(self, n: int = 5) -> list[ContentChunk]:
-        """Crawled chunks to build, for this builder alone."""
-        return await self._get("/get_content_chunk_metadata", list[ContentChunk], n=n)
+    async def get_content_chunks(self, n: int = 5, *, compact: bool = False) -> list[ContentChunk]:
+        """Crawled chunks to build, for this builder alone; with `compact` also those that are made of others."""
+        asked = {"n": n, "compact": "true" if compact else None}
+        return await self._get("/get_content_chunk_metadata", list[ContentChunk], **asked)
 
     async def built(
         self, chunk: int, *, sha256: str | None = None, size: int | None = None

@@ -91,13 +91,24 @@ class ChunkState(Struct):
     state: str
 
 
+class SourceChunk(Struct):
+    """A chunk to take documents from: the servers that have its index chunk, and the pages, each by host and path."""
+
+    chunk_id: int
+    hosts: list[str]
+    keys: list[str]
+    sha256: str | None = None
+    bytes: int | None = None
+
+
 class ContentChunk(Struct):
-    """A crawled chunk to build, and the crawler that has it."""
+    """A crawled chunk to build, and the crawler that has it; or the chunks that it is to be made of."""
 
     chunk_id: int
     host: str
     sha256: str | None = None
     bytes: int | None = None
+    made_of: list[SourceChunk] | None = None
 
 
 class Seat(Struct):

@@ -115,6 +115,9 @@ class Settings:
     fetch_bytes: int = setting(
         10_000_000, "bytes that are read of a page at most", least=1_000, most=100_000_000
     )
+    websub_url: str = setting(
+        "", "public address at which hubs reach /websub/ of MGMT; empty: hubs are not asked"
+    )
     log_level: str = setting(
         "info",
         "how much is logged; commands that end log warnings only, unless this is set",

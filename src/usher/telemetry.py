@@ -120,6 +120,12 @@ LOST = Counter(
 MOVED = Counter(
     "usher_mgmt_moved_seats_total", "Seats that moved to another server.", registry=REGISTRY
 )
+COMPACTED = Counter(
+    "usher_mgmt_compacted_chunks_total",
+    "Chunks that left because nothing of them was left, and chunks made of others.",
+    ["what"],
+    registry=REGISTRY,
+)
 UNSEATED = Gauge(
     "usher_mgmt_unseated",
     "Chunks without a seat in a row, counted up to 10,000.",

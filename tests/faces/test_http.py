@@ -8,8 +8,8 @@ import psycopg
 import pytest
 
 from calls import Mgmt
+from endpoints import ENDPOINTS
 from usher import __version__
-from usher.web.server import ENDPOINTS
 
 DOCS = Path(__file__).parents[2] / "docs"
 PROBES = ("/healthz", "/readyz", "/metrics", "/version", "/get_health_status")

@@ -18,9 +18,9 @@ from schemathesis.specs.openapi import checks
 
 from calls import Mgmt
 from crowd import Component, at_once
+from endpoints import ENDPOINTS
 from usher.web import building, openapi, serving
 from usher.web.mgmt import CANONICAL
-from usher.web.server import ENDPOINTS
 
 Case = schemathesis.Case[Any]
 DOCUMENT = openapi.document(ENDPOINTS)

@@ -182,6 +182,17 @@ async def test_long_and_odd_texts_35_50(conn: Connection) -> None:
     assert size == 2**63 - 1
 
 
+async def test_numbers_that_are_not_told_stay_unknown(conn: Connection) -> None:
+    medium = Enclosure("https://news.example/a.mp3", thumbnails=(Thumbnail("https://a.example/"),))
+    thumbnail = Thumbnail("https://b.example/", height=7)
+    await saved(conn, Item(guid="1", enclosures=(medium,), thumbnails=(thumbnail,)))
+    assert await rows(conn, "select comments_count from feeds.feed_item") == [(None,)]
+    media = "select filesize, duration, width, height from feeds.enclosure"
+    assert await rows(conn, media) == [(None,) * 4]
+    small = await rows(conn, "select width, height from feeds.thumbnail order by url")
+    assert small == [(None, None), (None, 7)]
+
+
 async def test_places_stay_where_they_are_36(conn: Connection) -> None:
     await saved(
         conn, Item(guid="1", places=(Place(60, 20),)), Item(guid="2", places=(Place(10, 10),))

@@ -40,6 +40,7 @@ async def every_stage(conn: Connection) -> dict[str, int]:
         "building": leased,
         "built": built,
         "propagated": {**built, "propagated_at": NOW},
+        "retired": {**built, "propagated_at": NOW, "index_state": "retired"},
         "error": {"state": "error", "reason": "lost"},
         "parked": {"index_state": "parked", "build_attempts": 3, "reason": "no"},
     }
@@ -60,7 +61,7 @@ async def test_chunks_are_listed_by_stage_and_holder(conn: Connection) -> None:
     assert ids(await look.list_chunks(conn, after=newest[2], n=2)) == newest[3:5]
     assert ids(await look.list_chunks(conn, stage="failed")) == [made["parked"], made["error"]]
     crawler, builder = [await components.show(conn, host) for host in ("c", "b")]
-    kept = [id_ for id_ in newest if id_ != made["propagated"]]
+    kept = [id_ for id_ in newest if id_ not in (made["propagated"], made["retired"])]
     assert ids(await look.list_chunks(conn, crawler=crawler.id)) == kept
     assert ids(await look.list_chunks(conn, builder=builder.id)) == [
         made["built"],

@@ -151,6 +151,7 @@ def missing_rows(trail: Trail) -> list[int]:
 def chunk_words(chunk: Chunk, now: datetime) -> str:
     how_far = look.stage(chunk)
     built = f", built by {chunk.builder}" if chunk.builder and chunk.built_at else ""
+    built += "" if chunk.crawler else ", made of others"
     at = chunk.propagated_at or chunk.built_at or chunk.crawled_at
     why = f": {printable(chunk.reason, LONG)}" if chunk.reason else ""
     return f"chunk {chunk.id}: {how_far}{built}{f', {when(at, now)}' if at else ''}{why}"

@@ -5,7 +5,7 @@ import click
 from usher.cli.app import App, json_option, pass_app, run
 
 STAGES = (
-    "crawling", "crawled", "building", "built", "propagated", "error", "parked", "failed",
+    "crawling", "crawled", "building", "built", "propagated", "retired", "error", "parked", "failed",
 )  # fmt: skip
 
 
@@ -19,6 +19,7 @@ def chunks() -> None:
       usher chunks list --state failed
       usher chunks show 101
       usher chunks retry 101
+      usher chunks compact --dry-run
     """
 
 
@@ -75,7 +76,7 @@ def list_(
 @json_option
 @pass_app
 def show(app: App, chunk: str, *, as_json: bool) -> None:
-    """Show one chunk: who crawled and built it, where its copies are, its pages."""
+    """Show one chunk: who crawled and built it, or what it is made of, where its copies are, its pages."""
     from usher.cli import packs
 
     packs.show_chunk(run(packs.read_chunk(app, chunk)), as_json=as_json)
@@ -105,3 +106,22 @@ def retry(
         raise click.UsageError("Give chunks, or --all.")
     done = run(packs.retry(app, None if everything else ids))
     ctx.exit(0 if packs.show_retried(app, done, as_json=as_json) or everything else 3)
+
+
+@chunks.command()
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@json_option
+@pass_app
+def compact(app: App, *, dry_run: bool, as_json: bool) -> None:
+    """Have chunks leave of which nothing can be found any more, and put those together of which little can.
+
+    The watchdog does so by itself, with chunks that every row has had for a day. This does not wait for that.
+
+    \b
+    Examples:
+      usher chunks compact --dry-run
+      usher chunks compact
+    """
+    from usher.cli import packs
+
+    packs.show_compacted(app, run(packs.compact(app, dry_run=dry_run)), as_json=as_json)

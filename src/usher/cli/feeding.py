@@ -1,32 +1,38 @@
-"""The work behind `usher feeds` and `usher items`: subscribed, looked at, polled, and told in lines."""
+"""The work behind `usher feeds`: subscribed, looked at, polled, and told in lines."""
 
 import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from usher import spans
 from usher.cli.app import App, show_json, show_table
-from usher.cli.queue import distance, read_since, read_span
+from usher.cli.queue import distance, read_span
 from usher.cli.story import tell
 from usher.cli.words import plain, printable, when
 from usher.crawl.service import fetcher_of
 from usher.db import Connection
 from usher.errors import BadInput, NotFound
+from usher.feeds import cleaning, items, opml, pace, pages_store, partial, rounds, subscriptions
 from usher.feeds import house as houses
-from usher.feeds import opml, pace, rounds, subscriptions
+from usher.feeds.cleaning import Upkeep
 from usher.feeds.finding import find_feed
 from usher.feeds.house import House
+from usher.feeds.hub_asking import leave
+from usher.feeds.items import Found
 from usher.feeds.opml import Subscription
+from usher.feeds.pages_store import HubShown
+from usher.feeds.partial import Tally
 from usher.feeds.poll import Told, poll
-from usher.feeds.subscriptions import ItemListed, Listed
+from usher.feeds.subscriptions import Listed
 from usher.urls import Refused, Url, parse
 
 NUMBER: Final = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
 EVERYTHING: Final = 1_000_000
+LATEST: Final = 5  # items of a feed that is shown
 
 
 def house_of(app: App) -> AbstractAsyncContextManager[House]:
@@ -126,12 +132,31 @@ async def find_feeds(app: App, *, limit: int, **wanted: Any) -> list[Listed]:  #
         return await subscriptions.list_feeds(conn, n=limit, **wanted)
 
 
-async def read_feed(app: App, text: str) -> tuple[Listed, int, list[ItemListed]]:
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """A feed as `show` has it: its items, the latest of them, how their pages are, how many are to be cleaned."""
+
+    feed: Listed
+    number: int = 0
+    latest: Sequence[Found] = ()
+    pages: Tally | None = None
+    cleaning: Upkeep | None = None
+    hub: HubShown | None = None
+
+
+async def read_feed(app: App, text: str) -> Looked:
     async with at_the_feeds(app) as conn:
         found = await feed_of(conn, text)
-        number = await subscriptions.count_items(conn, found.feed_id) if found.feed_id else 0
-        items = await subscriptions.list_items(conn, feed=found.id, n=5) if number else []
-        return found, number, items
+        if found.feed_id is None:
+            return Looked(found, cleaning=await cleaning.upkeep(conn, found.id))
+        return Looked(
+            found,
+            await subscriptions.count_items(conn, found.feed_id),
+            await items.find(conn, feed=found.id, limit=LATEST),
+            await partial.tally(conn, found.feed_id),
+            await cleaning.upkeep(conn, found.id),
+            await pages_store.hub(conn, found.id),
+        )
 
 
 async def feed_of(conn: Connection, text: str) -> Listed:
@@ -141,15 +166,6 @@ async def feed_of(conn: Connection, text: str) -> Listed:
     if not found:
         raise NotFound(f"There is no feed {printable(text)}.", hint="usher feeds list")
     return found[0]
-
-
-async def find_items(
-    app: App, *, feed: str | None, tag: str | None, since: str | None, limit: int
-) -> list[ItemListed]:
-    moment = read_since(since, datetime.now(UTC)) if since else None
-    async with at_the_feeds(app) as conn:
-        id_ = (await feed_of(conn, feed)).id if feed else None
-        return await subscriptions.list_items(conn, feed=id_, tag=tag, since=moment, n=limit)
 
 
 def feed_json(feed: Listed) -> dict[str, Any]:
@@ -185,10 +201,17 @@ def state_words(feed: Listed) -> str:
     return "new" if feed.polled_at is None else "good"
 
 
-def show_feed(feed: Listed, number: int, items: Sequence[ItemListed], *, as_json: bool) -> None:
+def show_feed(looked: Looked, *, as_json: bool) -> None:
+    feed = looked.feed
     if as_json:
-        latest = [plain(asdict(one)) for one in items]
-        show_json({**feed_json(feed), "items": number, "latest": latest})
+        after = {
+            "items": looked.number,
+            "latest": [plain(asdict(one)) for one in looked.latest],
+            "pages": plain(asdict(looked.pages)) if looked.pages else None,
+            "cleaning": asdict(looked.cleaning) if looked.cleaning else None,
+            "hub": plain(asdict(looked.hub)) if looked.hub else None,
+        }
+        show_json({**feed_json(feed), **after})
         return
     now = datetime.now(UTC)
     tell("feed", f"{feed.id}, {state_words(feed)}" + (f": {feed.reason}" if feed.reason else ""))
@@ -203,28 +226,26 @@ def show_feed(feed: Listed, number: int, items: Sequence[ItemListed], *, as_json
     if feed.state == "enabled" and feed.next_at:
         tell("next", f"{when(feed.next_at, now)}: {feed.why}")
     tell("every", spans.show(feed.every) if feed.every else "at its own pace")
-    tell("items", str(number))
-    for one in items:
+    if looked.hub:
+        reason = f": {looked.hub.reason}" if looked.hub.reason else ""
+        tell("hub", printable(f"{looked.hub.state}, {looked.hub.hub}{reason}", 300))
+    tell("items", str(looked.number))
+    for one in looked.latest:
         tell("", f"{one.pub_date:%Y-%m-%d %H:%M} {printable(one.title or one.link, 90)}")
+    show_after(looked)
     for problem in feed.problems:
         tell("problem", printable(problem, 300))
 
 
-def show_items(found: Sequence[ItemListed], *, as_json: bool) -> None:
-    if as_json:
-        show_json([plain(asdict(one)) for one in found])
-        return
-    rows = [
-        (
-            one.id,
-            one.feed or "-",
-            f"{one.pub_date:%Y-%m-%d %H:%M}",
-            printable(one.title, 60) or "-",
-            printable(one.link),
-        )
-        for one in found
-    ]
-    show_table(("ID", "FEED", "DATE", "TITLE", "LINK"), rows)
+def show_after(looked: Looked) -> None:
+    """What is done with its items after a poll, where something is."""
+    pages, upkeep = looked.pages, looked.cleaning
+    if pages and (pages.wanted or pages.fetched or pages.failed or (upkeep and upkeep.partial)):
+        counts = f"{pages.fetched} fetched, {pages.wanted} wanted, {pages.failed} given up"
+        tell("pages", counts, *([printable(pages.error, 300)] if pages.error else []))
+    if upkeep and upkeep.cleans:
+        learned = ", with a model of its pages" if upkeep.learned else ""
+        tell("clean", f"{upkeep.uncleaned} items still to be cleaned{learned}")
 
 
 # -- acting
@@ -256,7 +277,23 @@ async def set_states(
 ) -> list[tuple[int, str]]:
     """Poll feeds, or do not; feed and task together."""
     now = datetime.now(UTC)
-    async with house_of(app) as house, house.search.transaction() as conn:
+    async with house_of(app) as house:
+        found = await change_states(house, texts, state, reason, now)
+        if state == "disabled" and house.callback:
+            async with fetcher_of(app.settings) as fetcher:
+                for problem in await leave(house, fetcher, [id_ for id_, _ in found]):
+                    app.say(problem)
+        return found
+
+
+async def change_states(
+    house: House,
+    texts: Sequence[str],
+    state: Literal["enabled", "disabled"],
+    reason: str,
+    now: datetime,
+) -> list[tuple[int, str]]:
+    async with house.search.transaction() as conn:
         ids = sorted({(await feed_of(conn, text)).id for text in texts})
         found = await subscriptions.set_state(conn, ids, state, reason)
         tasks = [task for _, _, task in found if task is not None]

@@ -1,4 +1,4 @@
-"""`usher feeds` and `usher items`: feeds that are subscribed to, and what they brought."""
+"""`usher feeds`: feeds that are subscribed to, looked at, polled, and what is done with their items."""
 
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,8 @@ def feeds() -> None:
 @click.option(
     "--knock/--no-knock", "knocks", default=True, help="Whether its links go to the door."
 )
+@click.option("--partial", is_flag=True, help="Fetch the pages of its items.")
+@click.option("--clean", is_flag=True, help="Make clean texts of its items.")
 @click.option(
     "--check/--no-check", default=True, help="Whether to look first, and to find the feed."
 )
@@ -45,9 +47,12 @@ def add(app: App, /, urls: tuple[str, ...], *, as_json: bool, **wanted: Any) -> 
       usher feeds add https://example.com/
       usher feeds add https://example.com/feed.xml --every 15m --tag news
     """
-    from usher.cli import feeding
+    from usher.cli import feeding, reading
 
+    after = {"kind": wanted.pop("partial") or None, "clean": wanted.pop("clean") or None}
     found = run(feeding.add_feeds(app, urls, **wanted))
+    if any(after.values()):
+        run(reading.set_feeds(app, [str(one.id) for one in found], **after))
     if as_json:
         show_json([feeding.feed_json(one) for one in found])
         return
@@ -89,8 +94,7 @@ def show(app: App, feed: str, *, as_json: bool) -> None:
     """Show one feed: how its polls went, when the next one is and why then, and its latest items."""
     from usher.cli import feeding
 
-    found, number, items = run(feeding.read_feed(app, feed))
-    feeding.show_feed(found, number, items, as_json=as_json)
+    feeding.show_feed(run(feeding.read_feed(app, feed)), as_json=as_json)
 
 
 @feeds.command()
@@ -173,32 +177,81 @@ def enable(app: App, feeds: tuple[str, ...]) -> None:
         app.say(f"enabled: {id_} {url}")
 
 
-@click.group()
-def items() -> None:
-    """Look at what feeds brought.
+@feeds.command(name="set")
+@names_argument
+@click.option(
+    "--partial/--full", "kind", default=None, help="Fetch the pages of its items, or not."
+)
+@click.option("--clean/--no-clean", default=None, help="Make clean texts of its items, or not.")
+@click.option("--learn/--no-learn", "learns", default=None, help="Learn what its pages all have.")
+@click.option(
+    "--threshold",
+    type=click.FloatRange(0, 1, min_open=True),
+    metavar="SHARE",
+    help="Take out what stands where more than this share of texts repeats; 0.1 at first.",
+)
+@click.option("--train-size", type=click.IntRange(1, 200), metavar="N", help="Learn from N pages.")
+@click.option(
+    "--max-duplicates",
+    type=click.IntRange(1, 200),
+    metavar="N",
+    help="A text repeats if it is on more than N pages.",
+)
+@pass_app
+def set_(app: App, /, feeds: tuple[str, ...], **wanted: Any) -> None:  # noqa: ANN401 - as click read them
+    """Say what is done with the items of feeds after a poll.
 
     \b
     Examples:
-      usher items list --feed 12
-      usher items list --tag news --since 1d
+      usher feeds set 12 --partial --clean
+      usher feeds set 12 --learn --threshold 0.3
     """
+    from usher.cli import reading
+
+    if all(value is None for value in wanted.values()):
+        raise click.UsageError("Say what to set; --help lists what there is.")
+    for id_, url in run(reading.set_feeds(app, feeds, **wanted)):
+        app.say(f"set: {id_} {url}")
 
 
-@items.command(name="list")
-@click.option("--feed", metavar="FEED", help="Of this feed, by its number or URL.")
-@click.option("--tag", metavar="TAG", help="Of feeds with this tag, or items in this category.")
-@click.option("--since", metavar="TIME", help="From this time on, or from as long ago: 2h, 1d.")
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 100_000))
+@feeds.command()
+@click.argument("feeds", nargs=-1, metavar="[FEED...]")
+@click.option("--again", is_flag=True, help="Also what is clean already, by what is learned anew.")
 @json_option
 @pass_app
-def list_items(app: App, /, *, as_json: bool, **wanted: Any) -> None:  # noqa: ANN401 - as click read them
-    """List items by date, the latest first.
+def clean(app: App, feeds: tuple[str, ...], *, again: bool, as_json: bool) -> None:
+    """Make clean texts of items now; without a FEED, of all feeds that are to be clean.
 
     \b
     Examples:
-      usher items list --since 1d
-      usher items list --feed 12 --limit 5 --json
+      usher feeds clean 12
+      usher feeds clean --again 12
     """
-    from usher.cli import feeding
+    from usher.cli import reading
 
-    feeding.show_items(run(feeding.find_items(app, **wanted)), as_json=as_json)
+    reading.show_cleaned(app, run(reading.clean_feeds(app, feeds, again=again)), as_json=as_json)
+
+
+@feeds.command()
+@click.option("--host", metavar="HOST", help="Only of pages of this host.")
+@click.option("--limit", default=100, show_default=True, type=click.IntRange(1, 100_000))
+@json_option
+@pass_app
+def offered(app: App, /, *, host: str | None, limit: int, as_json: bool) -> None:
+    """List feeds that crawled pages offer and nobody has subscribed to.
+
+    \b
+    Examples:
+      usher feeds offered --host example.com
+      usher feeds add $(usher feeds offered --json | jq -r '.[].url')
+    """
+    from usher.cli import offering
+
+    found = run(offering.offered(app, host=host, limit=limit))
+    if as_json:
+        show_json([{"host": one.host, "url": one.url, "seen": one.seen_at} for one in found])
+        return
+    for one in found:
+        click.echo(one.url)
+    if not found:
+        app.say("No page that was crawled offers a feed that is not subscribed to.")

@@ -18,7 +18,7 @@ COMMANDS = {
     "status": "usher.cli.status:status",
     "search": "usher.cli.searching:search",
     "feeds": "usher.cli.feeds:feeds",
-    "items": "usher.cli.feeds:items",
+    "items": "usher.cli.items:items",
     "hosts": "usher.cli.hosts:hosts",
     "domain64": "usher.cli.domain64:domain64",
     "jobs": "usher.cli.jobs:jobs",

@@ -18,8 +18,10 @@ from usher.cli.story import tell
 from usher.cli.words import plain, printable, when
 from usher.db import Connection
 from usher.errors import BadInput
+from usher.mgmt import compact as compaction
 from usher.mgmt import components, desk, look
 from usher.mgmt.chunks import Chunk
+from usher.mgmt.compact import Done
 from usher.mgmt.desk import Retried
 from usher.mgmt.look import MOST, Count, Shown
 
@@ -74,7 +76,7 @@ def show_chunks(app: App, found: Sequence[Chunk], *, limit: int, as_json: bool) 
             look.stage(chunk),
             distance(latest(chunk), now),
             distance(chunk.lease_until or chunk.build_lease_until, now),
-            chunk.crawler,
+            chunk.crawler or "-",
             chunk.builder or "-",
             printable(chunk.reason),
         )
@@ -113,6 +115,8 @@ def show_chunk(shown: Shown, *, as_json: bool) -> None:
         lists = {
             "placements": [plain(asdict(one)) for one in shown.placements],
             "pages": [asdict(one) for one in shown.pages],
+            "made_of": shown.made_of,
+            "merged_into": shown.merged_into,
         }
         show_json({**chunk_json(shown.chunk), **lists})
         return
@@ -120,9 +124,7 @@ def show_chunk(shown: Shown, *, as_json: bool) -> None:
     tell("chunk", f"{chunk.id}, {look.stage(chunk)}")
     if chunk.reason:
         tell("reason", printable(chunk.reason))
-    tell("crawler", f"{chunk.crawler}, claimed {when(chunk.claimed_at, now)}")
-    if chunk.crawled_at:
-        tell("crawled", when(chunk.crawled_at, now), *file_words(chunk.bytes, chunk.sha256))
+    tell_origin(shown, now)
     if chunk.builder:
         tell("builder", f"{chunk.builder}, attempt {chunk.build_attempts}")
     if chunk.built_at:
@@ -131,10 +133,27 @@ def show_chunk(shown: Shown, *, as_json: bool) -> None:
         tell("lease ends", when(lease, now))
     if chunk.propagated_at:
         tell("propagated", when(chunk.propagated_at, now))
+    if shown.merged_into:
+        tell("merged into", numbers(shown.merged_into))
     if shown.placements:
         tell("copies", *(f"row {one.row}: {one.host}, {one.state}" for one in shown.placements))
     if shown.pages:
         tell("pages", *(f"{one.state:<8}  {printable(one.url)}" for one in shown.pages))
+
+
+def tell_origin(shown: Shown, now: datetime) -> None:
+    """Who crawled it, or what it is made of."""
+    chunk = shown.chunk
+    if chunk.crawler is None:
+        tell("made of", numbers(shown.made_of), f"begun {when(chunk.claimed_at, now)}")
+        return
+    tell("crawler", f"{chunk.crawler}, claimed {when(chunk.claimed_at, now)}")
+    if chunk.crawled_at:
+        tell("crawled", when(chunk.crawled_at, now), *file_words(chunk.bytes, chunk.sha256))
+
+
+def numbers(chunks: Sequence[int]) -> str:
+    return f"chunk{'s' if len(chunks) > 1 else ''} {', '.join(map(str, chunks))}"
 
 
 def file_words(size: int | None, sha256: str | None) -> list[str]:
@@ -161,3 +180,23 @@ def show_retried(app: App, done: Sequence[Retried], *, as_json: bool) -> bool:
             why = "there is no such chunk" if one.what == "missing" else "it is not parked"
             app.say(f"{one.id}: {why}")
     return any(one.what == "waiting" for one in done)
+
+
+async def compact(app: App, *, dry_run: bool) -> Done:
+    """One round by hand; of a dry run nothing stays."""
+    async with at_mgmt(app) as conn, conn.transaction(force_rollback=dry_run):
+        return await compaction.compact(conn, now=datetime.now(UTC), n=MOST, by_hand=True)
+
+
+def show_compacted(app: App, done: Done, *, as_json: bool) -> None:
+    if as_json:
+        show_json(asdict(done))
+        return
+    if done.retired:
+        click.echo(f"retired: {numbers(done.retired)}")
+    for one in done.begun:
+        click.echo(f"chunk {one.chunk_id}: {compaction.words(one)}")
+    if done.given_up:
+        click.echo(f"given up: {numbers(done.given_up)}")
+    if not (done.retired or done.begun or done.given_up):
+        app.say("There is nothing to compact.")

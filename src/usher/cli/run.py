@@ -31,12 +31,16 @@ def mgmt(app: App, bind: str, *, insecure: bool) -> None:
       usher mgmt --bind 127.0.0.1:0
       curl -d '{"urls": ["https://example.com/"]}' http://127.0.0.1:8411/v1/knock
     """
+    from usher.feeds.endpoints import annex
     from usher.porch.listen import read_bind
     from usher.queue.policy import policies
     from usher.web.server import serve
 
     where, rules = read_bind(bind), policies(app.loaded.workers)
-    run_on(app, serve(app.settings, where, insecure=insecure, ready=click.echo, rules=rules))
+    served = serve(
+        app.settings, where, insecure=insecure, ready=click.echo, rules=rules, annex=annex
+    )
+    run_on(app, served)
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""Fetching: one GET for one URL, with an answer for whatever the other side does.
+"""Fetching: one request for one URL, with an answer for whatever the other side does.
 
 Comes from whoever wants a page, a robots.txt, a sitemap or a feed; goes to the web, past the guard. Redirects are not
 followed here, for each step has to be judged.
@@ -58,7 +58,15 @@ class Fetcher:
 
     async def get(self, url: Url, headers: Mapping[str, str] = _NONE) -> Answer:
         """Fetch a URL; `headers` are added to ours or take their place. Raises for nothing that the web does."""
-        answer = Answer(url, self._request(url, headers))
+        return await self._ask(Answer(url, self._request("GET", url, headers)))
+
+    async def post(self, url: Url, body: bytes, content_type: str) -> Answer:
+        """Send something to a URL. It is sent again if a line that was kept turns out to be dead."""
+        headers = {"Content-Type": content_type, "Content-Length": str(len(body))}
+        return await self._ask(Answer(url, self._request("POST", url, headers) + body))
+
+    async def _ask(self, answer: Answer) -> Answer:
+        url = answer.url
         if url.scheme not in (Scheme.HTTPS, Scheme.HTTP):
             answer.fail("scheme", f"{url.scheme.word} is not fetched")
             return answer
@@ -74,8 +82,8 @@ class Fetcher:
                 answer.fail(unpacked.kind, unpacked.words)
         return answer
 
-    def _request(self, url: Url, headers: Mapping[str, str]) -> bytes:
-        start = f"GET {url.path} HTTP/1.1\r\nHost: {url.host}\r\n"
+    def _request(self, method: str, url: Url, headers: Mapping[str, str]) -> bytes:
+        start = f"{method} {url.path} HTTP/1.1\r\nHost: {url.host}\r\n"
         if not start.isascii() or start.count("\r") + start.count("\n") + start.count(" ") != 7:  # noqa: PLR2004
             raise ValueError(f"not a canonical URL: {url}")
         return start.encode("ascii") + (self._with(headers) if headers else self._tail)

@@ -5,14 +5,17 @@ one transaction. Where they do not, the queue is written first and in full: whoe
 again, for the feed still says what it said before.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Final
 
 from usher.areas import Area, Places, places
 from usher.db import Connection, Database, connect
 from usher.door.doorkeeper import Doorkeeper
+from usher.errors import BadSetting
+from usher.feeds.websub import usable
 from usher.schema import migrate
 from usher.schema.roles import may_take
 from usher.schema.state import state
@@ -26,6 +29,15 @@ NEEDED: Final = ("feeds", "control", "work")
 CONNECTIONS: Final = 2  # a poll does one thing after the other
 
 
+@dataclass(slots=True)
+class Way:
+    """The way to the door, kept open once somebody went it, as long as the house is."""
+
+    kept: AsyncExitStack
+    keeper: Doorkeeper | None = None
+    opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
 @dataclass(frozen=True, slots=True)
 class House:
     """The feeds' database, and the ways to the others."""
@@ -35,6 +47,8 @@ class House:
     roles: tuple[str, str]
     work: str
     patience: float
+    callback: str = ""  # where hubs reach us, if they are to
+    way: Way | None = None  # without it the door is opened anew each time
 
     @asynccontextmanager
     async def queue(self, conn: Connection) -> AsyncIterator[Connection]:
@@ -50,29 +64,65 @@ class House:
 
     @asynccontextmanager
     async def door(self) -> AsyncIterator[Doorkeeper]:
+        way = self.way
+        if way is None:
+            async with AsyncExitStack() as here:
+                yield await self._open(here)
+            return
+        async with way.opening:
+            way.keeper = way.keeper or await self._open(way.kept)
+        yield way.keeper
+
+    async def _open(self, ends: AsyncExitStack) -> Doorkeeper:
         role = await taken(self.work, DOOR, self.patience)
-        async with Database(self.work, size=CONNECTIONS, patience=self.patience, role=role) as db:
-            yield Doorkeeper(db)
+        db = Database(self.work, size=CONNECTIONS, patience=self.patience, role=role)
+        return Doorkeeper(await ends.enter_async_context(db))
+
+    @asynccontextmanager
+    async def jobs(self) -> AsyncIterator[Database]:
+        """The queue by itself, for whoever takes jobs of it."""
+        if self.control is not None:
+            yield self.control
+            return
+        dsn, role = self.search.dsn, self.roles[1]
+        async with Database(dsn, size=1, patience=self.patience, role=role) as db:
+            yield db
 
 
 @asynccontextmanager
 async def opened(settings: Settings, *, ready: bool = True) -> AsyncIterator[House]:
     """The house while it is needed; unless it is `ready` its tables are brought up to date where they are ours."""
-    patience = settings.connect_timeout
+    patience, callback = settings.connect_timeout, callback_of(settings)
     with places(settings) as found:
         if not ready:
             await make_ready(found, NEEDED, patience)
         search, control = found.dsns[Area.SEARCH], found.dsns[Area.CONTROL]
-        ours = await taken(search, FEEDS, patience)
-        theirs = await taken(control, QUEUE, patience)
-        async with Database(search, size=CONNECTIONS, patience=patience, role=ours) as db:
-            work = found.dsns[Area.WORK]
-            if search == control:
-                yield House(db, None, (ours, theirs), work, patience)
-                return
+        ours, theirs = await roles_at(search, control, patience)
+        async with AsyncExitStack() as ends:
+            db = Database(search, size=CONNECTIONS, patience=patience, role=ours)
             queue = Database(control, size=CONNECTIONS, patience=patience, role=theirs)
-            async with queue:
-                yield House(db, queue, (ours, theirs), work, patience)
+            await ends.enter_async_context(db)
+            apart = None if search == control else await ends.enter_async_context(queue)
+            work, way = found.dsns[Area.WORK], Way(ends)
+            yield House(db, apart, (ours, theirs), work, patience, callback, way)
+
+
+def callback_of(settings: Settings) -> str:
+    """The address at which hubs reach us; none if nobody said so."""
+    text = settings.websub_url
+    if text and not usable(text):
+        hint = "As in https://feeds.example.com; /websub/… there must lead to MGMT."
+        raise BadSetting(f"websub_url cannot be {text[:100]!a}: it is no URL.", hint=hint)
+    return text.rstrip("/")
+
+
+async def roles_at(search: str, control: str, patience: float) -> tuple[str, str]:
+    """The roles to work under, asked for with one connection where that is enough: each costs as much as a poll."""
+    if search != control:
+        return await taken(search, FEEDS, patience), await taken(control, QUEUE, patience)
+    async with await connect(search, patience=patience) as conn:
+        ours, theirs = [role if await may_take(conn, role) else "" for role in (FEEDS, QUEUE)]
+        return ours, theirs
 
 
 async def taken(dsn: str, role: str, patience: float) -> str:

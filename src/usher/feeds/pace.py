@@ -18,6 +18,7 @@ from usher import spans
 from usher.feeds import dates
 from usher.feeds.values import Hints
 
+SHORTEST: Final = timedelta(seconds=1)  # between two polls, also where the operator decides
 LEAST: Final = timedelta(minutes=1)
 MOST: Final = timedelta(hours=99)
 DEFAULT: Final = timedelta(hours=1)

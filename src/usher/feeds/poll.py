@@ -4,9 +4,8 @@ Comes from the queue, as a job of the feed's task, or from a person; goes to the
 door. Whoever is killed at any point leaves nothing half done, and the next poll does what was left.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from random import random
 from typing import Final, Literal
 
 import psycopg
@@ -15,80 +14,67 @@ from usher.crawl.fetch import Fetcher
 from usher.db import Connection
 from usher.door.rules import Knock
 from usher.errors import BadInput, Unreachable
-from usher.feeds import pace, rounds, store, subscriptions
+from usher.feeds import hub_asking, pace, partial, rounds, store, subscriptions, websub
+from usher.feeds.desk import Desk
+from usher.feeds.follow import follow
 from usher.feeds.house import House
 from usher.feeds.identity import digest
+from usher.feeds.moving import moved, new_home
+from usher.feeds.outcome import Outcome, Told, following
 from usher.feeds.parse import parse
 from usher.feeds.reach import Reached, reach
 from usher.feeds.store import Stamp, Stored
 from usher.feeds.subscriptions import Noted, Subscribed
-from usher.feeds.values import Feed, NotAFeed
-from usher.urls import Refused, Url
+from usher.feeds.values import NotAFeed
+from usher.urls import Refused
 from usher.urls import parse as parse_url
+
+__all__ = ["Outcome", "Told", "judge", "poll", "settle"]
 
 EDITION: Final = b"1"  # of what is read from a document: with another one, each is read anew
 TRIES: Final = 5
 KNOCKS: Final = 500  # in one batch
 SILENT: Final = frozenset({"dns", "connect", "timeout"})  # what our own outage looks like
 GONE, UNMODIFIED = 410, 304
-LONGEST: Final = timedelta(days=1)
 PASS: Final = Knock("single", hall_pass=True)  # it is news: it does not wait for its host's clock
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What an answer means."""
-
-    kind: Literal["fresh", "same", "gone", "failed"]
-    home: Url  # where the feed is for good; where it was, if there is none
-    status: int | None
-    reason: str = ""
-    feed: Feed | None = None
-    stamp: Stamp = field(default_factory=Stamp)
-    retry_after: timedelta | None = None
-    fresh: timedelta | None = None
-    silent: bool = False
-
-
-@dataclass(slots=True)
-class Told:
-    """What came of a poll, for people and programs."""
-
-    feed: int
-    kind: Literal["fresh", "same", "gone", "failed", "off", "moved", "ours"]
-    words: str
-    new: list[int] = field(default_factory=list)
-    changed: int = 0
-    unchanged: int = 0
-    knocked: int = 0
-    next_at: datetime | None = None
-    why: str = ""
-    problems: list[str] = field(default_factory=list)
-    stored_in: int | None = None
-
-    @property
-    def good(self) -> bool:
-        return self.kind in ("fresh", "same", "off")
-
-
-async def poll(house: House, fetcher: Fetcher, id_: int, *, now: datetime | None = None) -> Told:
-    """Poll a feed now; one that is off is left alone."""
-    async with house.search.connection() as conn:
-        known = await subscriptions.find(conn, id_)
+async def poll(
+    house: House,
+    fetcher: Fetcher,
+    id_: int,
+    *,
+    now: datetime | None = None,
+    desk: Desk | None = None,
+) -> Told:
+    """Poll a feed now; one that is off is left alone. Those that go on at once share a desk."""
+    desk = desk or Desk(house)
+    known = await desk.find(id_)
     if known.state != "enabled":
         await stop(house, known)
+        await hub_asking.tend(house, fetcher, id_, now=now)
         return Told(id_, "off", f"It is {known.state}, and is not polled.")
     url = parse_url(known.url)
     if isinstance(url, Refused):
         raise BadInput(f"The feed {id_} has no URL that can be asked: {url.detail}")
+    began = now or datetime.now(UTC)
     reached = await reach(fetcher, url, etag=known.etag, lastmod=known.lastmod)
     when = now or datetime.now(UTC)
-    outcome = judge(reached, known, when)
+    outcome = replace(judge(reached, known, when), began=began)
     if outcome.kind == "failed":
         outcome = replace(outcome, home=url)  # nobody moves to where there is nothing
-    told = await settle(house, known, outcome, now=when)
-    if known.knocks and told.good:
-        await knock(house, told)
+    elif new_home(outcome):
+        outcome = replace(await moved(fetcher, known, outcome, when, judge), began=began)
+    told = await desk.note(known, outcome, when) or await settle(house, known, outcome, now=when)
+    if known.knocks and told.good and (told.new or told.changed or known.waiting):
+        await knock(house, told, told.stored_in or known.feed_id or 0)
+    if told.good:
+        news = bool(told.new or told.changed)
+        feed_id, digests = told.stored_in or known.feed_id, not desk.later
+        await follow(house, known, feed_id, news=news, now=when, digests=digests)
+        desk.undone = desk.undone or (desk.later and (news or known.undone))
+    if known.hubbed or (outcome.feed and outcome.feed.hubs):
+        told.problems += await hub_asking.tend(house, fetcher, id_, now=when)
     return told
 
 
@@ -122,25 +108,35 @@ def judge(reached: Reached, known: Subscribed, now: datetime) -> Outcome:
     )
     if isinstance(feed, NotAFeed):
         return Outcome("failed", home, answer.status, feed.reason, retry_after=retry)
+    feed = websub.heard(feed, answer.headers_of("link"), str(answer.url))
     return Outcome("fresh", home, answer.status, feed=feed, stamp=stamp, fresh=fresh)
 
 
 async def settle(house: House, known: Subscribed, outcome: Outcome, *, now: datetime) -> Told:
     """Write down what an answer means, all of it or nothing."""
+    careful = False
 
     async def work(conn: Connection) -> Told:
-        return await settled(house, conn, known, outcome, now)
+        return await settled(house, conn, known, outcome, now, careful=careful)
 
     for _ in range(TRIES - 1):
         try:
             return await house.search.run(work)
         except psycopg.errors.DeadlockDetected:
             continue
+        except store.BAD:
+            careful = True  # something cannot be kept: it has to be found
     return await house.search.run(work)
 
 
 async def settled(
-    house: House, conn: Connection, known: Subscribed, outcome: Outcome, now: datetime
+    house: House,
+    conn: Connection,
+    known: Subscribed,
+    outcome: Outcome,
+    now: datetime,
+    *,
+    careful: bool,
 ) -> Told:
     if await subscriptions.hold(conn, known.id) != known.url:
         return Told(known.id, "off", "It moved or went while it was asked for.")
@@ -154,21 +150,30 @@ async def settled(
             return await end(house, conn, known, "disabled", words, now)
         await subscriptions.move(conn, known.id, str(outcome.home))
     url = str(outcome.home) if moved else known.url
-    stored = await keep(conn, known, outcome, url, now)
+    stored = await keep(conn, known, outcome, url, now, careful=careful)
     told = told_of(known, outcome, stored, url if moved else "")
     await plan(house, conn, known, outcome, told, now)
     return told
 
 
 async def keep(
-    conn: Connection, known: Subscribed, outcome: Outcome, url: str, now: datetime
+    conn: Connection,
+    known: Subscribed,
+    outcome: Outcome,
+    url: str,
+    now: datetime,
+    *,
+    careful: bool,
 ) -> Stored | None:
     if outcome.feed is None:
         if outcome.stamp.body is not None and known.feed_id is not None:
             await store.restamp(conn, known.feed_id, outcome.stamp)
         return None
-    stored = await store.save(conn, url, outcome.feed, outcome.stamp, now=now)
-    await subscriptions.link_feed(conn, known.id, stored.feed_id)
+    stored = await store.save(conn, url, outcome.feed, outcome.stamp, now=now, careful=careful)
+    if known.partial:
+        await partial.want(conn, [*stored.new, *stored.changed], now=now)
+    if stored.feed_id != known.feed_id:
+        await subscriptions.link_feed(conn, known.id, stored.feed_id)
     return stored
 
 
@@ -225,16 +230,19 @@ async def plan(
     failed = outcome.kind == "failed"
     errors = known.errors + (not ours) if failed else 0
     feed_id = told.stored_in or known.feed_id
-    times = await store.times(conn, feed_id) if feed_id else []
-    following = next_poll(known, outcome, times, told, errors=errors, ours=ours, now=now)
-    told.next_at, told.why = following.at, following.why
+    times = await store.times(conn, feed_id) if feed_id and known.fixed is None else []
+    then = following(known, outcome, times, new=len(told.new), errors=errors, ours=ours, now=now)
+    if not failed:
+        began, news = outcome.began or now, bool(told.new)
+        then = await hub_asking.minded(house, conn, known, then, news=news, began=began, now=now)
+    told.next_at, told.why = then.at, then.why
     if known.task_id is not None:
         async with house.queue(conn) as queue:
             await rounds.set_clock(
                 queue,
                 known.task_id,
-                period=max(following.at - now, timedelta(seconds=1)),
-                next_run=following.at,
+                period=max(then.at - now, pace.SHORTEST),
+                next_run=then.at,
                 host=host,
             )
     noted = Noted(
@@ -244,49 +252,18 @@ async def plan(
         errors=errors,
         error=store.clean(told.words) if failed else "",
         new=len(told.new),
-        period=following.period,
-        next_at=following.at,
-        why=following.why,
+        period=then.period,
+        next_at=then.at,
+        why=then.why,
         unmodified=int(outcome.kind == "same"),
     )
     await subscriptions.note(conn, known.id, noted, now=now)
 
 
-def next_poll(
-    known: Subscribed,
-    outcome: Outcome,
-    times: list[datetime],
-    told: Told,
-    *,
-    errors: int,
-    ours: bool,
-    now: datetime,
-) -> pace.Next:
-    """By the feed's own pace, or by the operator's, which no hint shortens or stretches."""
-    period = known.fixed or known.period or pace.DEFAULT
-    if ours:
-        return pace.Next(now + min(period, pace.LEAST), period, "Nobody answered.")
-    if known.fixed is None:
-        polled = pace.Polled(
-            period=period,
-            new=len(told.new),
-            errors=errors,
-            hints=outcome.feed.hints if outcome.feed else known.hints,
-            fresh=outcome.fresh,
-            retry_after=outcome.retry_after,
-        )
-        return pace.after(polled, times, now=now, fraction=random())  # noqa: S311 - only to spread
-    wait = min(period * 2 ** min(errors, 20), max(LONGEST, period)) if errors else period
-    wait = max(wait, outcome.retry_after or timedelta())
-    why = f"It failed {errors} times in a row." if errors else "The operator wants it so."
-    return pace.Next(now + wait, period, why)
-
-
-async def knock(house: House, told: Told) -> None:
+async def knock(house: House, told: Told, feed_id: int) -> None:
     """Send the links of new items to the door, also those that a killed poll left; without a door they wait."""
     async with house.search.connection() as conn:
-        feed_id = (await subscriptions.find(conn, told.feed)).feed_id
-        waiting = await store.to_knock(conn, feed_id, n=KNOCKS) if feed_id else []
+        waiting = await store.to_knock(conn, feed_id, n=KNOCKS)
     if not waiting:
         return
     try:
@@ -296,7 +273,7 @@ async def knock(house: House, told: Told) -> None:
                 told.knocked += sum(answers.counts().values())
                 async with house.search.connection() as conn:
                     await store.knocked(conn, waiting)
-                    waiting = await store.to_knock(conn, feed_id or 0, n=KNOCKS)
+                    waiting = await store.to_knock(conn, feed_id, n=KNOCKS)
     except Unreachable as error:
         told.problems.append(
             f"The door could not be reached; its links knock later: {error.message}"

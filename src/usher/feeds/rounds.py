@@ -38,3 +38,8 @@ async def set_state(
     conn: Connection, ids: Sequence[int], state: Literal["enabled", "disabled"], *, now: datetime
 ) -> int:
     return await store.set_state.run(conn, ids=list(ids), state=state, now=now)
+
+
+async def hasten(conn: Connection, id_: int, *, at: datetime) -> None:
+    """Poll a feed then, unless it would be sooner."""
+    await store.hasten.run(conn, id=id_, at=at)

@@ -20,3 +20,9 @@ where id = %(id)s and cron is null;
 update control.task
 set state = %(state)s, next_run = case when %(state)s = 'enabled' then %(now)s::timestamptz else next_run end
 where id = any(%(ids)s::bigint[]);
+
+-- name: hasten
+-- A feed of which there is news: polled then, unless it would be sooner.
+update control.task
+set next_run = least(next_run, %(at)s)
+where id = %(id)s and state = 'enabled' and cron is null;

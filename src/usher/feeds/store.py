@@ -28,7 +28,7 @@ LONGEST_PROBLEM: Final = 500
 MOST_PROBLEMS: Final = 50
 # A character that PostgreSQL has no room for, as JSON writes it; a backslash before it may be one that is meant.
 _NUL: Final = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
-_BAD: Final = (psycopg.DataError, psycopg.IntegrityError, UnicodeEncodeError, OverflowError)
+BAD: Final = (psycopg.DataError, psycopg.IntegrityError, UnicodeEncodeError, OverflowError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +51,21 @@ class Stored:
     problems: list[str] = field(default_factory=list)
 
 
-async def save(conn: Connection, url: str, feed: Feed, stamp: Stamp, *, now: datetime) -> Stored:
-    """Keep a whole document; an item that cannot be kept is named, and the others are."""
-    [(feed_id, old)] = await store.hold_feed.tuples(conn, url=url, now=now)
+async def save(
+    conn: Connection, url: str, feed: Feed, stamp: Stamp, *, now: datetime, careful: bool = True
+) -> Stored:
+    """Keep a whole document; an item that cannot be kept is named, and the others are.
+
+    Without care, which takes longer, such an item ends the transaction instead.
+    """
+    [(feed_id, old, first)] = await store.hold_feed.tuples(conn, url=url, now=now)
     stored = Stored(feed_id, problems=list(feed.problems))
     await say_feed(conn, feed_id, old, feed, now=now)
-    found = await sort(conn, feed_id, feed)
+    found = await sort(conn, feed_id, feed, first=first)
     stored.unchanged = len(found.unchanged)
     stored.problems += found.problems
     for placed in (found.new, found.changed):
-        await keep(conn, stored, placed, now=now)
+        await (keep if careful or not placed else put)(conn, stored, placed, now=now)
     await store.stamp.run(
         conn,
         id=feed_id,
@@ -122,10 +127,10 @@ def kind_of(feed: Feed) -> str:
     return "text"
 
 
-async def sort(conn: Connection, feed_id: int, feed: Feed) -> Sorted:
-    """What of a document is new, changed, the same."""
+async def sort(conn: Connection, feed_id: int, feed: Feed, *, first: bool) -> Sorted:
+    """What of a document is new, changed, the same; all of the first is new."""
     marks = identity.marks(feed)
-    known = await known_items(conn, feed_id, marks)
+    known = [] if first else await known_items(conn, feed_id, marks)
     return identity.sort(feed, marks, known)
 
 
@@ -144,7 +149,7 @@ async def keep(
     try:
         async with conn.transaction():
             await put(conn, stored, placed, now=now)
-    except _BAD as error:
+    except BAD as error:
         if len(placed) == 1:
             name = placed[0].item.title or placed[0].item.guid or placed[0].item.link
             stored.problems.append(f"The item {name[:80]!a} cannot be kept: {reason(error)}.")

@@ -1,9 +1,9 @@
 -- name: hold_feed
--- The feed of that URL, made if it is new, which nobody else can change until the transaction ends.
+-- The feed of that URL, made if it is new, which nobody else can change until the transaction ends; whether it is new.
 insert into feeds.feed as f (url, first_date, mod_date)
 values (%(url)s, %(now)s, %(now)s)
 on conflict (url) do update set url = excluded.url
-returning f.id, f.hash;
+returning f.id, f.hash, f.xmax = 0;
 
 -- name: say_feed
 -- What the feed says about itself.
@@ -45,7 +45,7 @@ insert into feeds.feed_item (
 select
     %(feed)s, g.key, g.link_key, g.hash, nullif(i.guid, ''), i.permalink, i.link, i.title, i.title_type, i.summary,
     i.summary_type, i.content, i.content_type, nullif(i.comments_url, ''),
-    least(i.comments_count, 9223372036854775807)::bigint, coalesce(i.pub_date, %(now)s), i.updated, %(now)s, %(now)s,
+    feeds.bounded8(i.comments_count), coalesce(i.pub_date, %(now)s), i.updated, %(now)s, %(now)s,
     i.copyright, i.language, i.image, i.link = ''
 from jsonb_to_recordset(%(items)s::jsonb) as g (key uuid, link_key uuid, hash uuid, item jsonb)
 cross join lateral jsonb_to_record(g.item) as i (
@@ -59,9 +59,10 @@ returning id, key;
 -- Items that say something else; a date that went missing stays, and another link has still to knock.
 update feeds.feed_item o
 set link_key = g.link_key, hash = g.hash, guid = nullif(i.guid, ''), permalink = i.permalink, link = i.link,
-    title = i.title, title_type = i.title_type, summary = i.summary, summary_type = i.summary_type, content = i.content,
-    content_type = i.content_type, comments_url = nullif(i.comments_url, ''),
-    comments_count = least(i.comments_count, 9223372036854775807)::bigint,
+    title = i.title, title_type = i.title_type, summary = i.summary, summary_type = i.summary_type,
+    content = case when o.page then o.content else i.content end,
+    content_type = case when o.page then o.content_type else i.content_type end, comments_url = nullif(i.comments_url, ''),
+    comments_count = feeds.bounded8(i.comments_count),
     pub_date = coalesce(i.pub_date, o.pub_date), updated = i.updated, mod_date = %(now)s, copyright = i.copyright,
     language = i.language, image = i.image, knocked = i.link = '' or (o.knocked and o.link = i.link)
 from jsonb_to_recordset(%(items)s::jsonb) as g (id bigint, link_key uuid, hash uuid, item jsonb)
@@ -161,7 +162,7 @@ with given as materialized (
         jsonb_to_recordset(g.item -> 'events') as e ("start" timestamptz, "end" timestamptz, title text, location text)
 ), thumbnail as (
     insert into feeds.thumbnail (feed_item_id, url, width, height, "time")
-    select g.id, t.url, least(t.width, 2147483647)::integer, least(t.height, 2147483647)::integer, t."time"
+    select g.id, t.url, feeds.bounded4(t.width), feeds.bounded4(t.height), t."time"
     from given g,
         jsonb_to_recordset(g.item -> 'thumbnails')
             as t (url text, width numeric, height numeric, "time" double precision)
@@ -207,9 +208,9 @@ with given as materialized (
     )
     select
         g.item_id, e.url, e.title, e.description, e.medium, e.expression, e.type, e.language,
-        least(e.length, 9223372036854775807)::bigint, least(e.duration, 9223372036854775807)::bigint,
-        least(e.width, 2147483647)::integer, least(e.height, 2147483647)::integer, e.bit_rate, e.frame_rate,
-        e.sampling_rate, least(e.channels, 2147483647)::integer, e.copyright_url, e.copyright, %(now)s, %(now)s
+        feeds.bounded8(e.length), feeds.bounded8(e.duration),
+        feeds.bounded4(e.width), feeds.bounded4(e.height), e.bit_rate, e.frame_rate,
+        e.sampling_rate, feeds.bounded4(e.channels), e.copyright_url, e.copyright, %(now)s, %(now)s
     from given g, jsonb_to_record(g.one) as e (
         url text, type text, length numeric, title text, description text, medium text, expression text, language text,
         duration numeric, width numeric, height numeric, bit_rate double precision, frame_rate double precision,
@@ -240,7 +241,7 @@ with given as materialized (
     from medium m, jsonb_to_recordset(m.one -> 'restrictions') as r (text text, relationship text, type text)
 ), thumbnail as (
     insert into feeds.thumbnail (enclosure_id, url, width, height, "time")
-    select m.id, t.url, least(t.width, 2147483647)::integer, least(t.height, 2147483647)::integer, t."time"
+    select m.id, t.url, feeds.bounded4(t.width), feeds.bounded4(t.height), t."time"
     from medium m, jsonb_to_recordset(m.one -> 'thumbnails')
         as t (url text, width numeric, height numeric, "time" double precision)
 ), category as (
@@ -284,7 +285,7 @@ with given as materialized (
         jsonb_to_recordset(g.item -> 'links') as l (rel text, href text, type text, title text, language text)
 ), image as (
     insert into feeds.feed_image (feed_id, kind, url, title, width, height, description, link)
-    select %(id)s, i.kind, i.url, i.title, least(i.width, 2147483647)::integer, least(i.height, 2147483647)::integer,
+    select %(id)s, i.kind, i.url, i.title, feeds.bounded4(i.width), feeds.bounded4(i.height),
         i.description, i.link
     from given g, jsonb_to_recordset(g.item -> 'images') as i (
         kind text, url text, title text, width numeric, height numeric, description text, link text

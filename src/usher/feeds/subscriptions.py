@@ -45,6 +45,11 @@ class Subscribed:
     skip_days: list[int]
     period: timedelta | None
     errors: int
+    waiting: bool  # there are links that have not been to the door
+    hubbed: bool  # a hub is offered, or has been asked
+    partial: bool  # the pages of its items are fetched
+    cleans: bool  # its items are made into clean texts
+    undone: bool  # there are items whose words are not known, or whose pages are wanted
 
     @property
     def hints(self) -> Hints:
@@ -99,22 +104,6 @@ class Listed:
     problems: list[str]
 
 
-@dataclass(frozen=True, slots=True)
-class ItemListed:
-    """An item as shown."""
-
-    id: int
-    feed: int | None
-    guid: str | None
-    link: str
-    title: str
-    summary: str
-    pub_date: datetime
-    mod_date: datetime
-    fetch_date: datetime
-    language: str
-
-
 async def add(
     conn: Connection,
     feeds: Sequence[Subscription],
@@ -140,10 +129,20 @@ async def give_tasks(conn: Connection, tasks: Mapping[int, int]) -> None:
 
 async def find(conn: Connection, id_: int) -> Subscribed:
     """The subscription of that number."""
-    found = await store.find.row(conn, Subscribed, id=id_)
-    if found is None:
-        raise NotFound(f"There is no feed {id_}.", hint="usher feeds list")
-    return found
+    found = await find_all(conn, [id_])
+    if not found:
+        raise missing(id_)
+    return found[id_]
+
+
+async def find_all(conn: Connection, ids: Sequence[int]) -> dict[int, Subscribed]:
+    """Those of these subscriptions that are there, by their numbers."""
+    found = await store.find.rows(conn, Subscribed, ids=list(ids))
+    return {one.id: one for one in found}
+
+
+def missing(id_: int) -> NotFound:
+    return NotFound(f"There is no feed {id_}.", hint="usher feeds list")
 
 
 async def hold(conn: Connection, id_: int) -> str:
@@ -229,15 +228,3 @@ async def list_feeds(
 async def count_items(conn: Connection, feed_id: int) -> int:
     [(number,)] = await store.count_items.tuples(conn, feed=feed_id)
     return int(number)
-
-
-async def list_items(
-    conn: Connection,
-    *,
-    feed: int | None = None,
-    tag: str | None = None,
-    since: datetime | None = None,
-    n: int = 100,
-) -> list[ItemListed]:
-    """Items by date, the latest first."""
-    return await store.list_items.rows(conn, ItemListed, feed=feed, tag=tag, since=since, n=n)

@@ -21,16 +21,21 @@ from unnest(%(ids)s::bigint[], %(tasks)s::bigint[]) as g (id, task)
 where m.id = g.id;
 
 -- name: find
--- What a poll must know of a feed.
+-- What polls must know of feeds.
 select
     m.id, m.url, m.feed_id, m.state, m.period as fixed, m.knocks, m.task_id, coalesce(f.etag, '') as etag,
     coalesce(f.lastmod, '') as lastmod, f.body_hash, coalesce(f.language, '') as language, f.ttl, f.update_period,
     coalesce(f.skip_hours, '{}') as skip_hours, coalesce(f.skip_days, '{}') as skip_days, p.period,
-    coalesce(p.errors, 0) as errors
+    coalesce(p.errors, 0) as errors,
+    exists (select from feeds.feed_item i where i.feed_id = m.feed_id and not i.knocked) as waiting,
+    coalesce(f.hub, '') <> '' or exists (select from feeds.websub w where w.metadata_id = m.id) as hubbed,
+    m.kind = 'partial' as partial, m.cleanup as cleans,
+    exists (select from feeds.feed_item i where i.feed_id = m.feed_id and i.digested is distinct from i.hash)
+        or exists (select from feeds.feed_item_page w where w.feed_id = m.feed_id and w.state = 'wanted') as undone
 from feeds.feed_metadata m
 left join feeds.feed f on f.id = m.feed_id
 left join feeds.feed_poll p on p.metadata_id = m.id
-where m.id = %(id)s;
+where m.id = any(%(ids)s::bigint[]);
 
 -- name: hold
 -- Keeps a subscription as it is until the transaction ends.
@@ -104,20 +109,3 @@ limit %(n)s;
 -- name: count_items
 -- How many items a feed has.
 select count(*) from feeds.feed_item where feed_id = %(feed)s;
-
--- name: list_items
--- Items by date, the latest first, a page at a time; every condition that is null is none.
-select i.id, m.id as feed, i.guid, i.link, i.title, i.summary, i.pub_date, i.mod_date, i.fetch_date, i.language
-from feeds.feed_item i
-left join feeds.feed_metadata m on m.feed_id = i.feed_id
-where (%(feed)s::bigint is null or i.feed_id = (select feed_id from feeds.feed_metadata where id = %(feed)s))
-    and (%(since)s::timestamptz is null or i.pub_date >= %(since)s)
-    and (
-        %(tag)s::text is null or m.tags @> array[%(tag)s::text] or exists (
-            select from feeds.feed_item2category x
-            join feeds.category c on c.id = x.category_id
-            where x.feed_item_id = i.id and lower(c.term) = lower(%(tag)s)
-        )
-    )
-order by i.pub_date desc, i.id desc
-limit %(n)s;

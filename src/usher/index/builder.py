@@ -13,10 +13,11 @@ from usher.errors import Conflict, NotFound, Unreachable, UsherError
 from usher.index.claims import Claims
 from usher.index.counts import BUILT, BUILT_DOCUMENTS, left_out
 from usher.index.fitness import Fitness, crowded
-from usher.index.making import Job, Made
+from usher.index.making import Job, Made, Part
 from usher.index.place import beside
+from usher.index.sources import pull_index
 from usher.index.workshop import Workshop
-from usher.messages import ContentChunk
+from usher.messages import ContentChunk, SourceChunk
 from usher.pull import pull
 from usher.shelf import Kept, Shelf
 from usher.telemetry import Log
@@ -72,7 +73,7 @@ class Builder:
     async def _begin(self) -> bool:
         """More chunks, if there are any."""
         try:
-            found = await self.mgmt.get_content_chunks(self._places())
+            found = await self.mgmt.get_content_chunks(self._places(), compact=True)
             for one in found:
                 self._start(one)
         except UsherError as error:
@@ -143,9 +144,13 @@ class Builder:
         content, index = self.claims.content(chunk), self.shelf.path(chunk)
         try:
             await asyncio.to_thread(self.claims.add, one)
-            await self._pull(one)
-            made = await self.workshop.make(Job(chunk, str(content), str(index)))
-        except NotFound:
+            parts = None if one.made_of is None else await self._pull_parts(one, one.made_of)
+            if parts is None:
+                await self._pull(one)
+            made = await self.workshop.make(Job(chunk, str(content), str(index), parts=parts))
+        except NotFound as error:
+            if one.made_of is not None:
+                return error.message
             return f"The content of chunk {chunk} is not at its crawler {one.host} any more."
         except UsherError as error:
             return error.message
@@ -175,6 +180,15 @@ class Builder:
                 self.away.add(one.chunk_id)
             await self._rest(AWAY_PAUSE)
         self.away.discard(one.chunk_id)
+
+    async def _pull_parts(self, one: ContentChunk, made_of: list[SourceChunk]) -> list[Part]:
+        """The index chunks that one is made of, each from a server that has it."""
+        parts = []
+        for source in made_of:
+            path = self.claims.source(one.chunk_id, source.chunk_id)
+            await pull_index(source, path, token=self.token)
+            parts.append(Part(source.chunk_id, str(path), source.keys))
+        return parts
 
     async def _report(self, chunk: int, made: Made | str) -> None:
         if isinstance(made, str):

@@ -24,6 +24,10 @@ class Claims:
     def content(self, chunk: int) -> Path:
         return self.directory / f"{chunk}.warc.gz"
 
+    def source(self, chunk: int, source: int) -> Path:
+        """For the index chunk of another chunk that this one is made of."""
+        return self.directory / f"{chunk}-{source}.idx"
+
     def add(self, one: ContentChunk) -> None:
         with at_disk(self.directory):
             self._note(one.chunk_id).write_bytes(msgspec.json.encode(one))
@@ -31,6 +35,8 @@ class Claims:
     def drop(self, chunk: int) -> None:
         with suppress(OSError):
             self.content(chunk).unlink(missing_ok=True)
+            for path in self.directory.glob(f"{chunk}-*.idx"):
+                path.unlink()
             self._note(chunk).unlink(missing_ok=True)
 
     def take(self) -> list[ContentChunk]:

@@ -24,13 +24,25 @@ MOST_REASONS: Final = 20
 LONGEST: Final = 100  # characters of a reason
 
 
+class Part(Struct, frozen=True):
+    """The index chunk of another chunk, and the pages to take from it, by their keys."""
+
+    chunk: int
+    index: str
+    keys: list[str]
+
+
 class Job(Struct, frozen=True):
-    """A chunk to make: from this file into that one, without the pages at these places, each for a reason."""
+    """A chunk to make: from this file into that one, without the pages at these places, each for a reason.
+
+    One that is made of others has `parts` in place of content.
+    """
 
     chunk: int
     content: str
     index: str
     without: dict[int, str] = {}
+    parts: list[Part] | None = None
 
 
 class Made(Struct, frozen=True):

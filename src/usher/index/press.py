@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from usher.errors import UsherError
 from usher.index.making import Job, Made, make
+from usher.index.merging import merge
 
 LONGEST: Final = 500  # characters of what went wrong
 SIZE_UNKNOWN: Final = "its text needs too much memory"
@@ -42,7 +43,7 @@ def main() -> None:
     os.dup2(2, 1)  # whatever a library prints is no answer
     threading.Thread(target=end_with_builder, daemon=True).start()
     for line in sys.stdin.buffer:
-        work(line, answers)
+        do(line, answers)
 
 
 def end_with_builder() -> None:
@@ -53,13 +54,14 @@ def end_with_builder() -> None:
     os._exit(0)
 
 
-def work(line: bytes, answers: BinaryIO) -> None:
+def do(line: bytes, answers: BinaryIO) -> None:
     def say(what: Line) -> None:
         answers.write(msgspec.json.encode(what) + b"\n")
 
     try:
-        made = make(msgspec.json.decode(line, type=Job), lambda place: say(Line(at=place)))
-        say(Line(made=made))
+        job = msgspec.json.decode(line, type=Job)
+        work = make if job.parts is None else merge
+        say(Line(made=work(job, lambda place: say(Line(at=place)))))
     except MemoryError:
         say(Line(failed=SIZE_UNKNOWN))
     except UsherError as error:

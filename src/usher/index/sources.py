@@ -6,10 +6,11 @@ asked last for a while.
 
 import asyncio
 import random
+from pathlib import Path
 from typing import Final
 
 from usher.errors import DiskUnusable, Unreachable, UsherError
-from usher.messages import ServerChunk
+from usher.messages import ServerChunk, SourceChunk
 from usher.pull import pull
 from usher.shelf import Shelf
 
@@ -79,6 +80,26 @@ class Sources:
         others = random.sample(one.peers, len(one.peers))
         hosts = dict.fromkeys([one.index_builder_host, *others])
         return sorted(filter(None, hosts), key=lambda host: self._avoided.get(host, 0.0) > now())
+
+
+async def pull_index(one: SourceChunk, to: Path, *, token: str = "") -> None:
+    """An index chunk from whichever of the servers that have it; what each of them said, if none gives it."""
+    reasons = []
+    for host in random.sample(one.hosts, len(one.hosts)):
+        try:
+            await pull(
+                *(host, one.chunk_id, "index", to, one.sha256),
+                size=one.bytes,
+                token=token,
+                patience=PATIENCE,
+            )
+        except DiskUnusable:
+            raise
+        except UsherError as error:
+            reasons.append(error.message)
+        else:
+            return
+    raise Unreachable(" ".join(reasons) or f"No server has the index of chunk {one.chunk_id}.")
 
 
 def now() -> float:

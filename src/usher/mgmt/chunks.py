@@ -12,7 +12,7 @@ from typing import Final
 from usher.db import Connection
 from usher.door import guestbook
 from usher.door.guestbook import Outcome
-from usher.mgmt import versions
+from usher.mgmt import merging, versions
 from usher.statements import beside
 from usher.urls import Scheme, Url
 
@@ -59,10 +59,10 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class ToBuild:
-    """A crawled chunk for a builder, and who has its content."""
+    """A crawled chunk for a builder, and who has its content; nobody if it is made of others."""
 
     chunk_id: int
-    host: str
+    host: str | None
     sha256: str | None
     bytes: int | None
 
@@ -73,7 +73,7 @@ class Chunk:
 
     id: int
     state: str
-    crawler: str
+    crawler: str | None  # None: it is made of others
     claimed_at: datetime
     lease_until: datetime | None
     crawled_at: datetime | None
@@ -88,7 +88,7 @@ class Chunk:
     index_sha256: str | None
     reason: str
     propagated_at: datetime | None
-    crawler_id: int
+    crawler_id: int | None
     builder_id: int | None
 
 
@@ -229,6 +229,8 @@ async def fail_crawls(
     lost = [id_ for id_, _ in found]
     if lost:
         await store.let_go.tuples(conn, chunks=lost, now=now)
+    if lost and crawled:
+        await versions.take_back(conn, lost)
     return lost
 
 
@@ -258,11 +260,18 @@ async def renew(
 
 
 async def claim_builds(
-    conn: Connection, builder: int, *, n: int, lease: timedelta, now: datetime, alone: bool = False
+    conn: Connection,
+    builder: int,
+    *,
+    n: int,
+    lease: timedelta,
+    now: datetime,
+    alone: bool = False,
+    compact: bool = False,
 ) -> list[ToBuild]:
-    """Crawled chunks for one builder; `alone` takes also those it failed with before."""
+    """Crawled chunks for one builder; `alone` also those it failed with before, `compact` those made of others."""
     found = await store.claim_builds.rows(
-        conn, ToBuild, builder=builder, n=n, lease=lease, now=now, alone=alone
+        conn, ToBuild, builder=builder, n=n, lease=lease, now=now, alone=alone, compact=compact
     )
     return sorted(found, key=lambda one: one.chunk_id)
 
@@ -276,10 +285,13 @@ async def finish_build(
     size: int | None,
     now: datetime,
 ) -> bool:
-    """The index is built; seat it in the same transaction."""
+    """The index is built; of one made of others the pages move. Seat it in the same transaction."""
     done = await store.finish_build.tuples(
         conn, builder=builder, chunk=chunk, sha256=sha256, bytes=size, now=now
     )
+    if done:
+        [(is_merged,)] = done
+        await (merging.merged if is_merged else merging.born)(conn, chunk, now=now)
     return bool(done)
 
 

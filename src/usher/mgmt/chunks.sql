@@ -139,12 +139,14 @@ order by id limit %(n)s
 for update skip locked;
 
 -- name: claim_builds
--- Chunks to build, each for one builder; one that failed with this builder is left to others if there are any.
+-- Chunks to build, each for one builder; one that failed with this builder is left to others if there are any. Those that
+-- are made of others have no crawler, and are for builders that ask for them.
 with mine as (
     select k.id
     from work.chunk k
     where k.state = 'crawled' and k.index_state is null
         and (k.builder_id is distinct from %(builder)s or k.build_attempts = 0 or %(alone)s)
+        and (k.crawler_id is not null or %(compact)s)
     order by k.id
     limit %(n)s
     for update skip locked
@@ -152,16 +154,16 @@ with mine as (
 update work.chunk k
 set index_state = 'building', builder_id = %(builder)s, build_attempts = k.build_attempts + 1,
     build_lease_until = %(now)s::timestamptz + %(lease)s::interval, reason = ''
-from mine, work.component c
-where k.id = mine.id and c.id = k.crawler_id
-returning k.id as chunk_id, c.host, k.sha256, k.bytes;
+from mine
+where k.id = mine.id
+returning k.id as chunk_id, (select c.host from work.component c where c.id = k.crawler_id) as host, k.sha256, k.bytes;
 
 -- name: finish_build
 -- The index of a chunk is built and on the builder's disk.
 update work.chunk
 set index_state = 'built', built_at = %(now)s, build_lease_until = null, index_sha256 = %(sha256)s, index_bytes = %(bytes)s
 where id = %(chunk)s and builder_id = %(builder)s and index_state = 'building'
-returning id;
+returning crawler_id is null as is_merged;
 
 -- name: fail_build
 -- It could not be built: another builder may try, up to a limit.
@@ -193,7 +195,7 @@ select
     b.host as builder, k.build_lease_until, k.build_attempts, k.built_at, k.index_bytes, k.index_sha256, k.reason,
     k.propagated_at, k.crawler_id, k.builder_id
 from work.chunk k
-join work.component c on c.id = k.crawler_id
+left join work.component c on c.id = k.crawler_id
 left join work.component b on b.id = k.builder_id
 where k.id = %(chunk)s;
 

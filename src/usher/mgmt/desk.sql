@@ -17,7 +17,7 @@ update work.house set "rows" = %(rows)s where "rows" <> %(rows)s returning "rows
 -- Chunks that are loaded in rows beyond this one and in no other; one is enough to know.
 select p.chunk_id
 from work.placement p
-where p."row" > %(rows)s and p.state <> 'wanted'
+where p."row" > %(rows)s and p.state <> 'wanted' and p.released_at is null
     and not exists (
         select from work.placement o
         where o.chunk_id = p.chunk_id and o."row" <= %(rows)s and o.state = 'loaded'

@@ -17,7 +17,9 @@ from usher.statements import beside
 from usher.urls import Scheme, Url
 
 store = beside(__file__)
-Stage = Literal["crawling", "crawled", "building", "built", "propagated", "error", "parked"]
+Stage = Literal[
+    "crawling", "crawled", "building", "built", "propagated", "retired", "error", "parked"
+]
 STAGES: Final[tuple[Stage, ...]] = get_args(Stage)  # on the way of a chunk, then off it
 BUILDS: Final[Mapping[str | None, Stage]] = MappingProxyType(
     {None: "crawled", "building": "building", "built": "built"}
@@ -29,9 +31,12 @@ LAST: Final = 2**63 - 1
 
 
 def stage(chunk: Chunk) -> Stage:
-    """How far a chunk is, in one word: `error` if its content is lost, `parked` if nobody could build its index."""
+    """How far a chunk is, in one word: `error` if its content is lost, `parked` if nobody could build its index.
+
+    `retired` if nothing was left of it.
+    """
     if chunk.propagated_at is not None:
-        return "propagated"
+        return "retired" if chunk.index_state == "retired" else "propagated"
     if chunk.state != "crawled":
         return "crawling" if chunk.state == "crawling" else "error"
     return BUILDS.get(chunk.index_state, "parked")
@@ -115,11 +120,13 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A chunk, its copies and its pages."""
+    """A chunk, its copies and its pages; the chunks that it is made of, and that are made of it."""
 
     chunk: Chunk
     placements: list[Placed]
     pages: list[Page]
+    made_of: list[int]
+    merged_into: list[int]
 
 
 async def show_chunk(conn: Connection, id_: int) -> Shown:
@@ -132,7 +139,9 @@ async def show_chunk(conn: Connection, id_: int) -> Shown:
         Page(page, str(Url(Scheme(scheme), host, path)), state)
         for page, scheme, host, path, state in pages
     ]
-    return Shown(chunk, placed, found)
+    made_of = [source for (source,) in await store.made_of.tuples(conn, chunk=id_)]
+    merged_into = [other for (other,) in await store.merged_into.tuples(conn, chunk=id_)]
+    return Shown(chunk, placed, found, made_of, merged_into)
 
 
 @dataclass(frozen=True, slots=True)

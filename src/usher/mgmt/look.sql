@@ -5,7 +5,7 @@ select
     b.host as builder, k.build_lease_until, k.build_attempts, k.built_at, k.index_bytes, k.index_sha256, k.reason,
     k.propagated_at, k.crawler_id, k.builder_id
 from work.chunk k
-join work.component c on c.id = k.crawler_id
+left join work.component c on c.id = k.crawler_id
 left join work.component b on b.id = k.builder_id
 where k.id < %(after)s
     and (
@@ -14,7 +14,8 @@ where k.id < %(after)s
         or (%(stage)s = 'crawled' and k.state = 'crawled' and k.index_state is null)
         or (%(stage)s = 'building' and k.index_state = 'building')
         or (%(stage)s = 'built' and k.index_state = 'built' and k.propagated_at is null)
-        or (%(stage)s = 'propagated' and k.propagated_at is not null)
+        or (%(stage)s = 'propagated' and k.propagated_at is not null and k.index_state = 'built')
+        or (%(stage)s = 'retired' and k.index_state = 'retired')
         or (%(stage)s = 'failed' and (k.state = 'error' or k.index_state in ('error', 'parked')))
         or (%(stage)s = 'error' and k.state = 'error')
         or (%(stage)s = 'parked' and k.index_state in ('error', 'parked'))
@@ -45,7 +46,10 @@ select 'built', count(*)
 from (select from work.chunk where index_state = 'built' and propagated_at is null limit %(most)s) s
 union all
 select 'propagated', count(*)
-from (select from work.chunk where propagated_at is not null limit %(most)s) s
+from (select from work.chunk where propagated_at is not null and index_state = 'built' limit %(most)s) s
+union all
+select 'retired', count(*)
+from (select from work.chunk where index_state = 'retired' limit %(most)s) s
 union all
 select 'error', count(*)
 from (select from work.chunk where state = 'error' limit %(most)s) s
@@ -116,13 +120,29 @@ where p.chunk_id = %(chunk)s
 order by p."row", c.host;
 
 -- name: pages
--- The pages that are in a chunk now, as they came.
+-- The pages that are in a chunk now, as they came, and those whose text is in it.
 select g.id, g.scheme, h.name as host, g.path, g.state
-from work.guestbook g
+from (
+    select id from work.guestbook where chunk_id = %(chunk)s
+    union all
+    select id from work.guestbook where indexed_in = %(chunk)s and chunk_id is distinct from indexed_in
+) mine
+join work.guestbook g on g.id = mine.id
 join work.hosts h on h.domain64 = g.domain64
-where g.chunk_id = %(chunk)s
 order by g.id
 limit %(n)s;
+
+-- name: made_of
+-- The chunks that one is made of, if it is.
+select source_id from work.made_of where chunk_id = %(chunk)s order by source_id;
+
+-- name: merged_into
+-- The chunks that are made of it, and have its pages or will.
+select m.chunk_id
+from work.made_of m
+join work.chunk k on k.id = m.chunk_id
+where m.source_id = %(chunk)s and k.state <> 'error'
+order by m.chunk_id;
 
 -- name: queries
 -- How long the last queries since a moment took.

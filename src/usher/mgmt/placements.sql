@@ -229,11 +229,11 @@ with mine as (
     group by p.chunk_id
 )
 select
-    k.id, crawler.host, builder.host, k.index_sha256, k.index_bytes, k.sha256, k.bytes, s."rows", s.hosts,
+    k.id, coalesce(crawler.host, builder.host), builder.host, k.index_sha256, k.index_bytes, k.sha256, k.bytes, s."rows", s.hosts,
     coalesce(s.peers, '{}')
 from seats s
 join work.chunk k on k.id = s.chunk_id
-join work.component crawler on crawler.id = k.crawler_id
+left join work.component crawler on crawler.id = k.crawler_id
 join work.component builder on builder.id = k.builder_id
 order by k.id;
 

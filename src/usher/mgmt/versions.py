@@ -32,16 +32,29 @@ class Retired:
 
 async def note(conn: Connection, settled: Sequence[Settled], *, now: datetime) -> int:
     """Of pages that were settled, those whose text was in another chunk before; returns how many."""
-    moved = [page for page in settled if page.before is not None and page.before != page.after]
-    if not moved:
-        return 0
-    pages = [page.id for page in moved]
-    before = [page.before for page in moved if page.before is not None]
-    await store.outdate.run(
-        conn, pages=pages, before=before, after=[page.after for page in moved], now=now
-    )
-    await store.follow_up.run(conn, chunks=before, pages=pages)
+    moved = [
+        (page.id, page.before, page.after)
+        for page in settled
+        if page.before is not None and page.before != page.after
+    ]
+    await outdate(conn, moved, now=now)
     return len(moved)
+
+
+async def outdate(
+    conn: Connection, moved: Sequence[tuple[int, int, int | None]], *, now: datetime
+) -> None:
+    """Pages whose text was in one chunk and is in another now, or nowhere; the old chunks are looked at some time."""
+    if not moved:
+        return
+    pages, before, after = (list(one) for one in zip(*moved, strict=True))
+    await store.outdate.run(conn, pages=pages, before=before, after=after, now=now)
+    await store.follow_up.run(conn, chunks=before, pages=pages)
+
+
+async def take_back(conn: Connection, chunks: Sequence[int]) -> None:
+    """The texts that came in these chunks are lost: pages can be found as they were before."""
+    await store.take_back.run(conn, chunks=list(chunks))
 
 
 async def loaded(conn: Connection, chunks: Sequence[int]) -> int:

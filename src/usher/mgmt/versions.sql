@@ -1,7 +1,13 @@
 -- name: outdate
--- Pages whose text was in one chunk and is in another now, or nowhere. A page that comes back as it was is not outdated.
+-- Pages whose text was in one chunk and is in another now, or nowhere. The chunks they were in are looked at
+-- some time: less is left of them.
 with given as (
     select * from unnest(%(pages)s::bigint[], %(before)s::bigint[], %(after)s::bigint[]) as g (page_id, chunk_id, newer)
+), thinned as (
+    insert into work.thin (chunk_id, look_at)
+    select distinct chunk_id, %(now)s::timestamptz from given
+    order by chunk_id
+    on conflict do nothing
 )
 insert into work.outdated as o (page_id, chunk_id, newer, at)
 select page_id, chunk_id, newer, %(now)s from given
@@ -15,6 +21,24 @@ set newer = g.indexed_in, ready = false, held = false
 from work.guestbook g
 where o.newer = any(%(chunks)s) and g.id = o.page_id and g.id = any(%(pages)s)
     and o.newer is distinct from g.indexed_in and o.chunk_id is distinct from g.indexed_in;
+
+-- name: take_back
+-- Texts that were lost with these chunks before anybody had them: what a page had before is its newest again.
+with before as (
+    select distinct on (o.page_id) o.page_id, o.chunk_id
+    from work.outdated o
+    cross join lateral (select indexed_in from work.guestbook where id = o.page_id offset 0) g
+    where o.newer = any(%(chunks)s) and g.indexed_in is null
+    order by o.page_id, o.at desc, o.chunk_id desc
+), back as (
+    update work.guestbook g set indexed_in = before.chunk_id from before where g.id = before.page_id
+), good as (
+    delete from work.outdated o using before where o.chunk_id = before.chunk_id and o.page_id = before.page_id
+)
+update work.outdated o
+set newer = before.chunk_id
+from before
+where o.page_id = before.page_id and o.newer = any(%(chunks)s) and o.chunk_id <> before.chunk_id;
 
 -- name: retire_copies
 -- Tell the servers that have them.
@@ -44,7 +68,7 @@ select
         ) s
     ) as left_over,
     (
-        select count(*) from work.outdated o
+        select count(distinct o.page_id) from work.outdated o
         join work.guestbook g on g.id = o.page_id
         where o.newer is null and o.at >= %(since)s and g.domain64 = gone.domain64 and g.indexed_in is null
     ) as going

@@ -18,7 +18,7 @@ from psycopg.errors import IdleInTransactionSessionTimeout as TooSilent
 from usher.areas import Area, places
 from usher.db import Connection, attempts, connect
 from usher.errors import Unreachable
-from usher.mgmt import chunks, components, health, placements, versions
+from usher.mgmt import chunks, compact, components, health, placements, versions
 from usher.mgmt.components import Component, Happening
 from usher.mgmt.health import Action, Patience, Ping, Record
 from usher.mgmt.ping import TIMEOUT, ping_all
@@ -28,7 +28,17 @@ from usher.schema.roles import role_at
 from usher.settings import Settings
 from usher.statements import beside
 from usher.stopping import told_to_stop
-from usher.telemetry import COMPONENTS, LOST, MOVED, PINGS, ROUND_SECONDS, UNLOADED, UNSEATED, Log
+from usher.telemetry import (
+    COMPACTED,
+    COMPONENTS,
+    LOST,
+    MOVED,
+    PINGS,
+    ROUND_SECONDS,
+    UNLOADED,
+    UNSEATED,
+    Log,
+)
 
 store = beside(__file__)
 log = Log("watchdog")
@@ -108,6 +118,7 @@ class Watchdog:
         await self.retire(conn, now)
         if not self.suspects_itself:
             await self.reseat(conn, now)
+            await self.compact(conn, now)
         await self.measure(conn)
 
     def doubt(self, pings: Sequence[Ping]) -> None:
@@ -185,6 +196,24 @@ class Watchdog:
         if any(planned) or released:
             MOVED.inc(planned.moved)
             log.info("seats", seated=planned.seated, moved=planned.moved, released=released)
+
+    async def compact(self, conn: Connection, now: datetime) -> None:
+        """Have chunks leave of which nothing is left, and put those together of which little is."""
+        async with conn.transaction():
+            done = await compact.compact(conn, now=now)
+        if not done:
+            return
+        COMPACTED.labels("retired").inc(len(done.retired))
+        COMPACTED.labels("made").inc(len(done.made))
+        COMPACTED.labels("given_up").inc(len(done.given_up))
+        begun = [one.chunk_id for one in done.begun]
+        log.info(
+            "compacted",
+            retired=len(done.retired),
+            begun=begun,
+            made=done.made,
+            given_up=done.given_up,
+        )
 
     async def measure(self, conn: Connection) -> None:
         """How everybody is, for the metrics."""

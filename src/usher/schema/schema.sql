@@ -248,6 +248,111 @@ begin
 end
 $$;
 
+CREATE FUNCTION work.in_every_row(chunk bigint) RETURNS boolean
+    LANGUAGE sql STABLE
+    SET search_path TO ''
+    SET enable_seqscan TO 'off'
+    AS $$
+    select h."rows" = (
+        select count(*)
+        from work.placement p
+        join work.component c on c.id = p.component_id
+        where p.chunk_id = chunk and p.state = 'loaded' and p."row" <= h."rows" and c.health = 'healthy'
+    )
+    from work.house h;
+$$;
+
+CREATE FUNCTION work.is_over(chunk bigint) RETURNS boolean
+    LANGUAGE sql STABLE
+    SET search_path TO ''
+    SET enable_seqscan TO 'off'
+    AS $$
+    select
+        not exists (
+            select from work.guestbook g where g.chunk_id = chunk and (g.indexed_in = chunk or work.is_untold(g))
+        )
+        and not exists (
+            select from work.guestbook g where g.indexed_in = chunk and g.chunk_id is distinct from g.indexed_in
+        )
+        and not exists (select from work.made_of m where m.source_id = chunk and m.open)
+        and work.in_every_row(chunk)
+        and not exists (
+            select from (select distinct newer, ready from work.outdated where chunk_id = chunk) o
+            where case when o.newer is null then not o.ready else not work.in_every_row(o.newer) end
+        );
+$$;
+
+CREATE TABLE work.guestbook (
+    id bigint NOT NULL,
+    domain64 bigint NOT NULL,
+    next_fetch timestamp with time zone NOT NULL,
+    admitted_at timestamp with time zone,
+    last_fetched timestamp with time zone,
+    last_modified timestamp with time zone,
+    chunk_id bigint,
+    cadence interval,
+    content_length integer DEFAULT 0 NOT NULL,
+    scheme smallint DEFAULT 1 NOT NULL,
+    content_type smallint DEFAULT 1 NOT NULL,
+    status smallint,
+    failures smallint DEFAULT 0 NOT NULL,
+    priority smallint DEFAULT 1 NOT NULL,
+    gone boolean DEFAULT false NOT NULL,
+    state text DEFAULT 'idle'::text NOT NULL,
+    path text NOT NULL COLLATE pg_catalog."C",
+    content_sha1 text,
+    etag text,
+    attempts smallint DEFAULT 0 NOT NULL,
+    depth smallint DEFAULT 0 NOT NULL,
+    text64 bigint,
+    same_as bigint,
+    noindex boolean DEFAULT false NOT NULL,
+    indexed_in bigint,
+    misses smallint DEFAULT 0 NOT NULL,
+    reason text,
+    CONSTRAINT guestbook_admitted_if_waiting CHECK (((state <> ALL (ARRAY['pending'::text, 'crawling'::text])) OR (admitted_at IS NOT NULL))),
+    CONSTRAINT guestbook_cadence_positive CHECK ((cadence > '00:00:00'::interval)),
+    CONSTRAINT guestbook_depth_not_negative CHECK ((depth >= 0)),
+    CONSTRAINT guestbook_failures_not_negative CHECK ((failures >= 0)),
+    CONSTRAINT guestbook_length_not_negative CHECK ((content_length >= 0)),
+    CONSTRAINT guestbook_path_short CHECK (((octet_length(path) >= 1) AND (octet_length(path) <= 2000))),
+    CONSTRAINT guestbook_reason_short CHECK ((octet_length(reason) <= 4000)),
+    CONSTRAINT guestbook_scheme_known CHECK (((scheme >= 1) AND (scheme <= 4))),
+    CONSTRAINT guestbook_state_known CHECK ((state = ANY (ARRAY['idle'::text, 'pending'::text, 'crawling'::text, 'crawled'::text, 'error'::text])))
+)
+WITH (autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='5000', autovacuum_vacuum_cost_delay='0');
+
+COMMENT ON TABLE work.guestbook IS 'Every page we know, one row a URL, for ever: a page may be gone, its row never is.';
+
+COMMENT ON COLUMN work.guestbook.last_fetched IS 'Set by a fetch and by nothing else.';
+
+COMMENT ON COLUMN work.guestbook.content_type IS 'A code of work.content_type.';
+
+COMMENT ON COLUMN work.guestbook.priority IS 'Lower goes first; 0 is the front, where a hall pass puts a page.';
+
+COMMENT ON COLUMN work.guestbook.attempts IS 'Crawls of this admission that were lost with their crawler.';
+
+COMMENT ON COLUMN work.guestbook.depth IS 'Clicks from where a crawl came in, by the shortest way that was found.';
+
+COMMENT ON COLUMN work.guestbook.text64 IS 'A hash of the text, without what surrounds it.';
+
+COMMENT ON COLUMN work.guestbook.same_as IS 'The page that had the same text before this one did.';
+
+COMMENT ON COLUMN work.guestbook.noindex IS 'The page, or its server, asks not to be found.';
+
+COMMENT ON COLUMN work.guestbook.indexed_in IS 'The chunk that its newest text came in; null while there is nothing to find.';
+
+COMMENT ON COLUMN work.guestbook.misses IS 'Answers in a row that it is not there; the second one counts.';
+
+COMMENT ON COLUMN work.guestbook.reason IS 'Why its last fetch failed, or where it moved, in words.';
+
+CREATE FUNCTION work.is_untold(page work.guestbook) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    select page.indexed_in is null and page.text64 is null and page.reason is null and page.state <> 'error'
+        and not page.noindex and not page.gone;
+$$;
+
 CREATE FUNCTION work.look_later(hosts bigint[], at timestamp with time zone) RETURNS void
     LANGUAGE sql
     SET search_path TO ''
@@ -479,7 +584,7 @@ $$;
 CREATE TABLE work.chunk (
     id bigint NOT NULL,
     state text DEFAULT 'crawling'::text NOT NULL,
-    crawler_id bigint NOT NULL,
+    crawler_id bigint,
     claimed_at timestamp with time zone NOT NULL,
     lease_until timestamp with time zone,
     crawled_at timestamp with time zone,
@@ -498,10 +603,13 @@ CREATE TABLE work.chunk (
     CONSTRAINT chunk_built_when_crawled CHECK (((index_state IS NULL) OR (state = 'crawled'::text))),
     CONSTRAINT chunk_bytes_not_negative CHECK ((bytes >= 0)),
     CONSTRAINT chunk_crawling_is_leased CHECK (((state = 'crawling'::text) = (lease_until IS NOT NULL))),
+    CONSTRAINT chunk_has_a_crawler CHECK (((crawler_id IS NOT NULL) OR (state <> 'crawling'::text))),
     CONSTRAINT chunk_index_bytes_not_negative CHECK ((index_bytes >= 0)),
-    CONSTRAINT chunk_index_state_known CHECK ((index_state = ANY (ARRAY['building'::text, 'built'::text, 'error'::text, 'parked'::text]))),
+    CONSTRAINT chunk_index_state_known CHECK ((index_state = ANY (ARRAY['building'::text, 'built'::text, 'error'::text, 'parked'::text, 'retired'::text]))),
     CONSTRAINT chunk_state_known CHECK ((state = ANY (ARRAY['crawling'::text, 'crawled'::text, 'error'::text])))
 );
+
+COMMENT ON COLUMN work.chunk.crawler_id IS 'Null if it is made of other chunks.';
 
 COMMENT ON COLUMN work.chunk.reason IS 'Why it is in error or parked.';
 
@@ -610,70 +718,6 @@ CREATE VIEW mgmt.index_server AS
      JOIN work.component c ON ((c.id = p.component_id)))
   WHERE (p.state <> 'leaving'::text);
 
-CREATE TABLE work.guestbook (
-    id bigint NOT NULL,
-    domain64 bigint NOT NULL,
-    next_fetch timestamp with time zone NOT NULL,
-    admitted_at timestamp with time zone,
-    last_fetched timestamp with time zone,
-    last_modified timestamp with time zone,
-    chunk_id bigint,
-    cadence interval,
-    content_length integer DEFAULT 0 NOT NULL,
-    scheme smallint DEFAULT 1 NOT NULL,
-    content_type smallint DEFAULT 1 NOT NULL,
-    status smallint,
-    failures smallint DEFAULT 0 NOT NULL,
-    priority smallint DEFAULT 1 NOT NULL,
-    gone boolean DEFAULT false NOT NULL,
-    state text DEFAULT 'idle'::text NOT NULL,
-    path text NOT NULL COLLATE pg_catalog."C",
-    content_sha1 text,
-    etag text,
-    attempts smallint DEFAULT 0 NOT NULL,
-    depth smallint DEFAULT 0 NOT NULL,
-    text64 bigint,
-    same_as bigint,
-    noindex boolean DEFAULT false NOT NULL,
-    indexed_in bigint,
-    misses smallint DEFAULT 0 NOT NULL,
-    reason text,
-    CONSTRAINT guestbook_admitted_if_waiting CHECK (((state <> ALL (ARRAY['pending'::text, 'crawling'::text])) OR (admitted_at IS NOT NULL))),
-    CONSTRAINT guestbook_cadence_positive CHECK ((cadence > '00:00:00'::interval)),
-    CONSTRAINT guestbook_depth_not_negative CHECK ((depth >= 0)),
-    CONSTRAINT guestbook_failures_not_negative CHECK ((failures >= 0)),
-    CONSTRAINT guestbook_length_not_negative CHECK ((content_length >= 0)),
-    CONSTRAINT guestbook_path_short CHECK (((octet_length(path) >= 1) AND (octet_length(path) <= 2000))),
-    CONSTRAINT guestbook_reason_short CHECK ((octet_length(reason) <= 4000)),
-    CONSTRAINT guestbook_scheme_known CHECK (((scheme >= 1) AND (scheme <= 4))),
-    CONSTRAINT guestbook_state_known CHECK ((state = ANY (ARRAY['idle'::text, 'pending'::text, 'crawling'::text, 'crawled'::text, 'error'::text])))
-)
-WITH (autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='5000', autovacuum_vacuum_cost_delay='0');
-
-COMMENT ON TABLE work.guestbook IS 'Every page we know, one row a URL, for ever: a page may be gone, its row never is.';
-
-COMMENT ON COLUMN work.guestbook.last_fetched IS 'Set by a fetch and by nothing else.';
-
-COMMENT ON COLUMN work.guestbook.content_type IS 'A code of work.content_type.';
-
-COMMENT ON COLUMN work.guestbook.priority IS 'Lower goes first; 0 is the front, where a hall pass puts a page.';
-
-COMMENT ON COLUMN work.guestbook.attempts IS 'Crawls of this admission that were lost with their crawler.';
-
-COMMENT ON COLUMN work.guestbook.depth IS 'Clicks from where a crawl came in, by the shortest way that was found.';
-
-COMMENT ON COLUMN work.guestbook.text64 IS 'A hash of the text, without what surrounds it.';
-
-COMMENT ON COLUMN work.guestbook.same_as IS 'The page that had the same text before this one did.';
-
-COMMENT ON COLUMN work.guestbook.noindex IS 'The page, or its server, asks not to be found.';
-
-COMMENT ON COLUMN work.guestbook.indexed_in IS 'The chunk that its newest text came in; null while there is nothing to find.';
-
-COMMENT ON COLUMN work.guestbook.misses IS 'Answers in a row that it is not there; the second one counts.';
-
-COMMENT ON COLUMN work.guestbook.reason IS 'Why its last fetch failed, or where it moved, in words.';
-
 CREATE VIEW mgmt.link AS
  SELECT g.id AS index,
     (((
@@ -767,6 +811,20 @@ ALTER TABLE work.hosts ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     NO MAXVALUE
     CACHE 1
 );
+
+CREATE TABLE work.made_of (
+    chunk_id bigint NOT NULL,
+    source_id bigint NOT NULL,
+    pages bigint[] NOT NULL,
+    given bigint[] DEFAULT '{}'::bigint[] NOT NULL,
+    open boolean DEFAULT true NOT NULL
+);
+
+COMMENT ON COLUMN work.made_of.pages IS 'What was alive of the source when this began.';
+
+COMMENT ON COLUMN work.made_of.given IS 'Of these, what the last builder that took it was told to put into it.';
+
+COMMENT ON COLUMN work.made_of.open IS 'Until every row has the new chunk, or it was given up.';
 
 CREATE TABLE work.outdated (
     page_id bigint NOT NULL,
@@ -869,6 +927,17 @@ COMMENT ON COLUMN work.sitemap.found_in IS 'robots.txt, or the sitemap that name
 
 COMMENT ON COLUMN work.sitemap.pages IS 'How many pages it named when it was last read.';
 
+CREATE TABLE work.thin (
+    chunk_id bigint NOT NULL,
+    look_at timestamp with time zone NOT NULL,
+    pages integer DEFAULT 0 NOT NULL,
+    alive integer
+);
+
+COMMENT ON COLUMN work.thin.pages IS 'How many pages it was crawled with, if few of them brought a text.';
+
+COMMENT ON COLUMN work.thin.alive IS 'How many pages are left, if these are few enough to be put into another chunk.';
+
 CREATE TABLE work.tld (
     code smallint NOT NULL,
     name text NOT NULL,
@@ -952,6 +1021,9 @@ ALTER TABLE ONLY work.hosts
 ALTER TABLE ONLY work.house
     ADD CONSTRAINT house_pkey PRIMARY KEY (one);
 
+ALTER TABLE ONLY work.made_of
+    ADD CONSTRAINT made_of_pkey PRIMARY KEY (chunk_id, source_id);
+
 ALTER TABLE ONLY work.outdated
     ADD CONSTRAINT outdated_pkey PRIMARY KEY (chunk_id, page_id);
 
@@ -982,6 +1054,9 @@ ALTER TABLE ONLY work.seat_count
 ALTER TABLE ONLY work.sitemap
     ADD CONSTRAINT sitemap_pkey PRIMARY KEY (domain64, path);
 
+ALTER TABLE ONLY work.thin
+    ADD CONSTRAINT thin_pkey PRIMARY KEY (chunk_id);
+
 ALTER TABLE ONLY work.tld
     ADD CONSTRAINT tld_name_key UNIQUE (name);
 
@@ -1010,6 +1085,8 @@ CREATE INDEX chunk_of_builder ON work.chunk USING btree (builder_id, id) WHERE (
 
 CREATE INDEX chunk_of_crawler ON work.chunk USING btree (crawler_id, id) WHERE (propagated_at IS NULL);
 
+CREATE INDEX chunk_retired ON work.chunk USING btree (id) WHERE (index_state = 'retired'::text);
+
 CREATE INDEX chunk_to_build ON work.chunk USING btree (id) WHERE ((state = 'crawled'::text) AND (index_state IS NULL));
 
 CREATE INDEX chunk_to_propagate ON work.chunk USING btree (id) WHERE ((index_state = 'built'::text) AND (propagated_at IS NULL));
@@ -1023,6 +1100,8 @@ CREATE INDEX feed_offer_of_host ON work.feed_offer USING btree (domain64);
 CREATE INDEX guestbook_chunk ON work.guestbook USING btree (chunk_id) WHERE (chunk_id IS NOT NULL);
 
 CREATE INDEX guestbook_crawling ON work.guestbook USING btree (domain64) WHERE (state = 'crawling'::text);
+
+CREATE INDEX guestbook_indexed ON work.guestbook USING btree (indexed_in) WHERE ((indexed_in IS NOT NULL) AND (chunk_id IS DISTINCT FROM indexed_in));
 
 CREATE INDEX guestbook_pending ON work.guestbook USING btree (domain64, priority, id) WHERE (state = 'pending'::text);
 
@@ -1039,6 +1118,10 @@ CREATE INDEX hosts_held ON work.hosts USING btree (held_by) WHERE (held_by IS NO
 CREATE INDEX hosts_of_pace ON work.hosts USING btree (pace_id, domain64) WHERE (pace_id IS NOT NULL);
 
 CREATE INDEX hosts_to_claim ON work.hosts USING btree (claim_at) WHERE ((claim_at < 'infinity'::timestamp with time zone) AND (policy = 'open'::text));
+
+CREATE UNIQUE INDEX made_of_open ON work.made_of USING btree (source_id) WHERE open;
+
+CREATE INDEX made_of_source ON work.made_of USING btree (source_id);
 
 CREATE INDEX outdated_by ON work.outdated USING btree (newer) WHERE (newer IS NOT NULL);
 
@@ -1057,6 +1140,10 @@ CREATE UNIQUE INDEX placement_seat ON work.placement USING btree (chunk_id, "row
 CREATE INDEX placement_wanted ON work.placement USING btree (component_id, chunk_id) WHERE (state = 'wanted'::text);
 
 CREATE INDEX query_stat_at ON work.query_stat USING btree (at);
+
+CREATE INDEX thin_look ON work.thin USING btree (look_at);
+
+CREATE INDEX thin_sparse ON work.thin USING btree (chunk_id) WHERE (alive IS NOT NULL);
 
 CREATE TRIGGER chunks_are_never_deleted BEFORE DELETE OR TRUNCATE ON work.chunk FOR EACH STATEMENT EXECUTE FUNCTION work.never_deleted();
 
@@ -1098,6 +1185,12 @@ ALTER TABLE ONLY work.hosts
 ALTER TABLE ONLY work.hosts
     ADD CONSTRAINT hosts_pace_id_fkey FOREIGN KEY (pace_id) REFERENCES work.pace(id);
 
+ALTER TABLE ONLY work.made_of
+    ADD CONSTRAINT made_of_chunk_id_fkey FOREIGN KEY (chunk_id) REFERENCES work.chunk(id);
+
+ALTER TABLE ONLY work.made_of
+    ADD CONSTRAINT made_of_source_id_fkey FOREIGN KEY (source_id) REFERENCES work.chunk(id);
+
 ALTER TABLE ONLY work.placement
     ADD CONSTRAINT placement_chunk_id_fkey FOREIGN KEY (chunk_id) REFERENCES work.chunk(id);
 
@@ -1118,6 +1211,9 @@ ALTER TABLE ONLY work.seat_count
 
 ALTER TABLE ONLY work.sitemap
     ADD CONSTRAINT sitemap_domain64_fkey FOREIGN KEY (domain64) REFERENCES work.hosts(domain64);
+
+ALTER TABLE ONLY work.thin
+    ADD CONSTRAINT thin_chunk_id_fkey FOREIGN KEY (chunk_id) REFERENCES work.chunk(id);
 
 ALTER TABLE ONLY work.unseated
     ADD CONSTRAINT unseated_chunk_id_fkey FOREIGN KEY (chunk_id) REFERENCES work.chunk(id);
@@ -2150,6 +2246,14 @@ CREATE POLICY own_job ON control.job USING (((CURRENT_USER <> 'usher_worker'::na
 
 CREATE SCHEMA feeds;
 
+CREATE FUNCTION feeds.bounded4(n numeric) RETURNS integer
+    LANGUAGE sql IMMUTABLE STRICT
+    RETURN (LEAST(n, (2147483647)::numeric))::integer;
+
+CREATE FUNCTION feeds.bounded8(n numeric) RETURNS bigint
+    LANGUAGE sql IMMUTABLE STRICT
+    RETURN (LEAST(n, ('9223372036854775807'::bigint)::numeric))::bigint;
+
 CREATE TABLE feeds.author (
     id bigint NOT NULL,
     fullname text NOT NULL,
@@ -2413,7 +2517,11 @@ CREATE TABLE feeds.feed_item (
     copyright text NOT NULL,
     language text NOT NULL,
     image text NOT NULL,
-    knocked boolean DEFAULT false NOT NULL
+    knocked boolean DEFAULT false NOT NULL,
+    page boolean DEFAULT false NOT NULL,
+    cleaned uuid,
+    digested uuid,
+    same_as bigint
 );
 
 COMMENT ON COLUMN feeds.feed_item.key IS 'What it is known by in its feed: of its guid, else its link, else its text.';
@@ -2429,6 +2537,14 @@ COMMENT ON COLUMN feeds.feed_item.mod_date IS 'When it last changed here; not ta
 COMMENT ON COLUMN feeds.feed_item.fetch_date IS 'When we saw it first.';
 
 COMMENT ON COLUMN feeds.feed_item.knocked IS 'Whether its link has been to the door.';
+
+COMMENT ON COLUMN feeds.feed_item.page IS 'Whether content is its page, as fetched; polls leave that alone.';
+
+COMMENT ON COLUMN feeds.feed_item.cleaned IS 'The hash of what content_clean was made of.';
+
+COMMENT ON COLUMN feeds.feed_item.digested IS 'The hash of what its words were taken from.';
+
+COMMENT ON COLUMN feeds.feed_item.same_as IS 'The item of another feed that told this story first.';
 
 CREATE TABLE feeds.feed_item2author (
     feed_item_id bigint NOT NULL,
@@ -2541,6 +2657,36 @@ ALTER TABLE feeds.feed_item_option ALTER COLUMN id ADD GENERATED ALWAYS AS IDENT
     CACHE 1
 );
 
+CREATE TABLE feeds.feed_item_page (
+    item_id bigint NOT NULL,
+    feed_id bigint NOT NULL,
+    state text DEFAULT 'wanted'::text NOT NULL,
+    hash uuid,
+    url text DEFAULT ''::text NOT NULL,
+    status integer,
+    errors integer DEFAULT 0 NOT NULL,
+    error text DEFAULT ''::text NOT NULL,
+    next_at timestamp with time zone NOT NULL,
+    tried_at timestamp with time zone,
+    fetched_at timestamp with time zone,
+    CONSTRAINT feed_item_page_errors_not_negative CHECK ((errors >= 0)),
+    CONSTRAINT feed_item_page_state_known CHECK ((state = ANY (ARRAY['wanted'::text, 'fetched'::text, 'failed'::text])))
+);
+
+COMMENT ON COLUMN feeds.feed_item_page.hash IS 'What the item said when its page was fetched.';
+
+COMMENT ON COLUMN feeds.feed_item_page.url IS 'Where the page was in the end.';
+
+COMMENT ON COLUMN feeds.feed_item_page.errors IS 'How many tries failed since it was wanted.';
+
+CREATE TABLE feeds.feed_item_text (
+    item_id bigint NOT NULL,
+    words tsvector NOT NULL,
+    simhash bigint
+);
+
+COMMENT ON COLUMN feeds.feed_item_text.simhash IS 'Of its text; near copies differ in few bits. Null: too short to tell.';
+
 CREATE TABLE feeds.feed_link (
     id bigint NOT NULL,
     feed_id bigint NOT NULL,
@@ -2583,6 +2729,7 @@ CREATE TABLE feeds.feed_metadata (
     reason text DEFAULT ''::text NOT NULL,
     task_id bigint,
     added_at timestamp with time zone NOT NULL,
+    cleanup_learn boolean DEFAULT false NOT NULL,
     CONSTRAINT feed_metadata_class_known CHECK ((class = ANY (ARRAY['text'::text, 'audio'::text, 'video'::text]))),
     CONSTRAINT feed_metadata_duplicates_sane CHECK ((cleanup_max_duplicates > 0)),
     CONSTRAINT feed_metadata_kind_known CHECK ((kind = ANY (ARRAY['full'::text, 'partial'::text]))),
@@ -2592,11 +2739,19 @@ CREATE TABLE feeds.feed_metadata (
     CONSTRAINT feed_metadata_train_size_sane CHECK ((cleanup_train_size > 0))
 );
 
+COMMENT ON COLUMN feeds.feed_metadata.kind IS 'partial: the pages of its items are fetched.';
+
+COMMENT ON COLUMN feeds.feed_metadata.cleanup IS 'Whether its items are made into clean texts.';
+
+COMMENT ON COLUMN feeds.feed_metadata.cleanup_model IS 'What was learned; data, checked whenever it is read.';
+
 COMMENT ON COLUMN feeds.feed_metadata.period IS 'How often it is polled; null: at its own pace.';
 
 COMMENT ON COLUMN feeds.feed_metadata.knocks IS 'Whether the links of its items knock at the door.';
 
 COMMENT ON COLUMN feeds.feed_metadata.task_id IS 'In control.task; no key, as that may be another database.';
+
+COMMENT ON COLUMN feeds.feed_metadata.cleanup_learn IS 'Whether it is learned from its pages what all of them have.';
 
 ALTER TABLE feeds.feed_metadata ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME feeds.feed_metadata_id_seq
@@ -2688,6 +2843,40 @@ ALTER TABLE feeds.thumbnail ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     CACHE 1
 );
 
+CREATE TABLE feeds.websub (
+    metadata_id bigint NOT NULL,
+    hub text NOT NULL,
+    topic text NOT NULL,
+    token text NOT NULL,
+    secret text NOT NULL,
+    state text NOT NULL,
+    reason text DEFAULT ''::text NOT NULL,
+    errors integer DEFAULT 0 NOT NULL,
+    asked_at timestamp with time zone NOT NULL,
+    try_at timestamp with time zone NOT NULL,
+    lease_until timestamp with time zone,
+    renew_at timestamp with time zone,
+    pinged_at timestamp with time zone,
+    pings bigint DEFAULT 0 NOT NULL,
+    ignored bigint DEFAULT 0 NOT NULL,
+    trusted boolean DEFAULT false NOT NULL,
+    CONSTRAINT websub_active_has_lease CHECK (((state <> 'active'::text) OR ((lease_until IS NOT NULL) AND (renew_at IS NOT NULL)))),
+    CONSTRAINT websub_errors_not_negative CHECK ((errors >= 0)),
+    CONSTRAINT websub_state_known CHECK ((state = ANY (ARRAY['asked'::text, 'active'::text, 'denied'::text, 'leaving'::text, 'left'::text])))
+);
+
+COMMENT ON COLUMN feeds.websub.token IS 'In the address that the hub calls: whoever knows it may say that the hub agreed.';
+
+COMMENT ON COLUMN feeds.websub.secret IS 'What the hub signs its news with.';
+
+COMMENT ON COLUMN feeds.websub.errors IS 'How often it was asked since it last agreed.';
+
+COMMENT ON COLUMN feeds.websub.try_at IS 'It is asked again no sooner than this.';
+
+COMMENT ON COLUMN feeds.websub.ignored IS 'News that were not signed, or not by the hub.';
+
+COMMENT ON COLUMN feeds.websub.trusted IS 'It told us of news, and no poll has since found any that it kept from us.';
+
 ALTER TABLE ONLY feeds.author
     ADD CONSTRAINT author_mark_key UNIQUE (mark);
 
@@ -2769,8 +2958,14 @@ ALTER TABLE ONLY feeds.feed_item_option
 ALTER TABLE ONLY feeds.feed_item_option
     ADD CONSTRAINT feed_item_option_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY feeds.feed_item_page
+    ADD CONSTRAINT feed_item_page_pkey PRIMARY KEY (item_id);
+
 ALTER TABLE ONLY feeds.feed_item
     ADD CONSTRAINT feed_item_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY feeds.feed_item_text
+    ADD CONSTRAINT feed_item_text_pkey PRIMARY KEY (item_id);
 
 ALTER TABLE ONLY feeds.feed_link
     ADD CONSTRAINT feed_link_pkey PRIMARY KEY (id);
@@ -2810,6 +3005,12 @@ ALTER TABLE ONLY feeds.schema_migrations
 
 ALTER TABLE ONLY feeds.thumbnail
     ADD CONSTRAINT thumbnail_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY feeds.websub
+    ADD CONSTRAINT websub_pkey PRIMARY KEY (metadata_id);
+
+ALTER TABLE ONLY feeds.websub
+    ADD CONSTRAINT websub_token_key UNIQUE (token);
 
 CREATE INDEX category_term ON feeds.category USING btree (md5(lower(term)));
 
@@ -2851,6 +3052,8 @@ CREATE INDEX feed_item_comment_item ON feeds.feed_item_comment USING btree (feed
 
 CREATE UNIQUE INDEX feed_item_comment_once ON feeds.feed_item_comment USING btree (feed_item_id, md5(guid)) WHERE (guid IS NOT NULL);
 
+CREATE INDEX feed_item_copies ON feeds.feed_item USING btree (same_as) WHERE (same_as IS NOT NULL);
+
 CREATE INDEX feed_item_event2geo_reverse ON feeds.feed_item_event2geo USING btree (geo_id, event_id);
 
 CREATE INDEX feed_item_event_item ON feeds.feed_item_event USING btree (feed_item_id);
@@ -2860,6 +3063,22 @@ CREATE INDEX feed_item_link_item ON feeds.feed_item_link USING btree (feed_item_
 CREATE INDEX feed_item_link_key ON feeds.feed_item USING btree (feed_id, link_key);
 
 CREATE INDEX feed_item_of_feed_by_date ON feeds.feed_item USING btree (feed_id, pub_date DESC, id DESC);
+
+CREATE INDEX feed_item_page_of_feed ON feeds.feed_item_page USING btree (feed_id, state, next_at);
+
+CREATE INDEX feed_item_text_band1 ON feeds.feed_item_text USING btree ((((simhash >> 48) & (65535)::bigint))) WHERE (simhash IS NOT NULL);
+
+CREATE INDEX feed_item_text_band2 ON feeds.feed_item_text USING btree ((((simhash >> 32) & (65535)::bigint))) WHERE (simhash IS NOT NULL);
+
+CREATE INDEX feed_item_text_band3 ON feeds.feed_item_text USING btree ((((simhash >> 16) & (65535)::bigint))) WHERE (simhash IS NOT NULL);
+
+CREATE INDEX feed_item_text_band4 ON feeds.feed_item_text USING btree (((simhash & (65535)::bigint))) WHERE (simhash IS NOT NULL);
+
+CREATE INDEX feed_item_text_words ON feeds.feed_item_text USING gin (words);
+
+CREATE INDEX feed_item_to_clean ON feeds.feed_item USING btree (feed_id, id) WHERE (cleaned IS DISTINCT FROM hash);
+
+CREATE INDEX feed_item_to_digest ON feeds.feed_item USING btree (feed_id, id) WHERE (digested IS DISTINCT FROM hash);
 
 CREATE INDEX feed_item_to_knock ON feeds.feed_item USING btree (feed_id) WHERE (NOT knocked);
 
@@ -2972,6 +3191,18 @@ ALTER TABLE ONLY feeds.feed_item_link
 ALTER TABLE ONLY feeds.feed_item_option
     ADD CONSTRAINT feed_item_option_feed_item_id_fkey FOREIGN KEY (feed_item_id) REFERENCES feeds.feed_item(id) ON DELETE CASCADE;
 
+ALTER TABLE ONLY feeds.feed_item_page
+    ADD CONSTRAINT feed_item_page_feed_id_fkey FOREIGN KEY (feed_id) REFERENCES feeds.feed(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY feeds.feed_item_page
+    ADD CONSTRAINT feed_item_page_item_id_fkey FOREIGN KEY (item_id) REFERENCES feeds.feed_item(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY feeds.feed_item
+    ADD CONSTRAINT feed_item_same_as_fkey FOREIGN KEY (same_as) REFERENCES feeds.feed_item(id) ON DELETE SET NULL;
+
+ALTER TABLE ONLY feeds.feed_item_text
+    ADD CONSTRAINT feed_item_text_item_id_fkey FOREIGN KEY (item_id) REFERENCES feeds.feed_item(id) ON DELETE CASCADE;
+
 ALTER TABLE ONLY feeds.feed_link
     ADD CONSTRAINT feed_link_feed_id_fkey FOREIGN KEY (feed_id) REFERENCES feeds.feed(id) ON DELETE CASCADE;
 
@@ -2986,6 +3217,9 @@ ALTER TABLE ONLY feeds.thumbnail
 
 ALTER TABLE ONLY feeds.thumbnail
     ADD CONSTRAINT thumbnail_feed_item_id_fkey FOREIGN KEY (feed_item_id) REFERENCES feeds.feed_item(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY feeds.websub
+    ADD CONSTRAINT websub_metadata_id_fkey FOREIGN KEY (metadata_id) REFERENCES feeds.feed_metadata(id) ON DELETE CASCADE;
 
 CREATE SCHEMA multimatch;
 

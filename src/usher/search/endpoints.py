@@ -3,7 +3,6 @@
 Comes from browsers and programs; goes to the broker. Whatever stands in a query, the answer is a page that can be used.
 """
 
-import re
 from collections.abc import Sequence
 from typing import Annotated, Final
 
@@ -12,8 +11,10 @@ from msgspec import Meta, Struct
 from starlette.responses import Response
 
 from usher.errors import BadInput, NotFound, Unreachable
+from usher.porch.atom import MEDIA, write
+from usher.porch.caching import conditional, origin
 from usher.porch.component import Call, Endpoint
-from usher.search import assets, data, shown
+from usher.search import assets, atom, data, shown
 from usher.search.broker import Broker
 from usher.search.outcome import MOST, Answer
 from usher.search.pages import Pages
@@ -24,11 +25,11 @@ POLICY: Final = (
     "default-src 'none'; style-src 'self'; img-src 'self'; script-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
 )
-HEADERS: Final = {"Content-Security-Policy": POLICY, "Cache-Control": "private, no-cache"}
+FRESH: Final = {"Cache-Control": "private, no-cache"}
+HEADERS: Final = {"Content-Security-Policy": POLICY, **FRESH}
 FOR_EVER: Final = {"Cache-Control": "public, max-age=31536000, immutable"}
 ROBOTS: Final = "User-agent: *\nDisallow: /search\nDisallow: /api/\n"
 RETRY: Final = {"Retry-After": "2"}
-_HOST: Final = re.compile(r"[A-Za-z0-9._:\[\]-]{1,255}")
 
 
 class GovQuery(Struct, kw_only=True):
@@ -56,6 +57,7 @@ class Desk:
             Endpoint("GET", "/", self.page),
             Endpoint("GET", "/search", self.page),
             Endpoint("GET", "/search.json", self.json),
+            Endpoint("GET", atom.PATH, self.atom),
             Endpoint("GET", "/api/search", self.api),
             Endpoint("GET", "/opensearch.xml", self.opensearch, open=True),
             Endpoint("GET", "/robots.txt", self.robots, open=True),
@@ -77,6 +79,13 @@ class Desk:
         text, page = asked(call)
         return data.listing(await self._answer(text, page), page)
 
+    async def atom(self, call: Call) -> Response:
+        text, page = asked(call)
+        # A reader asks every hour; what people ask is told by the pages they ask for.
+        answer = await self._answer(text, page, noted=False)
+        feed = atom.feed_of(answer, page, origin=origin(call.headers))
+        return conditional(call.headers, write(feed), MEDIA, FRESH, atom.changed(answer))
+
     async def api(self, call: Call) -> data.GovResults:
         wanted = gov_query(call)
         query = parse(wanted.query)
@@ -86,12 +95,7 @@ class Desk:
         return data.gov_results(answer, wanted.offset, marked=wanted.enable_highlighting)
 
     async def opensearch(self, call: Call) -> Response:
-        headers = call.headers
-        scheme = "https" if headers.get("x-forwarded-proto") == "https" else "http"
-        host = headers.get("host", "")
-        if not _HOST.fullmatch(host):
-            raise BadInput(f"{host[:100]!a} is not the name of a server.")
-        body = self._pages.opensearch(f"{scheme}://{host}")
+        body = self._pages.opensearch(origin(call.headers))
         return Response(body, media_type="application/opensearchdescription+xml")
 
     async def robots(self, _call: Call) -> Response:
@@ -103,14 +107,14 @@ class Desk:
             raise NotFound("There is no such file.")
         return Response(one.body, headers=FOR_EVER, media_type=one.media_type)
 
-    async def _answer(self, text: str, page: int) -> Answer:
+    async def _answer(self, text: str, page: int, *, noted: bool = True) -> Answer:
         query, offset = parse(text), (page - 1) * shown.SIZE
         if offset >= MOST:  # how many there are is told, and nothing shown
             answer = await self._broker.search(query, k=1, hosts=False)
             empty = msgspec.structs.replace(answer.results, found=())
             return msgspec.structs.replace(answer, results=empty)
         answer = await self._broker.search(query, k=shown.SIZE, offset=offset, hosts=True)
-        if query and page == 1:
+        if noted and query and page == 1:
             self._reports.note(query.text, answer.seconds)
         return answer
 

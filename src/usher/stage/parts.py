@@ -42,11 +42,12 @@ Role = Callable[[Post, asyncio.Event, Ready], Awaitable[None]]
 
 
 async def mgmt(post: Post, stop: asyncio.Event, ready: Ready) -> None:
+    from usher.feeds.endpoints import annex
     from usher.queue.policy import policies
     from usher.web.server import serve
 
-    rules = policies(post.loaded.workers)
-    await serve(post.settings, post.ports.bind("mgmt"), rules=rules, ready=ready, stop=stop)
+    rules, bind = policies(post.loaded.workers), post.ports.bind("mgmt")
+    await serve(post.settings, bind, rules=rules, annex=annex, ready=ready, stop=stop)
 
 
 async def watchdog(post: Post, stop: asyncio.Event, ready: Ready) -> None:

@@ -100,7 +100,9 @@ select
         from (select from work.chunk where state = 'crawled' and index_state is null limit %(most)s) k
     ) as to_build,
     (
-        select crawled_at from work.chunk where state = 'crawled' and index_state is null order by id limit 1
+        select crawled_at from work.chunk
+        where state = 'crawled' and index_state is null and crawler_id is not null  -- others may wait
+        order by id limit 1
     ) as to_build_since,
     (select count(*) from (select from work.chunk where index_state = 'building' limit %(most)s) k) as building,
     (

@@ -68,7 +68,8 @@ class Call(Generic[Asked]):
 class Endpoint(Generic[Asked, Told]):
     """One thing that can be asked; the handler may answer with a Response of its own.
 
-    The request of a GET is read from its query, of any other method from the body.
+    The request of a GET is read from its query, of any other method from the body; `bytes` is the body as it came.
+    What is not answered as JSON is of the `media` type.
     `scope` is what a token has to hold; `open` ones are probes, which need none and are not logged.
     A GET that is not `safe` changes something: no HEAD, and no page of another site may ask it.
     """
@@ -82,6 +83,7 @@ class Endpoint(Generic[Asked, Told]):
     scope: Literal["open", "read", "work", "admin"]
     safe: bool = True
     old: bool = False  # a name that another one replaces
+    media: str = "text/plain"
 
 
 def make_app(
@@ -119,7 +121,11 @@ class Resource:
     def add(self, endpoint: Endpoint[Any, Any]) -> None:
         decode = None
         if endpoint.request and endpoint.method != "GET":
-            decode = msgspec.json.Decoder(endpoint.request).decode
+            decode = (
+                bytes
+                if endpoint.request is bytes
+                else msgspec.json.Decoder(endpoint.request).decode
+            )
         self.endpoints[endpoint.method] = (endpoint, decode)
         if endpoint.method == "GET" and endpoint.safe:
             self.endpoints["HEAD"] = (endpoint, decode)

@@ -1,25 +1,52 @@
 """Index builders at MGMT: crawled chunks claimed, and what became of their index."""
 
 from usher.db import Connection
-from usher.mgmt import chunks, components, placements
+from usher.mgmt import chunks, components, merging, placements
 from usher.mgmt.components import Component
 from usher.web.app import Call, Endpoint
 from usher.web.coordinator import at_mgmt, caller, clock, index_state_of, lost, shown
-from usher.web.mgmt_shapes import BuildsQuery, ChunkKept, ContentChunk, IndexState, number_of
+from usher.web.mgmt_shapes import (
+    BuildsQuery,
+    ChunkKept,
+    ContentChunk,
+    IndexState,
+    SourceChunk,
+    number_of,
+)
 
 
 async def get_content_chunks(call: Call[BuildsQuery]) -> list[ContentChunk]:
     me, lease = await caller(call, "index-builder"), call.rooms.terms.lease
     if me.state == "paused":
         return []
-    n = call.body.n
+    n, compact = call.body.n, call.body.compact
     async with at_mgmt(call, alone=True) as conn:
-        found = await chunks.claim_builds(conn, me.id, n=n, lease=lease, now=clock())
+        found = await chunks.claim_builds(
+            conn, me.id, n=n, lease=lease, now=clock(), compact=compact
+        )
         if not found and await alone(conn, me):
             found = await chunks.claim_builds(
-                conn, me.id, n=n, lease=lease, now=clock(), alone=True
+                conn, me.id, n=n, lease=lease, now=clock(), alone=True, compact=compact
             )
-    return [ContentChunk(one.chunk_id, one.host, one.sha256, one.bytes) for one in found]
+    made_of = await sources(call, [one.chunk_id for one in found if one.host is None])
+    return [
+        ContentChunk(one.chunk_id, one.host or "", one.sha256, one.bytes, made_of.get(one.chunk_id))
+        for one in found
+    ]
+
+
+async def sources(call: Call[BuildsQuery], claimed: list[int]) -> dict[int, list[SourceChunk]]:
+    """What chunks are to be made of that nobody crawled."""
+    if not claimed:
+        return {}
+    async with at_mgmt(call) as conn:
+        found = await merging.manifest(conn, claimed)
+    return {
+        id_: [
+            SourceChunk(one.chunk_id, one.hosts, one.keys, one.sha256, one.bytes) for one in parts
+        ]
+        for id_, parts in found.items()
+    }
 
 
 async def alone(conn: Connection, me: Component) -> bool:

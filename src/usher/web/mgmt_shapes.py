@@ -265,14 +265,30 @@ class Keep(Struct):
 
 
 class BuildsQuery(Told, kw_only=True):
+    """With `compact` also chunks that are to be made of others, for builders that know how."""
+
     n: Small = 5
+    compact: bool = False
+
+
+class SourceChunk(Struct, omit_defaults=True):
+    """A chunk to take documents from: the servers that have its index chunk, and the pages, each by host and path."""
+
+    chunk_id: int
+    hosts: list[str]
+    keys: list[str]
+    sha256: str | None = None
+    bytes: int | None = None
 
 
 class ContentChunk(Struct, omit_defaults=True):
+    """A crawled chunk, and the crawler that has it; or without one, the chunks that it is to be made of."""
+
     chunk_id: int
     host: str
     sha256: str | None = None
     bytes: int | None = None
+    made_of: list[SourceChunk] | None = None
 
 
 class IndexState(Told, kw_only=True):

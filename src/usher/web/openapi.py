@@ -12,6 +12,8 @@ from usher.web.app import Call, Endpoint
 
 Endpoints = Sequence[Endpoint[Any, Any]]
 REF = "#/components/schemas/{name}"
+TEXT = {"type": "string"}
+PAGE = "text/html"
 
 
 def with_document(endpoints: Endpoints) -> Endpoints:
@@ -55,18 +57,15 @@ def operation(endpoint: Endpoint[Any, Any], schemas: dict[str, Any]) -> dict[str
         "summary": endpoint.summary,
         "operationId": operation_id(endpoint),
         "responses": {
-            "200": {"description": "Done", "content": content(endpoint.response, schemas)},
-            "default": {
-                "description": "Could not",
-                "content": {"application/problem+json": {"schema": schemas[str(Problem)]}},
-            },
+            "200": {"description": "Done", "content": answer(endpoint, schemas)},
+            "default": {"description": "Could not", "content": trouble(endpoint, schemas)},
         },
         "x-usher-scope": endpoint.scope,
     }
     if endpoint.old:
         drawn["deprecated"] = True
     if endpoint.request is not None and endpoint.method != "GET":
-        body = content(endpoint.request, schemas)
+        body = asked(endpoint.request, schemas)
         drawn["requestBody"] = {"required": True, "content": body}
     return drawn
 
@@ -76,17 +75,28 @@ def operation_id(endpoint: Endpoint[Any, Any]) -> str:
     return "_".join([endpoint.method.lower(), *words])
 
 
-def content(shape: type | None, schemas: dict[str, Any]) -> dict[str, Any]:
-    if shape is None:
-        return {"text/plain": {"schema": {"type": "string"}}}
+def asked(shape: type, schemas: dict[str, Any]) -> dict[str, Any]:
+    if shape is bytes:
+        return {"*/*": {"schema": TEXT}}
     return {"application/json": {"schema": schemas[str(shape)]}}
+
+
+def answer(endpoint: Endpoint[Any, Any], schemas: dict[str, Any]) -> dict[str, Any]:
+    if endpoint.response is None:
+        return {endpoint.media: {"schema": TEXT}}
+    return {"application/json": {"schema": schemas[str(endpoint.response)]}}
+
+
+def trouble(endpoint: Endpoint[Any, Any], schemas: dict[str, Any]) -> dict[str, Any]:
+    """What went wrong is a page where a page was wanted."""
+    page = {PAGE: {"schema": TEXT}} if endpoint.media == PAGE else {}
+    return {"application/problem+json": {"schema": schemas[str(Problem)]}, **page}
 
 
 def parameters(endpoint: Endpoint[Any, Any], components: dict[str, Any]) -> dict[str, Any]:
     """The words of the path and, of a GET, the names of its query."""
-    text = {"type": "string"}
     words = re.findall(r"{(\w+)}", endpoint.path)
-    found = [{"name": word, "in": "path", "required": True, "schema": text} for word in words]
+    found = [{"name": word, "in": "path", "required": True, "schema": TEXT} for word in words]
     if endpoint.request is not None and endpoint.method == "GET":
         query = components[endpoint.request.__name__]
         found += [

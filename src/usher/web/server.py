@@ -5,7 +5,7 @@ Comes from settings and an address; goes on until TERM or INT.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 
 from usher.areas import Area, named, places
@@ -22,21 +22,27 @@ from usher.telemetry import Log
 from usher.web import door, jobs, mgmt, openapi, probes, runs, tasks
 from usher.web.app import NEVER, Rooms, Terms, make_app
 from usher.web.callers import Callers
+from usher.web.openapi import Endpoints
 from usher.web.server_map import ServerMap
 
 log = Log("web")
-ENDPOINTS = openapi.with_document(
-    # What stands in a job's place, such as /v1/jobs/claim, comes before the jobs.
-    (
-        *probes.ENDPOINTS,
-        *door.ENDPOINTS,
-        *mgmt.ENDPOINTS,
-        *runs.ENDPOINTS,
-        *jobs.ENDPOINTS,
-        *tasks.ENDPOINTS,
-    )
+# What stands in a job's place, such as /v1/jobs/claim, comes before the jobs.
+OWN: Endpoints = (
+    *probes.ENDPOINTS,
+    *door.ENDPOINTS,
+    *mgmt.ENDPOINTS,
+    *runs.ENDPOINTS,
+    *jobs.ENDPOINTS,
+    *tasks.ENDPOINTS,
 )
 SCHEMAS = ("work", "control")
+# Endpoints of a room that knows us and that we do not know, with what they need open as long as they are served.
+Annex = Callable[[Settings], AbstractAsyncContextManager[Endpoints]]
+
+
+@asynccontextmanager
+async def no_annex(_settings: Settings) -> AsyncIterator[Endpoints]:
+    yield ()
 
 
 async def serve(
@@ -45,6 +51,7 @@ async def serve(
     *,
     insecure: bool = False,
     rules: Policies | None = None,
+    annex: Annex = no_annex,
     ready: Callable[[str], None],
     stop: asyncio.Event | None = None,
 ) -> None:
@@ -60,9 +67,13 @@ async def serve(
         )
     with listening(bind) as sock:
         address = f"http://{Bind(*sock.getsockname()[:2])}"
-        async with opened(settings, rules or policies({}), guarded=guarded) as rooms:
+        async with (
+            opened(settings, rules or policies({}), guarded=guarded) as rooms,
+            annex(settings) as further,
+        ):
             # Where a token is needed, a name that others gave us leads nobody's browser anywhere.
-            app = make_app(rooms, ENDPOINTS, any_name=insecure or guarded)
+            endpoints = openapi.with_document((*OWN, *further))
+            app = make_app(rooms, endpoints, any_name=insecure or guarded)
             server = Server(configured(app), address, ready)
             async with stopped_by(server, stop):
                 await server.serve(sockets=[sock])

@@ -1,5 +1,14 @@
 -- migrate:up
 
+-- Numbers that feeds tell us, whatever they are, as columns can hold them; what is not told stays unknown.
+create function feeds.bounded4(n numeric) returns integer
+    language sql immutable strict
+return least(n, 2147483647)::integer;
+
+create function feeds.bounded8(n numeric) returns bigint
+    language sql immutable strict
+return least(n, 9223372036854775807)::bigint;
+
 -- What a feed says about itself.
 create table feeds.feed (
     id bigint generated always as identity primary key,
@@ -419,3 +428,4 @@ drop table
     feeds.feed_item_option, feeds.feed_item_event, feeds.feed_item_comment, feeds.feed_item_link,
     feeds.feed_image, feeds.feed_link, feeds.rating, feeds.geo, feeds.category, feeds.author,
     feeds.feed_item, feeds.feed_poll, feeds.feed_metadata, feeds.feed;
+drop function feeds.bounded8(numeric), feeds.bounded4(numeric);

@@ -34,9 +34,14 @@ grant insert, update on work.robots, work.sitemap to usher_mgmt;
 grant select on work.feed_offer to usher_mgmt, usher_reader;
 grant insert, update on work.feed_offer to usher_mgmt;
 grant select on work.outdated, work.retire to usher_mgmt, usher_reader;
-grant insert, update on work.outdated to usher_mgmt;
+grant insert, update, delete on work.outdated to usher_mgmt;
 grant insert, delete on work.retire to usher_mgmt;
 grant execute on function work.retire_copies(bigint[]) to usher_mgmt;
+grant select on work.thin, work.made_of to usher_mgmt, usher_reader;
+grant insert, update, delete on work.thin to usher_mgmt;
+grant insert, update on work.made_of to usher_mgmt;
+grant execute on function work.in_every_row(bigint), work.is_over(bigint), work.is_untold(work.guestbook)
+    to usher_mgmt;
 grant update ("rows", seated_rows, crawl_delay) on work.house to usher_mgmt;
 grant execute on function
     work.rest_of(work.hosts, work.house),

@@ -1,0 +1,125 @@
+"""One process of a contender's, in its own venv: JSON lines in say what to do, out goes when it began and ended.
+
+`python feeds_peers.py usher|reader`; the server of ours named by libpq's PGHOST, PGUSER and so on.
+"""
+
+import sys
+
+sys.path.pop(0)  # bench/ holds a queue.py, and everybody needs the standard one
+
+import asyncio
+import json
+from abc import ABC, abstractmethod
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+from time import monotonic, perf_counter
+from typing import Any
+
+ROLES = "usher_feeds", "usher_manager"
+AGENT = "bench"
+NOW = datetime(2026, 11, 16, tzinfo=UTC)
+
+
+class Peer(ABC):
+    """The same of everybody: some feeds, polled once."""
+
+    @abstractmethod
+    async def subscribe(self, urls: list[str], place: str) -> None:
+        """Begin with these feeds and nothing of them."""
+
+    @abstractmethod
+    async def poll(self, at_once: int) -> int:
+        """Poll all of them, so many at once; how many items there are then."""
+
+
+class Reader(Peer):
+    """As its documentation has it: SQLite in a file, `update_feeds` with threads."""
+
+    async def subscribe(self, urls: list[str], place: str) -> None:
+        file = Path(place)
+        for one in file.parent.glob(f"{file.name}*"):
+            one.unlink()
+        self.reader = import_module("reader").make_reader(place)
+        for url in urls:
+            self.reader.add_feed(url)
+
+    async def poll(self, at_once: int) -> int:
+        self.reader.update_feeds(workers=at_once, scheduled=False)
+        if broken := self.reader.get_feed_counts(broken=True).total:
+            raise RuntimeError(f"{broken} feeds were not read")
+        return int(self.reader.get_entry_counts().total)
+
+
+class Usher(Peer):
+    """The poll alone, as the library has it, in one process and without the queue's jobs."""
+
+    async def subscribe(self, urls: list[str], place: str) -> None:
+        db: Any = import_module("usher.db")
+        if not hasattr(self, "house"):
+            self.search = await db.Database("", size=16, role=ROLES[0]).__aenter__()
+            self.house = import_module("usher.feeds.house").House(self.search, None, ROLES, "", 5)
+        fetch: Any = import_module("usher.crawl.fetch")
+        guard: Any = import_module("usher.crawl.guard")
+        opml: Any = import_module("usher.feeds.opml")
+        feeding: Any = import_module("usher.cli.feeding")
+        self.fetcher = fetch.Fetcher(AGENT, allow=guard.parse("127.0.0.0/8"))
+        self.polling: Any = import_module("usher.feeds.poll")
+        feeds = [opml.Subscription(url) for url in urls]
+        await feeding.subscribe(self.house, feeds, knocks=bool(place))
+
+    async def poll(self, at_once: int) -> int:
+        left = [id_ for (id_,) in await self.ask("select id from feeds.feed_metadata order by id")]
+
+        desk = import_module("usher.feeds.desk").Desk(self.house, later=True)
+
+        async def work() -> None:
+            while left:
+                told = await self.polling.poll(self.house, self.fetcher, left.pop(), desk=desk)
+                if not told.good:
+                    raise RuntimeError(told.words)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(at_once):
+                group.create_task(work())
+        [(items,)] = await self.ask("select count(*) from feeds.feed_item")
+        return int(items)
+
+    async def ask(self, query: str) -> list[Any]:
+        async with self.search.connection() as conn:
+            return list(await (await conn.execute(query)).fetchall())
+
+
+def parsed(bodies: list[str]) -> dict[str, float]:
+    """Entries a second that each parser reads, by what reads them."""
+    feeds: Any = import_module("usher.feeds.parse")
+    feedparser: Any = import_module("feedparser")
+    given = [body.encode() for body in bodies]
+    ways = {
+        "usher": lambda one: len(feeds.parse(one, url="http://x.example/", now=NOW).items),
+        "feedparser": lambda one: len(feedparser.parse(one).entries),
+        "feedparser, not sanitised": lambda one: len(
+            feedparser.parse(one, sanitize_html=False).entries
+        ),
+    }
+    rates = {}
+    for name, way in ways.items():
+        begin = perf_counter()
+        rates[name] = sum(map(way, given)) / (perf_counter() - begin)
+    return rates
+
+
+async def serve(peer: Peer) -> None:
+    for line in sys.stdin:
+        name, *given = json.loads(line)
+        begin = monotonic()
+        answer = parsed(*given) if name == "parsed" else await getattr(peer, name)(*given)
+        print(json.dumps([begin, monotonic(), answer]), flush=True)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "usher":
+        with asyncio.Runner(loop_factory=import_module("uvloop").new_event_loop) as runner:
+            runner.run(serve(Usher()))
+    else:
+        asyncio.run(serve(Reader()))

@@ -1,0 +1,144 @@
+"""Asking hubs to tell us of news, and to stop that.
+
+Comes from polls, once a feed was read, and from whoever disables a feed; goes to the hub, past the guard that every
+fetch goes past. What a hub does wrong is noted, and never a poll's trouble.
+"""
+
+import secrets
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from usher.crawl.fetch import Answer, Fetcher
+from usher.db import Connection
+from usher.feeds import hub, store, websub
+from usher.feeds.house import House
+from usher.feeds.pace import Next
+from usher.feeds.subscriptions import Subscribed
+from usher.feeds.websub import Standing
+from usher.urls import Refused
+from usher.urls import parse as parse_url
+
+FORM: Final = "application/x-www-form-urlencoded"
+AGAIN: Final = frozenset({307, 308})  # what is sent is to be sent elsewhere
+MOST_HOPS: Final = 3
+LONGEST_REASON: Final = 300
+
+
+async def tend(
+    house: House, fetcher: Fetcher, id_: int, *, now: datetime | None = None
+) -> list[str]:
+    """Do what is due at the hub of a feed; what went wrong, in words."""
+    if not house.callback:
+        return []
+    now = now or datetime.now(UTC)
+    async with house.search.connection() as conn:
+        known, standing = await hub.known(conn, id_), await hub.standing(conn, id_)
+    if known is None:
+        return []
+    offer = websub.offered(known.hub, known.own, known.url)
+    match websub.step(standing, offer, wanted=known.wanted, now=now):
+        case "subscribe" if offer is not None:
+            return await subscribe(house, fetcher, id_, offer, standing, now)
+        case "unsubscribe":
+            return await leave(house, fetcher, [id_], now=now)
+    return []
+
+
+async def minded(
+    house: House,
+    conn: Connection,
+    known: Subscribed,
+    following: Next,
+    *,
+    news: bool,
+    began: datetime,
+    now: datetime,
+) -> Next:
+    """The next poll of a feed as its hub lets it be; `news` is whether a poll that began then found any."""
+    if not house.callback:
+        return following
+    if news:
+        await hub.distrust(conn, known.id)
+    standing = await hub.standing(conn, known.id)
+    return websub.paced(following, standing, slower=known.fixed is None, began=began, now=now)
+
+
+async def subscribe(
+    house: House,
+    fetcher: Fetcher,
+    id_: int,
+    offer: websub.Offer,
+    standing: Standing | None,
+    now: datetime,
+) -> list[str]:
+    """Ask the hub; it calls back, perhaps before it answers."""
+    same = standing is not None and standing.offer == offer and standing.state != "left"
+    token = standing.token if standing and same else secrets.token_urlsafe(32)
+    secret = standing.secret if standing and same else secrets.token_hex(32)
+    errors = standing.errors + 1 if standing and same else 1
+    async with house.search.connection() as conn:
+        await hub.ask(
+            conn,
+            id_,
+            offer,
+            token=token,
+            secret=secret,
+            try_at=now + websub.wait(errors),
+            now=now,
+        )
+    body = websub.form("subscribe", offer, callback=callback(house, token), secret=secret)
+    answer = await send(fetcher, offer.hub, body)
+    words = trouble(answer)
+    if not words:
+        return []
+    rest = answer.retry_after(now) if isinstance(answer, Answer) else None
+    pause = timedelta(seconds=min(rest or 0, websub.AFTER_DENIAL.total_seconds()))
+    async with house.search.connection() as conn:
+        await hub.fail(conn, id_, token, store.clean(words)[:LONGEST_REASON], try_at=now + pause)
+    return [f"Its hub does not take us: {words}"]
+
+
+async def leave(
+    house: House, fetcher: Fetcher, ids: Iterable[int], *, now: datetime | None = None
+) -> list[str]:
+    """Have the hubs of feeds tell us no more; one that cannot be told ends when its lease does."""
+    problems = []
+    for id_ in ids:
+        async with house.search.connection() as conn:
+            standing = await hub.leave(conn, id_, now=now or datetime.now(UTC))
+        if standing is not None and house.callback:
+            there = callback(house, standing.token)
+            body = websub.form("unsubscribe", standing.offer, callback=there, secret="")
+            if words := trouble(await send(fetcher, standing.hub, body)):
+                problems.append(f"Its hub could not be told that it is over: {words}")
+    return problems
+
+
+def callback(house: House, token: str) -> str:
+    return f"{house.callback}/websub/{token}"
+
+
+async def send(fetcher: Fetcher, url: str, body: bytes) -> Answer | str:
+    """The hub's answer, or why it was not asked; redirects that keep what is sent are followed."""
+    there = parse_url(url)
+    if isinstance(there, Refused):
+        return f"{url} cannot be asked: {there.detail}"
+    for _ in range(MOST_HOPS):
+        answer = await fetcher.post(there, body, FORM)
+        if answer.status not in AGAIN or answer.location is None:
+            return answer
+        there = answer.location
+    return answer
+
+
+def trouble(answer: Answer | str) -> str:
+    """What is wrong with a hub's answer; nothing if it is well."""
+    if isinstance(answer, str):
+        return answer
+    if answer.status is None:
+        return f"{answer.error}."
+    if answer.status // 100 == 2:  # noqa: PLR2004 - success
+        return ""
+    said = " ".join(answer.body[:LONGEST_REASON].decode("utf-8", "replace").split())
+    return f"HTTP {answer.status} {answer.reason}".rstrip() + (f": {said}" if said else ".")

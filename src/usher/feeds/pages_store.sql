@@ -1,0 +1,43 @@
+-- name: counts
+-- How many feeds there are, how many of them fail, and how many are off.
+select
+    count(*), count(*) filter (where m.state = 'enabled' and p.errors > 0), count(*) filter (where m.state = 'disabled'),
+    count(*) filter (where m.state = 'gone')
+from feeds.feed_metadata m
+left join feeds.feed_poll p on p.metadata_id = m.id;
+
+-- name: tags
+-- The tags of feeds, the commonest first.
+select t.tag
+from feeds.feed_metadata m, unnest(m.tags) as t (tag)
+group by t.tag
+order by count(*) desc, t.tag
+limit %(n)s;
+
+-- name: sizes
+-- How many items some feeds have, counted no further than this.
+select g.id, (select count(*) from (select from feeds.feed_item i where i.feed_id = g.id limit %(most)s) as counted)
+from unnest(%(feeds)s::bigint[]) as g (id);
+
+-- name: about
+-- What a feed says about itself.
+select
+    f.title, f.description, f.link, f.language, f.copyright, f.generator, f.type, f.encoding, f.pub_date, f.first_date,
+    f.mod_date, f.hub,
+    array(
+        select c.term from feeds.feed2category x join feeds.category c on c.id = x.category_id
+        where x.feed_id = f.id order by c.id limit 50
+    ) as categories,
+    array(
+        select coalesce(nullif(a.fullname, ''), nullif(a.email, ''), a.link) from feeds.feed2author x
+        join feeds.author a on a.id = x.author_id
+        where x.feed_id = f.id order by a.id limit 50
+    ) as authors
+from feeds.feed f
+where f.id = %(feed)s;
+
+-- name: hub
+-- How the subscription of a feed at its hub stands; what only the hub may know is not told.
+select hub, topic, state, reason, lease_until, pinged_at, pings, ignored, trusted
+from feeds.websub
+where metadata_id = %(id)s;

@@ -1,0 +1,78 @@
+-- name: undigested
+-- Items of a feed whose words are not known yet, or not those that it says by now. What is clean is read, else what the
+-- feed or the page says; no more of it than counts.
+select
+    id, hash, title, title_type, left(coalesce(clean, nullif(content, ''), summary), %(most)s) as body,
+    case when clean is not null then 'text/plain' when content <> '' then content_type else summary_type end as type
+from (
+    select *, case when cleaned = hash then content_clean end as clean
+    from feeds.feed_item
+    where feed_id = %(feed)s and digested is distinct from hash
+    order by id
+    limit %(n)s
+) i
+order by id;
+
+-- name: digest
+-- The words of items, by which they are found, and the numbers by which their copies are. What changed meanwhile is left.
+with given as (
+    select i.id, g.hash, g.title, g.body, g.simhash
+    from unnest(%(ids)s::bigint[], %(hashes)s::uuid[], %(titles)s::text[], %(bodies)s::text[], %(simhashes)s::bigint[])
+        as g (id, hash, title, body, simhash)
+    join feeds.feed_item i on i.id = g.id and i.hash = g.hash
+), put as (
+    insert into feeds.feed_item_text (item_id, words, simhash)
+    select
+        id,
+        setweight(to_tsvector('simple', title), 'A') || setweight(to_tsvector('simple', body), 'B'),
+        simhash
+    from given
+    on conflict (item_id) do update set words = excluded.words, simhash = excluded.simhash
+)
+update feeds.feed_item i
+set digested = g.hash
+from given g
+where i.id = g.id;
+
+-- name: turn
+-- Copies are looked for by one at a time, until the transaction ends: of two that come at once one sees the other.
+select pg_advisory_xact_lock(%(lock)s);
+
+-- name: mark_copies
+-- Of these items of one feed, which tell a story that an item of another feed told first. An item that others are marked
+-- as copies of stays what it is.
+with given as (
+    select t.item_id, t.simhash, i.feed_id, i.same_as
+    from feeds.feed_item_text t
+    join feeds.feed_item i on i.id = t.item_id
+    where t.item_id = any(%(ids)s::bigint[])
+        and not exists (select from feeds.feed_item c where c.same_as = t.item_id)
+), near as (
+    select g.item_id, min(coalesce(i.same_as, o.item_id)) as first
+    from given g
+    cross join lateral (
+        (
+            select item_id, simhash from feeds.feed_item_text
+            where (simhash >> 48 & 65535) = (g.simhash >> 48 & 65535) and simhash is not null limit %(most)s
+        ) union all (
+            select item_id, simhash from feeds.feed_item_text
+            where (simhash >> 32 & 65535) = (g.simhash >> 32 & 65535) and simhash is not null limit %(most)s
+        ) union all (
+            select item_id, simhash from feeds.feed_item_text
+            where (simhash >> 16 & 65535) = (g.simhash >> 16 & 65535) and simhash is not null limit %(most)s
+        ) union all (
+            select item_id, simhash from feeds.feed_item_text
+            where (simhash & 65535) = (g.simhash & 65535) and simhash is not null limit %(most)s
+        )
+    ) o
+    cross join lateral (select feed_id, same_as from feeds.feed_item where id = o.item_id offset 0) i
+    where i.feed_id <> g.feed_id and bit_count((o.simhash # g.simhash)::bit(64)) <= %(near)s
+        and coalesce(i.same_as, o.item_id) <> g.item_id
+    group by g.item_id
+)
+update feeds.feed_item i
+set same_as = near.first
+from given g
+left join near on near.item_id = g.item_id
+where i.id = g.item_id and i.same_as is distinct from near.first
+returning i.id, i.same_as;

@@ -1,0 +1,31 @@
+"""An index chunk made of others: the documents of those pages that are still good, as they are.
+
+Comes from index chunks that servers have, of which little is left; goes to one new index chunk. Runs in a press, like
+the making of others.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from usher.index import chunkfile
+from usher.index.document import Document
+from usher.index.making import Job, Made, Part, written
+
+
+def merge(job: Job, at: Callable[[int], None]) -> Made:
+    """Write the index chunk; `at` hears the place of each part before it is read."""
+    documents: list[Document] = []
+    for place, part in enumerate(job.parts or []):
+        at(place)
+        documents += taken(part, job.chunk)
+    return written(job, documents, Counter())
+
+
+def taken(part: Part, chunk: int) -> Iterator[Document]:
+    """The documents of the pages that are wanted; those without a text have none."""
+    keys = set(part.keys)
+    _, documents = chunkfile.read(Path(part.index), part.chunk)
+    return (replace(one, chunk=chunk) for one in documents if one.key in keys)

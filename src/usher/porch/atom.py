@@ -1,0 +1,129 @@
+"""Atom 1.0 as text: a list of entries in, a document out that every reader takes, whatever stands in the texts.
+
+Comes from items and from results of a search; goes to feed readers.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+from uuid import UUID, uuid5
+from xml.sax.saxutils import escape, quoteattr
+
+MEDIA: Final = "application/atom+xml"
+_OURS: Final = UUID("6f1c2d0e-6a54-5d9b-9f0b-0d7d6a1b8c11")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+# What XML 1.0 has no room for, and line ends that a reader would change.
+_ILLEGAL: Final = re.compile("[^\t\n\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    href: str
+    rel: str = "alternate"
+    type: str = ""
+    length: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One entry; its text is plain, and so is its title."""
+
+    id: str
+    title: str
+    updated: datetime
+    links: Sequence[Link] = ()
+    published: datetime | None = None
+    authors: Sequence[str] = ()
+    categories: Sequence[str] = ()
+    text: str = ""
+    language: str = ""
+    source: str = ""  # what the feed is called that it is from
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """A feed; what it says of when it changed is the latest of what its entries say."""
+
+    id: str
+    title: str
+    links: Sequence[Link]
+    entries: Sequence[Entry] = field(default_factory=tuple)
+    generator: str = "Usher"
+
+    @property
+    def updated(self) -> datetime:
+        return max((one.updated for one in self.entries), default=_EPOCH)
+
+
+def name(*words: object) -> str:
+    """A name that is always the same for the same words, and for no others."""
+    return uuid5(_OURS, _legal("\n".join(map(str, words)))).urn
+
+
+def write(document: Document) -> bytes:
+    """The document as it is sent."""
+    return "\n".join(['<?xml version="1.0" encoding="utf-8"?>', *_feed(document), ""]).encode()
+
+
+def _feed(document: Document) -> Iterator[str]:
+    yield '<feed xmlns="http://www.w3.org/2005/Atom">'
+    yield f"<id>{_text(document.id)}</id>"
+    yield f"<title>{_text(document.title) or 'Untitled'}</title>"
+    yield f"<updated>{_moment(document.updated)}</updated>"
+    yield f"<author><name>{_text(document.generator)}</name></author>"
+    yield f"<generator>{_text(document.generator)}</generator>"
+    yield from map(_link, document.links)
+    for entry in document.entries:
+        yield from _entry(entry)
+    yield "</feed>"
+
+
+def _entry(entry: Entry) -> Iterator[str]:
+    language = f" xml:lang={_quoted(entry.language)}" if _is_language(entry.language) else ""
+    yield f"<entry{language}>"
+    yield f"<id>{_text(entry.id)}</id>"
+    yield f"<title>{_text(entry.title)}</title>"
+    yield f"<updated>{_moment(entry.updated)}</updated>"
+    if entry.published:
+        yield f"<published>{_moment(entry.published)}</published>"
+    yield from (f"<author><name>{_text(one)}</name></author>" for one in _said(entry.authors))
+    yield from map(_link, entry.links)
+    yield from (f"<category term={_quoted(one)}/>" for one in _said(entry.categories))
+    if entry.source:
+        yield f"<source><title>{_text(entry.source)}</title></source>"
+    if entry.text:
+        yield f"<content>{_text(entry.text)}</content>"
+    yield "</entry>"
+
+
+def _link(link: Link) -> str:
+    more = f" type={_quoted(link.type)}" if "/" in link.type else ""
+    more += f' length="{link.length}"' if link.length is not None else ""
+    return f"<link rel={_quoted(link.rel)} href={_quoted(link.href)}{more}/>"
+
+
+def _said(texts: Iterable[str]) -> list[str]:
+    """Each once, without those that say nothing."""
+    return list(dict.fromkeys(one for one in texts if _text(one).strip()))
+
+
+def _is_language(text: str) -> bool:
+    return bool(re.fullmatch(r"[A-Za-z]{1,8}(-[A-Za-z0-9]{1,8}){0,4}", text))
+
+
+def _legal(text: str) -> str:
+    return _ILLEGAL.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def _text(text: str) -> str:
+    return escape(_legal(text))
+
+
+def _quoted(text: str) -> str:
+    return quoteattr(_legal(text))
+
+
+def _moment(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

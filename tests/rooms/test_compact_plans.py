@@ -1,0 +1,82 @@
+"""Compaction by its rules, and its statements: they find their rows by what happened, however much there is."""
+
+from datetime import timedelta
+from typing import Any
+
+from admitted import NOW
+from thin import LATER, House
+from usher.db import Connection
+from usher.mgmt import compact, merging, versions
+from usher.mgmt.compact import Look, enough, judge
+from usher.statements import Statement
+
+
+def test_a_chunk_is_judged_by_what_is_left_of_it() -> None:
+    def seen(
+        alive: int, outdated: int, state: str = "built", *, untold: int = 0, over: bool = False
+    ) -> Look:
+        at = NOW if state == "built" else None
+        return Look(1, state, at, alive + outdated, alive, untold, over)
+
+    day = timedelta(days=1)
+    assert judge(seen(0, 4, over=True), LATER, day) == "over"
+    assert judge(seen(0, 4), LATER, day) == "waits"
+    assert judge(seen(1, 3), LATER, day) == "sparse"
+    assert judge(seen(1, 3), NOW, day) == "dense"
+    assert judge(seen(2, 5), LATER, day) == "dense"
+    assert judge(seen(0, 5, untold=1), LATER, day) == "dense"
+    assert judge(seen(1, 3, "crawled"), LATER, day) == "waits"
+    assert judge(seen(0, 4, "retired"), LATER, day) == "gone"
+
+
+def test_enough_is_two_at_least_and_about_a_chunk() -> None:
+    assert enough([]) == enough([(1, [7])]) == {}
+    assert list(enough([(1, [7]), (2, [8])])) == [1, 2]
+    many = [(number, list(range(200))) for number in range(9)]
+    assert list(enough(many)) == [0, 1, 2]
+
+
+PLANS: dict[Statement, dict[str, Any]] = {
+    compact.store.look: {"due": NOW, "n": 5},
+    compact.store.sparse: {"n": 5},
+    compact.store.give_up: {"before": NOW, "again": NOW},
+    compact.store.close: {"now": NOW},
+    merging.store.born: {"chunk": 1, "share": 0.25, "now": NOW},
+    merging.store.give: {"chunks": [1]},
+    merging.store.manifest: {"chunks": [1]},
+    merging.store.lock_pages: {"chunk": 1},
+    versions.store.take_back: {"chunks": [1]},
+}
+
+
+async def test_candidates_are_found_by_what_happened(conn: Connection) -> None:
+    """Among many pages and chunks nobody looks for the few that changed."""
+    house = House(conn)
+    await house.begin()
+    await house.run(
+        "insert into work.chunk (state, crawler_id, claimed_at, index_state, builder_id, propagated_at) "
+        "select 'crawled', %s, now(), 'built', %s, now() from generate_series(1, 3000)",
+        house.crawler,
+        house.builder,
+    )
+    await house.run(
+        "insert into work.guestbook (domain64, path, next_fetch, chunk_id, indexed_in) "
+        "select domain64, '/x' || n, now(), 1 + n %% 2000, 1 + n %% 3000 from work.hosts, generate_series(1, 30000) n"
+    )
+    await house.run(
+        "insert into work.outdated (page_id, chunk_id, newer, at) "
+        "select g.id, 1 + g.id %% 3000, g.indexed_in, now() from work.guestbook g where g.indexed_in is not null"
+    )
+    await house.run(
+        "insert into work.thin (chunk_id, look_at, alive) "
+        "select id, now(), case when id %% 9 = 0 then 1 end from work.chunk"
+    )
+    await house.run(
+        "insert into work.made_of select id, id - 1, '{1,2,3}', '{1}', id %% 500 = 0 from work.chunk where id %% 2 = 0"
+    )
+    await house.run("analyze work.chunk, work.guestbook, work.outdated, work.thin, work.made_of")
+    for statement, given in PLANS.items():
+        found = await house.conn.execute(b"explain " + statement.query, given)
+        plan = "\n".join(line for (line,) in await found.fetchall())
+        bad = ("guestbook", "outdated", "chunk", "thin", "made_of")
+        assert not [one for one in bad if f"Seq Scan on {one}" in plan], (statement.name, plan)

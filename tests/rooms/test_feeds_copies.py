@@ -1,0 +1,124 @@
+"""The same story in several feeds: marked once, whoever comes first, and shown once to who wants it so."""
+
+import asyncio
+from datetime import UTC, datetime
+
+from msgspec.structs import replace
+
+from usher.db import Connection, Database
+from usher.feeds import subscriptions, texts
+from usher.feeds.items import find, one
+from usher.feeds.opml import Subscription
+from usher.feeds.store import Stamp, save
+from usher.feeds.values import Feed, Item
+from usher.telemetry import DB_SECONDS
+
+NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
+STORY = " ".join(
+    f"The usher showed guest {n} to seat {n * 7 % 97} of row {n % 9}." for n in range(30)
+)
+OTHER = " ".join(f"In act {n} the curtain fell {n * 3} times, and nobody left." for n in range(30))
+
+
+async def stored(conn: Connection, url: str, *given: Item, digested: bool = True) -> list[int]:
+    """A feed of these items; the numbers of those that are new or changed."""
+    made = await subscriptions.add(conn, [Subscription(url)], now=NOW)
+    feed = replace(Feed("rss20", "utf-8", title=url, link=f"{url}/"), items=given)
+    found = await save(conn, url, feed, Stamp(), now=NOW)
+    for id_ in made.values():
+        await subscriptions.link_feed(conn, id_, found.feed_id)
+    if digested:
+        await texts.digest(conn, await texts.undigested(conn, found.feed_id))
+    return [*found.new, *found.changed]
+
+
+def told(text: str, name: str = "x") -> Item:
+    return Item(guid=name, title=name, link=f"https://e.org/{name}", content=text)
+
+
+async def originals(conn: Connection) -> dict[int, int | None]:
+    rows = await (await conn.execute("select id, same_as from feeds.feed_item")).fetchall()
+    return {id_: first for id_, first in rows}  # noqa: C416 - typed
+
+
+async def test_the_first_told_it_and_the_others_are_copies(conn: Connection) -> None:
+    [first] = await stored(conn, "https://a.org", told(f"<p>{STORY}</p>"))
+    near = STORY.replace("guest 3 ", "visitor 3 ")
+    [second] = await stored(conn, "https://b.org", told(f"<div><b>{near}</b></div>"))
+    [third, else_] = await stored(conn, "https://c.org", told(STORY, "y"), told(OTHER, "z"))
+    assert await originals(conn) == {first: None, second: first, third: first, else_: None}
+    assert {one.id for one in await find(conn, copies=False)} == {first, else_}
+    assert {one.id for one in await find(conn, words="guest", copies=False)} == {first}
+    assert (await one(conn, first)).rest.copies == [second, third]
+    whole = await one(conn, second)
+    assert (whole.item.same_as, whole.rest.copies) == (first, [third])
+
+
+async def test_in_one_feed_nothing_is_a_copy(conn: Connection) -> None:
+    """A feed that says the same each week means it."""
+    await stored(conn, "https://a.org", told(STORY, "x"), told(STORY, "y"))
+    assert set((await originals(conn)).values()) == {None}
+
+
+async def test_short_texts_are_alike_by_chance(conn: Connection) -> None:
+    await stored(conn, "https://a.org", told("Resolved."))
+    await stored(conn, "https://b.org", told("Resolved."))
+    assert set((await originals(conn)).values()) == {None}
+
+
+async def test_what_changed_is_no_copy_any_more(conn: Connection) -> None:
+    [first] = await stored(conn, "https://a.org", told(STORY))
+    [second] = await stored(conn, "https://b.org", told(STORY))
+    await stored(conn, "https://b.org", told(OTHER))
+    assert await originals(conn) == {first: None, second: None}
+    [third] = await stored(conn, "https://c.org", told(OTHER))
+    await stored(conn, "https://a.org", told(OTHER))
+    assert await originals(conn) == {first: second, second: None, third: second}
+
+
+async def test_what_others_copy_stays_what_it_is(conn: Connection) -> None:
+    """No copy of a copy, and no circle."""
+    [first] = await stored(conn, "https://a.org", told(STORY))
+    [second] = await stored(conn, "https://b.org", told(STORY))
+    await stored(conn, "https://a.org", told(f"{STORY} !"))
+    assert await originals(conn) == {first: None, second: first}
+    await conn.execute("delete from feeds.feed_item where id = %s", (first,))
+    assert await originals(conn) == {second: None}
+
+
+async def test_of_many_that_come_at_once_one_is_first(database: str) -> None:
+    async with Database(database, role="usher_feeds") as db:
+
+        async def come(number: int) -> None:
+            async with db.transaction() as conn:
+                await stored(conn, f"https://f{number}.org", told(STORY))
+
+        await asyncio.gather(*(come(number) for number in range(6)))
+        async with db.connection() as conn:
+            found = await originals(conn)
+    [first] = [id_ for id_, copy_of in found.items() if copy_of is None]
+    assert set(found.values()) == {None, first}
+
+
+async def test_few_statements_however_many_items_49(conn: Connection) -> None:
+    numbers = []
+    for count in (3, 60):
+        many = [told(f"{STORY} {n}", str(n)) for n in range(count)]
+        await stored(conn, f"https://{count}.org", *many, digested=False)
+        [(feed_id,)] = await (await conn.execute("select max(id) from feeds.feed")).fetchall()
+        before = statements()
+        waiting = await texts.undigested(conn, feed_id)
+        await texts.digest(conn, waiting)
+        numbers.append(statements() - before)
+        assert len(waiting) == count
+    assert numbers == [4, 4]
+
+
+def statements() -> float:
+    """How many statements there were so far."""
+    return sum(
+        sample.value
+        for metric in DB_SECONDS.collect()
+        for sample in metric.samples
+        if sample.name.endswith("_count")
+    )

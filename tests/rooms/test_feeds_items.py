@@ -1,0 +1,219 @@
+"""Items found by words, feed, tag and date, however many there are; and one item with all that hangs on it."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from usher.db import Connection
+from usher.errors import BadInput, NotFound
+from usher.feeds import items, partial, subscriptions, texts
+from usher.feeds.items import Found, find, one, place, read_place
+from usher.feeds.opml import Subscription
+from usher.feeds.store import Stamp, Stored, save
+from usher.feeds.values import Author, Category, Enclosure, Feed, Item
+from usher.statements import Statement
+
+NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+LONG = " ".join(f"word{number}" for number in range(60))
+
+
+async def subscribed(conn: Connection, url: str, *given: Item, tags: tuple[str, ...] = ()) -> int:
+    """A subscription with these items, all of whose words are known."""
+    made = await subscriptions.add(conn, [Subscription(url, tags=tags)], now=NOW)
+    stored = await stored_in(conn, url, *given)
+    [id_] = made.values()
+    await subscriptions.link_feed(conn, id_, stored.feed_id)
+    return id_
+
+
+async def stored_in(conn: Connection, url: str, *given: Item) -> Stored:
+    feed = replace(Feed("rss20", "utf-8", title=f"Feed {url}", link=f"{url}/"), items=given)
+    stored = await save(conn, url, feed, Stamp(), now=NOW)
+    await texts.digest(conn, await texts.undigested(conn, stored.feed_id))
+    return stored
+
+
+def item(name: str, hours: int = 0, **more: Any) -> Item:  # noqa: ANN401 - of an item
+    fields = {"guid": name, "title": name, "link": f"https://e.org/{name}", **more}
+    return Item(pub_date=NOW - hours * HOUR, **fields)
+
+
+def titles(found: list[Found]) -> list[str]:
+    return [one.title for one in found]
+
+
+async def test_the_newest_first_a_page_at_a_time(conn: Connection) -> None:
+    same = [item(f"same{number}", 5) for number in range(3)]
+    await subscribed(conn, "https://a.org", item("old", 9), *same, item("new", 1))
+    everything = titles(await find(conn))
+    assert everything == ["new", "same2", "same1", "same0", "old"]
+    seen: list[Found] = []
+    while page := await find(conn, after=read_place(place(seen[-1])) if seen else None, limit=2):
+        seen += page
+    assert titles(seen) == everything
+
+
+async def test_by_date(conn: Connection) -> None:
+    await subscribed(conn, "https://a.org", *(item(str(hours), hours) for hours in range(5)))
+    found = await find(conn, since=NOW - 3 * HOUR, until=NOW - HOUR)
+    assert titles(found) == ["3", "2"][::-1]
+    last = await find(conn, until=NOW - HOUR, after=(NOW - 2 * HOUR, 0))
+    assert titles(last) == ["3", "4"]
+    assert await find(conn, until=NOW - 9 * HOUR) == []
+
+
+async def test_by_feed_and_tag(conn: Connection) -> None:
+    cats = (Category("Cats"), Category("cats", scheme="https://c.org"))
+    first = await subscribed(
+        conn, "https://a.org", item("a1", 1, categories=cats), item("a2", 2), tags=("news",)
+    )
+    second = await subscribed(conn, "https://b.org", item("b1", 0, categories=cats), item("b2", 3))
+    assert titles(await find(conn, feed=first)) == ["a1", "a2"]
+    assert titles(await find(conn, tag="news")) == ["a1", "a2"]
+    assert titles(await find(conn, tag="CATS")) == ["b1", "a1"]
+    assert titles(await find(conn, tag="cats", feed=second)) == ["b1"]
+    assert titles(await find(conn, tag="news", feed=first)) == ["a1", "a2"]
+    assert titles(await find(conn, tag="news", feed=second)) == []
+    assert titles(await find(conn, tag="cats", limit=1)) == ["b1"]
+    assert await find(conn, tag="dogs") == []
+    assert await find(conn, feed=999_999) == []
+    [shown, _] = await find(conn, tag="news")
+    assert shown.tags == ["news", "Cats", "cats"]
+    assert (shown.feed, shown.feed_title) == (first, "Feed https://a.org")
+
+
+async def test_by_words(conn: Connection) -> None:
+    first = await subscribed(
+        conn,
+        "https://a.org",
+        item("Velvet seats", 3, content="<p>The <b>row</b> of chairs</p><script>evil()</script>"),
+        item("Two", 2, summary="A row of velvet", categories=(Category("Row"),)),
+        item("Grüße &amp; Küsse", 1, title_type="text/html", content="plain & simple"),
+    )
+    assert titles(await find(conn, words="velvet")) == ["Two", "Velvet seats"]
+    assert titles(await find(conn, words="ROW velvet")) == ["Two", "Velvet seats"]
+    assert titles(await find(conn, words='"row of chairs"')) == ["Velvet seats"]
+    assert titles(await find(conn, words="velvet -chairs")) == ["Two"]
+    assert titles(await find(conn, words="chairs or küsse")) == [
+        "Grüße &amp; Küsse",
+        "Velvet seats",
+    ]
+    assert titles(await find(conn, words="velvet", tag="row", feed=first)) == ["Two"]
+    assert titles(await find(conn, words="velvet", until=NOW - 2 * HOUR)) == ["Velvet seats"]
+    for nothing in ("evil", "amp", "zebra", "&|!", "'; drop table", "\0"):
+        assert nothing == "\0" or await find(conn, words=nothing) == []
+
+
+async def test_what_changed_is_found_by_its_new_words(conn: Connection) -> None:
+    await subscribed(conn, "https://a.org", item("x", content="before"))
+    await stored_in(conn, "https://a.org", item("x", content="behind"))
+    assert await find(conn, words="before") == []
+    assert titles(await find(conn, words="behind")) == ["x"]
+
+
+async def test_texts_that_are_too_much_for_an_index_are_found_by_their_beginning(
+    conn: Connection,
+) -> None:
+    many = " ".join(chr(0x4E00 + number % 20_000) + str(number) for number in range(400_000))
+    huge = "x" * 3_000_000
+    await subscribed(conn, "https://a.org", item("many", content=many), item("huge", content=huge))
+    assert titles(await find(conn, words="huge")) == ["huge"]
+    assert titles(await find(conn, words="many 丐16")) == ["many"] or await find(conn, words="many")
+
+
+async def test_one_with_all_that_hangs_on_it(conn: Connection) -> None:
+    given = item(
+        "whole",
+        content="<p>x</p>",
+        authors=(Author("Ann", "a@e.org", ""),),
+        categories=(Category("Cats"),),
+        enclosures=(Enclosure("https://e.org/1.mp3", type="audio/mpeg"),),
+    )
+    await subscribed(conn, "https://a.org", given)
+    [found] = await find(conn)
+    await partial.want(conn, [found.id], now=NOW)
+    whole = await one(conn, found.id)
+    assert whole.item == found
+    rest = whole.rest
+    assert (rest.content, rest.page, rest.cleaned, rest.copies) == ("<p>x</p>", False, False, [])
+    assert [one["name"] for one in rest.authors] == ["Ann"]
+    assert [one["term"] for one in rest.categories] == ["Cats"]
+    assert [one["mime"] for one in rest.media] == ["audio/mpeg"]
+    assert rest.fetched
+    assert rest.fetched["state"] == "wanted"
+    with pytest.raises(NotFound):
+        await one(conn, found.id + 1)
+
+
+@pytest.mark.parametrize("text", ["", "x", "1~", "9" * 18 + "~1", "1~" + "9" * 19, "1~1\n", "٣~1"])
+def test_places_that_are_none(text: str) -> None:
+    with pytest.raises(BadInput):
+        read_place(text)
+
+
+FILL = """
+    insert into feeds.feed (url, first_date, mod_date) select 'u' || n, now(), now() from generate_series(1, 200) n;
+    insert into feeds.feed_item (
+        feed_id, key, link_key, hash, permalink, link, title, title_type, summary, summary_type, content, content_type,
+        pub_date, mod_date, fetch_date, copyright, language, image, knocked, digested, cleaned
+    )
+    select f.id, md5(f.id || ' ' || n)::uuid, md5('l' || n)::uuid, md5('')::uuid, false, 'l', 't', '', '', '', '', '',
+        now() - random() * interval '1 year', now(), now(), '', '', '', true, md5('')::uuid, md5('')::uuid
+    from feeds.feed f, generate_series(1, 100) n;
+    insert into feeds.feed_metadata (url, feed_id, added_at, tags)
+    select url, id, now(), case when id % 50 = 0 then array['news'] else '{}' end from feeds.feed;
+    insert into feeds.category (term, scheme, label, type)
+    select 'term' || n, '', '', 'c' from generate_series(1, 1000) n;
+    insert into feeds.feed_item2category
+    select i.id, c.id from feeds.feed_item i join feeds.category c on c.id % 1000 = i.id % 1000;
+    insert into feeds.feed_item_text (item_id, words, simhash)
+    select id, to_tsvector('simple', 'all w' || id % 1000), hashint8extended(id, 0) from feeds.feed_item;
+    insert into feeds.feed_item_page (item_id, feed_id, state, next_at)
+    select id, feed_id, case when id % 100 = 0 then 'wanted' else 'fetched' end, now() from feeds.feed_item;
+    select gin_clean_pending_list('feeds.feed_item_text_words');
+    analyze feeds.feed, feeds.feed_item, feeds.feed_metadata, feeds.category, feeds.feed_item2category,
+        feeds.feed_item_text, feeds.feed_item_page;
+"""
+PAGE = {"before": "infinity", "before_id": 1, "since": "-infinity", "copies": True, "n": 50}
+NONE = {"feed": None, "tag": ""}
+HOT: dict[str, tuple[Statement, dict[str, Any]]] = {
+    "latest": (items.store.latest, PAGE),
+    "of_feed": (items.store.of_feed, {**PAGE, "feed": 7, "tag": ""}),
+    "tagged": (items.store.tagged, {**PAGE, "tag": "news"}),
+    "in a category": (items.store.tagged, {**PAGE, "tag": "term7"}),
+    "matching": (items.store.matching, {**PAGE, **NONE, "words": "w7"}),
+    "matching of a feed": (items.store.matching, {**PAGE, "feed": 7, "tag": "news", "words": "w7"}),
+    "shown": (items.store.shown, {"ids": [1, 2, 3], "excerpt": 100}),
+    "one": (items.store.one, {"id": 7}),
+    "undigested": (texts.store.undigested, {"feed": 7, "n": 100, "most": 1000}),
+    "digest": (
+        texts.store.digest,
+        {"ids": [1], "hashes": "{}", "titles": ["x"], "bodies": ["x"], "simhashes": [1]},
+    ),
+    "mark_copies": (texts.store.mark_copies, {"ids": [1, 2], "near": 3, "most": 1000}),
+    "wanted": (partial.store.wanted, {"feed": 7, "n": 10}),
+    "tally": (partial.store.tally, {"feed": 7}),
+    "want": (partial.store.want, {"ids": [1], "now": NOW}),
+    "put_error": (
+        partial.store.put_error,
+        {"id": 1, "state": "wanted", "status": 1, "error": "", "next_at": NOW, "now": NOW},
+    ),
+}
+
+
+async def test_by_index_however_many_there_are(conn: Connection) -> None:
+    for statement in FILL.split(";\n"):
+        if statement.strip():
+            await conn.execute(statement.encode())
+    [(first,)] = await (await conn.execute("select min(id) from feeds.feed")).fetchall()
+    for name, (hot, given) in HOT.items():
+        real = {**given, "feed": first + 6} if given.get("feed") else given
+        plan = await conn.execute(b"explain " + hot.query, real)
+        lines = "\n".join(line for (line,) in await plan.fetchall())
+        assert "Index" in lines, name
+        scans = re.findall(r"Seq Scan on (?!feed_metadata|feed\b|author|geo|rating)\w+", lines)
+        assert not scans, f"{name}\n{lines}"
