@@ -1,8 +1,10 @@
 """Compaction by its rules, and its statements: they find their rows by what happened, however much there is."""
 
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
+import usher
 from admitted import NOW
 from thin import LATER, House
 from usher.db import Connection
@@ -10,13 +12,21 @@ from usher.mgmt import compact, merging, versions
 from usher.mgmt.compact import Look, enough, judge
 from usher.statements import Statement
 
+PACKAGE = Path(usher.__file__).parent
+
 
 def test_a_chunk_is_judged_by_what_is_left_of_it() -> None:
     def seen(
-        alive: int, outdated: int, state: str = "built", *, untold: int = 0, over: bool = False
+        alive: int,
+        outdated: int,
+        state: str = "built",
+        *,
+        untold: int = 0,
+        over: bool = False,
+        taken: bool = False,
     ) -> Look:
         at = NOW if state == "built" else None
-        return Look(1, state, at, alive + outdated, alive, untold, over)
+        return Look(1, state, at, taken, alive + outdated, alive, untold, over)
 
     day = timedelta(days=1)
     assert judge(seen(0, 4, over=True), LATER, day) == "over"
@@ -25,15 +35,32 @@ def test_a_chunk_is_judged_by_what_is_left_of_it() -> None:
     assert judge(seen(1, 3), NOW, day) == "dense"
     assert judge(seen(2, 5), LATER, day) == "dense"
     assert judge(seen(0, 5, untold=1), LATER, day) == "dense"
+    assert judge(seen(1, 3, taken=True), LATER, day) == "waits"
     assert judge(seen(1, 3, "crawled"), LATER, day) == "waits"
     assert judge(seen(0, 4, "retired"), LATER, day) == "gone"
 
 
 def test_enough_is_two_at_least_and_about_a_chunk() -> None:
-    assert enough([]) == enough([(1, [7])]) == {}
-    assert list(enough([(1, [7]), (2, [8])])) == [1, 2]
-    many = [(number, list(range(200))) for number in range(9)]
+    assert enough([]) == enough([(1, [7], 0)]) == {}
+    assert list(enough([(1, [7], 0), (2, [8], 0)])) == [1, 2]
+    many = [(number, list(range(200)), 0) for number in range(9)]
     assert list(enough(many)) == [0, 1, 2]
+    large = [(number, list(range(900)), 0) for number in range(9)]
+    assert list(enough(large)) == [0, 1]
+
+
+def test_one_that_spoils_others_is_left_with_one_in_the_end() -> None:
+    """Whatever is made with number 13 fails; all others are made in the end, but one at most."""
+    left = dict.fromkeys(range(100), 0)
+    for _ in range(200):
+        taken = enough([(number, [number], failures) for number, failures in left.items()])
+        for number in taken:
+            if 13 in taken:
+                left[number] += 1
+            else:
+                del left[number]
+    assert 13 in left
+    assert len(left) <= 2
 
 
 PLANS: dict[Statement, dict[str, Any]] = {
@@ -80,3 +107,18 @@ async def test_candidates_are_found_by_what_happened(conn: Connection) -> None:
         plan = "\n".join(line for (line,) in await found.fetchall())
         bad = ("guestbook", "outdated", "chunk", "thin", "made_of")
         assert not [one for one in bad if f"Seq Scan on {one}" in plan], (statement.name, plan)
+
+
+async def test_the_version_before_finds_nothing_that_it_does_not_know(conn: Connection) -> None:
+    house = House(conn)
+    await house.begin()
+    made = await house.begun()
+    await house.taken()
+    await house.built(made.chunk_id)
+    await house.load(made.chunk_id)
+    await house.compact()
+    step = PACKAGE / "schema" / "work" / "20261116000009_compact.sql"
+    await conn.execute(step.read_text().partition("-- migrate:down")[2].encode())
+    assert await house.ask("select from work.chunk where crawler_id is null") == []
+    assert (await house.states())[made.sources[0]] == "error"
+    assert (await house.states())[made.chunk_id] == "built"

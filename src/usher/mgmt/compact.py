@@ -27,7 +27,7 @@ SOON: Final = timedelta(minutes=5)  # until a chunk that waits for servers is lo
 LATER: Final = timedelta(hours=1)  # of which much is alive, or which is alone
 LONG: Final = timedelta(
     days=1
-)  # whose compaction failed; and for how long one may wait for a builder
+)  # of which none could be made; and how long that may wait for a builder
 Judged = Literal["over", "waits", "sparse", "dense", "gone"]
 
 
@@ -38,6 +38,7 @@ class Look:
     chunk_id: int
     state: str
     propagated_at: datetime | None
+    taken: bool  # another is being made of it
     pages: int
     alive: int
     untold: int  # pages whose crawler said too little to know whether they have a text here
@@ -95,7 +96,9 @@ def judge(seen: Look, now: datetime, old: timedelta) -> Judged:
         return "over"
     if seen.state in ("error", "retired"):
         return "gone"
-    if seen.state != "built" or seen.propagated_at is None or not (seen.alive or seen.untold):
+    if seen.state != "built" or seen.propagated_at is None or seen.taken:
+        return "waits"
+    if not (seen.alive or seen.untold):
         return "waits"
     few = seen.alive <= SHARE * seen.pages and not seen.untold
     return "sparse" if few and seen.propagated_at <= now - old else "dense"
@@ -144,16 +147,24 @@ async def _begin(conn: Connection, now: datetime) -> list[Made]:
     return found
 
 
-def enough(sparse: Sequence[tuple[int, list[int]]]) -> dict[int, list[int]]:
-    """About as many as fill a chunk, and two at least; nothing if there are fewer."""
+def enough(sparse: Sequence[tuple[int, list[int], int]]) -> dict[int, list[int]]:
+    """Chunks, their pages and their failures: about as many as fill a new chunk, and two at least; else nothing.
+
+    After a failure half as many are taken at once, until the one that spoils it is left alone.
+    """
+    ready = sorted(sparse, key=lambda one: (one[2], one[0]))
+    if len(ready) < 2:  # noqa: PLR2004 - alone it stays as it is
+        return {}
+    failures = ready[1][2]
+    most = max(2, SOURCES >> failures)
     taken: dict[int, list[int]] = {}
     number = 0
-    for chunk, pages in sparse:
-        if number >= PAGES:
+    for chunk, pages, failed in ready[:most]:
+        if failed > failures or (number >= PAGES and len(taken) > 1):
             break
         taken[chunk] = pages
         number += len(pages)
-    return taken if len(taken) > 1 else {}
+    return taken
 
 
 async def _make(conn: Connection, taken: Mapping[int, list[int]], now: datetime) -> Made:

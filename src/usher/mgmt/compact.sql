@@ -49,6 +49,7 @@ with due as (
 )
 select
     k.id as chunk_id, coalesce(k.index_state, k.state) as state, k.propagated_at,
+    exists (select from work.made_of m where m.source_id = k.id and m.open) as taken,
     greatest(due.pages, pages.alive + pages.outdated) as pages, pages.alive, pages.untold,
     case when pages.alive = 0 and k.index_state = 'built' then work.is_over(k.id) else false end as over
 from due
@@ -111,8 +112,15 @@ select id from over order by id;
 select count(distinct chunk_id) as number from work.made_of where open;
 
 -- name: sparse
--- Chunks of which little is left, the oldest first, with the pages that are alive in them.
-select t.chunk_id, pages.ids
+-- Chunks of which little is left, the oldest first, with the pages that are alive in them, and how often it was tried in
+-- vain to make another of them.
+select
+    t.chunk_id, pages.ids,
+    (
+        select count(*) from work.made_of m
+        cross join lateral (select state from work.chunk where id = m.chunk_id offset 0) k
+        where m.source_id = t.chunk_id and k.state = 'error'
+    ) as failures
 from (
     select chunk_id from work.thin where alive is not null order by chunk_id limit %(n)s for update skip locked
 ) t

@@ -1,0 +1,58 @@
+"""An index chunk made of others: the documents of the pages that are wanted, as they are; nothing of damaged files."""
+
+from pathlib import Path
+
+import pytest
+
+from trade import documents
+from usher.errors import BadInput
+from usher.index import chunkfile
+from usher.index.making import Job, Part
+from usher.index.merging import merge
+
+LINKS = [f"https://a.com/{number}" for number in range(4)]
+
+
+def source(directory: Path, chunk: int) -> Path:
+    """Four pages, of which the last one has two documents."""
+    path = directory / f"{chunk}.idx"
+    links = [*LINKS, LINKS[3]]
+    texts = [f"text {number} of {chunk}" for number in range(5)]
+    chunkfile.write(path, chunk, documents(chunk, links, texts))
+    return path
+
+
+def job(directory: Path, *parts: Part) -> Job:
+    return Job(9, "", str(directory / "made" / "9.idx"), parts=list(parts))
+
+
+def test_only_what_is_wanted_is_taken_and_as_it_is(tmp_path: Path) -> None:
+    parts = [
+        Part(1, str(source(tmp_path, 1)), ["a.com/1", "a.com/without-text"]),
+        Part(2, str(source(tmp_path, 2)), ["a.com/0", "a.com/3"]),
+    ]
+    places: list[int] = []
+    made = merge(job(tmp_path, *parts), places.append)
+    assert (made.documents, places) == (4, [0, 1])
+    header, found = chunkfile.read(tmp_path / "made" / "9.idx", 9)
+    assert header.documents == 4
+    assert [(one.key, one.body, one.chunk) for one in found] == [
+        ("a.com/1", "text 1 of 1", 9),
+        ("a.com/0", "text 0 of 2", 9),
+        ("a.com/3", "text 3 of 2", 9),
+        ("a.com/3", "text 4 of 2", 9),
+    ]
+
+
+def test_one_that_nothing_is_left_for_is_empty(tmp_path: Path) -> None:
+    assert merge(job(tmp_path), lambda _: None).documents == 0
+
+
+def test_a_damaged_or_wrong_file_makes_nothing(tmp_path: Path) -> None:
+    path = source(tmp_path, 1)
+    with pytest.raises(BadInput, match="holds chunk 1, not 2"):
+        merge(job(tmp_path, Part(2, str(path), ["a.com/0"])), lambda _: None)
+    path.write_bytes(path.read_bytes()[:-40] + bytes(40))
+    with pytest.raises(BadInput, match="checksum"):
+        merge(job(tmp_path, Part(1, str(path), ["a.com/0"])), lambda _: None)
+    assert not (tmp_path / "made" / "9.idx").exists()
