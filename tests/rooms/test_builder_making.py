@@ -93,7 +93,7 @@ def sent_at(place: int, sign: signal.Signals, monkeypatch: pytest.MonkeyPatch) -
     async def watched(press: Press, process: asyncio.subprocess.Process, at: int | None) -> Line:
         if at == place and not sent:
             sent.append(process.pid)
-            process.send_signal(sign)
+            os.kill(process.pid, sign)
         return await line(press, process, at)
 
     monkeypatch.setattr(Press, "_line", watched)

@@ -128,7 +128,7 @@ class Press:
             await self.kill()
             raise Stuck(place, f"it takes longer than {seconds:g} seconds") from None
         if not data.endswith(b"\n"):
-            code = await self.kill()
+            code = await self._ended(process)
             raise Stuck(place, f"it ended the process that read it ({ending(code)})")
         return msgspec.json.decode(data, type=Line)
 
@@ -143,13 +143,21 @@ class Press:
             )
         return self._process
 
+    async def _ended(self, process: asyncio.subprocess.Process) -> int:
+        """What it ended with. To signal what is ending takes its code away from who waits for it: let it end first."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(END_SECONDS):
+                await process.wait()
+        return await self.kill()
+
     async def kill(self) -> int:
         """End it at once; what it ended with, if it had already."""
         process, self._process = self._process, None
         if process is None:
             return 0
-        with suppress(ProcessLookupError):
-            process.kill()
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                process.kill()
         return await closed(process)
 
     async def end(self) -> None:
