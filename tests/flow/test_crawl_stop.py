@@ -3,6 +3,8 @@
 import time
 from pathlib import Path
 
+import pytest
+
 from clusters import free_port
 from crawls import EMBEDDED, crawls
 from hostile import at_home, links, page, said
@@ -21,6 +23,7 @@ def site(delay: float) -> Website:
     return Website({**pages, "/robots.txt": robots})
 
 
+@pytest.mark.soak
 def test_what_was_not_fetched_waits_again_at_once(database: str, tmp_path: Path) -> None:
     with site(delay=0.7) as web, crawls(database, tmp_path, chunk_lease=300) as house:
         house.add(web.url("/0"))

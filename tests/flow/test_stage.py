@@ -112,6 +112,7 @@ def test_ctrl_c_lets_what_is_under_way_end_and_the_next_run_goes_on(
         assert f"done: {PAGES} pages fetched, 0 failed, {PAGES} can be found" in one.said
 
 
+@pytest.mark.soak
 @EMBEDDED
 def test_whoever_is_killed_the_crawl_goes_on(database: str, tmp_path: Path) -> None:
     data = tmp_path / "data"

@@ -134,6 +134,7 @@ async def test_a_dead_server_costs_nobody_an_answer(rows: Rows) -> None:
         assert rows.seats[1].asked.count("/search") <= 1  # its row is not whole
 
 
+@pytest.mark.soak
 async def test_a_frozen_server_is_waited_for_only_until_it_is_known(rows: Rows) -> None:
     await rows.rows(2, 2, CHUNKS)
     rows.seats[3].open.clear()

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from crawls import EMBEDDED
 from processes import eventually
 from trade import component, free_bind, soon, titled, trading
@@ -11,6 +13,7 @@ pytestmark = EMBEDDED
 SLOW = b"<title>Slow</title>" + b"<div><p>word <b>bold</b>" * 300_000
 
 
+@pytest.mark.soak
 async def test_a_builder_that_is_killed_goes_on_with_what_it_had(
     database: str, tmp_path: Path
 ) -> None:

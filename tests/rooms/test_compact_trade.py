@@ -9,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from chunk_files import AT, chunk_file
 from crawls import EMBEDDED
@@ -182,6 +183,7 @@ async def thinned(made: Shop) -> list[int]:
     return old
 
 
+@pytest.mark.soak
 async def test_few_chunks_are_left_and_every_page_is_found_once(
     database: str, tmp_path: Path
 ) -> None:
@@ -205,6 +207,7 @@ async def test_few_chunks_are_left_and_every_page_is_found_once(
         assert stages == {"retired": CHUNKS, "built": 3}
 
 
+@pytest.mark.soak
 async def test_a_page_crawled_while_its_chunk_is_made_is_found_as_it_is_now(
     database: str, tmp_path: Path
 ) -> None:

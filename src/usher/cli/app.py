@@ -15,6 +15,7 @@ import click
 from usher.settings import Loaded, Settings, load
 
 T = TypeVar("T")
+WIDTH = 10  # of names before what is told
 
 
 @dataclass
@@ -70,6 +71,12 @@ def run_on(app: App, work: Coroutine[Any, Any, None]) -> None:
 
 def show_json(value: object) -> None:
     click.echo(json.dumps(value, indent=2, default=str, ensure_ascii=False))
+
+
+def tell(name: str, *lines: str) -> None:
+    """Lines about something that has a name, which stands before the first."""
+    for number, line in enumerate(lines):
+        click.echo(f"{name if number == 0 else '':<{WIDTH}}{line}")
 
 
 def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -6,17 +6,19 @@ Comes from what `usher explain` and `usher hosts show` read; goes out as named l
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from usher import spans
 from usher.cli.words import plain, printable, span, when
 from usher.door.guestbook import Guest
-from usher.explain import Asked, Story
 from usher.mgmt import look
 from usher.mgmt.chunks import Chunk
 from usher.mgmt.robots import Robots, Sitemap
 from usher.mgmt.trail import Outdated, Rest, Trail
 from usher.urls import Scheme
+
+if TYPE_CHECKING:
+    from usher.explain import Asked, Story
 
 Named = tuple[str, Sequence[str]]
 SITEMAPS = 20  # shown of a host
@@ -33,7 +35,7 @@ class Site:
     held_back: int
 
 
-def sections(story: Story) -> Iterator[Named]:
+def sections(story: "Story") -> Iterator[Named]:
     """The story behind the door, in the order of the way."""
     now = story.now
     if story.trail and story.page:
@@ -83,7 +85,7 @@ def next_words(page: Guest, now: datetime) -> str:
             return f"next: {when(page.next_fetch, now)}, by its cadence, once somebody knocks"
 
 
-def asked_words(asked: Asked, now: datetime) -> Iterator[str]:
+def asked_words(asked: "Asked", now: datetime) -> Iterator[str]:
     yield f"{'allowed' if asked.allowed else 'not allowed'}: {printable(asked.rule, LONG)}"
     yield from robots_words(asked.read, now)
 
@@ -196,7 +198,7 @@ def sitemap_words(found: Iterable[Sitemap], now: datetime) -> Iterator[str]:
         yield f"{printable(one.path)}: {known}{problem}"
 
 
-def behind_json(story: Story) -> dict[str, Any]:
+def behind_json(story: "Story") -> dict[str, Any]:
     """The parts of the story that are behind the door."""
     trail, asked, finding = story.trail, story.robots, story.finding
     return {
@@ -225,7 +227,7 @@ def crawl_json(trail: Trail) -> dict[str, Any]:
     )
 
 
-def asked_json(asked: Asked) -> dict[str, Any]:
+def asked_json(asked: "Asked") -> dict[str, Any]:
     return {"allowed": asked.allowed, "rule": asked.rule, **robots_json(asked.read)}
 
 

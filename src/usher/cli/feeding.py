@@ -6,29 +6,27 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from usher import spans
-from usher.cli.app import App, show_json, show_table
+from usher.cli.app import App, show_json, show_table, tell
 from usher.cli.queue import distance, read_span
-from usher.cli.story import tell
 from usher.cli.words import plain, printable, when
-from usher.crawl.service import fetcher_of
 from usher.db import Connection
 from usher.errors import BadInput, NotFound
-from usher.feeds import cleaning, items, opml, pace, pages_store, partial, rounds, subscriptions
 from usher.feeds import house as houses
-from usher.feeds.cleaning import Upkeep
-from usher.feeds.finding import find_feed
+from usher.feeds import items, opml, pace, pages_store, rounds, subscriptions
 from usher.feeds.house import House
-from usher.feeds.hub_asking import leave
 from usher.feeds.items import Found
 from usher.feeds.opml import Subscription
 from usher.feeds.pages_store import HubShown
-from usher.feeds.partial import Tally
-from usher.feeds.poll import Told, poll
 from usher.feeds.subscriptions import Listed
 from usher.urls import Refused, Url, parse
+
+if TYPE_CHECKING:
+    from usher.feeds.cleaning import Upkeep
+    from usher.feeds.partial import Tally
+    from usher.feeds.poll import Told
 
 NUMBER: Final = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
 EVERYTHING: Final = 1_000_000
@@ -59,6 +57,9 @@ async def add_feeds(
     check: bool,
 ) -> list[Listed]:
     """Subscribe to the feeds at these URLs, or to those that the pages there offer."""
+    from usher.crawl.service import fetcher_of
+    from usher.feeds.finding import find_feed
+
     wanted = [read_url(text) for text in urls]
     async with house_of(app) as house, fetcher_of(app.settings) as fetcher:
         found = []
@@ -139,12 +140,14 @@ class Looked:
     feed: Listed
     number: int = 0
     latest: Sequence[Found] = ()
-    pages: Tally | None = None
-    cleaning: Upkeep | None = None
+    pages: "Tally | None" = None
+    cleaning: "Upkeep | None" = None
     hub: HubShown | None = None
 
 
 async def read_feed(app: App, text: str) -> Looked:
+    from usher.feeds import cleaning, partial
+
     async with at_the_feeds(app) as conn:
         found = await feed_of(conn, text)
         if found.feed_id is None:
@@ -251,15 +254,18 @@ def show_after(looked: Looked) -> None:
 # -- acting
 
 
-async def poll_feeds(app: App, texts: Sequence[str]) -> list[Told]:
+async def poll_feeds(app: App, texts: Sequence[str]) -> list["Told"]:
     """Poll feeds now, one after the other."""
+    from usher.crawl.service import fetcher_of
+    from usher.feeds.poll import poll
+
     async with house_of(app) as house, fetcher_of(app.settings) as fetcher:
         async with house.search.transaction() as conn:
             ids = [(await feed_of(conn, text)).id for text in texts]
         return [await poll(house, fetcher, id_) for id_ in dict.fromkeys(ids)]
 
 
-def show_told(app: App, told: Sequence[Told], *, as_json: bool) -> None:
+def show_told(app: App, told: Sequence["Told"], *, as_json: bool) -> None:
     if as_json:
         show_json([plain(asdict(one)) for one in told])
         return
@@ -276,6 +282,9 @@ async def set_states(
     app: App, texts: Sequence[str], state: Literal["enabled", "disabled"], reason: str = ""
 ) -> list[tuple[int, str]]:
     """Poll feeds, or do not; feed and task together."""
+    from usher.crawl.service import fetcher_of
+    from usher.feeds.hub_asking import leave
+
     now = datetime.now(UTC)
     async with house_of(app) as house:
         found = await change_states(house, texts, state, reason, now)

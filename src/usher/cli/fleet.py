@@ -9,10 +9,9 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from usher.cli.app import App, confirm, run, show_json, show_table
+from usher.cli.app import App, confirm, run, show_json, show_table, tell
 from usher.cli.queue import distance, within
 from usher.cli.ready import opened
-from usher.cli.story import tell
 from usher.cli.words import plain, printable, when
 from usher.db import Connection
 from usher.mgmt import components, desk, look, placements

@@ -9,12 +9,12 @@ from typing import Any, cast
 import click
 
 from usher import domain64
-from usher.cli.app import App, show_json, show_table
+from usher.cli.app import App, show_json, show_table, tell
 from usher.cli.hosts import DEFAULT
 from usher.cli.knocking import FEW, Tally, answer_json, show_answers, show_tally
 from usher.cli.ranges import range_of
 from usher.cli.registry import name_of
-from usher.cli.story import Portrait, ranges, show_filters, tell
+from usher.cli.story import Portrait, ranges, show_filters
 from usher.cli.words import plain, printable, span
 from usher.cli.work import all_there, at_the_desk, at_the_door, names_of, root_of, unknown_host
 from usher.door import cadence, desk, filters, hosts

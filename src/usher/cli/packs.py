@@ -11,10 +11,9 @@ from typing import Any
 
 import click
 
-from usher.cli.app import App, show_json, show_table
+from usher.cli.app import App, show_json, show_table, tell
 from usher.cli.fleet import at_mgmt, bounded
 from usher.cli.queue import distance
-from usher.cli.story import tell
 from usher.cli.words import plain, printable, when
 from usher.db import Connection
 from usher.errors import BadInput

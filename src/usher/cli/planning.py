@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from usher import spans
-from usher.cli.app import App, show_json, show_table
+from usher.cli.app import App, show_json, show_table, tell
 from usher.cli.portrait import LONG, show_attempts
 from usher.cli.queue import (
     at_the_queue,
@@ -19,7 +19,6 @@ from usher.cli.queue import (
     read_type,
     task_of,
 )
-from usher.cli.story import tell
 from usher.cli.words import plain, printable, when
 from usher.errors import BadInput
 from usher.queue import desk, look, plan, tasks

@@ -8,9 +8,8 @@ from typing import Any
 
 import click
 
-from usher.cli.app import show_table
+from usher.cli.app import show_table, tell
 from usher.cli.queue import command_line
-from usher.cli.story import tell
 from usher.cli.words import plain, printable, span, when
 from usher.queue.look import MOST, Job, Listed, Node, Shown
 

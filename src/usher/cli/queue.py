@@ -22,7 +22,7 @@ from usher.queue import plan
 from usher.queue.jobs import reason
 from usher.queue.plan import Task
 from usher.queue.policy import TYPE
-from usher.web.queue import in_range
+from usher.queue.times import in_range
 
 ROLE = "usher_manager"
 NEIGHBOURS = 10_000

@@ -7,10 +7,9 @@ from typing import Any, Final
 
 import click
 
-from usher.cli.app import App, show_json, show_table
+from usher.cli.app import App, show_json, show_table, tell
 from usher.cli.feeding import at_the_feeds, feed_of, house_of
 from usher.cli.queue import read_since
-from usher.cli.story import tell
 from usher.cli.words import plain, printable
 from usher.feeds import cleaning, errands, items, partial
 from usher.feeds.clean import plain as plain_text

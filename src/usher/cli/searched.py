@@ -9,10 +9,9 @@ from datetime import UTC, datetime
 
 import click
 
-from usher.cli.app import App, show_json, show_table
+from usher.cli.app import App, show_json, show_table, tell
 from usher.cli.fleet import at_mgmt
 from usher.cli.queue import distance, read_since
-from usher.cli.story import tell
 from usher.cli.words import plain, printable
 from usher.mgmt import look
 from usher.mgmt.look import MOST_QUERIES, Queries, Term

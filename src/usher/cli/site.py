@@ -6,12 +6,12 @@ Commands import this when they run, because it brings the driver along.
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from usher.cli.app import App, show_json
+from usher.cli.app import App, show_json, tell
 from usher.cli.behind import SITEMAPS, Site, site_json, site_words
 from usher.cli.fleet import at_mgmt
 from usher.cli.keeping import read_host
 from usher.cli.ready import opened
-from usher.cli.story import READER, Portrait, portrait_json, show_portrait, tell
+from usher.cli.story import READER, Portrait, portrait_json, show_portrait
 from usher.cli.work import all_there, names_of
 from usher.db import Database
 from usher.door import hosts

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from usher import domain64
-from usher.cli.app import App
+from usher.cli.app import App, tell
 from usher.cli.behind import behind_json, sections
 from usher.cli.knocking import COLOURS, WIDEST
 from usher.cli.ready import opened
@@ -19,8 +19,10 @@ from usher.door import cadence, filters
 from usher.door.desk import MOST, Shown
 from usher.door.guestbook import Guest
 from usher.door.rules import Reason
-from usher.explain import Story, Would, explain
 from usher.urls import Scheme
+
+if TYPE_CHECKING:
+    from usher.explain import Story, Would
 
 SCOPES = {
     "host": "links found here bring in no other host",
@@ -32,18 +34,19 @@ BRINGS = {
     Reason.HOST_DUE: "with every due page of the host",
     Reason.FULL_PASS: "with every known page of the host",
 }
-WIDTH = 10
 READER = "usher_reader"
 FINDABLE = {True: ("yes", "green"), False: ("no", "red")}
 LONG = 2_100  # characters, where they are all there is to see
 
 
-async def read_story(app: App, url: str) -> Story:
+async def read_story(app: App, url: str) -> "Story":
+    from usher.explain import explain
+
     async with at_the_door(app) as doorkeeper, opened(app, "work", READER) as reader:
         return await explain(doorkeeper, url, now=datetime.now(UTC), reader=reader)
 
 
-def show_story(story: Story) -> None:
+def show_story(story: "Story") -> None:
     click.echo(click.style(printable(str(story.url or story.given), LONG), bold=True))
     if story.refused:
         tell("refused", f"{story.refused.reason}: {story.refused.detail}")
@@ -68,7 +71,7 @@ def show_story(story: Story) -> None:
     show_finding(story)
 
 
-def show_finding(story: Story) -> None:
+def show_finding(story: "Story") -> None:
     """The last line: whether it can be found now, else why not and what to do."""
     if story.finding is None:
         click.echo("\nFindable now: not known, for this user may not look behind the door.")
@@ -82,19 +85,14 @@ def show_finding(story: Story) -> None:
         click.echo(f"  → {printable(story.finding.command, LONG)}")
 
 
-def tell(name: str, *lines: str) -> None:
-    for number, line in enumerate(lines):
-        click.echo(f"{name if number == 0 else '':<{WIDTH}}{line}")
-
-
-def filter_words(story: Story) -> str:
+def filter_words(story: "Story") -> str:
     if story.filtered:
         return f"{story.filtered.name} refuses it: {printable(story.filtered.detail)}"
     names = [name_of(one) for one in story.filters]
     return f"let it through: {', '.join(names)}" if names else "none"
 
 
-def show_path(story: Story) -> None:
+def show_path(story: "Story") -> None:
     if story.url and story.path and story.path != story.url.path:
         tell("kept as", f"{story.path} (the filters drop the rest)")
     if story.page:
@@ -144,7 +142,7 @@ def answer_words(page: Guest) -> str:
     return f", status {page.status}, {page.content_type or 'unknown type'}{length}"
 
 
-def show_would(would: Would) -> None:
+def show_would(would: "Would") -> None:
     asked = f"{would.kind}{', pass' if would.hall_pass else ''}"
     verdict = click.style(f"{would.verdict:<6}", fg=COLOURS[would.verdict])
     row = f"row {would.row}" if would.row else "before the table"
@@ -276,7 +274,7 @@ def page_json(page: Guest) -> dict[str, Any]:
     return plain({**asdict(page), "scheme": Scheme(page.scheme).word, "cadence": own})
 
 
-def story_json(story: Story) -> dict[str, Any]:
+def story_json(story: "Story") -> dict[str, Any]:
     return {
         "url": encodable(story.given),
         "canonical": str(story.url) if story.url else None,
@@ -291,7 +289,7 @@ def story_json(story: Story) -> dict[str, Any]:
     }
 
 
-def would_json(would: Would) -> dict[str, Any]:
+def would_json(would: "Would") -> dict[str, Any]:
     return {
         "kind": would.kind,
         "pass": would.hall_pass,

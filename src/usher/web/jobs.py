@@ -11,9 +11,10 @@ from usher.queue.jobs import Entered, New
 from usher.queue.output import clean
 from usher.queue.states import State
 from usher.queue.tasks import server_time
+from usher.queue.times import in_range
 from usher.queue.why import why_waiting
 from usher.web.app import Call, Endpoint
-from usher.web.queue import at_most, at_the_desk, in_range, number, wrong_state
+from usher.web.queue import at_most, at_the_desk, number, wrong_state
 from usher.web.queue_shapes import (
     MOST_JOBS,
     Cancelled,

@@ -3,7 +3,7 @@
 import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import psycopg
@@ -20,8 +20,6 @@ from usher.web.queue_shapes import MOST_JOBS
 SECOND = timedelta(seconds=1)
 DAY = timedelta(days=1)
 LONGEST = timedelta(days=3650)
-# Far from what a timestamp cannot hold in one of the time zones.
-FIRST, LAST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
 NUMBER = re.compile(r"[1-9][0-9]{0,17}")
 
 
@@ -55,12 +53,6 @@ def span(value: str | float, name: str, least: timedelta, most: timedelta = LONG
     if not least <= found <= most:
         raise BadInput(f"{name} is from {spans.show(least)} to {spans.show(most)}.")
     return found
-
-
-def in_range(time: datetime | None) -> datetime | None:
-    if time is not None and not FIRST <= time < LAST:
-        raise BadInput(f"A time is from {FIRST.year} up to {LAST.year}.")
-    return time
 
 
 def at_most(given: Sequence[object], what: str) -> None:
