@@ -11,6 +11,8 @@ from usher.db import Connection, connect
 from usher.mgmt import components, tokens
 from usher.mgmt.components import Component
 
+pytestmark = pytest.mark.soak  # a process for each command takes its time
+
 NOW = datetime.now(UTC)
 
 

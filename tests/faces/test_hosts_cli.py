@@ -11,6 +11,8 @@ import pytest
 from commands import Ran, usher
 from fix_database import Server, clone
 
+pytestmark = pytest.mark.soak  # a process for each command takes its time
+
 # What Jemison published (research: jemison.md 1.5), with the labels of its longer names in its own order.
 JEMISON = {
     "0100002400000000": "cloud.gov",

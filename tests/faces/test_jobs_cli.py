@@ -13,6 +13,8 @@ import pytest
 
 from commands import Ran, clean, usher
 
+pytestmark = pytest.mark.soak  # a process for each command takes its time
+
 LOGGED = """
     insert into control.job_log (id, type, program, args, state, exit_code, attempts, start, "end", host_rule)
     values (%s, 't', %s, %s, %s, 1, 1, now() - interval '4 days', now() - %s::interval, %s)

@@ -17,6 +17,8 @@ from usher.embedded import account
 from usher.embedded.guest import lodge
 from usher.errors import DataUnusable, NoServer, ServerUnusable, WrongVersion
 
+pytestmark = pytest.mark.soak
+
 ROOT = os.geteuid() == 0
 
 
