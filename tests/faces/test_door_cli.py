@@ -16,6 +16,8 @@ from psycopg.conninfo import make_conninfo
 
 from commands import clean, usher
 
+pytestmark = pytest.mark.soak  # a process for each command takes its time
+
 BAD = {
     b"https://a b/": "bad_url",
     b"https://": "bad_url",

@@ -8,6 +8,8 @@ import pytest
 
 from commands import Ran, usher
 
+pytestmark = pytest.mark.soak  # a process for each command takes its time
+
 
 def at(dsn: str, *words: str | Path) -> Ran:
     ran = usher(*words, environment={"DATABASE_URL": dsn})
