@@ -45,7 +45,8 @@ async def test_a_chunk_with_nothing_left_leaves_when_every_row_has_what_is_newer
     await house.load(new, [1])
     assert (await house.compact(by_hand=True)).retired == [old]
     for server in house.servers:
-        assert await placements.leaving(house.conn, server, n=9) == [old]
+        later = LATER + placements.LINGER
+        assert await placements.leaving(house.conn, server, now=later, n=9) == [old]
         assert await versions.to_retire(house.conn, server, n=9) == []
     found = await placements.full_map(house.conn)
     assert [chunks for _, servers in found.rows for _, chunks in servers] == [[new], [new]]

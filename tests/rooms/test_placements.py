@@ -37,6 +37,11 @@ async def plan(conn: Connection) -> Planned:
     return done
 
 
+async def may_drop(conn: Connection, id_: int, n: int = 9) -> list[int]:
+    """What a server may drop of that which is released now, when front-ends have heard of it."""
+    return await placements.leaving(conn, id_, now=NOW + placements.LINGER, n=n)
+
+
 async def test_the_example_of_the_seed(conn: Connection) -> None:
     rows = await grid(conn, 5, 5)
     await build(conn, 100)
@@ -110,20 +115,36 @@ async def test_no_copy_goes_before_its_successor_is_loaded(conn: Connection) -> 
     new = await server(conn, 1)
     await plan(conn)
     assert await placements.drop(conn, now=NOW) == 0
-    assert await placements.leaving(conn, old, n=9) == []
+    assert await may_drop(conn, old) == []
     coming = [one.chunk_id for one in await placements.wanted(conn, new, n=9)]
     assert await placements.loaded(conn, new, coming[:1], now=NOW) == set(coming[:1])
     assert await placements.drop(conn, now=NOW) == 1
-    assert await placements.leaving(conn, old, n=9) == coming[:1]
-    assert await placements.leaving(conn, old, n=9) == coming[:1], "until it says that it did"
+    assert await may_drop(conn, old) == coming[:1]
+    assert await may_drop(conn, old) == coming[:1], "until it says that it did"
     await fail(conn, new, NOW)
     assert await placements.loaded(conn, new, coming[1:], now=NOW) == set(coming[1:])
     assert await placements.drop(conn, now=NOW) == 0, "its successor may be dead"
     await heal(conn, new)
     assert await placements.drop(conn, now=NOW) == 1
     assert await placements.dropped(conn, old, coming, now=NOW) == set(coming)
-    assert await placements.leaving(conn, old, n=9) == []
+    assert await may_drop(conn, old) == []
     assert await states(conn) == {"loaded": 4}
+
+
+async def test_a_released_copy_lingers_until_front_ends_know_its_successor(
+    conn: Connection,
+) -> None:
+    [[old]] = await grid(conn, 1, 1)
+    await build(conn, 2)
+    await load(conn, [old])
+    new = await server(conn, 1)
+    await plan(conn)
+    await load(conn, [new])
+    assert await placements.drop(conn, now=NOW) == 1
+    soon = NOW + placements.LINGER - timedelta(milliseconds=1)
+    assert await placements.leaving(conn, old, now=NOW, n=9) == []
+    assert await placements.leaving(conn, old, now=soon, n=9) == []
+    assert len(await placements.leaving(conn, old, now=NOW + placements.LINGER, n=9)) == 1
 
 
 async def test_a_released_copy_is_forgotten_after_a_day(conn: Connection) -> None:
@@ -135,9 +156,9 @@ async def test_a_released_copy_is_forgotten_after_a_day(conn: Connection) -> Non
     await load(conn, [new])
     assert await placements.drop(conn, now=NOW) == 1
     await placements.drop(conn, now=NOW + timedelta(hours=23))
-    assert len(await placements.leaving(conn, old, n=9)) == 1
+    assert len(await may_drop(conn, old)) == 1
     await placements.drop(conn, now=NOW + timedelta(hours=24))
-    assert await placements.leaving(conn, old, n=9) == []
+    assert await may_drop(conn, old) == []
 
 
 async def test_a_seat_that_its_server_lost_is_wanted_again(conn: Connection) -> None:
@@ -194,7 +215,7 @@ async def test_a_server_is_drained_and_answers_until_all_is_elsewhere(conn: Conn
     assert sum(len(k) for _, row in (await placements.full_map(conn)).rows for _, k in row) == 30
     await load(conn, others)
     assert await placements.drop(conn, now=NOW) == 10
-    assert len(await placements.leaving(conn, going, n=99)) == 10
+    assert len(await may_drop(conn, going, n=99)) == 10
 
 
 async def test_the_last_server_of_a_row_keeps_what_it_has(conn: Connection) -> None:

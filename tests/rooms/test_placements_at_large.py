@@ -207,7 +207,7 @@ async def test_planners_builders_and_servers_at_once(database: str) -> None:
                 async with own.transaction():
                     some = [one.chunk_id for one in await placements.wanted(own, id_, n=5)]
                     assert await placements.loaded(own, id_, some, now=NOW) <= set(some)
-                gone = await placements.leaving(own, id_, n=5)
+                gone = await placements.leaving(own, id_, now=NOW + placements.LINGER, n=5)
                 async with own.transaction():
                     await placements.dropped(own, id_, gone, now=NOW)
 

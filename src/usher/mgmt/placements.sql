@@ -151,9 +151,9 @@ where p.state = 'leaving' and p.released_at is null
 delete from work.placement where state = 'leaving' and released_at <= %(before)s;
 
 -- name: leaving
--- What a server may drop.
+-- What a server may drop: it was released so long ago that nobody asks it for this chunk any more.
 select chunk_id from work.placement
-where component_id = %(server)s and state = 'leaving' and released_at is not null and chunk_id > %(after)s
+where component_id = %(server)s and state = 'leaving' and released_at <= %(before)s and chunk_id > %(after)s
 order by chunk_id
 limit %(n)s;
 

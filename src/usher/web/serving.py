@@ -98,7 +98,8 @@ def known(asked: list[int], found: set[int], trouble: str) -> list[int]:
 async def get_leaving(call: Call[KeepQuery]) -> LeavingChunks:
     me, asked = await caller(call, "index-server"), call.body
     async with at_mgmt(call, alone=True) as conn:
-        return LeavingChunks(await placements.leaving(conn, me.id, n=asked.n, after=asked.after))
+        found = await placements.leaving(conn, me.id, now=clock(), n=asked.n, after=asked.after)
+    return LeavingChunks(found)
 
 
 async def set_held(call: Call[HeldRequest]) -> Stray:
