@@ -26,23 +26,24 @@ ASKS = {
     "10 hosts of 1 page": (10, 10, 1),
     "100 hosts of 10 pages": (1000, 100, 10),
 }  # n, width, depth
-PROCESSES = {1: "one connection", 2: "two connections"}
-SERVED = {1: "one process", 2: "two processes"}
+PROCESSES = {1: "one process", 2: "two processes"}
 WARM_CLAIMS = 12  # more than it takes until driver and server both keep the statements' plans
 TASKS = 10, 1, 5, 20  # of crawlee in one process; the first where there is no time to try
+CONNECTIONS = 4, 1, 2, 8  # of ours
 VENV = ["crawlee[sql-postgres]==1.11.0", "sqlalchemy==2.1.8", "asyncpg==0.32.0", "uvloop==0.23.0"]
 CHUNK_PAGES = 5  # the setting as it comes
 TARGETS = """targets: claim and complete at least 8 times crawlee with 10 hosts of 1 page and 40 times with 100 of 10;
 /get_links and /get_servers_map at least 1,000 calls/s; a poll that finds nothing under 3 ms; a claim in the larger
 guestbook at least 0.8 of the limit, which is the same claim in the smaller one"""
-LIMIT = """limit of claim and complete: pgbench, as many clients, on tables of its own that have a host with a time and
-a page with a state and nothing else: a SKIP LOCKED claim of hosts and their pages in one statement, the end of them in
-another; of the poll: only the look at the index of hosts, by the same driver; of calls: the same server program with an
-application that answers at once with a constant of the same size"""
+LIMIT = """limit of claim and complete: pgbench, as many clients as ours has connections in all, on tables of its own
+that have a host with a time and a page with a state and nothing else: a SKIP LOCKED claim of hosts and their pages in
+one statement, the end of them in another; of the poll: only the look at the index of hosts, by the same driver; of
+calls: the same server program with an application that answers at once with a constant of the same size"""
 PEER = """crawlee: the SQL request queue of its latest release in a database of its own on the same server,
 fetch_next_request and mark_request_as_handled by concurrent tasks in as many processes, a pool with a connection for
 each task and without pings; it has no notion of hosts, so the same figure stands beside both shapes, and its poll is of
-an empty queue. Ours report something of each page, and the chunk, in one transaction"""
+an empty queue. Ours report something of each page, and the chunk, in one transaction, by tasks with a connection each.
+Both work with the number of tasks that was fastest for them when tried before (quick: with the usual best)"""
 WORLD = """every page waits, no host has to rest (crawl_delay 0), and pages of one host lie far apart; each answer is
 checked. All under uvloop, synchronous_commit on. HTTP: 8 clients in a process of their own on connections that stay
 open, each a crawler; clients, servers and PostgreSQL share this machine's cores; log level warning, no tokens"""
@@ -62,6 +63,9 @@ class Place:
         self.worlds = {name: made(dsn, name, source) for name in ("small", "large", "idle")}
         self.worlds |= {name: made(dsn, name) for name in ("bare", "crawlee")}
         self.tasks = dict.fromkeys(PROCESSES, TASKS[0])
+        self.connections = {
+            (number, shape): CONNECTIONS[0] // number for number in PROCESSES for shape in ASKS
+        }
         self.crawlee = self.peers()
         self.limit = Limit(self.worlds["bare"], home, ends) if Limit.program.exists() else None
         if not self.limit:
@@ -128,12 +132,23 @@ async def filled(place: Place) -> None:
         await conn.execute("checkpoint")
 
 
-def warmed(place: Place, world: str) -> Child:
+def warmed(place: Place, world: str, connections: int = 1) -> Child:
     """One of ours, with plans that are kept."""
     child = place.child("usher", world)
     for n, width, depth in ASKS.values():
-        child.ask("work", (WARM_CLAIMS if n == width else 1) * n, n, width, depth)
+        chunks = connections * (WARM_CLAIMS if n == width else 1)
+        child.ask("work", chunks * n, connections, n, width, depth)
     return child
+
+
+def tuned(place: Place, ours: list[Child]) -> None:
+    """Keep the number of connections that is fastest."""
+    for processes, shape in {} if place.bench.quick else place.connections:
+        n, *of = ASKS[shape]
+        share = (2_000 if n == of[0] else 16_000) // processes // n * n
+        rates = [together(ours[:processes], share, tried, n, *of) for tried in CONNECTIONS]
+        place.connections[processes, shape] = CONNECTIONS[rates.index(max(rates))]
+    place.bench.note(f"ours works with so many connections in a process: {place.connections}")
 
 
 def median(child: Child, *words: object) -> float:
@@ -161,11 +176,17 @@ def claiming(place: Place, ours: list[Child]) -> Iterator[Measure]:
         if place.crawlee:
             turns["crawlee"] = partial(place.fetch, processes)
         for shape, (n, *of) in ASKS.items():
-            pages = place.few(10_000 if n == of[0] else 40_000)
+            pages, connections = (
+                place.few(10_000 if n == of[0] else 64_000),
+                place.connections[processes, shape],
+            )
             share = pages // processes // n * n
-            turns[f"usher {shape}"] = partial(together, ours[:processes], share, n, *of)
+            turns[f"usher {shape}"] = partial(
+                together, ours[:processes], share, connections, n, *of
+            )
             if place.limit:
-                turns[f"limit {shape}"] = partial(place.limit.work, pages, processes, *of)
+                clients = processes * connections
+                turns[f"limit {shape}"] = partial(place.limit.work, pages, clients, *of)
         figures = frame.interleaved(turns, place.bench.repeats)
         for shape in ASKS:
             found = {
@@ -198,7 +219,7 @@ class Served:
     def __init__(self, place: Place) -> None:
         worlds = ("large", "large", "idle")
         ours = [mgmt(place.home, place.worlds[world], place.ends) for world in worlds]
-        bare = [plain(place.home, place.ends) for _ in SERVED]
+        bare = [plain(place.home, place.ends) for _ in PROCESSES]
         *self.busy, self.quiet = [server.address() for server in ours]
         self.bare = [server.address() for server in bare]
         self.clients = place.child("clients", "bare")
@@ -220,7 +241,9 @@ def serving(place: Place) -> Iterator[Measure]:
     place.bench.say("over HTTP")
     served = Served(place)
     calls = place.few(5000)
-    for processes, words in list(SERVED.items())[place.bench.quick :]:  # quick: two processes only
+    for processes, words in list(PROCESSES.items())[
+        place.bench.quick :
+    ]:  # quick: two processes only
         given = 1, calls, "claim", "/get_links", CHUNK_PAGES
         there = {"usher": served.busy[:processes], "limit": served.bare[:processes]}
         turns = {who: served.turn(at, *given) for who, at in there.items()}
@@ -259,7 +282,8 @@ def measure(bench: Bench, loop: asyncio.Runner, ends: AsyncExitStack) -> list[Me
     )
     loop.run(filled(place))
     place.tune()
-    ours = [warmed(place, "small") for _ in PROCESSES]
+    ours = [warmed(place, "small", max(CONNECTIONS)) for _ in PROCESSES]
+    tuned(place, ours)
     return [
         *costs(place, ours[0]),
         *claiming(place, ours),

@@ -53,13 +53,14 @@ class Usher:
     """The calls of mgmt.chunks on one connection: a claim stands alone, a chunk is reported in one transaction."""
 
     async def open(self) -> None:
+        self.others: list[Usher] = []
         self.chunks: Any = import_module("usher.mgmt.chunks")
         self.parse: Any = import_module("usher.urls").parse
         self.conn: Any = await import_module("usher.db").connect("")
         rows = await self.conn.execute("select name, domain64 from work.hosts")
         self.numbers = dict(await rows.fetchall())
         components: Any = import_module("usher.mgmt.components")
-        host, now = f"crawler-{os.getpid()}:5000", datetime.now(UTC)
+        host, now = f"crawler-{os.getpid()}-{id(self)}:5000", datetime.now(UTC)
         self.me = (await components.meet(self.conn, host=host, type="crawler", now=now)).id
 
     def asked(self, n: int, width: int, depth: int) -> Any:  # noqa: ANN401 - an Ask
@@ -99,10 +100,21 @@ class Usher:
         if not done or len(settled) != len(found):
             raise RuntimeError("a chunk was lost")
 
-    async def work(self, pages: int, *of: int) -> None:
+    async def work(self, pages: int, tasks: int, *of: int) -> None:
+        """As many tasks as connections, which share the chunks among them."""
+        while len(self.others) < tasks - 1:
+            self.others.append(Usher())
+            await self.others[-1].open()
         ask = self.asked(*of)
-        for _ in range(0, pages, ask.n):
-            await self.complete(await self.full(ask))
+        turns = iter(range(0, pages, ask.n))
+
+        async def crawl(one: Usher) -> None:
+            for _ in turns:
+                await one.complete(await one.full(ask))
+
+        async with asyncio.TaskGroup() as all_at_once:
+            for one in [self, *self.others][:tasks]:
+                all_at_once.create_task(crawl(one))
 
     async def cost(self, claims: int, *of: int) -> list[float]:
         """The milliseconds of each claim; what was claimed is completed in between."""

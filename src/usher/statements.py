@@ -6,7 +6,7 @@ A file is a list of `-- name: claim` lines, each followed by comments that say i
 
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,7 +26,9 @@ class Statement:
     def __init__(self, store: str, name: str, text: str) -> None:
         self.name = name
         self.text = text
-        self.query = text.encode()
+        # Without what only we read: the driver looks at a text of more than 4 kB anew at every call (0.2 ms).
+        lines = (line.strip() for line in text.splitlines())
+        self.query = "\n".join(line for line in lines if not line.startswith("--")).encode()
         self._seconds = DB_SECONDS.labels(f"{store}.{name}")
 
     async def rows(self, conn: AsyncConnection[TupleRow], of: type[T], **given: Any) -> list[T]:  # noqa: ANN401
@@ -64,11 +66,17 @@ def positional(of: type[T]) -> AsyncRowFactory[T]:
 
     def factory(cursor: AsyncCursor[Any]) -> RowMaker[T]:
         names = [column.name for column in cursor.description or ()]
-        if names == [field.name for field in fields(of)]:  # type: ignore[arg-type]  # all are dataclasses
+        if names == names_of(of):
             return lambda values: of(*values)
         return lambda values: of(**dict(zip(names, values, strict=True)))
 
     return factory
+
+
+def names_of(of: type[Any]) -> list[str]:
+    """The fields of a dataclass or a named tuple."""
+    named: Sequence[str] | None = getattr(of, "_fields", None)
+    return list(named) if named else [field.name for field in fields(of)]
 
 
 class Statements:

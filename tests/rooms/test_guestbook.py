@@ -217,3 +217,37 @@ def test_a_closed_crawl_is_due_a_cadence_after_its_start() -> None:
     clock = Clock(NOW - timedelta(days=1), MONTH, NOW)
     assert closed(clock) == Clock(NOW + MONTH, MONTH)
     assert closed(closed(clock)) == closed(clock)
+
+
+@pytest.mark.parametrize("state", ["pending", "crawling", "crawled"])
+async def test_settling_reads_little_whatever_the_guestbook_holds(
+    conn: Connection, state: str
+) -> None:
+    await conn.execute("insert into work.domain (tld, number, name) values (1, 1, 'many')")
+    await conn.execute(
+        "insert into work.hosts (domain64, name, next_fetch) "
+        "select work.domain64_encode(1, 1, i), 'h' || i || '.many.com', now() from generate_series(1, 3000) i"
+    )
+    await conn.execute(
+        "insert into work.guestbook (domain64, path, state, next_fetch, admitted_at, text64) "
+        "select domain64, '/' || i, %s, now(), now(), 10 * id + i from work.hosts, generate_series(1, 10) i",
+        [state],
+    )
+    counts = []
+    for path in ("/1", "/2", "/3", "/4"):
+        await conn.execute(
+            "update work.guestbook set state = 'crawling' "
+            "where path = %s and domain64 in (select domain64 from work.hosts order by id limit 5)",
+            [path],
+        )
+        rows = await conn.execute(
+            "explain (analyze, buffers, format json) select * from work.settle("
+            "array(select domain64 from work.hosts order by id limit 5), array_fill(%s::text, '{5}'), null, "
+            "array_fill('success'::text, '{5}'), '{200,200,200,200,200}', '{2,2,2,2,2}', '{1,1,1,1,1}', null, null, "
+            "null, '{1,2,3,4,5}', '{f,f,f,f,f}', null, null, now())",
+            [path],
+        )
+        [[[plan]]] = await rows.fetchall()
+        assert plan["Plan"]["Actual Rows"] == 5
+        counts.append(plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"])
+    assert min(counts) < 300

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from usher.db import Connection
 from usher.door.rules import Knock, Reason
@@ -113,8 +113,7 @@ async def hint(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What a fetch of one page brought."""
 
     domain64: int
@@ -133,8 +132,7 @@ class Outcome:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
+class Settled(NamedTuple):
     """A page as it is now, in which chunk its text was `before` and is `after`, and whether others of its host wait."""
 
     domain64: int
@@ -149,7 +147,6 @@ class Settled:
 
 async def settle(conn: Connection, *, outcomes: Sequence[Outcome], now: datetime) -> list[Settled]:
     """Record what fetches brought; only pages that were being crawled in that chunk are returned and changed."""
-    await by_index(conn)
     return await store.settle.rows(
         conn,
         Settled,

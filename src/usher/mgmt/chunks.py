@@ -7,13 +7,15 @@ state it expects, so that a report that comes too late changes nothing and says 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
 
 from usher.db import Connection
 from usher.door import guestbook
 from usher.door.guestbook import Outcome
 from usher.mgmt import merging, versions
-from usher.statements import beside
+from usher.statements import array, beside
 from usher.urls import Scheme, Url
 
 store = beside(__file__)
@@ -21,8 +23,7 @@ MOST_CRAWLS: Final = 3  # of a page whose crawlers die, before it is an error
 MOST_BUILDS: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(NamedTuple):
     """A page that a crawler is to fetch, with what it needs for a conditional request."""
 
     id: int
@@ -104,37 +105,54 @@ class Found:
 
 async def claim_links(conn: Connection, crawler: int, ask: Ask, *, now: datetime) -> Pack | None:
     """A new chunk for a crawler; None while too few pages wait and none for too long."""
-    return await take(conn, crawler, ask, None, now)
+    [pack] = await claim_all(conn, [(crawler, ask)], now=now)
+    return pack
 
 
 async def more_links(
     conn: Connection, crawler: int, chunk: int, ask: Ask, *, now: datetime
 ) -> list[Given]:
     """More pages for a chunk that the crawler holds (`hold` it first): as many as there are, up to n."""
-    pack = await take(conn, crawler, ask, chunk, now)
+    [pack] = await claim_all(conn, [(crawler, ask)], chunk=chunk, now=now)
     return pack.pages if pack else []
 
 
-async def take(
-    conn: Connection, crawler: int, ask: Ask, chunk: int | None, now: datetime
-) -> Pack | None:
+async def claim_all(
+    conn: Connection,
+    asked: Sequence[tuple[int, Ask]],
+    *,
+    now: datetime,
+    chunk: int | None = None,
+) -> list[Pack | None]:
+    """A new chunk for each of these crawlers, in one statement.
+
+    They get pages of different hosts: who comes after one that was served may get nothing although there is something.
+    """
+    asks = [ask for _, ask in asked]
     found = await store.claim_links.tuples(
         conn,
-        crawler=crawler,
-        n=ask.n,
-        width=ask.width or ask.n,
-        depth=ask.depth or ask.n,
+        crawlers=array(crawler for crawler, _ in asked),
+        ns=array(ask.n for ask in asks),
+        widths=array(ask.width or ask.n for ask in asks),
+        depths=array(ask.depth or ask.n for ask in asks),
         chunk=chunk,
-        wait=ask.wait,
-        lease=ask.lease,
-        hold=ask.hold,
+        waits=array(f"{ask.wait.total_seconds()} s" for ask in asks),
+        leases=array(f"{ask.lease.total_seconds()} s" for ask in asks),
+        holds=array(ask.hold for ask in asks),
         now=now,
     )
+    packs: list[Pack | None] = [None] * len(asked)
+    for turn, rows in groupby(found, key=itemgetter(0)):
+        packs[turn - 1] = _pack(list(rows))
+    return packs
+
+
+def _pack(rows: Sequence[Sequence[Any]]) -> Pack:
     pages = [
         Given(id_, str(Url(Scheme(scheme), host, path)), *rest)
-        for _, id_, host, scheme, path, *rest in found
+        for _, _, id_, host, scheme, path, *rest in rows
     ]
-    return Pack(found[0][0], pages) if found else None
+    return Pack(rows[0][1], pages)
 
 
 async def open_chunks(conn: Connection, crawler: int, *, now: datetime) -> list[int]:

@@ -1,8 +1,9 @@
 -- name: claim_links
--- A new chunk of pages for a crawler, or more for one it has; nothing if fewer wait than asked for and none long enough.
-select chunk_id, id, host, scheme, path, etag, last_modified, crawl_delay, text64, depth
+-- A new chunk of pages for each of these crawlers, or more for one it has; nothing if fewer wait than asked for and none
+-- long enough. The answers of the first crawler come first.
+select turn, chunk_id, id, host, scheme, path, etag, last_modified, crawl_delay, text64, depth
 from work.claim_links(
-    %(crawler)s, %(n)s, %(width)s, %(depth)s, %(chunk)s, %(wait)s, %(lease)s, %(hold)s, %(now)s
+    %(crawlers)s, %(ns)s, %(widths)s, %(depths)s, %(chunk)s, %(waits)s, %(leases)s, %(holds)s, %(now)s
 );
 
 -- name: open_chunks

@@ -19,6 +19,7 @@ from usher.porch.bodies import decoded, queried, read, written
 from usher.porch.entry import Declined, Porch, bearer, check_site, unproven
 from usher.queue.policy import Policies
 from usher.web.callers import Asker, Callers
+from usher.web.claims import Claims
 from usher.web.porch import check_scope
 from usher.web.server_map import ServerMap
 
@@ -50,6 +51,7 @@ class Rooms:
     terms: Terms
     callers: Callers
     server_map: ServerMap
+    claims: Claims
     tokens_needed: bool = False
 
 

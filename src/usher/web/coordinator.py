@@ -2,8 +2,8 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from typing import Final, NoReturn, TypeVar
 
@@ -32,15 +32,22 @@ def clock() -> datetime:
     return datetime.now(UTC)
 
 
-@asynccontextmanager
-async def at_mgmt(call: Call[Says], *, alone: bool = False) -> AsyncIterator[Connection]:
-    """A transaction, or a connection for one statement `alone`; what cannot be stored is the caller's to mend."""
-    db = call.rooms.mgmt
+@contextmanager
+def storable() -> Iterator[None]:
+    """What cannot be stored is the caller's to mend."""
     try:
-        async with db.connection() if alone else db.transaction() as conn:
-            yield conn
+        yield
     except (psycopg.DataError, psycopg.errors.CheckViolation) as error:
         raise BadInput(f"That cannot be stored: {error.diag.message_primary or error}.") from None
+
+
+@asynccontextmanager
+async def at_mgmt(call: Call[Says], *, alone: bool = False) -> AsyncIterator[Connection]:
+    """A transaction, or a connection for one statement `alone`."""
+    db = call.rooms.mgmt
+    with storable():
+        async with db.connection() if alone else db.transaction() as conn:
+            yield conn
 
 
 def begun_anew(handler: Handler[Asked, Answer]) -> Handler[Asked, Answer]:

@@ -11,7 +11,7 @@ from usher.mgmt.components import Component
 from usher.porch.entry import Declined
 from usher.web.app import NEVER, Call, Endpoint
 from usher.web.content import outcome_of, read
-from usher.web.coordinator import at_mgmt, caller, clock, lost, shown
+from usher.web.coordinator import at_mgmt, caller, clock, lost, shown, storable
 from usher.web.door import host_of, summed_up
 from usher.web.mgmt_shapes import (
     MOST_PAGES,
@@ -40,8 +40,8 @@ async def get_links(call: Call[LinksQuery]) -> Links:
     if asked.wait is not None and wait < NEVER:
         wait = min(wait, timedelta(seconds=asked.wait))
     ask = Ask(asked.n or terms.pages, asked.hosts, asked.each, wait, terms.lease, asked.hold)
-    async with at_mgmt(call, alone=True) as conn:
-        pack = await chunks.claim_links(conn, me.id, ask, now=clock())
+    with storable():
+        pack = await call.rooms.claims.take(me.id, ask)
     if pack is None:
         return Links()
     links = [page.url for page in pack.pages]

@@ -22,6 +22,7 @@ from usher.telemetry import Log
 from usher.web import door, jobs, mgmt, openapi, probes, runs, tasks
 from usher.web.app import NEVER, Rooms, Terms, make_app
 from usher.web.callers import Callers
+from usher.web.claims import Claims
 from usher.web.openapi import Endpoints
 from usher.web.server_map import ServerMap
 
@@ -111,6 +112,7 @@ async def opened(
                 terms_of(settings),
                 Callers(own),
                 ServerMap(own),
+                Claims(own),
                 tokens_needed=guarded,
             )
 

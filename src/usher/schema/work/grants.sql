@@ -44,8 +44,13 @@ grant execute on function work.in_every_row(bigint), work.is_over(bigint), work.
     to usher_mgmt;
 grant update ("rows", seated_rows, crawl_delay) on work.house to usher_mgmt;
 grant execute on function
+    work.settle(bigint[], text[], bigint[], text[], smallint[], smallint[], integer[], text[], text[], timestamptz[],
+        bigint[], boolean[], smallint[], text[], timestamptz)
+    to usher_door, usher_mgmt;
+grant execute on function
     work.rest_of(work.hosts, work.house),
-    work.claim_links(bigint, integer, integer, integer, bigint, interval, interval, boolean, timestamptz) to usher_mgmt;
+    work.claim_links(bigint[], integer[], integer[], integer[], bigint, interval[], interval[], boolean[], timestamptz)
+    to usher_mgmt;
 
 -- The first document's relations, to look at.
 grant usage on schema mgmt to usher_mgmt, usher_reader;
