@@ -17,7 +17,7 @@ from frame import Bench, Measure, PeerMissing
 
 READER = ["reader==3.26", "sgmllib3k==1.0.0"]  # the second is what its own feedparser needs
 # Feeds and items of each: those that are read, and those that are only asked for.
-SIZES = {True: ((80, 20), (400, 1)), False: ((300, 20), (1_000, 5))}
+SIZES = {True: ((32, 20), (160, 1)), False: ((300, 20), (1_000, 5))}
 WORKERS = 1, 4, 10
 AT_ONCE = 32  # of our polls in one process, as a job has it
 TARGETS = """targets: through the whole path at least 2 times reader with feeds polled for the first time, 3 times with

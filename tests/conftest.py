@@ -1,8 +1,8 @@
-"""Fixtures for every test: a real PostgreSQL and a real web site."""
+"""Fixtures for every test: a real PostgreSQL, a real web site, a real browser, and a desk for commands."""
 
 from hypothesis import settings
 
-pytest_plugins = ["fix_database", "fix_site"]
+pytest_plugins = ["fix_browser", "fix_database", "fix_desk", "fix_site"]
 # How long one example takes says more about what else the machine does than about us.
 settings.register_profile("house", deadline=None)
 settings.load_profile("house")

@@ -27,6 +27,7 @@ class Hub:
     verifies: bool = True
     lease: str = "864000"
     headers: str = ""
+    echoes: bool = False  # it answers with what it was sent
     asked: list[dict[str, str]] = field(default_factory=list)
     told: list[Told] = field(default_factory=list)
     _server: asyncio.Server | None = None
@@ -61,8 +62,9 @@ class Hub:
             self.asked.append(form)
             if self.status < 300 and self.verifies:
                 self._later(form)
-            text = f"HTTP/1.1 {self.status} So\r\n{self.headers}Content-Length: 2\r\nConnection: close\r\n\r\nno"
-            writer.write(text.encode())
+            said = body if self.echoes else "no"
+            head = f"HTTP/1.1 {self.status} So\r\n{self.headers}Content-Length: {len(said)}\r\n"
+            writer.write(f"{head}Connection: close\r\n\r\n{said}".encode())
             await writer.drain()
         writer.close()
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Self
 
 from admitted import NONE, NOW, component, delay, url
 from usher.db import Connection
@@ -40,6 +40,14 @@ class House:
             id_ = await component(self.conn, f"s{row}", "index-server")
             await self.run('update work.component set "row" = %s where id = %s', row, id_)
             self.servers.append(id_)
+
+    @classmethod
+    async def of_mgmt(cls, conn: Connection) -> Self:
+        """In a transaction that is undone, as MGMT."""
+        made = cls(conn)
+        await made.begin()
+        await conn.execute("set local role usher_mgmt")
+        return made
 
     async def run(self, text: str, *given: object) -> None:
         await self.conn.execute(text.encode(), given)

@@ -31,6 +31,8 @@ from usher.messages import (
     Leases,
     Link,
     LinkState,
+    Lost,
+    MissingChunk,
     Pack,
     Page,
     Problem,
@@ -218,9 +220,9 @@ class Client:
         body = given(chunk_id=chunk, state="built", sha256=sha256, bytes=size)
         return await self._post("/set_index_chunk_metadata", body, ChunkState)
 
-    async def not_built(self, chunk: int, reason: str = "") -> ChunkState:
-        """It cannot be built: another builder may try."""
-        body = {"chunk_id": chunk, "state": "error", "reason": reason}
+    async def not_built(self, chunk: int, reason: str = "", *, missing: bool = False) -> ChunkState:
+        """It cannot be built: another builder may try. If its content is `missing`, it is crawled again after that."""
+        body = {"chunk_id": chunk, "state": "error", "reason": reason, "missing": missing}
         return await self._post("/set_index_chunk_metadata", body, ChunkState)
 
     # -- index servers and front-ends
@@ -241,6 +243,10 @@ class Client:
     async def dropped(self, chunks: Iterable[int]) -> list[int]:
         told = await self._post("/set_chunk_dropped", {"chunk_ids": list(chunks)}, Ids)
         return told.chunk_ids
+
+    async def missing(self, chunks: Sequence[MissingChunk]) -> Lost:
+        """Chunks that this server is to load and nobody has; what becomes of those that are lost."""
+        return await self._post("/v1/chunks_missing", {"chunks": chunks}, Lost)
 
     async def holds(self, chunks: Iterable[int]) -> list[int]:
         """All chunks that a server has when it comes back; returns those it has no use for."""

@@ -130,6 +130,22 @@ class ServerChunk(Struct):
     index_bytes: int | None = None
 
 
+class MissingChunk(Struct):
+    """A chunk that nobody has whole: what those said who were asked, and whether its builder said nothing at all."""
+
+    chunk_id: int
+    reason: str = ""
+    builder_silent: bool = False
+
+
+class Lost(Struct):
+    """Chunks that will be built again or crawled again, and those that were lost too often."""
+
+    build: list[int] = []
+    crawl: list[int] = []
+    parked: list[int] = []
+
+
 class Copy(Struct):
     """A page that is to be taken out of a chunk."""
 

@@ -1,14 +1,15 @@
 """Pages of feeds and items in a real browser: read, searched, in the dark, on a telephone, without a script."""
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from browser import CONTRAST, FOCUSED, NAMELESS, PROGRAM, SHADES, Browser, Tab, browser
+from browser import CONTRAST, FOCUSED, NAMELESS, PROGRAM, SHADES, Browser, Tab
 from calls import Mgmt, mgmt
 from feed_rooms import fill
+from fix_browser import Visit
 from fix_database import Server, clone
 
 pytestmark = pytest.mark.skipif(
@@ -27,6 +28,7 @@ class Stage:
     def paths(self) -> dict[str, str]:
         busy = self.feeds["busy"]
         return {
+            "home": "/",
             "feeds": "/feeds",
             "feed": f"/feeds/{busy}",
             "failing": f"/feeds/{self.feeds['failing']}",
@@ -44,30 +46,6 @@ async def stage(migrated: Server, tmp_path_factory: pytest.TempPathFactory) -> A
         feeds = await fill(dsn)
         with mgmt(dsn, folder / "log") as running:
             yield Stage(running, feeds, folder)
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with browser(tmp_path_factory.mktemp("profile")) as one:
-        yield one
-
-
-@pytest.fixture
-def tab(chromium: Browser) -> Iterator[Tab]:
-    """A page that must have nothing to complain of at the end."""
-    one = Tab(chromium)
-    one.look()
-    yield one
-    assert one.complaints == []
-    one.close()
-
-
-Visit = Callable[[str], None]
-
-
-@pytest.fixture
-def visit(stage: Stage, tab: Tab) -> Visit:
-    return lambda path: tab.open(f"{stage.address}{path}")
 
 
 def test_from_feeds_to_an_item_by_keys_alone(stage: Stage, tab: Tab, visit: Visit) -> None:

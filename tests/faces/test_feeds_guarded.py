@@ -52,6 +52,19 @@ def test_who_may_look_from_elsewhere(stored: str, feeds: dict[str, int], tmp_pat
             assert told.status == 200, (told.body, log.read_text()[-3000:])
 
 
+def test_the_log_does_not_know_what_only_a_hub_knows(stored: str, tmp_path: Path) -> None:
+    log, token = tmp_path / "log", "token-of-a-hub"
+    away = {"USHER_SEARCH_URL": "postgresql://127.0.0.1:1/none", "USHER_CONNECT_TIMEOUT": "1"}
+    query = "?hub.mode=subscribe&hub.topic=https://a.example/&hub.challenge=x"
+    for settings, status in (({}, 404), (away, 503)):
+        with mgmt(stored, log, level="debug", settings=settings) as running:
+            for path in (f"/websub/{token}", f"//WebSub/{token}/x"):
+                told = [running.get(path + query), running.ask("POST", path, b"news")]
+                assert {one.status for one in told} <= {404, 405, status}
+        assert "/websub/…" in log.read_text()
+        assert token not in log.read_text()
+
+
 def test_without_the_feeds_database_mgmt_works(stored: str, tmp_path: Path) -> None:
     away = {"USHER_SEARCH_URL": "postgresql://127.0.0.1:1/none", "USHER_CONNECT_TIMEOUT": "1"}
     with mgmt(stored, tmp_path / "log", settings=away) as running:

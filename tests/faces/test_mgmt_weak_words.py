@@ -11,7 +11,7 @@ from calls import Mgmt, mgmt
 from commands import usher
 from crowd import Component, at_once, one, states
 
-NOWHERE = ("/clear_relation/chunk", "/get_relation/link", "/add_hosts", "/set_health", "/")
+NOWHERE = ("/clear_relation/chunk", "/get_relation/link", "/add_hosts", "/set_health")
 HOSTILE = "x'); drop table work.chunk; --"
 
 
@@ -196,6 +196,17 @@ def test_w16_nobody_settles_what_another_holds(running: Mgmt, crawler: Component
 def test_w16_there_is_no_way_to_dump_or_empty_tables(running: Mgmt, path: str) -> None:
     for method in ("GET", "POST"):
         assert running.ask(method, path, {}).problem == (404, "not_found")
+
+
+def test_w16_the_front_page_shows_nothing_of_the_tables(
+    running: Mgmt, crawler: Component, database: str
+) -> None:
+    before = running.get("/").body
+    crawler.post("/add_links", links=links(6))
+    crawler.get("/get_links")
+    assert running.get("/").body == before
+    assert running.ask("POST", "/", {}).problem == (405, "method_not_allowed")
+    assert states(database) == {"crawling": 5, "pending": 1}
 
 
 def test_w16_pages_of_other_sites_get_no_links(running: Mgmt) -> None:

@@ -1,13 +1,14 @@
 """The search page in a real browser: read, turned, driven by keys, in the dark, on a telephone, without a script."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
-from browser import CONTRAST, FOCUSED, NAMELESS, PROGRAM, SHADES, Browser, Tab, browser
+from browser import CONTRAST, FOCUSED, NAMELESS, PROGRAM, SHADES, Browser, Tab
+from fix_browser import Visit
 from rows import Backstage, Rows, fronting, library
 
 pytestmark = pytest.mark.skipif(
@@ -40,30 +41,6 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         yield one
     finally:
         one.close()
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with browser(tmp_path_factory.mktemp("profile")) as one:
-        yield one
-
-
-@pytest.fixture
-def tab(chromium: Browser) -> Iterator[Tab]:
-    """A page that must have nothing to complain of at the end."""
-    one = Tab(chromium)
-    one.look()
-    yield one
-    assert one.complaints == []
-    one.close()
-
-
-Visit = Callable[[str], None]
-
-
-@pytest.fixture
-def visit(stage: Stage, tab: Tab) -> Visit:
-    return lambda path: tab.open(f"{stage.address}{path}")
 
 
 def submit(tab: Tab, text: str) -> None:

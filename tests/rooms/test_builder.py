@@ -74,6 +74,12 @@ async def test_a_chunk_that_cannot_be_built_says_why_and_hurts_no_other(
             told = await soon(lambda chunk=chunk, words=words: words in trade.chunk(chunk)[1])  # type: ignore[misc]
             assert told, trade.chunk(chunk)
         assert await soon(lambda: trade.chunk(good)[0] == "built")
+    # Or the builders of other tests go on trying, and the page that its crawler lost is crawled again.
+    over = """
+        update work.chunk set state = 'error', index_state = null, build_lease_until = null where id = any(%s)
+        returning 1
+    """
+    assert len(trade.ask(over, [gone, wrong])) == 2
 
 
 async def test_a_crawler_that_is_away_for_a_moment_is_waited_for(

@@ -291,7 +291,8 @@ async def test_a_claim_reads_little_whatever_the_guestbook_holds(database: str, 
         for _ in range(4):
             rows = await conn.execute(
                 "explain (analyze, buffers, format json) "
-                "select * from work.claim_links(array[%s], '{5}', '{5}', '{5}', null, '{1 s}', '{5 min}', '{f}', now())",
+                "select * from work.claim_links("
+                "array[%s], '{5}', '{5}', '{5}', null, '{1 s}', '{5 min}', '{f}', now())",
                 [me],
             )
             [[[plan]]] = await rows.fetchall()

@@ -17,11 +17,7 @@ FIRSTS = ("/0", "/4", "/8")
 
 @pytest.fixture
 async def house(conn: Connection) -> House:
-    """In a transaction that is undone, as MGMT."""
-    made = House(conn)
-    await made.begin()
-    await conn.execute("set local role usher_mgmt")
-    return made
+    return await House.of_mgmt(conn)
 
 
 @pytest.fixture

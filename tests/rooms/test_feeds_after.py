@@ -1,37 +1,18 @@
 """What comes after a poll as a person and as the queue do it: commands, and jobs of real processes."""
 
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
 
 import psycopg
 import pytest
 
 from cast import USHER, ask, stage
-from commands import Ran, usher
-from fix_database import open_directory
+from fix_desk import Desk
 from newsroom import item, rss
 from processes import eventually
 from website import Response, Website
 
 SENTENCE = "The usher shows every guest to a seat in a row, and then the curtain goes up. "
 CONFIG = 'allow_private = "127.0.0.0/8"\njob_lease = 5\n'
-
-
-class Desk:
-    def __init__(self, database: str, directory: Path) -> None:
-        self.environment = {"DATABASE_URL": database, "USHER_ALLOW_PRIVATE": "127.0.0.0/8"}
-        self.directory = directory
-
-    def usher(self, *words: str) -> Ran:
-        return usher(*words, environment=self.environment, cwd=self.directory)
-
-
-@pytest.fixture
-def desk(database: str) -> Iterator[Desk]:
-    directory = open_directory()
-    yield Desk(database, directory)
-    directory.rmdir()
 
 
 def page(name: str) -> Response:
@@ -61,6 +42,7 @@ def test_by_commands(desk: Desk, site: Website) -> None:
     desk.usher("feeds", "set", number, "--no-clean", "--full")
     assert desk.usher("tasks", "show", f"clean-{number}", "--json").json["state"] == "disabled"
     assert desk.usher("feeds", "set", number).code == 2
+    assert list(desk.directory.iterdir()) == [], "it leaves nothing where one is"
 
 
 def test_items_by_commands(desk: Desk, site: Website) -> None:
@@ -80,6 +62,7 @@ def test_items_by_commands(desk: Desk, site: Website) -> None:
     whole = desk.usher("items", "show", str(first[0]["id"]), "--json").json
     assert (whole["feed"], whole["copies"], whole["page"]) == (int(number), [], False)
     assert desk.usher("items", "list", "--after", "x").code == 2
+    assert list(desk.directory.iterdir()) == []
 
 
 @pytest.mark.soak

@@ -1,12 +1,6 @@
 """`usher feeds` and `usher items` as a person uses them: a site's feed found, polled, listed, exported."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
-
-from commands import Ran, usher
-from fix_database import open_directory
+from fix_desk import Desk
 from website import Response, Website
 
 RSS = b"""<rss version='2.0'><channel><title>News</title><link>https://news.example/</link>
@@ -19,24 +13,6 @@ OPML = b"""<?xml version="1.0"?><opml version="2.0"><head><title>Mine</title></h
 <outline text="News"><outline type="rss" text="A" xmlUrl="https://a.example/feed" htmlUrl="https://a.example/"/>
 <outline type="rss" text="B" xmlUrl="https://b.example/feed"/></outline>
 <outline type="rss" text="Bad" xmlUrl="javascript:alert(1)"/></body></opml>"""
-
-
-class Desk:
-    def __init__(self, database: str, directory: Path) -> None:
-        self.environment = {"DATABASE_URL": database, "USHER_ALLOW_PRIVATE": "127.0.0.0/8"}
-        self.directory = directory
-
-    def usher(self, *words: str) -> Ran:
-        return usher(*words, environment=self.environment, cwd=self.directory)
-
-
-@pytest.fixture
-def desk(database: str) -> Iterator[Desk]:
-    directory = open_directory()
-    yield Desk(database, directory)
-    for file in directory.iterdir():
-        file.unlink()
-    directory.rmdir()
 
 
 def test_a_site_is_subscribed_to_polled_and_read(desk: Desk, site: Website) -> None:

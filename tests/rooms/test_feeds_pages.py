@@ -14,6 +14,7 @@ from fix_database import Server, clone
 from usher.db import Connection
 from usher.feeds import items, pages_store, sparkline
 from usher.feeds.endpoints_shapes import ItemsQuery
+from usher.feeds.home import wants_page
 from usher.feeds.pages_words import distance, file, host, is_link, line, paragraphs, size, text_of
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
@@ -26,6 +27,7 @@ POLICY = {
     "base-uri 'none'",
     "frame-ancestors 'none'",
 }
+BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 FILL = """
     insert into feeds.feed (url, first_date, mod_date) select 'u' || n, now(), now() from generate_series(1, 400) n;
     insert into feeds.feed_item (
@@ -59,7 +61,7 @@ def feeds(stored: tuple[str, dict[str, int]]) -> dict[str, int]:
 
 
 def page(house: Mgmt, path: str, status: int = 200) -> str:
-    told = house.get(path)
+    told = house.ask("GET", path, headers={"Accept": BROWSER})
     assert told.status == status, (told.body, house.log.read_text()[-2000:])
     assert told.headers["content-type"] == "text/html; charset=utf-8"
     assert set(told.headers["content-security-policy"].split("; ")) == POLICY
@@ -71,6 +73,40 @@ def data(house: Mgmt, path: str) -> Any:  # noqa: ANN401 - JSON
     told = house.get(path)
     assert told.status == 200, told.body
     return told.json
+
+
+def test_who_only_knows_the_address_learns_what_is_where(house: Mgmt) -> None:
+    told = house.get("/")
+    assert (told.status, told.headers["content-type"]) == (200, "application/json")
+    assert (told.headers["vary"], told.json["name"]) == ("Accept", "usher")
+    body = page(house, "/")
+    assert f"<h1>Usher {told.json['version']}</h1>" in body
+    for place in told.json["places"]:
+        assert f'<a href="{place["path"]}">' in body
+        assert house.get(place["path"]).status == 200, place
+    same = {"If-None-Match": told.headers["etag"]}
+    assert house.ask("GET", "/", headers=same).status == 304
+    assert house.ask("GET", "/", headers={**same, "Accept": BROWSER}).status == 200
+    assert house.ask("HEAD", "/").status == 200
+    assert house.ask("POST", "/", b"{}").status == 405
+
+
+@pytest.mark.parametrize(
+    ("accept", "page"),
+    [
+        (BROWSER, True),
+        ("application/xhtml+xml", True),
+        ("application/json, TEXT/HTML;q=0.5", True),
+        ("text/html;q=0, application/json", False),
+        ("text/html ; level=1; q=0.000", False),
+        ("", False),
+        ("*/*", False),
+        ("application/json", False),
+        (",;q=,text/htmlx" * 1_000, False),
+    ],
+)
+def test_who_wants_a_page(accept: str, *, page: bool) -> None:
+    assert wants_page(accept) == page
 
 
 def test_the_list_of_feeds(house: Mgmt, feeds: dict[str, int]) -> None:

@@ -1,75 +1,22 @@
 """WebSub against a real hub and a real MGMT: asked, verified, told, renewed, ended; all else is refused."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import psycopg
 import pytest
 
 from calls import Mgmt, mgmt
 from fix_database import Server, clone
+from hub_rooms import HOUR, Room, atom, opened
 from hubs import Hub, request
-from usher.crawl import guard
-from usher.crawl.fetch import Fetcher
 from usher.db import Database, connect
-from usher.feeds import hub_asking, rounds, subscriptions, websub
-from usher.feeds.house import House
-from usher.feeds.opml import Subscription
-from usher.feeds.poll import Told, poll
+from usher.feeds import hub_asking, subscriptions, websub
 from website import Response, Website
 
-HOUR, DAY = timedelta(hours=1), timedelta(days=1)
-ROLES = ("usher_feeds", "usher_manager")
+DAY = timedelta(days=1)
 STATE = "select state, reason, errors, pings, ignored, trusted from feeds.websub"
-
-
-def atom(*titles: str, hub: str = "", own: str = "") -> Response:
-    links = f'<link rel="hub" href="{hub}"/>' if hub else ""
-    links += f'<link rel="self" href="{own}"/>' if own else ""
-    entries = "".join(
-        f"<entry><id>urn:{one}</id><title>{one}</title><updated>2026-11-15T00:00:00Z</updated></entry>"
-        for one in titles
-    )
-    text = f'<feed xmlns="http://www.w3.org/2005/Atom"><title>News</title><id>urn:n</id>{links}{entries}</feed>'
-    return Response(text.encode(), content_type="application/atom+xml")
-
-
-class Room:
-    """A house with a feed that has a hub, and MGMT, which the hub calls."""
-
-    def __init__(self, house: House, fetcher: Fetcher, site: Website, hub: Hub) -> None:
-        self.house, self.fetcher, self.site, self.hub = house, fetcher, site, hub
-        self.now = datetime.now(UTC)
-
-    async def add(self, *titles: str, hub: str | None = None, **more: timedelta) -> int:
-        there = self.hub.url if hub is None else hub
-        url = self.site.add("/feed", atom(*titles, hub=there, own="https://topic.example/feed"))
-        async with self.house.search.transaction() as conn:
-            new = await subscriptions.add(conn, [Subscription(url)], now=self.now, **more)  # type: ignore[arg-type]
-            host = url.split("/")[2]
-            async with self.house.queue(conn) as queue:
-                tasks = await rounds.add(queue, {new[url]: host}, period=HOUR, now=self.now)
-            await subscriptions.give_tasks(conn, tasks)
-        return new[url]
-
-    def change(self, *titles: str) -> None:
-        self.site.add("/feed", atom(*titles, hub=self.hub.url, own="https://topic.example/feed"))
-
-    async def poll(self, id_: int, after: timedelta = timedelta()) -> Told:
-        self.now += after
-        told = await poll(self.house, self.fetcher, id_, now=self.now)
-        await self.hub.settled()
-        return told
-
-    async def ask(self, query: str) -> list[tuple[object, ...]]:
-        async with await connect(self.house.work) as conn:
-            return await (await conn.execute(query.encode())).fetchall()
-
-    async def run(self, statement: str) -> None:
-        async with await connect(self.house.work) as conn:
-            await conn.execute(statement.encode())
 
 
 @pytest.fixture(scope="module")
@@ -89,13 +36,6 @@ async def room(served: tuple[str, Mgmt], site: Website) -> AsyncIterator[Room]:
         await conn.execute("truncate feeds.feed_metadata, feeds.feed, control.task cascade")
     async with opened(dsn, running.address) as (house, fetcher), Hub() as hub:
         yield Room(house, fetcher, site, hub)
-
-
-@asynccontextmanager
-async def opened(dsn: str, callback: str) -> AsyncIterator[tuple[House, Fetcher]]:
-    fetcher = Fetcher("t", allow=guard.parse("127.0.0.0/8"))
-    async with Database(dsn, role=ROLES[0]) as db, fetcher:
-        yield House(db, None, ROLES, dsn, 5, callback), fetcher
 
 
 async def test_asked_and_agreed(room: Room) -> None:
@@ -387,6 +327,16 @@ async def test_without_an_address_of_ours_nobody_is_asked(room: Room) -> None:
     await room.poll(id_)
     assert room.hub.asked == []
     assert await room.ask(STATE) == []
+
+
+async def test_a_hub_that_repeats_what_it_was_told_gives_no_secret_away(room: Room) -> None:
+    room.hub.status, room.hub.echoes = 400, True
+    id_ = await room.add("a")
+    told = await room.poll(id_)
+    [(token, secret, *reason)] = await room.ask("select token, secret, reason from feeds.websub")
+    for words in map(str, (*told.problems, *reason)):
+        assert "HTTP 400 So: hub.callback=" in words
+        assert (str(token) in words, str(secret) in words) == (False, False)
 
 
 async def test_who_only_looks_learns_no_secret(room: Room) -> None:

@@ -29,7 +29,8 @@ RETIRE = """
     where c.host = %s and g.chunk_id = %s and g.path = '/1' returning 1
 """
 MOVE = """
-    update work.placement set state = 'leaving', released_at = now() - interval '1 minute' where chunk_id = %s returning 1
+    update work.placement set state = 'leaving', released_at = now() - interval '1 minute'
+    where chunk_id = %s returning 1
 """
 Serves = Callable[..., AbstractAsyncContextManager["Asked"]]
 

@@ -15,7 +15,7 @@ import msgspec
 from starlette.responses import Response
 
 from usher.errors import BadInput, NotAllowed, NotFound, UsherError
-from usher.feeds import atom, hub_calls, pages, pages_look, pages_store
+from usher.feeds import atom, home, hub_calls, pages, pages_look, pages_store
 from usher.feeds.endpoints_reach import Reach
 from usher.feeds.endpoints_shapes import (
     LAST,
@@ -27,6 +27,7 @@ from usher.feeds.endpoints_shapes import (
     ItemsQuery,
     ItemWhole,
 )
+from usher.feeds.home import Home
 from usher.feeds.pages import Pages
 from usher.porch.atom import MEDIA, write
 from usher.porch.caching import conditional, origin
@@ -65,6 +66,7 @@ class Desk:
 
     def endpoints(self) -> Endpoints:
         return (
+            self._home("/"),
             self._page("/feeds", self.feeds, FeedsQuery, "A page of feeds: how they are, and next"),
             self._data("/feeds.json", self.feeds_json, FeedsQuery, FeedList, "Feeds, as data"),
             self._data("/feeds/{id}.json", self.feed_json, None, FeedWhole, "One feed, as data"),
@@ -77,6 +79,10 @@ class Desk:
             self._file("/static/{name}", self.static, None, "text/css", "Files that pages need"),
             *self._callback("/websub/{token}"),
         )
+
+    def _home(self, path: str) -> Endpoint[Any, Any]:
+        what = "What this is, and where everything is: a page for browsers, data for others"
+        return Endpoint("GET", path, self.home, None, Home, what, scope="read", media=PAGE)
 
     def _page(
         self, path: str, show: Calls[Any], request: type | None, summary: str
@@ -122,6 +128,12 @@ class Desk:
             log.warning("request_failed", path=path, reason=error.message)
         more = {"Retry-After": str(RETRY_SECONDS)} if away else {}
         return Response(self._pages.trouble(error), error.status, {**HTML, **more}, media_type=PAGE)
+
+    async def home(self, call: Call[None]) -> Response:
+        page = home.wants_page(call.headers.get("accept", ""))
+        told = html(call, self._pages.home(home.HOME)) if page else json(call, home.HOME)
+        told.headers["Vary"] = "Accept"
+        return told
 
     # Feeds.
 

@@ -23,6 +23,7 @@ FORM: Final = "application/x-www-form-urlencoded"
 AGAIN: Final = frozenset({307, 308})  # what is sent is to be sent elsewhere
 MOST_HOPS: Final = 3
 LONGEST_REASON: Final = 300
+MOST_READ: Final = 10 * LONGEST_REASON  # so that nothing is cut off before it is hidden
 
 
 async def tend(
@@ -89,7 +90,7 @@ async def subscribe(
         )
     body = websub.form("subscribe", offer, callback=callback(house, token), secret=secret)
     answer = await send(fetcher, offer.hub, body)
-    words = trouble(answer)
+    words = trouble(answer, token, secret)
     if not words:
         return []
     rest = answer.retry_after(now) if isinstance(answer, Answer) else None
@@ -110,7 +111,8 @@ async def leave(
         if standing is not None and house.callback:
             there = callback(house, standing.token)
             body = websub.form("unsubscribe", standing.offer, callback=there, secret="")
-            if words := trouble(await send(fetcher, standing.hub, body)):
+            answer = await send(fetcher, standing.hub, body)
+            if words := trouble(answer, standing.token, standing.secret):
                 problems.append(f"Its hub could not be told that it is over: {words}")
     return problems
 
@@ -132,13 +134,16 @@ async def send(fetcher: Fetcher, url: str, body: bytes) -> Answer | str:
     return answer
 
 
-def trouble(answer: Answer | str) -> str:
-    """What is wrong with a hub's answer; nothing if it is well."""
+def trouble(answer: Answer | str, *secret: str) -> str:
+    """What is wrong with a hub's answer, which may repeat what it was told; nothing if it is well."""
     if isinstance(answer, str):
         return answer
     if answer.status is None:
         return f"{answer.error}."
     if answer.status // 100 == 2:  # noqa: PLR2004 - success
         return ""
-    said = " ".join(answer.body[:LONGEST_REASON].decode("utf-8", "replace").split())
+    said = " ".join(answer.body[:MOST_READ].decode("utf-8", "replace").split())
+    for one in filter(None, secret):
+        said = said.replace(one, "…")
+    said = said[:LONGEST_REASON]
     return f"HTTP {answer.status} {answer.reason}".rstrip() + (f": {said}" if said else ".")

@@ -22,6 +22,7 @@ from usher.feeds.endpoints_shapes import (
     ItemsQuery,
     ItemWhole,
 )
+from usher.feeds.home import Home
 from usher.search import assets
 from usher.search.assets import Asset
 
@@ -88,6 +89,9 @@ class Pages:
 
     def item(self, found: ItemWhole, now: datetime) -> str:
         return self._render("item.html", found=found, now=now)
+
+    def home(self, home: Home) -> str:
+        return self._render("home.html", home=home)
 
     def trouble(self, error: UsherError) -> str:
         return self._render("trouble.html", error=error)

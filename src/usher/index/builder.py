@@ -6,10 +6,10 @@ moment, it goes on with what it had when it is started again, or others do when 
 
 import asyncio
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 from usher.client import Client
-from usher.errors import Conflict, NotFound, Unreachable, UsherError
+from usher.errors import BadContent, Conflict, NotFound, Unreachable, UsherError
 from usher.index.claims import Claims
 from usher.index.counts import BUILT, BUILT_DOCUMENTS, left_out
 from usher.index.fitness import Fitness, crowded
@@ -29,6 +29,13 @@ PULL_PATIENCE: Final = 10.0
 AWAY_PAUSE: Final = 2.0
 MOST_AWAY: Final = 4  # so many times as many chunks may wait for crawlers that are away
 LONGEST_REASON: Final = 1_000
+
+
+class NotMade(NamedTuple):
+    """Why there is no index chunk, in words, and whether that is because its crawler has lost the content."""
+
+    reason: str
+    missing: bool = False
 
 
 class Builder:
@@ -138,24 +145,33 @@ class Builder:
             self.away.discard(chunk)
             self.open.pop(chunk, None)
 
-    async def _made(self, one: ContentChunk) -> Made | str:
-        """The index chunk, or in words why there is none."""
+    async def _made(self, one: ContentChunk) -> Made | NotMade:
+        """The index chunk, or why there is none."""
         chunk = one.chunk_id
         content, index = self.claims.content(chunk), self.shelf.path(chunk)
         try:
             await asyncio.to_thread(self.claims.add, one)
             parts = None if one.made_of is None else await self._pull_parts(one, one.made_of)
-            if parts is None:
-                await self._pull(one)
+            if parts is None and (lost := await self._pull_whole(one)):
+                return lost
             made = await self.workshop.make(Job(chunk, str(content), str(index), parts=parts))
-        except NotFound as error:
-            if one.made_of is not None:
-                return error.message
-            return f"The content of chunk {chunk} is not at its crawler {one.host} any more."
         except UsherError as error:
-            return error.message
+            return NotMade(error.message)
         self.shelf.remember(chunk, Kept(index, made.sha256, made.size))
         return made
+
+    async def _pull_whole(self, one: ContentChunk) -> NotMade | None:
+        """The content, unless its crawler has it no more, or another than it said."""
+        try:
+            await self._pull(one)
+        except NotFound:
+            words = (
+                f"The content of chunk {one.chunk_id} is not at its crawler {one.host} any more."
+            )
+            return NotMade(words, missing=True)
+        except BadContent as error:
+            return NotMade(error.message, missing=True)
+        return None
 
     async def _pull(self, one: ContentChunk) -> None:
         """The content; a crawler that is away for a moment is waited for, beside others."""
@@ -190,11 +206,12 @@ class Builder:
             parts.append(Part(source.chunk_id, str(path), source.keys))
         return parts
 
-    async def _report(self, chunk: int, made: Made | str) -> None:
-        if isinstance(made, str):
-            log.warning("not_built", chunk=chunk, error=made)
+    async def _report(self, chunk: int, made: Made | NotMade) -> None:
+        if isinstance(made, NotMade):
+            log.warning("not_built", chunk=chunk, error=made.reason)
             BUILT.labels("failed").inc()
-            await self.mgmt.not_built(chunk, made[:LONGEST_REASON])
+            reason = made.reason[:LONGEST_REASON]
+            await self.mgmt.not_built(chunk, reason, missing=made.missing)
             return
         await self.mgmt.built(chunk, sha256=made.sha256, size=made.size)
         log.debug("built", chunk=chunk, documents=made.documents, left=made.left)

@@ -141,6 +141,7 @@ class Loader:
 
     async def _load(self) -> bool:
         """Fetch what is wanted, and load what has come; whether anything has."""
+        await self._tell_lost()
         busy, most = len(self._fetching) + self.sources.resting(), AHEAD * self._batch
         wanted = await self.mgmt.get_chunks(min(MOST, most + busy))
         for one in wanted:
@@ -153,6 +154,19 @@ class Loader:
                 await self._tidy()
             return False
         return await self._load_fetched()
+
+    async def _tell_lost(self) -> None:
+        """MGMT hears of chunks that nobody has, and has them made again; then they come as new ones do."""
+        if not (lost := self.sources.lost()):
+            return
+        log.warning("chunks_nowhere", chunks=[one.chunk_id for one in lost], some=lost[0].reason)
+        try:
+            told = await self.mgmt.missing(lost)
+        except UsherError as error:  # what else is wanted must come all the same
+            log.warning("loss_not_told", error=error.message)
+            return
+        for chunk in (*told.build, *told.crawl, *told.parked):
+            self.sources.good(chunk)
 
     async def _tidy(self) -> None:
         """Nothing is wanted: what is not in the index is on the shelf for nothing."""

@@ -12,6 +12,7 @@ import secrets
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import lru_cache
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
@@ -27,6 +28,9 @@ from usher.telemetry import Log
 
 log = Log("web")
 REQUEST_ID = re.compile(r"[\w.:+/=-]{1,128}", re.ASCII)
+MOST_NAMES = 1_000  # kept
+# What comes after it only one other knows (a hub's callback), and who reads the log is not that one.
+SECRET = re.compile(r"(?<=/websub/).+", re.IGNORECASE | re.DOTALL)
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 SERVER_FAILED = 500
 RETRY_SECONDS = 5
@@ -99,7 +103,7 @@ class Porch:
                 check_site(exchange.headers)
             await self.app(scope, receive, exchange.send)
         except ClientDisconnect:
-            log.debug("client_gone", path=exchange.path, id=exchange.id)
+            log.debug("client_gone", path=exchange.shown, id=exchange.id)
         except Exception as error:
             if exchange.status:
                 raise  # half an answer is out: the server breaks the connection, and logs why
@@ -122,6 +126,11 @@ class Exchange:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.status = 0
+
+    @property
+    def shown(self) -> str:
+        """Its path, as everybody may know it."""
+        return SECRET.sub("…", self.path)
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -159,7 +168,7 @@ class Exchange:
         log.debug(
             "request",
             method=self.method,
-            path=self.path,
+            path=self.shown,
             status=self.status,
             ms=round((time.monotonic() - self.began) * 1000, 1),
             peer=":".join(map(str, self.scope["client"] or ())),
@@ -169,9 +178,9 @@ class Exchange:
 
 def note_failure(error: Exception, exchange: Exchange) -> None:
     if isinstance(error, UsherError):
-        log.warning("request_failed", path=exchange.path, id=exchange.id, reason=error.message)
+        log.warning("request_failed", path=exchange.shown, id=exchange.id, reason=error.message)
         return
-    fields = {"method": exchange.method, "path": exchange.path, "id": exchange.id}
+    fields = {"method": exchange.method, "path": exchange.shown, "id": exchange.id}
     logging.getLogger("usher.web").error("bug", exc_info=error, extra={"fields": fields})
 
 
@@ -237,6 +246,7 @@ def origin_host(origin: str) -> str:
     return urlsplit(origin).netloc or origin
 
 
+@lru_cache(MOST_NAMES)
 def is_own_name(host: str) -> bool:
     """Whether no name server had a say in it: localhost or numbers; names can be pointed at us by anybody."""
     name = re.sub(r":\d*$", "", host.lower())

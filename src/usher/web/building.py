@@ -1,8 +1,9 @@
 """Index builders at MGMT: crawled chunks claimed, and what became of their index."""
 
 from usher.db import Connection
-from usher.mgmt import chunks, components, merging, placements
+from usher.mgmt import chunks, components, merging, missing, placements
 from usher.mgmt.components import Component
+from usher.mgmt.missing import Loss
 from usher.web.app import Call, Endpoint
 from usher.web.coordinator import at_mgmt, caller, clock, index_state_of, lost, shown
 from usher.web.mgmt_shapes import (
@@ -82,7 +83,10 @@ async def settle(call: Call[IndexState], conn: Connection, me: Component, chunk:
             return done
         case "error":
             why = asked.reason or "the builder could not build it"
-            return await chunks.fail_build(conn, me.id, chunk, why=why) is not None
+            state = await chunks.fail_build(conn, me.id, chunk, why=why)
+            if state == "parked" and asked.missing:
+                await missing.lose_content(conn, me.id, Loss(chunk, why), now=now)
+            return state is not None
     return (await shown(conn, chunk)).builder_id == me.id
 
 

@@ -292,11 +292,14 @@ class ContentChunk(Struct, omit_defaults=True):
 
 
 class IndexState(Told, kw_only=True):
+    """With an error, `missing` says that it is because the crawler has lost the content."""
+
     chunk_id: ChunkId
     state: Literal["building", "built", "error", "propagated"]
     sha256: Sha256 | None = None
     bytes: Bytes | None = None
     reason: Why = ""
+    missing: bool = False
 
 
 # -- index servers and front-ends

@@ -84,7 +84,8 @@ def asked(shape: type, schemas: dict[str, Any]) -> dict[str, Any]:
 def answer(endpoint: Endpoint[Any, Any], schemas: dict[str, Any]) -> dict[str, Any]:
     if endpoint.response is None:
         return {endpoint.media: {"schema": TEXT}}
-    return {"application/json": {"schema": schemas[str(endpoint.response)]}}
+    page = {PAGE: {"schema": TEXT}} if endpoint.media == PAGE else {}
+    return {"application/json": {"schema": schemas[str(endpoint.response)]}, **page}
 
 
 def trouble(endpoint: Endpoint[Any, Any], schemas: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,65 @@
+"""Index servers at MGMT that find a chunk nowhere: it is built again, or crawled again."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from usher.mgmt import missing
+from usher.mgmt.missing import Loss
+from usher.mgmt.names import words
+from usher.porch.entry import Declined
+from usher.web.app import Call, Endpoint
+from usher.web.coordinator import at_mgmt, caller, clock
+from usher.web.mgmt_shapes import MOST_CHUNKS, ChunkId, Told, Why, number_of
+
+NOBODY = "nobody has its index any more"
+
+
+class MissingChunk(Struct):
+    """A chunk that nobody has whole: what those said who were asked, and whether its builder said nothing at all."""
+
+    chunk_id: ChunkId
+    reason: Why = ""
+    builder_silent: bool = False
+
+
+class MissingChunks(Told, kw_only=True):
+    chunks: Annotated[list[MissingChunk], Meta(extra_json_schema={"maxItems": MOST_CHUNKS})]
+
+
+class Lost(Struct):
+    """Chunks that are built again, whose pages are crawled again, and that were lost too often; no other is lost."""
+
+    build: list[int]
+    crawl: list[int]
+    parked: list[int]
+
+
+async def set_missing(call: Call[MissingChunks]) -> Lost:
+    me, asked = await caller(call, "index-server"), call.body.chunks
+    if len(asked) > MOST_CHUNKS:
+        raise Declined(413, "too_large", f"{len(asked):,} chunks are more than {MOST_CHUNKS:,}.")
+    losses = {number_of(one.chunk_id): loss_of(one) for one in asked}  # each once
+    async with at_mgmt(call) as conn:
+        became = await missing.lose_indexes(conn, me.id, list(losses.values()), now=clock())
+    answer = Lost([], [], [])
+    for id_, what in sorted(became.items()):
+        getattr(answer, what).append(id_)
+    return answer
+
+
+def loss_of(one: MissingChunk) -> Loss:
+    return Loss(number_of(one.chunk_id), words(one.reason) or NOBODY, one.builder_silent)
+
+
+ENDPOINTS = (
+    Endpoint(
+        "POST",
+        "/v1/chunks_missing",
+        set_missing,
+        MissingChunks,
+        Lost,
+        "The index server is to load these chunks, and nobody has them",
+        scope="work",
+    ),
+)
