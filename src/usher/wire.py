@@ -1,13 +1,13 @@
 """HTTP/1.1 over connections that are kept: a request goes out, an answer comes back, and nothing more.
 
-Comes from `client` and `pull`; goes to one server. Made of asyncio's streams and the parser that our own server uses.
+Comes from `client` and `pull`; goes to one server. Made of the parser that our own server uses.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, cast
 
 import httptools
 
@@ -24,15 +24,31 @@ class Answer:
     """An answer, filled in by the parser as it comes."""
 
     status: int = 0
-    headers: dict[str, str] = field(default_factory=dict)
+    fields: list[tuple[bytes, bytes]] = field(default_factory=list)
     body: bytes = b""
     done: bool = False
     kept: bool = True
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """By their names in small letters; most who ask look at none."""
+        return {
+            name.decode("latin-1").lower(): value.decode("latin-1") for name, value in self.fields
+        }
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the server says that it hangs up."""
+        return any(
+            value.lower() == b"close"
+            for name, value in self.fields
+            if name.lower() == b"connection"
+        )
+
     # What the parser calls:
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+        self.fields.append((name, value))
 
     def on_body(self, part: bytes) -> None:
         self.body += part
@@ -41,49 +57,68 @@ class Answer:
         self.done = True
 
 
-class Line:
-    """One connection."""
+class Line(asyncio.Protocol):
+    """One connection: a question at a time, whose answer goes to the parser as it comes."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
+    def __init__(self) -> None:
+        self.is_closed = False
+        self._transport: asyncio.Transport | None = None
+        self._answer = Answer()
+        self._outcome: asyncio.Future[None] | None = None
 
     async def ask(self, request: bytes) -> Answer:
-        self._writer.write(request)
-        await self._writer.drain()
-        answer, heard = Answer(), 0
-        parser = httptools.HttpResponseParser(answer)
-        while not answer.done:
-            part = await self._reader.read(PART)
-            if not part:
-                raise Broken("the answer broke off") if heard else Closed("the server hung up")
-            heard += len(part)
-            if heard > MOST_BYTES:
-                raise Broken("the answer is too long")
-            parser.feed_data(part)
-        answer.status = parser.get_status_code()
+        if self._transport is None or self.is_closed:
+            raise Closed("the server hung up")
+        answer = self._answer = Answer()
+        self._heard, self._parser = 0, httptools.HttpResponseParser(answer)
+        self._outcome = asyncio.get_running_loop().create_future()
+        self._transport.write(request)
+        try:
+            await self._outcome
+        finally:
+            self._outcome = None
+        answer.status = self._parser.get_status_code()
         # The parser itself has forgotten by now how the answer was delimited, and would say no.
-        last = answer.headers.get("connection", "").lower() == "close"
-        answer.kept = parser.get_http_version() == "1.1" and not last
+        answer.kept = self._parser.get_http_version() == "1.1" and not answer.is_last
         return answer
 
-    @property
-    def is_closed(self) -> bool:
-        return self._reader.at_eof()
-
-    async def begin(self, request: bytes, patience: float) -> "Stream":
-        """Ask for something long: its head now, and its body as it comes."""
-        self._writer.write(request)
-        await self._writer.drain()
-        stream = Stream(self._reader, patience)
-        while not stream.headed:
-            await stream.hear()
-            if stream.heard > MOST_HEAD and not stream.headed:
-                raise Broken("the answer has no end of its head")
-        return stream
-
     def close(self) -> None:
-        self._writer.close()
+        self.is_closed = True
+        if self._transport:
+            self._transport.close()
+
+    # What the loop calls:
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, part: bytes) -> None:
+        if self._outcome is None or self._outcome.done():
+            self.close()  # nobody asked: whatever this is, it is no answer
+            return
+        self._heard += len(part)
+        try:
+            self._parser.feed_data(part)
+        except httptools.HttpParserError as error:
+            self._end(error)
+        if self._heard > MOST_BYTES:
+            self._end(Broken("the answer is too long"))
+        if self._answer.done:
+            self._end(None)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.is_closed = True
+        if self._outcome is not None:
+            quiet = Broken("the answer broke off") if self._heard else Closed("the server hung up")
+            self._end(error or quiet)
+
+    def _end(self, error: Exception | None) -> None:
+        if self._outcome is None or self._outcome.done():
+            return
+        if error is None:
+            self._outcome.set_result(None)
+        else:
+            self._outcome.set_exception(error)
 
 
 class Stream(Answer):
@@ -98,6 +133,13 @@ class Stream(Answer):
 
     def on_headers_complete(self) -> None:
         self.headed, self.status = True, self._parser.get_status_code()
+
+    async def begin(self) -> None:
+        """Wait for the head."""
+        while not self.headed:
+            await self.hear()
+            if self.heard > MOST_HEAD and not self.headed:
+                raise Broken("the answer has no end of its head")
 
     async def hear(self) -> None:
         part = await self._reader.read(PART)
@@ -148,16 +190,15 @@ class Lines:
         request = written(method, path, body, headers)
         with self._reaching():
             async with asyncio.timeout(self._timeout):
-                while self._idle:
-                    line = self._idle.pop()
-                    if line.is_closed:
-                        line.close()
-                        continue
-                    try:
-                        return await self._ask_on(line, request)
-                    except (Closed, ConnectionError):
-                        continue
-                return await self._ask_on(await self._dial(), request)
+                return await self._ask(request)
+
+    async def ask_untimed(
+        self, method: str, path: str, body: bytes, headers: Mapping[str, str]
+    ) -> Answer:
+        """The same, for whoever has a timeout around it."""
+        request = written(method, path, body, headers)
+        with self._reaching():
+            return await self._ask(request)
 
     @asynccontextmanager
     async def stream(self, path: str, headers: Mapping[str, str]) -> AsyncIterator[Stream]:
@@ -165,16 +206,32 @@ class Lines:
         request = written("GET", path, b"", headers)
         with self._reaching():
             async with asyncio.timeout(self._timeout):
-                line = await self._dial()
+                reader, writer = await asyncio.open_connection(self._host, self._port)
             try:
+                writer.write(request)
+                stream = Stream(reader, self._timeout)
                 async with asyncio.timeout(self._timeout):
-                    stream = await line.begin(request, self._timeout)
+                    await stream.begin()
                 yield stream
             finally:
+                writer.close()
+
+    async def _ask(self, request: bytes) -> Answer:
+        while self._idle:
+            line = self._idle.pop()
+            if line.is_closed:
                 line.close()
+                continue
+            try:
+                return await self._ask_on(line, request)
+            except (Closed, ConnectionError):
+                continue
+        return await self._ask_on(await self._dial(), request)
 
     async def _dial(self) -> Line:
-        return Line(*await asyncio.open_connection(self._host, self._port))
+        loop = asyncio.get_running_loop()
+        _, line = await loop.create_connection(Line, self._host, self._port)
+        return line
 
     async def _ask_on(self, line: Line, request: bytes) -> Answer:
         kept = False
@@ -212,6 +269,8 @@ def written(method: str, path: str, body: bytes, headers: Mapping[str, str]) -> 
     lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
     if body or method != "GET":
         lines.append(f"Content-Length: {len(body)}")
-    if any(mark in line for line in lines for mark in "\r\n\0"):
+    head = "\r\n".join([*lines, "", ""])
+    ends = len(lines) + 1
+    if "\0" in head or head.count("\r") != ends or head.count("\n") != ends:
         raise ValueError("a header holds a line break")
-    return "\r\n".join([*lines, "", ""]).encode("utf-8") + body
+    return head.encode("utf-8") + body

@@ -81,3 +81,12 @@ async def test_a_server_that_says_nothing_is_away() -> None:
     async with lines_to(server) as lines:
         with pytest.raises(Unreachable):
             await ask(lines)
+
+
+@pytest.mark.parametrize(
+    "answer", [b"nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"]
+)
+async def test_what_is_no_answer_is_away(answer: bytes) -> None:
+    async with lines_to(Server(answer)) as lines:
+        with pytest.raises(Unreachable):
+            await ask(lines)

@@ -4,16 +4,16 @@ Comes from front-ends; goes back as JSON. Whoever would have to wait for longer 
 that a server with too much to do stays quick for the others.
 """
 
-import asyncio
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final, TypeVar
 
 from usher.errors import Unreachable, UsherError
 from usher.index.asking import Search, Snippet, Snippets, Words, meant, sound
 from usher.index.counts import ANSWER_SECONDS, ASKED
 from usher.index.engine import Engine
+from usher.index.hands import Hands
 from usher.porch.component import Call, Endpoint
 from usher.search.answers import Hits, Stats, Suggestion
 from usher.telemetry import Log
@@ -29,12 +29,11 @@ class Desk:
 
     def __init__(self, at_once: int, *, most: int = MOST_WAITING) -> None:
         self.engine: Engine | None = None  # until it is open
-        self._pool = ThreadPoolExecutor(at_once, "search")
+        self._hands = Hands(at_once, "search")
         self._most = most
-        self._waiting = 0
 
     def close(self) -> None:
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._hands.close()
 
     def endpoints(self) -> Sequence[Endpoint]:
         return (
@@ -86,13 +85,9 @@ class Desk:
         if self._waiting >= self._most:
             ASKED.labels(kind, "busy").inc()
             raise Unreachable(f"{self._waiting} questions wait here already.", hint=HINT)
-        task = asyncio.get_running_loop().run_in_executor(self._pool, timely, work, began + seconds)
-        self._waiting += 1
-        task.add_done_callback(self._over)
         result = "failed"
         try:
-            async with asyncio.timeout(seconds):
-                answer = await asyncio.shield(task)
+            answer = await self._hands.do(partial(timely, work, began + seconds), seconds)
             result = "answered"
         except TimeoutError:
             result = "late"
@@ -102,10 +97,9 @@ class Desk:
             ANSWER_SECONDS.labels(kind).observe(time.monotonic() - began)
         return answer
 
-    def _over(self, task: "asyncio.Future[T]") -> None:
-        self._waiting -= 1
-        if not task.cancelled():
-            task.exception()  # somebody has looked at it, even if nobody waits any more
+    @property
+    def _waiting(self) -> int:
+        return self._hands.waiting
 
 
 def timely(work: Callable[[], T], deadline: float) -> T:

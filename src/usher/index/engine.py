@@ -9,6 +9,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from threading import RLock
 from typing import Final, Protocol, cast
@@ -32,6 +33,7 @@ HEAP: Final = 64_000_000
 MAX_HITS: Final = 1_000
 MAX_OFFSET: Final = 10_000
 MAX_HOSTS: Final = 20
+_MOST_LANGUAGES, _MOST_STEMS = 100, 2_000  # kept
 LEAST_FREE: Final = 1_000_000  # bytes; with less, whatever failed failed for want of space
 
 
@@ -131,17 +133,23 @@ class Engine:
         question = Question(view, query, stats)
         if not query:
             return Hits()
-        made = question.build()
         limit = max(1, min(k, MAX_HITS))
         order = None if question.ranked else "crawled"
         result = view.searcher.search(
-            made, limit, offset=max(0, min(offset, MAX_OFFSET)), order_by_field=order
+            question.build(), limit, offset=max(0, min(offset, MAX_OFFSET)), order_by_field=order
         )
-        found = [(float(score), view.searcher.doc(where)) for score, where in result.hits]
-        hits = tuple(fields.kept(document).hit(score) for score, document in found)
+        found = [view.searcher.doc(where) for _, where in result.hits]
+        hits = tuple(
+            fields.kept(document).hit(float(score))
+            for document, (score, _) in zip(found, result.hits, strict=True)
+        )
         words = words_of(question.telling)
-        passages = tuple(_passage(document, words) for _, document in found[:show])
-        return Hits(_count(result), hits, _hosts(view, made) if hosts else {}, passages)
+        passages = tuple(
+            _passage(document, hit.language, words)
+            for document, hit in zip(found[:show], hits, strict=False)
+        )
+        counts = _hosts(view, question.matching()) if hosts else {}
+        return Hits(_count(result), hits, counts, passages)
 
     def stats(self, query: Query) -> Stats:
         """What this index knows of the words of a query."""
@@ -160,7 +168,8 @@ class Engine:
         found = {}
         for url, chunk in wanted:
             if (document := _one(view, url, chunk)) is not None:
-                found[url, chunk] = _passage(document, words, size)
+                language = fields.kept(document).language
+                found[url, chunk] = _passage(document, language, words, size)
         return found
 
     def _terms(self, field: str, start: str) -> list[tuple[str, int]]:
@@ -194,9 +203,9 @@ def _documents(path: Path) -> int:
     return sum(segment["max_doc"] for segment in meta["segments"])
 
 
-def _hosts(view: View, made: Tantivy) -> dict[str, int]:
+def _hosts(view: View, matching: Tantivy) -> dict[str, int]:
     wanted = {"hosts": {"terms": {"field": "host", "size": MAX_HOSTS}}}
-    found = view.searcher.aggregate(made, wanted)
+    found = view.searcher.aggregate(matching, wanted)
     return {bucket["key"]: int(bucket["doc_count"]) for bucket in found["hosts"]["buckets"]}
 
 
@@ -219,17 +228,19 @@ def _one(view: View, url: str, chunk: int) -> tantivy.Document | None:
     return view.searcher.doc(hits[0][1]) if hits else None
 
 
-def _passage(document: tantivy.Document, words: Sequence[str], size: int = SIZE) -> list[Segment]:
-    stem = _stem(fields.kept(document).language)
-    return window(fields.text(document), words, size=size, stem=stem)
+def _passage(
+    document: tantivy.Document, language: str, words: Sequence[str], size: int = SIZE
+) -> list[Segment]:
+    return window(fields.text(document), words, size=size, stem=_stem(language))
 
 
+@lru_cache(_MOST_LANGUAGES)
 def _stem(language: str) -> Callable[[str], str]:
     """Stems as the index of this language would; words of an unknown one are all different."""
     if language not in fields.STEMMERS:
         return bare
     analyser = fields.stemmer(language)
-    return lambda word: "".join(analyser.analyze(word))
+    return lru_cache(_MOST_STEMS)(lambda word: "".join(analyser.analyze(word)))
 
 
 def _end(writer: tantivy.IndexWriter) -> None:

@@ -8,7 +8,7 @@ millisecond, and saves the index 40 % of its time.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Final
 
@@ -33,6 +33,8 @@ MAX_TOKENS: Final = 64
 _LEAST_SHARE: Final = 0.02  # of documents in a language that queries are stemmed for unasked
 _MOST_LANGUAGES: Final = 5
 _MOST_COUNTED: Final = 6  # languages: what is rare here may be common elsewhere
+_LEAST_COUNTED: Final = 0.002  # of documents, for the same reason
+_MOST_KEPT: Final = 10_000
 _MOST_RUN: Final = 4  # characters without spaces that surely are one expression
 # Questions are asked in these words, pages answer without them.
 _ASKING: Final = frozenset(
@@ -50,15 +52,22 @@ class Question:
         self.seen: dict[str, int] = {}
 
     def build(self) -> Tantivy:
-        """The whole of it, for Tantivy; filters only narrow and never weigh."""
+        """The whole of it, for Tantivy."""
+        return Tantivy.boolean_query([*self.needed, *((Occur.Should, one) for one in self.near())])
+
+    def matching(self) -> Tantivy:
+        """What finds the same, in no order."""
+        return Tantivy.boolean_query(self.needed)
+
+    @cached_property
+    def needed(self) -> list[tuple[Occur, Tantivy]]:
+        """Without what only adds to scores; filters only narrow and never weigh."""
         needed = [made for group in self.telling if (made := self.group(group)) is not None]
         if self.query.groups and not needed:
-            return Tantivy.empty_query()  # none of its characters is part of any word
+            return [(Occur.Must, Tantivy.empty_query())]  # none of its characters is part of a word
         needed += map(_unweighed, self.filters() if needed else [anything(), *self.filters()])
-        clauses = [(Occur.Must, one) for one in needed]
-        clauses += [(Occur.Should, one) for one in self.near()]
-        clauses += [(Occur.MustNot, one) for one in self.unwanted()]
-        return Tantivy.boolean_query(clauses)
+        unwanted = [(Occur.MustNot, one) for one in self.unwanted()]
+        return [*((Occur.Must, one) for one in needed), *unwanted]
 
     @property
     def ranked(self) -> bool:
@@ -117,7 +126,8 @@ class Question:
             asked = self.idf(place, word)
             every = [self.one(place, word, WEIGHTS[place])]
             for form in others:
-                if count := self.count(place, form):
+                count = self.count(place, form)
+                if self.seen[f"{place}:{form}"]:
                     weight = OTHER_FORM * min(1.0, asked / _idf(self.documents, count))
                     every.append(self.one(place, form, weight * WEIGHTS[place]))
             made.append(every[0] if len(every) == 1 else Tantivy.disjunction_max_query(every, 0.1))
@@ -194,14 +204,18 @@ class Question:
     def count(self, field: str, word: str) -> int:
         """In how many documents a word is: of this server for `counted`, of all to weigh it."""
         name = f"{field}:{word}"
-        if name not in self.seen:
-            self.seen[name] = self.view.count(field, word)
-        return self.stats.terms.get(name, self.seen[name]) if self.stats else self.seen[name]
+        here = self.seen.get(name)
+        if here is None:
+            here = self.seen[name] = self.view.count(field, word)
+        return self.stats.terms.get(name, here) if self.stats else here
 
     def counted(self) -> Stats:
         """What this server knows of the words of the query; which of it matters only all together know."""
         forms: dict[str, tuple[str, ...]] = {}
-        known = self.query.languages or _commonest(self.view.languages)[:_MOST_COUNTED]
+        counts = self.view.languages
+        least = _LEAST_COUNTED * sum(counts.values())
+        common = [name for name in _commonest(counts)[:_MOST_COUNTED] if counts[name] >= least]
+        known = self.query.languages or common
         for term in (term for group in self.query.groups for term in group):
             for token in _tokens(term.text):
                 for language in (name for name in known if name in STEMMERS and not term.phrase):
@@ -227,6 +241,7 @@ class Question:
         return all_ / here
 
 
+@lru_cache(_MOST_KEPT)
 def _idf(documents: int, count: int) -> float:
     """The weight of a word in BM25, as Tantivy computes it."""
     count = min(count, documents)

@@ -102,9 +102,11 @@ def component_app(
     paths: dict[str, Resource] = {}
     for endpoint in every:
         paths.setdefault(endpoint.path, Resource(guard)).add(endpoint)
-    routes = [Route(path, resource) for path, resource in paths.items()]
+    plain = {path: resource for path, resource in paths.items() if "{" not in path}
+    routes = [Route(path, resource) for path, resource in paths.items() if path not in plain]
     quiet = frozenset(endpoint.path for endpoint in every if endpoint.open)
-    app = Router([*routes, Route("/{path:path}", Nowhere())], redirect_slashes=False)
+    others = Router([*routes, Route("/{path:path}", Nowhere())], redirect_slashes=False)
+    app = Paths(plain, others)
     # Where a token is needed, a name that others gave us leads nobody's browser anywhere.
     return Porch(app, quiet=quiet, any_name=any_name or guard is not None)
 
@@ -156,6 +158,16 @@ class Resource:
             await self._guard.check(bearer(request.headers))
         told = await endpoint.handler(Call(request))
         await written(told)(scope, receive, send)
+
+
+class Paths:
+    """The resource of a path that has no words in it, found without a look at all the others."""
+
+    def __init__(self, plain: Mapping[str, Resource], others: ASGIApp) -> None:
+        self._plain, self._others = plain, others
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._plain.get(scope.get("path", ""), self._others)(scope, receive, send)
 
 
 class Nowhere:

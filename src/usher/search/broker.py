@@ -1,8 +1,8 @@
 """The broker: a query goes to the index servers, one answer comes back, as good as can be had in time.
 
 Comes from the search page, the API and the command line; goes to one row of index servers, and to others where that
-is not enough. Two rounds rank (how rare the words are in all servers together, then the hits); a third gets passages
-for those hits that are shown.
+is not enough. One round finds out how rare words are in all servers together, if nobody asked for them lately; the next
+gets hits, with the passages that are likely to be shown; another one those that are missing.
 
     answer = await Broker(hall).search(parse("open source"), k=10)
 """
@@ -23,9 +23,9 @@ from usher.search.highlight import Segment
 from usher.search.merge import Results, merge, rounded, suggest
 from usher.search.outcome import MOST, Answer, Place
 from usher.search.query import Query, corrected, parse
-from usher.search.recent import Recent
 from usher.search.round import Attempt, Round
 from usher.search.servers import SEARCH, SNIPPETS, STATS, SUGGEST, Kind, Server, T
+from usher.search.weights import Weights, joined
 
 DEADLINE: Final = 1.5  # seconds
 EXTRA: Final = 10  # hits more than are shown: some may turn out to be copies
@@ -33,7 +33,6 @@ FEW: Final = 5  # hits; with fewer another spelling is looked for
 MOST_SHOWN: Final = 50  # passages that come with the hits
 STATS_SHARE: Final = 1 / 3  # of the time that is left
 LATER: Final = 0.3  # seconds at least for passages and spellings, however long the hits took
-STATS_SECONDS: Final = 10.0  # for so long the same words weigh the same
 
 
 class Broker:
@@ -43,7 +42,7 @@ class Broker:
         self.hall = hall
         self._deadline = deadline
         self._turn = 0
-        self._stats = Recent[bytes, Stats](STATS_SECONDS)
+        self._weights = Weights()
 
     async def search(
         self, query: Query, *, k: int = 10, offset: int = 0, hosts: bool = False
@@ -60,9 +59,12 @@ class Broker:
             SEARCHES.labels("unanswered").inc()
             raise
         later = max(until, asyncio.get_running_loop().time() + LATER)
-        snippets, suggestion = await asyncio.gather(
-            self._snippets(answer, later), self._better(answer, later)
-        )
+        if answer.results.total < FEW and query.words:
+            snippets, suggestion = await asyncio.gather(
+                self._snippets(answer, later), self._better(answer, later)
+            )
+        else:
+            snippets, suggestion = await self._snippets(answer, later), ""
         seconds = asyncio.get_running_loop().time() - began
         SEARCHES.labels("partial" if answer.partial else "complete").inc()
         SEARCH_SECONDS.observe(seconds)
@@ -76,15 +78,17 @@ class Broker:
         self, query: Query, k: int, offset: int, until: float, *, hosts: bool
     ) -> Answer:
         self._turn += 1
-        turn, answer = self._turn, None
+        turn = self._turn
+        answer: Answer | None = None
         for most in (min(offset + k + EXTRA, MOST), MOST):
             show = k if not offset and answer is None else 0
             attempts = await self._asked(query, most, until, turn, hosts=hosts, show=show)
             again = self._joined(query, attempts, k=k, offset=offset)
-            if answer and (again is None or again.missing > answer.missing):
-                break  # there was no time for more
-            answer = again
-            if answer is None or not cut_amid_equals(attempts, answer.results):
+            if again is None or (answer and again.missing > answer.missing):
+                break  # nobody answers, or there was no time for more
+            known = answer.snippets if answer else {}
+            answer = msgspec.structs.replace(again, snippets=known | again.snippets)
+            if not cut_amid_equals(attempts, again.results):
                 break
         if answer is None:
             raise Unreachable(self._nobody(), hint="See `usher components rows`.")
@@ -93,45 +97,49 @@ class Broker:
     async def _asked(
         self, query: Query, most: int, until: float, turn: int, *, hosts: bool, show: int
     ) -> list[Attempt]:
-        # Where a server answers alone, its first hits are those that are shown.
-        alone = {one.servers[0] for one in self.hall.seats.benches if len(one.servers) == 1}
-        words = msgspec.json.encode([query.groups, query.languages])
+        # Passages that are not shown cost less than asking for those that are.
+        shares = {
+            host: share(min(show, MOST_SHOWN), len(bench.servers))
+            for bench in self.hall.seats.benches
+            for host in bench.servers
+        }
 
         async def count(
             servers: Sequence[Server], until: float
         ) -> tuple[Stats | None, set[Server]]:
-            return await self._weigh(words, query, servers, until)
+            return await self._weigh(query, servers, until)
 
         async def ask(server: Server, stats: Stats | None, until: float) -> Hits:
-            passages = min(show, MOST_SHOWN) if server.host in alone else 0
             asked = Search(
                 query=query,
                 k=most,
                 deadline=left(until),
                 stats=stats,
                 hosts=hosts,
-                show=passages,
+                show=shares.get(server.host, 0),
             )
             return await server.ask(SEARCH, msgspec.json.encode(asked), until)
 
         return await Round(self.hall, count, ask, until).run(turn)
 
     async def _weigh(
-        self, words: bytes, query: Query, servers: Sequence[Server], until: float
+        self, query: Query, servers: Sequence[Server], until: float
     ) -> tuple[Stats | None, set[Server]]:
         """What all servers of a row together know of the words, and who did not say; one alone needs no others."""
         if len(servers) <= 1 or not query.groups:
             return None, set()
-        if (known := self._stats.get(words)) is not None:
-            return known, set()
+        state = self.hall.state
+        known, unknown = self._weights.look(query, state)
+        if not unknown.groups:
+            return joined(known), set()
         now = asyncio.get_running_loop().time()
         soon = now + STATS_SHARE * (until - now)
-        body = msgspec.json.encode(Words(query=query, deadline=left(soon)))
+        body = msgspec.json.encode(Words(query=unknown, deadline=left(soon)))
         told = await asked_of(STATS, dict.fromkeys(servers, body), soon)
         stats = together(told.values())
         if len(told) == len(servers):
-            self._stats.put(words, stats)
-        return stats, set(servers) - set(told)
+            self._weights.keep(unknown, state, stats)
+        return joined([*known, stats]), set(servers) - set(told)
 
     def _joined(
         self, query: Query, attempts: Sequence[Attempt], *, k: int, offset: int
@@ -170,12 +178,12 @@ class Broker:
 
     async def _snippets(self, answer: Answer, until: float) -> dict[Place, list[Segment]]:
         """The passages of its hits; of a server that does not answer, from others that have the chunks."""
-        query, known = answer.query, answer.snippets
-        wanted = {
-            place: [one.server]
-            for one in answer.results.found
-            if (place := (one.hit.url, one.hit.chunk)) not in known
-        }
+        query, came = answer.query, answer.snippets
+        places = {(one.hit.url, one.hit.chunk): [one.server] for one in answer.results.found}
+        known = {place: came[place] for place in places if place in came}
+        if len(known) == len(places):
+            return known
+        wanted = {place: hosts for place, hosts in places.items() if place not in known}
         pieces = known | await self._pieces(query, wanted, until)
         rest = {
             place: [host for host in self.hall.seats.holders(place[1]) if host not in hosts]
@@ -204,10 +212,8 @@ class Broker:
     # -- spelling
 
     async def _better(self, answer: Answer, until: float) -> str:
-        """The query in other words, if little was found and they find more."""
+        """The query in other words, if they find more."""
         query, total = answer.query, answer.results.total
-        if total >= FEW or not query.words:
-            return ""
         body = msgspec.json.encode(Words(query=query, deadline=left(until)))
         hosts = [host for bench in self.hall.in_order(self._turn)[:1] for host in bench.servers]
         servers = [self.hall.servers[host] for host in hosts if self.hall.asked(host)]
@@ -220,6 +226,11 @@ class Broker:
         except Unreachable:
             return ""
         return text if better.results.total > total else ""
+
+
+def share(shown: int, servers: int) -> int:
+    """How many of the hits that are shown one server of so many has, and then some: seldom are there more."""
+    return min(shown, shown * 5 // (4 * servers) + 1)
 
 
 def passages_of(heard: Iterable[Hits]) -> dict[Place, list[Segment]]:

@@ -10,6 +10,7 @@ from typing import Final
 from msgspec import Struct
 
 from usher.search import shown
+from usher.search.answers import Hit
 from usher.search.highlight import Segment, mark
 from usher.search.outcome import MOST, Answer
 
@@ -59,7 +60,7 @@ class Listing(Struct):
 
 
 def listing(answer: Answer, page: int) -> Listing:
-    found = answer.results
+    found, words = answer.results, answer.query.words
     return Listing(
         query=answer.query.text,
         page=page,
@@ -73,27 +74,28 @@ def listing(answer: Answer, page: int) -> Listing:
         suggestion=answer.suggestion or None,
         ignored=list(answer.query.ignored),
         hosts=[HostCount(host, number) for host, number in found.hosts.items()],
-        results=[_result(one) for one in shown.results(answer)],
+        results=[_result(one.hit, one.copies, words, answer.snippet(one)) for one in found.found],
     )
 
 
-def _result(one: shown.Shown) -> Result:
+def _result(hit: Hit, copies: int, words: Sequence[str], snippet: Sequence[Segment]) -> Result:
+    title = shown.title(hit, words)
     return Result(
-        url=one.url,
-        title=text_of(one.title),
-        host=one.host,
-        snippet=text_of(one.snippet),
-        published=one.published,
-        crawled=one.crawled,
-        language=one.language,
-        copies=one.copies,
-        title_pieces=[Piece(*piece) for piece in one.title],
-        snippet_pieces=[Piece(*piece) for piece in one.snippet],
+        url=shown.readable(hit.url),
+        title=text_of(title),
+        host=shown.readable(hit.host),
+        snippet=text_of(snippet),
+        published=hit.published,
+        crawled=hit.crawled,
+        language=hit.language,
+        copies=copies,
+        title_pieces=[Piece(*piece) for piece in title],
+        snippet_pieces=[Piece(*piece) for piece in snippet],
     )
 
 
 def text_of(pieces: Sequence[Segment]) -> str:
-    return "".join(text for text, _ in pieces)
+    return "".join([text for text, _ in pieces])
 
 
 class WebResult(Struct):

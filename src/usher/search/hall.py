@@ -67,6 +67,7 @@ class Hall:
         self.heard = False  # whether there ever was a map
         self.trouble = ""  # with MGMT, in words
         self._token = token
+        self._changes = 0
         self._drawn: tuple[list[Row], Holdings] = ([], {})
         self._holdings_due = self._see_at = 0.0
 
@@ -93,7 +94,9 @@ class Hall:
         rows = await self.mgmt.servers_map()
         holdings = await self._holdings()
         now = time.monotonic()
-        if (rows, holdings) != self._drawn or now >= self._see_at:
+        changed = (rows, holdings) != self._drawn
+        self._changes += changed
+        if changed or now >= self._see_at:
             self._drawn, self._see_at = (rows, holdings), now + SEE_SECONDS
             self.seats.see(rows, holdings, now)
             self._meet(rows)
@@ -119,6 +122,11 @@ class Hall:
                 self.servers[host] = Server(host, self._token)
             except BadInput as error:
                 log.warning("server_unusable", error=error.message)
+
+    @property
+    def state(self) -> int:
+        """Another number as soon as servers hold something else; 0 if nobody says what they hold."""
+        return self._changes if self.seats.every else 0
 
     def in_order(self, turn: int) -> list[Bench]:
         """The rows, best first: those that can answer for all, then the least busy; equals take turns."""

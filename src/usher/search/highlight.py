@@ -8,7 +8,8 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import accumulate, pairwise
+from itertools import accumulate
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from usher.search.words import ALONE, bare
@@ -21,6 +22,7 @@ MAX_TEXT: Final = 100_000  # looking further would take longer than searching
 MAX_MARKS: Final = 200  # of one word
 MAX_WORDS: Final = 32
 _BEFORE: Final = 60  # how far before the first marked word a sentence may begin
+_CROWD: Final = 4  # words beside a word, or in a row: more are no better
 _BEGINS: Final = 3  # letters that other forms of a word have in common with it
 
 _WORD: Final = re.compile(r"[^\W_]+")
@@ -32,12 +34,18 @@ _UNSEEN: Final = re.compile(
 _ACCENTED: Final = ("\u00c0", "\u024f")
 _ASCII: Final = bytes(range(128))
 _MOST_KEPT: Final = 20_000
+_MOST_SOUGHT: Final = 100
 
 
-class Mark(NamedTuple):
-    start: int
-    end: int
-    word: int  # which of the words
+Mark = tuple[int, int, int]  # where it starts and ends, and which of the words it is
+
+
+class _Sought(NamedTuple):
+    """What to look for in any text: words as the index has them, their stems, and how all their forms begin."""
+
+    words: dict[str, int]
+    stems: dict[str, int]
+    begins: tuple[tuple[str, bool], ...]  # and whether it is a word wherever it stands
 
 
 def window(
@@ -45,48 +53,64 @@ def window(
 ) -> list[Segment]:
     """The passage with most of the words, or the beginning; `stem` tells which words are forms of one."""
     text = text[:MAX_TEXT]
-    marks = _marks(text, words, stem)
+    marks = _marks(text, words, stem, size)
     start, end = _around(text, _best(marks, size), size) if marks else _fit(text, 0, size)
-    inside = [mark for mark in marks if mark.start >= start and mark.end <= end]
+    inside = [mark for mark in marks if mark[0] >= start and mark[1] <= end]
     segments = _cut(text, start, end, inside)
     if start > 0:
-        segments = _joined([("\u2026 ", False), *segments])
+        segments = [("\u2026 ", False), *segments]
     if end < len(text.rstrip()):
-        segments = _joined([*segments, (" \u2026", False)])
-    return segments
+        segments.append((" \u2026", False))
+    return _joined(segments)
 
 
 def mark(text: str, words: Sequence[str], *, stem: Stem = bare) -> list[Segment]:
     """A whole short text, a title for instance, with the words marked."""
     text = text[:MAX_TEXT]
-    return _cut(text, 0, len(text), _marks(text, words, stem))
+    return _joined(_cut(text, 0, len(text), _marks(text, words, stem)))
 
 
-def _marks(text: str, words: Sequence[str], stem: Stem) -> list[Mark]:
-    """Where the words and their other forms are, in order."""
-    wanted: dict[str, int] = {}
-    for number, word in enumerate(words[:MAX_WORDS]):
-        wanted.setdefault(bare(word), number)
-    same = {stem(word): number for word, number in wanted.items() if len(word) > _BEGINS}
+def _marks(text: str, words: Sequence[str], stem: Stem, size: int = 0) -> list[Mark]:
+    """Where the words and their other forms are, in order; of a single word, as far as a passage needs them."""
+    sought = _sought(tuple(words[:MAX_WORDS]), stem)
+    plain = _flat(text)
     known: dict[str, int | None] = {}
-    marks: dict[int, Mark] = {}
-    begins = dict.fromkeys(_beginning(word, stem) for word in wanted)
-    for start, end in _begin_alike(text, begins):
-        found = text[start:end]
-        if found not in known:
-            plain = bare(found)
-            known[found] = wanted[plain] if plain in wanted else same.get(stem(plain))
-        if (which := known[found]) is not None:
-            marks.setdefault(start, Mark(start, end, which))
-    return _apart(sorted(marks.values()))
+    marks: list[Mark] = []
+    for begin, alone in sought.begins:
+        last, single = len(text), size and len(sought.words) == 1 and not alone
+        for start, end in _begin_alike(text, plain, begin, alone=alone):
+            if start > last:
+                break
+            found = text[start:end]
+            if found not in known:
+                word = bare(found)
+                known[found] = sought.words.get(word, sought.stems.get(stem(word)))
+            if (which := known[found]) is not None:
+                marks.append((start, end, which))
+                # No other passage can have more of it: what follows this one is not looked for.
+                if single and len(marks) > _CROWD and end - marks[-_CROWD - 1][0] <= size:
+                    last = min(last, marks[-_CROWD - 1][0] + size)
+    return _apart(marks)
+
+
+@lru_cache(_MOST_SOUGHT)
+def _sought(words: Sequence[str], stem: Stem) -> _Sought:
+    wanted: dict[str, int] = {}
+    for number, word in enumerate(words):
+        wanted.setdefault(bare(word), number)
+    stems = {stem(word): number for word, number in wanted.items() if len(word) > _BEGINS}
+    begins = dict.fromkeys(filter(None, (_beginning(word, stem) for word in wanted)))
+    return _Sought(wanted, stems, tuple((one, bool(ALONE.search(one))) for one in begins))
 
 
 def _apart(marks: Iterable[Mark]) -> list[Mark]:
-    """Without those that begin inside the one before."""
+    """In order, without those that begin inside the one before."""
     apart: list[Mark] = []
-    for one in marks:
-        if not apart or one.start >= apart[-1].end:
+    last = 0
+    for one in sorted(marks, key=itemgetter(0)):
+        if one[0] >= last:
             apart.append(one)
+            last = one[1]
     return apart
 
 
@@ -99,20 +123,18 @@ def _beginning(word: str, stem: Stem) -> str:
     return start if sharp < 0 else start[:sharp]
 
 
-def _begin_alike(text: str, begins: Iterable[str]) -> Iterator[tuple[int, int]]:
+def _begin_alike(text: str, plain: str, begin: str, *, alone: bool) -> Iterator[tuple[int, int]]:
     """Where words stand that begin like this; `str.find` is ten times as fast as any pattern."""
-    plain = _flat(text)
-    for start in filter(None, begins):
-        alone = ALONE.search(start) is not None
-        place = plain.find(start)
-        for _ in range(MAX_MARKS):
-            if place < 0:
-                break
-            if alone:
-                yield place, place + len(start)
-            elif place == 0 or not plain[place - 1].isalnum():
-                yield place, _end(text, place)
-            place = plain.find(start, place + 1)
+    find, word_at = plain.find, _WORD.match
+    start = -1
+    for _ in range(MAX_MARKS):
+        if (start := find(begin, start + 1)) < 0:
+            return
+        if alone:
+            yield start, start + len(begin)
+        elif start == 0 or not plain[start - 1].isalnum():
+            match = word_at(text, start)
+            yield start, match.end() if match else start + 1
 
 
 def _flat(text: str) -> str:
@@ -128,11 +150,6 @@ def _flat(text: str) -> str:
     return flat
 
 
-def _end(text: str, start: int) -> int:
-    match = _WORD.match(text, start)
-    return match.end() if match else start + 1
-
-
 @lru_cache(_MOST_KEPT)
 def _plain(letter: str) -> str:
     """The small letter without what is on top or below of it, if that leaves one that everybody can type."""
@@ -144,23 +161,24 @@ def _plain(letter: str) -> str:
 def _best(marks: Sequence[Mark], size: int) -> tuple[int, int]:
     """The stretch of marks within `size` characters that has most different words, then most in a row."""
     inside = [0] * MAX_WORDS
-    rows = [0, *accumulate(_follows(one, two) for one, two in pairwise(marks))]
+    rows = [0, *accumulate(map(_follows, marks, marks[1:]))]
     best, where, first, different = -1.0, (0, 0), 0, 0
     for last, (_, end, word) in enumerate(marks):
         different += not inside[word]
         inside[word] += 1
-        while end - marks[first].start > size and first < last:
-            inside[marks[first].word] -= 1
-            different -= not inside[marks[first].word]
+        while end - marks[first][0] > size and first < last:
+            inside[marks[first][2]] -= 1
+            different -= not inside[marks[first][2]]
             first += 1
-        rank = 4.0 * different + min(rows[last] - rows[first], 4) + 0.25 * min(last - first, 4)
+        in_a_row, more = rows[last] - rows[first], last - first
+        rank = 4.0 * different + min(in_a_row, _CROWD) + 0.25 * min(more, _CROWD)
         if rank > best:
-            best, where = rank, (marks[first].start, end)
+            best, where = rank, (marks[first][0], end)
     return where
 
 
 def _follows(one: Mark, two: Mark) -> bool:
-    return two.word == one.word + 1 and two.start - one.end <= _BEGINS
+    return two[2] == one[2] + 1 and two[0] - one[1] <= _BEGINS
 
 
 def _around(text: str, where: tuple[int, int], size: int) -> tuple[int, int]:
@@ -187,14 +205,21 @@ def _fit(text: str, start: int, size: int) -> tuple[int, int]:
     return start, space if space > 0 else end
 
 
-def _cut(text: str, start: int, end: int, marks: Sequence[Mark]) -> list[Segment]:
+def _cut(text: str, start: int, end: int, marks: Iterable[Mark]) -> list[Segment]:
+    """The text from start to end in pieces, with a blank for whatever cannot be seen."""
     segments: list[Segment] = []
-    for one in marks:
-        if one.start >= start:
-            segments += [(text[start : one.start], False), (text[one.start : one.end], True)]
-            start = one.end
+    for first, last, _ in marks:
+        if first >= start:
+            segments += [(text[start:first], False), (text[first:last], True)]
+            start = last
     segments.append((text[start:end], False))
-    return _joined([(_UNSEEN.sub(" ", piece), marked) for piece, marked in segments])
+    return [(_seen(piece), marked) for piece, marked in segments]
+
+
+def _seen(text: str) -> str:
+    """Most texts need no change, which is found out sooner than made."""
+    plain = text.isprintable() and "  " not in text
+    return text if plain else _UNSEEN.sub(" ", text)
 
 
 def _joined(segments: Iterable[Segment]) -> list[Segment]:

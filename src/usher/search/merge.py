@@ -52,9 +52,7 @@ def merge(answers: Mapping[str, Hits | None], *, k: int, offset: int = 0) -> Res
     """One page of results from the first `offset + k` hits and some more of each server; None did not answer."""
     heard = {server: hits for server, hits in answers.items() if hits is not None}
     every = [(hit, server) for server, hits in heard.items() for hit in hits.hits]
-    every.sort(
-        key=lambda pair: (-rounded(pair[0].score), pair[0].url, -pair[0].crawled.timestamp())
-    )
+    every.sort(key=_place)
     kept, copies = _fold(_newest(every))
     matching = sum(hits.total for hits in heard.values())
     hidden = len(every) - len(kept)
@@ -68,6 +66,11 @@ def merge(answers: Mapping[str, Hits | None], *, k: int, offset: int = 0) -> Res
         hosts=_hosts(heard.values()),
         missing=tuple(sorted(set(answers) - set(heard))),
     )
+
+
+def _place(pair: tuple[Hit, str]) -> tuple[float, str, float]:
+    hit, _ = pair
+    return -rounded(hit.score), hit.url, -hit.crawled.timestamp()
 
 
 def rounded(score: float) -> float:
@@ -88,20 +91,25 @@ def suggest(answers: Iterable[Sequence[Suggestion]]) -> dict[str, str]:
     return dict(list(best.items())[:MAX_SUGGESTED])
 
 
-def _newest(ranked: Iterable[tuple[Hit, str]]) -> list[tuple[Hit, str]]:
+def _newest(ranked: Sequence[tuple[Hit, str]]) -> list[tuple[Hit, str]]:
     """Without older versions of a page: two servers may have both until the older one is retired."""
-    ranked = list(ranked)
-    newest: dict[str, tuple[float, int]] = {}
+    newest: dict[str, Hit] = {}
     for hit, _ in ranked:
-        version = (hit.crawled.timestamp(), hit.chunk)
-        newest[hit.key] = max(newest.get(hit.key, version), version)
+        known = newest.setdefault(hit.key, hit)
+        if known is not hit and _version(hit) > _version(known):
+            newest[hit.key] = hit
     seen: set[str] = set()
     kept = []
     for hit, server in ranked:
-        if (hit.crawled.timestamp(), hit.chunk) == newest[hit.key] and hit.url not in seen:
+        latest = newest[hit.key]
+        if hit.url not in seen and (hit is latest or _version(hit) == _version(latest)):
             seen.add(hit.url)
             kept.append((hit, server))
     return kept
+
+
+def _version(hit: Hit) -> tuple[float, int]:
+    return hit.crawled.timestamp(), hit.chunk
 
 
 def _fold(ranked: Iterable[tuple[Hit, str]]) -> tuple[list[tuple[Hit, str]], Counter[str]]:

@@ -76,7 +76,7 @@ class Server:
         self.busy += 1
         try:
             async with asyncio.timeout_at(until):
-                told = await self._lines.ask("POST", kind.path, body, self._headers)
+                told = await self._lines.ask_untimed("POST", kind.path, body, self._headers)
             if told.status == OK:
                 answer = kind.decode(told.body)
                 self._good()

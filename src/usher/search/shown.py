@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlencode, urlsplit
 
 from msgspec import Struct, field
 
+from usher.search.answers import Hit
 from usher.search.highlight import Segment, mark
 from usher.search.merge import Found
 from usher.search.outcome import MOST, Answer
@@ -85,9 +86,8 @@ def results(answer: Answer) -> list[Shown]:
 def _shown(found: Found, words: Sequence[str], snippet: list[Segment]) -> Shown:
     hit = found.hit
     link = hit.url if is_link(hit.url) else ""
-    title = mark(hit.title or (crumbs(hit.url)[-1:] or [hit.host])[0], words)
     return Shown(
-        title=title or [(hit.host or "Untitled", False)],
+        title=title(hit, words),
         link=link,
         url=readable(hit.url),
         host=readable(hit.host),
@@ -98,6 +98,12 @@ def _shown(found: Found, words: Sequence[str], snippet: list[Segment]) -> Shown:
         crawled=hit.crawled,
         copies=found.copies,
     )
+
+
+def title(hit: Hit, words: Sequence[str]) -> list[Segment]:
+    """What a result is called, if need be after its address, with the words marked."""
+    text = hit.title or (crumbs(hit.url)[-1:] or [hit.host])[0]
+    return mark(text, words) or [(hit.host or "Untitled", False)]
 
 
 def is_link(url: str) -> bool:

@@ -1,0 +1,83 @@
+"""Each server of a row gives its share of a page, and more if more of the page is its own."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from indexed import page
+from rows import Rows
+from usher.index.document import Document
+from usher.search.broker import Broker
+from usher.search.query import parse
+
+
+@pytest.fixture
+async def rows(tmp_path: Path) -> AsyncIterator[Rows]:
+    async with Rows(tmp_path) as here:
+        yield here
+
+
+def plain(chunk: int) -> list[Document]:
+    return [
+        page(f"{chunk}/{number}", f"everywhere and nowhere {number}", chunk=chunk)
+        for number in range(8)
+    ]
+
+
+async def test_servers_of_a_row_give_the_passages_of_their_share(rows: Rows) -> None:
+    await rows.rows(1, 3, {chunk: plain(chunk) for chunk in range(1, 7)})
+    async with rows.hall() as hall:
+        broker = Broker(hall, deadline=10)
+        for text in ("everywhere", "everywhere", "nowhere", "everywhere nowhere"):
+            answer = await broker.search(parse(text))
+            assert len(answer.snippets) == len(answer.results.found) == 10
+    for seat in rows.seats:
+        assert seat.asked.count("/stats") == 2  # the last query has no new word
+        assert seat.asked.count("/search") >= 4
+
+
+async def test_one_server_may_have_all_that_is_shown(rows: Rows) -> None:
+    rare = [page(f"rare/{number}", f"velvet {number}", chunk=1) for number in range(30)]
+    await rows.rows(1, 3, {1: rare, 2: plain(2), 3: plain(3)})
+    async with rows.hall() as hall:
+        broker, query = Broker(hall, deadline=10), parse("velvet")
+        pages = [await broker.search(query, offset=offset) for offset in (0, 10, 20)]
+    assert [len(answer.snippets) for answer in pages] == [10, 10, 10]
+    assert len({found.hit.url for answer in pages for found in answer.results.found}) == 30
+
+
+async def test_copies_do_not_make_a_page_short(rows: Rows) -> None:
+    chunks = {
+        chunk: [
+            page(
+                f"{chunk}/{number}",
+                "velvet velvet velvet" if number < 10 else f"velvet number {number}",
+                text64=100 * chunk + max(9, number),  # the best ten are the same
+                chunk=chunk,
+            )
+            for number in range(22)
+        ]
+        for chunk in (1, 2, 3)
+    }
+    await rows.rows(1, 3, chunks)
+    async with rows.hall() as hall:
+        answer = await Broker(hall, deadline=10).search(parse("velvet"))
+    assert len(answer.results.found) == 10
+    assert [found.copies for found in answer.results.found[:3]] == [9, 9, 9]
+
+
+async def test_hits_that_can_all_be_had_are_counted_without_copies(rows: Rows) -> None:
+    pages = [
+        page(
+            f"velvet/{number}",
+            "velvet " + "and more " * number,
+            text64=100 + min(number, 13),  # the last two are the same
+            chunk=1,
+        )
+        for number in range(15)
+    ]
+    await rows.rows(1, 3, {1: pages, 2: plain(2), 3: plain(3)})
+    async with rows.hall() as hall:
+        results = (await Broker(hall, deadline=10).search(parse("velvet"))).results
+    assert (results.total, results.hidden, results.exact) == (14, 1, True)

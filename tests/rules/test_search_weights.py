@@ -1,0 +1,71 @@
+"""What rows said of words: kept word by word, for longer if servers hold the same, and never too much at once."""
+
+import pytest
+
+from usher.search.answers import Stats
+from usher.search.query import Query, parse
+from usher.search.weights import MOST, Weights, joined
+
+
+def told(*words: str, documents: int = 9) -> Stats:
+    return Stats(
+        documents,
+        {"en": documents},
+        {f"body:{word}": 1 for word in words},
+        {f"en:{word}": (f"{word}s",) for word in words},
+    )
+
+
+def words(query: Query) -> list[str]:
+    return [term.text for group in query.groups for term in group]
+
+
+def test_only_words_that_nobody_asked_for_are_unknown() -> None:
+    weights = Weights()
+    known, unknown = weights.look(parse("open source"), 1)
+    assert (known, words(unknown)) == ([], ["open", "source"])
+    weights.keep(unknown, 1, told("open", "source"))
+    known, unknown = weights.look(parse("source code"), 1)
+    assert (known, words(unknown)) == ([told("open", "source")], ["code"])
+    weights.keep(unknown, 1, told("code", documents=10))
+    known, unknown = weights.look(parse("code OR open -source"), 1)
+    assert not unknown.groups
+    assert len(known) == 2
+
+
+@pytest.mark.parametrize("text", ['"open"', "title:open", "open lang:de"])
+def test_a_word_elsewhere_is_another(text: str) -> None:
+    weights = Weights()
+    weights.keep(parse("open"), 1, told("open"))
+    assert weights.look(parse("open"), 1)[0]
+    known, unknown = weights.look(parse(text), 1)
+    assert (known, words(unknown)) == ([], ["open"])
+    assert unknown.languages == parse(text).languages
+
+
+def test_what_is_known_is_forgotten_sooner_if_servers_load_something() -> None:
+    weights = Weights(seconds=0.0, longer=60.0)
+    weights.keep(parse("open"), 1, told("open"))
+    assert weights.look(parse("open"), 1)[0]
+    assert not weights.look(parse("open"), 2)[0]
+    weights.keep(parse("source"), 0, told("source"))  # nobody knows what they hold
+    assert not weights.look(parse("source"), 0)[0]
+    lately = Weights(seconds=60.0, longer=0.0)
+    lately.keep(parse("open"), 1, told("open"))
+    assert lately.look(parse("open"), 2)[0]
+
+
+def test_of_too_much_servers_are_asked_anew() -> None:
+    weights, query = Weights(), parse("open OR source code")
+    many = told(*(f"word{number}" for number in range(MOST)))
+    weights.keep(parse("open"), 1, many)
+    assert weights.look(query, 1) == ([], query)
+    weights.keep(query, 1, told("open", "source", "code"))
+    known, unknown = weights.look(query, 1)
+    assert (len(known), unknown.groups) == (1, ())
+
+
+def test_joined_they_know_all_words() -> None:
+    one, two = told("open"), told("source", documents=10)
+    assert joined([one]) == one
+    assert joined([one, two]) == told("open", "source", documents=10)
