@@ -132,17 +132,23 @@ async def filled(place: Place) -> None:
         await conn.execute("checkpoint")
 
 
-def warmed(place: Place, world: str, connections: int = 1) -> Child:
+def warmed(place: Place, world: str) -> Child:
     """One of ours, with plans that are kept."""
     child = place.child("usher", world)
+    warm(child, 1)
+    return child
+
+
+def warm(child: Child, connections: int) -> None:
     for n, width, depth in ASKS.values():
         chunks = connections * (WARM_CLAIMS if n == width else 1)
         child.ask("work", chunks * n, connections, n, width, depth)
-    return child
 
 
 def tuned(place: Place, ours: list[Child]) -> None:
     """Keep the number of connections that is fastest."""
+    for child in ours:
+        warm(child, CONNECTIONS[0] if place.bench.quick else max(CONNECTIONS))
     for processes, shape in {} if place.bench.quick else place.connections:
         n, *of = ASKS[shape]
         share = (2_000 if n == of[0] else 16_000) // processes // n * n
@@ -170,6 +176,7 @@ def costs(place: Place, ours: Child) -> Iterator[Measure]:
 
 def claiming(place: Place, ours: list[Child]) -> Iterator[Measure]:
     """Both shapes, each beside pgbench; the peer has but one."""
+    tuned(place, ours)
     for processes, words in PROCESSES.items():
         place.bench.say(f"claim and complete, {words}")
         turns: dict[str, Callable[[], float]] = {}
@@ -177,7 +184,7 @@ def claiming(place: Place, ours: list[Child]) -> Iterator[Measure]:
             turns["crawlee"] = partial(place.fetch, processes)
         for shape, (n, *of) in ASKS.items():
             pages, connections = (
-                place.few(10_000 if n == of[0] else 64_000),
+                place.few(10_000 if n == of[0] else 40_000),
                 place.connections[processes, shape],
             )
             share = pages // processes // n * n
@@ -282,8 +289,7 @@ def measure(bench: Bench, loop: asyncio.Runner, ends: AsyncExitStack) -> list[Me
     )
     loop.run(filled(place))
     place.tune()
-    ours = [warmed(place, "small", max(CONNECTIONS)) for _ in PROCESSES]
-    tuned(place, ours)
+    ours = [warmed(place, "small") for _ in PROCESSES]
     return [
         *costs(place, ours[0]),
         *claiming(place, ours),
