@@ -4,10 +4,11 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from itertools import count
 
 import pytest
 
-from usher.db import Database
+from usher.db import Connection, Database
 from usher.door import census, desk, hosts
 from usher.door.doorkeeper import Doorkeeper
 from usher.door.rules import DEEPEST, Knock, Reason, shut_out
@@ -135,6 +136,37 @@ async def test_batches_at_once_do_not_share_the_same_room(db: Database) -> None:
     async for came in door.stream(urls):
         told.update(reason.value for reason in came.counts().elements())
     assert told["new_page"] == await known(db, "b.gov") == 60
+
+
+async def test_pages_on_their_way_are_never_counted_twice_nor_forgotten(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The count for one batch takes long, and pages of another come in meanwhile."""
+    await limit(db, max_pages=30)
+    go, turns, counted = asyncio.Event(), count(), census.count_up_to
+
+    async def slowly(conn: Connection, *, mosts: dict[int, int]) -> dict[int, int]:
+        turn = next(turns)
+        found = await counted(conn, mosts=mosts)
+        if turn:  # but for the first
+            await go.wait()
+        return found
+
+    async def sleep() -> None:
+        async with db.connection() as conn:
+            await conn.execute("select pg_sleep(0.2)")
+
+    door = Doorkeeper(db)
+    assert await knock(door, pages(*range(10))) == {"new_page": 10}
+    await asyncio.gather(*(sleep() for _ in range(6)))  # as many connections are open now
+    monkeypatch.setattr(census, "count_up_to", slowly)
+    batches = [pages(*range(at, at + 15)) for at in (10, 30, 50)]
+    first, *others = [asyncio.create_task(knock(door, batch)) for batch in batches]
+    await asyncio.wait([first], timeout=0.5)
+    go.set()
+    told = sum(map(Counter, [await first, *[await one for one in others]]), Counter())
+    assert told == {"new_page": 20, "host_full": 25}
+    assert await known(db) == 30
 
 
 async def test_eight_processes_stay_near(db: Database) -> None:

@@ -131,9 +131,8 @@ async def test_no_copy_goes_before_its_successor_is_loaded(conn: Connection) -> 
     assert await states(conn) == {"loaded": 4}
 
 
-async def test_a_released_copy_lingers_until_front_ends_know_its_successor(
-    conn: Connection,
-) -> None:
+async def released(conn: Connection) -> int:
+    """A server with a copy that has moved to another, and is released now."""
     [[old]] = await grid(conn, 1, 1)
     await build(conn, 2)
     await load(conn, [old])
@@ -141,6 +140,13 @@ async def test_a_released_copy_lingers_until_front_ends_know_its_successor(
     await plan(conn)
     await load(conn, [new])
     assert await placements.drop(conn, now=NOW) == 1
+    return old
+
+
+async def test_a_released_copy_lingers_until_front_ends_know_its_successor(
+    conn: Connection,
+) -> None:
+    old = await released(conn)
     soon = NOW + placements.LINGER - timedelta(milliseconds=1)
     assert await placements.leaving(conn, old, now=NOW, n=9) == []
     assert await placements.leaving(conn, old, now=soon, n=9) == []
@@ -148,13 +154,7 @@ async def test_a_released_copy_lingers_until_front_ends_know_its_successor(
 
 
 async def test_a_released_copy_is_forgotten_after_a_day(conn: Connection) -> None:
-    [[old]] = await grid(conn, 1, 1)
-    await build(conn, 2)
-    await load(conn, [old])
-    new = await server(conn, 1)
-    await plan(conn)
-    await load(conn, [new])
-    assert await placements.drop(conn, now=NOW) == 1
+    old = await released(conn)
     await placements.drop(conn, now=NOW + timedelta(hours=23))
     assert len(await may_drop(conn, old)) == 1
     await placements.drop(conn, now=NOW + timedelta(hours=24))

@@ -40,7 +40,14 @@ async def house(conn: Connection, wanted: int) -> dict[str, Any]:
     await conn.execute(FILL, [wanted, SERVERS])
     await conn.execute("analyze work.placement, work.chunk, work.component")
     some = chunks[-105:-100]
-    return {"server": servers[2][1], "chunks": some, "n": 5, "after": some[0], "now": NOW}
+    return {
+        "server": servers[2][1],
+        "chunks": some,
+        "n": 5,
+        "after": some[0],
+        "now": NOW,
+        "before": NOW,
+    }
 
 
 async def plan(conn: Connection, statement: Statement, given: dict[str, Any]) -> str:

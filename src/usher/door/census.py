@@ -5,8 +5,9 @@ when a thousand new pages of another one came in, then ever more often as its ro
 page is ever deleted, so a number is never too high; how many others let in meanwhile shows at the next count.
 """
 
+import asyncio
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 
@@ -64,6 +65,8 @@ class Census:
         self._counted: dict[int, Counted] = {}
         self._since = Counter[int]()  # let in by us since it was counted
         self._held = Counter[int]()  # on their way in
+        self._being_counted: set[int] = set()
+        self._changed = asyncio.Event()  # a new one each time somebody is done
 
     def concerned(self, hosts: Iterable[Known], *, depth: int) -> list[Known]:
         """Those of which a new page may have to stay out; nothing is asked of the others."""
@@ -94,9 +97,31 @@ class Census:
         return room > 0 and since >= min(room, step)
 
     async def count(self, conn: Connection, mosts: dict[int, int]) -> None:
-        for number, pages in (await count_up_to(conn, mosts=mosts)).items():
-            self._counted[number] = Counted(pages, mosts[number])
-            self._since[number] = 0
+        """Ask the server for numbers that nobody else asks for meanwhile.
+
+        Of pages that are on their way nobody knows whether it sees them: those that are are waited for, and no others
+        set out until it has counted.
+        """
+        before = {number: self._counted.get(number) for number in mosts}
+        await self._until(lambda: self._being_counted.isdisjoint(mosts))
+        due = {n: most for n, most in mosts.items() if self._counted.get(n) is before[n]}
+        self._being_counted |= due.keys()
+        try:
+            await self._until(lambda: not any(self._held[number] for number in due))
+            for number, pages in (await count_up_to(conn, mosts=due)).items() if due else ():
+                self._counted[number] = Counted(pages, due[number])
+                self._since[number] = 0
+        finally:
+            self._being_counted -= due.keys()
+            self._wake()
+
+    async def _until(self, true: Callable[[], bool]) -> None:
+        while not true():
+            await self._changed.wait()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     def room(self, host: Known) -> int:
         """How many new pages may come in, as far as we know."""
@@ -118,6 +143,8 @@ class Census:
             paths=[batch.paths[at] for at in doubtful],
         )
         new = [(at, tight[batch.places[at]]) for n, at in enumerate(doubtful) if n not in there]
+        numbers = {host.domain64 for _, host in new}
+        await self._until(lambda: self._being_counted.isdisjoint(numbers))
         return self._let_in(new, depth)
 
     def _tight(self, batch: Batch, hosts: Sequence[Known], depth: int) -> dict[int, Known]:
@@ -145,6 +172,7 @@ class Census:
     def release(self, held: Counter[int]) -> None:
         """They came in and were added, or did not come in."""
         self._held -= held
+        self._wake()
 
     def add(self, batch: Batch, letters: str) -> None:
         """What the table said of a batch: count what is new of each host."""

@@ -27,8 +27,8 @@ MOST_SITEMAPS: Final = 1_000  # told of at once
 
 
 async def get_robots(call: Call[RobotsQuery]) -> RobotsKept:
-    await caller(call)
     asked = read(call.body.origin)
+    await caller(call)
     async with at_mgmt(call, alone=True) as conn:
         found = await robots.find(conn, asked.host, asked.scheme)
     return shown(found) if found else RobotsKept()
@@ -37,8 +37,8 @@ async def get_robots(call: Call[RobotsQuery]) -> RobotsKept:
 async def set_robots(call: Call[RobotsRead]) -> RobotsKept:
     """What a crawler read; the sitemaps that it names come in by the door."""
     asked, now = call.body, clock()
-    await caller(call, "crawler")
     origin = read(asked.origin)
+    await caller(call, "crawler")
     delay = None if asked.crawl_delay is None else timedelta(seconds=asked.crawl_delay)
     told = robots.Told(asked.status, asked.body, asked.error, delay)
     async with at_mgmt(call) as conn:
@@ -66,8 +66,8 @@ async def add_sitemap(call: Call[SitemapRead]) -> AddedLinks:
     if len(asked.links) > MOST_URLS:
         message = f"{len(asked.links):,} links are more than {MOST_URLS:,}."
         raise Declined(413, "too_large", message, hint="Add them in several requests.")
-    await caller(call, "crawler")
     where, door = read(asked.link), call.rooms.doorkeeper
+    await caller(call, "crawler")
     if changed := [(one.link, one.changed) for one in asked.links if one.changed is not None]:
         await door.hint(changed)
     told = await door.knock([one.link for one in asked.links], found_on=where.host)
@@ -88,8 +88,8 @@ async def add_sitemap(call: Call[SitemapRead]) -> AddedLinks:
 async def add_feeds(call: Call[FeedsOffered]) -> FeedsKept:
     """Feeds that pages offer: whoever looks for some finds them; what is no URL is left out."""
     asked = call.body
-    await caller(call, "crawler")
     where = read(asked.origin)
+    await caller(call, "crawler")
     urls = [url for text in asked.feeds if not isinstance(url := parse(text), Refused)]
     async with at_mgmt(call) as conn:
         new = await offers.add_offers(conn, where.host, urls, now=clock()) if urls else []
