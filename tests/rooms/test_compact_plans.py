@@ -80,6 +80,7 @@ async def test_candidates_are_found_by_what_happened(conn: Connection) -> None:
     """Among many pages and chunks nobody looks for the few that changed."""
     house = House(conn)
     await house.begin()
+    await house.run("alter table work.chunk alter column id restart with 1")
     await house.run(
         "insert into work.chunk (state, crawler_id, claimed_at, index_state, builder_id, propagated_at) "
         "select 'crawled', %s, now(), 'built', %s, now() from generate_series(1, 3000)",
