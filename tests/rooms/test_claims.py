@@ -170,18 +170,19 @@ async def test_the_fault_of_one_is_not_that_of_others(database: str) -> None:
         assert isinstance(told[-1], psycopg.IntegrityError)
 
 
-async def test_who_does_not_wait_any_more_gets_nothing(database: str) -> None:
+@pytest.mark.parametrize("staying", [0, 2])
+async def test_who_does_not_wait_any_more_gets_nothing(database: str, staying: int) -> None:
     await admit(database, *(page for host in HOSTS for page in pages(host, 5)))
     async with crawlers(database, 8, 0) as (conn, all_of_them), Database(database) as db:
         claims = Claims(db)
         tasks = [asyncio.create_task(claims.take(me, Ask())) for me in all_of_them]
         await asyncio.sleep(0)  # all are in the line, nobody is served
-        for task in tasks[2:]:
+        for task in tasks[staying:]:
             task.cancel()
         told = await asyncio.gather(*tasks, return_exceptions=True)
-        assert [isinstance(one, Pack) for one in told] == [True] * 2 + [False] * 6
+        assert [isinstance(one, Pack) for one in told] == [at < staying for at in range(8)]
         assert await claims.take(all_of_them[7], Ask())
-        assert len(await owners(conn)) == 3
+        assert len(await owners(conn)) == staying + 1
 
 
 async def test_all_hear_that_the_database_is_away(database: str) -> None:

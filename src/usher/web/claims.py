@@ -55,7 +55,8 @@ class Claims:
     async def _work(self) -> None:
         while self._line:
             turns, self._line = self._line[:MOST], self._line[MOST:]
-            await self._serve([turn for turn in turns if not turn.pack.cancelled()])
+            if here := [turn for turn in turns if not turn.pack.cancelled()]:
+                await self._serve(here)
 
     async def _serve(self, turns: list[Turn]) -> None:
         try:

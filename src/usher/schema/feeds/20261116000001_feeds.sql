@@ -259,9 +259,172 @@ create table feeds.feed_item_option (
     constraint feed_item_option_once unique (feed_item_id, "option")
 );
 
+-- Media. An enclosure keeps its number as long as its item has it.
+
+create table feeds.enclosure (
+    id bigint generated always as identity primary key,
+    feed_item_id bigint not null references feeds.feed_item (id) on delete cascade,
+    guid text,
+    link text not null,
+    mark uuid not null generated always as (md5(link)::uuid) stored,
+    title text not null,
+    description text not null,
+    medium text not null,
+    expression text not null,
+    mime text not null,
+    mime_real text,
+    language text not null,
+    filesize bigint,
+    duration bigint,
+    width integer,
+    height integer,
+    bit_rate double precision,
+    frame_rate double precision,
+    sampling_rate double precision,
+    audio_channels integer,
+    copyright_url text not null,
+    copyright_attribution text not null,
+    pub_date timestamptz not null,
+    mod_date timestamptz not null,
+    constraint enclosure_once unique (feed_item_id, mark)
+);
+
+comment on column feeds.enclosure.mime_real is 'What it turned out to be; for a job that looks.';
+
+create table feeds.enclosure_caption (
+    id bigint generated always as identity primary key,
+    enclosure_id bigint not null references feeds.enclosure (id) on delete cascade,
+    link text not null default '',
+    format text not null default 'native'
+        constraint enclosure_caption_format_known check (format in ('machine', 'native')),
+    language text not null,
+    type text not null,
+    time_start double precision,
+    time_end double precision,
+    caption text not null
+);
+create index enclosure_caption_enclosure on feeds.enclosure_caption (enclosure_id);
+
+create table feeds.enclosure_credit (
+    id bigint generated always as identity primary key,
+    enclosure_id bigint not null references feeds.enclosure (id) on delete cascade,
+    role text not null,
+    scheme text not null,
+    credit text not null
+);
+create index enclosure_credit_enclosure on feeds.enclosure_credit (enclosure_id);
+
+create table feeds.enclosure_restriction (
+    id bigint generated always as identity primary key,
+    enclosure_id bigint not null references feeds.enclosure (id) on delete cascade,
+    type text not null,
+    relationship text not null
+        constraint enclosure_restriction_relationship_known check (relationship in ('allow', 'deny')),
+    restriction text not null
+);
+create index enclosure_restriction_enclosure on feeds.enclosure_restriction (enclosure_id);
+
+-- Of a medium, or of an item itself.
+create table feeds.thumbnail (
+    id bigint generated always as identity primary key,
+    feed_item_id bigint references feeds.feed_item (id) on delete cascade,
+    enclosure_id bigint references feeds.enclosure (id) on delete cascade,
+    url text not null,
+    width integer,
+    height integer,
+    "time" double precision,
+    constraint thumbnail_of_one check ((feed_item_id is null) <> (enclosure_id is null))
+);
+create index thumbnail_item on feeds.thumbnail (feed_item_id) where feed_item_id is not null;
+create index thumbnail_enclosure on feeds.thumbnail (enclosure_id) where enclosure_id is not null;
+
+-- Who belongs to what.
+create table feeds.feed2author (
+    feed_id bigint not null references feeds.feed (id) on delete cascade,
+    author_id bigint not null references feeds.author (id),
+    type text not null default 'a' constraint feed2author_type_known check (type in ('a', 'c')),
+    primary key (feed_id, author_id, type)
+);
+create index feed2author_reverse on feeds.feed2author (author_id, feed_id);
+
+create table feeds.feed_item2author (
+    feed_item_id bigint not null references feeds.feed_item (id) on delete cascade,
+    author_id bigint not null references feeds.author (id),
+    type text not null default 'a' constraint feed_item2author_type_known check (type in ('a', 'c')),
+    primary key (feed_item_id, author_id, type)
+);
+create index feed_item2author_reverse on feeds.feed_item2author (author_id, feed_item_id);
+
+create table feeds.feed2category (
+    feed_id bigint not null references feeds.feed (id) on delete cascade,
+    category_id bigint not null references feeds.category (id),
+    primary key (feed_id, category_id)
+);
+create index feed2category_reverse on feeds.feed2category (category_id, feed_id);
+
+create table feeds.feed_item2category (
+    feed_item_id bigint not null references feeds.feed_item (id) on delete cascade,
+    category_id bigint not null references feeds.category (id),
+    primary key (feed_item_id, category_id)
+);
+create index feed_item2category_reverse on feeds.feed_item2category (category_id, feed_item_id);
+
+create table feeds.enclosure2category (
+    enclosure_id bigint not null references feeds.enclosure (id) on delete cascade,
+    category_id bigint not null references feeds.category (id),
+    primary key (enclosure_id, category_id)
+);
+create index enclosure2category_reverse on feeds.enclosure2category (category_id, enclosure_id);
+
+create table feeds.feed2rating (
+    feed_id bigint not null references feeds.feed (id) on delete cascade,
+    rating_id bigint not null references feeds.rating (id),
+    primary key (feed_id, rating_id)
+);
+create index feed2rating_reverse on feeds.feed2rating (rating_id, feed_id);
+
+create table feeds.feed_item2rating (
+    feed_item_id bigint not null references feeds.feed_item (id) on delete cascade,
+    rating_id bigint not null references feeds.rating (id),
+    primary key (feed_item_id, rating_id)
+);
+create index feed_item2rating_reverse on feeds.feed_item2rating (rating_id, feed_item_id);
+
+create table feeds.enclosure2rating (
+    enclosure_id bigint not null references feeds.enclosure (id) on delete cascade,
+    rating_id bigint not null references feeds.rating (id),
+    primary key (enclosure_id, rating_id)
+);
+create index enclosure2rating_reverse on feeds.enclosure2rating (rating_id, enclosure_id);
+
+create table feeds.feed2geo (
+    feed_id bigint not null references feeds.feed (id) on delete cascade,
+    geo_id bigint not null references feeds.geo (id),
+    primary key (feed_id, geo_id)
+);
+create index feed2geo_reverse on feeds.feed2geo (geo_id, feed_id);
+
+create table feeds.feed_item2geo (
+    feed_item_id bigint not null references feeds.feed_item (id) on delete cascade,
+    geo_id bigint not null references feeds.geo (id),
+    primary key (feed_item_id, geo_id)
+);
+create index feed_item2geo_reverse on feeds.feed_item2geo (geo_id, feed_item_id);
+
+create table feeds.feed_item_event2geo (
+    event_id bigint not null references feeds.feed_item_event (id) on delete cascade,
+    geo_id bigint not null references feeds.geo (id),
+    primary key (event_id, geo_id)
+);
+create index feed_item_event2geo_reverse on feeds.feed_item_event2geo (geo_id, event_id);
+
 -- migrate:down
 
 drop table
+    feeds.feed_item_event2geo, feeds.feed_item2geo, feeds.feed2geo, feeds.enclosure2rating,
+    feeds.feed_item2rating, feeds.feed2rating, feeds.enclosure2category, feeds.feed_item2category,
+    feeds.feed2category, feeds.feed_item2author, feeds.feed2author, feeds.thumbnail,
+    feeds.enclosure_restriction, feeds.enclosure_credit, feeds.enclosure_caption, feeds.enclosure,
     feeds.feed_item_option, feeds.feed_item_event, feeds.feed_item_comment, feeds.feed_item_link,
     feeds.feed_image, feeds.feed_link, feeds.rating, feeds.geo, feeds.category, feeds.author,
     feeds.feed_item, feeds.feed_poll, feeds.feed_metadata, feeds.feed;
