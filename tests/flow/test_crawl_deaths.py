@@ -22,11 +22,13 @@ HOSTS, PAGES, SECONDS, LEASE, REST = 6, 120, 8, 2, 0.1
 CRAWLERS = ("one", "two", "three")
 DOG = (*USHER, "watchdog", "--every", "0.3", "--misses", "20", "--grace", "600")
 BOOK = """
-select split_part(h.name, '.', 4), g.path, g.state, g.status, g.text64, g.indexed_in is not null
+select split_part(h.name, '.', 4), g.path, g.state, g.status, g.text64, g.indexed_in is not null,
+    replace(g.reason, h.name, '')
 from work.guestbook g join work.hosts h using (domain64)
 where h.name like %s
 order by 1, 2
 """
+FORGIVEN = "update work.guestbook set attempts = 0 where attempts > 0"
 
 
 def pages() -> Pages:
@@ -55,10 +57,14 @@ def roots(web: Website, net: int) -> list[str]:
 
 
 def trouble(house: Crawls, luck: random.Random) -> Counter[str]:
-    """For some seconds any crawler may be killed, or stand still for longer than its lease."""
+    """For some seconds any crawler may be killed, or stand still for longer than its lease.
+
+    A page that is lost three times is an error, and rightly: it may be what kills. Here it never is, so none is blamed.
+    """
     deaths: Counter[str] = Counter()
     until = time.monotonic() + SECONDS
     while time.monotonic() < until:
+        house.run(FORGIVEN)
         time.sleep(luck.uniform(0.2, 0.7))
         name = luck.choice(CRAWLERS)
         if luck.random() < 0.3:
@@ -67,6 +73,7 @@ def trouble(house: Crawls, luck: random.Random) -> Counter[str]:
         else:
             house.cast.kill(name)
             deaths["killed"] += 1
+    house.run(FORGIVEN)
     return deaths
 
 
@@ -78,6 +85,7 @@ def test_the_guestbook_is_as_if_nobody_had_died(
         Website(pages(), host="0.0.0.0") as web,
         crawls(database, tmp_path, chunk_lease=LEASE) as house,
     ):
+        house.cast.enter("dog", *DOG)
         house.add(*roots(web, 2))
         for name in CRAWLERS:
             house.crawler(name, "--pages", "10", "--chunks", "4")
@@ -85,7 +93,6 @@ def test_the_guestbook_is_as_if_nobody_had_died(
         calm = house.ask(BOOK, "127.0.2.%")
         asked = len(web.log)
 
-        house.cast.enter("dog", *DOG)
         house.add(*roots(web, 3))
         deaths = trouble(house, luck)
         house.wait()
