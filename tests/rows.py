@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
@@ -170,7 +170,7 @@ def watched(endpoint: Endpoint, seat: Seat) -> Endpoint:
             return Response("<html>It works!", media_type="text/html")
         return await endpoint.handler(call)
 
-    return Endpoint(endpoint.method, endpoint.path, handler)
+    return replace(endpoint, handler=handler)
 
 
 def filled(path: Path, chunks: Chunks) -> Engine:

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from cast import USHER
 from crawls import EMBEDDED, Crawls, crawls
 from hostile import Pages, links, page, redirect, status
 from website import Request, Response, Website
@@ -20,7 +19,6 @@ pytestmark = [EMBEDDED, pytest.mark.soak]
 warcio: Any = import_module("warcio.archiveiterator")  # it has no types
 HOSTS, PAGES, SECONDS, LEASE, REST = 6, 120, 8, 2, 0.1
 CRAWLERS = ("one", "two", "three")
-DOG = (*USHER, "watchdog", "--every", "0.3", "--misses", "20", "--grace", "600")
 BOOK = """
 select split_part(h.name, '.', 4), g.path, g.state, g.status, g.text64, g.indexed_in is not null,
     replace(g.reason, h.name, '')
@@ -28,7 +26,6 @@ from work.guestbook g join work.hosts h using (domain64)
 where h.name like %s
 order by 1, 2
 """
-FORGIVEN = "update work.guestbook set attempts = 0 where attempts > 0"
 
 
 def pages() -> Pages:
@@ -57,14 +54,11 @@ def roots(web: Website, net: int) -> list[str]:
 
 
 def trouble(house: Crawls, luck: random.Random) -> Counter[str]:
-    """For some seconds any crawler may be killed, or stand still for longer than its lease.
-
-    A page that is lost three times is an error, and rightly: it may be what kills. Here it never is, so none is blamed.
-    """
+    """For some seconds any crawler may be killed, or stand still for longer than its lease."""
     deaths: Counter[str] = Counter()
     until = time.monotonic() + SECONDS
     while time.monotonic() < until:
-        house.run(FORGIVEN)
+        house.forgive()
         time.sleep(luck.uniform(0.2, 0.7))
         name = luck.choice(CRAWLERS)
         if luck.random() < 0.3:
@@ -73,7 +67,7 @@ def trouble(house: Crawls, luck: random.Random) -> Counter[str]:
         else:
             house.cast.kill(name)
             deaths["killed"] += 1
-    house.run(FORGIVEN)
+    house.forgive()
     return deaths
 
 
@@ -85,7 +79,7 @@ def test_the_guestbook_is_as_if_nobody_had_died(
         Website(pages(), host="0.0.0.0") as web,
         crawls(database, tmp_path, chunk_lease=LEASE) as house,
     ):
-        house.cast.enter("dog", *DOG)
+        house.watched()
         house.add(*roots(web, 2))
         for name in CRAWLERS:
             house.crawler(name, "--pages", "10", "--chunks", "4")

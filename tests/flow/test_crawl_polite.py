@@ -43,14 +43,16 @@ def test_no_two_requests_are_closer_than_the_host_wants(
     database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with site() as web, crawls(database, tmp_path, chunk_lease=3) as house:
+        house.watched()
         house.add(web.url("/0"))
         for name in ("one", "two", "three"):
             house.crawler(name, "--pages", "5")
         killed = []
         for seen in (4, 9):
-            assert eventually(lambda: len(web.log) >= seen and holder(house) is not None)  # noqa: B023
+            assert eventually(lambda: len(web.log) >= seen and holder(house) is not None, 60)  # noqa: B023
             name = holder(house) or "one"
             house.cast.kill(name)
+            house.forgive()
             killed.append(name)
         house.wait()
         gaps = [later.at - earlier.at for earlier, later in pairwise(web.log)]

@@ -44,7 +44,10 @@ FILLED = (
     "enclosure enclosure_caption enclosure_credit enclosure_restriction enclosure2category thumbnail feed_item_text "
     "author category geo rating feed feed_image feed2author feed2category"
 )
-LEFT = "select from feeds.feed_item where digested is distinct from hash or not knocked limit 1"
+LEFT = """
+    (select from feeds.feed_item where digested is distinct from hash or not knocked limit 1)
+    union all select from feeds.feed_metadata where url like '%/feed/5' and state <> 'gone'
+"""
 
 
 class Publisher:
@@ -123,14 +126,14 @@ def theatre(port: int) -> Iterator[tuple[Cast, str, Publisher, Website, Path]]:
 
 
 def wait_for(dsn: str, publisher: Publisher, log: Path) -> None:
-    """Until every feed that lives has brought all that was published."""
+    """Until every feed that lives has brought all that was published; at first they all do."""
     latest = publisher.published - 1
-    living = [number for number in range(FEEDS) if number != 5]
-    titles = ", ".join(f"'{number}-{latest}'" for number in living)
-    query = f"select count(*) from feeds.feed_item where title in ({titles})"
+    living = [number for number in range(FEEDS) if number != 5 or publisher.published == 1]
     if publisher.published == 2:
         living = [number for number in living if number % 8 != 3]
-    done = eventually(lambda: int(str(ask(dsn, query)[0][0])) >= len(living), 40)
+    titles = ", ".join(f"'{number}-{latest}'" for number in living)
+    query = f"select count(*) from feeds.feed_item where title in ({titles})"
+    done = eventually(lambda: int(str(ask(dsn, query)[0][0])) >= len(living), 90)
     assert done, log.read_text()[-3000:]
 
 

@@ -4,6 +4,7 @@ import random
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
 from itertools import cycle, pairwise
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 from cast import TESTS, USHER, Cast, ask, stage
 from clusters import free_port
+from crawls import FORGIVEN
 from processes import eventually, kill_9, running
 from usher.embedded.guest import Lodging
 
@@ -20,6 +22,14 @@ CONFIG = "chunk_lease = 3\nchunk_wait = 0.2\n"
 DOG = ("watchdog", "--every", "0.4", "--misses", "2", "--probation", "1", "--grace", "2")
 # Who may die: a component is killed or frozen, MGMT, the watchdog and the database are killed.
 FLEET = ("crawler1", "crawler2", "crawler3", "builder1", "builder2", "s11", "s12", "s21", "s22")
+# What is lost three times is given up, and rightly: it may be what kills. Here it is the test, so nothing is blamed.
+BUILDS_FORGIVEN = """
+update work.chunk set build_attempts = 0
+where id in (
+    select id from work.chunk
+    where build_attempts > 0 and index_state is distinct from 'built' for update skip locked
+)
+"""
 
 
 def fill(dsn: str) -> None:
@@ -61,6 +71,7 @@ def trouble(cast: Cast, lodging: Lodging, luck: random.Random) -> Counter[str]:
     turns = [*FLEET, "mgmt1", "mgmt2", "dog1", "dog2", "postgres", "postgres"]
     luck.shuffle(turns)
     for who in cycle(turns):
+        forgive(lodging.dsn)
         if time.monotonic() > until:
             break
         if who == "postgres":
@@ -74,6 +85,12 @@ def trouble(cast: Cast, lodging: Lodging, luck: random.Random) -> Counter[str]:
         deaths[who.rstrip("0123456789")] += 1
         time.sleep(luck.uniform(0.2, 0.8))
     return deaths
+
+
+def forgive(dsn: str) -> None:
+    with suppress(psycopg.OperationalError), psycopg.connect(dsn) as conn:
+        for text in (FORGIVEN, BUILDS_FORGIVEN):
+            conn.execute(text.encode())
 
 
 DONE = """
@@ -92,13 +109,19 @@ def test_everything_ends_well_whoever_dies(capsys: pytest.CaptureFixture[str]) -
         fill(lodging.dsn)
         bring_on(cast, book)
         deaths = trouble(cast, lodging, luck)
-        ended = eventually(lambda: ask(lodging.dsn, DONE) == [(0, 0)], 120)
+        ended = eventually(lambda: over(lodging.dsn), 120)
         fetches = [line.split() for line in book.read_text().splitlines()]
         with capsys.disabled():
             print(f"\n{summary(lodging.dsn, deaths, fetches)}")  # noqa: T201 - the issue asks for it
         assert ended, (ask(lodging.dsn, DONE), (directory / "log").read_text()[-3000:])
         check(lodging.dsn)
         assert hurried(fetches) == []
+
+
+def over(dsn: str) -> bool:
+    """A lease may end by itself, where every step takes long."""
+    forgive(dsn)
+    return ask(dsn, DONE) == [(0, 0)]
 
 
 def summary(dsn: str, deaths: Counter[str], fetches: list[list[str]]) -> str:

@@ -37,10 +37,10 @@ class Desk:
 
     def endpoints(self) -> Sequence[Endpoint]:
         return (
-            Endpoint("POST", "/search", self.search),
-            Endpoint("POST", "/stats", self.stats),
-            Endpoint("POST", "/suggest", self.suggest),
-            Endpoint("POST", "/snippets", self.snippets),
+            Endpoint("POST", "/search", self.search, quick=True),
+            Endpoint("POST", "/stats", self.stats, quick=True),
+            Endpoint("POST", "/suggest", self.suggest, quick=True),
+            Endpoint("POST", "/snippets", self.snippets, quick=True),
         )
 
     async def search(self, call: Call) -> Hits:

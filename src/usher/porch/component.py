@@ -7,10 +7,11 @@ Comes from crawlers, builders, index servers and front-ends; goes to the watchdo
 """
 
 import platform
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Final, Literal, TypeVar
+from functools import cache, partial
+from typing import Any, Final, Literal, TypeVar, cast
 
 import msgspec
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -24,11 +25,13 @@ from usher.errors import NotFound
 from usher.porch.bodies import decoded, queried, read, written
 from usher.porch.entry import Declined, Porch, bearer
 from usher.porch.guard import Guard, guard_for
+from usher.porch.lines import Switchboard
 from usher.porch.listen import Bind, serving
 from usher.porch.shapes import Status, Version
 from usher.telemetry import exposition
 
 Shape = TypeVar("Shape")
+NO_REQUEST: Final = Request({"type": "http", "headers": [], "query_string": b"", "path_params": {}})
 HEALTH: Final = ("/get_health_status", "/get_health", "/health_status")  # the seed's names for it
 
 
@@ -51,18 +54,31 @@ class Call:
         return queried(shape, self.request)
 
     async def body(self, shape: type[Shape]) -> Shape:
-        told: Shape = decoded(msgspec.json.Decoder(shape).decode, await read(self.request))
-        return told
+        return as_told(shape, await read(self.request))
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One thing that can be asked; what is no Response is answered as JSON. Probes are `open`: no token, no log."""
+    """One thing that can be asked; what is no Response is answered as JSON. Probes are `open`: no token, no log.
+
+    Those that look at nothing but the body can be asked over `quick` lines too.
+    """
 
     method: Literal["GET", "POST"]
     path: str
     handler: Callable[[Call], Awaitable[object]]
     open: bool = False
+    quick: bool = False
+
+
+def as_told(shape: type[Shape], body: bytes) -> Shape:
+    told: Shape = decoded(decoder(cast("Hashable", shape)), body)
+    return told
+
+
+@cache
+def decoder(shape: Hashable) -> Callable[[bytes], Any]:
+    return msgspec.json.Decoder(shape).decode
 
 
 def healthy() -> str:
@@ -82,8 +98,10 @@ async def face(
     """Serve a component's endpoints; where other machines can reach it, only to whoever shows a token MGMT knows."""
     guard = guard_for(bind, mgmt=mgmt, token=token, insecure=insecure)
     app = component_app(endpoints, health=health, guard=guard, any_name=insecure)
+    asked = {one.path.encode(): partial(briefly, one.handler) for one in endpoints if one.quick}
+    lines = Switchboard(asked, guard, any_name=insecure or guard is not None) if asked else None
     try:
-        async with serving(app, bind) as address:
+        async with serving(app, bind, lines.protocol if lines else None) as address:
             yield address
     finally:
         if guard:
@@ -133,6 +151,20 @@ async def metrics(_call: Call) -> Response:
 
 async def version(_call: Call) -> Version:
     return Version(__version__, platform.python_version())
+
+
+@dataclass(frozen=True, slots=True)
+class Brief(Call):
+    """A question over a quick line, which is nothing but its body."""
+
+    given: bytes
+
+    async def body(self, shape: type[Shape]) -> Shape:
+        return as_told(shape, self.given)
+
+
+async def briefly(handler: Callable[[Call], Awaitable[object]], given: bytes) -> Response:
+    return written(await handler(Brief(NO_REQUEST, given)))
 
 
 class Resource:

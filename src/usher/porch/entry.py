@@ -145,7 +145,7 @@ class Exchange:
         """Answer with what went wrong; of a bug only our log learns more than the id."""
         response = problem(error, self.id, ours)
         if response.status_code >= SERVER_FAILED:
-            note_failure(error, self)
+            note_failure(error, self.method, self.shown, self.id)
         if isinstance(error, Unread):
             await self.answer_and_linger(response)
         else:
@@ -176,11 +176,11 @@ class Exchange:
         )
 
 
-def note_failure(error: Exception, exchange: Exchange) -> None:
+def note_failure(error: Exception, method: str, path: str, request_id: str) -> None:
     if isinstance(error, UsherError):
-        log.warning("request_failed", path=exchange.shown, id=exchange.id, reason=error.message)
+        log.warning("request_failed", path=path, id=request_id, reason=error.message)
         return
-    fields = {"method": exchange.method, "path": exchange.shown, "id": exchange.id}
+    fields = {"method": method, "path": path, "id": request_id}
     logging.getLogger("usher.web").error("bug", exc_info=error, extra={"fields": fields})
 
 

@@ -90,12 +90,14 @@ class Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def serving(app: ASGIApp, bind: Bind) -> AsyncIterator[str]:
+async def serving(
+    app: ASGIApp, bind: Bind, http: type[asyncio.Protocol] | None = None
+) -> AsyncIterator[str]:
     """Serve beside whatever else this loop does; gives the address, and drains at the end."""
     with listening(bind) as sock:
         address = f"http://{Bind(*sock.getsockname()[:2])}"
         ready = asyncio.Event()
-        server = Server(configured(app), address, lambda _: ready.set())
+        server = Server(configured(app, http), address, lambda _: ready.set())
         task = asyncio.create_task(server.serve(sockets=[sock]))
         task.add_done_callback(lambda _: ready.set())
         try:
@@ -156,13 +158,13 @@ def listening(bind: Bind) -> Iterator[socket.socket]:
         yield sock
 
 
-def configured(app: ASGIApp) -> uvicorn.Config:
+def configured(app: ASGIApp, http: type[asyncio.Protocol] | None = None) -> uvicorn.Config:
     """Uvicorn without its lifespan, proxies, access log and name; what it warns of goes to our log."""
     theirs = logging.getLogger("uvicorn")
     theirs.handlers[:] = logging.getLogger("usher").handlers
     return uvicorn.Config(
         app,
-        http="httptools",
+        http=http or "httptools",
         ws="none",
         lifespan="off",
         interface="asgi3",

@@ -8,6 +8,7 @@ gets hits, with the passages that are likely to be shown; another one those that
 """
 
 import asyncio
+import math
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Final
@@ -80,7 +81,9 @@ class Broker:
         self._turn += 1
         turn = self._turn
         answer: Answer | None = None
-        for most in (min(offset + k + EXTRA, MOST), MOST):
+        wanted = min(offset + k + EXTRA, MOST)
+        fewest = min((len(bench.servers) for bench in self.hall.seats.benches), default=1)
+        for most in dict.fromkeys((part(wanted, fewest), wanted, MOST)):
             show = k if not offset and answer is None else 0
             attempts = await self._asked(query, most, until, turn, hosts=hosts, show=show)
             again = self._joined(query, attempts, k=k, offset=offset)
@@ -88,7 +91,7 @@ class Broker:
                 break  # nobody answers, or there was no time for more
             known = answer.snippets if answer else {}
             answer = msgspec.structs.replace(again, snippets=known | again.snippets)
-            if not cut_amid_equals(attempts, again.results):
+            if not may_lack(attempts, again.results, k, wanted):
                 break
         if answer is None:
             raise Unreachable(self._nobody(), hint="See `usher components rows`.")
@@ -228,6 +231,12 @@ class Broker:
         return text if better.results.total > total else ""
 
 
+def part(wanted: int, servers: int) -> int:
+    """How many of the best hits one server of so many is asked for: seldom has one more, and then it is asked again."""
+    mean = wanted / max(servers, 1)
+    return min(wanted, math.ceil(mean + math.sqrt(mean) + 1))
+
+
 def share(shown: int, servers: int) -> int:
     """How many of the hits that are shown one server of so many has, and then some: seldom are there more."""
     return min(shown, shown * 5 // (4 * servers) + 1)
@@ -242,17 +251,14 @@ def passages_of(heard: Iterable[Hits]) -> dict[Place, list[Segment]]:
     }
 
 
-def cut_amid_equals(attempts: Iterable[Attempt], results: Results) -> bool:
-    """Whether a server has more hits as good as the last one shown: then which are shown would be chance."""
-    if not results.found:
-        return False
+def may_lack(attempts: Iterable[Attempt], results: Results, k: int, wanted: int) -> bool:
+    """Whether a server has more hits that belong here, or as good as the last one shown: which are would be chance."""
+    heard = [hits for one in attempts for hits in one.answers.values()]
+    cut = [hits for hits in heard if hits.hits and hits.total > len(hits.hits)]
+    if len(results.found) < k or sum(hits.total for hits in heard) <= wanted:
+        return bool(cut)  # few enough to see which are copies
     worst = rounded(results.found[-1].hit.score)
-    heard = (hits for one in attempts for hits in one.answers.values())
-    return any(
-        hits.total > len(hits.hits) and rounded(hits.hits[-1].score) >= worst
-        for hits in heard
-        if hits.hits
-    )
+    return any(rounded(hits.hits[-1].score) >= worst for hits in cut)
 
 
 async def asked_of(kind: Kind[T], bodies: dict[Server, bytes], until: float) -> dict[Server, T]:

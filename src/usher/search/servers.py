@@ -12,10 +12,10 @@ import msgspec
 
 from usher.errors import BadInput, Unreachable
 from usher.index.asking import Search, Snippet, Snippets, Words
+from usher.quick import Quick
 from usher.search.answers import Hits, Stats, Suggestion
 from usher.search.counts import FAILURES
 from usher.telemetry import Log
-from usher.wire import Lines
 
 T = TypeVar("T")
 Asking = Search | Words | Snippets
@@ -59,7 +59,7 @@ class Server:
         self._late = 0
         self._pause = PAUSE[0]
         self._look_at = 0.0
-        self._lines = Lines(
+        self._lines = Quick(
             parts.hostname,
             port,
             timeout=LONGEST,
@@ -76,9 +76,9 @@ class Server:
         self.busy += 1
         try:
             async with asyncio.timeout_at(until):
-                told = await self._lines.ask_untimed("POST", kind.path, body, self._headers)
-            if told.status == OK:
-                answer = kind.decode(told.body)
+                status, told = await self._lines.put(kind.path, body, self._headers)
+            if status == OK:
+                answer = kind.decode(told)
                 self._good()
                 return answer
         except TimeoutError:
@@ -96,8 +96,8 @@ class Server:
             raise Unreachable(f"{self.host} gives no answer of an index server.") from error
         finally:
             self.busy -= 1
-        self._failed("busy" if told.status == BUSY else "failed", f"HTTP {told.status}")
-        raise Unreachable(f"{self.host} answers {told.status}.")
+        self._failed("busy" if status == BUSY else "failed", f"HTTP {status}")
+        raise Unreachable(f"{self.host} answers {status}.")
 
     async def look(self) -> None:
         """See whether a broken server is back, if it is time to."""
