@@ -18,7 +18,7 @@ from typing import Any, Self, TypeVar
 from starlette.responses import Response
 
 from indexed import HEAP, page
-from usher.errors import Unreachable
+from usher.errors import BadInput, NotFound, Unreachable
 from usher.index.answering import Desk
 from usher.index.document import Document
 from usher.index.engine import Engine
@@ -63,6 +63,7 @@ class Maps:
     rows: dict[int, dict[str, list[int]]] = field(default_factory=dict)
     away: bool = False
     full: bool = True
+    old: bool = False  # it knows no endpoints of ours
     told: list[dict[str, Any]] = field(default_factory=list)
     states: list[dict[str, Any]] = field(default_factory=list)
     answered: list[int] = field(default_factory=list)
@@ -87,8 +88,20 @@ class Maps:
         return self.drawn(every, call)
 
     async def send_query_stats(self, call: Call) -> Response:
-        self.told.append(json.loads(await call.request.body()))
+        one = json.loads(await call.request.body())
+        if "unwanted" in one["term"]:
+            raise BadInput("It is not wanted.")
+        self.told.append(one)
         return Response(b'{"status": "ok"}', media_type="application/json")
+
+    async def query_stats(self, call: Call) -> dict[str, str]:
+        queries = json.loads(await call.request.body())["queries"]
+        if self.old:
+            raise NotFound("There is no such thing.")
+        if any("unwanted" in one["term"] for one in queries):
+            raise BadInput("One of them is not wanted.")
+        self.told += queries
+        return {"status": "ok"}
 
     async def set_state(self, call: Call) -> dict[str, object]:
         self.states.append(json.loads(await call.request.body()))
@@ -102,6 +115,7 @@ class Maps:
             Endpoint("GET", "/get_map", self.full_map),
             Endpoint("POST", "/send_query_stats", self.send_query_stats),
             Endpoint("POST", "/set_component_state", self.set_state),
+            Endpoint("POST", "/v1/query_stats", self.query_stats),
         ]
 
 

@@ -58,8 +58,15 @@ async def test_the_whole_way_of_a_chunk(database: str, tmp_path: Path) -> None:
             assert await holder.leaving() == []
             assert [(row.row, row.servers) for row in await holder.servers_map()] == [(1, ["s:1"])]
             await holder.send_query_stats("words", 0.25, at=1512142011.0)
+            await holder.send_queries([("more", 0.5, 1512142012.0), ("and more", 1, 1512142013)])
+            await holder.send_queries([])
     assert states(database) == {"crawled": 6, "error": 1}
-    assert one(database, "select seconds from work.query_stat") == 0.25
+    kept = "select array_agg((extract(epoch from at)::int, term, seconds)::text order by at) from work.query_stat"
+    assert one(database, kept) == [
+        "(1512142011,words,0.25)",
+        "(1512142012,more,0.5)",
+        '(1512142013,"and more",1)',
+    ]
 
 
 async def test_a_chunk_may_be_as_wide_and_deep_as_a_crawler_likes(

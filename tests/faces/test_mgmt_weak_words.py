@@ -145,6 +145,8 @@ def test_w15_what_goes_wrong_is_not_called_success(crawler: Component, database:
         ("/set_chunk_loaded", {}, 422),
         ("/send_query_stats", {"term": "x", "query_time": "long"}, 422),
         ("/send_query_stats", {"term": "x", "query_time": -1}, 422),
+        ("/v1/query_stats", {"queries": [{"term": "x", "query_time": "long"}]}, 422),
+        ("/v1/query_stats", {"queries": [{"term": "x", "query_time": 1}] * 1_001}, 413),
         ("/add_links", {"links": "https://a.example"}, 422),
         ("/add_links", {"links": ["x.example"] * 10_001}, 413),
         ("/v1/lease", {"chunks": [1] * 10_001}, 413),

@@ -108,8 +108,11 @@ def test_everything_ends_well_whoever_dies(capsys: pytest.CaptureFixture[str]) -
         book.touch()
         fill(lodging.dsn)
         bring_on(cast, book)
+        assert eventually(
+            lambda: bool(book.read_text()), 90
+        )  # else nobody has anything to lose yet
         deaths = trouble(cast, lodging, luck)
-        ended = eventually(lambda: over(lodging.dsn), 120)
+        ended = eventually(lambda: over(lodging.dsn), 240)
         fetches = [line.split() for line in book.read_text().splitlines()]
         with capsys.disabled():
             print(f"\n{summary(lodging.dsn, deaths, fetches)}")  # noqa: T201 - the issue asks for it

@@ -8,7 +8,7 @@ import pytest
 from indexed import page
 from rows import Rows
 from usher.index.document import Document
-from usher.search.broker import Broker
+from usher.search.broker import Broker, part
 from usher.search.query import parse
 
 
@@ -81,3 +81,32 @@ async def test_hits_that_can_all_be_had_are_counted_without_copies(rows: Rows) -
     async with rows.hall() as hall:
         results = (await Broker(hall, deadline=10).search(parse("velvet"))).results
     assert (results.total, results.hidden, results.exact) == (14, 1, True)
+
+
+async def test_the_best_hits_are_found_wherever_they_are(rows: Rows) -> None:
+    """However unevenly they are spread: as if every server had been asked for all it has."""
+    best = [page(f"best/{number}", "velvet " * (40 - number), chunk=1) for number in range(30)]
+    others = {
+        chunk: [
+            page(f"{chunk}/{number}", f"velvet {'and other things ' * number}", chunk=chunk)
+            for number in range(1, 20)
+        ]
+        for chunk in (2, 3)
+    }
+    await rows.rows(1, 3, {1: best, **others})
+    async with rows.hall() as hall:
+        broker, query = Broker(hall, deadline=10), parse("velvet")
+        every = await broker.search(query, k=68)
+        pages = [await broker.search(query, offset=offset) for offset in range(0, 60, 10)]
+    urls = [found.hit.url for found in every.results.found]
+    assert len(urls) == 68
+    assert [found.hit.url for answer in pages for found in answer.results.found] == urls[:60]
+    assert {answer.results.total for answer in pages} == {68}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "servers", "asked"),
+    [(20, 1, 20), (20, 2, 15), (20, 3, 11), (20, 10, 5), (20, 100, 2), (1, 3, 1), (20, 0, 20)],
+)
+def test_of_many_servers_each_is_asked_for_a_part(wanted: int, servers: int, asked: int) -> None:
+    assert part(wanted, servers) == asked

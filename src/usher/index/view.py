@@ -16,6 +16,7 @@ MAX_FORMS: Final = 12
 MAX_LOOKED_AT: Final = 2_000
 MAX_KEPT: Final = 10_000
 MAX_STARTS: Final = 32
+MAX_COUNTS: Final = 50_000
 _LEAST: Final = 3  # letters of a word that has forms
 
 
@@ -27,6 +28,7 @@ class View:
         self.documents = documents
         self._forms: dict[tuple[str, str], tuple[str, ...]] = {}
         self._words: dict[str, list[tuple[str, int]]] = {}
+        self._counts: dict[tuple[str, str], int] = {}
 
     @cached_property
     def languages(self) -> dict[str, int]:
@@ -34,8 +36,13 @@ class View:
         return dict(self.searcher.terms_with_prefix("language", ""))
 
     def count(self, field: str, word: str) -> int:
-        """In how many documents a word is."""
-        return self.searcher.doc_freq(field, word)
+        """In how many documents a word is; whoever asks how rare it is soon searches for it."""
+        found = self._counts.get((field, word))
+        if found is None:
+            if len(self._counts) >= MAX_COUNTS:
+                self._counts.clear()
+            found = self._counts[field, word] = self.searcher.doc_freq(field, word)
+        return found
 
     def forms(self, word: str, language: str) -> tuple[str, ...]:
         """The commonest words of the index with the same stem, without the word itself."""

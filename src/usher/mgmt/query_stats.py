@@ -1,13 +1,18 @@
 """Query statistics: what was searched for, and how long it took, as index servers and front-ends report it."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from usher.db import Connection
 from usher.statements import beside
 
 store = beside(__file__)
+Asked = tuple[datetime, str, float]  # when, what, and how many seconds it took
 
 
-async def add(conn: Connection, term: str, seconds: float, component: int, *, at: datetime) -> None:
-    """One query; `look.queries` sums them up."""
-    await store.add.run(conn, term=term, seconds=seconds, component=component, at=at)
+async def add(conn: Connection, queries: Sequence[Asked], component: int) -> None:
+    """Queries that a component answered; `look.queries` sums them up."""
+    ats, terms, seconds = zip(*queries, strict=True)
+    await store.add.run(
+        conn, ats=list(ats), terms=list(terms), seconds=list(seconds), component=component
+    )

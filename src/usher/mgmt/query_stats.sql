@@ -1,3 +1,5 @@
 -- name: add
--- A query that somebody asked.
-insert into work.query_stat (at, term, seconds, component_id) values (%(at)s, %(term)s, %(seconds)s, %(component)s);
+-- Queries that somebody asked.
+insert into work.query_stat (at, term, seconds, component_id)
+select at, term, seconds, %(component)s
+from unnest(%(ats)s::timestamptz[], %(terms)s::text[], %(seconds)s::float8[]) as asked (at, term, seconds);

@@ -17,6 +17,7 @@ from usher.telemetry import Log
 
 log = Log("search")
 MOST: Final = 1_000  # that wait
+PACK: Final = 500
 LONGEST: Final = 1_000  # characters
 PAUSE: Final = 1.0  # seconds between two batches, and while MGMT is away
 LAST_SECONDS: Final = 1.0  # for those that wait when we stop
@@ -27,6 +28,7 @@ class Reports:
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[str, float, float]] = deque()
+        self._singly = 0  # so many that are told one by one
 
     def note(self, term: str, seconds: float) -> None:
         if len(self._waiting) >= MOST:
@@ -48,16 +50,22 @@ class Reports:
             raise
 
     async def tell(self, mgmt: Client) -> None:
-        """Those that wait now, on one connection; what MGMT does not want is not told again."""
+        """Those that wait now; what MGMT does not want is not told again."""
         while self._waiting:
-            one = self._waiting.popleft()
+            size = 1 if self._singly else min(PACK, len(self._waiting))
+            pack = [self._waiting.popleft() for _ in range(size)]
+            self._singly = max(0, self._singly - 1)
             try:
-                await mgmt.send_query_stats(*one)
+                await (mgmt.send_queries(pack) if size > 1 else mgmt.send_query_stats(*pack[0]))
             except (Unreachable, asyncio.CancelledError) as error:
-                self._waiting.appendleft(one)
+                self._waiting.extendleft(reversed(pack))
                 if isinstance(error, Unreachable):
                     return
                 raise
             except UsherError as error:
+                if size > 1:  # it is an older MGMT, or does not want one of them
+                    self._waiting.extendleft(reversed(pack))
+                    self._singly = size
+                    continue
                 UNREPORTED.inc()
                 log.warning("query_not_reported", error=error.message)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from usher.web import building, components, content, crawling, missing, serving, visiting
+from usher.web import building, components, content, crawling, missing, searches, serving, visiting
 from usher.web.app import Endpoint
 from usher.web.coordinator import begun_anew
 
@@ -14,6 +14,7 @@ PARTS: Final[Sequence[Sequence[Endpoint[Any, Any]]]] = (
     content.ENDPOINTS,
     building.ENDPOINTS,
     serving.ENDPOINTS,
+    searches.ENDPOINTS,
     missing.ENDPOINTS,
     visiting.ENDPOINTS,
 )

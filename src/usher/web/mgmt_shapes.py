@@ -391,9 +391,3 @@ class Row(Struct):
 class MappedServer(Struct):
     host: str
     chunk_ids: list[int]
-
-
-class QueryStat(Told, kw_only=True):
-    term: Annotated[str, Meta(max_length=1_000)]
-    timestamp: Annotated[float, Meta(ge=0, lt=4_102_444_800)] | None = None
-    query_time: str | Seconds

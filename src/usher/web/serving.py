@@ -1,17 +1,11 @@
 """Index servers and front-ends at MGMT: what to load, what is loaded, where to ask, and what was asked."""
 
-import re
-from datetime import UTC, datetime
-from typing import Final
-
 from starlette.responses import Response
 
 from usher.errors import BadInput
-from usher.mgmt import placements, query_stats, versions
-from usher.mgmt.names import words
+from usher.mgmt import placements, versions
 from usher.mgmt.placements import WantedChunk
 from usher.porch.entry import Declined
-from usher.porch.shapes import Status
 from usher.web.app import Call, Endpoint
 from usher.web.coordinator import at_mgmt, caller, clock
 from usher.web.mgmt_shapes import (
@@ -25,7 +19,6 @@ from usher.web.mgmt_shapes import (
     LoadedRequest,
     MappedServer,
     OldHosts,
-    QueryStat,
     RetiredCopies,
     RetiredCopy,
     Row,
@@ -34,10 +27,6 @@ from usher.web.mgmt_shapes import (
     Stray,
     number_of,
 )
-
-TIME: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(us|ms|s|m|min)?")
-UNITS: Final = {"us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "min": 60}
-LONGEST: Final = 86_400
 
 
 async def get_chunks(call: Call[ChunksQuery] | Call[AllChunksQuery]) -> list[ServerChunk]:
@@ -117,26 +106,6 @@ async def get_servers_map(call: Call[None]) -> Response:
 async def get_map(call: Call[None]) -> Response:
     ready = await call.rooms.server_map.chunks.get()
     return ready.answer(call.headers.get("if-none-match"))
-
-
-async def send_query_stats(call: Call[QueryStat]) -> Status:
-    asked = call.body
-    at = clock() if asked.timestamp is None else datetime.fromtimestamp(asked.timestamp, UTC)
-    took, me = seconds(asked.query_time), await caller(call)
-    async with at_mgmt(call, alone=True) as conn:
-        await query_stats.add(conn, words(asked.term, 1_000), took, me.id, at=at)
-    return Status("ok")
-
-
-def seconds(given: str | float) -> float:
-    """A number of seconds, or a text such as "1s" or "250ms"."""
-    if not isinstance(given, str):
-        return float(given)
-    found = TIME.fullmatch(given.strip().lower())
-    took = float(found[1]) * UNITS[found[2] or "s"] if found else LONGEST + 1
-    if took > LONGEST:
-        raise BadInput(f"query_time cannot be {given[:40]!a}.", hint="1s, 250ms, or seconds: 0.25")
-    return took
 
 
 async def get_retired(call: Call[ChunksQuery]) -> RetiredCopies:
@@ -248,14 +217,5 @@ ENDPOINTS = (
         list[list[MappedServer]],
         "The same, with the chunks of every server",
         scope="read",
-    ),
-    Endpoint(
-        "POST",
-        "/send_query_stats",
-        send_query_stats,
-        QueryStat,
-        Status,
-        "What was searched for, and how long it took",
-        scope="work",
     ),
 )
