@@ -14,7 +14,7 @@ from fix_database import all_in
 from usher.areas import SCHEMAS, Area, Places
 from usher.db import connect
 from usher.errors import MigrationFailed, SchemaOutOfDate
-from usher.schema import migrate, state, steps
+from usher.schema import migrate, roles, state, steps
 from usher.schema.dump import picture
 from usher.schema.state import versions
 
@@ -156,3 +156,17 @@ async def test_drop_removes_only_what_it_names(places: Places) -> None:
     await migrate.drop(places, ("feeds", "multimatch"))
     applied = {state.schema: bool(state.applied) for state in await migrate.status(places)}
     assert applied == {"work": True, "control": True, "feeds": False, "multimatch": False}
+
+
+async def test_a_schema_that_is_not_what_its_steps_make_is_told_in_words(
+    empty_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = all_in(empty_database)
+    await migrate.migrate(places)
+    async with await connect(empty_database) as conn:
+        if not await roles.exist(conn):
+            await roles.create(conn)
+        await conn.execute("alter table work.hosts rename to guests")
+    know(monkeypatch, {**steps.steps("work"), "99990101000000": step("select 1")})
+    with pytest.raises(MigrationFailed, match=r'Schema work lacks .* "work\.hosts"'):
+        await migrate.migrate(places)

@@ -14,7 +14,7 @@ from psycopg import sql
 
 from usher.areas import SCHEMAS, with_beside
 from usher.db import Connection, connect
-from usher.errors import NotAllowed
+from usher.errors import MigrationFailed, NotAllowed
 from usher.schema.state import state
 from usher.statements import beside
 from usher.telemetry import Log
@@ -30,6 +30,12 @@ ROLES = (
     "usher_worker",
     "usher_feeds",
     "usher_reader",
+)
+ABSENT = (
+    psycopg.errors.UndefinedTable,
+    psycopg.errors.UndefinedColumn,
+    psycopg.errors.UndefinedFunction,
+    psycopg.errors.UndefinedObject,
 )
 LOCK = 0x7573_6865_7202  # "usher", 2: grants are rewritten by one at a time
 
@@ -120,7 +126,13 @@ async def regrant(conn: Connection, schema: str) -> None:
     for objects, name in product(kinds, with_beside(schema)):
         revoke = sql.SQL("revoke all on {} {} from {}")
         await conn.execute(revoke.format(sql.SQL(objects), sql.Identifier(name), names))
-    await conn.execute((HERE / schema / "grants.sql").read_bytes())
+    try:
+        await conn.execute((HERE / schema / "grants.sql").read_bytes())
+    except ABSENT as error:
+        raise MigrationFailed(
+            f"Schema {schema} lacks what its steps make: {str(error).strip()}",
+            hint="A version between releases made it, or somebody changed it: dump, drop and make it anew.",
+        ) from error
 
 
 async def check(conn: Connection) -> Finding:
