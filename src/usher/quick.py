@@ -19,7 +19,7 @@ UPGRADE: Final = {"Connection": "Upgrade", "Upgrade": NAME}
 SWITCHED: Final = (
     f"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: {NAME}\r\n\r\n".encode()
 )
-YES: Final = SWITCHED[:12]
+YES, SWITCHING = SWITCHED[:12], 101
 LONGEST_HEAD: Final = 200  # bytes before a body
 PLAIN_SECONDS: Final = 60.0  # after which a server that knew no quick lines may know them
 
@@ -92,7 +92,8 @@ class Line(asyncio.Protocol):
 
     async def open(self, upgrade: bytes) -> bool:
         """Whether the server speaks as we do from now on."""
-        self._is_open, _ = map(bool, await self.ask(upgrade))
+        status, _ = await self.ask(upgrade)
+        self._is_open = status == SWITCHING
         return self._is_open
 
     async def ask(self, question: bytes) -> tuple[int, bytes]:
@@ -148,7 +149,7 @@ class Line(asyncio.Protocol):
         return (status, bytes(self._heard[end + 1 :])) if len(self._heard) > end + length else None
 
     def _read_head(self) -> tuple[int, bytes] | None:
-        """What HTTP says to our wish: 1 is yes, and of a no nobody reads more."""
+        """What HTTP says to our wish; of a no nobody reads more."""
         if self._heard.startswith(YES):
-            return (1, b"") if self._heard.endswith(b"\r\n\r\n") else None
+            return (SWITCHING, b"") if self._heard.endswith(b"\r\n\r\n") else None
         return (0, b"") if len(self._heard) >= len(YES) else None

@@ -94,7 +94,7 @@ def test_two_thousand_jobs_while_everything_dies(capsys: pytest.CaptureFixture[s
             print(f"\n{summary(lodging.dsn, deaths, lines)}")  # noqa: T201 - the issue asks for it
         assert done, (directory / "log").read_text()[-4000:]
         check(lodging.dsn, lines)
-        assert cast.leave() == [0] * (MANAGERS + 1)
+        assert cast.leave() == [0] * (MANAGERS + 1), (directory / "log").read_text()[-4000:]
         assert not [pid for _, pid in alive(book) if running(pid)]
 
 
