@@ -47,7 +47,7 @@ class House:
         return told
 
     def find(self, row: int, words: str) -> list[str]:
-        """The URLs that the servers of a row find together, in no order; one that is away or just comes finds nothing."""
+        """The URLs that the servers of a row find together, in no order; who is away or just comes finds nothing."""
         found = []
         for name in self.row(row):
             with suppress(OSError, http.client.HTTPException):
