@@ -2,11 +2,12 @@
 
 import json
 import os
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
+
+from nursery import nursery
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +42,17 @@ def usher(
     given: bytes = b"",
 ) -> Ran:
     """Run the command with nothing of this machine's own settings, and these bytes on its standard input."""
-    done = subprocess.run(
-        [sys.executable, "-m", "usher", *words],
-        env=clean(environment),
-        cwd=cwd,
-        input=given,
-        capture_output=True,
-        timeout=120,
-        check=False,
-    )
-    return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
+    return run([os.fsdecode(word) for word in words], clean(environment), cwd, given)
+
+
+def run(
+    words: list[str], environment: dict[str, str], cwd: Path | None = None, given: bytes = b""
+) -> Ran:
+    """Run the command in exactly this environment."""
+    with TemporaryFile() as in_, TemporaryFile() as out, TemporaryFile() as err:
+        in_.write(given)
+        in_.seek(0)
+        code = nursery().run(words, environment, cwd, [one.fileno() for one in (in_, out, err)])
+        out.seek(0)
+        err.seek(0)
+        return Ran(code, out.read().decode(), err.read().decode())

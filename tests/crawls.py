@@ -3,7 +3,6 @@
 import http.client
 import json
 import os
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ import pytest
 
 from cast import USHER, Cast
 from clusters import free_port
+from commands import run
 from processes import eventually
 
 # For `pytestmark`: the crawler never sees which PostgreSQL is there, so one is enough.
@@ -49,16 +49,9 @@ class Crawls:
 
     def usher(self, *words: str, given: str = "") -> str:
         """A command that ends well, and what it says."""
-        done = subprocess.run(
-            [*USHER, *words],
-            env=self.cast.environment,
-            input=given.encode(),
-            capture_output=True,
-            timeout=120,
-            check=False,
-        )
-        assert done.returncode == 0, (words, done.stdout[-2000:], done.stderr[-2000:])
-        return done.stdout.decode()
+        done = run(list(words), self.cast.environment, given=given.encode())
+        assert done.code == 0, (words, done.out[-2000:], done.err[-2000:])
+        return done.out
 
     def add(self, *urls: str, words: Sequence[str] = ()) -> None:
         self.usher("add", "--summary", *words, "-", given="\n".join(urls))

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import quote
 
@@ -19,7 +18,6 @@ from clusters import free_port
 from commands import clean
 from processes import eventually, running
 
-BYTECODE = TemporaryDirectory(prefix="usher-bytecode-")  # until this process ends
 PORTS = ("mgmt", "front", "crawler", "builder", "server", "site")
 
 
@@ -97,10 +95,6 @@ def show(data: Path, *given: str, dsn: str = "", ports: bool = True) -> Iterator
         (data / "ports.json").write_text(json.dumps({name: free_port() for name in PORTS}))
     file = data.with_name(f"{data.name}-{time.monotonic_ns()}.said")
     environment = clean({"DATABASE_URL": dsn, "USHER_CONTACT": "test@example.org"})
-    environment.pop(
-        "PYTHONDONTWRITEBYTECODE", None
-    )  # dozens of processes start: let them compile once
-    environment["PYTHONPYCACHEPREFIX"] = BYTECODE.name
     with file.open("wb") as out:
         process = subprocess.Popen(
             [*USHER, "--data", str(data), *given],

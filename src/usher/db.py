@@ -39,6 +39,8 @@ PASSING = (
     "too many",
     "remaining connection slots",
 )
+# Two that wait for each other, of whom the server undid one: it is well, and whoever asked may ask again.
+IN_THE_WAY = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +180,8 @@ class Database:
                     raise
                 DB_RECONNECTS.inc()
                 log.warning("database_away", reason=error.message)
+            except IN_THE_WAY as error:
+                log.info("begun_anew", reason=error.diag.message_primary)
         raise AssertionError  # attempts never end
 
     async def listen(self, *channels: str) -> AsyncGenerator[Wake]:
@@ -215,7 +219,7 @@ def translated(dsn: str, error: BaseException) -> UsherError | None:
                 hint="Run `usher db migrate`.",
             )
         case psycopg.errors.DeadlockDetected() | psycopg.errors.SerializationFailure():
-            return None  # the server is well: whoever asked may ask again
+            return None
         case psycopg.OperationalError() | PoolTimeout():
             return unreachable(dsn, error)
         case _:

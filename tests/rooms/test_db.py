@@ -61,6 +61,34 @@ async def test_work_goes_on_when_its_connections_are_cut(database: str) -> None:
         assert await db.run(count) > 0
 
 
+async def test_work_that_others_stood_in_the_way_of_is_begun_anew(database: str) -> None:
+    """Two that take the same lines in another order: the server ends one of them, and both are done."""
+    begun, both = list[int](), asyncio.Event()
+
+    async def take(conn: Connection, first: int, second: int) -> None:
+        await conn.execute("set local deadlock_timeout = '50ms'")
+        more = "update kept set taken = taken + 1 where number = %s"
+        await conn.execute(more, [first])
+        begun.append(first)
+        if len(begun) > 1:
+            both.set()
+        await both.wait()
+        await conn.execute(more, [second])
+
+    async with Database(database) as db:
+        async with db.transaction() as conn:
+            await conn.execute("create table kept (number int, taken int default 0)")
+            await conn.execute("insert into kept values (1), (2)")
+        async with asyncio.timeout(60):
+            await asyncio.gather(
+                db.run(lambda conn: take(conn, 1, 2)), db.run(lambda conn: take(conn, 2, 1))
+            )
+        async with db.transaction() as conn:
+            found = await conn.execute("select number, taken from kept order by 1")
+            assert await found.fetchall() == [(1, 2), (2, 2)]
+    assert len(begun) > 2
+
+
 async def test_wake_up_calls_survive_a_cut_line(database: str) -> None:
     async with Database(database) as db, await connect(database) as other:
         calls = db.listen("door")

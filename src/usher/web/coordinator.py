@@ -10,7 +10,7 @@ from typing import Final, NoReturn, TypeVar
 import psycopg
 from starlette.responses import Response
 
-from usher.db import Connection
+from usher.db import IN_THE_WAY, Connection
 from usher.errors import BadInput, NotFound, Unreachable
 from usher.mgmt import chunks
 from usher.mgmt.chunks import Chunk
@@ -25,7 +25,6 @@ Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")
 Handler = Callable[[Call[Asked]], Awaitable[Answer | Response]]
 PAUSES: Final = (0.01, 0.05, 0.2)  # seconds; jitter keeps those apart who met
-IN_THE_WAY: Final = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
 
 
 def clock() -> datetime:

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 
 from usher import spans
-from usher.db import Connection
+from usher.db import IN_THE_WAY, Connection
 from usher.errors import BadInput, NotFound, Unreachable
 from usher.porch.entry import Declined
 from usher.queue.jobs import reason
@@ -33,7 +33,7 @@ async def at_the_desk(call: Call[Any]) -> AsyncIterator[Connection]:
         raise BadInput(error.message, hint=error.hint) from None
     except (psycopg.DataError, psycopg.errors.CheckViolation) as error:
         raise BadInput(f"That cannot be stored: {reason(error)}.") from None
-    except (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure) as error:
+    except IN_THE_WAY as error:
         raise Unreachable("Others stood in the way.", hint="Ask again.") from error
 
 

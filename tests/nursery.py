@@ -1,0 +1,158 @@
+"""Commands as processes of their own that need not load anything: each is forked from one that has all of it.
+
+Comes from `commands.usher`, a connection for each command, with its words, environment, directory and streams; goes on
+as `python -m usher` does. That each command loads what it needs is for tests/house to see.
+"""
+
+import atexit
+import gc
+import json
+import os
+import pkgutil
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+LONGEST = 1 << 20  # bytes of a wish
+STREAMS = 3
+
+
+class Nursery:
+    """The process that the others are forked from, as the one who wants them sees it; it ends with us."""
+
+    def __init__(self) -> None:
+        self._place = TemporaryDirectory(prefix="usher-nursery-")
+        self._address = str(Path(self._place.name) / "door")
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        listener.bind(self._address)
+        listener.listen(64)
+        with listener:
+            self._process = subprocess.Popen(
+                [sys.executable, __file__, str(listener.fileno())],
+                stdin=subprocess.PIPE,  # which ends when we do
+                pass_fds=[listener.fileno()],
+            )
+        atexit.register(self.close)
+
+    def run(
+        self, words: list[str], environment: dict[str, str], cwd: Path | None, streams: list[int]
+    ) -> int:
+        """The exit code of one command with these streams, as `subprocess` has it."""
+        wish = {"words": words, "environment": environment, "cwd": str(cwd or Path.cwd())}
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as line:
+            line.settimeout(120)
+            line.connect(self._address)
+            socket.send_fds(line, [json.dumps(wish).encode("utf-8", "surrogateescape")], streams)
+            pid = int(line.recv(64))
+            try:
+                return int(line.recv(64))
+            except TimeoutError:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                raise
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(30)
+        self._place.cleanup()
+
+
+@cache
+def nursery() -> Nursery:
+    return Nursery()
+
+
+class Child(Exception):
+    """We are the command now."""
+
+    def __init__(self, wish: dict[str, Any], streams: list[int]) -> None:
+        super().__init__()
+        self.wish, self.streams = wish, streams
+
+
+def serve(listener: socket.socket) -> None:
+    """Fork whoever is asked for, and tell how each ended, until nobody is there to ask."""
+    with selectors.DefaultSelector() as watched:
+        watched.register(sys.stdin, selectors.EVENT_READ)
+        watched.register(listener, selectors.EVENT_READ)
+        while True:
+            for key, _ in watched.select():
+                if key.fileobj is sys.stdin:
+                    return
+                if key.fileobj is listener:
+                    line, _ = listener.accept()
+                    end, pid = fork(line)
+                    watched.register(end, selectors.EVENT_READ, (pid, line))
+                else:
+                    pid, line = key.data
+                    watched.unregister(key.fileobj)
+                    os.close(key.fd)
+                    _, status = os.waitpid(pid, 0)
+                    with line, suppress(OSError):
+                        line.send(str(os.waitstatus_to_exitcode(status)).encode())
+
+
+def fork(line: socket.socket) -> tuple[int, int]:
+    message, streams, _, _ = socket.recv_fds(line, LONGEST, STREAMS)
+    pid = os.fork()
+    if not pid:
+        line.close()
+        raise Child(json.loads(message.decode("utf-8", "surrogateescape")), streams)
+    for stream in streams:
+        os.close(stream)
+    line.send(str(pid).encode())
+    return os.pidfd_open(pid), pid
+
+
+def become(child: Child) -> None:
+    """The command, as if Python had just been started for it."""
+    import runpy
+
+    for number, stream in enumerate(child.streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    wish = child.wish
+    os.environ.clear()
+    os.environ.update(wish["environment"])
+    time.tzset()
+    os.chdir(wish["cwd"])
+    sys.path[0:1] = [wish["cwd"], *filter(None, os.environ.get("PYTHONPATH", "").split(":"))]
+    sys.argv[1:] = wish["words"]
+    runpy.run_module("usher", run_name="__main__", alter_sys=True)
+
+
+def modules() -> list[str]:
+    """All of ours but what runs when it is loaded."""
+    import usher
+
+    found = (one.name for one in pkgutil.walk_packages(usher.__path__, "usher."))
+    return [name for name in found if not name.endswith("__main__")]
+
+
+def main() -> None:
+    listener = socket.socket(fileno=int(sys.argv[1]))
+    for name in modules():
+        import_module(name)
+    gc.freeze()  # what is there by now stays as it is, in all of them
+    try:
+        with listener:
+            serve(listener)
+    except Child as child:
+        one = child
+    else:
+        return
+    become(one)
+
+
+if __name__ == "__main__":
+    main()
