@@ -9,9 +9,9 @@ of this is asked over HTTP.
 
 import asyncio
 from collections.abc import Mapping
-from typing import Final, cast
+from typing import Final
 
-from usher.wire import IDLE, MOST_BYTES, Broken, Closed, Lines, written
+from usher.wire import IDLE, MOST_BYTES, Broken, Closed, Lines, Talk, written
 
 PATH: Final = "/lines"
 NAME: Final = "usher-lines/1"
@@ -66,7 +66,7 @@ class Quick(Lines):
         try:
             if upgrade and not await line.open(upgrade):
                 return None
-            answer = await line.ask(question)
+            answer = await line.say(question)
             kept = len(self._quick) < IDLE
             return answer
         finally:
@@ -81,75 +81,44 @@ class Quick(Lines):
             self._quick.pop().close()
 
 
-class Line(asyncio.Protocol):
-    """One connection: a question at a time."""
+class Line(Talk[tuple[int, bytes]]):
+    """One quick line; until it is open, what is heard is HTTP."""
 
     def __init__(self) -> None:
-        self._transport: asyncio.Transport | None = None
-        self._heard = bytearray()
-        self._is_open = self._is_closed = False
-        self._outcome: asyncio.Future[tuple[int, bytes]] | None = None
+        super().__init__()
+        self._said = bytearray()
+        self._is_open = False
 
     async def open(self, upgrade: bytes) -> bool:
         """Whether the server speaks as we do from now on."""
-        status, _ = await self.ask(upgrade)
+        status, _ = await self.say(upgrade)
         self._is_open = status == SWITCHING
         return self._is_open
 
-    async def ask(self, question: bytes) -> tuple[int, bytes]:
-        if self._transport is None or self._is_closed:
-            raise Closed("the server hung up")
-        self._outcome = asyncio.get_running_loop().create_future()
-        self._transport.write(question)
-        try:
-            return await self._outcome
-        finally:
-            self._outcome = None
-
-    def close(self) -> None:
-        self._is_closed = True
-        if self._transport:
-            self._transport.close()
-
-    # What the loop calls:
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-
-    def data_received(self, part: bytes) -> None:
-        if self._outcome is None or self._outcome.done():
-            self.close()  # nobody asked: whatever this is, it is no answer
-            return
-        self._heard += part
+    def hear(self, part: bytes) -> tuple[int, bytes] | None:
+        self._said += part
         try:
             answer = self._read() if self._is_open else self._read_head()
         except ValueError:
-            self._outcome.set_exception(Broken("the answer is none"))
-            return
+            raise Broken("the answer is none") from None
         if answer is not None:
-            self._heard.clear()
-            self._outcome.set_result(answer)
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self._is_closed = True
-        if self._outcome is not None and not self._outcome.done():
-            quiet = Broken("the answer broke off") if self._heard else Closed("the server hung up")
-            self._outcome.set_exception(error or quiet)
+            self._said.clear()
+        return answer
 
     def _read(self) -> tuple[int, bytes] | None:
         """An answer, once it is all there."""
-        end = self._heard.find(b"\n", 0, LONGEST_HEAD)
+        end = self._said.find(b"\n", 0, LONGEST_HEAD)
         if end < 0:
-            if len(self._heard) >= LONGEST_HEAD:
+            if len(self._said) >= LONGEST_HEAD:
                 raise ValueError
             return None
-        status, length = map(int, self._heard[:end].split(b" "))
-        if not 0 <= length <= MOST_BYTES or len(self._heard) > end + 1 + length:
+        status, length = map(int, self._said[:end].split(b" "))
+        if not 0 <= length <= MOST_BYTES or len(self._said) > end + 1 + length:
             raise ValueError
-        return (status, bytes(self._heard[end + 1 :])) if len(self._heard) > end + length else None
+        return (status, bytes(self._said[end + 1 :])) if len(self._said) > end + length else None
 
     def _read_head(self) -> tuple[int, bytes] | None:
         """What HTTP says to our wish; of a no nobody reads more."""
-        if self._heard.startswith(YES):
-            return (SWITCHING, b"") if self._heard.endswith(b"\r\n\r\n") else None
-        return (0, b"") if len(self._heard) >= len(YES) else None
+        if self._said.startswith(YES):
+            return (SWITCHING, b"") if self._said.endswith(b"\r\n\r\n") else None
+        return (0, b"") if len(self._said) >= len(YES) else None

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from typing import Final, cast
+from typing import Final, Generic, TypeVar, cast
 
 import httptools
 
@@ -17,6 +17,7 @@ MOST_BYTES: Final = 100_000_000
 MOST_HEAD: Final = 100_000
 PART: Final = 65_536
 IDLE: Final = 16  # connections kept
+Told = TypeVar("Told")
 
 
 @dataclass(slots=True)
@@ -57,30 +58,28 @@ class Answer:
         self.done = True
 
 
-class Line(asyncio.Protocol):
-    """One connection: a question at a time, whose answer goes to the parser as it comes."""
+class Talk(asyncio.Protocol, Generic[Told]):
+    """One connection: a question at a time; `hear` gives the answer as soon as all of it has come."""
 
     def __init__(self) -> None:
         self.is_closed = False
         self._transport: asyncio.Transport | None = None
-        self._answer = Answer()
-        self._outcome: asyncio.Future[None] | None = None
+        self._outcome: asyncio.Future[Told] | None = None
+        self._heard = 0
 
-    async def ask(self, request: bytes) -> Answer:
+    def hear(self, part: bytes) -> Told | None:
+        raise NotImplementedError
+
+    async def say(self, question: bytes) -> Told:
         if self._transport is None or self.is_closed:
             raise Closed("the server hung up")
-        answer = self._answer = Answer()
-        self._heard, self._parser = 0, httptools.HttpResponseParser(answer)
+        self._heard = 0
         self._outcome = asyncio.get_running_loop().create_future()
-        self._transport.write(request)
+        self._transport.write(question)
         try:
-            await self._outcome
+            return await self._outcome
         finally:
             self._outcome = None
-        answer.status = self._parser.get_status_code()
-        # The parser itself has forgotten by now how the answer was delimited, and would say no.
-        answer.kept = self._parser.get_http_version() == "1.1" and not answer.is_last
-        return answer
 
     def close(self) -> None:
         self.is_closed = True
@@ -98,27 +97,36 @@ class Line(asyncio.Protocol):
             return
         self._heard += len(part)
         try:
-            self._parser.feed_data(part)
-        except httptools.HttpParserError as error:
-            self._end(error)
-        if self._heard > MOST_BYTES:
-            self._end(Broken("the answer is too long"))
-        if self._answer.done:
-            self._end(None)
+            answer = self.hear(part)
+            if answer is not None:
+                self._outcome.set_result(answer)
+            elif self._heard > MOST_BYTES:
+                raise Broken("the answer is too long")
+        except (OSError, httptools.HttpParserError) as error:
+            self._outcome.set_exception(error)
 
     def connection_lost(self, error: Exception | None) -> None:
         self.is_closed = True
-        if self._outcome is not None:
+        if self._outcome is not None and not self._outcome.done():
             quiet = Broken("the answer broke off") if self._heard else Closed("the server hung up")
-            self._end(error or quiet)
+            self._outcome.set_exception(error or quiet)
 
-    def _end(self, error: Exception | None) -> None:
-        if self._outcome is None or self._outcome.done():
-            return
-        if error is None:
-            self._outcome.set_result(None)
-        else:
-            self._outcome.set_exception(error)
+
+class Line(Talk[Answer]):
+    """A connection whose answers go to the parser as they come."""
+
+    async def ask(self, request: bytes) -> Answer:
+        self._answer = Answer()
+        self._parser = httptools.HttpResponseParser(self._answer)
+        answer = await self.say(request)
+        answer.status = self._parser.get_status_code()
+        # The parser itself has forgotten by now how the answer was delimited, and would say no.
+        answer.kept = self._parser.get_http_version() == "1.1" and not answer.is_last
+        return answer
+
+    def hear(self, part: bytes) -> Answer | None:
+        self._parser.feed_data(part)
+        return self._answer if self._answer.done else None
 
 
 class Stream(Answer):
