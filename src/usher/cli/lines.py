@@ -12,7 +12,9 @@ from usher.urls import MAX_TEXT
 BATCH = 5_000
 BLOCK = 1 << 18
 LINGER = 0.05  # seconds that a batch from a pipe waits for more to fill it
-LONGEST = 4 * MAX_TEXT + 1  # bytes of a line that are kept: enough to be refused as too long
+LONGEST = (
+    4 * MAX_TEXT + 1
+)  # bytes of a line that are kept, or characters: enough to be refused as too long
 MARK = b"\xef\xbb\xbf"  # what some editors put before UTF-8
 Watch = Callable[[int], None]  # told how many bytes were read
 
@@ -38,7 +40,7 @@ class Lines:
 def texts(lines: bytes) -> list[str]:
     # A byte that is no UTF-8 stays in the text as half a character, which the door refuses.
     found = map(str.strip, lines.decode("utf-8", "surrogateescape").split("\n"))
-    return [text for text in found if text and text[0] != "#"]
+    return [text[:LONGEST] for text in found if text and text[0] != "#"]
 
 
 def in_batches(urls: Iterable[str]) -> Iterator[list[str]]:
