@@ -12,9 +12,8 @@ from usher.urls import MAX_TEXT
 BATCH = 5_000
 BLOCK = 1 << 18
 LINGER = 0.05  # seconds that a batch from a pipe waits for more to fill it
-LONGEST = (
-    4 * MAX_TEXT + 1
-)  # bytes of a line that are kept, or characters: enough to be refused as too long
+# Bytes of a line that are kept, and characters that are shown: enough to be refused as too long.
+LONGEST = 4 * MAX_TEXT + 1
 MARK = b"\xef\xbb\xbf"  # what some editors put before UTF-8
 Watch = Callable[[int], None]  # told how many bytes were read
 
