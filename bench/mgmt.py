@@ -183,10 +183,9 @@ def claiming(place: Place, ours: list[Child]) -> Iterator[Measure]:
         if place.crawlee:
             turns["crawlee"] = partial(place.fetch, processes)
         for shape, (n, *of) in ASKS.items():
-            pages, connections = (
-                place.few(10_000 if n == of[0] else 40_000),
-                place.connections[processes, shape],
-            )
+            connections = place.connections[processes, shape]
+            # In whole rounds: a last chunk that is alone would count as much as a round of them.
+            pages = place.few(10_000 if n == of[0] else 64_000 if place.bench.quick else 40_000)
             share = pages // processes // n * n
             turns[f"usher {shape}"] = partial(
                 together, ours[:processes], share, connections, n, *of

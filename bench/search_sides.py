@@ -135,7 +135,7 @@ def generated(number: int) -> list[Document]:
 
 
 def queries(found: Sequence[Document], number: int) -> list[str]:
-    """One to three neighbouring words of a title or a heading each, none twice."""
+    """One to three neighbouring words of a title or a heading each, none twice; in capitals some would be operators."""
     chance = random.Random(6)  # noqa: S311
     made: dict[str, None] = {}
     while len(made) < number:
@@ -144,7 +144,7 @@ def queries(found: Sequence[Document], number: int) -> list[str]:
         start, length = chance.randrange(len(words) + 1), chance.randint(1, 3)
         plain = [word for word in words[start : start + length] if word.isalnum()]
         if plain:
-            made[" ".join(plain)] = None
+            made[" ".join(plain).lower()] = None
     return list(made)
 
 
