@@ -14,7 +14,6 @@ from typing import Any, Final, cast
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from usher.errors import NotAllowed, NotFound
@@ -29,6 +28,7 @@ from usher.porch.entry import (
     problem,
 )
 from usher.porch.guard import Guard
+from usher.porch.whole import Holding, Speaker
 from usher.quick import LONGEST_HEAD, NAME, PATH, SWITCHED
 from usher.telemetry import Log
 
@@ -68,7 +68,7 @@ class Switchboard:
         return None
 
 
-class Switching(HttpToolsProtocol):
+class Switching(Speaker):
     """HTTP, until the first that is said is the wish for a quick line."""
 
     def __init__(self, board: Switchboard, **given: Any) -> None:  # noqa: ANN401 - uvicorn's own
@@ -80,7 +80,8 @@ class Switching(HttpToolsProtocol):
             self._is_new = False
             if (secret := self._board.secret(data)) is not None:
                 self.connections.discard(self)
-                Line(self._board, secret, self.transport, self.server_state)
+                inner = cast("Holding", self.transport).inner
+                Line(self._board, secret, inner, self.server_state)
                 return
         super().data_received(data)
 

@@ -19,6 +19,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from usher.errors import BadInput, UsherError
+from usher.porch.whole import Speaker
 from usher.telemetry import Log
 
 log = Log("web")
@@ -164,7 +165,7 @@ def configured(app: ASGIApp, http: type[asyncio.Protocol] | None = None) -> uvic
     theirs.handlers[:] = logging.getLogger("usher").handlers
     return uvicorn.Config(
         app,
-        http=http or "httptools",
+        http=http or Speaker,
         ws="none",
         lifespan="off",
         interface="asgi3",
