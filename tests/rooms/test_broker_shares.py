@@ -25,7 +25,7 @@ def plain(chunk: int) -> list[Document]:
     ]
 
 
-async def test_servers_of_a_row_give_the_passages_of_their_share(rows: Rows) -> None:
+async def test_servers_of_a_row_give_the_passages_of_what_is_shown(rows: Rows) -> None:
     await rows.rows(1, 3, {chunk: plain(chunk) for chunk in range(1, 7)})
     async with rows.hall() as hall:
         broker = Broker(hall, deadline=10)
@@ -35,6 +35,23 @@ async def test_servers_of_a_row_give_the_passages_of_their_share(rows: Rows) -> 
     for seat in rows.seats:
         assert seat.asked.count("/stats") == 2  # the last query has no new word
         assert seat.asked.count("/search") >= 4
+
+
+async def test_only_who_may_have_more_is_asked_again(rows: Rows) -> None:
+    best = [page(f"best/{number}", "velvet velvet", chunk=1) for number in range(30)]
+    less = {chunk: [page(f"{chunk}", "velvet and more", chunk=chunk)] for chunk in (2, 3)}
+    await rows.rows(1, 3, {1: best, **less})
+    async with rows.hall() as hall:
+        answer = await Broker(hall, deadline=10).search(parse("velvet"))
+    assert [len(answer.snippets), answer.results.total] == [10, 32]
+    assert all(found.hit.chunk == 1 for found in answer.results.found)
+    asked = {seat.chunks[0]: seat.asked.count("/search") for seat in rows.seats}
+    assert asked == {1: 3, 2: 1, 3: 1}  # a part, all that is wanted, all there are: they are equal
+    assert {seat.chunks[0]: "/snippets" in seat.asked for seat in rows.seats} == {
+        1: True,
+        2: False,
+        3: False,
+    }
 
 
 async def test_one_server_may_have_all_that_is_shown(rows: Rows) -> None:
@@ -106,7 +123,7 @@ async def test_the_best_hits_are_found_wherever_they_are(rows: Rows) -> None:
 
 @pytest.mark.parametrize(
     ("wanted", "servers", "asked"),
-    [(20, 1, 20), (20, 2, 15), (20, 3, 11), (20, 10, 5), (20, 100, 2), (1, 3, 1), (20, 0, 20)],
+    [(20, 1, 20), (20, 2, 18), (20, 3, 13), (20, 10, 6), (20, 100, 3), (1, 3, 1), (20, 0, 20)],
 )
 def test_of_many_servers_each_is_asked_for_a_part(wanted: int, servers: int, asked: int) -> None:
     assert part(wanted, servers) == asked

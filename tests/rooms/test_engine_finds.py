@@ -13,6 +13,7 @@ from usher import domain64
 from usher.index import ballast, fields
 from usher.index.document import Document
 from usher.index.engine import Engine
+from usher.index.view import MAX_FOUND
 from usher.search.answers import Hits, together
 from usher.search.merge import merge
 from usher.search.query import Query, parse
@@ -124,6 +125,37 @@ def test_pages_of_hits(pages: Engine) -> None:
     assert [*found(pages, "rockets", k=1), *found(pages, "rockets", k=5, offset=1)] == whole
     assert pages.search(parse("rockets"), 1, 99).total == 3
     assert len(found(pages, "rockets", k=-5, offset=-5)) == 1
+
+
+def test_whoever_is_found_is_remembered_until_the_index_changes(tmp_path: Path) -> None:
+    engine = Engine.open(tmp_path, heap=HEAP)
+    engine.add(1, [page(f"{number}", "velvet", chunk=1) for number in range(300)])
+    engine.commit()
+    query, view = parse("velvet"), engine._view
+    hits = engine.search(query, 12, show=2).hits
+    assert all(view.remembered(hit.url, hit.chunk) for hit in hits[2:])
+    assert not any(view.remembered(hit.url, hit.chunk) for hit in hits[:2])  # shown already
+    wanted = [(hit.url, hit.chunk) for hit in hits]
+    assert list(engine.snippets(query, wanted)) == wanted
+    engine.search(query, 250)
+    assert len(view._found) <= MAX_FOUND
+    engine.drop([1])
+    engine.commit()
+    assert engine.snippets(query, wanted) == {}
+    engine.close()
+
+
+def test_common_words_are_those_of_most_documents(tmp_path: Path) -> None:
+    engine = Engine.open(tmp_path, heap=HEAP)
+    assert engine.common(10) == []
+    bodies = [f"Everywhere {'often ' * (n % 2)} {'seldom' * (n % 9 == 0)}" for n in range(50)]
+    engine.add(1, [page(f"{n}", body, title="Thing", chunk=1) for n, body in enumerate(bodies)])
+    engine.commit()
+    words = engine.common(10)
+    assert set(words[:2]) == {"everywhere", "thing"}
+    assert words[2:] == ["often", "seldom"]
+    assert engine.common(1) == words[:1]
+    engine.close()
 
 
 def test_snippets_mark_all_forms_but_no_filler(pages: Engine) -> None:

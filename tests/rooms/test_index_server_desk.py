@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from indexes import post
 from trade import ANY, soon
-from usher.index.answering import Desk
+from usher.index.answering import PAUSE, QUICK, Desk
 from usher.index.engine import Engine
 from usher.porch.component import face
 
@@ -80,3 +81,39 @@ async def test_who_would_wait_too_long_is_told_at_once(tmp_path: Path) -> None:
         assert (status, told) == (200, {})
     made.close()
     engine.close()
+
+
+async def test_what_usually_is_quick_is_done_at_once_and_the_rest_by_threads() -> None:
+    desk = Desk(1)
+    here = threading.get_ident()
+
+    async def asked(seconds: float = 0.0) -> bool:
+        """Whether this very thread did it, after a moment in which nobody asked."""
+        await asyncio.sleep(2 * PAUSE)
+
+        def work() -> int:
+            time.sleep(seconds)
+            return threading.get_ident()
+
+        return await desk._answer("search", work, 5.0) == here
+
+    assert not await asked()  # nobody knows yet how long it takes
+    assert await asked()
+    assert await desk._answer("search", threading.get_ident, 5.0) != here  # others may wait
+    assert await asked(12 * QUICK)
+    assert not await asked()  # once too slow
+    assert await soon(lambda: desk._waiting == 0)
+    desk.close()
+
+
+async def test_while_a_thread_works_nobody_holds_up_the_loop() -> None:
+    desk, hold = Desk(2), threading.Event()
+    for _ in range(2):
+        await asyncio.sleep(2 * PAUSE)
+        await desk._answer("stats", threading.get_ident, 5.0)
+    slow = asyncio.create_task(desk._answer("search", hold.wait, 5.0))
+    await asyncio.sleep(2 * PAUSE)
+    assert await desk._answer("stats", threading.get_ident, 5.0) != threading.get_ident()
+    hold.set()
+    assert await slow
+    desk.close()

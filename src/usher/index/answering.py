@@ -1,4 +1,4 @@
-"""Questions to an index server: heard, put to the engine in a thread, and answered in time or not at all.
+"""Questions to an index server: heard, put to the engine, if need be in a thread, and answered in time or not at all.
 
 Comes from front-ends; goes back as JSON. Whoever would have to wait for longer than it can is told at once (503), so
 that a server with too much to do stays quick for the others.
@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from usher.errors import Unreachable, UsherError
-from usher.index.asking import Search, Snippet, Snippets, Words, meant, sound
+from usher.index.asking import Common, Search, Snippet, Snippets, Words, meant, sound
 from usher.index.counts import ANSWER_SECONDS, ASKED
 from usher.index.engine import Engine
 from usher.index.hands import Hands
@@ -21,6 +21,10 @@ from usher.telemetry import Log
 T = TypeVar("T")
 log = Log("index")
 MOST_WAITING: Final = 100  # questions, with those that are being answered
+QUICK: Final = 0.005  # seconds: work that usually takes less may hold up the loop
+PAUSE: Final = (
+    0.0003  # seconds without a question, after which nobody seems to wait for another answer
+)
 HINT: Final = "Ask another server of this chunk's row, or again later."
 
 
@@ -31,6 +35,8 @@ class Desk:
         self.engine: Engine | None = None  # until it is open
         self._hands = Hands(at_once, "search")
         self._most = most
+        self._usual: dict[str, float] = {}  # seconds that each kind of question takes
+        self._idle_since = 0.0
 
     def close(self) -> None:
         self._hands.close()
@@ -40,6 +46,7 @@ class Desk:
             Endpoint("POST", "/search", self.search, quick=True),
             Endpoint("POST", "/stats", self.stats, quick=True),
             Endpoint("POST", "/suggest", self.suggest, quick=True),
+            Endpoint("POST", "/common", self.common, quick=True),
             Endpoint("POST", "/snippets", self.snippets, quick=True),
         )
 
@@ -64,6 +71,12 @@ class Desk:
         query = meant(asked.query)
         return await self._answer("suggest", lambda: self._opened().suggest(query), asked.deadline)
 
+    async def common(self, call: Call) -> list[str]:
+        asked = await call.body(Common)
+        return await self._answer(
+            "common", lambda: self._opened().common(asked.most), asked.deadline
+        )
+
     async def snippets(self, call: Call) -> list[Snippet]:
         asked = await call.body(Snippets)
         query = meant(asked.query)
@@ -85,33 +98,44 @@ class Desk:
         if self._waiting >= self._most:
             ASKED.labels(kind, "busy").inc()
             raise Unreachable(f"{self._waiting} questions wait here already.", hint=HINT)
+        timely = partial(self._timely, kind, work, began + seconds)
         result = "failed"
         try:
-            answer = await self._hands.do(partial(timely, work, began + seconds), seconds)
+            answer = timely() if self._is_quick(kind) else await self._hands.do(timely, seconds)
             result = "answered"
         except TimeoutError:
             result = "late"
             raise Unreachable(f"No answer within {seconds:g} seconds.", hint=HINT) from None
         finally:
+            self._idle_since = time.monotonic()
             ASKED.labels(kind, result).inc()
-            ANSWER_SECONDS.labels(kind).observe(time.monotonic() - began)
+            ANSWER_SECONDS.labels(kind).observe(self._idle_since - began)
         return answer
+
+    def _is_quick(self, kind: str) -> bool:
+        """Whether to do it here and now: it usually takes so little that nobody notices, and nobody else waits."""
+        if self._waiting or self._usual.get(kind, QUICK) >= QUICK:
+            return False
+        return time.monotonic() - self._idle_since > PAUSE
+
+    def _timely(self, kind: str, work: Callable[[], T], deadline: float) -> T:
+        """The work, unless nobody waits for it any more; what the engine cannot do, in words."""
+        began = time.monotonic()
+        if began >= deadline:
+            raise TimeoutError
+        try:
+            return work()
+        except UsherError:
+            raise
+        except BaseException as error:  # Tantivy's panics are no Exceptions
+            log.error("engine_failed", error=repr(error)[:500])  # noqa: TRY400 - ours has none
+            raise UsherError(
+                "The index cannot answer this.", hint="The server's log has the details."
+            ) from error
+        finally:
+            taken = time.monotonic() - began
+            self._usual[kind] = 0.9 * self._usual.get(kind, taken) + 0.1 * taken
 
     @property
     def _waiting(self) -> int:
         return self._hands.waiting
-
-
-def timely(work: Callable[[], T], deadline: float) -> T:
-    """The work, unless nobody waits for it any more; what the engine cannot do, in words."""
-    if time.monotonic() >= deadline:
-        raise TimeoutError
-    try:
-        return work()
-    except UsherError:
-        raise
-    except BaseException as error:  # Tantivy's panics are no Exceptions
-        log.error("engine_failed", error=repr(error)[:500])  # noqa: TRY400 - ours has none
-        raise UsherError(
-            "The index cannot answer this.", hint="The server's log has the details."
-        ) from error

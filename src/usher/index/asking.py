@@ -42,6 +42,13 @@ class Words(Struct, forbid_unknown_fields=True, kw_only=True):
     deadline: Deadline = 5.0
 
 
+class Common(Struct, forbid_unknown_fields=True, kw_only=True):
+    """So many of the words that stand in most documents, more or less."""
+
+    most: Annotated[int, Meta(ge=1, le=10_000)] = 1_000
+    deadline: Deadline = 5.0
+
+
 class Snippets(Struct, forbid_unknown_fields=True, kw_only=True):
     """The passages that show why these were found, each by its URL and its chunk."""
 

@@ -7,6 +7,7 @@ method may be called from any thread; whoever asks is never held up by whoever a
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
@@ -22,6 +23,7 @@ from usher.errors import BadInput, Conflict, UsherError
 from usher.index import fields, spelling
 from usher.index.ballast import Ballast
 from usher.index.document import Document
+from usher.index.frequent import frequent
 from usher.index.questions import Question, anything
 from usher.index.view import View
 from usher.search.answers import Hits, Stats, Suggestion
@@ -148,12 +150,24 @@ class Engine:
             _passage(document, hit.language, words)
             for document, hit in zip(found[:show], hits, strict=False)
         )
-        counts = _hosts(view, question.matching()) if hosts else {}
-        return Hits(_count(result), hits, counts, passages)
+        for document, hit in zip(found[show:], hits[show:], strict=True):
+            view.remember(hit.url, hit.chunk, document)
+        total = _count(result)
+        if not hosts:
+            counts = {}
+        elif total <= len(hits):
+            counts = dict(Counter(hit.host for hit in hits).most_common(MAX_HOSTS))
+        else:
+            counts = _hosts(view, question.matching())
+        return Hits(total, hits, counts, passages)
 
     def stats(self, query: Query) -> Stats:
         """What this index knows of the words of a query."""
         return Question(self._view, query).counted()
+
+    def common(self, most: int) -> list[str]:
+        """So many of the commonest words, more or less."""
+        return frequent(self._view, most)
 
     def suggest(self, query: Query) -> list[Suggestion]:
         """Better spellings of its words; worth asking for when little was found."""
@@ -219,6 +233,8 @@ class _Counted(Protocol):
 
 
 def _one(view: View, url: str, chunk: int) -> tantivy.Document | None:
+    if document := view.remembered(url, chunk):
+        return document
     schema = fields.schema()
     both = [
         (Occur.Must, Tantivy.term_query(schema, "address", url, "basic")),

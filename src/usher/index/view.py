@@ -6,7 +6,7 @@ Comes from the engine after each commit; goes to questions and spelling, which s
 from functools import cached_property
 from typing import Final
 
-from tantivy import Searcher
+from tantivy import Document, Searcher
 
 from usher.index import fields
 from usher.index.fields import BODY
@@ -17,6 +17,7 @@ MAX_LOOKED_AT: Final = 2_000
 MAX_KEPT: Final = 10_000
 MAX_STARTS: Final = 32
 MAX_COUNTS: Final = 50_000
+MAX_FOUND: Final = 200
 _LEAST: Final = 3  # letters of a word that has forms
 
 
@@ -29,6 +30,7 @@ class View:
         self._forms: dict[tuple[str, str], tuple[str, ...]] = {}
         self._words: dict[str, list[tuple[str, int]]] = {}
         self._counts: dict[tuple[str, str], int] = {}
+        self._found: dict[tuple[str, int], Document] = {}
 
     @cached_property
     def languages(self) -> dict[str, int]:
@@ -43,6 +45,15 @@ class View:
                 self._counts.clear()
             found = self._counts[field, word] = self.searcher.doc_freq(field, word)
         return found
+
+    def remember(self, url: str, chunk: int, document: Document) -> None:
+        """A hit: whoever is told of it may soon ask for its passage."""
+        if len(self._found) >= MAX_FOUND:
+            self._found.clear()
+        self._found[url, chunk] = document
+
+    def remembered(self, url: str, chunk: int) -> Document | None:
+        return self._found.get((url, chunk))
 
     def forms(self, word: str, language: str) -> tuple[str, ...]:
         """The commonest words of the index with the same stem, without the word itself."""

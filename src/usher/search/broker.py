@@ -2,14 +2,14 @@
 
 Comes from the search page, the API and the command line; goes to one row of index servers, and to others where that
 is not enough. One round finds out how rare words are in all servers together, if nobody asked for them lately; the next
-gets hits, with the passages that are likely to be shown; another one those that are missing.
+gets hits, and another one the passages of those that are shown; of a server that is a row by itself both come at once.
 
     answer = await Broker(hall).search(parse("open source"), k=10)
 """
 
 import asyncio
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Final
 
@@ -17,7 +17,7 @@ import msgspec
 
 from usher.errors import Unreachable
 from usher.index.asking import Search, Snippets, Words
-from usher.search.answers import Hits, Stats, together
+from usher.search.answers import Hits, Stats
 from usher.search.counts import SEARCH_SECONDS, SEARCHES
 from usher.search.hall import Hall
 from usher.search.highlight import Segment
@@ -25,14 +25,13 @@ from usher.search.merge import Results, merge, rounded, suggest
 from usher.search.outcome import MOST, Answer, Place
 from usher.search.query import Query, corrected, parse
 from usher.search.round import Attempt, Round
-from usher.search.servers import SEARCH, SNIPPETS, STATS, SUGGEST, Kind, Server, T
-from usher.search.weights import Weights, joined
+from usher.search.servers import SEARCH, SNIPPETS, SUGGEST, Server, asked_of, left
+from usher.search.weights import Scales
 
 DEADLINE: Final = 1.5  # seconds
-EXTRA: Final = 10  # hits more than are shown: some may turn out to be copies
+EXTRA: Final = 5  # hits more than are shown: some may turn out to be copies
 FEW: Final = 5  # hits; with fewer another spelling is looked for
 MOST_SHOWN: Final = 50  # passages that come with the hits
-STATS_SHARE: Final = 1 / 3  # of the time that is left
 LATER: Final = 0.3  # seconds at least for passages and spellings, however long the hits took
 
 
@@ -43,7 +42,7 @@ class Broker:
         self.hall = hall
         self._deadline = deadline
         self._turn = 0
-        self._weights = Weights()
+        self.scales = Scales(hall)
 
     async def search(
         self, query: Query, *, k: int = 10, offset: int = 0, hosts: bool = False
@@ -83,66 +82,57 @@ class Broker:
         answer: Answer | None = None
         wanted = min(offset + k + EXTRA, MOST)
         fewest = min((len(bench.servers) for bench in self.hall.seats.benches), default=1)
+        enough: dict[str, Hits] = {}  # from servers that have no more to give
         for most in dict.fromkeys((part(wanted, fewest), wanted, MOST)):
             show = k if not offset and answer is None else 0
-            attempts = await self._asked(query, most, until, turn, hosts=hosts, show=show)
+            attempts = await self._asked(query, most, until, turn, enough, hosts=hosts, show=show)
             again = self._joined(query, attempts, k=k, offset=offset)
             if again is None or (answer and again.missing > answer.missing):
                 break  # nobody answers, or there was no time for more
             known = answer.snippets if answer else {}
             answer = msgspec.structs.replace(again, snippets=known | again.snippets)
-            if not may_lack(attempts, again.results, k, wanted):
+            heard = {host: hits for one in attempts for host, hits in one.answers.items()}
+            lacking = who_lacks(heard, again.results, k, wanted)
+            if not lacking:
                 break
+            enough = {host: hits for host, hits in heard.items() if host not in lacking}
         if answer is None:
             raise Unreachable(self._nobody(), hint="See `usher components rows`.")
         return answer
 
     async def _asked(
-        self, query: Query, most: int, until: float, turn: int, *, hosts: bool, show: int
+        self,
+        query: Query,
+        most: int,
+        until: float,
+        turn: int,
+        enough: Mapping[str, Hits],
+        *,
+        hosts: bool,
+        show: int,
     ) -> list[Attempt]:
-        # Passages that are not shown cost less than asking for those that are.
-        shares = {
-            host: share(min(show, MOST_SHOWN), len(bench.servers))
-            for bench in self.hall.seats.benches
-            for host in bench.servers
-        }
+        # Of a server that is a row by itself all hits are shown, and of others nobody knows yet which.
+        alone = {b.servers[0] for b in self.hall.seats.benches if len(b.servers) == 1}
 
         async def count(
             servers: Sequence[Server], until: float
         ) -> tuple[Stats | None, set[Server]]:
-            return await self._weigh(query, servers, until)
+            return await self.scales.weigh(query, servers, until)
 
         async def ask(server: Server, stats: Stats | None, until: float) -> Hits:
+            if known := enough.get(server.host):
+                return known
             asked = Search(
                 query=query,
                 k=most,
                 deadline=left(until),
                 stats=stats,
                 hosts=hosts,
-                show=shares.get(server.host, 0),
+                show=min(show, MOST_SHOWN) if server.host in alone else 0,
             )
             return await server.ask(SEARCH, msgspec.json.encode(asked), until)
 
         return await Round(self.hall, count, ask, until).run(turn)
-
-    async def _weigh(
-        self, query: Query, servers: Sequence[Server], until: float
-    ) -> tuple[Stats | None, set[Server]]:
-        """What all servers of a row together know of the words, and who did not say; one alone needs no others."""
-        if len(servers) <= 1 or not query.groups:
-            return None, set()
-        state = self.hall.state
-        known, unknown = self._weights.look(query, state)
-        if not unknown.groups:
-            return joined(known), set()
-        now = asyncio.get_running_loop().time()
-        soon = now + STATS_SHARE * (until - now)
-        body = msgspec.json.encode(Words(query=unknown, deadline=left(soon)))
-        told = await asked_of(STATS, dict.fromkeys(servers, body), soon)
-        stats = together(told.values())
-        if len(told) == len(servers):
-            self._weights.keep(unknown, state, stats)
-        return joined([*known, stats]), set(servers) - set(told)
 
     def _joined(
         self, query: Query, attempts: Sequence[Attempt], *, k: int, offset: int
@@ -234,12 +224,7 @@ class Broker:
 def part(wanted: int, servers: int) -> int:
     """How many of the best hits one server of so many is asked for: seldom has one more, and then it is asked again."""
     mean = wanted / max(servers, 1)
-    return min(wanted, math.ceil(mean + math.sqrt(mean) + 1))
-
-
-def share(shown: int, servers: int) -> int:
-    """How many of the hits that are shown one server of so many has, and then some: seldom are there more."""
-    return min(shown, shown * 5 // (4 * servers) + 1)
+    return min(wanted, math.ceil(mean + 2 * math.sqrt(mean) + 1))
 
 
 def passages_of(heard: Iterable[Hits]) -> dict[Place, list[Segment]]:
@@ -251,31 +236,10 @@ def passages_of(heard: Iterable[Hits]) -> dict[Place, list[Segment]]:
     }
 
 
-def may_lack(attempts: Iterable[Attempt], results: Results, k: int, wanted: int) -> bool:
-    """Whether a server has more hits that belong here, or as good as the last one shown: which are would be chance."""
-    heard = [hits for one in attempts for hits in one.answers.values()]
-    cut = [hits for hits in heard if hits.hits and hits.total > len(hits.hits)]
-    if len(results.found) < k or sum(hits.total for hits in heard) <= wanted:
-        return bool(cut)  # few enough to see which are copies
+def who_lacks(heard: Mapping[str, Hits], results: Results, k: int, wanted: int) -> set[str]:
+    """Who may have more hits that belong here, or as good as the last one shown: which are would be chance."""
+    cut = {host: hits for host, hits in heard.items() if hits.hits and hits.total > len(hits.hits)}
+    if len(results.found) < k or sum(hits.total for hits in heard.values()) <= wanted:
+        return set(cut)  # few enough to see which are copies
     worst = rounded(results.found[-1].hit.score)
-    return any(rounded(hits.hits[-1].score) >= worst for hits in cut)
-
-
-async def asked_of(kind: Kind[T], bodies: dict[Server, bytes], until: float) -> dict[Server, T]:
-    """What these servers answer, of those that do."""
-    told = await asyncio.gather(
-        *(server.ask(kind, body, until) for server, body in bodies.items()), return_exceptions=True
-    )
-    heard: dict[Server, T] = {}
-    for server, answer in zip(bodies, told, strict=True):
-        if isinstance(answer, Unreachable):
-            continue
-        if isinstance(answer, BaseException):
-            raise answer
-        heard[server] = answer
-    return heard
-
-
-def left(until: float) -> float:
-    """Seconds that a server has for its answer, as a question may say it."""
-    return min(max(until - asyncio.get_running_loop().time(), 0.01), 60.0)
+    return {host for host, hits in cut.items() if rounded(hits.hits[-1].score) >= worst}

@@ -18,6 +18,7 @@ from usher.porch.listen import Bind
 from usher.search.broker import DEADLINE, Broker
 from usher.search.endpoints import Desk
 from usher.search.hall import TIMEOUT, hall_at
+from usher.search.learning import Learner
 from usher.search.reports import Reports
 from usher.settings import Settings
 from usher.telemetry import Log
@@ -41,14 +42,18 @@ async def front(settings: Settings, wish: Wish, stop: asyncio.Event, *, ready: R
     """Run a front-end until told to stop."""
     reports = Reports()
     async with hall_at(settings) as hall, beside(hall.keep()):
-        desk = Desk(Broker(hall, deadline=wish.deadline), reports)
-        async with face(
-            desk.endpoints(),
-            wish.bind,
-            mgmt=settings.mgmt_url,
-            token=settings.token,
-            insecure=wish.insecure,
-        ) as address:
+        broker = Broker(hall, deadline=wish.deadline)
+        desk = Desk(broker, reports)
+        async with (
+            beside(Learner(hall, broker.scales).run()),
+            face(
+                desk.endpoints(),
+                wish.bind,
+                mgmt=settings.mgmt_url,
+                token=settings.token,
+                insecure=wish.insecure,
+            ) as address,
+        ):
             ready(f"search page at {address}/")
             host = wish.host or wish.bind.reached(address)
             log.info("searching", mgmt=settings.mgmt_url, host=host)

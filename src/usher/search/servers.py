@@ -40,6 +40,7 @@ SEARCH: Final = Kind("/search", Hits)
 STATS: Final = Kind("/stats", Stats)
 SNIPPETS: Final = Kind("/snippets", list[Snippet])
 SUGGEST: Final = Kind("/suggest", list[Suggestion])
+COMMON: Final = Kind("/common", list[str])
 
 
 class Server:
@@ -134,3 +135,23 @@ class Server:
 
     def close(self) -> None:
         self._lines.close()
+
+
+async def asked_of(kind: Kind[T], bodies: dict[Server, bytes], until: float) -> dict[Server, T]:
+    """What these servers answer, of those that do."""
+    told = await asyncio.gather(
+        *(server.ask(kind, body, until) for server, body in bodies.items()), return_exceptions=True
+    )
+    heard: dict[Server, T] = {}
+    for server, answer in zip(bodies, told, strict=True):
+        if isinstance(answer, Unreachable):
+            continue
+        if isinstance(answer, BaseException):
+            raise answer
+        heard[server] = answer
+    return heard
+
+
+def left(until: float) -> float:
+    """Seconds that a server has for its answer, as a question may say it."""
+    return min(max(until - asyncio.get_running_loop().time(), 0.01), 60.0)
