@@ -14,6 +14,7 @@ from usher.search import learning
 from usher.search.broker import Broker
 from usher.search.learning import Learner
 from usher.search.query import parse
+from usher.search.weights import Weights
 
 
 @pytest.fixture
@@ -90,6 +91,7 @@ async def test_it_learns_when_all_is_quiet_and_once(
     rows: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(learning, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(learning, "PAUSE", 1.0)
     await rows.rows(1, 3, CHUNKS)
     async with rows.hall() as hall:
         task = asyncio.create_task(Learner(hall, Broker(hall).scales).run())
@@ -100,6 +102,26 @@ async def test_it_learns_when_all_is_quiet_and_once(
             await rows.add(1, {7: plain(7)})
             await hall.refresh()
             assert await soon(lambda: times(rows, "/common") == 2)
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_it_learns_again_what_was_forgotten(
+    rows: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(learning, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(learning, "LONGER", 0.2)
+    monkeypatch.setattr(learning, "PAUSE", 0.0)
+    await rows.rows(1, 3, CHUNKS)
+    async with rows.hall() as hall:
+        broker = Broker(hall)
+        broker.scales._weights = Weights(seconds=0.1, longer=0.2)
+        task = asyncio.create_task(Learner(hall, broker.scales).run())
+        try:
+            assert await soon(lambda: times(rows, "/common") == 2)
+            before = times(rows, "/stats")
+            assert await soon(lambda: times(rows, "/stats") > before)
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)

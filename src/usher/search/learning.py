@@ -21,7 +21,8 @@ log = Log("search")
 WORDS: Final = 5_000  # most queries have no others: four of five of those in bench/search.py
 LOOK_SECONDS: Final = 1.0
 PATIENCE: Final = 5.0  # seconds for one answer
-REST: Final = 2.0  # times as long as servers took to answer they are left alone
+REST: Final = 1.0  # times as long as servers took to answer they are left alone
+PAUSE: Final = 20.0  # times as long as it took to learn nothing is learnt, whatever servers load: they may load all day
 
 
 class Learner:
@@ -31,16 +32,17 @@ class Learner:
         self._hall, self._scales = hall, scales
 
     async def run(self) -> None:
-        loop = asyncio.get_running_loop()
-        seen, learnt, due = 0, 0, 0.0
+        now = asyncio.get_running_loop().time
+        seen, learnt, old_at, again_at = 0, 0, 0.0, 0.0
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             before, seen = seen, self._hall.state
-            if seen and seen == before and (seen != learnt or loop.time() >= due):
-                # Again before what was learnt is forgotten.
-                soon = loop.time() + LONGER - 10 * LOOK_SECONDS
+            is_wanted = seen != learnt or now() >= old_at
+            if seen and seen == before and is_wanted and now() >= again_at:
+                began = now()
                 if await self.learn(seen):
-                    learnt, due = seen, soon
+                    learnt, old_at = seen, now() + LONGER  # when all of it is forgotten
+                again_at = now() + PAUSE * (now() - began)
 
     async def learn(self, state: int) -> bool:
         """Ask for common words, and what a row knows of them; False if it has to be done again."""
