@@ -10,7 +10,8 @@ import pytest
 
 from indexes import post
 from trade import ANY, soon
-from usher.index.answering import PAUSE, QUICK, Desk
+from usher.index import answering
+from usher.index.answering import Desk
 from usher.index.engine import Engine
 from usher.porch.component import face
 
@@ -39,6 +40,8 @@ from usher.porch.component import face
         ("/snippets", {"query": "a", "wanted": [["u", 1]] * 200}, 422),
         ("/snippets", {"query": "a", "wanted": [["u", -1]]}, 422),
         ("/stats", {"query": None}, 422),
+        ("/common", {"most": 0}, 422),
+        ("/common", {"most": 10**9}, 422),
         ("/search", {"query": "a", "deadline": 1e-9}, 503),
     ],
 )
@@ -83,13 +86,15 @@ async def test_who_would_wait_too_long_is_told_at_once(tmp_path: Path) -> None:
     engine.close()
 
 
-async def test_what_usually_is_quick_is_done_at_once_and_the_rest_by_threads() -> None:
-    desk = Desk(1)
-    here = threading.get_ident()
+async def test_what_usually_is_quick_is_done_at_once_and_the_rest_by_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(answering, "QUICK", 0.1)  # which no machine needs for nothing
+    desk, here = Desk(1), threading.get_ident()
 
-    async def asked(seconds: float = 0.0) -> bool:
-        """Whether this very thread did it, after a moment in which nobody asked."""
-        await asyncio.sleep(2 * PAUSE)
+    async def asked(seconds: float = 0.0, *, pause: float = -1.0) -> bool:
+        """Whether this very thread did it, although the last answer was less than a pause ago."""
+        monkeypatch.setattr(answering, "PAUSE", pause)
 
         def work() -> int:
             time.sleep(seconds)
@@ -99,8 +104,8 @@ async def test_what_usually_is_quick_is_done_at_once_and_the_rest_by_threads() -
 
     assert not await asked()  # nobody knows yet how long it takes
     assert await asked()
-    assert await desk._answer("search", threading.get_ident, 5.0) != here  # others may wait
-    assert await asked(12 * QUICK)
+    assert not await asked(pause=60.0)  # others may wait
+    assert await asked(1.2)
     assert not await asked()  # once too slow
     assert await soon(lambda: desk._waiting == 0)
     desk.close()
@@ -109,10 +114,9 @@ async def test_what_usually_is_quick_is_done_at_once_and_the_rest_by_threads() -
 async def test_while_a_thread_works_nobody_holds_up_the_loop() -> None:
     desk, hold = Desk(2), threading.Event()
     for _ in range(2):
-        await asyncio.sleep(2 * PAUSE)
         await desk._answer("stats", threading.get_ident, 5.0)
     slow = asyncio.create_task(desk._answer("search", hold.wait, 5.0))
-    await asyncio.sleep(2 * PAUSE)
+    await asyncio.sleep(0.01)
     assert await desk._answer("stats", threading.get_ident, 5.0) != threading.get_ident()
     hold.set()
     assert await slow
