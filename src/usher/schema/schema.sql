@@ -562,7 +562,7 @@ COMMENT ON COLUMN work.house.seated_rows IS 'How many rows the seats of all chun
 
 CREATE FUNCTION work.rest_of(h work.hosts, house work.house) RETURNS interval
     LANGUAGE sql IMMUTABLE
-    RETURN COALESCE((h).crawl_delay, GREATEST((house).crawl_delay, (h).robots_delay));
+    AS $$ select coalesce(h.crawl_delay, greatest(house.crawl_delay, h.robots_delay)) $$;
 
 CREATE FUNCTION work.rested(hosts bigint[], at timestamp with time zone, given bigint[]) RETURNS bigint[]
     LANGUAGE plpgsql

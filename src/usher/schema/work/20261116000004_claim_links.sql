@@ -7,7 +7,7 @@
 -- How long a host rests between two requests: what its operator set, else the longer of our own and what it asks for.
 create function work.rest_of(h work.hosts, house work.house) returns interval
     language sql immutable
-return coalesce(h.crawl_delay, greatest(house.crawl_delay, h.robots_delay));
+as $$ select coalesce(h.crawl_delay, greatest(house.crawl_delay, h.robots_delay)) $$;
 
 -- Hosts where nothing waits are looked at again after a pause that doubles: whoever admits a page in the meantime ends
 -- the pause, and one that slipped through between the two is found by the next look. So is a crawl whose last pages were
