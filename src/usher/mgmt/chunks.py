@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
+
+from psycopg.rows import TupleRow
 
 from usher.db import Connection
 from usher.door import guestbook
@@ -21,6 +23,7 @@ from usher.urls import Scheme, Url
 store = beside(__file__)
 MOST_CRAWLS: Final = 3  # of a page whose crawlers die, before it is an error
 MOST_BUILDS: Final = 3
+Rows = Sequence[TupleRow]  # of what was claimed for one crawler
 
 
 class Given(NamedTuple):
@@ -128,6 +131,17 @@ async def claim_all(
 
     They get pages of different hosts: who comes after one that was served may get nothing although there is something.
     """
+    return [packed(rows) for rows in await claim_rows(conn, asked, now=now, chunk=chunk)]
+
+
+async def claim_rows(
+    conn: Connection,
+    asked: Sequence[tuple[int, Ask]],
+    *,
+    now: datetime,
+    chunk: int | None = None,
+) -> list[Rows]:
+    """The same, as rows that whoever asked has `packed`: the connection is free for others meanwhile."""
     asks = [ask for _, ask in asked]
     found = await store.claim_links.tuples(
         conn,
@@ -141,13 +155,15 @@ async def claim_all(
         holds=array(ask.hold for ask in asks),
         now=now,
     )
-    packs: list[Pack | None] = [None] * len(asked)
-    for turn, rows in groupby(found, key=itemgetter(0)):
-        packs[turn - 1] = _pack(list(rows))
-    return packs
+    rows: list[Rows] = [()] * len(asked)
+    for turn, some in groupby(found, key=itemgetter(0)):
+        rows[turn - 1] = list(some)
+    return rows
 
 
-def _pack(rows: Sequence[Sequence[Any]]) -> Pack:
+def packed(rows: Rows) -> Pack | None:
+    if not rows:
+        return None
     pages = [
         Given(id_, str(Url(Scheme(scheme), host, path)), *rest)
         for _, _, id_, host, scheme, path, *rest in rows

@@ -1,7 +1,8 @@
 """Crawlers that ask for pages at the same time: one statement claims for all who wait, each a chunk of its own.
 
-Comes from handlers; goes to `chunks.claim_all`. Nobody waits for company: whoever asks first is served at once, and
+Comes from handlers; goes to `chunks.claim_rows`. Nobody waits for company: whoever asks first is served at once, and
 those who come meanwhile are served together next. They share a commit, a round trip and the fixed cost of three writes.
+The next statement goes out before anybody reads what the last one brought: the database is what all wait for.
 """
 
 import asyncio
@@ -11,9 +12,9 @@ from typing import Final
 
 import psycopg
 
-from usher.db import Database
+from usher.db import Connection, Database
 from usher.mgmt import chunks
-from usher.mgmt.chunks import Ask, Pack
+from usher.mgmt.chunks import Ask, Pack, Rows
 
 MOST: Final = 16  # crawlers served by one statement
 FEW: Final = 50  # pages; whoever wants more is served alone, and nobody waits for that
@@ -29,7 +30,7 @@ class Turn:
 
     crawler: int
     ask: Ask
-    pack: "asyncio.Future[Pack | None]"
+    rows: "asyncio.Future[Rows]"
 
 
 class Claims:
@@ -50,43 +51,49 @@ class Claims:
         if self._at_work is None or self._at_work.done():
             # One statement at a time: a second would find the hosts locked that the first looks at.
             self._at_work = asyncio.create_task(self._work())
-        return await turn.pack
+        return chunks.packed(await turn.rows)
 
     async def _work(self) -> None:
         while self._line:
-            turns, self._line = self._line[:MOST], self._line[MOST:]
-            if here := [turn for turn in turns if not turn.pack.cancelled()]:
-                await self._serve(here)
+            turns: list[Turn] = []
+            try:
+                async with self._db.connection() as conn:
+                    while turns := self._next():
+                        await self._serve(conn, turns)
+            except Exception as error:  # noqa: BLE001 - whoever waits has to hear of it, whatever it is
+                fail(turns or self._next(), error)
 
-    async def _serve(self, turns: list[Turn]) -> None:
+    def _next(self) -> list[Turn]:
+        """Those who are served together, without any that gave up."""
+        here = [turn for turn in self._line if not turn.rows.done()]
+        self._line = here[MOST:]
+        return here[:MOST]
+
+    async def _serve(self, conn: Connection, turns: list[Turn]) -> None:
+        asked = [(turn.crawler, turn.ask) for turn in turns]
         try:
-            async with self._db.connection() as conn:
-                asked = [(turn.crawler, turn.ask) for turn in turns]
-                packs = await chunks.claim_all(conn, asked, now=datetime.now(UTC))
+            found = await chunks.claim_rows(conn, asked, now=datetime.now(UTC))
         except THEIR_OWN as error:
-            if len(turns) > 1:
-                for turn in turns:
-                    await self._serve([turn])
-            else:
+            if len(turns) == 1:
                 fail(turns, error)
-        except Exception as error:  # noqa: BLE001 - whoever waits has to hear of it, whatever it is
-            fail(turns, error)
+            for turn in turns if len(turns) > 1 else ():
+                await self._serve(conn, [turn])
         else:
-            self._hand_over(turns, packs)
+            self._hand_over(turns, found)
 
-    def _hand_over(self, turns: list[Turn], packs: list[Pack | None]) -> None:
+    def _hand_over(self, turns: list[Turn], found: list[Rows]) -> None:
         """Who got nothing after another was served has its turn again: there may be something that both cannot have."""
         again, served = [], False
-        for turn, pack in zip(turns, packs, strict=True):
-            if pack is None and served:
+        for turn, rows in zip(turns, found, strict=True):
+            if served and not rows:
                 again.append(turn)
-            elif not turn.pack.done():
-                turn.pack.set_result(pack)
-            served = served or pack is not None
+            elif not turn.rows.done():
+                turn.rows.set_result(rows)
+            served = served or bool(rows)
         self._line = [*again, *self._line]
 
 
 def fail(turns: list[Turn], error: Exception) -> None:
     for turn in turns:
-        if not turn.pack.done():
-            turn.pack.set_exception(error)
+        if not turn.rows.done():
+            turn.rows.set_exception(error)
