@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from threading import RLock
-from typing import Final, Protocol, cast
+from typing import Final
 
 import tantivy
 from tantivy import Occur
@@ -25,6 +25,7 @@ from usher.index.ballast import Ballast
 from usher.index.document import Document
 from usher.index.frequent import frequent
 from usher.index.questions import Question, anything
+from usher.index.ranking import best, counted
 from usher.index.view import View
 from usher.search.answers import Hits, Stats, Suggestion
 from usher.search.highlight import SIZE, Segment, window
@@ -118,7 +119,7 @@ class Engine:
     @property
     def documents(self) -> int:
         """How many documents there are to find."""
-        return _count(self._view.searcher.search(anything(), 1))
+        return counted(self._view.searcher.search(anything(), 1))
 
     def search(
         self,
@@ -135,31 +136,30 @@ class Engine:
         question = Question(view, query, stats)
         if not query:
             return Hits()
-        limit = max(1, min(k, MAX_HITS))
-        order = None if question.ranked else "crawled"
-        result = view.searcher.search(
-            question.build(), limit, offset=max(0, min(offset, MAX_OFFSET)), order_by_field=order
+        offset = max(0, min(offset, MAX_OFFSET))
+        found, total = best(
+            view,
+            question.build(),
+            max(1, min(k, MAX_HITS)),
+            offset=offset,
+            order=None if question.ranked else "crawled",
+            count=not hosts,
         )
-        found = [view.searcher.doc(where) for _, where in result.hits]
-        hits = tuple(
-            fields.kept(document).hit(float(score))
-            for document, (score, _) in zip(found, result.hits, strict=True)
-        )
+        hits = tuple(fields.kept(document).hit(score) for score, document in found)
         words = words_of(question.telling)
         passages = tuple(
             _passage(document, hit.language, words)
-            for document, hit in zip(found[:show], hits, strict=False)
+            for (_, document), hit in zip(found[:show], hits, strict=False)
         )
-        for document, hit in zip(found[show:], hits[show:], strict=True):
+        for (_, document), hit in zip(found[show:], hits[show:], strict=True):
             view.remember(hit.url, hit.chunk, document)
-        total = _count(result)
         if not hosts:
             counts = {}
-        elif total <= len(hits):
+        elif total == len(hits):
             counts = dict(Counter(hit.host for hit in hits).most_common(MAX_HOSTS))
         else:
-            counts = _hosts(view, question.matching())
-        return Hits(total, hits, counts, passages)
+            counts, total = _hosts(view, question.matching())
+        return Hits(total or 0, hits, counts, passages)
 
     def stats(self, query: Query) -> Stats:
         """What this index knows of the words of a query."""
@@ -217,19 +217,12 @@ def _documents(path: Path) -> int:
     return sum(segment["max_doc"] for segment in meta["segments"])
 
 
-def _hosts(view: View, matching: Tantivy) -> dict[str, int]:
+def _hosts(view: View, matching: Tantivy) -> tuple[dict[str, int], int]:
+    """The hosts that most are on, and how many there are in all."""
     wanted = {"hosts": {"terms": {"field": "host", "size": MAX_HOSTS}}}
-    found = view.searcher.aggregate(matching, wanted)
-    return {bucket["key"]: int(bucket["doc_count"]) for bucket in found["hosts"]["buckets"]}
-
-
-def _count(result: object) -> int:
-    """What Tantivy's own types forgot to mention."""
-    return cast("_Counted", result).count
-
-
-class _Counted(Protocol):
-    count: int
+    found = view.searcher.aggregate(matching, wanted)["hosts"]
+    counts = {bucket["key"]: int(bucket["doc_count"]) for bucket in found["buckets"]}
+    return counts, sum(counts.values()) + int(found["sum_other_doc_count"])
 
 
 def _one(view: View, url: str, chunk: int) -> tantivy.Document | None:

@@ -37,7 +37,7 @@ _LEVEL: Final = 1  # smaller than what Tantivy's own lz4 makes of it, in the sam
 
 
 class Kept(Struct, frozen=True, array_like=True):
-    """What a hit shows, stored beside the text of the document."""
+    """What a hit shows, stored beside the text of the document; in the order of `Hit`."""
 
     key: str
     url: str
@@ -53,7 +53,7 @@ class Kept(Struct, frozen=True, array_like=True):
     text64: int
 
     def hit(self, score: float) -> Hit:
-        return Hit(score=score, **msgspec.structs.asdict(self))
+        return Hit(score, *msgspec.structs.astuple(self))
 
 
 _packer: Final = zstd.ZstdCompressor(level=_LEVEL)

@@ -123,13 +123,13 @@ class Question:
         others = self.other_forms(word) if forms else ()
         made = []
         for place in places:
-            asked = self.idf(place, word)
-            every = [self.one(place, word, WEIGHTS[place])]
+            _, asked, right = self.weigh(place, word)
+            every = [_term(place, word, WEIGHTS[place] * right)]
             for form in others:
-                count = self.count(place, form)
-                if self.seen[f"{place}:{form}"]:
-                    weight = OTHER_FORM * min(1.0, asked / _idf(self.documents, count))
-                    every.append(self.one(place, form, weight * WEIGHTS[place]))
+                here, idf, right = self.weigh(place, form)
+                if here:
+                    weight = OTHER_FORM * min(1.0, asked / idf)
+                    every.append(_term(place, form, weight * WEIGHTS[place] * right))
             made.append(every[0] if len(every) == 1 else Tantivy.disjunction_max_query(every, 0.1))
         return _any(made)
 
@@ -141,11 +141,6 @@ class Question:
         if self.stats is not None:
             return self.stats.forms.get(f"{language}:{word}", ())
         return self.view.forms(word, language)
-
-    def one(self, field: str, word: str, weight: float) -> Tantivy:
-        self.count(field, word)
-        query = Tantivy.term_query(fields.schema(), field, word, index_option="freq")
-        return Tantivy.boost_query(query, weight * self.correction(field, [word]))
 
     def phrase(self, field: str, tokens: list[str], weight: float, slop: int = 0) -> Tantivy:
         for token in tokens:
@@ -227,18 +222,27 @@ class Question:
                 self.count(place, form)
         return Stats(self.view.documents, self.view.languages, self.seen, forms)
 
-    def idf(self, field: str, word: str) -> float:
-        return _idf(self.documents, self.count(field, word))
+    def weigh(self, field: str, word: str) -> tuple[int, float, float]:
+        """In how many documents of this server it is, its weight, and what turns Tantivy's weight for it into that."""
+        count = self.count(field, word)
+        here = self.seen[f"{field}:{word}"]
+        idf = _idf(self.documents, count)
+        return here, idf, 1.0 if self.stats is None else idf / _idf(self.view.documents, here)
 
     def correction(self, field: str, words: Iterable[str]) -> float:
-        """What turns the weight that Tantivy gives words in this index into their weight in all of them."""
+        """What turns the weight that Tantivy gives a phrase in this index into its weight in all of them."""
         if self.stats is None:
             return 1.0
         here = all_ = 0.0
         for word in words:
-            all_ += self.idf(field, word)
+            all_ += _idf(self.documents, self.count(field, word))
             here += _idf(self.view.documents, self.seen[f"{field}:{word}"])
         return all_ / here
+
+
+def _term(field: str, word: str, weight: float) -> Tantivy:
+    query = Tantivy.term_query(fields.schema(), field, word, index_option="freq")
+    return Tantivy.boost_query(query, weight)
 
 
 @lru_cache(_MOST_KEPT)

@@ -5,10 +5,15 @@ Comes from the engine of each server as JSON; goes to `merge`, and statistics go
 
 from collections.abc import Iterable
 from datetime import datetime
+from typing import Final
 
 from msgspec import Struct, field
 
 from usher.search.highlight import Segment
+
+MOMENTS: Final = (
+    1e9  # above it a score is the moment that orders hits of a query without words, and exact
+)
 
 
 class Hit(Struct, frozen=True, omit_defaults=True):
@@ -45,6 +50,16 @@ class Stats(Struct, frozen=True, omit_defaults=True):
     languages: dict[str, int] = field(default_factory=dict)
     terms: dict[str, int] = field(default_factory=dict)  # "body:word" and in how many documents
     forms: dict[str, tuple[str, ...]] = field(default_factory=dict)  # "en:word" and its other forms
+
+
+def place(hit: Hit) -> tuple[float, str]:
+    """What puts hits in order, the same on every server: the best first, equal ones by their URL."""
+    return -rounded(hit.score), hit.url
+
+
+def rounded(score: float) -> float:
+    """Four digits: what servers differ by in the fifth is chance, and equal hits are put in order by URL."""
+    return score if score > MOMENTS else float(f"{score:.4g}")
 
 
 class Suggestion(Struct, frozen=True):

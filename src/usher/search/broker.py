@@ -17,11 +17,11 @@ import msgspec
 
 from usher.errors import Unreachable
 from usher.index.asking import Search, Snippets, Words
-from usher.search.answers import Hits, Stats
+from usher.search.answers import Hits, Stats, place
 from usher.search.counts import SEARCH_SECONDS, SEARCHES
 from usher.search.hall import Hall
 from usher.search.highlight import Segment
-from usher.search.merge import Results, merge, rounded, suggest
+from usher.search.merge import Results, merge, suggest
 from usher.search.outcome import MOST, Answer, Place
 from usher.search.query import Query, corrected, parse
 from usher.search.round import Attempt, Round
@@ -29,6 +29,9 @@ from usher.search.servers import SEARCH, SNIPPETS, SUGGEST, Server, asked_of, le
 from usher.search.weights import Scales
 
 DEADLINE: Final = 1.5  # seconds
+MANY: Final = (
+    8  # times as many, where copies leave too little to show: mostly enough, and far fewer than all
+)
 EXTRA: Final = 5  # hits more than are shown: some may turn out to be copies
 FEW: Final = 5  # hits; with fewer another spelling is looked for
 MOST_SHOWN: Final = 50  # passages that come with the hits
@@ -83,7 +86,9 @@ class Broker:
         wanted = min(offset + k + EXTRA, MOST)
         fewest = min((len(bench.servers) for bench in self.hall.seats.benches), default=1)
         enough: dict[str, Hits] = {}  # from servers that have no more to give
-        for most in dict.fromkeys((part(wanted, fewest), wanted, MOST)):
+        # More than are shown are of use only where all hits are one server's, and copies may be among them.
+        first = wanted if fewest == 1 else min(part(wanted, fewest), offset + k)
+        for most in dict.fromkeys((first, wanted, min(MANY * wanted, MOST), MOST)):
             show = k if not offset and answer is None else 0
             attempts = await self._asked(query, most, until, turn, enough, hosts=hosts, show=show)
             again = self._joined(query, attempts, k=k, offset=offset)
@@ -237,9 +242,9 @@ def passages_of(heard: Iterable[Hits]) -> dict[Place, list[Segment]]:
 
 
 def who_lacks(heard: Mapping[str, Hits], results: Results, k: int, wanted: int) -> set[str]:
-    """Who may have more hits that belong here, or as good as the last one shown: which are would be chance."""
+    """Who may have more hits that belong here: servers give theirs in the order in which they are shown."""
     cut = {host: hits for host, hits in heard.items() if hits.hits and hits.total > len(hits.hits)}
     if len(results.found) < k or sum(hits.total for hits in heard.values()) <= wanted:
         return set(cut)  # few enough to see which are copies
-    worst = rounded(results.found[-1].hit.score)
-    return {host for host, hits in cut.items() if rounded(hits.hits[-1].score) >= worst}
+    worst = place(results.found[-1].hit)
+    return {host for host, hits in cut.items() if place(hits.hits[-1]) < worst}

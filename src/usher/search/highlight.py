@@ -33,6 +33,9 @@ _UNSEEN: Final = re.compile(
 )
 _ACCENTED: Final = ("\u00c0", "\u024f")
 _ASCII: Final = bytes(range(128))
+# Of UTF-8: ASCII, what continues a letter, and what begins signs and letters that are neither small nor large. (Wide,
+# circled and Glagolitic ones, and signs like that for ohm, are left as they are where nothing else is changed.)
+_WITHOUT_CASE: Final = bytes([*range(0xC0), 0xC2, *range(0xE2, 0xEA), *range(0xEB, 0xF0)])
 _MOST_KEPT: Final = 20_000
 _MOST_SOUGHT: Final = 100
 
@@ -144,6 +147,8 @@ def _flat(text: str) -> str:
     # Bytes are made small ten times as fast, and of other letters a text has few.
     data = text.encode("utf-8", "surrogatepass")
     flat = data.lower().decode("utf-8", "surrogatepass")
+    if not data.translate(None, _WITHOUT_CASE):
+        return flat  # quotes, dashes, Chinese: nothing that is written in two ways
     for letter in set(data.translate(None, _ASCII).decode("utf-8", "surrogatepass")):
         if (plain := _plain(letter)) != letter:
             flat = flat.replace(letter, plain)

@@ -9,13 +9,10 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from usher.search.answers import Hit, Hits, Suggestion
+from usher.search.answers import Hit, Hits, Suggestion, place
 
 NEAR: Final = 3  # bits by which the simhashes of two near-copies may differ
 MAX_HOSTS: Final = 10
-MOMENTS: Final = (
-    1e9  # above it a score is the moment that orders hits of a query without words, and exact
-)
 MAX_SUGGESTED: Final = 4
 
 _BANDS: Final = NEAR + 1  # two numbers that differ in 3 bits agree in one quarter at least
@@ -52,7 +49,7 @@ def merge(answers: Mapping[str, Hits | None], *, k: int, offset: int = 0) -> Res
     """One page of results from the first `offset + k` hits and some more of each server; None did not answer."""
     heard = {server: hits for server, hits in answers.items() if hits is not None}
     every = [(hit, server) for server, hits in heard.items() for hit in hits.hits]
-    every.sort(key=_place)
+    every.sort(key=lambda pair: place(pair[0]))
     kept, copies = _fold(_newest(every))
     matching = sum(hits.total for hits in heard.values())
     hidden = len(every) - len(kept)
@@ -66,16 +63,6 @@ def merge(answers: Mapping[str, Hits | None], *, k: int, offset: int = 0) -> Res
         hosts=_hosts(heard.values()),
         missing=tuple(sorted(set(answers) - set(heard))),
     )
-
-
-def _place(pair: tuple[Hit, str]) -> tuple[float, str, float]:
-    hit, _ = pair
-    return -rounded(hit.score), hit.url, -hit.crawled.timestamp()
-
-
-def rounded(score: float) -> float:
-    """Four digits: what servers differ by in the fifth is chance, and equal hits are put in order by URL."""
-    return score if score > MOMENTS else float(f"{score:.4g}")
 
 
 def suggest(answers: Iterable[Sequence[Suggestion]]) -> dict[str, str]:
@@ -121,7 +108,6 @@ def _fold(ranked: Iterable[tuple[Hit, str]]) -> tuple[list[tuple[Hit, str]], Cou
         if original := seen.original(hit):
             copies[original] += 1
         else:
-            seen.add(hit)
             kept.append((hit, server))
     return kept, copies
 
@@ -134,24 +120,23 @@ class _Seen:
         self.canonical: dict[str, str] = {}
         self.bands: dict[tuple[int, int], list[tuple[int, str]]] = {}
 
-    def add(self, hit: Hit) -> None:
-        if hit.text64:
-            self.texts[hit.text64] = hit.url
-        self.canonical[_canonical(hit)] = hit.url
-        if hit.simhash:
-            for band in _bands(hit.simhash):
-                self.bands.setdefault(band, []).append((hit.simhash, hit.url))
-
     def original(self, hit: Hit) -> str:
-        """The URL of the hit that this one copies, or nothing."""
-        if hit.text64 and hit.text64 in self.texts:
-            return self.texts[hit.text64]
-        if original := self.canonical.get(_canonical(hit)):
-            return original
-        for band in _bands(hit.simhash) if hit.simhash else ():
+        """The URL of the hit that this one copies; or nothing, and it is remembered as the first of its kind."""
+        if hit.text64 and (url := self.texts.get(hit.text64)):
+            return url
+        canonical = _canonical(hit)
+        if url := self.canonical.get(canonical):
+            return url
+        bands = _bands(hit.simhash) if hit.simhash else ()
+        for band in bands:
             for simhash, url in self.bands.get(band, ()):
                 if ((simhash ^ hit.simhash) & (1 << 64) - 1).bit_count() <= NEAR:
                     return url
+        self.canonical[canonical] = hit.url
+        if hit.text64:
+            self.texts[hit.text64] = hit.url
+        for band in bands:
+            self.bands.setdefault(band, []).append((hit.simhash, hit.url))
         return ""
 
 

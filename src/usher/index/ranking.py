@@ -1,0 +1,96 @@
+"""The best hits of a query in an order on which all servers agree: by their scores, and equal ones by their URL.
+
+Comes from the engine's view and a query as Tantivy runs it; goes to hits. Tantivy puts equal ones in the order in which
+they were added, which differs from server to server: whoever puts the hits of several together could not know whether
+another one belongs before the last, and had to ask again.
+"""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol, cast
+
+from tantivy import DocAddress, Document
+from tantivy import Query as Tantivy
+
+from usher.index import fields
+from usher.index.view import View
+from usher.search.answers import rounded
+
+SPARE: Final = 5  # more than are wanted: whether the next one is as good as the last shows who belongs before whom
+MOST: Final = 12_000
+Scored = tuple[float, DocAddress]
+
+
+class Best(NamedTuple):
+    """The best hits, and how many there are, if that is known by now."""
+
+    hits: list[tuple[float, Document]]
+    total: int | None
+
+
+def best(
+    view: View,
+    query: Tantivy,
+    limit: int,
+    *,
+    offset: int = 0,
+    order: str | None = None,
+    count: bool,
+) -> Best:
+    """So many hits after the first `offset`; counted only if wanted, for that takes longer."""
+    end = offset + limit
+    asked = end + SPARE
+    reader = Reader(view)
+    while True:
+        result = view.searcher.search(query, asked, count=count, order_by_field=order)
+        hits: list[Scored] = list(result.hits)
+        whole = len(hits) < asked
+        if whole or asked >= MOST or rounded(hits[-1][0]) < rounded(hits[end - 1][0]):
+            break
+        asked = min(
+            4 * asked, MOST
+        )  # the last that are wanted are as good as all others: any may belong here
+    total = counted(result) if count else len(hits) if whole else None
+    for at in (offset, end):
+        settle(hits, at, reader.url)
+    return Best(
+        [(float(score), reader.document(where)) for score, where in hits[offset:end]], total
+    )
+
+
+def settle(hits: list[Scored], at: int, url: Callable[[DocAddress], str]) -> None:
+    """Put hits that are as good as the one at this place in the order of their URLs, if some come before it."""
+    if not 0 < at < len(hits) or rounded(hits[at - 1][0]) != (same := rounded(hits[at][0])):
+        return
+    first = last = at
+    while first > 0 and rounded(hits[first - 1][0]) == same:
+        first -= 1
+    while last < len(hits) and rounded(hits[last][0]) == same:
+        last += 1
+    hits[first:last] = sorted(hits[first:last], key=lambda hit: url(hit[1]))
+
+
+def counted(result: object) -> int:
+    """What Tantivy's own types forgot to mention."""
+    return cast("_Counted", result).count
+
+
+class _Counted(Protocol):
+    count: int
+
+
+class Reader:
+    """Documents that were read, each once."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._read: dict[tuple[int, int], Document] = {}
+
+    def document(self, where: DocAddress) -> Document:
+        key = where.segment_ord, where.doc
+        found = self._read.get(key)
+        if found is None:
+            found = self._read[key] = self._view.searcher.doc(where)
+        return found
+
+    def url(self, where: DocAddress) -> str:
+        return fields.kept(self.document(where)).url
