@@ -145,14 +145,13 @@ class Engine:
             order=None if question.ranked else "crawled",
             count=not hosts,
         )
-        hits = tuple(fields.kept(document).hit(score) for score, document in found)
+        hits = tuple(kept.hit(score) for score, kept, _ in found)
         words = words_of(question.telling)
         passages = tuple(
-            _passage(document, hit.language, words)
-            for (_, document), hit in zip(found[:show], hits, strict=False)
+            _passage(view.read(where), kept.language, words) for _, kept, where in found[:show]
         )
-        for (_, document), hit in zip(found[show:], hits[show:], strict=True):
-            view.remember(hit.url, hit.chunk, document)
+        for _, kept, where in found[show:]:
+            view.remember(kept.url, kept.chunk, where)
         if not hosts:
             counts = {}
         elif total == len(hits):

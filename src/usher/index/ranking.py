@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, Protocol, cast
 from tantivy import DocAddress, Document
 from tantivy import Query as Tantivy
 
-from usher.index import fields
+from usher.index.fields import Kept
 from usher.index.view import View
 from usher.search.answers import rounded
 
@@ -20,10 +20,18 @@ MOST: Final = 12_000
 Scored = tuple[float, DocAddress]
 
 
+class Ranked(NamedTuple):
+    """A hit, and its document or where it is."""
+
+    score: float
+    kept: Kept
+    where: Document | DocAddress
+
+
 class Best(NamedTuple):
     """The best hits, and how many there are, if that is known by now."""
 
-    hits: list[tuple[float, Document]]
+    hits: list[Ranked]
     total: int | None
 
 
@@ -39,22 +47,19 @@ def best(
     """So many hits after the first `offset`; counted only if wanted, for that takes longer."""
     end = offset + limit
     asked = end + SPARE
-    reader = Reader(view)
     while True:
         result = view.searcher.search(query, asked, count=count, order_by_field=order)
         hits: list[Scored] = list(result.hits)
         whole = len(hits) < asked
         if whole or asked >= MOST or rounded(hits[-1][0]) < rounded(hits[end - 1][0]):
             break
-        asked = min(
-            4 * asked, MOST
-        )  # the last that are wanted are as good as all others: any may belong here
+        # The last that are wanted are as good as all others: any may belong here.
+        asked = min(4 * asked, MOST)
     total = counted(result) if count else len(hits) if whole else None
     for at in (offset, end):
-        settle(hits, at, reader.url)
-    return Best(
-        [(float(score), reader.document(where)) for score, where in hits[offset:end]], total
-    )
+        settle(hits, at, lambda where: view.kept(where)[0].url)
+    found = [Ranked(float(score), *view.kept(where)) for score, where in hits[offset:end]]
+    return Best(found, total)
 
 
 def settle(hits: list[Scored], at: int, url: Callable[[DocAddress], str]) -> None:
@@ -76,21 +81,3 @@ def counted(result: object) -> int:
 
 class _Counted(Protocol):
     count: int
-
-
-class Reader:
-    """Documents that were read, each once."""
-
-    def __init__(self, view: View) -> None:
-        self._view = view
-        self._read: dict[tuple[int, int], Document] = {}
-
-    def document(self, where: DocAddress) -> Document:
-        key = where.segment_ord, where.doc
-        found = self._read.get(key)
-        if found is None:
-            found = self._read[key] = self._view.searcher.doc(where)
-        return found
-
-    def url(self, where: DocAddress) -> str:
-        return fields.kept(self.document(where)).url

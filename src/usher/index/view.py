@@ -6,10 +6,10 @@ Comes from the engine after each commit; goes to questions and spelling, which s
 from functools import cached_property
 from typing import Final
 
-from tantivy import Document, Searcher
+from tantivy import DocAddress, Document, Searcher
 
 from usher.index import fields
-from usher.index.fields import BODY
+from usher.index.fields import BODY, Kept
 from usher.search.words import ALONE
 
 MAX_FORMS: Final = 12
@@ -18,6 +18,7 @@ MAX_KEPT: Final = 10_000
 MAX_STARTS: Final = 32
 MAX_COUNTS: Final = 50_000
 MAX_FOUND: Final = 200
+MAX_HITS: Final = 10_000  # about 10 MB
 _LEAST: Final = 3  # letters of a word that has forms
 
 
@@ -30,7 +31,8 @@ class View:
         self._forms: dict[tuple[str, str], tuple[str, ...]] = {}
         self._words: dict[str, list[tuple[str, int]]] = {}
         self._counts: dict[tuple[str, str], int] = {}
-        self._found: dict[tuple[str, int], Document] = {}
+        self._hits: dict[tuple[int, int], Kept] = {}
+        self._found: dict[tuple[str, int], Document | DocAddress] = {}
 
     @cached_property
     def languages(self) -> dict[str, int]:
@@ -46,14 +48,29 @@ class View:
             found = self._counts[field, word] = self.searcher.doc_freq(field, word)
         return found
 
-    def remember(self, url: str, chunk: int, document: Document) -> None:
+    def kept(self, where: DocAddress) -> tuple[Kept, Document | DocAddress]:
+        """What a hit shows, and the document, if it had to be read: what is found often is not read again."""
+        key = where.segment_ord, where.doc
+        if found := self._hits.get(key):
+            return found, where
+        document = self.searcher.doc(where)
+        if len(self._hits) >= MAX_HITS:
+            self._hits.clear()
+        found = self._hits[key] = fields.kept(document)
+        return found, document
+
+    def read(self, where: Document | DocAddress) -> Document:
+        return self.searcher.doc(where) if isinstance(where, DocAddress) else where
+
+    def remember(self, url: str, chunk: int, where: Document | DocAddress) -> None:
         """A hit: whoever is told of it may soon ask for its passage."""
         if len(self._found) >= MAX_FOUND:
             self._found.clear()
-        self._found[url, chunk] = document
+        self._found[url, chunk] = where
 
     def remembered(self, url: str, chunk: int) -> Document | None:
-        return self._found.get((url, chunk))
+        where = self._found.get((url, chunk))
+        return None if where is None else self.read(where)
 
     def forms(self, word: str, language: str) -> tuple[str, ...]:
         """The commonest words of the index with the same stem, without the word itself."""
