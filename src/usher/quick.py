@@ -4,12 +4,16 @@ One begins as HTTP: `GET /lines` with `Upgrade: usher-lines/1`, answered by 101.
 LENGTH` and its body, an answer is a line `STATUS LENGTH` and its body, one after the other. A server that knows nothing
 of this is asked over HTTP.
 
-    status, body = await Quick("127.0.0.1", 8421, timeout=5).put("/stats", question, {"Host": "127.0.0.1:8421"})
+    status, body = await Quick("127.0.0.1", 8421, timeout=5).put("/stats", question, {"Host": "127.0.0.1:8421"}, until)
 """
 
 import asyncio
+import math
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
+
+import httptools
 
 from usher.wire import IDLE, MOST_BYTES, Broken, Closed, Lines, Talk, written
 
@@ -34,39 +38,29 @@ class Quick(Lines):
         self._quick: list[Line] = []
         self._plain_until = 0.0
 
-    async def put(self, path: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
-        """The status and the answer, for whoever has a timeout around it; the headers go with each new connection."""
-        loop = asyncio.get_running_loop()
-        if loop.time() >= self._plain_until:
-            question = b"%s %d\n%s" % (path.encode(), len(body), body)
-            with self._reaching():
-                answer = await self._put(question, headers)
-            if answer is not None:
-                return answer
-            self._plain_until = loop.time() + PLAIN_SECONDS
-        told = await self.ask_untimed("POST", path, body, headers)
-        return told.status, told.body
+    async def put(
+        self, path: str, body: bytes, headers: Mapping[str, str], until: float
+    ) -> tuple[int, bytes]:
+        """The status and the answer; TimeoutError if it is not there by then, a moment of the loop's clock.
 
-    async def _put(self, question: bytes, headers: Mapping[str, str]) -> tuple[int, bytes] | None:
-        """None if the server knows no quick lines."""
-        while self._quick:
-            try:
-                return await self._put_on(self._quick.pop(), question)
-            except (Closed, ConnectionError):
-                continue
-        upgrade = written("GET", PATH, b"", {**headers, **UPGRADE})
-        loop = asyncio.get_running_loop()
-        _, line = await loop.create_connection(Line, self._host, self._port)
-        return await self._put_on(line, question, upgrade)
+        The headers go with each new connection.
+        """
+        question = b"%s %d\n%s" % (path.encode(), len(body), body)
+        try:
+            while self._quick:
+                with suppress(Closed, ConnectionError):
+                    return await self._put_on(self._quick.pop(), question, until)
+            async with asyncio.timeout_at(until):
+                return await self._put_anew(path, body, headers, question)
+        except TimeoutError:
+            raise
+        except (OSError, httptools.HttpParserError) as error:
+            raise self._away(str(error) or type(error).__name__) from error
 
-    async def _put_on(
-        self, line: "Line", question: bytes, upgrade: bytes = b""
-    ) -> tuple[int, bytes] | None:
+    async def _put_on(self, line: "Line", question: bytes, until: float) -> tuple[int, bytes]:
         kept = False
         try:
-            if upgrade and not await line.open(upgrade):
-                return None
-            answer = await line.say(question)
+            answer = await line.say(question, until)
             kept = len(self._quick) < IDLE
             return answer
         finally:
@@ -74,6 +68,25 @@ class Quick(Lines):
                 self._quick.append(line)
             else:
                 line.close()
+
+    async def _put_anew(
+        self, path: str, body: bytes, headers: Mapping[str, str], question: bytes
+    ) -> tuple[int, bytes]:
+        """Over a new line, or over HTTP if the server knows none."""
+        loop = asyncio.get_running_loop()
+        if loop.time() >= self._plain_until:
+            _, line = await loop.create_connection(Line, self._host, self._port)
+            try:
+                is_open = await line.open(written("GET", PATH, b"", {**headers, **UPGRADE}))
+            except BaseException:
+                line.close()
+                raise
+            if is_open:
+                return await self._put_on(line, question, math.inf)
+            line.close()
+            self._plain_until = loop.time() + PLAIN_SECONDS
+        told = await self.ask_untimed("POST", path, body, headers)
+        return told.status, told.body
 
     def close(self) -> None:
         super().close()

@@ -4,10 +4,11 @@ Comes from `client` and `pull`; goes to one server. Made of the parser that our 
 """
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from typing import Final, Generic, TypeVar, cast
+from typing import Any, Final, Generic, TypeVar, cast
 
 import httptools
 
@@ -70,16 +71,23 @@ class Talk(asyncio.Protocol, Generic[Told]):
     def hear(self, part: bytes) -> Told | None:
         raise NotImplementedError
 
-    async def say(self, question: bytes) -> Told:
+    async def say(self, question: bytes, until: float = math.inf) -> Told:
+        """The answer; TimeoutError if it does not come by then, a moment of the loop's clock."""
         if self._transport is None or self.is_closed:
             raise Closed("the server hung up")
+        loop = asyncio.get_running_loop()
         self._heard = 0
-        self._outcome = asyncio.get_running_loop().create_future()
+        outcome: asyncio.Future[Told] = loop.create_future()
+        self._outcome = outcome
+        # A timer costs a third of what `asyncio.timeout` does.
+        timer = None if until == math.inf else loop.call_at(until, late, outcome)
         self._transport.write(question)
         try:
-            return await self._outcome
+            return await outcome
         finally:
             self._outcome = None
+            if timer:
+                timer.cancel()
 
     def close(self) -> None:
         self.is_closed = True
@@ -110,6 +118,11 @@ class Talk(asyncio.Protocol, Generic[Told]):
         if self._outcome is not None and not self._outcome.done():
             quiet = Broken("the answer broke off") if self._heard else Closed("the server hung up")
             self._outcome.set_exception(error or quiet)
+
+
+def late(outcome: "asyncio.Future[Any]") -> None:
+    if not outcome.done():
+        outcome.set_exception(TimeoutError())
 
 
 class Line(Talk[Answer]):

@@ -80,8 +80,8 @@ async def put(
     quick: Quick, path: str, body: object, host: str = "localhost", **headers: str
 ) -> tuple[int, dict[str, object]]:
     given = body if isinstance(body, bytes) else json.dumps(body).encode()
-    async with asyncio.timeout(20):
-        status, told = await quick.put(path, given, {"Host": host, **headers})
+    until = asyncio.get_running_loop().time() + 20
+    status, told = await quick.put(path, given, {"Host": host, **headers}, until)
     return status, json.loads(told)
 
 

@@ -23,6 +23,11 @@ from usher.search.query import Query, Term
 from usher.search.words import ALONE, spaced
 
 WEIGHTS: Final = {TITLE: 3.0, HEADINGS: 1.2, BODY: 1.0, URL: 0.5}
+FORMED: Final = (
+    TITLE,
+    HEADINGS,
+    BODY,
+)  # where other forms of a word count: an address is spelt as it is
 PLACES: Final = {"": tuple(WEIGHTS), "title": (TITLE,), "url": (URL,)}
 OTHER_FORM: Final = 0.5  # what another form of a word is worth, at most
 NEAR_BY: Final = {TITLE: 1.5, BODY: 1.0}  # what it is worth that the words stand together
@@ -125,7 +130,7 @@ class Question:
         for place in places:
             _, asked, right = self.weigh(place, word)
             every = [_term(place, word, WEIGHTS[place] * right)]
-            for form in others:
+            for form in others if place in FORMED else ():
                 here, idf, right = self.weigh(place, form)
                 if here:
                     weight = OTHER_FORM * min(1.0, asked / idf)
@@ -218,7 +223,7 @@ class Question:
                 for place in PLACES[term.place]:
                     self.count(place, token)
         for form in {form for found in forms.values() for form in found}:
-            for place in WEIGHTS:
+            for place in FORMED:
                 self.count(place, form)
         return Stats(self.view.documents, self.view.languages, self.seen, forms)
 

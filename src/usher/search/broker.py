@@ -124,18 +124,22 @@ class Broker:
         ) -> tuple[Stats | None, set[Server]]:
             return await self.scales.weigh(query, servers, until)
 
+        def written(stats: Stats | None, show: int) -> bytes:
+            asked = Search(
+                query=query, k=most, deadline=left(until), stats=stats, hosts=hosts, show=show
+            )
+            return msgspec.json.encode(asked)
+
+        # The same for all servers of a row; a row's statistics stay as long as their id names them.
+        bodies: dict[tuple[int, int], tuple[Stats | None, bytes]] = {}
+
         async def ask(server: Server, stats: Stats | None, until: float) -> Hits:
             if known := enough.get(server.host):
                 return known
-            asked = Search(
-                query=query,
-                k=most,
-                deadline=left(until),
-                stats=stats,
-                hosts=hosts,
-                show=min(show, MOST_SHOWN) if server.host in alone else 0,
-            )
-            return await server.ask(SEARCH, msgspec.json.encode(asked), until)
+            shown = min(show, MOST_SHOWN) if server.host in alone else 0
+            if (key := (id(stats), shown)) not in bodies:
+                bodies[key] = stats, written(stats, shown)
+            return await server.ask(SEARCH, bodies[key][1], until)
 
         return await Round(self.hall, count, ask, until).run(turn)
 

@@ -76,8 +76,7 @@ class Server:
         began = asyncio.get_running_loop().time()
         self.busy += 1
         try:
-            async with asyncio.timeout_at(until):
-                status, told = await self._lines.put(kind.path, body, self._headers)
+            status, told = await self._lines.put(kind.path, body, self._headers, until)
             if status == OK:
                 answer = kind.decode(told)
                 self._good()
@@ -139,9 +138,8 @@ class Server:
 
 async def asked_of(kind: Kind[T], bodies: dict[Server, bytes], until: float) -> dict[Server, T]:
     """What these servers answer, of those that do."""
-    told = await asyncio.gather(
-        *(server.ask(kind, body, until) for server, body in bodies.items()), return_exceptions=True
-    )
+    asked = [server.ask(kind, body, until) for server, body in bodies.items()]
+    told = await asyncio.gather(*asked, return_exceptions=True)
     heard: dict[Server, T] = {}
     for server, answer in zip(bodies, told, strict=True):
         if isinstance(answer, Unreachable):
