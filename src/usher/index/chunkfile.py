@@ -11,6 +11,7 @@ any.
 import hashlib
 import os
 import struct
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from io import BufferedReader
@@ -18,11 +19,15 @@ from pathlib import Path
 from typing import IO, Final
 
 import msgspec
-from backports import zstd
 from msgspec import Struct
 
 from usher.errors import BadInput
 from usher.index.document import Document
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 MAGIC: Final = b"USHERIDX"
 VERSION: Final = 1

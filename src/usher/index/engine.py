@@ -5,7 +5,6 @@ same commit as their documents, as one small document for each: killed at any mo
 method may be called from any thread; whoever asks is never held up by whoever adds.
 """
 
-import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,12 +19,13 @@ from tantivy import Occur
 from tantivy import Query as Tantivy
 
 from usher.errors import BadInput, Conflict, UsherError
-from usher.index import fields, spelling
+from usher.index import fields, settling, spelling
 from usher.index.ballast import Ballast
 from usher.index.document import Document
 from usher.index.frequent import frequent
 from usher.index.questions import Question, anything
 from usher.index.ranking import best, counted
+from usher.index.settling import segments
 from usher.index.view import View
 from usher.search.answers import Hits, Stats, Suggestion
 from usher.search.highlight import SIZE, Segment, window
@@ -104,6 +104,19 @@ class Engine:
         with self._writing() as writer:
             writer.commit()
             self._view = self._look()
+
+    def settle(self) -> bool:
+        """Have Tantivy merge small segments, which takes a while; whether it will. Nothing else changes by it."""
+        with self._writing() as writer:
+            return settling.settle(writer, self.path)
+
+    def refresh(self) -> bool:
+        """See what Tantivy has merged since; whether it has."""
+        changed = set(segments(self.path)) != self._view.segments
+        if changed:
+            with self._lock:
+                self._view = self._look()
+        return changed
 
     def chunks(self) -> set[int]:
         """The chunks that are loaded, wholly and for good."""
@@ -206,14 +219,9 @@ class Engine:
                 raise
 
     def _look(self) -> View:
+        found = segments(self.path)
         self._index.reload()
-        return View(self._index.searcher(), _documents(self.path))
-
-
-def _documents(path: Path) -> int:
-    """How many documents Tantivy counts when it weighs words: also deleted ones."""
-    meta = json.loads((path / "meta.json").read_bytes())
-    return sum(segment["max_doc"] for segment in meta["segments"])
+        return View(self._index.searcher(), sum(found.values()), frozenset(found))
 
 
 def _hosts(view: View, matching: Tantivy) -> tuple[dict[str, int], int]:

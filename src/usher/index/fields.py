@@ -3,6 +3,7 @@
 Comes from documents of an index chunk; goes to the engine's writer, and its analysers to whoever asks.
 """
 
+import threading
 from collections.abc import Mapping
 from datetime import datetime
 from functools import cache
@@ -11,7 +12,7 @@ from typing import Final, cast
 
 import msgspec
 import tantivy
-from backports import zstd
+import zstandard
 from msgspec import Struct
 
 from usher.index.document import Document, sites
@@ -56,7 +57,15 @@ class Kept(Struct, frozen=True, array_like=True):
         return Hit(score, *msgspec.structs.astuple(self))
 
 
-_packer: Final = zstd.ZstdCompressor(level=_LEVEL)
+class _Zstd(threading.local):
+    """What packs and unpacks texts: each thread has its own, for it is of use to one at a time."""
+
+    def __init__(self) -> None:
+        self.pack = zstandard.ZstdCompressor(level=_LEVEL).compress
+        self.unpack = zstandard.ZstdDecompressor().decompress
+
+
+_zstd: Final = _Zstd()
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(Kept).decode
 
@@ -141,7 +150,7 @@ def as_added(document: Document, chunk: int, searched: Mapping[str, str]) -> tan
     added.add_integer("crawled", microseconds(document.crawled))
     kept = {name: getattr(document, name) for name in Kept.__struct_fields__} | {"chunk": chunk}
     added.add_bytes("kept", _encode(Kept(**kept)))
-    added.add_bytes("text", _packer.compress(document.body.encode(), _packer.FLUSH_FRAME))
+    added.add_bytes("text", _zstd.pack(document.body.encode()))
     return added
 
 
@@ -158,4 +167,4 @@ def kept(found: tantivy.Document) -> Kept:
 
 
 def text(found: tantivy.Document) -> str:
-    return zstd.decompress(cast("bytes", found.get_first("text"))).decode()
+    return _zstd.unpack(cast("bytes", found.get_first("text"))).decode()

@@ -6,6 +6,7 @@ is back.
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -30,6 +31,7 @@ BATCH: Final = 32  # chunks of one commit
 AHEAD: Final = 2  # batches: the files of the next one come while one is added
 GATHER_SECONDS: Final = 0.2  # for the files of a batch to come; the rest is in a later one
 LEAVING_SECONDS: Final = 2.0
+QUIET_SECONDS: Final = 2.0  # without a change, after which the index is put in order
 HOLDS_SECONDS: Final = 600.0
 TIDY_SECONDS: Final = 60.0
 MOST: Final = 1_000  # asked of MGMT at once
@@ -51,6 +53,7 @@ class Loader:
         self._writer = ThreadPoolExecutor(1, "index-writer")
         self._fetching: dict[int, asyncio.Task[bool]] = {}
         self._batch = BATCH
+        self._quiet_since = 0.0
         self._due = {"leaving": 0.0, "holds": 0.0, "tidy": 0.0}
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -59,8 +62,9 @@ class Loader:
         try:
             while not stop.is_set():
                 if await self._round():
-                    pause = IDLE_PAUSE[0]
+                    pause, self._quiet_since = IDLE_PAUSE[0], asyncio.get_running_loop().time()
                     continue
+                await self._rest()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(pause):
                         await stop.wait()
@@ -90,6 +94,15 @@ class Loader:
             log.warning("round_failed", error=error.message)
         await self.fitness.be(self.mgmt, trouble or (ANEW if self.anew else ""))
         return changed
+
+    async def _rest(self) -> None:
+        """Nothing changes: the index is put in order, once, and seen as it is then."""
+        quiet = asyncio.get_running_loop().time() - self._quiet_since
+        with suppress(Broken):
+            if QUIET_SECONDS <= quiet < math.inf and not self.fitness.trouble:
+                self._quiet_since = -math.inf
+                await self._write(self.engine.settle)
+            await self._write(self.engine.refresh)
 
     def _is_due(self, what: str, seconds: float) -> bool:
         now = asyncio.get_running_loop().time()

@@ -3,6 +3,7 @@
 Comes from the engine after each commit; goes to questions and spelling, which share what was looked up.
 """
 
+from collections.abc import Collection
 from functools import cached_property
 from typing import Final
 
@@ -25,9 +26,12 @@ _LEAST: Final = 3  # letters of a word that has forms
 class View:
     """A searcher and what was found with it; `documents` counts as Tantivy does, also what is deleted."""
 
-    def __init__(self, searcher: Searcher, documents: int) -> None:
+    def __init__(
+        self, searcher: Searcher, documents: int, segments: Collection[str] = frozenset()
+    ) -> None:
         self.searcher = searcher
         self.documents = documents
+        self.segments = segments
         self._forms: dict[tuple[str, str], tuple[str, ...]] = {}
         self._words: dict[str, list[tuple[str, int]]] = {}
         self._counts: dict[tuple[str, str], int] = {}
