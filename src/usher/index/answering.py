@@ -23,7 +23,7 @@ log = Log("index")
 MOST_WAITING: Final = 100  # questions, with those that are being answered
 QUICK: Final = 0.005  # seconds: work that usually takes less may hold up the loop
 PAUSE: Final = (
-    0.0003  # seconds without a question, after which nobody seems to wait for another answer
+    0.0001  # seconds without a question, after which nobody seems to wait for another answer
 )
 HINT: Final = "Ask another server of this chunk's row, or again later."
 
