@@ -35,11 +35,12 @@ than its; a whole stack that crawled 20,000 documents under 1 GB"""
 WORLD = """ours: `usher mgmt`, `usher watchdog`, `usher index-server`s and `usher front` as processes around the
 embedded PostgreSQL, all on this machine; index chunks of 50 documents are on the shelf of a builder that the bench
 plays. Documents a second are those that a server pulls over HTTP, checks, adds, commits and reports, from its first
-commit to its last, with all its fields and stored texts. Queries go to /search.json, one to three neighbouring words of
-a title or heading: ten results with passages, the hosts they are on, and totals; every repeat asks new ones. Before
-that, a front-end of several servers is given 10 seconds to learn the statistics of common words. The limit is Tantivy
-in the bench's own process: four text fields, the default tokenizer, title, body and URL stored, one writer thread with
-the same heap that commits as often; its queries fetch ten documents and make a passage of each"""
+commit to its last, with all its fields and stored texts. Queries go to /search.json, one to three neighbouring
+words of a title or heading: ten results with passages, the hosts they are on, and totals; every repeat asks new
+ones. Before that, a front-end of several servers is given 10 seconds to learn the statistics of common words, in
+which they also merge their segments. The limit is Tantivy in the bench's own process: four text fields, the default
+tokenizer, title, body and URL stored, one writer thread with the same heap that commits as often; its queries fetch
+ten documents and make a passage of each"""
 Figures = dict[str, dict[str, list[float]]]
 
 

@@ -67,6 +67,14 @@ def test_a_phrase_beats_its_words_apart() -> None:
     assert "Choose an index scan now." in plain(window(text, ["index", "scan"]))
 
 
+def test_the_first_place_that_has_the_words_as_typed_is_shown_with_all_of_them() -> None:
+    filler = "Nothing else to see here. " * 20
+    text = f"An index scanner. {filler}Now an index scan, a Scan. {filler}{'Index! Scan! ' * 90}"
+    segments = window(text, ["index", "scan"])
+    assert "Now an index scan, a Scan." in plain(segments)
+    assert marked(segments) == ["index", "scan", "Scan"]
+
+
 def test_without_a_match_the_beginning_is_shown() -> None:
     text = plain(window(LONG, ["absent"]))
     assert text.startswith("Nothing of interest")

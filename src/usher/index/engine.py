@@ -164,7 +164,7 @@ class Engine:
             _passage(view.read(where), kept.language, words) for _, kept, where in found[:show]
         )
         for _, kept, where in found[show:]:
-            view.remember(kept.url, kept.chunk, where)
+            view.remember(kept, where)
         if not hosts:
             counts = {}
         elif total == len(hits):
@@ -193,8 +193,8 @@ class Engine:
         words = words_of(Question(view, query).telling)
         found = {}
         for url, chunk in wanted:
-            if (document := _one(view, url, chunk)) is not None:
-                language = fields.kept(document).language
+            if (one := view.remembered(url, chunk) or _one(view, url, chunk)) is not None:
+                language, document = one
                 found[url, chunk] = _passage(document, language, words, size)
         return found
 
@@ -232,16 +232,18 @@ def _hosts(view: View, matching: Tantivy) -> tuple[dict[str, int], int]:
     return counts, sum(counts.values()) + int(found["sum_other_doc_count"])
 
 
-def _one(view: View, url: str, chunk: int) -> tantivy.Document | None:
-    if document := view.remembered(url, chunk):
-        return document
+def _one(view: View, url: str, chunk: int) -> tuple[str, tantivy.Document] | None:
+    """The language of a document that was not found lately, and itself."""
     schema = fields.schema()
     both = [
         (Occur.Must, Tantivy.term_query(schema, "address", url, "basic")),
         (Occur.Must, Tantivy.term_query(schema, "chunk", str(chunk), "basic")),
     ]
     hits = view.searcher.search(Tantivy.boolean_query(both), 1, count=False).hits
-    return view.searcher.doc(hits[0][1]) if hits else None
+    if not hits:
+        return None
+    document = view.searcher.doc(hits[0][1])
+    return fields.kept(document).language, document
 
 
 def _passage(

@@ -36,7 +36,7 @@ class View:
         self._words: dict[str, list[tuple[str, int]]] = {}
         self._counts: dict[tuple[str, str], int] = {}
         self._hits: dict[tuple[int, int], Kept] = {}
-        self._found: dict[tuple[str, int], Document | DocAddress] = {}
+        self._found: dict[tuple[str, int], tuple[str, Document | DocAddress]] = {}
 
     @cached_property
     def languages(self) -> dict[str, int]:
@@ -66,15 +66,18 @@ class View:
     def read(self, where: Document | DocAddress) -> Document:
         return self.searcher.doc(where) if isinstance(where, DocAddress) else where
 
-    def remember(self, url: str, chunk: int, where: Document | DocAddress) -> None:
+    def remember(self, kept: Kept, where: Document | DocAddress) -> None:
         """A hit: whoever is told of it may soon ask for its passage."""
         if len(self._found) >= MAX_FOUND:
             self._found.clear()
-        self._found[url, chunk] = where
+        self._found[kept.url, kept.chunk] = kept.language, where
 
-    def remembered(self, url: str, chunk: int) -> Document | None:
-        where = self._found.get((url, chunk))
-        return None if where is None else self.read(where)
+    def remembered(self, url: str, chunk: int) -> tuple[str, Document] | None:
+        """Its language, and itself."""
+        if (found := self._found.get((url, chunk))) is None:
+            return None
+        language, where = found
+        return language, self.read(where)
 
     def forms(self, word: str, language: str) -> tuple[str, ...]:
         """The commonest words of the index with the same stem, without the word itself."""

@@ -25,7 +25,7 @@ from usher.errors import NotFound
 from usher.porch.bodies import decoded, queried, read, written
 from usher.porch.entry import Declined, Porch, bearer
 from usher.porch.guard import Guard, guard_for
-from usher.porch.lines import Switchboard
+from usher.porch.lines import Answered, Switchboard
 from usher.porch.listen import Bind, serving
 from usher.porch.shapes import Status, Version
 from usher.telemetry import exposition
@@ -163,8 +163,11 @@ class Brief(Call):
         return as_told(shape, self.given)
 
 
-async def briefly(handler: Callable[[Call], Awaitable[object]], given: bytes) -> Response:
-    return written(await handler(Brief(NO_REQUEST, given)))
+async def briefly(
+    handler: Callable[[Call], Awaitable[object]], given: bytes
+) -> Response | Answered:
+    told = await handler(Brief(NO_REQUEST, given))
+    return told if isinstance(told, Response) else Answered(200, msgspec.json.encode(told))
 
 
 class Resource:

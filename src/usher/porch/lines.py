@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
@@ -35,7 +35,16 @@ from usher.telemetry import Log
 log = Log("web")
 WISH: Final = f"GET {PATH} HTTP/1.1\r\n".encode()
 IDLE_SECONDS: Final = 60.0
-Asked = Callable[[bytes], Awaitable[Response]]
+
+
+class Answered(NamedTuple):
+    """As much of an answer as a quick line needs."""
+
+    status_code: int
+    body: bytes
+
+
+Asked = Callable[[bytes], Awaitable[Response | Answered]]
 
 
 class Switchboard:
