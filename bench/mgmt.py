@@ -29,7 +29,7 @@ ASKS = {
 PROCESSES = {1: "one process", 2: "two processes"}
 WARM_CLAIMS = 12  # more than it takes until driver and server both keep the statements' plans
 TASKS = 10, 1, 5, 20  # of crawlee in one process; the first where there is no time to try
-CONNECTIONS = 4, 1, 2, 8  # of ours
+CONNECTIONS = 8, 1, 2, 4  # of ours
 VENV = ["crawlee[sql-postgres]==1.11.0", "sqlalchemy==2.1.8", "asyncpg==0.32.0", "uvloop==0.23.0"]
 CHUNK_PAGES = 5  # the setting as it comes
 TARGETS = """targets: claim and complete at least 8 times crawlee with 10 hosts of 1 page and 40 times with 100 of 10;

@@ -83,7 +83,7 @@ with hosts as (
 ), mine as (
     update page set state = 'crawling', at = now() where id = any(array(select id from pages)) returning id
 )
-select array_agg(id) as ids from mine \gset
+select coalesce(array_agg(id), '{}') as ids from mine \gset
 update page set state = 'crawled', at = now() where id = any(:ids::bigint[]) and state = 'crawling';
 
 -- name: map

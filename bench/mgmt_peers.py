@@ -23,6 +23,7 @@ from typing import Any
 
 AT_ONCE = timedelta(0)
 CLIENTS = 8
+MOST_TASKS = 16
 LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 ETAG = re.compile(rb"\r\netag: *([^\r]+)", re.IGNORECASE)
 LINK = "https://agency-000001.mil/news/2026/00000001-a-page.html"
@@ -50,91 +51,97 @@ async def timed(times: int, call: Callable[[], Awaitable[object]]) -> list[float
 
 
 class Usher:
-    """The calls of mgmt.chunks on one connection: a claim stands alone, a chunk is reported in one transaction."""
+    """What MGMT does, without its HTTP: one line for the claims of all tasks, one statement for a chunk that is crawled."""
+
+    def __init__(self) -> None:
+        self.chunks: Any = import_module("usher.mgmt.chunks")
+        self.crawlers: list[
+            tuple[int, Any]
+        ] = []  # each has a connection of its own for its reports
 
     async def open(self) -> None:
-        self.others: list[Usher] = []
-        self.chunks: Any = import_module("usher.mgmt.chunks")
-        self.parse: Any = import_module("usher.urls").parse
-        self.conn: Any = await import_module("usher.db").connect("")
-        rows = await self.conn.execute("select name, domain64 from work.hosts")
-        self.numbers = dict(await rows.fetchall())
+        self.db: Any = import_module("usher.db").Database("", size=MOST_TASKS)
+        await self.db.__aenter__()  # for as long as this process lives
+        self.claims: Any = import_module("usher.web.claims").Claims(self.db)
+        async with self.db.connection() as conn:
+            rows = await conn.execute("select name, domain64 from work.hosts")
+            self.numbers = dict(await rows.fetchall())
+        await self.join()
+
+    async def join(self) -> None:
+        """One more crawler."""
         components: Any = import_module("usher.mgmt.components")
-        host, now = f"crawler-{os.getpid()}-{id(self)}:5000", datetime.now(UTC)
-        self.me = (await components.meet(self.conn, host=host, type="crawler", now=now)).id
+        host = f"crawler-{os.getpid()}-{len(self.crawlers)}:5000"
+        conn = await import_module("usher.db").connect("")
+        me = await components.meet(conn, host=host, type="crawler", now=datetime.now(UTC))
+        self.crawlers.append((me.id, conn))
 
     def asked(self, n: int, width: int, depth: int) -> Any:  # noqa: ANN401 - an Ask
         return self.chunks.Ask(n=n, width=width, depth=depth, wait=AT_ONCE)
 
-    async def claim(self, ask: Any) -> Any:  # noqa: ANN401 - a Pack
-        return await self.chunks.claim_links(self.conn, self.me, ask, now=datetime.now(UTC))
-
-    async def full(self, ask: Any) -> Any:  # noqa: ANN401
-        pack = await self.claim(ask)
+    async def full(self, crawler: int, ask: Any) -> Any:  # noqa: ANN401 - a Pack
+        pack = await self.claims.take(crawler, ask)
         if not pack or len(pack.pages) != ask.n:
             raise RuntimeError(f"a claim of {ask.n} gave {len(pack.pages) if pack else 0}")
         return pack
 
-    async def complete(self, pack: Any) -> None:  # noqa: ANN401
+    async def complete(self, crawler: int, conn: Any, pack: Any) -> None:  # noqa: ANN401
         """What a crawler reports at the end: something of each page, and of the chunk."""
         now, found = datetime.now(UTC), []
         for page in pack.pages:
-            url = self.parse(page.url)
+            _, _, host, path = page.url.split("/", 3)
+            number = self.numbers[host]
             found.append(
                 self.chunks.Outcome(
-                    self.numbers[url.host],
-                    url.path,
-                    "success",
-                    pack.chunk_id,
-                    200,
-                    2,
-                    20_000,
-                    "0" * 40,
+                    number, f"/{path}", "success", pack.chunk_id, 200, 2, 20_000, "0" * 40
                 )
             )
-        async with self.conn.transaction():
-            settled = await self.chunks.report(self.conn, found, now=now)
-            done = await self.chunks.finish_crawl(
-                self.conn, self.me, pack.chunk_id, sha256="0" * 64, size=100_000, now=now
-            )
-        if not done or len(settled) != len(found):
+        done = await self.chunks.finish_crawl(
+            conn,
+            crawler,
+            pack.chunk_id,
+            sha256="0" * 64,
+            size=100_000,
+            now=now,
+            outcomes=found,
+        )
+        if not done or (done.told, done.rest) != (len(found), 0):
             raise RuntimeError("a chunk was lost")
 
     async def work(self, pages: int, tasks: int, *of: int) -> None:
-        """As many tasks as connections, which share the chunks among them."""
-        while len(self.others) < tasks - 1:
-            self.others.append(Usher())
-            await self.others[-1].open()
+        """As many tasks as crawlers, which share the chunks among them."""
+        while len(self.crawlers) < tasks:
+            await self.join()
         ask = self.asked(*of)
         turns = iter(range(0, pages, ask.n))
 
-        async def crawl(one: Usher) -> None:
+        async def crawl(crawler: int, conn: Any) -> None:  # noqa: ANN401
             for _ in turns:
-                await one.complete(await one.full(ask))
+                await self.complete(crawler, conn, await self.full(crawler, ask))
 
         async with asyncio.TaskGroup() as all_at_once:
-            for one in [self, *self.others][:tasks]:
-                all_at_once.create_task(crawl(one))
+            for crawler in self.crawlers[:tasks]:
+                all_at_once.create_task(crawl(*crawler))
 
     async def cost(self, claims: int, *of: int) -> list[float]:
         """The milliseconds of each claim; what was claimed is completed in between."""
-        ask, taken = self.asked(*of), []
+        ask, taken, (crawler, conn) = self.asked(*of), [], self.crawlers[0]
         for _ in range(claims):
             begin = perf_counter()
-            pack = await self.full(ask)
+            pack = await self.full(crawler, ask)
             taken.append(1000 * (perf_counter() - begin))
-            await self.complete(pack)
+            await self.complete(crawler, conn, pack)
         return taken
 
     async def idle(self, times: int) -> list[float]:
-        ask = self.asked(5, 5, 5)
-        return await timed(times, lambda: self.claim(ask))
+        ask, (crawler, _) = self.asked(5, 5, 5), self.crawlers[0]
+        return await timed(times, lambda: self.claims.take(crawler, ask))
 
     async def bare_idle(self, times: int) -> list[float]:
         """Only the look at the index of hosts, by the same driver."""
 
         async def look() -> object:
-            found = await self.conn.execute(IDLE, [datetime.now(UTC)])
+            found = await self.crawlers[0][1].execute(IDLE, [datetime.now(UTC)])
             return await found.fetchall()
 
         return await timed(times, look)

@@ -112,7 +112,8 @@ def array(values: Iterable[object]) -> str | None:
     given = list(values)
     if given.count(None) == len(given):
         return None
-    return "{" + ",".join([word(value) for value in given]) + "}"
+    plain = type(given[0]) is int and set(map(type, given)) == {int}
+    return "{" + ",".join(map(str, given) if plain else [word(value) for value in given]) + "}"
 
 
 def word(value: object) -> str:

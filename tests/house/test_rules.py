@@ -42,12 +42,11 @@ KNOCK = {
     "hall_pass": False, "house_revision": 1, "depth": 0, "now": NOW,
 }  # fmt: skip
 # Every statement that runs for each batch, chunk or job, with parameters that make it do something. What functions do
-# is counted where they are tested (work.settle in test_guestbook.py, work.claim_links in test_chunks.py).
+# is counted where they are tested (work.settle in test_guestbook.py, work.claim_links and others in test_chunks.py).
 HOT: dict[str, dict[str, Any]] = {
     "hosts.find": {"names": ["www.example7.com", "www.example8.com"]},
     "hosts.judged_by": {"names": ["www.example7.com", "www.example8.com"]},
     "guestbook.page": {"domain64": FIRST, "path": "/7"},
-    "guestbook.close_crawls": {"domain64s": [FIRST]},
     "guestbook.knock_single": KNOCK,
     "guestbook.knock_full": KNOCK,
     "guestbook.hint": {

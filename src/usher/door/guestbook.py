@@ -132,6 +132,13 @@ class Outcome(NamedTuple):
     reason: str | None = None
 
 
+# What the parameters are called that take each field of all outcomes.
+COLUMNS: Final = (
+    "domain64s", "paths", "results", "chunks", "statuses", "types", "lengths", "hashes", "etags", "modified", "texts",
+    "hidden", "schemes", "reasons",
+)  # fmt: skip
+
+
 class Settled(NamedTuple):
     """A page as it is now, in which chunk its text was `before` and is `after`, and whether others of its host wait."""
 
@@ -147,36 +154,19 @@ class Settled(NamedTuple):
 
 async def settle(conn: Connection, *, outcomes: Sequence[Outcome], now: datetime) -> list[Settled]:
     """Record what fetches brought; only pages that were being crawled in that chunk are returned and changed."""
-    return await store.settle.rows(
-        conn,
-        Settled,
-        domain64s=written(one.domain64 for one in outcomes),
-        paths=written(one.path for one in outcomes),
-        chunks=written(one.chunk_id for one in outcomes),
-        results=written(one.result for one in outcomes),
-        statuses=written(one.status for one in outcomes),
-        types=written(one.content_type for one in outcomes),
-        lengths=written(one.content_length for one in outcomes),
-        hashes=written(one.content_sha1 for one in outcomes),
-        etags=written(one.etag for one in outcomes),
-        modified=written(one.last_modified for one in outcomes),
-        texts=written(one.text64 for one in outcomes),
-        hidden=written(one.noindex for one in outcomes),
-        schemes=written(one.scheme for one in outcomes),
-        reasons=written(one.reason for one in outcomes),
-        now=now,
-    )
+    return await store.settle.rows(conn, Settled, **columns(outcomes), now=now)
+
+
+def columns(outcomes: Sequence[Outcome]) -> dict[str, str | None]:
+    """Outcomes as the arrays that functions of the schema take, by the names of our parameters."""
+    values = zip(*outcomes, strict=True) if outcomes else [()] * len(COLUMNS)
+    return dict(zip(COLUMNS, map(written, values), strict=True))
 
 
 async def close_crawls(conn: Connection, *, domain64s: Sequence[int]) -> list[int]:
     """End the open crawls of these hosts where nothing waits any more; returns whose ended."""
-    found = await store.lock_finished.tuples(conn, domain64s=list(domain64s))
-    locked = [number for (number,) in found]
-    return (
-        [number for (number,) in await store.close_crawls.tuples(conn, domain64s=locked)]
-        if locked
-        else []
-    )
+    found = await store.close_crawls.tuples(conn, domain64s=list(domain64s))
+    return [number for (number,) in found]
 
 
 @dataclass(frozen=True, slots=True)

@@ -333,27 +333,9 @@ from work.settle(
     %(modified)s, %(texts)s, %(hidden)s, %(schemes)s, %(reasons)s, %(now)s
 );
 
--- name: lock_finished
--- The hosts of open crawls where nothing waits in the queue, locked: those who settle a host's last pages at the same
--- time see each other's work only one after the other.
-select domain64
-from work.hosts h
-where domain64 = any(%(domain64s)s::bigint[])
-    and crawl_started is not null
-    and not exists (select from work.guestbook g where g.domain64 = h.domain64 and g.state = 'pending' offset 0)
-order by domain64
-for no key update;
-
 -- name: close_crawls
--- A crawl is over when nothing of its host is pending or crawling; the next is due a cadence after this one began.
-update work.hosts h set
-    next_fetch = h.crawl_started + coalesce(h.cadence, (select cadence from work.house)),
-    crawl_started = null
-where domain64 = any(%(domain64s)s::bigint[])
-    and crawl_started is not null
-    and not exists (select from work.guestbook g where g.domain64 = h.domain64 and g.state = 'pending')
-    and not exists (select from work.guestbook g where g.domain64 = h.domain64 and g.state = 'crawling')
-returning domain64;
+-- End the open crawls of hosts where nothing waits any more.
+select work.close_crawls(%(domain64s)s::bigint[]);
 
 -- name: page
 -- One page with all we know of it.

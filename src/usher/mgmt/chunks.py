@@ -14,8 +14,7 @@ from typing import Final, NamedTuple
 from psycopg.rows import TupleRow
 
 from usher.db import Connection
-from usher.door import guestbook
-from usher.door.guestbook import Outcome
+from usher.door.guestbook import Outcome, Settled, columns
 from usher.mgmt import merging, versions
 from usher.statements import array, beside
 from usher.urls import Scheme, Url
@@ -69,6 +68,13 @@ class ToBuild:
     host: str | None
     sha256: str | None
     bytes: int | None
+
+
+class Finished(NamedTuple):
+    """How many pages a crawler told of at the end of a chunk, and of how many it never said a word."""
+
+    told: int
+    rest: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,15 +195,9 @@ async def find_page(conn: Connection, url: Url) -> Found | None:
     return await store.page_of_chunk.row(conn, Found, host=url.host, path=url.path)
 
 
-async def report(
-    conn: Connection, outcomes: Sequence[Outcome], *, now: datetime
-) -> list[guestbook.Settled]:
-    """What became of pages of held chunks; crawls that are over by it are closed."""
-    settled = await guestbook.settle(conn, outcomes=outcomes, now=now)
-    await versions.note(conn, settled, now=now)
-    if numbers := sorted({page.domain64 for page in settled if not page.waits}):
-        await guestbook.close_crawls(conn, domain64s=numbers)
-    return settled
+async def report(conn: Connection, outcomes: Sequence[Outcome], *, now: datetime) -> list[Settled]:
+    """What became of pages of held chunks; copies outdated by it are noted, crawls that are over by it are closed."""
+    return await store.report.rows(conn, Settled, **columns(outcomes), now=now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,21 +236,26 @@ async def finish_crawl(
     sha256: str | None,
     size: int | None,
     now: datetime,
-) -> bool:
-    """The chunk is crawled: pages without a report were fetched, and nothing more is known of them."""
-    done = await store.finish_crawl.tuples(
-        conn, crawler=crawler, chunk=chunk, sha256=sha256, bytes=size, now=now
+    outcomes: Sequence[Outcome] = (),
+    back: bool = False,
+) -> Finished | None:
+    """The chunk is crawled, and this became of its pages; None, and nothing changes, if it is not the crawler's.
+
+    Pages without a report, now or before, were fetched and nothing more is known of them; or they go `back`.
+    """
+    given = columns(outcomes)
+    del given["chunks"]
+    return await store.finish_crawl.row(
+        conn,
+        Finished,
+        crawler=crawler,
+        chunk=chunk,
+        sha256=sha256,
+        bytes=size,
+        back=back,
+        **given,
+        now=now,
     )
-    if not done:
-        return False
-    [(holds, is_left)] = done
-    if holds:
-        await store.let_go.tuples(conn, chunks=[chunk], now=now)
-    if is_left:
-        left = await store.crawling_pages.tuples(conn, chunk=chunk)
-        same = [Outcome(number, path, "unchanged", chunk_id=chunk) for _, number, path in left]
-        await report(conn, same, now=now)
-    return True
 
 
 async def fail_crawls(

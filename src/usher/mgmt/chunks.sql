@@ -19,13 +19,6 @@ update work.chunk set lease_until = greatest(lease_until, %(now)s::timestamptz +
 where id = %(chunk)s and crawler_id = %(crawler)s and state = 'crawling' and lease_until > %(now)s
 returning id;
 
--- name: crawling_pages
--- The pages of a chunk that nobody has reported on.
-select g.id, g.domain64, g.path
-from (select * from work.guestbook where chunk_id = %(chunk)s offset 0) g  -- else by what is being crawled at all
-where g.state = 'crawling'
-order by g.id;
-
 -- name: page_of_chunk
 -- The page of that address, if it is in the chunk (or in any, if none is named) and being crawled.
 select g.domain64, g.path, g.chunk_id, g.state
@@ -33,14 +26,22 @@ from work.guestbook g
 join work.hosts h on h.domain64 = g.domain64
 where h.name = %(host)s and g.path = %(path)s;
 
+-- name: report
+-- What became of pages of held chunks, and all that follows from it.
+select domain64, path, state, next_fetch, id, before, after, waits
+from work.report(
+    %(domain64s)s, %(paths)s, %(chunks)s, %(results)s, %(statuses)s, %(types)s, %(lengths)s, %(hashes)s, %(etags)s,
+    %(modified)s, %(texts)s, %(hidden)s, %(schemes)s, %(reasons)s, %(now)s
+);
+
 -- name: finish_crawl
--- The crawler has the chunk's content on its disk; whether it holds hosts alone, and pages that nobody reported on.
-update work.chunk k
-set state = 'crawled', crawled_at = %(now)s, lease_until = null, sha256 = %(sha256)s, bytes = %(bytes)s
-where id = %(chunk)s and crawler_id = %(crawler)s and state = 'crawling'
-returning
-    exists (select from work.hosts where held_by = k.id) as holds,
-    exists (select from (select state from work.guestbook where chunk_id = k.id offset 0) g where g.state = 'crawling') as is_left;
+-- The crawler has the chunk's content on its disk, and says what became of pages; nothing unless the chunk is its own.
+select told, rest
+from work.finish_crawl(
+    %(crawler)s, %(chunk)s, %(sha256)s, %(bytes)s, %(back)s, %(domain64s)s, %(paths)s, %(results)s, %(statuses)s,
+    %(types)s, %(lengths)s, %(hashes)s, %(etags)s, %(modified)s, %(texts)s, %(hidden)s, %(schemes)s, %(reasons)s, %(now)s
+)
+where told is not null;
 
 -- name: fail_crawls
 -- Chunks whose content will not come: their pages wait again, and those that were lost too often are errors. Only what is
@@ -71,24 +72,8 @@ with lost as (
 select id, (select count(*) from back) as pages from lost;
 
 -- name: let_go
--- The hosts that chunks held alone: each rests once more, because it may have been asked just now. Its group with it.
-with free as (
-    update work.hosts h
-    set held_by = null, empty_looks = 0,
-        ready_at = %(now)s::timestamptz + work.rest_of(h, house),
-        claim_at = %(now)s::timestamptz + work.rest_of(h, house)
-    from work.house, (
-        select domain64 from work.hosts where held_by = any(%(chunks)s) order by domain64 for no key update
-    ) mine
-    where h.domain64 = mine.domain64
-    returning h.domain64, h.pace_id, h.ready_at
-), groups as (
-    update work.pace p
-    set ready_at = greatest(f.ready_at, %(now)s::timestamptz + coalesce(p.crawl_delay, interval '0'))
-    from (select pace_id, max(ready_at) as ready_at from free where pace_id is not null group by pace_id) f
-    where p.id = f.pace_id
-)
-select domain64 from free;
+-- The hosts that chunks held alone rest once more and are free.
+select work.let_go(%(chunks)s::bigint[], %(now)s);
 
 -- name: expired_crawls
 -- Crawls whose lease has ended.

@@ -4,7 +4,6 @@ Comes from a chunk that its crawler holds; goes back to the guestbook, where the
 """
 
 from dataclasses import dataclass
-from datetime import datetime
 
 from usher.db import Connection
 from usher.statements import beside
@@ -31,12 +30,6 @@ async def pages_of(conn: Connection, chunk: int) -> list[Page]:
 async def reported(conn: Connection, chunk: int) -> bool:
     """Whether the crawler has said of a page of this chunk that it was crawled."""
     return bool(await store.reported.tuples(conn, chunk=chunk))
-
-
-async def give_back(conn: Connection, chunk: int, *, now: datetime) -> int:
-    """Pages of a held chunk that were not reported wait again; returns how many."""
-    found = await store.give_back.tuples(conn, chunk=chunk, now=now)
-    return len(found)
 
 
 async def content_types(conn: Connection) -> dict[str, int]:

@@ -11,7 +11,6 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from usher.db import Connection
-from usher.door.guestbook import Settled
 from usher.statements import beside
 from usher.urls import Scheme, Url
 
@@ -30,17 +29,6 @@ class Retired:
     url: str
 
 
-async def note(conn: Connection, settled: Sequence[Settled], *, now: datetime) -> int:
-    """Of pages that were settled, those whose text was in another chunk before; returns how many."""
-    moved = [
-        (page.id, page.before, page.after)
-        for page in settled
-        if page.before is not None and page.before != page.after
-    ]
-    await outdate(conn, moved, now=now)
-    return len(moved)
-
-
 async def outdate(
     conn: Connection, moved: Sequence[tuple[int, int, int | None]], *, now: datetime
 ) -> None:
@@ -49,7 +37,6 @@ async def outdate(
         return
     pages, before, after = (list(one) for one in zip(*moved, strict=True))
     await store.outdate.run(conn, pages=pages, before=before, after=after, now=now)
-    await store.follow_up.run(conn, chunks=before, pages=pages)
 
 
 async def take_back(conn: Connection, chunks: Sequence[int]) -> None:

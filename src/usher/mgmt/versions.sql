@@ -1,26 +1,6 @@
 -- name: outdate
--- Pages whose text was in one chunk and is in another now, or nowhere. The chunks they were in are looked at
--- some time: less is left of them.
-with given as (
-    select * from unnest(%(pages)s::bigint[], %(before)s::bigint[], %(after)s::bigint[]) as g (page_id, chunk_id, newer)
-), thinned as (
-    insert into work.thin (chunk_id, look_at)
-    select distinct chunk_id, %(now)s::timestamptz from given
-    order by chunk_id
-    on conflict do nothing
-)
-insert into work.outdated as o (page_id, chunk_id, newer, at)
-select page_id, chunk_id, newer, %(now)s from given
-order by chunk_id, page_id
-on conflict (chunk_id, page_id) do update set newer = excluded.newer, at = excluded.at, ready = false, held = false;
-
--- name: follow_up
--- Copies that were outdated by a chunk that itself was outdated for that page: the newest text is what counts.
-update work.outdated o
-set newer = g.indexed_in, ready = false, held = false
-from work.guestbook g
-where o.newer = any(%(chunks)s) and g.id = o.page_id and g.id = any(%(pages)s)
-    and o.newer is distinct from g.indexed_in and o.chunk_id is distinct from g.indexed_in;
+-- Pages whose text was in one chunk and is in another now, or nowhere.
+select work.outdate(%(pages)s::bigint[], %(before)s::bigint[], %(after)s::bigint[], %(now)s);
 
 -- name: take_back
 -- Texts that were lost with these chunks before anybody had them: what a page had before is its newest again.

@@ -13,26 +13,56 @@ CREATE FUNCTION work.claim_links(callers bigint[], ns integer[], widths integer[
 declare
     rounds constant integer := 20;
     grouped constant boolean := exists (select from work.pace);
-    n integer;
-    width integer;
-    each integer;
+    many constant integer := cardinality(callers);
+    n integer := ns[1];
+    width integer := widths[1];
+    each integer := eaches[1];
+    need constant integer := (n - 1) / each + 1;  -- hosts, if each has enough pages
     looked bigint[];
     seen bigint[] := '{}';
     before integer;  -- hosts that were seen in earlier turns
-    picked bigint[];
+    picked tid[];
     found bigint[];
-    mine bigint[];
+    mine tid[];
     whose bigint[];
     since timestamptz;
     oldest timestamptz;
-    taken bigint[] := '{}';  -- the pages of all turns, their hosts, and whose turn it was
+    taken tid[] := '{}';  -- the pages of all turns, their hosts, and whose turn it was
     owners bigint[] := '{}';
     turns integer[] := '{}';
     served integer[] := '{}';
     made bigint[];
     chunks bigint[];  -- of each turn
 begin
-    for turn in 1..cardinality(callers) loop
+    if many > 1 and not grouped and need <= width and n = all(ns) and width = all(widths) and each = all(eaches) then
+        select array_agg(g.place), array_agg(g.domain64), array_agg(((h.place - 1) / need + 1)::integer)
+        into picked, found, turns
+        from (
+            select h.domain64, row_number() over (order by h.claim_at) as place
+            from (
+                select h.domain64, h.claim_at from work.hosts h
+                where h.claim_at <= at and h.claim_at < 'infinity' and h.policy = 'open'
+                order by h.claim_at
+                limit need * many
+                for no key update skip locked
+            ) h
+        ) h
+        cross join lateral (
+            select g.ctid as place, g.domain64 from work.guestbook g
+            where g.domain64 = h.domain64 and g.state = 'pending'
+            order by g.priority, g.id
+            limit case when h.place % need = 0 then n - (need - 1) * each else each end
+            for no key update skip locked
+        ) g;
+        if cardinality(picked) = n * many then
+            taken := picked;
+            owners := found;
+            served := array(select generate_series(1, many));
+        else
+            turns := '{}';
+        end if;
+    end if;
+    for turn in 1..case when served = '{}' then many else 0 end loop
         n := ns[turn];
         width := widths[turn];
         each := eaches[turn];
@@ -55,12 +85,12 @@ begin
                 looked := work.rested(looked, at, owners);
             end if;
 
-            select array_agg(p.id), array_agg(p.domain64), min(p.admitted_at) into picked, found, since
+            select array_agg(p.place), array_agg(p.domain64), min(p.admitted_at) into picked, found, since
             from (
-                select g.id, g.domain64, g.admitted_at
+                select g.place, g.domain64, g.admitted_at
                 from unnest(looked) with ordinality as turn (domain64, place)
                 cross join lateral (
-                    select g.id, g.domain64, g.priority, g.admitted_at
+                    select g.ctid as place, g.id, g.domain64, g.priority, g.admitted_at
                     from work.guestbook g
                     where g.domain64 = turn.domain64 and g.state = 'pending'
                     order by g.priority, g.id
@@ -108,52 +138,79 @@ begin
         chunks[served[i]] := made[i];
     end loop;
 
-    update work.hosts h
-    set ready_at = t.until, claim_at = t.until, empty_looks = 0, held_by = case when t.held then chunks[t.turn] end
-    from (
-        select h.domain64, s.turn, held.held,
-            case
-                when held.held then at + leases[s.turn]
-                else greatest(h.ready_at, at) + s.pages * work.rest_of(h, house)
-            end as until
-        from (
-            select s.domain64, min(s.turn) as turn, count(*) as pages
-            from unnest(owners, turns) as s (domain64, turn)
-            group by s.domain64
-        ) s
-        join work.hosts h on h.domain64 = s.domain64
-        cross join work.house
-        cross join lateral (
-            select holds[s.turn] and (h.robots_at is null or work.rest_of(h, house) > interval '0') as held
-        ) held
-    ) t
-    where h.domain64 = any(owners) and h.domain64 = t.domain64;
-    if grouped then
-        perform work.rest_groups(owners, at);
-    end if;
-
     return query
-    with mine as (
+    with resting as (
+        update work.hosts h
+        set ready_at = t.until, claim_at = t.until, empty_looks = 0, held_by = case when t.held then chunks[t.turn] end
+        from (
+            select k.ctid as place, s.turn, held.held, rest.rest,
+                case when held.held then at + leases[s.turn] else greatest(k.ready_at, at) + s.pages * rest.rest end
+                    as until
+            from (
+                select s.domain64, min(s.turn) as turn, count(*) as pages
+                from unnest(owners, turns) as s (domain64, turn)
+                group by s.domain64
+            ) s
+            join work.hosts k on k.domain64 = s.domain64
+            cross join work.house
+            cross join lateral (select work.rest_of(k, house) as rest) rest
+            cross join lateral (
+                select holds[s.turn] and (k.robots_at is null or rest.rest > interval '0') as held
+            ) held
+        ) t
+        where h.ctid = t.place
+        returning h.domain64, h.name, case
+            when h.pace_id is null then t.rest
+            else greatest(t.rest, (select p.crawl_delay from work.pace p where p.id = h.pace_id))
+        end as crawl_delay
+    ), mine as (
         update work.guestbook g
         set state = 'crawling', chunk_id = chunks[t.turn]
-        from unnest(taken, turns) as t (id, turn)
-        where g.id = any(taken) and g.id = t.id
+        from unnest(taken, turns) as t (place, turn)
+        where g.ctid = t.place
         returning t.turn, g.id, g.domain64, g.scheme, g.path, g.etag, g.last_modified, g.text64, g.depth, g.priority,
             -- What could be found and cannot is wanted whole, whether it changed or not.
             g.indexed_in is not null or g.noindex or g.text64 is null as kept
-    ), h as materialized (
-        select h.domain64, h.name, greatest(work.rest_of(h, house), pace.crawl_delay) as crawl_delay
-        from work.hosts h
-        left join work.pace on pace.id = h.pace_id
-        cross join work.house
-        where h.domain64 = any(owners)
     )
     select
         m.turn, chunks[m.turn], m.id, h.name, m.scheme, m.path, case when m.kept then m.etag end,
         case when m.kept then m.last_modified end, h.crawl_delay, case when m.kept then m.text64 end, m.depth
     from mine m
-    join h on h.domain64 = m.domain64
+    join resting h on h.domain64 = m.domain64
     order by m.turn, m.priority, m.id;
+    if grouped then
+        perform work.rest_groups(owners, at);
+    end if;
+end
+$$;
+
+CREATE FUNCTION work.close_crawls(domain64s bigint[]) RETURNS SETOF bigint
+    LANGUAGE plpgsql
+    SET search_path TO ''
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+#variable_conflict use_column
+declare
+    over bigint[] := array(
+        select h.domain64 from work.hosts h
+        where h.domain64 = any(domain64s) and h.crawl_started is not null
+            and not exists (select from work.guestbook g where g.domain64 = h.domain64 and g.state = 'pending' offset 0)
+        order by h.domain64
+        for no key update
+    );
+begin
+    if over = '{}' then
+        return;
+    end if;
+    return query
+    update work.hosts h
+    set next_fetch = h.crawl_started + coalesce(h.cadence, (select cadence from work.house)), crawl_started = null
+    where h.domain64 = any(over) and h.crawl_started is not null
+        and not exists (select from work.guestbook g where g.domain64 = h.domain64 and g.state = 'pending' offset 0)
+        and not exists (select from work.guestbook g where g.domain64 = h.domain64 and g.state = 'crawling' offset 0)
+    returning h.domain64;
 end
 $$;
 
@@ -280,6 +337,97 @@ $$;
 
 COMMENT ON FUNCTION work.domain64_range(tld integer, domain integer, subdomain integer) IS 'Every number under a TLD, a domain or one host: half-open, the last subdomain inside.';
 
+CREATE FUNCTION work.finish_crawl(crawler bigint, chunk bigint, sha256 text, bytes bigint, back boolean, domain64s bigint[], paths text[], results text[], statuses smallint[], types smallint[], lengths integer[], hashes text[], etags text[], modified timestamp with time zone[], texts bigint[], hidden boolean[], schemes smallint[], reasons text[], at timestamp with time zone, OUT told integer, OUT rest integer) RETURNS record
+    LANGUAGE plpgsql
+    SET search_path TO ''
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+declare
+    ids bigint[];
+    old bigint[];
+    new bigint[];
+    moved boolean;
+    over bigint[];
+    numbers bigint[];
+    names text[];
+begin
+    update work.chunk k
+    set state = 'crawled', crawled_at = at, lease_until = null, sha256 = finish_crawl.sha256, bytes = finish_crawl.bytes
+    where k.id = chunk and k.crawler_id = crawler and k.state = 'crawling';
+    if not found then
+        return;
+    end if;
+    told := 0;
+    rest := 0;
+    if domain64s is not null then
+        -- As `work.report` does, without handing on what was settled.
+        select
+            count(*), array_agg(s.id), array_agg(s.before), array_agg(s.after),
+            bool_or(s.before is not null and s.before is distinct from s.after),
+            array_agg(s.domain64) filter (where not s.waits)
+        into told, ids, old, new, moved, over
+        from work.settle(
+            domain64s, paths, array_fill(chunk, array[cardinality(domain64s)]), results, statuses, types, lengths, hashes,
+            etags, modified, texts, hidden, schemes, reasons, at
+        ) s;
+        if moved then
+            perform work.outdate(ids, old, new, at);
+        end if;
+        if over is not null then
+            perform work.close_crawls(over);
+        end if;
+    end if;
+
+    -- By the chunk, not by what is being crawled at all.
+    select array_agg(g.domain64 order by g.id), array_agg(g.path order by g.id) into numbers, names
+    from (select g.id, g.domain64, g.path, g.state from work.guestbook g where g.chunk_id = chunk offset 0) g
+    where g.state = 'crawling';
+    if numbers is not null then
+        rest := cardinality(numbers);
+        if back then
+            perform work.give_back(chunk, at);
+        else
+            perform from work.report(
+                numbers, names, array_fill(chunk, array[rest]), array_fill('unchanged'::text, array[rest]),
+                null, null, null, null, null, null, null, null, null, null, at
+            );
+        end if;
+    end if;
+    if exists (select from work.hosts h where h.held_by = chunk) then
+        perform work.let_go(array[chunk], at);
+    end if;
+end
+$$;
+
+CREATE FUNCTION work.give_back(chunk bigint, at timestamp with time zone) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO ''
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+#variable_conflict use_column
+begin
+    with back as (
+        update work.guestbook g
+        set state = 'pending'
+        where g.chunk_id = chunk and g.state = 'crawling'
+        returning g.domain64
+    )
+    update work.hosts h
+    set claim_at = least(h.claim_at, greatest(h.ready_at, at)), empty_looks = 0
+    from (
+        select domain64 from work.hosts
+        where domain64 = any(array(select distinct domain64 from back))
+        order by domain64
+        for no key update
+    ) t
+    where h.domain64 = t.domain64;
+end
+$$;
+
 CREATE FUNCTION work.guestbook_host_exists() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
@@ -399,6 +547,32 @@ CREATE FUNCTION work.is_untold(page work.guestbook) RETURNS boolean
         and not page.noindex and not page.gone;
 $$;
 
+CREATE FUNCTION work.let_go(chunks bigint[], at timestamp with time zone) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO ''
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+#variable_conflict use_column
+begin
+    with free as (
+        update work.hosts h
+        set held_by = null, empty_looks = 0,
+            ready_at = at + work.rest_of(h, house), claim_at = at + work.rest_of(h, house)
+        from work.house, (
+            select domain64 from work.hosts where held_by = any(chunks) order by domain64 for no key update
+        ) mine
+        where h.domain64 = mine.domain64
+        returning h.domain64, h.pace_id, h.ready_at
+    )
+    update work.pace p
+    set ready_at = greatest(f.ready_at, at + coalesce(p.crawl_delay, interval '0'))
+    from (select pace_id, max(ready_at) as ready_at from free where pace_id is not null group by pace_id) f
+    where p.id = f.pace_id;
+end
+$$;
+
 CREATE FUNCTION work.look_later(hosts bigint[], at timestamp with time zone) RETURNS void
     LANGUAGE sql
     SET search_path TO ''
@@ -441,6 +615,71 @@ CREATE FUNCTION work.never_renumbered() RETURNS trigger
     AS $$
 begin
     raise restrict_violation using message = 'a host keeps its number and its name';
+end
+$$;
+
+CREATE FUNCTION work.outdate(pages bigint[], before bigint[], after bigint[], at timestamp with time zone) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO ''
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+#variable_conflict use_column
+begin
+    with given as (
+        select g.page_id, g.chunk_id, g.newer
+        from unnest(pages, before, after) as g (page_id, chunk_id, newer)
+        where g.chunk_id is not null and g.chunk_id is distinct from g.newer
+    ), thinned as (
+        insert into work.thin (chunk_id, look_at)
+        select distinct g.chunk_id, outdate.at from given g order by g.chunk_id
+        on conflict do nothing
+    )
+    insert into work.outdated as o (page_id, chunk_id, newer, at)
+    select g.page_id, g.chunk_id, g.newer, outdate.at from given g
+    order by g.chunk_id, g.page_id
+    on conflict (chunk_id, page_id) do update set newer = excluded.newer, at = excluded.at, ready = false, held = false;
+    update work.outdated o
+    set newer = g.indexed_in, ready = false, held = false
+    from work.guestbook g
+    where o.newer = any(before) and g.id = o.page_id and g.id = any(pages)
+        and o.newer is distinct from g.indexed_in and o.chunk_id is distinct from g.indexed_in;
+end
+$$;
+
+CREATE FUNCTION work.report(domain64s bigint[], paths text[], chunks bigint[], results text[], statuses smallint[], types smallint[], lengths integer[], hashes text[], etags text[], modified timestamp with time zone[], texts bigint[], hidden boolean[], schemes smallint[], reasons text[], at timestamp with time zone) RETURNS TABLE(domain64 bigint, path text, state text, next_fetch timestamp with time zone, id bigint, before bigint, after bigint, waits boolean)
+    LANGUAGE plpgsql
+    SET search_path TO ''
+    AS $$
+declare
+    ids bigint[];
+    old bigint[];
+    new bigint[];
+    moved boolean := false;
+    over bigint[];
+begin
+    for domain64, path, state, next_fetch, id, before, after, waits in
+        select * from work.settle(
+            domain64s, paths, chunks, results, statuses, types, lengths, hashes, etags, modified, texts, hidden, schemes,
+            reasons, at
+        )
+    loop
+        ids := ids || id;
+        old := old || before;
+        new := new || after;
+        moved := moved or (before is not null and before is distinct from after);
+        if not waits then
+            over := over || domain64;
+        end if;
+        return next;
+    end loop;
+    if moved then
+        perform work.outdate(ids, old, new, at);
+    end if;
+    if over is not null then
+        perform work.close_crawls(over);
+    end if;
 end
 $$;
 
@@ -1295,7 +1534,7 @@ CREATE INDEX guestbook_text ON work.guestbook USING btree (text64, id) WHERE ((t
 
 CREATE INDEX hosts_closed ON work.hosts USING btree (policy) WHERE (policy <> 'open'::text);
 
-CREATE INDEX hosts_due ON work.hosts USING btree (next_fetch);
+CREATE INDEX hosts_due ON work.hosts USING btree (next_fetch) WHERE (crawl_started IS NULL);
 
 CREATE INDEX hosts_held ON work.hosts USING btree (held_by) WHERE (held_by IS NOT NULL);
 

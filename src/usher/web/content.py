@@ -57,18 +57,24 @@ async def settle(call: Call[ContentState], conn: Connection, me: Component, chun
             lost(found, me)
         return  # said before
     results = await outcomes(conn, chunk, asked.pages) if asked.pages else []
-    if results:
-        await chunks.report(conn, [outcome for _, outcome in results], now=now)
+    told = [outcome for _, outcome in results]
+    if asked.state == "crawled":
+        await chunks.finish_crawl(
+            conn,
+            me.id,
+            chunk,
+            sha256=asked.sha256,
+            size=asked.bytes,
+            now=now,
+            outcomes=told,
+            # Whoever reports pages reports all it fetched: the others it never had, or dropped.
+            back=asked.pages is not None or await leftovers.reported(conn, chunk),
+        )
+    elif told:
+        await chunks.report(conn, told, now=now)
     if asked.state == "error":
         await chunks.fail_crawls(
             conn, [chunk], why=asked.reason or "the crawler gave it up", now=now
-        )
-    elif asked.state == "crawled":
-        if asked.pages is not None or await leftovers.reported(conn, chunk):
-            # Whoever reports pages reports all it fetched: the others it never had, or dropped.
-            await leftovers.give_back(conn, chunk, now=now)
-        await chunks.finish_crawl(
-            conn, me.id, chunk, sha256=asked.sha256, size=asked.bytes, now=now
         )
     await pace(conn, results, now)  # last: a host that the chunk held is free only now
 

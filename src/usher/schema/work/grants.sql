@@ -47,6 +47,15 @@ grant execute on function
     work.settle(bigint[], text[], bigint[], text[], smallint[], smallint[], integer[], text[], text[], timestamptz[],
         bigint[], boolean[], smallint[], text[], timestamptz)
     to usher_door, usher_mgmt;
+grant execute on function work.close_crawls(bigint[]) to usher_door, usher_mgmt;
+grant execute on function
+    work.report(bigint[], text[], bigint[], text[], smallint[], smallint[], integer[], text[], text[], timestamptz[],
+        bigint[], boolean[], smallint[], text[], timestamptz),
+    work.finish_crawl(bigint, bigint, text, bigint, boolean, bigint[], text[], text[], smallint[], smallint[], integer[],
+        text[], text[], timestamptz[], bigint[], boolean[], smallint[], text[], timestamptz),
+    work.outdate(bigint[], bigint[], bigint[], timestamptz), work.let_go(bigint[], timestamptz),
+    work.give_back(bigint, timestamptz)
+    to usher_mgmt;
 grant execute on function
     work.rest_of(work.hosts, work.house),
     work.claim_links(bigint[], integer[], integer[], integer[], bigint, interval[], interval[], boolean[], timestamptz)
