@@ -51,7 +51,7 @@ async def timed(times: int, call: Callable[[], Awaitable[object]]) -> list[float
 
 
 class Usher:
-    """What MGMT does, without its HTTP: one line for the claims of all tasks, one statement for a chunk that is crawled."""
+    """MGMT without its HTTP: one line for the claims of all tasks, one statement for a chunk that is crawled."""
 
     def __init__(self) -> None:
         self.chunks: Any = import_module("usher.mgmt.chunks")

@@ -17,6 +17,7 @@ from psycopg.rows import AsyncRowFactory, RowMaker, TupleRow, tuple_row
 from usher.telemetry import DB_SECONDS
 
 T = TypeVar("T")
+PLAIN = {int, bool}
 HEADING = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 
 
@@ -112,8 +113,14 @@ def array(values: Iterable[object]) -> str | None:
     given = list(values)
     if given.count(None) == len(given):
         return None
-    plain = type(given[0]) is int and set(map(type, given)) == {int}
-    return "{" + ",".join(map(str, given) if plain else [word(value) for value in given]) + "}"
+    kinds = set(map(type, given))
+    if kinds == {str}:
+        texts = '","'.join(given)  # type: ignore[arg-type]
+        if "\\" not in texts and texts.count('"') == 2 * len(given) - 2:
+            return f'{{"{texts}"}}'
+    if kinds <= PLAIN:
+        return "{" + ",".join(map(str, given)) + "}"
+    return "{" + ",".join([word(value) for value in given]) + "}"
 
 
 def word(value: object) -> str:

@@ -42,7 +42,7 @@ class Scheme(IntEnum):
         return _WORDS[self]
 
 
-_WORDS: Final = {scheme: scheme.name.lower() for scheme in Scheme}
+_WORDS: Final[dict[int, str]] = {scheme: scheme.name.lower() for scheme in Scheme}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,12 @@ class Url:
     path: str
 
     def __str__(self) -> str:
-        return f"{_WORDS[self.scheme]}://{self.host}{self.path}"
+        return written(self.scheme, self.host, self.path)
+
+
+def written(scheme: int, host: str, path: str) -> str:
+    """The text of a canonical URL, as the guestbook has its parts."""
+    return f"{_WORDS[scheme]}://{host}{path}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from usher.db import Connection
 from usher.door.guestbook import Outcome, Settled, columns
 from usher.mgmt import merging, versions
 from usher.statements import array, beside
-from usher.urls import Scheme, Url
+from usher.urls import Url, written
 
 store = beside(__file__)
 MOST_CRAWLS: Final = 3  # of a page whose crawlers die, before it is an error
@@ -171,7 +171,7 @@ def packed(rows: Rows) -> Pack | None:
     if not rows:
         return None
     pages = [
-        Given(id_, str(Url(Scheme(scheme), host, path)), *rest)
+        Given(id_, written(scheme, host, path), *rest)
         for _, _, id_, host, scheme, path, *rest in rows
     ]
     return Pack(rows[0][1], pages)
@@ -237,11 +237,12 @@ async def finish_crawl(
     size: int | None,
     now: datetime,
     outcomes: Sequence[Outcome] = (),
-    back: bool = False,
+    back: bool | None = False,
 ) -> Finished | None:
-    """The chunk is crawled, and this became of its pages; None, and nothing changes, if it is not the crawler's.
+    """The chunk is crawled, and this became of its pages; None, and nothing changes, if the crawler has no lease on it.
 
-    Pages without a report, now or before, were fetched and nothing more is known of them; or they go `back`.
+    Pages without a report, now or before, were fetched and nothing more is known of them; or they go `back`, if
+    that is None only if others were reported before.
     """
     given = columns(outcomes)
     del given["chunks"]

@@ -27,11 +27,6 @@ async def pages_of(conn: Connection, chunk: int) -> list[Page]:
     return await store.pages_of.rows(conn, Page, chunk=chunk)
 
 
-async def reported(conn: Connection, chunk: int) -> bool:
-    """Whether the crawler has said of a page of this chunk that it was crawled."""
-    return bool(await store.reported.tuples(conn, chunk=chunk))
-
-
 async def content_types(conn: Connection) -> dict[str, int]:
     """The number of every media type that has one."""
     return dict(await store.content_types.tuples(conn))

@@ -5,10 +5,6 @@ from work.guestbook g
 join work.hosts h on h.domain64 = g.domain64
 where g.chunk_id = %(chunk)s;
 
--- name: reported
--- Whether a page of a chunk that is being crawled was reported by itself.
-select from work.guestbook where chunk_id = %(chunk)s and state = 'crawled' limit 1;
-
 -- name: content_types
 -- Media types by name.
 select name, code from work.content_type;

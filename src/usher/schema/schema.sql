@@ -355,7 +355,7 @@ declare
 begin
     update work.chunk k
     set state = 'crawled', crawled_at = at, lease_until = null, sha256 = finish_crawl.sha256, bytes = finish_crawl.bytes
-    where k.id = chunk and k.crawler_id = crawler and k.state = 'crawling';
+    where k.id = chunk and k.crawler_id = crawler and k.state = 'crawling' and k.lease_until > at;
     if not found then
         return;
     end if;
@@ -386,7 +386,13 @@ begin
     where g.state = 'crawling';
     if numbers is not null then
         rest := cardinality(numbers);
-        if back then
+        if coalesce(
+            back,
+            exists (
+                select from (select g.state from work.guestbook g where g.chunk_id = chunk offset 0) g
+                where g.state = 'crawled'
+            )
+        ) then
             perform work.give_back(chunk, at);
         else
             perform from work.report(
@@ -928,11 +934,6 @@ begin
         from locked l
         join host on host.domain64 = l.domain64
     ),
-    said as (
-        select page.text64, min(page.id) as first from page
-        where page.result = 'success' and page.text64 is not null
-        group by page.text64
-    ),
     paced as (
         select
             page.*,
@@ -945,7 +946,7 @@ begin
                             and b.indexed_in is not null
                         order by b.id limit 1
                     ),
-                    nullif(said.first, page.id)
+                    nullif(min(page.id) filter (where page.result = 'success') over (partition by page.text64), page.id)
                 )
             end as original,
             case
@@ -964,7 +965,6 @@ begin
                 )
             end as adapted
         from page
-        left join said on said.text64 = page.text64
     )
     update work.guestbook g set
         state = case when settled then 'crawled' else 'error' end,

@@ -8,7 +8,7 @@ from usher.db import Connection
 from usher.door.guestbook import Outcome, Result
 from usher.errors import BadInput, NotFound
 from usher.mgmt import chunks, leftovers
-from usher.mgmt.chunks import Trouble
+from usher.mgmt.chunks import Chunk, Trouble
 from usher.mgmt.components import Component
 from usher.urls import Refused, Scheme, Url, parse
 from usher.web.app import Call, Endpoint
@@ -43,8 +43,11 @@ async def set_content_state(call: Call[ContentState]) -> ChunkKept:
     """Any state may be said again; what is over cannot be undone."""
     asked, chunk = call.body, number_of(call.body.chunk_id)
     me = await caller(call, None if asked.state == "propagated" else "crawler")
-    async with at_mgmt(call) as conn:
-        if asked.state != "propagated":
+    done = asked.state == "crawled" and not asked.pages
+    async with at_mgmt(call, alone=done) as conn:
+        if done and not await finish(call, conn, me, chunk):
+            said_before(await shown(conn, chunk), me, asked)
+        elif asked.state != "propagated" and not done:
             await settle(call, conn, me, chunk)
         return state_of(await shown(conn, chunk))
 
@@ -52,24 +55,12 @@ async def set_content_state(call: Call[ContentState]) -> ChunkKept:
 async def settle(call: Call[ContentState], conn: Connection, me: Component, chunk: int) -> None:
     asked, now = call.body, clock()
     if not await chunks.hold(conn, me.id, chunk, lease=call.rooms.terms.lease, now=now):
-        found = await shown(conn, chunk)
-        if found.crawler_id != me.id or found.state != asked.state or asked.state == "crawling":
-            lost(found, me)
-        return  # said before
+        said_before(await shown(conn, chunk), me, asked)
+        return
     results = await outcomes(conn, chunk, asked.pages) if asked.pages else []
     told = [outcome for _, outcome in results]
     if asked.state == "crawled":
-        await chunks.finish_crawl(
-            conn,
-            me.id,
-            chunk,
-            sha256=asked.sha256,
-            size=asked.bytes,
-            now=now,
-            outcomes=told,
-            # Whoever reports pages reports all it fetched: the others it never had, or dropped.
-            back=asked.pages is not None or await leftovers.reported(conn, chunk),
-        )
+        await finish(call, conn, me, chunk, told)
     elif told:
         await chunks.report(conn, told, now=now)
     if asked.state == "error":
@@ -77,6 +68,35 @@ async def settle(call: Call[ContentState], conn: Connection, me: Component, chun
             conn, [chunk], why=asked.reason or "the crawler gave it up", now=now
         )
     await pace(conn, results, now)  # last: a host that the chunk held is free only now
+
+
+async def finish(
+    call: Call[ContentState],
+    conn: Connection,
+    me: Component,
+    chunk: int,
+    told: Sequence[Outcome] = (),
+) -> bool:
+    """Whether the chunk was the crawler's, and is crawled now."""
+    asked = call.body
+    done = await chunks.finish_crawl(
+        conn,
+        me.id,
+        chunk,
+        sha256=asked.sha256,
+        size=asked.bytes,
+        now=clock(),
+        outcomes=told,
+        # Whoever reports pages reports all it fetched: the others it never had, or dropped.
+        back=None if asked.pages is None else True,
+    )
+    return done is not None
+
+
+def said_before(found: Chunk, me: Component, asked: ContentState) -> None:
+    """Whoever has no lease may only say again what is so."""
+    if found.crawler_id != me.id or found.state != asked.state or asked.state == "crawling":
+        lost(found, me)
 
 
 async def pace(
