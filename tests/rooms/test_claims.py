@@ -1,6 +1,7 @@
 """Crawlers that ask for pages at the same time: one statement for all, a chunk for each, and nothing that two have."""
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -117,6 +118,85 @@ async def test_who_holds_a_host_holds_it_alone(database: str) -> None:
             packs[0]
         )
         assert {name for name, chunk in held.items() if chunk is None} == hosts_of(packs[1])
+
+
+async def test_those_who_want_the_same_are_served_host_by_host(database: str) -> None:
+    await admit(database, *(page for host in HOSTS for page in pages(host, 4)))
+    async with crawlers(database, 2, 1) as (conn, all_of_them):
+        await in_turn(conn, HOSTS)
+        ask = Ask(n=5, width=3, depth=2)  # two hosts give two pages and a third gives one
+        packs = await chunks.claim_all(conn, [(me, ask) for me in all_of_them], now=NOW + SOON)
+        given = [names(pack.pages) if pack else [] for pack in packs]
+        for some, hosts in zip(given, (HOSTS[:3], HOSTS[3:6]), strict=True):
+            first, second, third = (pages(host, 4) for host in hosts)
+            assert sorted(some) == sorted([*first[:2], *second[:2], third[0]])
+        rows = await conn.execute(
+            "select extract(epoch from claim_at - %s)::integer from work.hosts order by name",
+            [NOW + SOON],
+        )
+        rests = [rest for (rest,) in await rows.fetchall()]
+        assert rests[:6] == [2, 2, 1, 2, 2, 1]
+        assert max(rests[6:]) < 0
+
+
+async def test_hosts_that_have_too_few_are_made_up_for_by_others(database: str) -> None:
+    few = [page for host in HOSTS[:3] for page in pages(host, 1)]
+    await admit(database, *few, *(page for host in HOSTS[3:] for page in pages(host, 5)))
+    async with crawlers(database, 3, 0) as (conn, all_of_them):
+        await in_turn(conn, HOSTS)
+        asked = [(me, Ask(width=5)) for me in all_of_them]
+        packs = await chunks.claim_all(conn, asked, now=NOW + SOON)
+        assert [len(pack.pages) if pack else 0 for pack in packs] == [5, 5, 5]
+        given = [page for pack in packs if pack for page in names(pack.pages)]
+        assert len(set(given)) == 15
+        assert set(few) < set(given)
+        asked = [(me, Ask(width=1)) for me in all_of_them]
+        packs = await chunks.claim_all(conn, asked, now=NOW + 2 * SOON)
+        assert [len(pack.pages) if pack else 0 for pack in packs] == [5, 5, 0]
+
+
+async def test_pages_that_others_change_meanwhile_are_claimed_as_they_are(database: str) -> None:
+    """Where a page was found is where it is written, unless it has moved."""
+    await admit(database, *(page for host in HOSTS for page in pages(host, 60)))
+    async with crawlers(database, 4, 0) as (conn, all_of_them):
+
+        async def unsettle(done: asyncio.Event) -> None:
+            async with await connect(database) as other:
+                for number in itertools.count():
+                    if done.is_set():
+                        return
+                    await other.execute(
+                        "update work.guestbook set next_fetch = next_fetch + interval '1 s' "
+                        "where state = 'pending' and id %% 7 = %s",
+                        [number % 7],
+                    )
+
+        async def claim(me: int) -> list[str]:
+            given: list[str] = []
+            async with await connect(database) as own:
+                for _ in range(12):
+                    packs = await chunks.claim_all(own, [(me, Ask())] * 2, now=NOW + SOON)
+                    for pack in packs:
+                        assert pack is None or len(pack.pages) == 5
+                        given += names(pack.pages) if pack else []
+            return given
+
+        done = asyncio.Event()
+        noise = [asyncio.create_task(unsettle(done)) for _ in range(2)]
+        found = await asyncio.gather(*(claim(me) for me in all_of_them))
+        done.set()
+        await asyncio.gather(*noise)
+        given = [page for some in found for page in some]
+        assert len(given) == len(set(given)) > 0
+        rows = await conn.execute("select count(*) from work.guestbook where state = 'crawling'")
+        assert await rows.fetchall() == [(len(given),)]
+
+
+async def in_turn(conn: Connection, hosts: list[str]) -> None:
+    """The first has waited longest."""
+    for place, host in enumerate(hosts):
+        since = NOW - timedelta(hours=1) + timedelta(seconds=place)
+        await conn.execute("update work.hosts set claim_at = %s where name = %s", [since, host])
 
 
 # -- those who wait
