@@ -7,7 +7,7 @@ sys.path.append(sys.path.pop(0))
 
 import asyncio
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,8 @@ ASKS = {
 PROCESSES = {1: "one process", 2: "two processes"}
 WARM_CLAIMS = 12  # more than it takes until driver and server both keep the statements' plans
 TASKS = 10, 1, 5, 20  # of crawlee in one process; the first where there is no time to try
-CONNECTIONS = 8, 1, 2, 4  # of ours
+CONNECTIONS = dict(zip(ASKS, ((16, 4, 8), (8, 2, 4)), strict=True))  # of ours
+TRIES = 3
 VENV = ["crawlee[sql-postgres]==1.11.0", "sqlalchemy==2.1.8", "asyncpg==0.32.0", "uvloop==0.23.0"]
 CHUNK_PAGES = 5  # the setting as it comes
 TARGETS = """targets: claim and complete at least 8 times crawlee with 10 hosts of 1 page and 40 times with 100 of 10;
@@ -42,8 +43,10 @@ calls: the same server program with an application that answers at once with a c
 PEER = """crawlee: the SQL request queue of its latest release in a database of its own on the same server,
 fetch_next_request and mark_request_as_handled by concurrent tasks in as many processes, a pool with a connection for
 each task and without pings; it has no notion of hosts, so the same figure stands beside both shapes, and its poll is of
-an empty queue. Ours report something of each page, and the chunk, in one transaction, by tasks with a connection each.
-Both work with the number of tasks that was fastest for them when tried before (quick: with the usual best)"""
+an empty queue. Ours are tasks, each a crawler: they claim as MGMT has them claim (those who ask at the same moment in
+one statement, as crawlee fetches some ahead for all its tasks), and each reports something of every page, and the
+chunk, in a statement on its own connection. Both work with the number of tasks that was fastest for them when tried
+before (quick: with the usual best)"""
 WORLD = """every page waits, no host has to rest (crawl_delay 0), and pages of one host lie far apart; each answer is
 checked. All under uvloop, synchronous_commit on. HTTP: 8 clients in a process of their own on connections that stay
 open, each a crawler; clients, servers and PostgreSQL share this machine's cores; log level warning, no tokens"""
@@ -58,13 +61,16 @@ class Place:
 
     def __init__(self, bench: Bench, dsn: str, home: Path, ends: AsyncExitStack) -> None:
         self.bench, self.home, self.ends = bench, home, ends
-        self.rows, self.more = (200_000, 1_000_000) if bench.quick else (1_000_000, 10_000_000)
+        self.rows, self.more = (200_000, 600_000) if bench.quick else (1_000_000, 10_000_000)
+        self.processes = {1: PROCESSES[1]} if bench.quick else PROCESSES
         source = str(conninfo_to_dict(dsn)["dbname"])
         self.worlds = {name: made(dsn, name, source) for name in ("small", "large", "idle")}
         self.worlds |= {name: made(dsn, name) for name in ("bare", "crawlee")}
         self.tasks = dict.fromkeys(PROCESSES, TASKS[0])
         self.connections = {
-            (number, shape): CONNECTIONS[0] // number for number in PROCESSES for shape in ASKS
+            (number, shape): CONNECTIONS[shape][0] // number
+            for number in PROCESSES
+            for shape in ASKS
         }
         self.crawlee = self.peers()
         self.limit = Limit(self.worlds["bare"], home, ends) if Limit.program.exists() else None
@@ -83,7 +89,7 @@ class Place:
             self.bench.note(f"crawlee left out: {error}")
             return []
         children = [self.child("crawlee", "crawlee", python) for _ in PROCESSES]
-        children[0].tell("install", HOSTS, 5_000 if self.bench.quick else 50_000)
+        children[0].tell("install", HOSTS, 3_000 if self.bench.quick else 50_000)
         return children
 
     def child(self, name: str, world: str, python: str = sys.executable) -> Child:
@@ -98,8 +104,7 @@ class Place:
         self.crawlee[0].hear()
         self.crawlee[1].ask("join")
         for processes in {} if self.bench.quick else PROCESSES:
-            rates = [self.fetch(processes, tasks) for tasks in TASKS]
-            self.tasks[processes] = TASKS[rates.index(max(rates))]
+            self.tasks[processes] = best(TASKS, partial(self.fetch, processes))
         self.bench.note(
             f"{VENV[0]} works, by number of processes, with so many tasks: {self.tasks}"
         )
@@ -108,6 +113,13 @@ class Place:
         """The peer's requests a second."""
         workers = self.crawlee[:processes]
         return together(workers, self.few(1000) // processes, tasks or self.tasks[processes])
+
+
+def best(numbers: Sequence[int], rate: Callable[[int], float]) -> int:
+    """The one that is fastest, tried in turns."""
+    turns = {str(number): partial(rate, number) for number in numbers}
+    figures = frame.interleaved(turns, TRIES)
+    return max(numbers, key=lambda number: statistics.median(figures[str(number)]))
 
 
 async def fill(dsn: str, *texts: str, **given: int) -> None:
@@ -135,25 +147,31 @@ async def filled(place: Place) -> None:
 def warmed(place: Place, world: str) -> Child:
     """One of ours, with plans that are kept."""
     child = place.child("usher", world)
-    warm(child, 1)
+    for shape in ASKS:
+        warm(child, shape, 1)
     return child
 
 
-def warm(child: Child, connections: int) -> None:
-    for n, width, depth in ASKS.values():
-        chunks = connections * (WARM_CLAIMS if n == width else 1)
-        child.ask("work", chunks * n, connections, n, width, depth)
+def warm(child: Child, shape: str, connections: int) -> None:
+    n, width, depth = ASKS[shape]
+    chunks = connections * (WARM_CLAIMS if n == width else 1)
+    child.ask("work", chunks * n, connections, n, width, depth)
 
 
 def tuned(place: Place, ours: list[Child]) -> None:
     """Keep the number of connections that is fastest."""
     for child in ours:
-        warm(child, CONNECTIONS[0] if place.bench.quick else max(CONNECTIONS))
+        for shape, numbers in CONNECTIONS.items():
+            warm(child, shape, numbers[0] if place.bench.quick else max(numbers))
     for processes, shape in {} if place.bench.quick else place.connections:
         n, *of = ASKS[shape]
         share = (2_000 if n == of[0] else 16_000) // processes // n * n
-        rates = [together(ours[:processes], share, tried, n, *of) for tried in CONNECTIONS]
-        place.connections[processes, shape] = CONNECTIONS[rates.index(max(rates))]
+        place.connections[processes, shape] = best(
+            CONNECTIONS[shape],
+            lambda tried, many=processes, some=share, ask=(n, *of): together(  # type: ignore[misc]
+                ours[:many], some, tried, *ask
+            ),
+        )
     place.bench.note(f"ours works with so many connections in a process: {place.connections}")
 
 
@@ -177,7 +195,7 @@ def costs(place: Place, ours: Child) -> Iterator[Measure]:
 def claiming(place: Place, ours: list[Child]) -> Iterator[Measure]:
     """Both shapes, each beside pgbench; the peer has but one."""
     tuned(place, ours)
-    for processes, words in PROCESSES.items():
+    for processes, words in place.processes.items():
         place.bench.say(f"claim and complete, {words}")
         turns: dict[str, Callable[[], float]] = {}
         if place.crawlee:
@@ -193,7 +211,7 @@ def claiming(place: Place, ours: list[Child]) -> Iterator[Measure]:
             if place.limit:
                 clients = processes * connections
                 turns[f"limit {shape}"] = partial(place.limit.work, pages, clients, *of)
-        figures = frame.interleaved(turns, place.bench.repeats)
+        figures = frame.interleaved(turns, 5)
         for shape in ASKS:
             found = {
                 who: figures[f"{who} {shape}"]
@@ -247,9 +265,7 @@ def serving(place: Place) -> Iterator[Measure]:
     place.bench.say("over HTTP")
     served = Served(place)
     calls = place.few(5000)
-    for processes, words in list(PROCESSES.items())[
-        place.bench.quick :
-    ]:  # quick: two processes only
+    for processes, words in place.processes.items():
         given = 1, calls, "claim", "/get_links", CHUNK_PAGES
         there = {"usher": served.busy[:processes], "limit": served.bare[:processes]}
         turns = {who: served.turn(at, *given) for who, at in there.items()}
@@ -288,7 +304,7 @@ def measure(bench: Bench, loop: asyncio.Runner, ends: AsyncExitStack) -> list[Me
     )
     loop.run(filled(place))
     place.tune()
-    ours = [warmed(place, "small") for _ in PROCESSES]
+    ours = [warmed(place, "small") for _ in place.processes]
     return [
         *costs(place, ours[0]),
         *claiming(place, ours),

@@ -1427,10 +1427,10 @@ ALTER TABLE ONLY work.feed_offer
     ADD CONSTRAINT feed_offer_pkey PRIMARY KEY (url);
 
 ALTER TABLE ONLY work.guestbook
-    ADD CONSTRAINT guestbook_domain64_path_key UNIQUE (domain64, path);
+    ADD CONSTRAINT guestbook_domain64_path_key UNIQUE (domain64, path) WITH (fillfactor='70');
 
 ALTER TABLE ONLY work.guestbook
-    ADD CONSTRAINT guestbook_pkey PRIMARY KEY (id);
+    ADD CONSTRAINT guestbook_pkey PRIMARY KEY (id) WITH (fillfactor='70');
 
 ALTER TABLE ONLY work.hosts
     ADD CONSTRAINT hosts_domain64_key UNIQUE (domain64);

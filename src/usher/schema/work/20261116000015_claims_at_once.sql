@@ -4,6 +4,12 @@
 drop index work.hosts_due;
 create index hosts_due on work.hosts (next_fetch) where crawl_started is null;
 
+-- A page that came in is written twice more soon, when it is claimed and when it is settled, and each time into these. In full
+-- leaves a sixth of the server's time went into looking for entries to remove (98 ms of CPU for a thousand pages claimed and
+-- settled, 87 so). What is there stays as it is until it is reindexed.
+alter index work.guestbook_pkey set (fillfactor = 70);
+alter index work.guestbook_domain64_path_key set (fillfactor = 70);
+
 -- A new chunk for each of some crawlers, or more pages for the one chunk that one of them has: up to n pages of up to
 -- `width` hosts, at most `each` of one; nothing unless there are n, or one has waited long enough. A host then rests for
 -- each of its pages; with `hold` it is the caller's alone until it reports, or its lease ends, because only then is it
@@ -362,6 +368,9 @@ begin
     order by m.turn, m.priority, m.id;
 end
 $$;
+
+alter index work.guestbook_domain64_path_key reset (fillfactor);
+alter index work.guestbook_pkey reset (fillfactor);
 
 drop index work.hosts_due;
 create index hosts_due on work.hosts (next_fetch);
