@@ -1,5 +1,6 @@
 """Pages that come in through the door, for tests that hand them out."""
 
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 from usher.db import Connection, Database
@@ -31,6 +32,12 @@ async def admit(dsn: str, *urls: str, now: datetime = NOW) -> None:
 
 async def delay(conn: Connection, seconds: float) -> None:
     await conn.execute("update work.house set crawl_delay = make_interval(secs => %s)", [seconds])
+
+
+async def states(conn: Connection) -> Counter[str]:
+    """How many pages are in each state."""
+    rows = await conn.execute("select state, count(*) from work.guestbook group by 1")
+    return Counter(dict(await rows.fetchall()))
 
 
 def url(text: str) -> Url:

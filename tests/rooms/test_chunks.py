@@ -4,20 +4,13 @@ import asyncio
 from collections import Counter
 from datetime import datetime, timedelta
 
-import pytest
-
-from admitted import LEASE, NONE, NOW, SOON, admit, component, delay, names, pages, url
+from admitted import LEASE, NONE, NOW, SOON, admit, component, delay, names, pages, states, url
 from usher.db import Connection, Database, connect
 from usher.door.doorkeeper import Doorkeeper
-from usher.door.guestbook import Outcome, Result
+from usher.door.guestbook import Outcome
 from usher.door.rules import Knock
 from usher.mgmt import chunks
 from usher.mgmt.chunks import Ask, Pack, Trouble
-
-
-async def states(conn: Connection) -> Counter[str]:
-    rows = await conn.execute("select state, count(*) from work.guestbook group by 1")
-    return Counter(dict(await rows.fetchall()))
 
 
 async def test_five_links_of_the_host_in_the_order_they_came(database: str) -> None:
@@ -180,82 +173,6 @@ async def test_a_failed_page_is_marked_and_another_comes_into_the_chunk(database
         )
 
 
-async def outcomes(conn: Connection, pack: Pack, *results: Result) -> list[Outcome]:
-    """What became of the first pages of a chunk."""
-    found = [await chunks.find_page(conn, url(page.url)) for page in pack.pages]
-    return [
-        Outcome(page.domain64, page.path, result, pack.chunk_id, 200)
-        for page, result in zip(found, results, strict=False)
-        if page
-    ]
-
-
-@pytest.mark.parametrize(
-    ("back", "told_before", "left"),
-    [
-        (False, False, "crawled"),
-        (False, True, "crawled"),
-        (True, False, "pending"),
-        (None, False, "crawled"),
-        (None, True, "pending"),
-    ],
-)
-async def test_a_chunk_ends_with_what_became_of_its_pages(
-    database: str,
-    back: bool | None,  # noqa: FBT001
-    told_before: bool,  # noqa: FBT001
-    left: str,
-) -> None:
-    await admit(database, *pages("a.com", 5))
-    async with await connect(database) as conn:
-        await delay(conn, 0)
-        me, other = await component(conn, "c"), await component(conn, "d")
-        pack = await chunks.claim_links(conn, me, Ask(lease=LEASE), now=NOW + SOON)
-        assert pack
-        first, second, third = await outcomes(conn, pack, "success", "failure", "success")
-        if told_before:
-            await chunks.report(conn, [first], now=NOW + SOON)
-        for crawler, when in ((other, NOW + SOON), (me, NOW + SOON + LEASE)):
-            lost = await chunks.finish_crawl(
-                conn, crawler, pack.chunk_id, sha256=None, size=None, now=when, outcomes=[third]
-            )
-            assert lost is None
-            assert (await states(conn))["crawling"] == 5 - told_before
-        done = await chunks.finish_crawl(
-            conn,
-            me,
-            pack.chunk_id,
-            sha256="f" * 64,
-            size=9,
-            now=NOW + 2 * SOON,
-            outcomes=[second] if back is None else [second, third],
-            back=back,
-        )
-        told = 1 if back is None else 2
-        assert done == (told, 5 - told - told_before)
-        whole = {"error": 1, left: done.rest}
-        whole["crawled"] = whole.get("crawled", 0) + 4 - done.rest
-        assert await states(conn) == {state: n for state, n in whole.items() if n}
-        chunk = await chunks.show(conn, pack.chunk_id)
-        assert chunk
-        assert (chunk.state, chunk.sha256, chunk.bytes) == ("crawled", "f" * 64, 9)
-
-
-async def test_the_end_of_a_chunk_ends_its_crawl_and_frees_its_host(database: str) -> None:
-    await admit(database, *pages("a.com", 2))
-    async with await connect(database) as conn:
-        await delay(conn, 1)
-        me = await component(conn, "c")
-        pack = await chunks.claim_links(conn, me, Ask(2, wait=NONE, hold=True), now=NOW)
-        assert pack
-        told = await outcomes(conn, pack, "success", "gone")
-        await chunks.finish_crawl(
-            conn, me, pack.chunk_id, sha256=None, size=None, now=NOW + SOON, outcomes=told
-        )
-        rows = await conn.execute("select crawl_started, held_by, ready_at from work.hosts")
-        assert await rows.fetchall() == [(None, None, NOW + 2 * SOON)]
-
-
 async def test_a_lost_crawler_gives_its_pages_back_and_can_report_no_more(database: str) -> None:
     await admit(database, *pages("a.com", 5))
     async with await connect(database) as conn:
@@ -343,74 +260,6 @@ async def test_what_was_lost_with_a_machine_is_done_again(database: str) -> None
         assert await states(conn) == {"crawled": 5, "pending": 5}
         assert await chunks.rebuild(conn, builder, why="gone") == [built]
         assert await chunks.claim_links(conn, crawler, Ask(), now=NOW + timedelta(hours=1))
-
-
-async def many(conn: Connection, claim_at: str) -> None:
-    """Five thousand hosts of ten pages that wait."""
-    await conn.execute("insert into work.domain (tld, number, name) values (1, 1, 'many')")
-    await conn.execute(
-        f"""
-        insert into work.hosts (domain64, name, next_fetch, claim_at, crawl_delay)
-        select work.domain64_encode(1, 1, i), 'h' || i || '.many.com', now(), {claim_at}, '0'
-        from generate_series(1, 5000) i
-        """.encode()
-    )
-    await conn.execute(
-        "insert into work.guestbook (domain64, path, state, next_fetch, admitted_at) "
-        "select domain64, '/' || i, 'pending', now(), now() - interval '1 hour' "
-        "from work.hosts, generate_series(1, 10) i"
-    )
-
-
-async def blocks(conn: Connection, statement: str, *given: object) -> int:
-    """How many a statement reads, with all that its functions do."""
-    text = f"explain (analyze, buffers, format json) {statement}"
-    [[[plan]]] = await (await conn.execute(text.encode(), given)).fetchall()
-    return int(plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"])
-
-
-@pytest.mark.parametrize("together", [1, 4])
-@pytest.mark.parametrize("crowd", ["resting", "idle", "waiting"])
-async def test_a_claim_reads_little_whatever_the_guestbook_holds(
-    database: str, crowd: str, together: int
-) -> None:
-    when = {"resting": "now() + interval '1 hour'", "idle": "'infinity'", "waiting": "now()"}[crowd]
-    async with await connect(database) as conn:
-        me = await component(conn, "c")
-        await many(conn, when)
-        arrays = [
-            f"{{{','.join([one] * together)}}}"
-            for one in (str(me), "5", "5", "5", "1 s", "5 min", "f")
-        ]
-        claim = "select * from work.claim_links(%s, %s, %s, %s, null, %s, %s, %s, now())"
-        counts = [await blocks(conn, claim, *arrays) for _ in range(4)]
-        assert min(counts) < 400 * together
-
-
-async def test_a_report_reads_little_whatever_is_being_crawled(database: str) -> None:
-    async with await connect(database) as conn:
-        me = await component(conn, "c")
-        await many(conn, "now()")
-        await conn.execute(
-            "insert into work.chunk (crawler_id, claimed_at, lease_until) "
-            "select %s, now(), now() + interval '1 hour' from generate_series(1, 5000)",
-            [me],
-        )
-        await conn.execute(
-            "update work.guestbook set state = 'crawling', chunk_id = 1 + id %% 5000", []
-        )
-        finish = (
-            "select * from work.finish_crawl(%s, %s, null, null, %s, %s, %s, '{success,success}', "
-            "null, '{1,1}', '{1,1}', null, null, null, '{7,8}', '{f,f}', null, null, now())"
-        )
-        counts = []
-        for chunk, back in ((76, False), (77, True), (78, False), (79, True)):
-            rows = await conn.execute(
-                "select domain64, path from work.guestbook where chunk_id = %s limit 2", [chunk]
-            )
-            numbers, paths = zip(*await rows.fetchall(), strict=True)
-            counts.append(await blocks(conn, finish, me, chunk, back, list(numbers), list(paths)))
-        assert max(counts[2:]) < 400  # the others are planned, too
 
 
 async def test_a_full_knock_wakes_its_host(database: str) -> None:
