@@ -82,7 +82,8 @@ def test_a_deadlock_is_nothing_that_a_component_hears_of(running: Mgmt, database
         lost = other.execute(
             "select deadlocks from pg_stat_database where datname = current_database()"
         )
-        assert lost.fetchone() == (1,)
+        [(times,)] = lost.fetchall()
+        assert times >= 1  # on a busy machine MGMT may be back before the other has its turn
     assert report.told == {"chunk_id": given["chunk_id"], "state": "crawled"}
     assert states(database) == {"crawled": 5}
 
