@@ -31,15 +31,16 @@ WARM_CLAIMS = 12  # more than it takes until driver and server both keep the sta
 TASKS = 10, 1, 5, 20  # of crawlee in one process; the first where there is no time to try
 CONNECTIONS = dict(zip(ASKS, ((16, 4, 8), (8, 2, 4)), strict=True))  # of ours
 TRIES = 3
+MOST_CLIENTS = 8  # of pgbench, for whom two cores are fewer still; all share a hundred connections
 VENV = ["crawlee[sql-postgres]==1.11.0", "sqlalchemy==2.1.8", "asyncpg==0.32.0", "uvloop==0.23.0"]
 CHUNK_PAGES = 5  # the setting as it comes
 TARGETS = """targets: claim and complete at least 8 times crawlee with 10 hosts of 1 page and 40 times with 100 of 10;
 /get_links and /get_servers_map at least 1,000 calls/s; a poll that finds nothing under 3 ms; a claim in the larger
 guestbook at least 0.8 of the limit, which is the same claim in the smaller one"""
-LIMIT = """limit of claim and complete: pgbench, as many clients as ours has connections in all, on tables of its own
-that have a host with a time and a page with a state and nothing else: a SKIP LOCKED claim of hosts and their pages in
-one statement, the end of them in another; of the poll: only the look at the index of hosts, by the same driver; of
-calls: the same server program with an application that answers at once with a constant of the same size"""
+LIMIT = """limit of claim and complete: pgbench, as many clients as ours has tasks in all (eight at most), on tables of
+its own that have a host with a time and a page with a state and nothing else: a SKIP LOCKED claim of hosts and their
+pages in one statement, the end of them in another; of the poll: only the look at the index of hosts, by the same
+driver; of calls: the same server program with an application that answers at once with a constant of the same size"""
 PEER = """crawlee: the SQL request queue of its latest release in a database of its own on the same server,
 fetch_next_request and mark_request_as_handled by concurrent tasks in as many processes, a pool with a connection for
 each task and without pings; it has no notion of hosts, so the same figure stands beside both shapes, and its poll is of
@@ -160,14 +161,14 @@ def warm(child: Child, shape: str, connections: int) -> None:
 
 def tuned(place: Place, ours: list[Child]) -> None:
     """Keep the number of connections that is fastest."""
-    for child in ours:
+    for number, child in enumerate(ours, 1):
         for shape, numbers in CONNECTIONS.items():
-            warm(child, shape, numbers[0] if place.bench.quick else max(numbers))
+            warm(child, shape, (numbers[0] if place.bench.quick else max(numbers)) // number)
     for processes, shape in {} if place.bench.quick else place.connections:
         n, *of = ASKS[shape]
-        share = (2_000 if n == of[0] else 16_000) // processes // n * n
+        share = (2_000 if n == of[0] else 8_000) // processes // n * n
         place.connections[processes, shape] = best(
-            CONNECTIONS[shape],
+            [number // processes for number in CONNECTIONS[shape]],
             lambda tried, many=processes, some=share, ask=(n, *of): together(  # type: ignore[misc]
                 ours[:many], some, tried, *ask
             ),
@@ -203,13 +204,13 @@ def claiming(place: Place, ours: list[Child]) -> Iterator[Measure]:
         for shape, (n, *of) in ASKS.items():
             connections = place.connections[processes, shape]
             # In whole rounds: a last chunk that is alone would count as much as a round of them.
-            pages = place.few(10_000 if n == of[0] else 64_000 if place.bench.quick else 40_000)
+            pages = place.few(10_000 if n == of[0] else 64_000 if place.bench.quick else 32_000)
             share = pages // processes // n * n
             turns[f"usher {shape}"] = partial(
                 together, ours[:processes], share, connections, n, *of
             )
             if place.limit:
-                clients = processes * connections
+                clients = min(processes * connections, MOST_CLIENTS)
                 turns[f"limit {shape}"] = partial(place.limit.work, pages, clients, *of)
         figures = frame.interleaved(turns, 5)
         for shape in ASKS:

@@ -23,7 +23,7 @@ from typing import Any
 
 AT_ONCE = timedelta(0)
 CLIENTS = 8
-MOST_TASKS = 16
+CLAIMS = 8  # that are under way at once, each on a connection
 LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 ETAG = re.compile(rb"\r\netag: *([^\r]+)", re.IGNORECASE)
 LINK = "https://agency-000001.mil/news/2026/00000001-a-page.html"
@@ -60,7 +60,7 @@ class Usher:
         ] = []  # each has a connection of its own for its reports
 
     async def open(self) -> None:
-        self.db: Any = import_module("usher.db").Database("", size=MOST_TASKS)
+        self.db: Any = import_module("usher.db").Database("", size=CLAIMS)
         await self.db.__aenter__()  # for as long as this process lives
         self.claims: Any = import_module("usher.web.claims").Claims(self.db)
         async with self.db.connection() as conn:
