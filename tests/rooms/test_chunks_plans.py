@@ -60,6 +60,7 @@ async def test_a_report_reads_little_whatever_is_being_crawled(database: str) ->
         await conn.execute(
             "update work.guestbook set state = 'crawling', chunk_id = 1 + id %% 5000", []
         )
+        await conn.execute("update work.hosts set crawl_started = now()")
         finish = (
             "select * from work.finish_crawl(%s, %s, null, null, %s, %s, %s, '{success,success}', "
             "null, '{1,1}', '{1,1}', null, null, null, '{7,8}', '{f,f}', null, null, now())"
