@@ -3,6 +3,7 @@
 import os
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import settings
 
 BYTECODE = None
@@ -19,3 +20,27 @@ settings.load_profile("house")
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     """Bytes have a name in tests, not a picture: what is packed anew has other bytes in each process."""
     return argname if isinstance(val, bytes) else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Carry what an attack test declares to the process that prints the table, also from a worker of xdist."""
+    for item in items:
+        if marker := item.get_closest_marker("attack"):
+            finding, attempt, result = marker.args
+            item.user_properties.append(("attack", f"{finding}\t{attempt}\t{result}"))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the table "attack → result", one line for each attack test that ran."""
+    rows = set[tuple[int, str]]()
+    for outcome in ("passed", "failed", "error", "skipped"):
+        for report in terminalreporter.getreports(outcome):
+            for name, value in getattr(report, "user_properties", ()):
+                if name == "attack":
+                    finding, attempt, result = str(value).split("\t")
+                    shown = result if outcome == "passed" else f"NOT SHOWN TO FAIL: {outcome}"
+                    rows.add((int(finding), f"{finding:>2}  {attempt} → {shown}"))
+    if rows:
+        terminalreporter.section("attack → result")
+        for _, line in sorted(rows):
+            terminalreporter.line(line)
