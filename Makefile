@@ -1,6 +1,6 @@
 # make test   runs the tests; make soak   those that take long, and all again on Debian's PostgreSQL;
 # make check   format, lint, types, import order.
-.PHONY: test soak check format schema lock packages
+.PHONY: test soak check format schema access lock packages
 
 PY = .venv/bin/python
 
@@ -23,6 +23,10 @@ format: .venv/requirements-dev.lock
 # The picture of the tables that tests compare with the migrations.
 schema: .venv/requirements-dev.lock
 	scripts/schema
+
+# The page that says which token may call what.
+access: .venv/requirements-dev.lock
+	$(PY) scripts/access_table.py >docs/access.md
 
 lock: .venv/requirements-dev.lock
 	scripts/lock

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from usher import local_secret
+
 WAIT_SECONDS = 30
 
 
@@ -44,11 +46,22 @@ class Mgmt:
     process: subprocess.Popen[str]
     address: str
     log: Path
+    data: Path
 
     @property
     def place(self) -> tuple[str, int]:
         host, _, port = self.address.removeprefix("http://").rpartition(":")
         return host, int(port)
+
+    @property
+    def proof(self) -> dict[str, str]:
+        """The header by which the operator on this machine is known."""
+        return {"Authorization": f"Bearer {local_secret.read(self.data)}"}
+
+    @property
+    def proof_line(self) -> str:
+        """The same as a line of a request's head."""
+        return f"Authorization: {self.proof['Authorization']}\r\n"
 
     def ask(
         self,
@@ -57,7 +70,17 @@ class Mgmt:
         body: object = None,
         headers: Mapping[str, str] | None = None,
     ) -> Reply:
-        """One request on a connection of its own; a body that is not bytes is sent as JSON."""
+        """One request of the operator, on a connection of its own; a body that is not bytes is sent as JSON."""
+        return self.ask_unproven(method, path, body, {**self.proof, **(headers or {})})
+
+    def ask_unproven(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Reply:
+        """The same, of a caller on this machine that shows only these headers."""
         sent = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         connection = http.client.HTTPConnection(*self.place, timeout=WAIT_SECONDS)
         try:
@@ -99,7 +122,9 @@ def mgmt(
 ) -> Iterator[Mgmt]:
     """`usher mgmt` on any free port, once it is ready; killed at the end if it still runs."""
     clean = {name: value for name, value in os.environ.items() if "USHER" not in name}
-    environment = {**clean, "DATABASE_URL": dsn, "USHER_LOG_LEVEL": level, **(settings or {})}
+    data = log.with_name(f"{log.name}.data")
+    environment = {**clean, "DATABASE_URL": dsn, "USHER_LOG_LEVEL": level, "USHER_DATA": str(data)}
+    environment |= settings or {}
     with log.open("w") as stderr:
         process = subprocess.Popen(
             [sys.executable, "-m", "usher", "mgmt", "--bind", "127.0.0.1:0", *words],
@@ -111,6 +136,6 @@ def mgmt(
         )
     assert process.stdout is not None
     address = process.stdout.readline().strip()
-    with Mgmt(process, address, log) as running:
+    with Mgmt(process, address, log, data) as running:
         assert address, log.read_text()
         yield running

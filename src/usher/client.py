@@ -18,6 +18,7 @@ from urllib.parse import urlencode, urlsplit
 import msgspec
 
 from usher.errors import BadInput, Conflict, NotAllowed, Unreachable, UsherError, tree
+from usher.local_secret import COMPONENT_PREFIX
 from usher.messages import (
     Added,
     Changed,
@@ -40,6 +41,7 @@ from usher.messages import (
     Row,
     ServerChunk,
     State,
+    Tickets,
 )
 from usher.wire import Answer, Lines
 
@@ -77,6 +79,11 @@ class Client:
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
         self._map: tuple[str, list[Row]] = ("", [])
+        # Components of one machine need no tickets: only a token of one's own gets any.
+        self._gets_tickets = bool(token) and not token.startswith(COMPONENT_PREFIX)
+        self._tickets: dict[
+            str, tuple[float, str]
+        ] = {}  # by host: when to renew it, and the ticket
 
     async def __aenter__(self) -> Self:
         return self
@@ -114,6 +121,28 @@ class Client:
             found += told.chunks
             more = told.after
         return found
+
+    # -- tickets
+
+    async def ticket(self, host: str) -> str:
+        """A ticket that permits this component to ask the one at that host; empty where none is needed."""
+        return (await self.tickets([host])).get(host, "")
+
+    async def tickets(self, hosts: Iterable[str]) -> dict[str, str]:
+        """Tickets by host, as far as MGMT gives any; while it cannot be reached, those it gave before."""
+        wanted = list(hosts)
+        now = asyncio.get_running_loop().time()
+        due = [host for host in wanted if self._tickets.get(host, (0.0, ""))[0] <= now]
+        if due and self._gets_tickets:
+            try:
+                given_ = await self._post("/v1/tickets", {"hosts": due}, Tickets)
+            except Unreachable:
+                if any(host not in self._tickets for host in due):
+                    raise
+            else:
+                renew_at = now + given_.seconds / 3
+                self._tickets |= {host: (renew_at, text) for host, text in given_.tickets.items()}
+        return {host: self._tickets[host][1] for host in wanted if host in self._tickets}
 
     # -- crawlers
 

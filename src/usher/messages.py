@@ -197,3 +197,10 @@ class Problem(Struct):
     detail: str = ""
     code: str = ""
     hint: str = ""
+
+
+class Tickets(Struct):
+    """Tickets by host, and how many seconds they are good for."""
+
+    tickets: dict[str, str]
+    seconds: float

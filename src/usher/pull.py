@@ -35,7 +35,7 @@ async def pull(
     sha256: str | None = None,
     *,
     size: int | None = None,
-    token: str = "",
+    ticket: str = "",
     patience: float = PATIENCE,
 ) -> Kept:
     """Get a chunk's file from the component at `base`, as in `10.0.0.7:5000`, with or without http:// before it.
@@ -48,7 +48,7 @@ async def pull(
     draft = Draft(to)
     try:
         wanted = Wanted(what, address, f"{PATHS[kind]}{chunk}", sha256, size)
-        await Errand(wanted, draft, token, patience).run()
+        await Errand(wanted, draft, ticket, patience).run()
         return await asyncio.to_thread(draft.keep)
     finally:
         draft.drop()
@@ -68,12 +68,12 @@ class Wanted:
 class Errand:
     """One file on its way."""
 
-    def __init__(self, wanted: Wanted, draft: Draft, token: str, patience: float) -> None:
+    def __init__(self, wanted: Wanted, draft: Draft, ticket: str, patience: float) -> None:
         self._wanted, self._draft = wanted, draft
         self._lines = lines_to(wanted, patience)
         self._headers = {"Host": urlsplit(wanted.address).netloc.rpartition("@")[2]}
-        if token:
-            self._headers["Authorization"] = f"Bearer {token}"
+        if ticket:
+            self._headers["Authorization"] = f"Bearer {ticket}"
         self._patience = patience
         self._etag = ""
 
@@ -114,7 +114,7 @@ class Errand:
                 self._draft.restart()
                 raise Unreachable(f"{self._wanted.what} came in parts that do not fit.")
             case 401 | 403:
-                hint = "It wants a token that MGMT knows; see `usher tokens list`."
+                hint = "Check this component's token with `usher tokens list`."
                 raise NotAllowed(f"{self._wanted.what} is not for us ({answer.status}).", hint=hint)
             case 404 | 410:
                 raise NotFound(f"{self._wanted.what} is not there.")

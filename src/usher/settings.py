@@ -99,7 +99,17 @@ class Settings:
         most=86400,
     )
     mgmt_url: str = setting("http://127.0.0.1:8411", "address of MGMT, for every component")
-    token: str = setting("", "token that a component shows to MGMT and to others", secret=True)
+    token: str = setting("", "token that a component shows to MGMT", secret=True)
+    open_loopback: bool = setting(
+        True,  # noqa: FBT003 - a default
+        "component endpoints of an MGMT on loopback need no token; false where others share the machine",
+    )
+    offline_grace: float = setting(
+        43_200.0,
+        "seconds that components accept the tickets they know while MGMT cannot be reached",
+        least=0,
+        most=604_800,
+    )
     contact: str = setting(
         "", "address or page that says who crawls and why; part of the User-Agent"
     )

@@ -11,11 +11,14 @@ import pytest
 from msgspec import Struct
 
 from calls import Mgmt, Reply
+from crowd import one
+from trade import soon
+from usher.client import Client
 from usher.db import connect
 from usher.errors import BadInput, NotAllowed
 from usher.mgmt import ping, tokens
 from usher.porch.chunks import chunk_endpoints
-from usher.porch.component import Call, Endpoint, face
+from usher.porch.component import Call, Endpoint, GuardOptions, face
 from usher.porch.guard import Guard
 from usher.porch.listen import read_bind
 from usher.shelf import Draft, Shelf
@@ -201,31 +204,57 @@ async def test_where_others_reach_it_a_component_needs_a_token() -> None:
             pass
     with pytest.raises(BadInput, match="MGMT"):
         Guard("https://mgmt.example", "secret")
-    async with face([], read_bind("0.0.0.0:0"), insecure=True) as address:
+    async with face([], read_bind("0.0.0.0:0"), options=GuardOptions(insecure=True)) as address:
         assert (await Asked(address)("GET", "/healthz", Host="any.example")).status == 200
 
 
-async def test_only_tokens_that_mgmt_knows_are_good(
+async def test_only_tickets_that_mgmt_signed_for_it_are_good(
     shelf: Shelf, door: Mgmt, guestbook: str
 ) -> None:
+    secrets = {}
     async with await connect(guestbook) as conn:
-        secret = await tokens.make(conn, "a builder", "read", now=datetime.now(UTC))
-    open_to_all = read_bind("0.0.0.0:0")
-    endpoints = chunk_endpoints(shelf, "/index_chunk", "application/octet-stream")
-    async with face(endpoints, open_to_all, mgmt=door.address, token="own") as address:
-        ask = Asked(address)
-        path = "/index_chunk/8"
-        for good in (secret, "own", secret):
-            got = await ask("GET", path, Authorization=f"Bearer {good}", Host="builder-7:5000")
-            assert got.body == b"eight"
+        for kind in ("crawler", "index-builder", "index-server", "front-end"):
+            now = datetime.now(UTC)
+            secrets[kind] = await tokens.make(conn, kind, "work", kind, now=now)
+    options = GuardOptions(
+        mgmt=door.address, token=secrets["crawler"], host="10.0.0.7:8421", grace_seconds=0
+    )
+    endpoints = chunk_endpoints(shelf, "/get_chunk")
+    async with (
+        face(endpoints, read_bind("0.0.0.0:0"), options=options) as address,
+        Client(door.address, host="10.0.0.8:8431", token=secrets["index-builder"]) as builder,
+        Client(door.address, host="10.0.0.9:8441", token=secrets["index-server"]) as server,
+    ):
+        ask, path = Asked(address), "/get_chunk/8"
         assert (await ask("GET", path)).problem == (401, "unproven")
-        for bad in ("Bearer wrong", "Bearer wrong", f"Bearer {'x' * 300}", "Basic eDp5"):
+        known = "select 1 from work.component where host = '10.0.0.7:8421'"
+        assert await soon(lambda: one(guestbook, known))
+        await builder.set_state("online", type="index-builder")
+        good = await builder.ticket("10.0.0.7:8421")
+        got = await ask("GET", path, Authorization=f"Bearer {good}", Host="crawler-7:5000")
+        assert got.body == b"eight"
+        assert await builder.ticket("10.0.0.99:1") == ""
+        other = await server.ticket("10.0.0.7:8421")  # good for index chunks, not for content
+        assert (await ask("GET", path, Authorization=f"Bearer {other}")).problem[0] == 403
+        elsewhere = await builder.ticket("10.0.0.8:8431")
+        for bad in (
+            "Bearer wrong",
+            f"Bearer {secrets['index-builder']}",
+            f"Bearer {secrets['crawler']}",
+            f"Bearer {elsewhere}",
+            f"Bearer {good[:-1]}",
+            f"Bearer {'x' * 30_000}",
+            "Basic eDp5",
+        ):
             got = await ask("GET", path, Authorization=bad)
             assert got.problem == (401, "unproven")
             assert got.headers["www-authenticate"] == "Bearer"
         assert (await ask("GET", "/get_health_status")).json == {"status": "healthy"}
-    async with face(endpoints, open_to_all, mgmt="127.0.0.1:1", token="own") as address:
-        ask = Asked(address)
-        assert (await ask("GET", path, Authorization="Bearer own")).status == 200
-        got = await ask("GET", path, Authorization=f"Bearer {secret}")
+
+
+async def test_without_mgmt_no_ticket_can_be_verified(shelf: Shelf) -> None:
+    options = GuardOptions(mgmt="127.0.0.1:1", token="own", grace_seconds=0)
+    endpoints = chunk_endpoints(shelf, "/get_chunk")
+    async with face(endpoints, read_bind("0.0.0.0:0"), options=options) as address:
+        got = await Asked(address)("GET", "/get_chunk/8", Authorization="Bearer own")
         assert got.problem == (503, "unreachable")

@@ -65,9 +65,8 @@ def heard(line: socket.socket) -> tuple[bytes, bool]:
 
 @pytest.mark.parametrize("expect", ["", "Expect: 100-continue\r\n"])
 def test_a_body_that_says_it_is_too_large_is_not_waited_for(door: Mgmt, expect: str) -> None:
-    head = (
-        f"POST /v1/knock HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000000\r\n{expect}\r\n"
-    )
+    head = f"POST /v1/knock HTTP/1.1\r\nHost: localhost\r\n{door.proof_line}"
+    head += f"Content-Length: 1000000000\r\n{expect}\r\n"
     with door.dial() as line:
         began = time.monotonic()
         line.sendall(head.encode())
@@ -80,9 +79,8 @@ def test_a_body_that_says_it_is_too_large_is_not_waited_for(door: Mgmt, expect: 
 def test_a_body_without_a_length_is_read_no_further_than_the_limit(door: Mgmt) -> None:
     part = b"100000\r\n" + b" " * 0x100000 + b"\r\n"
     with door.dial() as line:
-        line.sendall(
-            b"POST /v1/knock HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
-        )
+        head = f"POST /v1/knock HTTP/1.1\r\nHost: localhost\r\n{door.proof_line}"
+        line.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
         with pytest.raises(OSError, match=r"(?i)reset|pipe"):
             for _ in range(200):
                 line.sendall(part)
@@ -126,7 +124,7 @@ def test_many_answers_on_one_line(door: Mgmt) -> None:
     """Requests one after the other on one connection, some of them bad, do not disturb each other."""
     line = http.client.HTTPConnection(*door.place, timeout=30)
     for body, status in ((b'{"urls": []}', 200), (b"{", 400), (b'{"urls": [1]}', 422)) * 3:
-        line.request("POST", "/v1/knock", body)
+        line.request("POST", "/v1/knock", body, door.proof)
         got = line.getresponse()
         assert (got.status, bool(json.loads(got.read()))) == (status, True)
     line.close()

@@ -96,12 +96,18 @@ def test_it_works_under_the_role_of_the_manager(database: str, tmp_path: Path) -
 @contextmanager
 def apart(work: str, control: str, log: Path) -> Iterator[Mgmt]:
     """A server whose areas are in two databases."""
+    data = log.with_name("data")
     with (
         log.open("w") as stderr,
         subprocess.Popen(
             [sys.executable, "-m", "usher", "mgmt", "--bind", "127.0.0.1:0"],
             env=clean(
-                {"USHER_WORK_URL": work, "USHER_CONTROL_URL": control, "USHER_SEARCH_URL": work}
+                {
+                    "USHER_WORK_URL": work,
+                    "USHER_CONTROL_URL": control,
+                    "USHER_SEARCH_URL": work,
+                    "USHER_DATA": str(data),
+                }
             ),
             stdout=subprocess.PIPE,
             stderr=stderr,
@@ -109,7 +115,7 @@ def apart(work: str, control: str, log: Path) -> Iterator[Mgmt]:
         ) as process,
     ):
         assert process.stdout is not None
-        with Mgmt(process, process.stdout.readline().strip(), log) as server:
+        with Mgmt(process, process.stdout.readline().strip(), log, data) as server:
             assert server.address, log.read_text()
             yield server
 

@@ -64,9 +64,9 @@ def test_a_second_signal_stops_now(database: str, tmp_path: Path) -> None:
         holder.execute("lock work.guestbook in exclusive mode")
         with server.dial() as line:
             body = b'{"urls": ["https://slow.example/x"]}'
-            head = (
-                f"POST /v1/knock HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
-            )
+            head = "POST /v1/knock HTTP/1.1\r\nHost: localhost\r\n"
+            head += server.proof_line
+            head += f"Content-Length: {len(body)}\r\n\r\n"
             line.sendall(head.encode() + body)
             assert eventually(lambda: waiting(database))
             server.process.send_signal(signal.SIGTERM)
@@ -225,7 +225,7 @@ def test_with_nothing_but_a_directory(data: Path) -> None:
         text=True,
     ) as process:
         assert process.stdout is not None
-        server = Mgmt(process, process.stdout.readline().strip(), data / "unused")
+        server = Mgmt(process, process.stdout.readline().strip(), data / "unused", data)
         told = server.knock("https://own.example/")
         assert server.stop() == 0
     assert json.loads(told.body)["counts"]["admit"] == 1

@@ -88,7 +88,7 @@ class Asking:
     session: Any
 
     def check(self, case: Case, *by: schemathesis.CheckFunction) -> None:
-        headers = {"X-Usher-Host": CALLERS.get(case.operation.path, CRAWLER)}
+        headers = {"X-Usher-Host": CALLERS.get(case.operation.path, CRAWLER), **self.door.proof}
         told = case.call_and_validate(self.door.address, self.session, headers, checks=list(by))
         self.book.turn(told.status_code)
 

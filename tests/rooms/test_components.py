@@ -218,20 +218,20 @@ async def test_lists_go_on_from_a_host(conn: Connection) -> None:
 async def test_a_host_belongs_to_its_token_until_that_is_revoked(conn: Connection) -> None:
     ids = []
     for name in ("one", "two"):
-        token = await tokens.check(conn, await tokens.make(conn, name, "work", now=NOW), now=NOW)
+        secret = await tokens.make(conn, name, "work", "crawler", now=NOW)
+        token = await tokens.check(conn, secret, now=NOW)
         assert token
         ids.append(token.id)
     one, two = ids
     mine = await components.meet(conn, host="c", type="crawler", token_id=one, now=NOW)
     assert mine.token_id == one
-    assert (await components.meet(conn, host="c", now=NOW)).token_id == one
-    with pytest.raises(NotAllowed):
-        await components.meet(conn, host="c", token_id=two, now=NOW)
-    assert await components.of_token(conn, one) == mine
-    assert await components.of_token(conn, two) is None
-    await components.meet(conn, host="d", token_id=one, now=NOW)
-    assert await components.of_token(conn, one) is None
+    assert (await components.meet(conn, host="c", token_id=one, now=NOW)).token_id == one
+    assert (await components.meet(conn, host="c", is_trusted=True, now=NOW)).token_id == one
+    for other in (two, None):
+        with pytest.raises(NotAllowed):
+            await components.meet(conn, host="c", token_id=other, now=NOW)
     await tokens.revoke(conn, "one", now=NOW)
+    assert (await components.meet(conn, host="c", now=NOW)).token_id == one
     assert (await components.meet(conn, host="c", token_id=two, now=NOW)).token_id == two
 
 
@@ -248,7 +248,8 @@ async def test_a_call_that_is_refused_leaves_nothing(database: str) -> None:
 
 async def test_mgmts_own_role_is_enough(database: str) -> None:
     async with await connect(make_conninfo(database, user="usher_mgmt")) as conn:
-        token = await tokens.check(conn, await tokens.make(conn, "one", "work", now=NOW), now=NOW)
+        secret = await tokens.make(conn, "one", "work", "index-server", now=NOW)
+        token = await tokens.check(conn, secret, now=NOW)
         assert token
         one = await components.meet(conn, host="s", type="index-server", token_id=token.id, now=NOW)
         await components.declare(conn, one.id, "waiting", weight=2, now=NOW)

@@ -111,7 +111,7 @@ async def test_a_chunk_comes_whole_and_nothing_else_is_left(tmp_path: Path) -> N
 
 async def test_it_goes_on_from_where_it_broke_off(tmp_path: Path) -> None:
     async with server(half(ETAG), rest) as (base, asked):
-        kept = await pull(base, 7, "content", tmp_path / "7", SUM, token="secret")
+        kept = await pull(base, 7, "content", tmp_path / "7", SUM, ticket="secret")
     assert kept.sha256 == SUM
     assert len(asked) == 2
     assert all("Authorization: Bearer secret" in head for head in asked)

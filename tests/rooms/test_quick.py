@@ -11,7 +11,7 @@ from msgspec import Struct
 from trade import soon
 from usher.errors import Unreachable
 from usher.porch import lines
-from usher.porch.component import Call, Endpoint, face
+from usher.porch.component import Call, Endpoint, GuardOptions, face
 from usher.porch.listen import read_bind
 from usher.quick import SWITCHED, Quick
 
@@ -143,16 +143,15 @@ async def test_who_may_not_ask_over_http_may_not_here(
         assert (await put(quick, "/echo", {"words": "a"}, **headers))[0] == status
 
 
-async def test_a_token_is_looked_at_with_each_question(room: Room) -> None:
+async def test_a_ticket_is_checked_with_each_question(room: Room) -> None:
     everywhere = read_bind("0.0.0.0:0")
-    nobody = "http://127.0.0.1:9"
-    async with face(room.endpoints(), everywhere, mgmt=nobody, token="secret") as address:
-        for authorization, status in (("Bearer secret", 200), ("", 401), ("Basic secret", 401)):
+    options = GuardOptions(mgmt="http://127.0.0.1:9", token="secret")  # which does not answer
+    async with face(room.endpoints(), everywhere, options=options) as address:
+        for headers, status in (({}, 401), ({"Authorization": "Basic secret"}, 401)):
             async with quick_to(address) as quick:
-                given = {"Authorization": authorization} if authorization else {}
-                got, _ = await put(quick, "/echo", {"words": "a"}, host="any.example", **given)
+                got, _ = await put(quick, "/echo", {"words": "a"}, host="any.example", **headers)
                 assert got == status
-        async with quick_to(address) as quick:  # whether it is good only MGMT knows, which is away
+        async with quick_to(address) as quick:  # only MGMT could tell whether it is good
             got, _ = await put(quick, "/echo", {"words": "a"}, Authorization="Bearer other")
             assert got == 503
 

@@ -4,8 +4,8 @@ Commands import this when they run, because it brings the driver along.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict
-from datetime import UTC, datetime
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
 from itertools import count
 
 import click
@@ -14,18 +14,56 @@ from usher.cli.app import App, show_json, show_table
 from usher.cli.fleet import at_mgmt
 from usher.cli.queue import distance
 from usher.cli.words import plain, printable
+from usher.errors import BadInput
 from usher.mgmt import tokens
 from usher.mgmt.tokens import Token
+from usher.queue.policy import to_span
 
 
-async def make(app: App, name: str | None, scope: str, type_: str | None) -> tuple[str, str]:
+@dataclass(frozen=True, slots=True)
+class TokenOptions:
+    """The token that the operator asked for."""
+
+    name: str | None
+    scope: str
+    type: str | None
+    address: str | None
+    lifetime: timedelta | None
+
+
+def lifetime_of(text: str | None) -> timedelta | None:
+    if text is None:
+        return None
+    try:
+        return to_span(text)
+    except ValueError as error:
+        raise BadInput(f"--expires cannot be {text!r}: {error}.", hint="--expires 90d") from error
+
+
+async def make(app: App, wish: TokenOptions) -> tuple[str, str]:
     """The name and the secret."""
     async with at_mgmt(app) as conn:
+        name = wish.name
         if name is None:
-            taken = {one.name for one in await tokens.list_tokens(conn)}
-            words = (f"{type_ or scope}-{number}" for number in count(1))
-            name = next(word for word in words if word not in taken)
-        return name, await tokens.make(conn, name, scope, type_, now=datetime.now(UTC))
+            taken = {token.name for token in await tokens.list_tokens(conn)}
+            names = (f"{wish.type or wish.scope}-{number}" for number in count(1))
+            name = next(free for free in names if free not in taken)
+        secret = await tokens.make(
+            conn,
+            name,
+            wish.scope,
+            wish.type,
+            address=wish.address,
+            lifetime=wish.lifetime,
+            now=datetime.now(UTC),
+        )
+        return name, secret
+
+
+async def move(app: App, name: str, address: str) -> str:
+    """The address as it is stored."""
+    async with at_mgmt(app) as conn:
+        return await tokens.move(conn, name, address)
 
 
 def show_made(app: App, made: tuple[str, str], *, as_json: bool) -> None:
@@ -51,14 +89,16 @@ def show_tokens(found: Sequence[Token], *, as_json: bool) -> None:
         (
             printable(one.name),
             one.scope,
-            one.type or "any",
+            one.type or "-",
+            one.address or "-",
             distance(one.created_at, now),
             distance(one.used_at, now),
+            distance(one.expires_at, now),
             distance(one.revoked_at, now),
         )
         for one in found
     ]
-    show_table(("TOKEN", "SCOPE", "TYPE", "MADE", "USED", "REVOKED"), rows)
+    show_table(("TOKEN", "SCOPE", "TYPE", "ADDRESS", "MADE", "USED", "EXPIRES", "REVOKED"), rows)
 
 
 async def revoke(app: App, names: Sequence[str]) -> dict[str, bool]:

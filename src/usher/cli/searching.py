@@ -33,7 +33,7 @@ mgmt_option = click.option(
 @click.option(
     "--insecure",
     is_flag=True,
-    help="Let other machines search without a token; browsers have none.",
+    help="Answer to any name on loopback too, as behind a proxy.",
 )
 @pass_app
 def front(
@@ -48,7 +48,7 @@ def front(
     \b
     Examples:
       usher front
-      usher front --bind 0.0.0.0:8400 --insecure --mgmt http://10.0.0.1:8411
+      usher front --bind 0.0.0.0:8400 --mgmt http://10.0.0.1:8411
     """
     from dataclasses import replace
 

@@ -21,6 +21,7 @@ from usher.crawl.visit import Visitor
 from usher.errors import UsherError
 from usher.porch.chunks import chunk_endpoints
 from usher.porch.component import face
+from usher.porch.credentials import credential, guard_options
 from usher.porch.listen import Bind
 from usher.settings import Settings
 from usher.shelf import Shelf
@@ -74,7 +75,7 @@ async def crawl(settings: Settings, wish: Wish, stop: asyncio.Event, *, ready: R
         )
     about = About(contact=settings.contact, user_agent=agent_of(settings.contact))
     async with serving(settings, wish) as (shelf, host), fetcher_of(settings) as fetcher:
-        mgmt = Client(settings.mgmt_url, host=host, token=settings.token, patience=PATIENCE)
+        mgmt = Client(settings.mgmt_url, host=host, token=credential(settings), patience=PATIENCE)
         async with mgmt:
             await mgmt.set_state("online", type="crawler", anew=True)
             async with Visitor(Manners(fetcher, PRODUCT, mgmt)) as visitor:
@@ -94,9 +95,7 @@ async def serving(settings: Settings, wish: Wish) -> AsyncIterator[tuple[Shelf, 
     async with face(
         chunk_endpoints(shelf, "/get_chunk"),
         wish.bind,
-        mgmt=settings.mgmt_url,
-        token=settings.token,
-        insecure=wish.insecure,
+        options=guard_options(settings, wish.host, insecure=wish.insecure),
     ) as address:
         host = wish.host or wish.bind.reached(address)
         shelf.directory /= re.sub(r"[^A-Za-z0-9.-]+", "_", host)

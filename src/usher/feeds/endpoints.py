@@ -35,6 +35,7 @@ from usher.porch.entry import RETRY_SECONDS
 from usher.porch.shapes import Status
 from usher.settings import Settings
 from usher.telemetry import Log
+from usher.web.access import OPEN, READ
 from usher.web.app import Call, Endpoint
 from usher.web.openapi import PAGE, Endpoints
 
@@ -82,7 +83,7 @@ class Desk:
 
     def _home(self, path: str) -> Endpoint[Any, Any]:
         what = "What this is, and where everything is: a page for browsers, data for others"
-        return Endpoint("GET", path, self.home, None, Home, what, scope="read", media=PAGE)
+        return Endpoint("GET", path, self.home, None, Home, what, access=READ, media=PAGE)
 
     def _page(
         self, path: str, show: Calls[Any], request: type | None, summary: str
@@ -95,17 +96,17 @@ class Desk:
             except UsherError as error:
                 return self.trouble(error, path)
 
-        return Endpoint("GET", path, shown, request, None, summary, scope="read", media=PAGE)
+        return Endpoint("GET", path, shown, request, None, summary, access=READ, media=PAGE)
 
     def _data(
         self, path: str, tell: Calls[Any], request: type | None, response: type, summary: str
     ) -> Endpoint[Any, Any]:
-        return Endpoint("GET", path, tell, request, response, summary, scope="read")
+        return Endpoint("GET", path, tell, request, response, summary, access=READ)
 
     def _file(
         self, path: str, tell: Calls[Any], request: type | None, media: str, summary: str
     ) -> Endpoint[Any, Any]:
-        return Endpoint("GET", path, tell, request, None, summary, scope="read", media=media)
+        return Endpoint("GET", path, tell, request, None, summary, access=READ, media=media)
 
     def _callback(self, path: str) -> Endpoints:
         return (
@@ -116,10 +117,10 @@ class Desk:
                 HubQuery,
                 None,
                 "A hub asks whether we asked it",
-                scope="open",
+                access=OPEN,
                 safe=False,
             ),
-            Endpoint("POST", path, self.deliver, bytes, Status, "A hub has news", scope="open"),
+            Endpoint("POST", path, self.deliver, bytes, Status, "A hub has news", access=OPEN),
         )
 
     def trouble(self, error: UsherError, path: str) -> Response:

@@ -47,7 +47,6 @@ class Builder:
         self.mgmt, self.shelf, self.claims, self.workshop = mgmt, shelf, claims, workshop
         self.fitness = fitness
         self.chunks = 4  # at once
-        self.token = ""
         self.renewal = 10.0  # seconds
         self.open: dict[int, asyncio.Task[None]] = {}
         self.away: set[int] = set()  # whose crawlers do not answer
@@ -179,6 +178,7 @@ class Builder:
         deadline = loop.time() + PATIENCE
         while True:
             try:
+                ticket = await self.mgmt.ticket(one.host)
                 await pull(
                     one.host,
                     one.chunk_id,
@@ -186,7 +186,7 @@ class Builder:
                     self.claims.content(one.chunk_id),
                     one.sha256,
                     size=one.bytes,
-                    token=self.token,
+                    ticket=ticket,
                     patience=PULL_PATIENCE,
                 )
                 break
@@ -202,7 +202,7 @@ class Builder:
         parts = []
         for source in made_of:
             path = self.claims.source(one.chunk_id, source.chunk_id)
-            await pull_index(source, path, token=self.token)
+            await pull_index(source, path, self.mgmt.ticket)
             parts.append(Part(source.chunk_id, str(path), source.keys))
         return parts
 

@@ -19,6 +19,7 @@ from usher.index.place import alone_in, beside, folder_of
 from usher.index.workshop import Bounds, Workshop, cores
 from usher.porch.chunks import chunk_endpoints
 from usher.porch.component import face
+from usher.porch.credentials import credential, guard_options
 from usher.porch.listen import Bind
 from usher.settings import Settings
 from usher.shelf import Shelf
@@ -50,13 +51,13 @@ async def build(settings: Settings, wish: Wish, stop: asyncio.Event, *, ready: R
     shelf, fitness = Shelf(settings.data / "built", SUFFIX), Fitness()
     async with (
         serving(settings, wish, shelf, fitness) as host,
-        Client(settings.mgmt_url, host=host, token=settings.token, patience=PATIENCE) as mgmt,
+        Client(settings.mgmt_url, host=host, token=credential(settings), patience=PATIENCE) as mgmt,
         Workshop(wish.presses, wish.bounds) as workshop,
     ):
         await mgmt.set_state("online", type="index-builder", anew=True)
         claims = Claims(shelf.directory / "incoming")
         builder = Builder(mgmt, shelf, claims, workshop, fitness)
-        builder.chunks, builder.token = wish.chunks, settings.token
+        builder.chunks = wish.chunks
         builder.renewal = min(settings.chunk_lease / 3, LONGEST_RENEWAL)
         ready(f"index builder at {host}")
         log.info("building", mgmt=settings.mgmt_url, host=host, presses=wish.presses)
@@ -73,12 +74,10 @@ async def serving(
 ) -> AsyncIterator[str]:
     """The builder's files, served, in a directory of its own; gives the name it goes by."""
     async with face(
-        chunk_endpoints(shelf, "/index_chunk", MEDIA_TYPE),
+        chunk_endpoints(shelf, "/index_chunk", MEDIA_TYPE, "index"),
         wish.bind,
         health=fitness.health,
-        mgmt=settings.mgmt_url,
-        token=settings.token,
-        insecure=wish.insecure,
+        options=guard_options(settings, wish.host, insecure=wish.insecure),
     ) as address:
         host = wish.host or wish.bind.reached(address)
         shelf.directory /= folder_of(host)

@@ -24,6 +24,7 @@ from usher.index.sources import Sources
 from usher.index.workshop import cores
 from usher.porch.chunks import chunk_endpoints
 from usher.porch.component import face
+from usher.porch.credentials import credential, guard_options
 from usher.porch.listen import Bind
 from usher.settings import Settings
 from usher.shelf import Shelf, at_disk
@@ -53,14 +54,14 @@ async def serve_index(settings: Settings, wish: Wish, stop: asyncio.Event, *, re
     shelf, fitness = Shelf(settings.data / "index", SUFFIX), Fitness()
     async with (
         answering(settings, wish, shelf, fitness) as (desk, host),
-        Client(settings.mgmt_url, host=host, token=settings.token, patience=PATIENCE) as mgmt,
+        Client(settings.mgmt_url, host=host, token=credential(settings), patience=PATIENCE) as mgmt,
     ):
         directory = shelf.directory / folder_of(host)
         with alone_in(directory):
             shelf.directory = directory / "chunks"
             await asyncio.to_thread(shelf.tidy)
             engine, anew = await asyncio.to_thread(opened, directory / "engine")
-            loader = Loader(mgmt, engine, Sources(shelf, settings.token), fitness)
+            loader = Loader(mgmt, engine, Sources(shelf, mgmt.ticket), fitness)
             loader.anew, desk.engine = anew, engine
             try:
                 if await declared(mgmt, wish, stop):
@@ -80,15 +81,13 @@ async def answering(
 ) -> AsyncIterator[tuple[Desk, str]]:
     """Questions and files, served; gives the desk, which has no engine yet, and the name the server goes by."""
     desk = Desk(wish.at_once or max(2, cores()))
-    endpoints = [*desk.endpoints(), *chunk_endpoints(shelf, "/index_chunk", MEDIA_TYPE)]
+    endpoints = [*desk.endpoints(), *chunk_endpoints(shelf, "/index_chunk", MEDIA_TYPE, "index")]
     try:
         async with face(
             endpoints,
             wish.bind,
             health=fitness.health,
-            mgmt=settings.mgmt_url,
-            token=settings.token,
-            insecure=wish.insecure,
+            options=guard_options(settings, wish.host, insecure=wish.insecure),
         ) as address:
             yield desk, wish.host or wish.bind.reached(address)
     finally:

@@ -6,6 +6,7 @@ asked last for a while. What nobody has, however often they are asked, is lost: 
 
 import asyncio
 import random
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -20,6 +21,7 @@ AVOIDED_SECONDS: Final = 30.0
 AGAIN: Final = (1.0, 60.0)  # seconds before a chunk is tried again: at first, at most
 LONGEST_REASON: Final = 1_000
 SURE_TRIES, SURE_SECONDS = 3, 30.0  # so often, and for so long, nobody had it: it is lost
+TicketFor = Callable[[str], Awaitable[str]]  # a ticket for the component at that host
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +36,9 @@ class Nowhere:
 class Sources:
     """Where chunks come from, and which of them cannot be had just now."""
 
-    def __init__(self, shelf: Shelf, token: str = "") -> None:
+    def __init__(self, shelf: Shelf, ticket_for: TicketFor | None = None) -> None:
         self.shelf = shelf
-        self._token = token
+        self._ticket_for = ticket_for or no_ticket
         self._avoided: dict[str, float] = {}  # host, and until when
         self._failed: dict[int, tuple[float, float]] = {}  # chunk, when to try again, and its pause
         self._nowhere: dict[int, Nowhere] = {}
@@ -116,7 +118,7 @@ class Sources:
             self.shelf.path(one.chunk_id),
             one.index_sha256,
             size=one.index_bytes,
-            token=self._token,
+            ticket=await self._ticket_for(host),
             patience=PATIENCE,
         )
         self.shelf.remember(one.chunk_id, kept)
@@ -128,7 +130,12 @@ class Sources:
         return sorted(filter(None, hosts), key=lambda host: self._avoided.get(host, 0.0) > now())
 
 
-async def pull_index(one: SourceChunk, to: Path, *, token: str = "") -> None:
+async def no_ticket(_host: str) -> str:
+    """For components of one machine, which need none."""
+    return ""
+
+
+async def pull_index(one: SourceChunk, to: Path, ticket_for: TicketFor = no_ticket) -> None:
     """An index chunk from whichever of the servers that have it; what each of them said, if none gives it."""
     reasons = []
     for host in random.sample(one.hosts, len(one.hosts)):
@@ -136,7 +143,7 @@ async def pull_index(one: SourceChunk, to: Path, *, token: str = "") -> None:
             await pull(
                 *(host, one.chunk_id, "index", to, one.sha256),
                 size=one.bytes,
-                token=token,
+                ticket=await ticket_for(host),
                 patience=PATIENCE,
             )
         except DiskUnusable:

@@ -91,14 +91,18 @@ async def meet(
     type: str | None = None,  # noqa: A002 - the name of the column, as the callers have it
     row: int | None = None,
     token_id: int | None = None,
+    is_trusted: bool = False,
     now: datetime,
 ) -> Component:
     """The component of that host, registered if it is new, seen now.
 
-    Another type than it had is a conflict; another token is not allowed while its own is good.
+    Another type than it had is a conflict. While its token is good, callers with another token or with none are not
+    allowed, unless they are `is_trusted`: then they proved to be the operator.
     """
     name, kind = host_of(host), None if type is None else type_of(type)
     found = await store.meet.row(conn, Component, host=name, now=now)
+    if found and found.token_id != token_id and not is_trusted:
+        await _check_token(conn, found)
     if found and not _news(found, kind, row, token_id):
         return found
     async with conn.transaction():
@@ -124,14 +128,24 @@ async def _register(conn: Connection, host: str, now: datetime) -> None:
         await event(conn, Happening(now, "registered", id_))
 
 
+async def _check_token(conn: Connection, one: Component) -> None:
+    """Raise if the component's own token is good: then only that one speaks for it."""
+    if one.token_id is not None and await store.has_good_token.tuples(conn, id=one.id):
+        raise not_its_token(one)
+
+
 async def _bind(conn: Connection, one: Component, token_id: int | None) -> None:
     if token_id is None or token_id == one.token_id:
         return
     if not await store.bind.tuples(conn, id=one.id, token=token_id):
-        raise NotAllowed(
-            f"{one.host} belongs to another token.",
-            hint="Use its own, or revoke that with `usher tokens revoke`.",
-        )
+        raise not_its_token(one)
+
+
+def not_its_token(one: Component) -> NotAllowed:
+    return NotAllowed(
+        f"{one.host} belongs to another token.",
+        hint="Use its own, or revoke that with `usher tokens revoke`.",
+    )
 
 
 async def _learn(conn: Connection, one: Component, kind: Type | None, now: datetime) -> None:
@@ -183,10 +197,9 @@ async def show(conn: Connection, host: str) -> Component:
     return found
 
 
-async def of_token(conn: Connection, token_id: int) -> Component | None:
-    """The component that came with that token, if there is just one."""
-    found = await store.of_token.rows(conn, Component, token=token_id)
-    return found[0] if len(found) == 1 else None
+async def known_hosts(conn: Connection, hosts: Sequence[str]) -> list[str]:
+    """Those of the hosts that are components."""
+    return [host for (host,) in await store.known_hosts.tuples(conn, hosts=list(hosts))]
 
 
 async def list_components(

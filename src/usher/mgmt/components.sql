@@ -32,15 +32,16 @@ select
 from work.component
 where id = %(id)s;
 
--- name: of_token
--- The components that came with a token; two are enough to know that there are several.
-select
-    id, host, type, state, state_reason, health, health_since, health_reason, misses, down, seen_at, registered_at,
-    "row", machine, weight, draining, token_id, state_since
-from work.component
-where token_id = %(token)s
-order by id
-limit 2;
+-- name: known_hosts
+-- Those of the hosts that are components.
+select host from work.component where host = any(%(hosts)s);
+
+-- name: has_good_token
+-- Whether the token of a component still lets it in.
+select c.id
+from work.component c
+join work.token t on t.id = c.token_id
+where c.id = %(id)s and t.revoked_at is null and (t.expires_at is null or t.expires_at > now());
 
 -- name: list_components
 -- Components by host, of one type or all.
@@ -65,13 +66,16 @@ returning id;
 update work.component set type = %(type)s where id = %(id)s and type is null returning id;
 
 -- name: bind
--- A component's token: its first, or a new one when the old has been revoked.
+-- A component's token: its first, or a new one when the old has been revoked or has expired.
 update work.component c
 set token_id = %(token)s
 where c.id = %(id)s
     and (
         c.token_id is null
-        or exists (select from work.token t where t.id = c.token_id and t.revoked_at is not null)
+        or exists (
+            select from work.token t
+            where t.id = c.token_id and (t.revoked_at is not null or t.expires_at <= now())
+        )
     )
 returning c.id;
 

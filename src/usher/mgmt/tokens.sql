@@ -1,7 +1,9 @@
 -- name: add
 -- A token of which only the hash is kept; nothing if its name is taken.
-insert into work.token (name, hash, scope, type, created_at)
-values (%(name)s, %(hash)s, %(scope)s, %(type)s, %(now)s)
+insert into work.token (name, hash, scope, type, address, created_at, expires_at)
+values (
+    %(name)s, %(hash)s, %(scope)s, %(type)s, %(address)s, %(now)s, %(now)s::timestamptz + %(lifetime)s::interval
+)
 on conflict do nothing
 returning id;
 
@@ -17,13 +19,13 @@ with used as (
         for no key update skip locked
     )
 )
-select id, name, scope, type, created_at, greatest(used_at, %(now)s) as used_at, revoked_at
+select id, name, scope, type, address, created_at, expires_at, greatest(used_at, %(now)s) as used_at, revoked_at
 from work.token
-where hash = %(hash)s and revoked_at is null;
+where hash = %(hash)s and revoked_at is null and (expires_at is null or expires_at > %(now)s);
 
 -- name: list_tokens
 -- All tokens by name, without their hash.
-select id, name, scope, type, created_at, used_at, revoked_at
+select id, name, scope, type, address, created_at, expires_at, used_at, revoked_at
 from work.token
 order by name;
 
@@ -36,5 +38,25 @@ update work.token set revoked_at = %(now)s where name = %(name)s and revoked_at 
 select id from work.token where name = %(name)s;
 
 -- name: any_good
--- Whether anybody could prove who they are.
-select exists (select from work.token where revoked_at is null);
+-- Whether there is a token that lets a caller in.
+select exists (select from work.token where revoked_at is null and (expires_at is null or expires_at > now()));
+
+-- name: bind_once
+-- The address of a token that has none yet; returns the address that counts.
+update work.token set address = coalesce(address, %(address)s) where id = %(id)s returning address;
+
+-- name: move
+-- The operator gives a token another address, or none: then the next call decides.
+update work.token set address = %(address)s where name = %(name)s and revoked_at is null returning id;
+
+-- name: ticket_state
+-- What tickets depend on: the key, the database's time, and the tokens whose tickets are refused. A ticket lives for
+-- minutes, or for the hours that components do without MGMT; after a month no ticket of a dead token is left.
+select
+    k.key,
+    extract(epoch from clock_timestamp())::float8,
+    array(
+        select t.id from work.token t
+        where least(t.revoked_at, t.expires_at) between now() - interval '30 days' and now()
+    )
+from work.ticket_key k;

@@ -12,6 +12,7 @@ from usher.errors import BadInput, NotFound
 from usher.porch.component import Call, Endpoint
 from usher.porch.files import FileAnswer
 from usher.shelf import Kept, Shelf
+from usher.tickets import Action
 
 CHUNK: Final = re.compile(r"([0-9]{1,18})c?", re.ASCII)  # the seed writes 101 and 101c
 LISTED: Final = 1000
@@ -31,7 +32,10 @@ class Listed(Struct):
 
 
 def chunk_endpoints(
-    shelf: Shelf, path: str, media_type: str = "application/warc"
+    shelf: Shelf,
+    path: str,
+    media_type: str = "application/warc",
+    action: Action = "content",
 ) -> Sequence[Endpoint]:
     """`GET /get_chunk/<id>` and `GET /get_chunks`, or by whichever name `path` says."""
 
@@ -44,7 +48,10 @@ def chunk_endpoints(
     async def every(call: Call) -> list[Listed]:
         return await asyncio.to_thread(listed, shelf, call.query(Page))
 
-    return (Endpoint("GET", f"{path}/{{id}}", one), Endpoint("GET", f"{path}s", every))
+    return (
+        Endpoint("GET", f"{path}/{{id}}", one, action),
+        Endpoint("GET", f"{path}s", every, action),
+    )
 
 
 def chunk_of(word: str) -> int:

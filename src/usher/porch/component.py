@@ -6,6 +6,7 @@ Comes from crawlers, builders, index servers and front-ends; goes to the watchdo
         ...
 """
 
+import asyncio
 import platform
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -24,11 +25,12 @@ from usher import __version__
 from usher.errors import NotFound
 from usher.porch.bodies import decoded, queried, read, written
 from usher.porch.entry import Declined, Porch, bearer
-from usher.porch.guard import Guard, guard_for
+from usher.porch.guard import DEFAULT_GRACE_SECONDS, Guard, guard_for
 from usher.porch.lines import Answered, Switchboard
 from usher.porch.listen import Bind, serving
 from usher.porch.shapes import Status, Version
 from usher.telemetry import exposition
+from usher.tickets import Action
 
 Shape = TypeVar("Shape")
 NO_REQUEST: Final = Request({"type": "http", "headers": [], "query_string": b"", "path_params": {}})
@@ -59,14 +61,16 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One thing that can be asked; what is no Response is answered as JSON. Probes are `open`: no token, no log.
+    """One thing that can be asked; what is no Response is answered as JSON.
 
-    Those that look at nothing but the body can be asked over `quick` lines too.
+    `action` is what a ticket must permit. Probes and public pages are `open`: no ticket, no log. Those that look at
+    nothing but the body can be asked over `quick` lines too.
     """
 
     method: Literal["GET", "POST"]
     path: str
     handler: Callable[[Call], Awaitable[object]]
+    action: Action = "query"
     open: bool = False
     quick: bool = False
 
@@ -85,27 +89,61 @@ def healthy() -> str:
     return "healthy"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardOptions:
+    """What a component needs to tell who may ask it; `host` is where others reach it, if not where it listens."""
+
+    mgmt: str = ""
+    token: str = ""
+    host: str = ""
+    insecure: bool = False
+    grace_seconds: float = DEFAULT_GRACE_SECONDS
+
+    def guard(self, bind: Bind) -> Guard | None:
+        return guard_for(
+            bind,
+            mgmt=self.mgmt,
+            token=self.token,
+            insecure=self.insecure,
+            grace_seconds=self.grace_seconds,
+        )
+
+
+LOOPBACK_ONLY: Final = GuardOptions()
+
+
 @asynccontextmanager
 async def face(
     endpoints: Sequence[Endpoint],
     bind: Bind,
     *,
     health: Callable[[], str] = healthy,
-    mgmt: str = "",
-    token: str = "",
-    insecure: bool = False,
+    options: GuardOptions = LOOPBACK_ONLY,
 ) -> AsyncIterator[str]:
-    """Serve a component's endpoints; where other machines can reach it, only to whoever shows a token MGMT knows."""
-    guard = guard_for(bind, mgmt=mgmt, token=token, insecure=insecure)
-    app = component_app(endpoints, health=health, guard=guard, any_name=insecure)
+    """Serve a component's endpoints; where other machines can reach it, only to bearers of a ticket."""
+    guard = options.guard(bind)
+    app = component_app(endpoints, health=health, guard=guard, any_name=options.insecure)
     asked = {one.path.encode(): partial(briefly, one.handler) for one in endpoints if one.quick}
-    lines = Switchboard(asked, guard, any_name=insecure or guard is not None) if asked else None
+    lines = (
+        Switchboard(asked, guard, any_name=options.insecure or guard is not None) if asked else None
+    )
+    async with (
+        serving(app, bind, lines.protocol if lines else None) as address,
+        refreshed(guard, options.host or bind.reached(address)),
+    ):
+        yield address
+
+
+@asynccontextmanager
+async def refreshed(guard: Guard | None, host: str) -> AsyncIterator[None]:
+    """Keep a guard up to date meanwhile."""
+    task = asyncio.create_task(guard.run(host)) if guard else None
     try:
-        async with serving(app, bind, lines.protocol if lines else None) as address:
-            yield address
+        yield
     finally:
-        if guard:
-            guard.close()
+        if task:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
 
 def component_app(
@@ -190,7 +228,7 @@ class Resource:
             raise Declined(405, "method_not_allowed", message, headers={"Allow": allowed})
         request = Request(scope, receive)
         if self._guard and not endpoint.open:
-            await self._guard.check(bearer(request.headers))
+            await self._guard.check(bearer(request.headers), endpoint.action)
         told = await endpoint.handler(Call(request))
         await written(told)(scope, receive, send)
 

@@ -31,6 +31,7 @@ REQUEST_ID = re.compile(r"[\w.:+/=-]{1,128}", re.ASCII)
 MOST_NAMES = 1_000  # kept
 # What comes after it only one other knows (a hub's callback), and who reads the log is not that one.
 SECRET = re.compile(r"(?<=/websub/).+", re.IGNORECASE | re.DOTALL)
+FORWARDING_HEADERS = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 SERVER_FAILED = 500
 RETRY_SECONDS = 5
@@ -229,6 +230,11 @@ def check_site(headers: Headers) -> None:
         raise NotAllowed("Pages of other sites may not ask this.", hint="Call it from a program.")
 
 
+def is_forwarded(headers: Headers) -> bool:
+    """Whether a proxy passed the request on: then its sender may be on any machine, whatever its address says."""
+    return any(name in headers for name in FORWARDING_HEADERS)
+
+
 def bearer(headers: Headers) -> str:
     """The token that came along, if one did."""
     kind, _, secret = headers.get("authorization", "").strip().partition(" ")
@@ -237,8 +243,10 @@ def bearer(headers: Headers) -> str:
     return secret.strip()
 
 
-def unproven(message: str) -> Declined:
-    hint = "Make a token with `usher tokens add` and send it as Authorization: Bearer TOKEN."
+HOW_TO_PROVE = "Make a token with `usher tokens add` and send it as Authorization: Bearer TOKEN."
+
+
+def unproven(message: str, *, hint: str = HOW_TO_PROVE) -> Declined:
     return Declined(401, "unproven", message, hint=hint, headers={"WWW-Authenticate": "Bearer"})
 
 

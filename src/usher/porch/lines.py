@@ -176,7 +176,7 @@ class Line(asyncio.Protocol):
         began = time.monotonic()
         try:
             if self._board.guard:
-                await self._board.guard.check(self._secret)
+                await self._board.guard.check(self._secret, "query")
             told = await self._handler(path)(body)
         except Exception as error:  # noqa: BLE001 - whoever asked is told
             told = refusal(error, path)

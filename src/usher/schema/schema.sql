@@ -1361,6 +1361,13 @@ COMMENT ON COLUMN work.thin.pages IS 'How many pages it was crawled with, if few
 
 COMMENT ON COLUMN work.thin.alive IS 'How many pages are left, if these are few enough to be put into another chunk.';
 
+CREATE TABLE work.ticket_key (
+    is_only boolean DEFAULT true NOT NULL,
+    key bytea NOT NULL,
+    CONSTRAINT ticket_key_is_only CHECK (is_only),
+    CONSTRAINT ticket_key_long CHECK ((length(key) >= 32))
+);
+
 CREATE TABLE work.tld (
     code smallint NOT NULL,
     name text NOT NULL,
@@ -1378,12 +1385,18 @@ CREATE TABLE work.token (
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     used_at timestamp with time zone,
     revoked_at timestamp with time zone,
+    expires_at timestamp with time zone,
+    address text,
+    CONSTRAINT token_address_short CHECK (((address <> ''::text) AND (length(address) <= 255))),
     CONSTRAINT token_is_named CHECK ((name <> ''::text)),
     CONSTRAINT token_scope_known CHECK ((scope = ANY (ARRAY['read'::text, 'work'::text, 'admin'::text]))),
-    CONSTRAINT token_type_known CHECK ((type = ANY (ARRAY['crawler'::text, 'index-builder'::text, 'index-server'::text, 'front-end'::text, 'manager'::text])))
+    CONSTRAINT token_type_known CHECK ((type = ANY (ARRAY['crawler'::text, 'index-builder'::text, 'index-server'::text, 'front-end'::text, 'manager'::text]))),
+    CONSTRAINT token_work_has_type CHECK (((scope <> 'work'::text) OR (type IS NOT NULL)))
 );
 
 COMMENT ON COLUMN work.token.used_at IS 'The last use, to the minute.';
+
+COMMENT ON COLUMN work.token.address IS 'The host of the one component that may use it: set by the operator, or by the first call of the component.';
 
 ALTER TABLE work.token ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME work.token_id_seq
@@ -1479,6 +1492,9 @@ ALTER TABLE ONLY work.sitemap
 
 ALTER TABLE ONLY work.thin
     ADD CONSTRAINT thin_pkey PRIMARY KEY (chunk_id);
+
+ALTER TABLE ONLY work.ticket_key
+    ADD CONSTRAINT ticket_key_pkey PRIMARY KEY (is_only);
 
 ALTER TABLE ONLY work.tld
     ADD CONSTRAINT tld_name_key UNIQUE (name);

@@ -13,7 +13,8 @@ from typing import Final
 from usher.client import Client
 from usher.errors import Unreachable, UsherError
 from usher.index.place import beside
-from usher.porch.component import face
+from usher.porch.component import GuardOptions, face
+from usher.porch.credentials import credential
 from usher.porch.listen import Bind
 from usher.search.broker import DEADLINE, Broker
 from usher.search.endpoints import Desk
@@ -49,15 +50,15 @@ async def front(settings: Settings, wish: Wish, stop: asyncio.Event, *, ready: R
             face(
                 desk.endpoints(),
                 wish.bind,
-                mgmt=settings.mgmt_url,
-                token=settings.token,
-                insecure=wish.insecure,
+                # The search page is public: where other machines reach it, they need no ticket.
+                options=GuardOptions(insecure=wish.insecure or not wish.bind.loopback),
             ) as address,
         ):
             ready(f"search page at {address}/")
             host = wish.host or wish.bind.reached(address)
             log.info("searching", mgmt=settings.mgmt_url, host=host)
-            client = Client(settings.mgmt_url, host=host, token=settings.token, timeout=TIMEOUT)
+            token = credential(settings)
+            client = Client(settings.mgmt_url, host=host, token=token, timeout=TIMEOUT)
             async with client as mgmt, beside(reports.run(mgmt)):
                 await declared(mgmt, stop)
                 await stop.wait()

@@ -15,6 +15,7 @@ from msgspec import Struct
 from usher.client import NOT_MODIFIED, Client, read
 from usher.errors import BadInput, UsherError
 from usher.messages import Row
+from usher.porch.credentials import credential
 from usher.search.counts import BROKEN
 from usher.search.seats import Bench, Holdings, Seats
 from usher.search.servers import Server
@@ -60,13 +61,12 @@ class Mgmt(Client):
 class Hall:
     """What a front-end knows of the rows; `keep` goes on for ever."""
 
-    def __init__(self, mgmt: Mgmt, token: str = "") -> None:
+    def __init__(self, mgmt: Mgmt) -> None:
         self.mgmt = mgmt
         self.seats = Seats()
         self.servers: dict[str, Server] = {}
         self.heard = False  # whether there ever was a map
         self.trouble = ""  # with MGMT, in words
-        self._token = token
         self._changes = 0
         self._drawn: tuple[list[Row], Holdings] = ([], {})
         self._holdings_due = self._see_at = 0.0
@@ -100,6 +100,8 @@ class Hall:
             self._drawn, self._see_at = (rows, holdings), now + SEE_SECONDS
             self.seats.see(rows, holdings, now)
             self._meet(rows)
+        for host, ticket in (await self.mgmt.tickets(self.servers)).items():
+            self.servers[host].show(ticket)
         self.heard = True
 
     async def _holdings(self) -> Holdings:
@@ -119,7 +121,7 @@ class Hall:
             self.servers.pop(host).close()
         for host in hosts - self.servers.keys():
             try:
-                self.servers[host] = Server(host, self._token)
+                self.servers[host] = Server(host)
             except BadInput as error:
                 log.warning("server_unusable", error=error.message)
 
@@ -158,8 +160,9 @@ class Hall:
 @asynccontextmanager
 async def hall_at(settings: Settings) -> AsyncIterator[Hall]:
     """The rows that MGMT knows, as far as it answers now."""
-    async with Mgmt(settings.mgmt_url, token=settings.token, timeout=TIMEOUT) as mgmt:
-        hall = Hall(mgmt, settings.token)
+    token = credential(settings)
+    async with Mgmt(settings.mgmt_url, token=token, timeout=TIMEOUT) as mgmt:
+        hall = Hall(mgmt)
         await hall.refresh()
         try:
             yield hall

@@ -46,7 +46,7 @@ COMMON: Final = Kind("/common", list[str])
 class Server:
     """One server of the map; `busy` is how many answers it owes us."""
 
-    def __init__(self, host: str, token: str = "") -> None:
+    def __init__(self, host: str) -> None:
         parts = urlsplit(host if "://" in host else f"http://{host}")
         try:
             port = parts.port or 80
@@ -68,8 +68,10 @@ class Server:
             hint="See `usher components list`.",
         )
         self._headers = {"Host": parts.netloc, "Content-Type": "application/json"}
-        if token:
-            self._headers["Authorization"] = f"Bearer {token}"
+
+    def show(self, ticket: str) -> None:
+        """Prove with this ticket from now on that we may ask."""
+        self._headers["Authorization"] = f"Bearer {ticket}"
 
     async def ask(self, kind: Kind[T], body: bytes, until: float) -> T:
         """The answer, or Unreachable; `until` is a moment of the loop's clock."""

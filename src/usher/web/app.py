@@ -16,12 +16,13 @@ from usher.db import Database
 from usher.door.doorkeeper import Doorkeeper
 from usher.errors import NotFound
 from usher.porch.bodies import decoded, queried, read, written
-from usher.porch.entry import Declined, Porch, bearer, check_site, unproven
+from usher.porch.entry import Declined, Porch, bearer, check_site, is_forwarded
 from usher.queue.policy import Policies
+from usher.web.access import Access, check
 from usher.web.callers import Asker, Callers
 from usher.web.claims import Claims
-from usher.web.porch import check_scope
 from usher.web.server_map import ServerMap
+from usher.web.ticket_office import TicketOffice
 
 HOST_HEADER = "x-usher-host"
 NEVER = timedelta(days=10_000)  # as good as for ever, and no trouble to calculate with
@@ -52,7 +53,8 @@ class Rooms:
     callers: Callers
     server_map: ServerMap
     claims: Claims
-    tokens_needed: bool = False
+    tickets: TicketOffice
+    is_open: bool = False  # to callers of this machine, as far as an endpoint allows it
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ class Endpoint(Generic[Asked, Told]):
 
     The request of a GET is read from its query, of any other method from the body; `bytes` is the body as it came.
     What is not answered as JSON is of the `media` type.
-    `scope` is what a token has to hold; `open` ones are probes, which need none and are not logged.
+    `access` says what a caller must show; `open` ones are probes, which need nothing and are not logged.
     A GET that is not `safe` changes something: no HEAD, and no page of another site may ask it.
     """
 
@@ -82,7 +84,7 @@ class Endpoint(Generic[Asked, Told]):
     request: type[Asked] | None
     response: type[Told] | None
     summary: str
-    scope: Literal["open", "read", "work", "admin"]
+    access: Access
     safe: bool = True
     old: bool = False  # a name that another one replaces
     media: str = "text/plain"
@@ -97,7 +99,7 @@ def make_app(
         paths[endpoint.path].add(endpoint)
     routes = [Route(path, resource) for path, resource in paths.items() if "{" in path]
     plain = {path: resource for path, resource in paths.items() if "{" not in path}
-    quiet = frozenset(endpoint.path for endpoint in endpoints if endpoint.scope == "open")
+    quiet = frozenset(endpoint.path for endpoint in endpoints if endpoint.access.scope == "open")
     return Porch(Paths(plain, routes), quiet=quiet, any_name=any_name, ours=(psycopg.Error,))
 
 
@@ -147,18 +149,16 @@ class Resource:
         await written(told)(scope, receive, send)
 
     async def admit(self, endpoint: Endpoint[Any, Any], request: Request) -> Asker:
-        """Who asks, if they may: a token that is there must be good, even where none is needed."""
+        """The caller, if it may call; a token that is shown must be good, even where none is needed."""
         peer = request.client.host if request.client else ""
-        if endpoint.scope == "open":
+        if endpoint.access.scope == "open":
             return Asker(peer)
         if not endpoint.safe:
             check_site(request.headers)
-        token = None
-        if secret := bearer(request.headers):
-            token = await self.rooms.callers.token(secret)
-            if token is None:
-                raise unproven("This token is not known, or was revoked.")
-        check_scope(token, endpoint.scope, needed=self.rooms.tokens_needed)
+        secret = bearer(request.headers)
+        token = await self.rooms.callers.token(secret, peer) if secret else None
+        is_local = self.rooms.is_open and not is_forwarded(request.headers)
+        check(endpoint.access, token, is_local=is_local)
         return Asker(peer, request.headers.get(HOST_HEADER, ""), token)
 
     def refuse(self, method: str) -> NoReturn:

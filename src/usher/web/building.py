@@ -4,6 +4,7 @@ from usher.db import Connection
 from usher.mgmt import chunks, components, merging, missing, placements
 from usher.mgmt.components import Component
 from usher.mgmt.missing import Loss
+from usher.web.access import work
 from usher.web.app import Call, Endpoint
 from usher.web.coordinator import at_mgmt, caller, clock, index_state_of, lost, shown
 from usher.web.mgmt_shapes import (
@@ -98,7 +99,7 @@ ENDPOINTS = (
         BuildsQuery,
         list[ContentChunk],
         "Crawled chunks to build, each for the caller alone",
-        scope="work",
+        access=work("index-builder"),
         safe=False,
     ),
     Endpoint(
@@ -108,6 +109,6 @@ ENDPOINTS = (
         IndexState,
         ChunkKept,
         "An index is being built, was built, or cannot be",
-        scope="work",
+        access=work("index-builder", "index-server"),
     ),
 )

@@ -1,24 +1,31 @@
-"""Who is calling: a token if there is one, else the host that is declared, else the address it comes from.
+"""Who calls MGMT: the token it shows, and the component it is.
 
-Comes from requests; goes to components and tokens, which are remembered for a moment: most calls of a component cost no
-statement for this, and its sign of life is written once in that moment.
+Tokens and components are remembered for a moment, so most calls of a component cost no statement for this, and its
+sign of life is written once in that moment. A caller that shows bad tokens again and again is held off.
 """
 
+import hmac
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final, Generic, TypeVar
 
-from usher.db import Connection, Database
+from usher import local_secret
+from usher.db import Database
 from usher.errors import NotAllowed
 from usher.mgmt import components, tokens
 from usher.mgmt.components import Component
-from usher.mgmt.names import Type, type_of
-from usher.mgmt.tokens import Token
+from usher.mgmt.names import Type, host_of, type_of
+from usher.mgmt.tokens import Token, local_token
+from usher.porch.entry import Declined, unproven
 
-MOMENT: Final = 2.0  # seconds; a token that is revoked is good for no longer
-MOST: Final = 10_000  # remembered of each
+TOKEN_SECONDS: Final = 1.0  # a revoked token is good for no longer
+COMPONENT_SECONDS: Final = 2.0
+MAX_REMEMBERED: Final = 10_000  # of each kind
+FAILURE_LIMIT: Final = 30  # bad tokens from one address within the window
+FAILURE_WINDOW_SECONDS: Final = 60.0
+KNOWN_GOOD_SECONDS: Final = 3600.0
 # As the first documents spell them, too.
 OLD_TYPES: Final = {"index builider": "index-builder", "back-end": "front-end"}
 Key = TypeVar("Key")
@@ -33,13 +40,21 @@ class Asker:
     declared: str = ""
     token: Token | None = None
 
+    @property
+    def token_id(self) -> int | None:
+        """The token of a component; operators and components of this machine have none."""
+        return self.token.id if self.token and self.token.type else None
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether it proved to be the operator, or a component that the operator started here."""
+        return self.token is not None and self.token.type is None
+
 
 class Memory(Generic[Key, Value]):
-    """Values that are good for a moment; of too many all are forgotten."""
+    """Values that are good for a moment; when there are too many, all are forgotten."""
 
-    def __init__(
-        self, seconds: float = MOMENT, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._seconds = seconds
         self._clock = clock
         self._kept: dict[Key, tuple[float, Value]] = {}
@@ -49,7 +64,7 @@ class Memory(Generic[Key, Value]):
         return value if value is not None and self._clock() < until else None
 
     def put(self, key: Key, value: Value) -> None:
-        if len(self._kept) >= MOST:
+        if len(self._kept) >= MAX_REMEMBERED:
             self._kept.clear()
         self._kept[key] = (self._clock() + self._seconds, value)
 
@@ -57,56 +72,121 @@ class Memory(Generic[Key, Value]):
         self._kept.pop(key, None)
 
 
+class FailureLimit:
+    """Counts bad tokens by the address they come from."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._counts: dict[str, tuple[float, int]] = {}
+
+    def check(self, peer: str) -> None:
+        """Raise 429 if this address has shown too many bad tokens within the window."""
+        until, count = self._counts.get(peer, (0.0, 0))
+        seconds = until - self._clock()
+        if count >= FAILURE_LIMIT and seconds > 0:
+            raise Declined(
+                429,
+                "too_many_failures",
+                f"{count} bad tokens came from {peer} within a minute.",
+                hint="Wait, and check the token.",
+                headers={"Retry-After": str(int(seconds) + 1)},
+            )
+
+    def add(self, peer: str) -> None:
+        if len(self._counts) >= MAX_REMEMBERED:
+            self._counts.clear()
+        now = self._clock()
+        until, count = self._counts.get(peer, (0.0, 0))
+        self._counts[peer] = (
+            (until, count + 1) if now < until else (now + FAILURE_WINDOW_SECONDS, 1)
+        )
+
+
 class Callers:
-    """One for each process."""
+    """One for each process; `secret` is the data directory's, or empty where there is none."""
 
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Database, secret: str = "") -> None:
         self._db = db
-        self._tokens = Memory[bytes, Token]()
-        self._components = Memory[tuple[str, int | None], Component]()
+        self._tokens = Memory[bytes, Token](TOKEN_SECONDS)
+        self._known_good = Memory[bytes, bool](KNOWN_GOOD_SECONDS)
+        self._components = Memory[tuple[str, int | None, bool], Component](COMPONENT_SECONDS)
+        self._failures = FailureLimit()
+        now = datetime.now(UTC)
+        self._local: dict[str, Token] = {}
+        if secret:
+            component = local_secret.component_secret(secret)
+            self._local[secret] = local_token("secret of the data directory", "admin", now)
+            self._local[component] = local_token("component of this machine", "work", now)
 
-    async def token(self, secret: str) -> Token | None:
-        """The token with that secret, unless it was revoked."""
+    async def token(self, secret: str, peer: str = "") -> Token:
+        """The good token with that secret; raises 401, or 429 for an address that shows many bad ones."""
+        for known, token in self._local.items():
+            if hmac.compare_digest(known.encode(), secret.encode("utf-8", "replace")):
+                return token
         key = tokens.digest(secret)
-        if found := self._tokens.get(key):
-            return found
+        now = datetime.now(UTC)
+        if (kept := self._tokens.get(key)) and kept.is_good(now):
+            return kept
+        if not self._known_good.get(key):
+            self._failures.check(peer)
         async with self._db.connection() as conn:
-            found = await tokens.check(conn, secret, now=datetime.now(UTC))
-        if found:
-            self._tokens.put(key, found)
-        return found
+            checked = await tokens.check(conn, secret, now=now)
+        if checked is None:
+            self._failures.add(peer)
+            self._known_good.forget(key)
+            raise unproven("This token is not known, has expired or was revoked.")
+        self._tokens.put(key, checked)
+        self._known_good.put(key, value=True)
+        return checked
 
     async def meet(
         self, asker: Asker, host: str | None, kind: str | None, *, row: int | None = None
     ) -> Component:
         """The component that calls, registered if it is new; `kind` is what the call makes it."""
         wanted = kind_of(asker.token, kind)
-        key = (host or asker.declared or f" {asker.peer}", asker.token.id if asker.token else None)
+        name = address_of(asker, host)
+        key = (name, asker.token_id, asker.is_trusted)
         kept = self._components.get(key)
         if kept and row is None and wanted in (None, kept.type) and kept.state != "paused":
             return kept
         async with self._db.connection() as conn:
-            found = await components.meet(
+            if asker.token_id and asker.token and asker.token.address is None:
+                bound = await tokens.bind_once(conn, asker.token_id, name)
+                name = address_of(replace(asker, token=replace(asker.token, address=bound)), host)
+            met = await components.meet(
                 conn,
-                host=host or asker.declared or await host_of(conn, asker),
+                host=name,
                 type=wanted,
                 row=row,
-                token_id=key[1],
+                token_id=asker.token_id,
+                is_trusted=asker.is_trusted,
                 now=datetime.now(UTC),
             )
-        self._components.put(key, found)
-        return found
+        self._components.put(key, met)
+        return met
 
     def changed(self, asker: Asker, host: str | None) -> None:
-        """What is remembered of a component is not so any more."""
-        token = asker.token.id if asker.token else None
-        self._components.forget((host or asker.declared or f" {asker.peer}", token))
+        """Forget what is remembered of a component, because it changes."""
+        self._components.forget((address_of(asker, host), asker.token_id, asker.is_trusted))
 
 
-async def host_of(conn: Connection, asker: Asker) -> str:
-    """Of one that says nothing of itself: where its token is at home, or the address it comes from."""
-    known = await components.of_token(conn, asker.token.id) if asker.token else None
-    return known.host if known else asker.peer
+def address_of(asker: Asker, host: str | None) -> str:
+    """The host of the calling component: that of its token, else what it declares, else where it calls from."""
+    declared = host or asker.declared
+    bound = asker.token.address if asker.token else None
+    if bound is None:
+        return host_of(declared or asker.peer)
+    if declared and host_of(declared) != bound:
+        raise wrong_address(asker.token, bound, host_of(declared))
+    return bound
+
+
+def wrong_address(token: Token | None, bound: str, declared: str) -> NotAllowed:
+    name = token.name if token else ""
+    return NotAllowed(
+        f"The token {name!r} belongs to {bound}, not to {declared}.",
+        hint=f"Only the operator can change this: usher tokens move {name} {declared}",
+    )
 
 
 def kind_of(token: Token | None, kind: str | None) -> Type | None:
@@ -117,6 +197,6 @@ def kind_of(token: Token | None, kind: str | None) -> Type | None:
     if wanted not in (None, token.type):
         raise NotAllowed(
             f"The token {token.name!r} is for components of type {token.type}, not {wanted}.",
-            hint=f"usher tokens add --scope work --type {wanted}",
+            hint=f"usher tokens add --type {wanted}",
         )
     return token.type

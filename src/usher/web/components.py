@@ -3,8 +3,9 @@
 from usher.errors import NotFound
 from usher.mgmt import chunks, components, look
 from usher.mgmt.components import Component
-from usher.mgmt.names import type_of, words
+from usher.mgmt.names import TYPES, type_of, words
 from usher.porch.entry import Declined
+from usher.web.access import READ, work
 from usher.web.app import Call, Endpoint
 from usher.web.coordinator import at_mgmt, caller, clock
 from usher.web.mgmt_shapes import (
@@ -91,7 +92,7 @@ ENDPOINTS = (
         ComponentState,
         StateKept,
         "A component says how it is; one that is new is registered",
-        scope="work",
+        access=work(*TYPES),
     ),
     Endpoint(
         "POST",
@@ -100,7 +101,7 @@ ENDPOINTS = (
         LeaseRequest,
         LeaseAnswer,
         "A sign of life for chunks that are crawled or built",
-        scope="work",
+        access=work("crawler", "index-builder"),
     ),
     Endpoint(
         "GET",
@@ -109,7 +110,7 @@ ENDPOINTS = (
         ComponentsQuery,
         ComponentList,
         "Components by host",
-        scope="read",
+        access=READ,
     ),
     Endpoint(
         "GET",
@@ -118,7 +119,7 @@ ENDPOINTS = (
         None,
         ShownComponent,
         "One component",
-        scope="read",
+        access=READ,
     ),
     Endpoint(
         "GET",
@@ -127,7 +128,7 @@ ENDPOINTS = (
         None,
         look.Shown,
         "A chunk, its copies and its pages",
-        scope="read",
+        access=READ,
     ),
     Endpoint(
         "GET",
@@ -136,6 +137,6 @@ ENDPOINTS = (
         EventsQuery,
         EventList,
         "What happened to components and chunks, the last first",
-        scope="read",
+        access=READ,
     ),
 )

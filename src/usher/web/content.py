@@ -11,6 +11,7 @@ from usher.mgmt import chunks, leftovers
 from usher.mgmt.chunks import Chunk, Trouble
 from usher.mgmt.components import Component
 from usher.urls import Refused, Scheme, Url, parse
+from usher.web.access import work
 from usher.web.app import Call, Endpoint
 from usher.web.coordinator import at_mgmt, caller, clock, lost, shown, state_of
 from usher.web.mgmt_shapes import (
@@ -200,7 +201,7 @@ ENDPOINTS = (
         ContentState,
         ChunkKept,
         "A chunk is being crawled, was crawled, or will not come",
-        scope="work",
+        access=work("crawler", "index-builder", "index-server"),
     ),
     Endpoint(
         "GET",
@@ -209,6 +210,6 @@ ENDPOINTS = (
         KeepQuery,
         Keep,
         "What a crawler or builder must still keep",
-        scope="work",
+        access=work("crawler", "index-builder"),
     ),
 )

@@ -9,6 +9,7 @@ from usher.mgmt import chunks
 from usher.mgmt.chunks import Ask, Given
 from usher.mgmt.components import Component
 from usher.porch.entry import Declined
+from usher.web.access import work
 from usher.web.app import NEVER, Call, Endpoint
 from usher.web.content import outcome_of, read
 from usher.web.coordinator import at_mgmt, caller, clock, lost, shown, storable
@@ -138,7 +139,7 @@ ENDPOINTS = (
         LinksQuery,
         Links,
         "A new chunk of pages to crawl; nothing while there are too few",
-        scope="work",
+        access=work("crawler"),
         safe=False,
     ),
     Endpoint(
@@ -148,7 +149,7 @@ ENDPOINTS = (
         MoreQuery,
         MoreLinks,
         "More pages for a chunk that the crawler holds",
-        scope="work",
+        access=work("crawler"),
         safe=False,
     ),
     Endpoint(
@@ -158,7 +159,7 @@ ENDPOINTS = (
         LinkState,
         LinkKept,
         "A page was crawled, or failed: then another comes in its place",
-        scope="work",
+        access=work("crawler"),
     ),
     Endpoint(
         "POST",
@@ -167,6 +168,6 @@ ENDPOINTS = (
         AddLinks,
         AddedLinks,
         f"Links that were found, up to {MOST_URLS:,}: the door judges them",
-        scope="work",
+        access=work("crawler"),
     ),
 )

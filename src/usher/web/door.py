@@ -9,6 +9,7 @@ from usher.door.visit import Answer, Answers
 from usher.errors import BadInput, NotFound
 from usher.porch.entry import Declined
 from usher.urls import Refused, parse
+from usher.web.access import ADMIN
 from usher.web.app import Call, Endpoint
 from usher.web.shapes import (
     MOST_URLS,
@@ -91,7 +92,7 @@ ENDPOINTS = (
         KnockRequest,
         KnockAnswer,
         f"May these URLs come in? Up to {MOST_URLS:,} at once",
-        scope="admin",
+        access=ADMIN,
     ),
     Endpoint(
         "PUT",
@@ -100,6 +101,6 @@ ENDPOINTS = (
         EntreeRequest,
         EntreeAnswer,
         "Jemison's door for one URL: full or single, pass or nopass",
-        scope="admin",
+        access=ADMIN,
     ),
 )

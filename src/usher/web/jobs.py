@@ -13,8 +13,9 @@ from usher.queue.states import State
 from usher.queue.tasks import server_time
 from usher.queue.times import in_range
 from usher.queue.why import why_waiting
+from usher.web.access import ADMIN, READ_QUEUE
 from usher.web.app import Call, Endpoint
-from usher.web.queue import at_most, at_the_desk, number, wrong_state
+from usher.web.queue import at_most, at_the_desk, check_contains, number, shown_to, wrong_state
 from usher.web.queue_shapes import (
     MOST_JOBS,
     Cancelled,
@@ -35,6 +36,7 @@ ONE_OR_MANY = "type and program are wanted, or jobs and nothing beside them."
 
 async def list_jobs(call: Call[JobsQuery]) -> JobList:
     asked = call.body
+    check_contains(call, asked.contains)
     async with at_the_desk(call) as conn:
         found = await look.list_jobs(
             conn,
@@ -50,9 +52,10 @@ async def list_jobs(call: Call[JobsQuery]) -> JobList:
             n=asked.limit,
             log=asked.log,
         )
+    listed = [shown_to(call, job) for job in found]
     if len(found) < asked.limit:
-        return JobList(found, None, None)
-    return JobList(found, found[-1].id, found[-1].end if asked.log else None)
+        return JobList(listed, None, None)
+    return JobList(listed, found[-1].id, found[-1].end if asked.log else None)
 
 
 async def add_jobs(call: Call[NewJobs]) -> EnteredJobs:
@@ -106,10 +109,10 @@ async def show_job(call: Call[None]) -> ShownJob:
         found = await look.show_job(conn, number(call))
         why = await why_waiting(conn, found.job.id, now=await server_time(conn))
     return ShownJob(
-        found.job,
+        shown_to(call, found.job),
         found.live,
         why,
-        found.attempts,
+        [shown_to(call, attempt) for attempt in found.attempts],
         found.parent,
         found.root_task,
         found.children,
@@ -119,7 +122,8 @@ async def show_job(call: Call[None]) -> ShownJob:
 
 async def show_tree(call: Call[None]) -> Tree:
     async with at_the_desk(call) as conn:
-        return Tree(await look.tree(conn, number(call)))
+        nodes = await look.tree(conn, number(call))
+    return Tree([shown_to(call, node) for node in nodes])
 
 
 async def retry_job(call: Call[None]) -> Retried:
@@ -154,7 +158,7 @@ ENDPOINTS = (
         JobsQuery,
         JobList,
         "Jobs of the queue or of the log, the latest first",
-        scope="read",
+        access=READ_QUEUE,
     ),
     Endpoint(
         "POST",
@@ -163,7 +167,7 @@ ENDPOINTS = (
         NewJobs,
         EnteredJobs,
         f"Put one job in, or up to {MOST_JOBS:,}",
-        scope="admin",
+        access=ADMIN,
     ),
     Endpoint(
         "GET",
@@ -172,7 +176,7 @@ ENDPOINTS = (
         None,
         ShownJob,
         "One job, why it waits, and what became of it",
-        scope="read",
+        access=READ_QUEUE,
     ),
     Endpoint(
         "GET",
@@ -181,7 +185,7 @@ ENDPOINTS = (
         None,
         Tree,
         "A job, its ancestors and its descendants",
-        scope="read",
+        access=READ_QUEUE,
     ),
     Endpoint(
         "POST",
@@ -190,7 +194,7 @@ ENDPOINTS = (
         None,
         Retried,
         "Try a job again now",
-        scope="admin",
+        access=ADMIN,
     ),
     Endpoint(
         "POST",
@@ -199,6 +203,6 @@ ENDPOINTS = (
         CancelRequest,
         Cancelled,
         "End a job that waits, have one stopped that runs",
-        scope="admin",
+        access=ADMIN,
     ),
 )

@@ -4,7 +4,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from usher.web import building, components, content, crawling, missing, searches, serving, visiting
+from usher.web import (
+    building,
+    components,
+    content,
+    crawling,
+    missing,
+    searches,
+    serving,
+    tickets,
+    visiting,
+)
 from usher.web.app import Endpoint
 from usher.web.coordinator import begun_anew
 
@@ -17,6 +27,7 @@ PARTS: Final[Sequence[Sequence[Endpoint[Any, Any]]]] = (
     searches.ENDPOINTS,
     missing.ENDPOINTS,
     visiting.ENDPOINTS,
+    tickets.ENDPOINTS,
 )
 CANONICAL: Final[Sequence[Endpoint[Any, Any]]] = tuple(
     replace(endpoint, handler=begun_anew(endpoint.handler)) for part in PARTS for endpoint in part

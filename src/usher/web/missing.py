@@ -8,6 +8,7 @@ from usher.mgmt import missing
 from usher.mgmt.missing import Loss
 from usher.mgmt.names import words
 from usher.porch.entry import Declined
+from usher.web.access import work
 from usher.web.app import Call, Endpoint
 from usher.web.coordinator import at_mgmt, caller, clock
 from usher.web.mgmt_shapes import MOST_CHUNKS, ChunkId, Told, Why, number_of
@@ -60,6 +61,6 @@ ENDPOINTS = (
         MissingChunks,
         Lost,
         "The index server is to load these chunks, and nobody has them",
-        scope="work",
+        access=work("index-server"),
     ),
 )

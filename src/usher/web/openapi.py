@@ -8,6 +8,7 @@ import msgspec
 
 from usher import __version__
 from usher.porch.shapes import Problem
+from usher.web.access import READ
 from usher.web.app import Call, Endpoint
 
 Endpoints = Sequence[Endpoint[Any, Any]]
@@ -24,7 +25,7 @@ def with_document(endpoints: Endpoints) -> Endpoints:
 
     summary = "Every endpoint, as an OpenAPI document"
     path = "/v1/openapi.json"
-    own = Endpoint("GET", path, describe, None, dict[str, Any], summary, scope="read")
+    own = Endpoint("GET", path, describe, None, dict[str, Any], summary, access=READ)
     drawn = document([*endpoints, own])
     return (*endpoints, own)
 
@@ -60,7 +61,8 @@ def operation(endpoint: Endpoint[Any, Any], schemas: dict[str, Any]) -> dict[str
             "200": {"description": "Done", "content": answer(endpoint, schemas)},
             "default": {"description": "Could not", "content": trouble(endpoint, schemas)},
         },
-        "x-usher-scope": endpoint.scope,
+        "x-usher-scope": endpoint.access.scope,
+        "x-usher-types": sorted(endpoint.access.types),
     }
     if endpoint.old:
         drawn["deprecated"] = True

@@ -14,6 +14,7 @@ from usher.errors import Unreachable
 from usher.porch.shapes import Status, Version
 from usher.schema.state import State, newer, out_of_date, state
 from usher.telemetry import exposition
+from usher.web.access import OPEN
 from usher.web.app import Call, Endpoint
 
 READY_SECONDS = 3  # probes give up after a few seconds too, and learn nothing then
@@ -60,10 +61,10 @@ async def version(_call: Call[None]) -> Version:
 
 
 ENDPOINTS: Sequence[Endpoint[Any, Any]] = (
-    Endpoint("GET", "/healthz", healthz, None, Status, "Does the process answer?", scope="open"),
-    Endpoint("GET", "/readyz", readyz, None, Status, "Can it work?", scope="open"),
-    Endpoint("GET", "/metrics", metrics, None, None, "Prometheus metrics", scope="open"),
-    Endpoint("GET", "/version", version, None, Version, "Which Usher is this?", scope="open"),
+    Endpoint("GET", "/healthz", healthz, None, Status, "Does the process answer?", access=OPEN),
+    Endpoint("GET", "/readyz", readyz, None, Status, "Can it work?", access=OPEN),
+    Endpoint("GET", "/metrics", metrics, None, None, "Prometheus metrics", access=OPEN),
+    Endpoint("GET", "/version", version, None, Version, "Which Usher is this?", access=OPEN),
     Endpoint(
         "GET",
         "/get_health_status",
@@ -71,7 +72,7 @@ ENDPOINTS: Sequence[Endpoint[Any, Any]] = (
         None,
         Status,
         "What every component answers to the watchdog",
-        scope="open",
+        access=OPEN,
     ),
     *(
         Endpoint(
@@ -81,7 +82,7 @@ ENDPOINTS: Sequence[Endpoint[Any, Any]] = (
             None,
             Status,
             "GET /get_health_status under an old name",
-            scope="open",
+            access=OPEN,
             old=True,
         )
         for path in ("/get_health", "/health_status")

@@ -3,16 +3,19 @@
 import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 
 from usher import spans
 from usher.db import IN_THE_WAY, Connection
-from usher.errors import BadInput, NotFound, Unreachable
+from usher.errors import BadInput, NotAllowed, NotFound, Unreachable
 from usher.porch.entry import Declined
 from usher.queue.jobs import reason
+from usher.queue.look import Job, Listed, Node
+from usher.queue.plan import Task
 from usher.queue.policy import to_span
 from usher.web.app import Call
 from usher.web.queue_shapes import MOST_JOBS
@@ -20,6 +23,8 @@ from usher.web.queue_shapes import MOST_JOBS
 SECOND = timedelta(seconds=1)
 DAY = timedelta(days=1)
 LONGEST = timedelta(days=3650)
+HIDDEN = "(hidden: needs the scope admin)"
+View = TypeVar("View", Listed, Job, Node, Task)
 NUMBER = re.compile(r"[1-9][0-9]{0,17}")
 
 
@@ -59,6 +64,32 @@ def at_most(given: Sequence[object], what: str) -> None:
     if len(given) > MOST_JOBS:
         message = f"{len(given):,} {what} are more than {MOST_JOBS:,}."
         raise Declined(413, "too_large", message, hint="Ask in several requests.")
+
+
+def sees_arguments(call: Call[Any]) -> bool:
+    """Whether the caller may read what jobs and tasks are given; the scope `read` is not enough."""
+    token = call.asker.token
+    return token is not None and token.scope == "admin"
+
+
+def shown_to(call: Call[Any], job: View) -> View:
+    """A job or task as this caller may see it: what it was given and what it printed is for operators."""
+    if sees_arguments(call):
+        return job
+    hidden: dict[str, Any] = {"args": [HIDDEN] if job.args else job.args}
+    for name in ("key", "data", "output", "message"):
+        if getattr(job, name, None) is not None:
+            hidden[name] = HIDDEN
+    return replace(job, **hidden)
+
+
+def check_contains(call: Call[Any], contains: str | None) -> None:
+    """Raise if a search would tell a caller what it may not read."""
+    if contains is not None and not sees_arguments(call):
+        raise NotAllowed(
+            "`contains` looks into arguments, which needs the scope admin.",
+            hint="usher tokens add --scope admin",
+        )
 
 
 def wrong_state(message: str, hint: str = "") -> Declined:

@@ -168,8 +168,10 @@ class BelowRequest(NewJobs, kw_only=True):
 
 
 class ClaimRequest(Strict):
+    """Without a host: that of the manager's token."""
+
     type: Type
-    host: Machine
+    host: Machine | Literal[""] = ""
     n: Annotated[int, Meta(ge=1, le=MOST_CLAIMED)] = 1
     lease: Span = "60s"
     max_attempts: Attempts | None = None

@@ -11,16 +11,18 @@ from datetime import datetime
 from typing import Any, NoReturn
 
 from usher.db import Connection
-from usher.errors import BadInput
+from usher.errors import BadInput, NotAllowed
+from usher.mgmt.tokens import Token
 from usher.porch.entry import Declined
 from usher.porch.shapes import Status
-from usher.queue import jobs, look, voice
+from usher.queue import jobs, voice
 from usher.queue.jobs import Settled
 from usher.queue.output import Output, clean
 from usher.queue.policy import Policies, Policy
 from usher.queue.states import Ending, Outcome, State, Why, outcome
 from usher.queue.tasks import server_time
 from usher.queue.voice import Fence, Held
+from usher.web.access import CLAIM, MANAGER
 from usher.web.app import Call, Endpoint
 from usher.web.jobs import each, entered, new_job
 from usher.web.queue import DAY, SECOND, at_most, at_the_desk, number, span
@@ -50,7 +52,7 @@ async def say(call: Call[MessageRequest]) -> Status:
     run = fence(call)
     async with at_the_desk(call) as conn:
         if not await voice.say(conn, run, clean(call.body.message)):
-            await refuse(conn, run)
+            refuse(run)
     return Status("ok")
 
 
@@ -59,10 +61,10 @@ async def put_output(call: Call[OutputRequest]) -> Status:
     async with at_the_desk(call) as conn:
         held = await voice.held(conn, [run])
         if run[0] not in held:
-            await refuse(conn, run)
+            refuse(run)
         output = kept(call.body.output, call.rooms.policies.of(held[run[0]].type))
         if not await voice.put_output(conn, run, output):
-            await refuse(conn, run)
+            refuse(run)
     return Status("ok")
 
 
@@ -72,7 +74,7 @@ async def wrote(call: Call[WroteRequest]) -> Status:
     async with at_the_desk(call) as conn:
         now = await server_time(conn)
         if not await voice.wrote(conn, run, asked.table, asked.rows, now=now):
-            await refuse(conn, run)
+            refuse(run)
     return Status("ok")
 
 
@@ -84,7 +86,7 @@ async def add_below(call: Call[BelowRequest]) -> EnteredJobs:
         news, now = [new_job(job) for job in wanted], await server_time(conn)
         found = await voice.enqueue_below(conn, run, news, now=now)
         if found is None:
-            await refuse(conn, run)
+            refuse(run)
     return entered(found)
 
 
@@ -92,14 +94,12 @@ def fence(call: Call[Any]) -> Fence:
     return number(call), call.body.claim
 
 
-async def refuse(conn: Connection, run: Fence) -> NoReturn:
-    """Say why a claim does not count."""
-    found = await look.show_job(conn, run[0])
-    state = "running under another one" if found.job.state == State.RUNNING else found.job.state
+def refuse(run: Fence) -> NoReturn:
+    """Say that a claim does not count; a caller without a good claim learns nothing about the job."""
     raise Declined(
         409,
         "claim_lost",
-        f"Job {run[0]} does not run under this claim: it is {state}.",
+        f"Job {run[0]} does not run under this claim.",
         hint="Stop: whatever the run still does, it does for nobody.",
     )
 
@@ -118,13 +118,28 @@ async def claim(call: Call[ClaimRequest]) -> ClaimAnswer:
     asked = call.body
     lease = span(asked.lease, "lease", SECOND, DAY)
     tries = asked.max_attempts or call.rooms.policies.of(asked.type).max_attempts
-    host = asked.host.lower()  # as host rules are kept
+    host = host_of_manager(call.asker.token, asked.host)
     async with at_the_desk(call) as conn:
         now = await server_time(conn)
         found = await jobs.claim(conn, asked.type, host, asked.n, lease=lease, tries=tries, now=now)
         fewer = len(found) < asked.n
         due = await jobs.next_due(conn, asked.type, host) if fewer else None
     return ClaimAnswer(found, now + lease, due)
+
+
+def host_of_manager(token: Token | None, declared: str) -> str:
+    """The machine whose jobs the caller may claim: that of its token; the operator names one."""
+    host = declared.lower()  # as host rules are kept
+    if token is None or token.address is None:
+        if not host:
+            raise BadInput("host is missing: the machine that runs the jobs.")
+        return host
+    if host not in ("", token.address):
+        raise NotAllowed(
+            f"The token {token.name!r} claims jobs for {token.address}, not for {host}.",
+            hint="Leave out host, or ask the operator: usher tokens move",
+        )
+    return token.address
 
 
 async def extend(call: Call[ExtendRequest]) -> ExtendAnswer:
@@ -218,7 +233,7 @@ ENDPOINTS = (
         ClaimRequest,
         ClaimAnswer,
         f"Take up to {MOST_CLAIMED:,} jobs of a type to run them",
-        scope="work",
+        access=MANAGER,
     ),
     Endpoint(
         "POST",
@@ -227,7 +242,7 @@ ENDPOINTS = (
         ExtendRequest,
         ExtendAnswer,
         "Signs of life: new leases for runs",
-        scope="work",
+        access=MANAGER,
     ),
     Endpoint(
         "POST",
@@ -236,7 +251,7 @@ ENDPOINTS = (
         SettleRequest,
         SettleAnswer,
         f"End runs, up to {MOST_JOBS:,} at once",
-        scope="work",
+        access=MANAGER,
     ),
     Endpoint(
         "POST",
@@ -245,7 +260,7 @@ ENDPOINTS = (
         MessageRequest,
         Status,
         "A worker says what it does",
-        scope="work",
+        access=CLAIM,
     ),
     Endpoint(
         "POST",
@@ -254,7 +269,7 @@ ENDPOINTS = (
         OutputRequest,
         Status,
         "The output of a run so far",
-        scope="work",
+        access=CLAIM,
     ),
     Endpoint(
         "POST",
@@ -263,7 +278,7 @@ ENDPOINTS = (
         WroteRequest,
         Status,
         "Which rows a run wrote",
-        scope="work",
+        access=CLAIM,
     ),
     Endpoint(
         "POST",
@@ -272,6 +287,6 @@ ENDPOINTS = (
         BelowRequest,
         EnteredJobs,
         "Put jobs in below a run",
-        scope="work",
+        access=CLAIM,
     ),
 )

@@ -12,6 +12,7 @@ from usher.mgmt.names import words
 from usher.mgmt.query_stats import Asked
 from usher.porch.entry import Declined
 from usher.porch.shapes import Status
+from usher.web.access import work
 from usher.web.app import Call, Endpoint
 from usher.web.coordinator import at_mgmt, caller, clock
 from usher.web.mgmt_shapes import Seconds, Told
@@ -75,7 +76,7 @@ ENDPOINTS = (
         QueryStat,
         Status,
         "What was searched for, and how long it took",
-        scope="work",
+        access=work("front-end"),
     ),
     Endpoint(
         "POST",
@@ -84,6 +85,6 @@ ENDPOINTS = (
         QueryStats,
         Status,
         "The same, of up to 1,000 queries",
-        scope="work",
+        access=work("front-end"),
     ),
 )

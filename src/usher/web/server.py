@@ -8,10 +8,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 
+from usher import local_secret
 from usher.areas import Area, named, places
 from usher.db import Database, connect
 from usher.door.doorkeeper import Doorkeeper
-from usher.errors import NotAllowed
+from usher.errors import DataUnusable, NotAllowed
 from usher.mgmt import tokens
 from usher.porch.listen import Bind, Server, configured, listening, stopped_by
 from usher.queue.policy import Policies, policies
@@ -25,6 +26,7 @@ from usher.web.callers import Callers
 from usher.web.claims import Claims
 from usher.web.openapi import Endpoints
 from usher.web.server_map import ServerMap
+from usher.web.ticket_office import TicketOffice
 
 log = Log("web")
 # What stands in a job's place, such as /v1/jobs/claim, comes before the jobs.
@@ -60,8 +62,8 @@ async def serve(
 
     `rules` say what the exit codes mean that managers report; without them, the defaults do.
     """
-    guarded = not bind.loopback and not insecure
-    if guarded and not await any_token(settings):
+    is_open = insecure or (bind.loopback and settings.open_loopback)
+    if not bind.loopback and not insecure and not await any_token(settings):
         raise NotAllowed(
             f"{bind} can be reached from other machines, and there are no tokens yet.",
             hint="Make one with `usher tokens add`, bind to 127.0.0.1, or add --insecure.",
@@ -69,12 +71,12 @@ async def serve(
     with listening(bind) as sock:
         address = f"http://{Bind(*sock.getsockname()[:2])}"
         async with (
-            opened(settings, rules or policies({}), guarded=guarded) as rooms,
+            opened(settings, rules or policies({}), is_open=is_open) as rooms,
             annex(settings) as further,
         ):
-            # Where a token is needed, a name that others gave us leads nobody's browser anywhere.
+            # A page that reaches us by a name of its own gets nothing where every call needs a token.
             endpoints = openapi.with_document((*OWN, *further))
-            app = make_app(rooms, endpoints, any_name=insecure or guarded)
+            app = make_app(rooms, endpoints, any_name=insecure or not is_open)
             server = Server(configured(app), address, ready)
             async with stopped_by(server, stop):
                 await server.serve(sockets=[sock])
@@ -93,7 +95,7 @@ async def any_token(settings: Settings) -> bool:
 
 @asynccontextmanager
 async def opened(
-    settings: Settings, rules: Policies, *, guarded: bool = False
+    settings: Settings, rules: Policies, *, is_open: bool = True
 ) -> AsyncIterator[Rooms]:
     """The databases with their tables up to date, each under its role, and what works on them."""
     with places(settings) as found:
@@ -110,11 +112,21 @@ async def opened(
                 rules,
                 own,
                 terms_of(settings),
-                Callers(own),
+                Callers(own, machine_secret(settings)),
                 ServerMap(own),
                 Claims(own),
-                tokens_needed=guarded,
+                TicketOffice(own),
+                is_open=is_open,
             )
+
+
+def machine_secret(settings: Settings) -> str:
+    """The data directory's secret; without a directory that can be written, only tokens are proof."""
+    try:
+        return local_secret.create(settings.data)
+    except DataUnusable as error:
+        log.warning("no_local_secret", reason=error.message)
+        return ""
 
 
 def terms_of(settings: Settings) -> Terms:

@@ -6,6 +6,7 @@ from usher.errors import BadInput
 from usher.mgmt import placements, versions
 from usher.mgmt.placements import WantedChunk
 from usher.porch.entry import Declined
+from usher.web.access import read_and, work
 from usher.web.app import Call, Endpoint
 from usher.web.coordinator import at_mgmt, caller, clock
 from usher.web.mgmt_shapes import (
@@ -134,7 +135,7 @@ ENDPOINTS = (
         ChunksQuery,
         RetiredCopies,
         "Pages that the index server is to take out of chunks it has, for they are out of date",
-        scope="work",
+        access=work("index-server"),
     ),
     Endpoint(
         "POST",
@@ -143,7 +144,7 @@ ENDPOINTS = (
         RetiredCopies,
         RetiredCopies,
         "The index server has taken these out; answers with the next one, if there is one",
-        scope="work",
+        access=work("index-server"),
     ),
     Endpoint(
         "GET",
@@ -152,7 +153,7 @@ ENDPOINTS = (
         ChunksQuery,
         list[ServerChunk],
         "Chunks that the index server is to load",
-        scope="work",
+        access=work("index-server"),
     ),
     Endpoint(
         "POST",
@@ -161,7 +162,7 @@ ENDPOINTS = (
         AllChunksQuery,
         list[ServerChunk],
         "The same, as it was asked later on",
-        scope="work",
+        access=work("index-server"),
         old=True,
     ),
     Endpoint(
@@ -171,7 +172,7 @@ ENDPOINTS = (
         LoadedRequest,
         LoadedAnswer,
         "The index server has loaded chunks",
-        scope="work",
+        access=work("index-server"),
     ),
     Endpoint(
         "GET",
@@ -180,7 +181,7 @@ ENDPOINTS = (
         KeepQuery,
         LeavingChunks,
         "Chunks that the index server may drop now",
-        scope="work",
+        access=work("index-server"),
     ),
     Endpoint(
         "POST",
@@ -189,7 +190,7 @@ ENDPOINTS = (
         LoadedRequest,
         LoadedAnswer,
         "The index server has chunks no more",
-        scope="work",
+        access=work("index-server"),
     ),
     Endpoint(
         "POST",
@@ -198,7 +199,7 @@ ENDPOINTS = (
         HeldRequest,
         Stray,
         "The index server has these chunks and no others",
-        scope="work",
+        access=work("index-server"),
     ),
     Endpoint(
         "GET",
@@ -207,7 +208,7 @@ ENDPOINTS = (
         None,
         list[Row],
         "The index servers to ask, by row",
-        scope="read",
+        access=read_and("front-end", "index-server"),
     ),
     Endpoint(
         "GET",
@@ -216,6 +217,6 @@ ENDPOINTS = (
         None,
         list[list[MappedServer]],
         "The same, with the chunks of every server",
-        scope="read",
+        access=read_and("front-end", "index-server"),
     ),
 )

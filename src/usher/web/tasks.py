@@ -13,8 +13,17 @@ from usher.queue import desk, plan
 from usher.queue import tasks as queue
 from usher.queue.periods import Clock
 from usher.queue.tasks import server_time
+from usher.web.access import ADMIN, READ_QUEUE
 from usher.web.app import Call, Endpoint
-from usher.web.queue import NUMBER, SECOND, at_the_desk, span, wrong_state
+from usher.web.queue import (
+    NUMBER,
+    SECOND,
+    at_the_desk,
+    check_contains,
+    shown_to,
+    span,
+    wrong_state,
+)
 from usher.web.queue_shapes import (
     LONGEST_NAME,
     Changes,
@@ -33,6 +42,7 @@ from usher.web.queue_shapes import (
 
 async def list_tasks(call: Call[TasksQuery]) -> TaskList:
     asked = call.body
+    check_contains(call, asked.contains)
     async with at_the_desk(call) as conn:
         found = await plan.list_tasks(
             conn,
@@ -44,7 +54,7 @@ async def list_tasks(call: Call[TasksQuery]) -> TaskList:
             n=asked.limit,
         )
     more = found[-1].id if len(found) == asked.limit else None
-    return TaskList([shown(task) for task in found], more)
+    return TaskList([shown_task(call, task) for task in found], more)
 
 
 async def add_task(call: Call[NewTask]) -> Task:
@@ -61,7 +71,7 @@ async def add_task(call: Call[NewTask]) -> Task:
 
 async def show_task(call: Call[None]) -> Task:
     async with at_the_desk(call) as conn:
-        return shown(await named(conn, call))
+        return shown_task(call, await named(conn, call))
 
 
 async def change_task(call: Call[TaskChange]) -> Task:
@@ -113,6 +123,11 @@ def read(asked: Changes) -> dict[str, Any]:
     return given
 
 
+def shown_task(call: Call[Any], task: plan.Task) -> Task:
+    """A task as this caller may see it."""
+    return shown(shown_to(call, task))
+
+
 def shown(task: plan.Task) -> Task:
     given: dict[str, Any] = asdict(task)
     for name in ("periodicity", "jitter"):
@@ -159,10 +174,10 @@ def resource(found: plan.Resource) -> Resource:
 
 ENDPOINTS = (
     Endpoint(
-        "GET", "/v1/tasks", list_tasks, TasksQuery, TaskList, "Tasks, by number", scope="read"
+        "GET", "/v1/tasks", list_tasks, TasksQuery, TaskList, "Tasks, by number", access=READ_QUEUE
     ),
-    Endpoint("POST", "/v1/tasks", add_task, NewTask, Task, "Add a task", scope="admin"),
-    Endpoint("GET", "/v1/tasks/{id}", show_task, None, Task, "One task", scope="read"),
+    Endpoint("POST", "/v1/tasks", add_task, NewTask, Task, "Add a task", access=ADMIN),
+    Endpoint("GET", "/v1/tasks/{id}", show_task, None, Task, "One task", access=READ_QUEUE),
     Endpoint(
         "PUT",
         "/v1/tasks/{id}",
@@ -170,9 +185,9 @@ ENDPOINTS = (
         TaskChange,
         Task,
         "Change a task, enable or disable it",
-        scope="admin",
+        access=ADMIN,
     ),
-    Endpoint("DELETE", "/v1/tasks/{id}", delete_task, None, Task, "Forget a task", scope="admin"),
+    Endpoint("DELETE", "/v1/tasks/{id}", delete_task, None, Task, "Forget a task", access=ADMIN),
     Endpoint(
         "POST",
         "/v1/tasks/{id}/run",
@@ -180,7 +195,7 @@ ENDPOINTS = (
         None,
         EnteredJob,
         "A job of a task now",
-        scope="admin",
+        access=ADMIN,
     ),
     Endpoint(
         "GET",
@@ -189,7 +204,7 @@ ENDPOINTS = (
         ResourcesQuery,
         ResourceList,
         "Resources, by name",
-        scope="read",
+        access=READ_QUEUE,
     ),
     Endpoint(
         "PUT",
@@ -198,6 +213,6 @@ ENDPOINTS = (
         ResourceChange,
         Resource,
         "Make a resource, or change one",
-        scope="admin",
+        access=ADMIN,
     ),
 )

@@ -8,6 +8,7 @@ from usher.errors import NotFound
 from usher.mgmt import offers, robots
 from usher.porch.entry import Declined
 from usher.urls import Refused, Url, parse
+from usher.web.access import work
 from usher.web.app import Call, Endpoint
 from usher.web.content import read
 from usher.web.coordinator import Says, at_mgmt, caller, clock
@@ -115,7 +116,7 @@ ENDPOINTS = (
         RobotsQuery,
         RobotsKept,
         "What a host's robots.txt said last; nothing if nobody has read it",
-        scope="work",
+        access=work("crawler"),
     ),
     Endpoint(
         "POST",
@@ -124,7 +125,7 @@ ENDPOINTS = (
         RobotsRead,
         RobotsKept,
         "A robots.txt that was read, or could not be had",
-        scope="work",
+        access=work("crawler"),
     ),
     Endpoint(
         "POST",
@@ -133,7 +134,7 @@ ENDPOINTS = (
         SitemapRead,
         AddedLinks,
         f"Pages that a sitemap names, up to {MOST_URLS:,} at once: the door judges them",
-        scope="work",
+        access=work("crawler"),
     ),
     Endpoint(
         "POST",
@@ -142,6 +143,6 @@ ENDPOINTS = (
         FeedsOffered,
         FeedsKept,
         "Feeds that pages of a host offer, for whoever wants to subscribe",
-        scope="work",
+        access=work("crawler"),
     ),
 )

@@ -18,7 +18,8 @@ grant update (claim_at, empty_looks) on work.hosts to usher_door;
 -- Hands out chunks, records what becomes of them, seats them, watches components. Judging URLs stays with the door.
 grant select on work.component, work.chunk, work.placement, work.event, work.query_stat, work.pace to usher_mgmt, usher_reader;
 grant select, insert on work.token to usher_mgmt;
-grant update (used_at, revoked_at) on work.token to usher_mgmt;
+grant update (used_at, revoked_at, address) on work.token to usher_mgmt;
+grant select on work.ticket_key to usher_mgmt;
 grant insert, update on work.component, work.chunk, work.placement, work.pace to usher_mgmt;
 grant delete on work.placement to usher_mgmt;
 grant select on work.unseated, work.seat_count to usher_mgmt, usher_reader;

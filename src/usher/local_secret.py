@@ -1,0 +1,92 @@
+"""The secret of a data directory: proof that a caller on this machine may read the operator's files.
+
+MGMT creates `local.token` (mode 0600) when it starts. Whoever shows the secret itself may do everything at MGMT. Our
+own components show a value that is derived from it and lets them do a component's work only, so a program that
+listens at MGMT's port in its place learns nothing that is good for more.
+"""
+
+import contextlib
+import hmac
+import os
+import secrets
+import stat
+from hashlib import sha256
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from usher.errors import DataUnusable
+
+FILE_NAME: Final = "local.token"
+COMPONENT_PREFIX: Final = "local-component-"
+SECRET_BYTES: Final = 32
+MAX_FILE_BYTES: Final = 200
+PRIVATE_MODE: Final = 0o600
+
+
+def read(data: Path) -> str:
+    """The secret of this data directory; empty if there is none or this user may not read it."""
+    try:
+        handle = os.open(data / FILE_NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    with os.fdopen(handle, encoding="ascii", errors="replace") as file:
+        if not _is_private(os.fstat(handle)):
+            raise DataUnusable(
+                f"{data / FILE_NAME} can be read or changed by other users.",
+                hint="Remove it and start MGMT again; it creates a new one.",
+            )
+        return file.read(MAX_FILE_BYTES).strip()
+
+
+def create(data: Path) -> str:
+    """The secret of this data directory, created if there is none; DataUnusable if it cannot be written."""
+    if secret := read(data):
+        return secret
+    part = data / f"{FILE_NAME}.{os.getpid()}.{secrets.token_hex(4)}"
+    try:
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(part, flags, PRIVATE_MODE), "w", encoding="ascii") as file:
+            file.write(secrets.token_urlsafe(SECRET_BYTES) + "\n")
+        # A link fails where another process was first; then its secret counts.
+        with contextlib.suppress(FileExistsError):
+            os.link(part, data / FILE_NAME)
+    except OSError as error:
+        raise DataUnusable(
+            f"{data / FILE_NAME} cannot be created: {error.strerror}.",
+            hint="Choose another directory with --data or USHER_DATA.",
+        ) from error
+    finally:
+        part.unlink(missing_ok=True)
+    return read(data)
+
+
+def component_secret(secret: str) -> str:
+    """What our own components on this machine show instead of the secret itself."""
+    digest = hmac.digest(secret.encode(), b"component of this machine", sha256)
+    return f"{COMPONENT_PREFIX}{digest.hex()}"
+
+
+def component_credential(token: str, data: Path, mgmt_url: str) -> str:
+    """What a component shows to MGMT: its token, or on the same machine what the data directory's secret proves."""
+    if token or not _is_loopback(mgmt_url):
+        return token
+    secret = read(data)
+    return component_secret(secret) if secret else ""
+
+
+def _is_private(status: os.stat_result) -> bool:
+    owners = {0, os.geteuid()}
+    return not stat.S_IMODE(status.st_mode) & 0o077 and status.st_uid in owners
+
+
+def _is_loopback(mgmt_url: str) -> bool:
+    host = urlsplit(mgmt_url if "://" in mgmt_url else f"http://{mgmt_url}").hostname or ""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
