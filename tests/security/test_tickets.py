@@ -1,0 +1,247 @@
+"""Tickets are good at one component, for a short time, and until the token behind them is revoked."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from calls import Mgmt, mgmt
+from commands import usher
+from crowd import Component, at_once, one
+from trade import soon
+from usher.client import Client
+from usher.errors import NotAllowed, UsherError
+from usher.porch.component import Call, Endpoint, GuardOptions, face
+from usher.porch.entry import Declined
+from usher.porch.guard import OUT_OF_TOUCH_SECONDS, Guard, GuardState
+from usher.porch.listen import read_bind
+from usher.tickets import PREFIX, Ticket, audience_key, sign, verify
+
+HOST = "10.0.0.7:8421"
+KEY = audience_key(b"secret of MGMT", HOST)
+REVOCATION_SECONDS = 3.0  # two are promised; the rest is for a busy machine
+
+
+@pytest.fixture
+def running(database: str, tmp_path: Path) -> Iterator[Mgmt]:
+    at_once(database)
+    with mgmt(database, tmp_path / "log") as process:
+        yield process
+
+
+def token(database: str, *words: str) -> str:
+    ran = usher("tokens", "add", *words, environment={"DATABASE_URL": database})
+    assert ran.code == 0, ran.err
+    return ran.out.strip()
+
+
+class Listener:
+    """A server that a hostile component declares as its address: it keeps what it is shown."""
+
+    def __init__(self) -> None:
+        self.heads: list[str] = []
+
+    async def hear(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        self.heads.append(head.decode())
+        writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    def bearers(self) -> list[str]:
+        lines = [line for head in self.heads for line in head.splitlines()]
+        prefix = "authorization: bearer "
+        return [line[len(prefix) :] for line in lines if line.lower().startswith(prefix)]
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[str]:
+        async with await asyncio.start_server(self.hear, "127.0.0.1", 0) as server:
+            yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+@contextmanager
+def component(running: Mgmt, secret: str, data: Path, *words: str) -> Iterator[None]:
+    """A real component process that has this token."""
+    clean = {name: value for name, value in os.environ.items() if "USHER" not in name}
+    environment = {**clean, "USHER_TOKEN": secret, "USHER_MGMT_URL": running.address}
+    command = [sys.executable, "-m", "usher", "--data", str(data), *words, "--bind", "127.0.0.1:0"]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as process:
+        try:
+            yield
+        finally:
+            process.kill()
+
+
+@pytest.mark.attack(
+    5, "a crawler declares an address of the attacker's, and a builder downloads from it",
+    "the attacker sees a ticket that is good at no other component and not at MGMT",
+)  # fmt: skip
+async def test_a_builder_shows_no_token_to_a_declared_address(
+    running: Mgmt, database: str, tmp_path: Path
+) -> None:
+    builder_secret = token(database, "builder", "--type", "index-builder")
+    listener = Listener()
+    async with listener.listening() as address:
+        hostile = Component(running, host=address, token=token(database, "--type", "crawler"))
+        hostile.post("/add_links", links=[f"https://a.example/{n}" for n in range(5)])
+        chunk = hostile.get("/get_links")["chunk_id"]
+        hostile.post("/set_content_chunk_metadata", chunk_id=chunk, state="crawled")
+        with component(running, builder_secret, tmp_path / "data", "builder"):
+            assert await soon(lambda: listener.heads, seconds=60)
+    assert builder_secret not in "".join(listener.heads)
+    [shown, *_] = listener.bearers()
+    assert shown.startswith(PREFIX)
+    headers = {"Authorization": f"Bearer {shown}"}
+    for path in ("/get_content_chunk_metadata", "/v1/jobs", "/v1/guard"):
+        told = await asyncio.to_thread(running.ask_unproven, "GET", path, None, headers)
+        assert told.problem == (401, "unproven")
+    elsewhere = audience_key(b"any other component's secret", "10.0.0.9:8421")
+    assert verify(shown, elsewhere, "10.0.0.9:8421") is None
+
+
+async def hello(_call: Call) -> str:
+    return "hello"
+
+
+@pytest.mark.attack(10, "a token is revoked and its bearer goes on asking", "refused within 2 s")
+async def test_a_revocation_counts_everywhere(running: Mgmt, database: str) -> None:
+    secret = token(database, "front", "--type", "front-end")
+    own = token(database, "server", "--type", "index-server")
+    options = GuardOptions(mgmt=running.address, token=own, host="10.0.0.9:8441")
+    endpoints = [Endpoint("GET", "/hello", hello)]
+    async with (
+        face(endpoints, read_bind("0.0.0.0:0"), options=options) as address,
+        Client(running.address, host="10.0.0.11:8400", token=secret) as front,
+    ):
+        known = "select 1 from work.component where host = '10.0.0.9:8441'"
+        assert await soon(lambda: one(database, known))
+        headers = {"Authorization": f"Bearer {await front.ticket('10.0.0.9:8441')}"}
+        server = Mgmt(
+            running.process, address.replace("0.0.0.0", "127.0.0.1"), *running_rest(running)
+        )
+        told = await asyncio.to_thread(server.ask_unproven, "GET", "/hello", None, headers)
+        assert told.json == "hello"
+        revoked = usher("tokens", "revoke", "front", environment={"DATABASE_URL": database})
+        assert revoked.code == 0
+        began = asyncio.get_running_loop().time()
+        at_server = at_mgmt = False
+        while not (at_server and at_mgmt):
+            assert asyncio.get_running_loop().time() - began < REVOCATION_SECONDS
+            told = await asyncio.to_thread(server.ask_unproven, "GET", "/hello", None, headers)
+            at_server = told.status == 401
+            asked = {"Authorization": f"Bearer {secret}"}
+            told = await asyncio.to_thread(
+                running.ask_unproven, "GET", "/get_servers_map", None, asked
+            )
+            at_mgmt = told.status == 401
+
+
+def running_rest(running: Mgmt) -> tuple[Path, Path]:
+    return running.log, running.data
+
+
+@pytest.mark.attack(10, "a token for `read` asks for a ticket to index chunks", "queries only")
+async def test_reading_does_not_include_index_chunks(running: Mgmt, database: str) -> None:
+    own = token(database, "server", "--type", "index-server")
+    options = GuardOptions(mgmt=running.address, token=own, host="10.0.0.9:8441")
+    endpoints = [
+        Endpoint("GET", "/index_chunk/7", hello, "index"),
+        Endpoint("GET", "/hello", hello),
+    ]
+    async with (
+        face(endpoints, read_bind("0.0.0.0:0"), options=options) as address,
+        Client(running.address, token=token(database, "--scope", "read")) as reader,
+    ):
+        known = "select 1 from work.component where host = '10.0.0.9:8441'"
+        assert await soon(lambda: one(database, known))
+        headers = {"Authorization": f"Bearer {await reader.ticket('10.0.0.9:8441')}"}
+        server = Mgmt(
+            running.process, address.replace("0.0.0.0", "127.0.0.1"), *running_rest(running)
+        )
+        statuses = [
+            (await asyncio.to_thread(server.ask_unproven, "GET", path, None, headers)).status
+            for path in ("/hello", "/index_chunk/7")
+        ]
+        assert statuses == [200, 403]
+
+
+# -- the guard's clock
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def guard_at(clock: Clock, grace_seconds: float) -> Guard:
+    guard = Guard("http://127.0.0.1:9", "token", grace_seconds=grace_seconds, clock=clock)
+    guard.learn(GuardState(HOST, KEY.hex(), now=5_000.0, revoked=[66]))
+    return guard
+
+
+def ticket(*, expires: float, token_id: int = 5, audience: str = HOST) -> str:
+    return sign(Ticket(audience, token_id, ("query",), expires), KEY)
+
+
+async def refused(guard: Guard, text: str) -> bool:
+    try:
+        await guard.check(text, "query")
+    except (Declined, UsherError):
+        return True
+    return False
+
+
+async def test_tickets_expire_by_mgmts_clock() -> None:
+    clock = Clock()
+    guard = guard_at(clock, grace_seconds=3600)
+    assert not await refused(guard, ticket(expires=5_001.0))
+    clock.now += 2
+    assert await refused(guard, ticket(expires=5_001.0))
+
+
+async def test_without_mgmt_known_tickets_stay_good_for_the_grace_period() -> None:
+    clock = Clock()
+    guard = guard_at(clock, grace_seconds=3600)
+    good = ticket(expires=5_000.0 + OUT_OF_TOUCH_SECONDS + 1)
+    clock.now += 3_599
+    assert not await refused(guard, good)
+    assert await refused(guard, ticket(expires=6_000.0, token_id=66))  # its revocation was heard
+    clock.now += 2
+    assert await refused(guard, good)
+
+
+@pytest.mark.attack(5, "a component forges or alters a ticket, or uses another's", "401")
+async def test_only_the_key_of_the_audience_signs() -> None:
+    guard = guard_at(Clock(), grace_seconds=3600)
+    good = ticket(expires=9_000.0)
+    payload, _, signature = good.removeprefix(PREFIX).partition(".")
+    foreign = sign(Ticket(HOST, 5, ("query",), 9_000.0), audience_key(b"other", HOST))
+    for bad in (
+        foreign,
+        ticket(expires=9_000.0, audience="10.0.0.8:8421"),
+        f"{PREFIX}{payload}.{signature[:-2]}AA",
+        f"{PREFIX}{payload[:-4]}AAAA.{signature}",
+        f"{PREFIX}.{signature}",
+        f"{PREFIX}{payload}",
+        "",
+        "x" * 10_000,
+    ):
+        assert await refused(guard, bad)
+    assert not await refused(guard, good)
+    with pytest.raises(NotAllowed):
+        await guard.check(good, "index")
+
+
+async def test_expiry_is_stored(database: str) -> None:
+    token(database, "later", "--scope", "read", "--expires", "90d")
+    expires = one(database, "select expires_at from work.token where name = 'later'")
+    assert 89 <= (expires - datetime.now(UTC)).days <= 90
