@@ -13,7 +13,7 @@ error it names; where it cannot be reached, a call is tried again for as long as
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, Self, TypeVar
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 import msgspec
 
@@ -43,7 +43,7 @@ from usher.messages import (
     State,
     Tickets,
 )
-from usher.wire import Answer, Lines
+from usher.wire import Answer, lines_to_mgmt
 
 T = TypeVar("T")
 NOT_MODIFIED, DECLINED = 304, 400
@@ -65,15 +65,9 @@ class Client:
     def __init__(
         self, url: str, *, host: str = "", token: str = "", timeout: float = 30, patience: float = 0
     ) -> None:
-        parts = urlsplit(url if "://" in url else f"http://{url}")
-        if parts.scheme != "http" or not parts.hostname:
-            raise BadInput(f"{url!r} is not the address of MGMT.", hint="http://HOST:8411")
-        self._lines = Lines(parts.hostname, parts.port or 80, timeout=timeout)
+        self._lines, name = lines_to_mgmt(url, timeout=timeout)
         self._patience = patience
-        self._headers = {
-            "Host": parts.netloc.rpartition("@")[2],
-            "Content-Type": "application/json",
-        }
+        self._headers = {"Host": name, "Content-Type": "application/json"}
         if host:
             self._headers["X-Usher-Host"] = host
         if token:

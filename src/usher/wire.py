@@ -5,15 +5,18 @@ Comes from `client` and `pull`; goes to one server. Made of the parser that our 
 
 import asyncio
 import math
+import ssl
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar, cast
+from urllib.parse import urlsplit
 
 import httptools
 
-from usher.errors import Unreachable
+from usher.errors import BadInput, Unreachable
 
+DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 MOST_BYTES: Final = 100_000_000
 MOST_HEAD: Final = 100_000
 PART: Final = 65_536
@@ -200,8 +203,9 @@ class Lines:
         timeout: float,
         name: str = "MGMT",
         hint: str = "Check that `usher mgmt` runs there.",
+        tls: ssl.SSLContext | None = None,
     ) -> None:
-        self._host, self._port = host, port
+        self._host, self._port, self._tls = host, port, tls
         self._timeout = timeout
         self._name, self._hint = name, hint
         self._idle: list[Line] = []
@@ -227,7 +231,9 @@ class Lines:
         request = written("GET", path, b"", headers)
         with self._reaching():
             async with asyncio.timeout(self._timeout):
-                reader, writer = await asyncio.open_connection(self._host, self._port)
+                reader, writer = await asyncio.open_connection(
+                    self._host, self._port, ssl=self._tls
+                )
             try:
                 writer.write(request)
                 stream = Stream(reader, self._timeout)
@@ -251,7 +257,7 @@ class Lines:
 
     async def _dial(self) -> Line:
         loop = asyncio.get_running_loop()
-        _, line = await loop.create_connection(Line, self._host, self._port)
+        _, line = await loop.create_connection(Line, self._host, self._port, ssl=self._tls)
         return line
 
     async def _ask_on(self, line: Line, request: bytes) -> Answer:
@@ -283,6 +289,17 @@ class Lines:
     def close(self) -> None:
         while self._idle:
             self._idle.pop().close()
+
+
+def lines_to_mgmt(url: str, *, timeout: float) -> tuple[Lines, str]:
+    """Connections to MGMT at that address, with TLS if it begins with https, and the value of their Host header."""
+    parts = urlsplit(url if "://" in url else f"http://{url}")
+    if parts.scheme not in DEFAULT_PORTS or not parts.hostname:
+        raise BadInput(f"{url!r} is not the address of MGMT.", hint="http://HOST:8411")
+    tls = ssl.create_default_context() if parts.scheme == "https" else None
+    port = parts.port or DEFAULT_PORTS[parts.scheme]
+    host = parts.netloc.rpartition("@")[2]
+    return Lines(parts.hostname, port, timeout=timeout, tls=tls), host
 
 
 def written(method: str, path: str, body: bytes, headers: Mapping[str, str]) -> bytes:

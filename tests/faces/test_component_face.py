@@ -203,7 +203,7 @@ async def test_where_others_reach_it_a_component_needs_a_token() -> None:
         async with face([], read_bind("0.0.0.0:0")):
             pass
     with pytest.raises(BadInput, match="MGMT"):
-        Guard("https://mgmt.example", "secret")
+        Guard("ftp://mgmt.example", "secret")
     async with face([], read_bind("0.0.0.0:0"), options=GuardOptions(insecure=True)) as address:
         assert (await Asked(address)("GET", "/healthz", Host="any.example")).status == 200
 

@@ -10,16 +10,16 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 import msgspec
 
-from usher.errors import BadInput, NotAllowed, Unreachable, UsherError
+from usher.errors import NotAllowed, Unreachable, UsherError
 from usher.porch.entry import unproven
 from usher.porch.listen import Bind
 from usher.telemetry import Log
 from usher.tickets import Action, Ticket, verify
-from usher.wire import Lines
+from usher.wire import lines_to_mgmt
 
 log = Log("web")
 POLL_SECONDS: Final = 1.0
@@ -50,14 +50,8 @@ class Guard:
         grace_seconds: float = DEFAULT_GRACE_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        parts = urlsplit(mgmt if "://" in mgmt else f"http://{mgmt}")
-        if parts.scheme != "http" or not parts.hostname:
-            raise BadInput(f"{mgmt!r} is not the address of MGMT.", hint="http://HOST:8411")
-        self._lines = Lines(parts.hostname, parts.port or 80, timeout=TIMEOUT_SECONDS)
-        self._headers = {
-            "Host": parts.netloc.rpartition("@")[2],
-            "Authorization": f"Bearer {token}",
-        }
+        self._lines, name = lines_to_mgmt(mgmt, timeout=TIMEOUT_SECONDS)
+        self._headers = {"Host": name, "Authorization": f"Bearer {token}"}
         self._grace_seconds = grace_seconds
         self._clock = clock
         self._host = ""
