@@ -55,9 +55,9 @@ class Handlers:
 
 @pytest.fixture
 async def handlers() -> AsyncIterator[Handlers]:
-    made = Handlers()
-    yield made
-    made.release.set()
+    handlers = Handlers()
+    yield handlers
+    handlers.release.set()
 
 
 @pytest.fixture

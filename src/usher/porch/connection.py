@@ -117,7 +117,7 @@ class LimitedConnection(Speaker):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            # What follows is another protocol. Whoever asked for it gets an HTTP answer and no more.
+            # The client speaks another protocol from here on. It gets an HTTP answer and no more.
             self.cycle.keep_alive = False
             self.is_over = True
         except httptools.HttpParserError:
@@ -135,12 +135,14 @@ class LimitedConnection(Speaker):
     # What the parser calls:
 
     def on_message_begin(self) -> None:
-        self._unset_keepalive_if_required()
+        if self.timeout_keep_alive_task is not None:
+            self._unset_keepalive_if_required()
         self._in_head = True
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        self._unset_keepalive_if_required()
+        if self.timeout_keep_alive_task is not None:  # set by the answer before
+            self._unset_keepalive_if_required()
         self.deadline = math.inf
         self._in_head = self._expects_fields = False
         self._is_moved = True

@@ -10,7 +10,7 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from http import HTTPStatus
@@ -209,20 +209,19 @@ def status_of(error: UsherError, ours: tuple[type[Exception], ...]) -> int:
 
 
 def with_security(
-    headers: Iterable[tuple[bytes, bytes]], request_id: str
+    headers: Sequence[tuple[bytes, bytes]], request_id: str
 ) -> list[tuple[bytes, bytes]]:
     """The headers of an answer, with its request id and the security headers it does not set itself."""
-    own = list(headers)
-    names = {name for name, _ in own}
+    names = {name for name, _ in headers}
     added = [header for header in SECURITY if header[0] not in names]
-    return [*own, *added, (b"x-request-id", request_id.encode())]
+    return [*headers, *added, (b"x-request-id", request_id.encode())]
 
 
 def read_host(headers: Headers, http_version: str) -> str:
     """The Host header. Empty only in HTTP/1.0 (a load balancer's probe); otherwise exactly one is required."""
-    hosts = headers.getlist("host")
-    if len(hosts) == 1 and hosts[0] and not hosts[0].startswith(":"):
-        return hosts[0]
+    hosts = [value for name, value in headers.raw if name == b"host"]
+    if len(hosts) == 1 and hosts[0] and not hosts[0].startswith(b":"):
+        return hosts[0].decode("latin-1")
     if not hosts and http_version == "1.0":
         return ""
     raise Declined(

@@ -53,7 +53,7 @@ class Answered(NamedTuple):
     body: bytes
 
 
-class Question(NamedTuple):
+class QuestionHead(NamedTuple):
     """The head of a question."""
 
     path: bytes
@@ -98,7 +98,7 @@ class Switchboard:
         """Stop counting an upgraded connection that has ended."""
         self._lines -= 1
 
-    def reserve(self, question: Question) -> int:
+    def reserve(self, question: QuestionHead) -> int:
         """How many bytes were reserved for a question; raises if there is no room for it."""
         if question.length <= SMALL_QUESTION_BYTES:
             return 0
@@ -175,7 +175,7 @@ class Line(asyncio.Protocol):
         self._state = cast("ConnectionState", http.server_state)
         self._address = http.address
         self._heard = bytearray()
-        self._question: Question | None = None  # whose body has not all arrived
+        self._question: QuestionHead | None = None  # whose body has not all arrived
         self._reserved_bytes = 0
         self._task: asyncio.Task[None] | None = None
         self._is_ending = self._is_reading_paused = self._is_writing_paused = False
@@ -250,7 +250,7 @@ class Line(asyncio.Protocol):
             self._state.tasks.add(self._task)
             self._task.add_done_callback(self._answered)
 
-    def _read_head(self) -> Question | None:
+    def _read_head(self) -> QuestionHead | None:
         """The head of the next question, if it has arrived and there is room for its body."""
         end = self._heard.find(b"\n", 0, LONGEST_HEAD)
         if end < 0 and len(self._heard) < LONGEST_HEAD:
@@ -260,7 +260,7 @@ class Line(asyncio.Protocol):
             self._transport.close()  # not one of ours
             return None
         del self._heard[: end + 1]
-        question = Question(path, int(length))
+        question = QuestionHead(path, int(length))
         self._since = self._loop.time()
         try:
             self._reserved_bytes = self._board.reserve(question)
