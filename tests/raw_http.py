@@ -63,6 +63,27 @@ class RawClient:
                 pass
         return RawAnswer(data)
 
+    async def drip(self, piece: bytes) -> RawAnswer:
+        """Send a piece now and then until the server closes the connection; what it sent."""
+        answer = asyncio.create_task(self.answer())
+        while not answer.done():
+            self.writer.write(piece)
+            await asyncio.sleep(0.05)
+        return await answer
+
+    async def is_cut_off(self) -> bool:
+        """Read nothing, and send bytes now and then until the server resets the connection."""
+        try:
+            async with asyncio.timeout(WAIT_SECONDS):
+                while True:
+                    self.writer.write(b"x")
+                    await self.writer.drain()
+                    await asyncio.sleep(0.05)
+        except ConnectionError:
+            return True
+        except TimeoutError:
+            return False
+
 
 def port_of(address: str) -> int:
     return int(address.rpartition(":")[2])
