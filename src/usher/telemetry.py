@@ -27,6 +27,12 @@ DB_RECONNECTS = Counter(
     "Times a lost database connection was made again.",
     registry=REGISTRY,
 )
+HTTP_REFUSED = Counter(
+    "usher_http_refused_total",
+    "HTTP connections closed for a request outside the limits, by status of the answer.",
+    ["status"],
+    registry=REGISTRY,
+)
 VERDICTS = Counter(
     "usher_door_verdicts_total",
     "URLs the door has judged, by reason.",

@@ -169,12 +169,14 @@ def test_dry_runs_leave_nothing_behind_in_the_process(database: str, tmp_path: P
         assert server.knock("https://dry.example/").json["reasons"] == {"new_page": 1}
 
 
-def test_what_is_no_http_is_logged_as_our_lines_are(database: str, tmp_path: Path) -> None:
-    with mgmt(database, tmp_path / "log") as server:
+def test_a_request_that_is_not_http_cannot_fill_the_log(database: str, tmp_path: Path) -> None:
+    with mgmt(database, tmp_path / "log", level="debug") as server:
         with server.dial() as line:
             line.sendall(b"nonsense\r\n\r\n")
             assert line.recv(100).startswith(b"HTTP/1.1 400 ")
-        assert [line["level"] for line in server.lines] == ["info", "warning"]
+        [refused] = [line for line in server.lines if line["event"] == "refused"]
+        assert (refused["level"], refused["status"]) == ("debug", 400)
+        assert all(line["level"] in ("debug", "info") for line in server.lines)
 
 
 def test_an_address_in_use(tmp_path: Path) -> None:

@@ -217,11 +217,11 @@ async def test_what_is_no_wish_for_a_line_is_http(address: str, said: bytes) -> 
     writer.close()
 
 
-def test_a_wish_is_granted_only_if_all_of_it_has_come() -> None:
-    board = lines.Switchboard({}, None, any_name=False)
-    assert board.secret(WISH) == ""
-    assert board.secret(WISH.replace(b"\r\n\r\n", b"\r\nauthorization: Bearer x\r\n\r\n")) == "x"
-    assert {board.secret(WISH[:size]) for size in range(len(WISH))} == {None}
+def test_only_a_complete_request_is_upgraded() -> None:
+    headers = lines.read_upgrade(WISH)
+    assert headers is not None
+    assert headers["host"] == "localhost"
+    assert {lines.read_upgrade(WISH[:size]) for size in range(len(WISH))} == {None}
 
 
 async def test_an_answer_under_way_is_given_before_the_server_ends(room: Room) -> None:

@@ -1,11 +1,14 @@
 """Commands that run on: MGMT, managers, schedulers."""
 
+from collections.abc import Coroutine
+from typing import Any
+
 import click
 
 from usher.cli.app import App, pass_app, run_on
 
 metrics_option = click.option(
-    "--metrics", metavar="HOST:PORT", help="Serve Prometheus metrics at this address."
+    "--metrics", metavar="HOST:PORT", help="Serve Prometheus metrics at http://HOST:PORT/metrics."
 )
 
 
@@ -78,9 +81,8 @@ def manager(
     """
     from usher.queue.service import Wish, manage
 
-    serve_metrics(metrics)
     wish = Wish(host, frozenset(types), most)
-    run_on(app, manage(app.loaded, wish, ready=click.echo))
+    run_on(app, with_metrics(metrics, manage(app.loaded, wish, ready=click.echo)))
 
 
 @click.command()
@@ -99,18 +101,21 @@ def scheduler(app: App, metrics: str | None) -> None:
     """
     from usher.queue.service import schedule
 
-    serve_metrics(metrics)
-    run_on(app, schedule(app.settings, ready=click.echo))
+    run_on(app, with_metrics(metrics, schedule(app.settings, ready=click.echo)))
 
 
-def serve_metrics(address: str | None) -> None:
-    """From a thread of their own, for as long as the process lives."""
-    if address is None:
-        return
-    from prometheus_client import start_http_server
+async def with_metrics(address: str | None, work: Coroutine[Any, Any, None]) -> None:
+    """Serve metrics at /metrics, with the limits that all our HTTP servers have, until the work ends."""
+    try:
+        if address is None:
+            await work
+            return
+        from usher.porch.component import component_app
+        from usher.porch.listen import read_bind, serving
 
-    from usher.porch.listen import read_bind
-    from usher.telemetry import REGISTRY
-
-    bind = read_bind(address)
-    start_http_server(bind.port, bind.host, REGISTRY)
+        bind = read_bind(address)
+        app = component_app([], any_name=not bind.loopback)
+        async with serving(app, bind):
+            await work
+    finally:
+        work.close()  # or Python warns that it never ran, where the address cannot be used

@@ -5,7 +5,7 @@ from datetime import timedelta
 import click
 
 from usher.cli.app import App, pass_app, run_on
-from usher.cli.run import metrics_option, serve_metrics
+from usher.cli.run import metrics_option, with_metrics
 
 SHORTEST = 0.1  # seconds
 
@@ -62,6 +62,6 @@ def watchdog(
     from usher.mgmt.health import Patience
     from usher.mgmt.watchdog import watch
 
-    serve_metrics(metrics)
     patience = Patience(misses, timedelta(seconds=probation), timedelta(seconds=grace))
-    run_on(app, watch(app.settings, ready=click.echo, tick=every, patience=patience))
+    work = watch(app.settings, ready=click.echo, tick=every, patience=patience)
+    run_on(app, with_metrics(metrics, work))

@@ -10,7 +10,7 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from http import HTTPStatus
@@ -98,8 +98,9 @@ class Porch:
             return
         exchange = Exchange(scope, receive, send)
         try:
+            host = read_host(exchange.headers, scope["http_version"])
             if not self.any_name:
-                check_name(exchange.headers)
+                check_name(host)
             if exchange.method not in SAFE_METHODS:
                 check_site(exchange.headers)
             await self.app(scope, receive, exchange.send)
@@ -136,10 +137,7 @@ class Exchange:
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            named = {name for name, _ in message["headers"]}
-            added = [header for header in SECURITY if header[0] not in named]
-            added.append((b"x-request-id", self.id.encode()))
-            message["headers"] = [*message["headers"], *added]
+            message["headers"] = with_security(message["headers"], self.id)
         await self._send(message)
 
     async def fail(self, error: Exception, ours: tuple[type[Exception], ...]) -> None:
@@ -211,10 +209,33 @@ def status_of(error: UsherError, ours: tuple[type[Exception], ...]) -> int:
     return SERVER_FAILED if fault else error.status
 
 
-def check_name(headers: Headers) -> None:
+def with_security(
+    headers: Sequence[tuple[bytes, bytes]], request_id: str
+) -> list[tuple[bytes, bytes]]:
+    """The headers of an answer, with its request id and the security headers it does not set itself."""
+    names = {name for name, _ in headers}
+    added = [header for header in SECURITY if header[0] not in names]
+    return [*headers, *added, (b"x-request-id", request_id.encode())]
+
+
+def read_host(headers: Headers, http_version: str) -> str:
+    """The Host header. Empty only in HTTP/1.0 (a load balancer's probe); otherwise exactly one is required."""
+    hosts = [value for name, value in headers.raw if name == b"host"]
+    if len(hosts) == 1 and hosts[0] and not hosts[0].startswith(b":"):
+        return hosts[0].decode("latin-1")
+    if not hosts and http_version == "1.0":
+        return ""
+    raise Declined(
+        400,
+        "bad_host",
+        f"The request has {len(hosts)} Host headers." if len(hosts) != 1 else "Host is empty.",
+        hint="Send exactly one Host header, with the name or address of this server.",
+    )
+
+
+def check_name(host: str) -> None:
     """Refuse a name that others gave us: a loopback server trusts whoever reaches it."""
-    host = headers.get("host", "")
-    if not is_own_name(host):
+    if host and not is_own_name(host):
         raise NotAllowed(
             f"This server does not answer to the name {host!r}.",
             hint="Use localhost or an address in numbers, or start it with --insecure.",
@@ -258,7 +279,7 @@ def origin_host(origin: str) -> str:
 def is_own_name(host: str) -> bool:
     """Whether no name server had a say in it: localhost or numbers; names can be pointed at us by anybody."""
     name = re.sub(r":\d*$", "", host.lower())
-    if name in {"", "localhost"} or name.endswith(".localhost"):
+    if name == "localhost":
         return True
     try:
         ipaddress.ip_address(name.strip("[]"))

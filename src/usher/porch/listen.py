@@ -13,13 +13,14 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from usher.errors import BadInput, UsherError
-from usher.porch.whole import Speaker
+from usher.porch.connection import LimitedConnection
+from usher.porch.limits import ConnectionState
 from usher.telemetry import Log
 
 log = Log("web")
@@ -27,6 +28,7 @@ DRAIN_SECONDS: Final = 25  # Kubernetes kills after 30
 KEEP_ALIVE_SECONDS: Final = 60
 BACKLOG: Final = 2048
 LAST_PORT: Final = 65535
+EXPIRE_TICKS: Final = 5  # half a second
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,7 @@ class Server(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config, address: str, ready: Callable[[str], None]) -> None:
         super().__init__(config)
+        self.server_state = ConnectionState()
         self.address = address
         self.ready = ready
 
@@ -82,6 +85,14 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
         log.info("serving", address=self.address)
         self.ready(self.address)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Close connections whose time is up; uvicorn calls this ten times a second."""
+        if counter % EXPIRE_TICKS == 0:
+            now = asyncio.get_running_loop().time()
+            for connection in list(self.server_state.connections):
+                cast("LimitedConnection", connection).expire(now)
+        return await super().on_tick(counter)
 
     def stop(self) -> None:
         """The first time let requests under way end, the second time stop now."""
@@ -165,7 +176,7 @@ def configured(app: ASGIApp, http: type[asyncio.Protocol] | None = None) -> uvic
     theirs.handlers[:] = logging.getLogger("usher").handlers
     return uvicorn.Config(
         app,
-        http=http or Speaker,
+        http=http or LimitedConnection,
         ws="none",
         lifespan="off",
         interface="asgi3",
