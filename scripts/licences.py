@@ -72,8 +72,12 @@ def licence(name: str) -> str:
         about = metadata(name)
     except PackageNotFoundError:
         return NOT_EVERYWHERE.get(name, "unknown")
-    classifiers = [line for line in about.get_all("Classifier", []) if line.startswith("License ::")]
-    text = about["License-Expression"] or about["License"] or " ".join(classifiers).split(" :: ")[-1]
+    classifiers = [
+        line for line in about.get_all("Classifier", []) if line.startswith("License ::")
+    ]
+    text = (
+        about["License-Expression"] or about["License"] or " ".join(classifiers).split(" :: ")[-1]
+    )
     return SPELLINGS.get(text, text)
 
 
