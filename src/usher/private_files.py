@@ -2,7 +2,6 @@
 
 import os
 import secrets
-from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
 from typing import Final
@@ -18,18 +17,22 @@ def make_data_directory(data: Path) -> bool:
     """Create the data directory if it is missing; return whether it was."""
     if data.exists():
         return False
-    data.parent.mkdir(parents=True, exist_ok=True)
-    data.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
-    data.chmod(ROOT_DATA_MODE if os.geteuid() == 0 else DIRECTORY_MODE)
+    for place in make_missing(data):
+        place.chmod(ROOT_DATA_MODE if os.geteuid() == 0 else DIRECTORY_MODE)
     return True
+
+
+def make_missing(path: Path) -> list[Path]:
+    """Create a directory and its missing parents with mode 0700; return those that were missing."""
+    missing = list(takewhile(lambda place: not place.exists(), [path, *path.parents]))
+    for place in reversed(missing):
+        place.mkdir(mode=DIRECTORY_MODE, exist_ok=True)  # another process may create it meanwhile
+    return missing
 
 
 def make_directory(path: Path) -> None:
     """Create a directory and its missing parents, each with mode 0700; close an existing one to other users."""
-    missing = list(takewhile(lambda place: not place.exists(), [path, *path.parents]))
-    for place in reversed(missing):
-        with suppress(FileExistsError):  # another process may create it at the same time
-            place.mkdir(mode=DIRECTORY_MODE)
+    make_missing(path)
     state = path.stat()
     if state.st_uid == os.geteuid() and state.st_mode & OWNER_ONLY_UMASK:
         path.chmod(DIRECTORY_MODE)

@@ -19,7 +19,7 @@ from fix_database import open_directory
 
 TREE = Path(__file__).parents[2]
 LOCKS = ["requirements.lock", "requirements-dev.lock", "requirements-uv.lock"]
-TOKEN = "a-token-that-nobody-has-0123456789"
+TOKEN = "a-token-for-this-test-0123456789"
 
 
 def entries(lock: str) -> dict[str, str]:

@@ -17,6 +17,7 @@ from usher.index.claims import Claims
 from usher.index.engine import Engine
 from usher.index.place import alone_in
 from usher.messages import ContentChunk
+from usher.private_files import make_data_directory
 from usher.shelf import Draft, Shelf, keep_files_private
 
 LINKS = ["https://example.org/one", "https://example.org/two"]
@@ -65,6 +66,17 @@ def test_an_existing_directory_is_closed(tmp_path: Path) -> None:
     (tmp_path / "index" / "lock").touch(0o666)
     with alone_in(tmp_path / "index"):
         assert loose(tmp_path) == {}
+
+
+def test_the_data_directory_ignores_a_strict_umask_too(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        assert make_data_directory(tmp_path / "new" / "data")
+    finally:
+        os.umask(before)
+    assert not make_data_directory(tmp_path / "new" / "data")
+    for path in (tmp_path / "new", tmp_path / "new" / "data"):
+        assert stat.S_IMODE(path.stat().st_mode) == ROOT_DATA_MODE
 
 
 @pytest.mark.attack(

@@ -1,6 +1,6 @@
 """The database account attacks root through the files, links and process ids that it can plant.
 
-The attacker is the real account that runs PostgreSQL, or `nobody`; root is this test.
+The attacker is the real account that runs PostgreSQL, or another local user; root is this test.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ from usher.errors import DataUnusable
 from usher.stage.parts import PARTS
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root has an account to fear")
-NOBODY = Account("nobody", 65534, 65534)
+OTHER_USER = Account("nobody", 65534, 65534)
 SECRET = "the content of a file of root"
 
 
@@ -220,7 +220,7 @@ def squatted(data: Path) -> Path:
 )
 def test_the_socket_directory_is_squatted(data: Path, victim: Path) -> None:
     deep = data / ("d" * 60) / ("e" * 60)
-    plant(NOBODY, squatted(deep), victim)
+    plant(OTHER_USER, squatted(deep), victim)
     sockets: Path | None = None
     try:
         with lodge(deep) as lodging:
@@ -255,17 +255,17 @@ def test_the_socket_directory_of_a_normal_user_is_squatted(data: Path) -> None:
     deep = data / ("d" * 60) / ("e" * 60)
     source = Path(account.__file__).parents[2]
     command = [PYTHON, "-c", MAKE_SOCKET_DIRECTORY, str(source), str(deep)]
-    if not Path(PYTHON).exists() or not NOBODY.may_enter(source):
+    if not Path(PYTHON).exists() or not OTHER_USER.may_enter(source):
         pytest.skip("no Python or checkout here that is open to other users")
     squatted(deep).mkdir(mode=0o777)  # of root, who is another user here
     try:
-        code, said = NOBODY.run(command)
+        code, said = OTHER_USER.run(command)
         assert code
         assert f"{squatted(deep)} belongs to another user" in said
     finally:
         squatted(deep).rmdir()
     try:
-        assert NOBODY.run(command) == (0, "")
+        assert OTHER_USER.run(command) == (0, "")
         assert stat.S_IMODE(squatted(deep).stat().st_mode) == 0o700
     finally:
         squatted(deep).rmdir()
@@ -276,15 +276,17 @@ def test_the_socket_directory_of_a_normal_user_is_squatted(data: Path) -> None:
 )
 def test_the_owner_of_a_directory_decides_nothing(data: Path, database_user: Account) -> None:
     make_server(data)
-    subprocess.run(["chown", "-hR", f"{NOBODY.uid}:{NOBODY.gid}", data / "postgres"], check=True)
-    with pytest.raises(DataUnusable, match=f"belongs to user number {NOBODY.uid}") as caught:
+    subprocess.run(
+        ["chown", "-hR", f"{OTHER_USER.uid}:{OTHER_USER.gid}", data / "postgres"], check=True
+    )
+    with pytest.raises(DataUnusable, match=f"belongs to user number {OTHER_USER.uid}") as caught:
         lodge(data)
     assert f"chown -hR {database_user.name}:" in caught.value.hint
 
 
 def test_the_account_is_dedicated(database_user: Account) -> None:
     assert database_user.name == "usher"
-    assert database_user.uid not in {0, NOBODY.uid}
+    assert database_user.uid not in {0, OTHER_USER.uid}
 
 
 @pytest.mark.parametrize("kind", ["link", "fifo", "directory", "file of root"])
