@@ -1,6 +1,6 @@
 # make test   runs the tests; make soak   those that take long, and all again on Debian's PostgreSQL;
 # make check   format, lint, types, import order.
-.PHONY: test soak check format schema access lock packages
+.PHONY: test soak check format schema access lock licences packages
 
 PY = .venv/bin/python
 
@@ -30,6 +30,10 @@ access: .venv/requirements-dev.lock
 
 lock: .venv/requirements-dev.lock
 	scripts/lock
+
+# The page of dependencies and their licences, from what is installed.
+licences: .venv/requirements-dev.lock
+	$(PY) scripts/licences.py >docs/licences.md
 
 # What the tests use beside what is installed: programs of Debian's, a corpus of feeds; skipped where it cannot be had.
 packages: .venv/requirements-dev.lock

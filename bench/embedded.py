@@ -25,6 +25,7 @@ import frame
 from frame import Bench, Measure, PeerMissing
 from usher.areas import Area, Places
 from usher.embedded.account import Account
+from usher.embedded.account_files import give_directory
 from usher.embedded.binaries import Binaries
 from usher.embedded.guest import Lodging, lodge
 from usher.embedded.keeper import cluster_in
@@ -78,8 +79,7 @@ class Life(ABC):
         self.data = self.pgdata = self.sockets = self.home / f"{self.name}-{self.count}"
 
     def made(self, directory: Path) -> None:
-        directory.mkdir()
-        self.account.own(directory, 0o700)
+        give_directory(directory, self.account)
 
     @abstractmethod
     def start(self) -> None:
@@ -124,7 +124,7 @@ class Life(ABC):
         return int((self.pid_lines() or ["0"])[0])
 
     def alive(self) -> bool:
-        return postmaster_alive(self.pid(), self.pgdata)
+        return postmaster_alive(self.pid(), self.pgdata, self.account.uid)
 
 
 class Usher(Life):

@@ -2,14 +2,18 @@
 
 import fcntl
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
+# Wheels only: a build would fetch its own tools, without hashes.
+BY_HASH = ("--require-hashes", "--only-binary", ":all:")
 
 
 def main(lock_name: str) -> None:
@@ -31,12 +35,22 @@ def install(lock: Path) -> None:
         make_venv()
     for stamp in VENV.glob("*.lock"):
         stamp.unlink()
-    pip("--require-hashes", "-r", str(lock))
+    install_installers(lock)
+    pip(*BY_HASH, "-r", str(lock))
     pip("--no-deps", "--no-build-isolation", "-e", str(ROOT))
     # The stamps come last: a start killed before this line installs again. The dev lock holds the other one too.
     names = {lock.name, "requirements.lock"}
     for name in names:
         shutil.copyfile(ROOT / name, VENV / name)
+
+
+def install_installers(lock: Path) -> None:
+    """Replace the pip and setuptools that came with Python by those of the lock, before they install the rest."""
+    entries = re.findall(r"^(?:pip|setuptools)==.*(?:\n[ \t].*)*", lock.read_text(), re.MULTILINE)
+    with tempfile.NamedTemporaryFile("w", suffix=".lock") as file:
+        file.write("\n".join(entries) + "\n")
+        file.flush()
+        pip(*BY_HASH, "-r", file.name)
 
 
 def make_venv() -> None:

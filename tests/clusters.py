@@ -5,6 +5,7 @@ from pathlib import Path
 
 import psycopg
 
+from usher.embedded.account_files import give_directory
 from usher.embedded.cluster import Cluster
 
 
@@ -29,10 +30,7 @@ def standby(primary: Cluster, data: Path, port: int) -> Standby:
     """Copy the primary as it runs; the copy follows it from its start on."""
     data.mkdir(mode=0o711)
     copy = Standby(data, primary.binaries, primary.account, port)
-    for directory in (copy.log, copy.sockets):
-        copy.make_directory(directory)
-    copy.pgdata.mkdir(mode=0o700)
-    copy.account.own(copy.pgdata, 0o700)
+    give_directory(copy.pgdata, copy.account)
     where = f"host={primary.sockets} port={primary.port()} user=usher"
     code, said = primary.account.run(
         [

@@ -57,7 +57,11 @@ def wait_stopped(data: Path, seconds: float = 20) -> None:
 
 
 def serves(pid_file: Path) -> bool:
-    return postmaster_alive(first_number(pid_file), pid_file.parent)
+    try:
+        pid, owner = first_number(pid_file.read_text()), pid_file.parent.stat().st_uid
+    except FileNotFoundError:
+        return False
+    return postmaster_alive(pid, pid_file.parent, owner)
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ class Show:
     @property
     def logs(self) -> str:
         """The end of what everybody said, for whoever reads why a test failed."""
-        ends = [file.read_text()[-1500:] for file in sorted((self.data / "log").glob("*.log"))]
+        ends = [file.read_text()[-1500:] for file in sorted(self.data.glob("log*/*.log"))]
         return "\n".join([self.said, *ends])
 
     def kin(self) -> list[int]:

@@ -9,9 +9,7 @@ import shutil
 import sys
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import psycopg
 
@@ -20,31 +18,22 @@ from usher.areas import Places, named, places
 from usher.db import Connection, connect
 from usher.embedded import binaries
 from usher.errors import UsherError
+from usher.safety import Check, safety_checks
 from usher.schema import migrate, roles
 from usher.schema.state import state
-from usher.settings import Settings, masked
+from usher.settings import Loaded, Settings, masked
 
 GIGABYTE = 1024**3
 LOW_DISK, NO_DISK = 5 * GIGABYTE, GIGABYTE // 2
 SKEW_SECONDS = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One finding; a hint is the next command to try."""
-
-    name: str
-    level: Literal["good", "warning", "bad"]
-    detail: str
-    hint: str = ""
-
-
 def failed(name: str, error: UsherError) -> Check:
     return Check(name, "bad", error.message, error.hint)
 
 
-async def examine(settings: Settings) -> list[Check]:
-    checks = [versions()]
+async def examine(loaded: Loaded) -> list[Check]:
+    settings, checks = loaded.settings, [versions()]
     if not all(named(settings).values()):
         checks += [server_programs(settings), disk(settings.data)]
     try:
@@ -52,7 +41,7 @@ async def examine(settings: Settings) -> list[Check]:
             checks += [check async for check in databases(found, settings)]
     except UsherError as error:
         checks.append(failed("database", error))
-    return checks
+    return [*checks, *safety_checks(loaded, os.environ)]
 
 
 def versions() -> Check:

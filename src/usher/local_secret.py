@@ -9,20 +9,19 @@ import contextlib
 import hmac
 import os
 import secrets
-import stat
 from hashlib import sha256
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from usher import private_files
 from usher.errors import DataUnusable
 
 FILE_NAME: Final = "local.token"
 COMPONENT_PREFIX: Final = "local-component-"
 SECRET_BYTES: Final = 32
 MAX_FILE_BYTES: Final = 200
-PRIVATE_MODE: Final = 0o600
 
 
 def read(data: Path) -> str:
@@ -46,9 +45,9 @@ def create(data: Path) -> str:
         return secret
     part = data / f"{FILE_NAME}.{os.getpid()}.{secrets.token_hex(4)}"
     try:
-        data.mkdir(mode=0o700, parents=True, exist_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with os.fdopen(os.open(part, flags, PRIVATE_MODE), "w", encoding="ascii") as file:
+        private_files.make_data_directory(data)
+        handle = private_files.open_file(part, os.O_WRONLY | os.O_EXCL)
+        with os.fdopen(handle, "w", encoding="ascii") as file:
             file.write(secrets.token_urlsafe(SECRET_BYTES) + "\n")
         # A link fails where another process was first; then its secret counts.
         with contextlib.suppress(FileExistsError):
@@ -79,7 +78,7 @@ def component_credential(token: str, data: Path, mgmt_url: str) -> str:
 
 def _is_private(status: os.stat_result) -> bool:
     owners = {0, os.geteuid()}
-    return not stat.S_IMODE(status.st_mode) & 0o077 and status.st_uid in owners
+    return not status.st_mode & private_files.OWNER_ONLY_UMASK and status.st_uid in owners
 
 
 def _is_loopback(mgmt_url: str) -> bool:

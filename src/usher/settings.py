@@ -161,7 +161,7 @@ class Loaded:
         for field in dataclasses.fields(Settings):
             value = str(getattr(self.settings, field.name))
             if field.metadata["secret"]:
-                value = masked(value)
+                value = masked(value) if field.name.endswith("_url") else value and "***"
             yield Shown(field.name, value, self.origins[field.name], field.metadata["help"])
 
 

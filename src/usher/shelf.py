@@ -16,6 +16,12 @@ from pathlib import Path
 from typing import Final
 
 from usher.errors import DiskUnusable
+from usher.private_files import (
+    OWNER_ONLY_UMASK,
+    make_data_directory,
+    make_directory,
+    open_file,
+)
 
 DRAFT: Final = ".part"
 FOLDER: Final = 1000  # chunks in one folder
@@ -50,9 +56,7 @@ class Draft:
         self._unwanted = False
         with at_disk(path):
             make_folder(path.parent)
-            self._file = os.open(
-                self.part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o644
-            )
+            self._file = open_file(self.part, os.O_EXCL | os.O_WRONLY)
         with suppress(OSError):  # of a file system without locks
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
@@ -214,10 +218,18 @@ def unusable(path: Path, error: OSError, done: str) -> DiskUnusable:
     )
 
 
+def keep_files_private(data: Path) -> None:
+    """Prepare the process of a role that stores pages: libraries such as Tantivy obey only the umask."""
+    with at_disk(data):
+        make_data_directory(data)
+    os.umask(OWNER_ONLY_UMASK)
+
+
 def make_folder(folder: Path) -> None:
-    """A folder that survives a power cut too."""
-    if not folder.is_dir():
-        folder.mkdir(parents=True, exist_ok=True)
+    """Create a folder that other users cannot read and that survives a power cut."""
+    is_new = not folder.is_dir()
+    make_directory(folder)
+    if is_new:
         sync_folder(folder.parent)
 
 

@@ -14,6 +14,7 @@ from clusters import free_port
 from fix_database import DEBIAN, open_directory, wait_stopped
 from processes import GUEST, Guest, eventually, guests, keepers, kill_9, running
 from usher.embedded import account
+from usher.embedded.account_files import give_directory
 from usher.embedded.guest import lodge
 from usher.errors import DataUnusable, NoServer, ServerUnusable, WrongVersion
 
@@ -134,11 +135,11 @@ def test_a_pid_file_whose_number_a_stranger_has(data: Path) -> None:
     wait_stopped(data)
     pid_file = data / "postgres" / "postmaster.pid"
     # Of a living process of the same user, else PostgreSQL itself would see through it.
-    stranger = account.of(data / "postgres").popen(["/bin/sleep", "60"])
+    user = account.server_account()
+    stranger = user.popen(["/bin/sleep", "60"])
     try:
-        pid_file.write_text(
-            f"{stranger.pid}\n{data}/postgres\n0\n5432\n{data}/run\n\n 0 0\nready   \n"
-        )
+        text = f"{stranger.pid}\n{data}/postgres\n0\n5432\n{data}/run\n\n 0 0\nready   \n"
+        assert user.write(pid_file, text) == (0, "")
         with lodge(data) as lodging:
             assert lodging.cluster.pid() != stranger.pid
     finally:
@@ -208,7 +209,8 @@ def test_a_data_directory_that_is_a_file(tmp_path: Path) -> None:
 
 
 def test_a_data_directory_with_something_else_in_it(data: Path) -> None:
-    (data / "postgres").mkdir(parents=True)
+    data.mkdir(mode=0o711)
+    give_directory(data / "postgres", account.server_account())
     (data / "postgres" / "mine").write_text("mine")
     with pytest.raises(DataUnusable, match="not a PostgreSQL data directory"):
         lodge(data)

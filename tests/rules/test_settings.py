@@ -130,3 +130,9 @@ def test_a_password_is_never_shown(dsn: str) -> None:
 @given(st.text())
 def test_masking_takes_any_text(text: str) -> None:
     assert isinstance(masked(text), str)
+
+
+def test_a_token_is_not_shown() -> None:
+    loaded = load({"USHER_TOKEN": "s3cr3t"})
+    [shown] = [shown for shown in loaded.shown() if shown.name == "token"]
+    assert shown.value == "***"

@@ -62,7 +62,7 @@ def doctor(ctx: click.Context, app: App, *, as_json: bool) -> None:
     """
     from usher.doctor import examine
 
-    checks = run(examine(app.settings))
+    checks = run(examine(app.loaded))
     if as_json:
         show_json([dataclasses.asdict(check) for check in checks])
     else:

@@ -24,7 +24,7 @@ from usher.porch.component import face
 from usher.porch.credentials import credential, guard_options
 from usher.porch.listen import Bind
 from usher.settings import Settings
-from usher.shelf import Shelf
+from usher.shelf import Shelf, keep_files_private
 from usher.telemetry import Log
 
 log = Log("crawl")
@@ -73,6 +73,7 @@ async def crawl(settings: Settings, wish: Wish, stop: asyncio.Event, *, ready: R
         log.warning(
             "no_contact", hint="set contact to an address or a page that says who crawls, and why"
         )
+    keep_files_private(settings.data)
     about = About(contact=settings.contact, user_agent=agent_of(settings.contact))
     async with serving(settings, wish) as (shelf, host), fetcher_of(settings) as fetcher:
         mgmt = Client(settings.mgmt_url, host=host, token=credential(settings), patience=PATIENCE)

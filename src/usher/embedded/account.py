@@ -3,6 +3,8 @@
 import os
 import pwd
 import shutil
+import signal
+import stat
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,26 +60,39 @@ class Account:
             return os.access(directory, os.X_OK)
         return self.run(["/bin/sh", "-c", 'cd "$1"', "sh", str(directory)])[0] == 0
 
-    def own(self, path: Path, mode: int) -> None:
-        if self.drops:
-            os.chown(path, self.uid, self.gid)
-        path.chmod(mode)
+    def write(self, file: Path, text: str, *, append: bool = False) -> tuple[int, str]:
+        """Write a file as this user: a symlink in its place leads only to what the user may write anyway."""
+        script = 'cat >>"$1"' if append else 'cat >"$1"'
+        return self.run(["/bin/sh", "-c", script, "sh", str(file)], given=text)
+
+    def signal(self, pid: int, number: signal.Signals) -> None:
+        """Send a signal as this user: the kernel refuses it for a process of any other user."""
+        self.run(["/bin/sh", "-c", 'kill -s "$1" "$2"', "sh", number.name[3:], str(pid)])
+
+    def may_write(self, directory: Path) -> bool:
+        """Whether this user can create, rename or remove entries of the directory that are not its own."""
+        state = directory.stat()
+        if state.st_uid == self.uid:
+            return True
+        if state.st_gid == self.gid and state.st_mode & stat.S_IWGRP:
+            return not state.st_mode & stat.S_ISVTX
+        return bool(state.st_mode & stat.S_IWOTH) and not state.st_mode & stat.S_ISVTX
 
 
-def of(pgdata: Path) -> Account:
-    """The user for a data directory: ourselves; as root its present owner, else one found or made."""
+def server_account() -> Account:
+    """The user that PostgreSQL runs as: ourselves; as root always the dedicated user `usher`."""
     if os.geteuid() != 0:
         return known(pwd.getpwuid(os.geteuid()).pw_name)
-    if pgdata.exists() and (owner := pgdata.stat().st_uid) != 0:
-        return known(pwd.getpwuid(owner).pw_name)
-    for name in (NAME, "postgres"):
-        if exists(name):
-            return known(name)
-    return made()
+    return known(NAME) if exists(NAME) else made()
 
 
 def known(name: str) -> Account:
     entry = pwd.getpwnam(name)
+    if entry.pw_uid == 0:
+        raise ServerUnusable(
+            f"PostgreSQL does not run as root, and the user {name!r} is root by another name.",
+            hint=f"Give {name!r} a number of its own, or run Usher as a normal user.",
+        )
     return Account(name, entry.pw_uid, entry.pw_gid)
 
 

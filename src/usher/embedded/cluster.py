@@ -5,22 +5,40 @@ Comes from a data directory that may be empty; goes to a running postmaster that
 
 import hashlib
 import os
+import re
 import secrets
 import shutil
 import signal
+import stat
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
 from usher.embedded.account import Account
+from usher.embedded.account_files import (
+    give_directory,
+    names_in,
+    open_directory,
+    read_file,
+    read_in,
+)
 from usher.embedded.binaries import Binaries
 from usher.embedded.processes import postmaster_alive
 from usher.embedded.tuning import configuration
 from usher.errors import DataUnusable, ServerUnusable, WrongVersion
+from usher.private_files import make_directory, open_file, write_file
 
 ROLE = DATABASE = "usher"
+PID_FILE = "postmaster.pid"
+INCLUDE = """
+# Written anew at each start; ALTER SYSTEM goes over it.
+include_if_exists = 'usher.conf'
+"""
+# Where only root may make a name. In a temporary directory anyone could take ours first.
+ROOT_SOCKETS = Path("/run")
 SOCKET_LIMIT = 100  # bytes of a unix socket's path; the kernels' own limits are 104 and 108
 START_SECONDS = 300  # crash recovery of a big database takes its time
 STOP_SECONDS = 60
@@ -36,31 +54,28 @@ class Cluster:
         self.account = account
         self.tcp_port = port
         self.pgdata = self.data / "postgres"
-        self.log = self.data / "log"
+        self.log = self.data / "log"  # written by PostgreSQL
+        self.start_log = self.data / "logs" / "start.log"  # written by the keeper's user
         self.sockets = socket_directory(self.data)
         self._child: subprocess.Popen[str] | None = None
 
     # -- what is there
 
-    @property
-    def pid_file(self) -> Path:
-        return self.pgdata / "postmaster.pid"
-
     def pid_lines(self) -> list[str]:
-        try:
-            return self.pid_file.read_text().splitlines()
-        except OSError:
-            return []
+        return read_in(self.pgdata, PID_FILE, self.account).splitlines()
 
     def pid(self) -> int:
         """The postmaster's process id, 0 where none is written."""
-        return first_number(self.pid_file)
+        return first_number("\n".join(self.pid_lines()))
 
     def alive(self) -> bool:
         if self._child is not None:
             return self._child.poll() is None
         pid = self.pid()
-        return pid > 0 and postmaster_alive(pid, self.pgdata)
+        return pid > 0 and self.is_postmaster(pid)
+
+    def is_postmaster(self, pid: int) -> bool:
+        return postmaster_alive(pid, self.pgdata, self.account.uid)
 
     def status(self) -> str:
         """What the postmaster says of itself, in the eighth line of its pid file."""
@@ -73,7 +88,8 @@ class Cluster:
 
     def port(self) -> int:
         lines = self.pid_lines()
-        return int(lines[3]) if len(lines) > 3 else self.tcp_port or 5432  # noqa: PLR2004
+        written = first_number(lines[3]) if len(lines) > 3 else 0  # noqa: PLR2004
+        return written or self.tcp_port or 5432
 
     def dsn(self) -> str:
         return (
@@ -91,55 +107,52 @@ class Cluster:
                 hint="Choose a directory outside private homes, with --data or USHER_DATA.",
             )
         for directory in (self.log, self.sockets):
-            self.make_directory(directory)
-        if not self.pgdata.exists():
+            give_directory(directory, self.account)
+        make_directory(self.start_log.parent)
+        if not os.path.lexists(self.pgdata):
             self.create()
+        self.check_owner()
         self.check_version()
-        (self.pgdata / "usher.conf").write_text(
-            configuration(self.sockets, self.log, self.tcp_port)
-        )
-        self.account.own(self.pgdata / "usher.conf", 0o600)
-
-    def make_directory(self, directory: Path) -> None:
-        directory.mkdir(mode=0o700, exist_ok=True)
-        if directory.stat().st_uid not in {self.account.uid, os.geteuid()}:
-            raise DataUnusable(f"{directory} belongs to somebody else.", hint="Remove it.")
-        self.account.own(directory, 0o700)
+        self.write(self.pgdata / "usher.conf", configuration(self.sockets, self.log, self.tcp_port))
 
     def create(self) -> None:
         """Run initdb beside the final name and rename, so that a crash leaves nothing half-made."""
         fresh = self.pgdata.with_name("postgres.new")
+        # rmtree works with directory descriptors, so the account cannot lead it elsewhere by a symlink.
         shutil.rmtree(fresh, ignore_errors=True)
         try:
-            fresh.mkdir(mode=0o700)
-            self.account.own(fresh, 0o700)
+            give_directory(fresh, self.account)
             self.initdb(fresh)
-            with (fresh / "postgresql.conf").open("a") as file:
-                file.write("\n# Written anew at each start; ALTER SYSTEM goes over it.\n")
-                file.write("include_if_exists = 'usher.conf'\n")
+            self.write(fresh / "postgresql.conf", INCLUDE, append=True)
             fresh.rename(self.pgdata)
         except BaseException:
             shutil.rmtree(fresh, ignore_errors=True)
             raise
 
+    def write(self, file: Path, text: str, *, append: bool = False) -> None:
+        self.check(*self.account.write(file, text, append=append))
+
     def initdb(self, fresh: Path) -> None:
-        password = self.data / "password"
-        password.write_text(secrets.token_urlsafe(24) + "\n")
-        self.account.own(password, 0o600)
+        password = secrets.token_urlsafe(24) + "\n"
+        write_file(self.data / "password", password.encode())
         options = ["--username", ROLE, "--encoding", "UTF8", "--data-checksums"]
         options += ["--auth-local", "trust", "--auth-host", "scram-sha-256"]
-        options += ["--pwfile", str(password), "--locale", "C"]
+        options += ["--pwfile", "/dev/stdin", "--locale", "C"]
         if self.binaries.major >= 17:  # noqa: PLR2004 - the first with a Unicode provider of its own
             options += ["--locale-provider", "builtin", "--builtin-locale", "C.UTF-8"]
         # Nothing waits for the disk until the end, where everything is written through once.
         initdb = [self.binaries / "initdb", "--pgdata", str(fresh)]
-        self.do([*initdb, *options, "--no-sync"])
+        # The password's file is ours alone. `cat` makes a pipe that the account may open by its name, unlike ours.
+        piped = ["/bin/sh", "-c", 'cat | "$@"', "sh"]
+        self.do([*piped, *initdb, *options, "--no-sync"], given=password)
         single = [self.binaries / "postgres", "--single", "-F", "-D", str(fresh), "postgres"]
         self.do(single, given=f"create database {DATABASE}\n")
         self.do([*initdb, "--sync-only"])
 
     def do(self, command: list[str], *, given: str = "") -> None:
-        code, said = self.account.run(command, given=given)
+        self.check(*self.account.run(command, given=given))
+
+    def check(self, code: int, said: str) -> None:
         if code:
             tail = " ".join(said.strip().splitlines()[-3:])
             raise DataUnusable(
@@ -147,14 +160,30 @@ class Cluster:
                 hint="Check free space and permissions there, or choose another with --data.",
             )
 
+    def check_owner(self) -> None:
+        """Refuse a directory of another user, such as the `postgres` of a Debian package; nothing is changed."""
+        state = self.pgdata.lstat()
+        if stat.S_ISLNK(state.st_mode):
+            raise DataUnusable(
+                f"{self.pgdata} is a symlink.",
+                hint="Choose the directory with --data, and keep `postgres` a directory in it.",
+            )
+        if state.st_uid != self.account.uid:
+            name, ours = self.account.name, f"{self.pgdata} {self.log} {self.sockets}"
+            raise DataUnusable(
+                f"{self.pgdata} belongs to user number {state.st_uid}, "
+                f"but PostgreSQL runs as the user {name!r}.",
+                hint=f"If the data is yours, run `chown -hR {name}: {ours}`; "
+                "else choose another directory with --data.",
+            )
+
     def check_version(self) -> None:
-        try:
-            made_by = (self.pgdata / "PG_VERSION").read_text().strip()
-        except OSError as error:
+        made_by = read_in(self.pgdata, "PG_VERSION", self.account).strip()
+        if not made_by:
             raise DataUnusable(
                 f"{self.pgdata} exists but is not a PostgreSQL data directory.",
                 hint="Move it away, or choose another with --data.",
-            ) from error
+            )
         if made_by != str(self.binaries.major):
             raise WrongVersion(
                 f"{self.pgdata} was made by PostgreSQL {made_by}; "
@@ -183,14 +212,14 @@ class Cluster:
             time.sleep(0.003)
 
     def not_started(self, reason: str) -> ServerUnusable:
-        hint = f"Its log is in {self.log}."
+        hint = f"Its logs are in {self.log} and {self.start_log}."
         if self.tcp_port:
             hint += f" Is port {self.tcp_port} free?"
         return ServerUnusable(f"PostgreSQL did not start: {reason}", hint=hint)
 
     def spawn(self) -> None:
         self.clear_stale_locks()
-        with (self.log / "start.log").open("wb") as said:
+        with os.fdopen(open_file(self.start_log, os.O_WRONLY | os.O_TRUNC), "wb") as said:
             command = [self.binaries / "postgres", "-D", str(self.pgdata)]
             self._child = self.account.popen(command, out=said)
 
@@ -202,59 +231,74 @@ class Cluster:
         keeper comes here, so no server of ours can be on its way. A number that is nobody's
         PostgreSQL clears by itself.
         """
-        for file in (self.pid_file, *self.sockets.glob(".s.PGSQL.*.lock")):
-            pid = first_number(file)
-            if pid and not postmaster_alive(pid, self.pgdata):
-                file.unlink(missing_ok=True)
+        for directory, pattern in ((self.pgdata, PID_FILE), (self.sockets, ".s.PGSQL.*.lock")):
+            with open_directory(directory) as handle:
+                for name in names_in(handle, pattern):
+                    with suppress(OSError):
+                        pid = first_number(read_file(handle, name, self.account))
+                        if pid and not self.is_postmaster(pid):
+                            os.unlink(name, dir_fd=handle)
 
     def last_words(self) -> str:
         """Why our child ended; its log's collector may write a moment after its end."""
         if self._child is None:
             return ""
         for _ in range(20):
-            if said := fatal_line(self.log, self._child.pid):
+            if said := fatal_line(self.logged(), self._child.pid):
                 return said
             time.sleep(0.05)
         return f"exit code {self._child.returncode}"
 
+    def logged(self) -> list[str]:
+        """The lines that the server wrote at its start, and those of its newest log file."""
+        lines = self.start_log.read_text(errors="replace").splitlines()
+        with suppress(OSError), open_directory(self.log) as handle:
+            names = names_in(handle, "postgres-*.log")
+            times = {os.lstat(name, dir_fd=handle).st_mtime_ns: name for name in names}
+            if times:
+                lines += read_file(handle, times[max(times)], self.account).splitlines()
+        return lines
+
     def stop(self) -> None:
         """Fast shutdown: connections are closed, everything committed is on disk."""
-        for name, patience in ((signal.SIGINT, STOP_SECONDS), (signal.SIGQUIT, 10)):
-            pid = self.pid()
-            if not pid or not self.alive():
+        for number, patience in ((signal.SIGINT, STOP_SECONDS), (signal.SIGQUIT, 10)):
+            if not self.alive():
                 return
-            os.kill(pid, name)
+            self.send(number)
             deadline = time.monotonic() + patience
             while self.alive() and time.monotonic() < deadline:
                 time.sleep(0.003)
 
+    def send(self, number: signal.Signals) -> None:
+        """Signal our child; a postmaster of an earlier keeper is known only by a file of the account."""
+        if self._child is not None:
+            self._child.send_signal(number)
+        elif pid := self.pid():
+            self.account.signal(pid, number)
 
-def first_number(file: Path) -> int:
+
+def first_number(text: str) -> int:
     """The process id a lock file of PostgreSQL's begins with, 0 where there is none."""
-    try:
-        first, *_ = file.read_text().split() or [""]
-    except OSError:
-        return 0
-    return int(first) if first.isdigit() else 0
+    number = re.match(r"\s*([0-9]{1,10})\s", f"{text}\n")
+    return int(number[1]) if number else 0
 
 
-def fatal_line(log: Path, pid: int) -> str:
+def fatal_line(lines: list[str], pid: int) -> str:
     """The fatal line this process wrote, and the one before that names the cause."""
     mark = f"[{pid}] "
-    newest = sorted(log.glob("postgres-*.log"), key=lambda path: path.stat().st_mtime)[-1:]
-    for file in (log / "start.log", *newest):
-        lines = file.read_text(errors="replace").splitlines()
-        said = [line.partition(mark)[2].removeprefix("@ ") for line in lines if mark in line]
-        for number, line in enumerate(said):
-            if line.startswith(("FATAL", "PANIC")):
-                return " ".join(said[max(number - 1, 0) : number + 1])
+    said = [line.partition(mark)[2].removeprefix("@ ") for line in lines if mark in line]
+    for number, line in enumerate(said):
+        if line.startswith(("FATAL", "PANIC")):
+            return " ".join(said[max(number - 1, 0) : number + 1])
     return ""
 
 
 def socket_directory(data: Path) -> Path:
-    """Beside the data where its name is short enough for a socket, else under the temporary one."""
+    """Beside the data where its name is short enough for a socket; else for root in /run, closed to other users."""
     beside = data / "run"
     if len(os.fsencode(beside / ".s.PGSQL.65535.lock")) <= SOCKET_LIMIT:
         return beside
-    name = hashlib.sha256(os.fsencode(data)).hexdigest()[:16]
-    return Path(tempfile.gettempdir(), f"usher-{name}")
+    name = f"usher-{hashlib.sha256(os.fsencode(data)).hexdigest()[:16]}"
+    if os.geteuid() == 0 and ROOT_SOCKETS.is_dir():
+        return ROOT_SOCKETS / name
+    return Path(tempfile.gettempdir(), name)

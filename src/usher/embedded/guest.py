@@ -16,6 +16,7 @@ from usher.embedded.cluster import START_SECONDS, Cluster
 from usher.embedded.keeper import Report
 from usher.embedded.locks import FileLock, held, is_held
 from usher.errors import DataUnusable, NoServer, ServerUnusable, tree
+from usher.private_files import make_data_directory, open_file
 
 
 class Lodging:
@@ -42,13 +43,15 @@ def lodge(data: Path, *, pg_bin: str = "", port: int = 0) -> Lodging:
     """Become a guest of the server in this directory; the first one has it made and started."""
     if sys.platform == "win32":
         raise NoServer("The embedded server does not run on Windows.", hint="Set DATABASE_URL.")
-    data = data.absolute()
+    data = data.resolve()
+    user = account.server_account()
+    check_trusted(data, user)
     fresh = make_home(data)
     guests = FileLock(data / "guests.lock")
     try:
         guests.share()  # waits while a keeper is stopping the server
         with held(data / "start.lock"):
-            return Lodging(ready_cluster(data, pg_bin, port), guests)
+            return Lodging(ready_cluster(data, user, pg_bin, port), guests)
     except BaseException:
         guests.close()
         if fresh and not (data / "postgres").exists():
@@ -57,12 +60,9 @@ def lodge(data: Path, *, pg_bin: str = "", port: int = 0) -> Lodging:
 
 
 def make_home(data: Path) -> bool:
-    """Whether the data directory is new; closed to others, but as root open on the server user's way."""
-    fresh = not data.exists()
+    """Create the data directory if it is missing; return whether it was."""
     try:
-        data.mkdir(parents=True, exist_ok=True)
-        if fresh:
-            data.chmod(0o711 if os.geteuid() == 0 else 0o700)
+        fresh = make_data_directory(data)
         FileLock(data / "guests.lock").close()
     except OSError as error:
         raise DataUnusable(
@@ -72,27 +72,45 @@ def make_home(data: Path) -> bool:
     return fresh
 
 
-def ready_cluster(data: Path, pg_bin: str, port: int) -> Cluster:
+def check_trusted(data: Path, user: account.Account) -> None:
+    """Refuse as root a data directory in which the database's user could put symlinks for root to follow."""
+    if not user.drops:
+        return
+    places = [place for place in (data, *data.parents) if place.exists()]
+    open_to = next((place for place in places if user.may_write(place)), None)
+    if open_to:
+        raise DataUnusable(
+            f"The user {user.name!r} can write in {open_to}, so root keeps no data in {data}.",
+            hint=f"Run `chown root: {open_to}` and `chmod go-w {open_to}`, "
+            "or choose another with --data.",
+        )
+    if data.exists() and data.stat().st_uid != os.geteuid():
+        raise DataUnusable(
+            f"The data directory {data} belongs to another user.",
+            hint=f"Run Usher as that user, or `chown root: {data}`, or choose another with --data.",
+        )
+
+
+def ready_cluster(data: Path, user: account.Account, pg_bin: str, port: int) -> Cluster:
     """The server once it is ready; a keeper is started whenever there is none."""
     deadline = time.monotonic() + START_SECONDS
-    programs = binaries.find(pg_bin)
+    cluster = Cluster(data, binaries.find(pg_bin), user, port)
     while time.monotonic() < deadline:
         if not is_held(data / "keeper.lock"):
             start_keeper(data, pg_bin, port)
-        cluster = Cluster(data, programs, account.of(data / "postgres"), port)
         if cluster.ready():
             return cluster
         time.sleep(0.005)
     raise ServerUnusable(
         f"The embedded PostgreSQL in {data} did not become ready in {START_SECONDS} s.",
-        hint=f"Its logs are in {data / 'log'}.",
+        hint=f"Its logs are in {cluster.log} and {cluster.start_log}.",
     )
 
 
 def start_keeper(data: Path, pg_bin: str, port: int) -> None:
     """Start the keeper and hear its report; its failure is raised here as our own."""
     hears, tells = os.pipe()
-    log_file = os.open(data / "keeper.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    log_file = open_file(data / "keeper.log", os.O_WRONLY | os.O_APPEND)
     with os.fdopen(log_file, "ab") as log, os.fdopen(hears, "rb") as report:
         try:
             # Not subprocess.Popen: the keeper outlives this process, and nobody here waits for it.

@@ -107,7 +107,7 @@ def revive(cluster: Cluster) -> None:
 
 def cluster_in(data: Path, pg_bin: str, port: int) -> Cluster:
     programs = binaries.find(pg_bin)
-    user = account.of(data / "postgres")
+    user = account.server_account()
     if user.drops and not user.may_enter(programs.directory):
         programs = copied(programs, data / f"postgresql-{programs.version}")
     return Cluster(data, programs, user, port)

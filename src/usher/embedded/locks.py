@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from usher.private_files import open_file
+
 
 class FileLock:
     """One open file under flock: shared by many, or held by one."""
 
     def __init__(self, path: Path) -> None:
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._file = open_file(path, os.O_RDWR)
 
     def share(self) -> None:
         fcntl.flock(self._file, fcntl.LOCK_SH)

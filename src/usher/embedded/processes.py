@@ -4,22 +4,29 @@ import subprocess
 from pathlib import Path
 
 
-def postmaster_alive(pid: int, pgdata: Path) -> bool:
-    """True for a running postmaster of this directory; a zombie or a stranger with its number is not one."""
+def postmaster_alive(pid: int, pgdata: Path, uid: int) -> bool:
+    """True for a running postmaster of this directory and user; a zombie or a stranger with its number is not one."""
     if Path("/proc/self/cwd").exists():
-        return postmaster_in_proc(pid, pgdata)
+        return postmaster_in_proc(pid, pgdata, uid)
     shown = subprocess.run(
-        ["ps", "-o", "state=,command=", "-p", str(pid)], capture_output=True, text=True, check=False
-    ).stdout.strip()
-    return "postgres" in shown and not shown.startswith("Z")
+        ["ps", "-o", "uid=,state=,command=", "-p", str(pid)],
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout.split(maxsplit=2)
+    if len(shown) < 3:  # noqa: PLR2004 - there is no such process
+        return False
+    owner, state, command = shown
+    return owner == str(uid) and not state.startswith("Z") and "postgres" in command
 
 
-def postmaster_in_proc(pid: int, pgdata: Path) -> bool:
+def postmaster_in_proc(pid: int, pgdata: Path, uid: int) -> bool:
     """A postmaster's working directory is its data directory; a zombie has none."""
     process = Path("/proc", str(pid))
     try:
         home = (process / "cwd").readlink()
-        name = (process / "comm").read_text().strip()
+        status = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines())
     except OSError:
         return False
-    return name == "postgres" and home == pgdata.resolve()
+    users = set(status["Uid"].split())  # real, effective, saved, of the file system
+    return users == {str(uid)} and status["Name"].strip() == "postgres" and home == pgdata.resolve()

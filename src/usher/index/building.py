@@ -22,7 +22,7 @@ from usher.porch.component import face
 from usher.porch.credentials import credential, guard_options
 from usher.porch.listen import Bind
 from usher.settings import Settings
-from usher.shelf import Shelf
+from usher.shelf import Shelf, keep_files_private
 from usher.telemetry import Log
 
 log = Log("index")
@@ -48,6 +48,7 @@ class Wish:
 
 async def build(settings: Settings, wish: Wish, stop: asyncio.Event, *, ready: Ready) -> None:
     """Run a builder until told to stop; then what is under way ends."""
+    keep_files_private(settings.data)
     shelf, fitness = Shelf(settings.data / "built", SUFFIX), Fitness()
     async with (
         serving(settings, wish, shelf, fitness) as host,

@@ -23,6 +23,7 @@ from msgspec import Struct
 
 from usher.errors import BadInput
 from usher.index.document import Document
+from usher.private_files import open_file
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -60,7 +61,7 @@ def write(path: Path, chunk: int, documents: Sequence[Document]) -> Header:
     """Write the file whole or not at all."""
     new = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
-        with new.open("wb") as file:
+        with os.fdopen(open_file(new, os.O_WRONLY | os.O_TRUNC), "wb") as file:
             digest = _write(file, chunk, documents)
             file.flush()
             os.fsync(file.fileno())

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from usher.messages import ContentChunk
+from usher.private_files import write_file
 from usher.shelf import at_disk, make_folder
 
 
@@ -30,7 +31,7 @@ class Claims:
 
     def add(self, one: ContentChunk) -> None:
         with at_disk(self.directory):
-            self._note(one.chunk_id).write_bytes(msgspec.json.encode(one))
+            write_file(self._note(one.chunk_id), msgspec.json.encode(one))
 
     def drop(self, chunk: int) -> None:
         with suppress(OSError):

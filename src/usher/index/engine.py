@@ -27,6 +27,7 @@ from usher.index.questions import Question, anything
 from usher.index.ranking import best, counted
 from usher.index.settling import segments
 from usher.index.view import View
+from usher.private_files import make_directory
 from usher.search.answers import Hits, Stats, Suggestion
 from usher.search.highlight import SIZE, Segment, window
 from usher.search.query import Query, words_of
@@ -55,7 +56,7 @@ class Engine:
     def open(cls, path: Path, *, heap: int = HEAP) -> "Engine":
         """Conflict if another process has it or another version made it."""
         with _told(path):
-            path.mkdir(parents=True, exist_ok=True)
+            make_directory(path)
             index = tantivy.Index(fields.schema(), str(path))
             index.config_reader("manual")
             index.register_tokenizer("words", fields.words())

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from usher.errors import Conflict
+from usher.private_files import open_file
 from usher.shelf import at_disk, make_folder
 
 
@@ -22,7 +23,7 @@ def alone_in(directory: Path) -> Iterator[None]:
     """A directory for one process; Conflict if another lives in it. The lock goes with the process."""
     with at_disk(directory):
         make_folder(directory)
-        handle = os.open(directory / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+        handle = open_file(directory / "lock", os.O_RDWR)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

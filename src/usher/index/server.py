@@ -27,7 +27,7 @@ from usher.porch.component import face
 from usher.porch.credentials import credential, guard_options
 from usher.porch.listen import Bind
 from usher.settings import Settings
-from usher.shelf import Shelf, at_disk
+from usher.shelf import Shelf, at_disk, keep_files_private
 from usher.telemetry import Log
 
 log = Log("index")
@@ -51,6 +51,7 @@ class Wish:
 
 async def serve_index(settings: Settings, wish: Wish, stop: asyncio.Event, *, ready: Ready) -> None:
     """Run an index server until told to stop."""
+    keep_files_private(settings.data)
     shelf, fitness = Shelf(settings.data / "index", SUFFIX), Fitness()
     async with (
         answering(settings, wish, shelf, fitness) as (desk, host),

@@ -81,7 +81,7 @@ class Switchboard:
         return cast("type[asyncio.Protocol]", partial(Switching, self))
 
     async def admit(self, headers: Headers) -> Ticket | None:
-        """Count one more upgraded connection and return its ticket, if it needs one; raises if it may not be upgraded."""
+        """Count one more upgraded connection and return its ticket, if it needs one; raises if it may not upgrade."""
         host = read_host(headers, "1.1")
         if not self._any_name:
             check_name(host)

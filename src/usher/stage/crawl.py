@@ -22,6 +22,7 @@ from usher.door.doorkeeper import Doorkeeper
 from usher.door.rules import Knock, Verdict
 from usher.door.visit import Answer
 from usher.errors import BadInput
+from usher.private_files import make_data_directory
 from usher.schema import migrate
 from usher.schema.roles import role_at
 from usher.settings import Loaded
@@ -79,14 +80,14 @@ async def running(
     """Every role on this machine, around the embedded server or the one that was named, or `stop` was set before."""
     settings = loaded.settings
     with places(settings) as found:
-        settings.data.mkdir(parents=True, exist_ok=True)
+        make_data_directory(settings.data)
         async with alone_on(settings.data, told=told) as lock:
             await migrate.ensure(found, migrate.ALL, patience=settings.connect_timeout)
             ports = Ports.kept(settings.data)
             os.environ.update(surroundings(loaded, errand))
             troupe = Troupe(
                 command(loaded, errand),
-                settings.data / "log",
+                settings.data / "logs",
                 told=told,
                 stop=stop,
                 hurry=hurry,

@@ -17,6 +17,7 @@ from typing import Final, Self
 
 from usher.errors import Conflict, DataUnusable
 from usher.porch.listen import Bind
+from usher.private_files import open_file, write_file
 
 LOOPBACK: Final = "127.0.0.1"
 FILE: Final = "ports.json"
@@ -48,7 +49,7 @@ class Ports:
         ports = {
             name: port if is_free(port) else any_free() for name, port in asdict(found).items()
         }
-        write(data / FILE, json.dumps(ports))
+        write_file(data / FILE, json.dumps(ports).encode())
         return cls(**ports)
 
     @classmethod
@@ -82,13 +83,6 @@ def any_free() -> int:
         return int(trial.getsockname()[1])
 
 
-def write(file: Path, text: str) -> None:
-    """Whole or not at all."""
-    part = file.with_name(f"{file.name}.{os.getpid()}.part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(file)
-
-
 @asynccontextmanager
 async def alone_on(data: Path, *, told: Callable[[str], None]) -> AsyncIterator[int]:
     """The stage of a data directory for one troupe; gives a file that parts keep open as long as they live."""
@@ -114,7 +108,7 @@ async def alone_on(data: Path, *, told: Callable[[str], None]) -> AsyncIterator[
 
 @contextmanager
 def opened(file: Path) -> Iterator[int]:
-    handle = os.open(file, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    handle = open_file(file, os.O_RDWR)
     try:
         yield handle
     finally:

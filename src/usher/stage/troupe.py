@@ -4,6 +4,7 @@ Comes from whoever runs everything on this machine; goes to child processes, who
 """
 
 import asyncio
+import os
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any, Final, Self
 
 from usher.errors import UsherError
+from usher.private_files import make_directory, open_file
 from usher.stage.parts import PARTS
 from usher.telemetry import Log
 
@@ -118,7 +120,7 @@ class Troupe:
         hurry: asyncio.Event,
         kept_open: Sequence[int] = (),
     ) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
+        make_directory(directory)
         self.parts = [Part(name, command(name), directory, told) for name in PARTS]
         self._stop, self._hurry, self._kept_open = stop, hurry, kept_open
 
@@ -169,9 +171,9 @@ async def on_its_feet(part: Part) -> None:
 def opened(file: Path) -> IO[bytes]:
     """A log file to append to; one that grew large is put aside."""
     with suppress(FileNotFoundError):
-        if file.stat().st_size > MOST_LOG:
+        if file.lstat().st_size > MOST_LOG:
             file.replace(file.with_suffix(".old"))
-    return file.open("ab")
+    return os.fdopen(open_file(file, os.O_WRONLY | os.O_APPEND), "ab")
 
 
 def this_program(*words: str) -> list[str]:

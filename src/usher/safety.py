@@ -1,0 +1,180 @@
+"""What an attacker could use on this machine: root, addresses open to others without TLS, files open to other users.
+
+Returns checks for `usher doctor`. They only warn: each may be what the operator wants.
+"""
+
+import ipaddress
+import os
+import pwd
+import shlex
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+from urllib.parse import urlsplit
+
+from usher.private_files import DIRECTORY_MODE, FILE_MODE, ROOT_DATA_MODE
+from usher.settings import Loaded, Settings, masked, secrets
+
+DIRECTORIES: Final = ("logs", "log", "run", "postgres", "index", "built", "content")
+FILES: Final = ("local.token", "password", "ports.json")
+LISTENING: Final = "0A"  # a socket's state in /proc/net/tcp
+PLAIN_HINTS: Final = {
+    "mgmt_url": "Put a proxy with TLS in front of MGMT and set an https:// address.",
+    "websub_url": "Put a proxy with TLS in front of MGMT and set an https:// address.",
+}
+PROC: Final = Path("/proc")
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One finding; a hint is the next command to try."""
+
+    name: str
+    level: Literal["good", "warning", "bad"]
+    detail: str
+    hint: str = ""
+
+
+def safety_checks(loaded: Loaded, environment: Mapping[str, str]) -> list[Check]:
+    """Every check of this module; one warning for each address and each file."""
+    exposed = [*exposed_addresses(), *plain_addresses(loaded.settings)]
+    loose = list(loose_files(loaded, environment))
+    closed = Check("permissions", "good", "data, logs and secrets are closed to other users")
+    return [user_check(), *(exposed or [network_check()]), *(loose or [closed])]
+
+
+def user_check() -> Check:
+    if os.geteuid() == 0:
+        hint = "Create a user for Usher (useradd --create-home NAME) and run it as that user."
+        return Check("user", "warning", "Usher runs as root; a flaw in it has the machine.", hint)
+    with suppress(KeyError):
+        return Check("user", "good", f"Usher runs as {pwd.getpwuid(os.geteuid()).pw_name}.")
+    return Check("user", "good", f"Usher runs as user number {os.geteuid()}.")
+
+
+def network_check() -> Check:
+    if not (PROC / "net" / "tcp").exists():
+        return Check("network", "good", "not checked: this system does not show its sockets")
+    return Check("network", "good", "no Usher of this user listens for other machines")
+
+
+def exposed_addresses() -> Iterator[Check]:
+    """A warning for each address at which an Usher process listens for other machines."""
+    sockets = public_sockets()
+    for pid in usher_processes() if sockets else ():
+        for inode in sorted(sockets.keys() & open_sockets(pid)):
+            address = sockets[inode]
+            yield Check(
+                "network",
+                "warning",
+                f"Process {pid} listens at {address}, which other machines reach without TLS.",
+                "Bind it to 127.0.0.1 behind a proxy with TLS, or use a private network.",
+            )
+
+
+def public_sockets() -> dict[str, str]:
+    """Inode and address of every listening TCP socket that is not on loopback."""
+    sockets = {}
+    for name in ("tcp", "tcp6"):
+        with suppress(OSError):
+            for line in (PROC / "net" / name).read_text().splitlines()[1:]:
+                _, local, _, state, *rest = line.split()
+                host, port = local.split(":")
+                address = read_address(host)
+                if state == LISTENING and not is_loopback(address):
+                    shown = f"[{address}]" if address.version == 6 else address  # noqa: PLR2004
+                    sockets[rest[5]] = f"{shown}:{int(port, 16)}"
+    return sockets
+
+
+def read_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """An address of /proc/net: hexadecimal words of four bytes, each in the machine's order."""
+    words = [bytes.fromhex(text[at : at + 8])[::-1] for at in range(0, len(text), 8)]
+    return ipaddress.ip_address(b"".join(words))
+
+
+def is_loopback(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_loopback
+
+
+def usher_processes() -> Iterator[int]:
+    """Processes that were started as `usher …` or `python -m usher …`."""
+    for entry in PROC.glob("[0-9]*"):
+        with suppress(OSError):
+            words = [os.fsdecode(word) for word in (entry / "cmdline").read_bytes().split(b"\0")]
+            if any(Path(word).name == "usher" for word in words[:3]):
+                yield int(entry.name)
+
+
+def open_sockets(pid: int) -> set[str]:
+    """Inodes of a process's sockets; none if the process belongs to another user."""
+    inodes = set()
+    with suppress(OSError):
+        for handle in (PROC / str(pid) / "fd").iterdir():
+            with suppress(OSError):
+                kind, _, inode = str(handle.readlink()).partition(":")
+                if kind == "socket":
+                    inodes.add(inode.strip("[]"))
+    return inodes
+
+
+def plain_addresses(settings: Settings) -> Iterator[Check]:
+    """A warning for each setting that names another machine without TLS."""
+    for name, hint in PLAIN_HINTS.items():
+        url = urlsplit(getattr(settings, name))
+        host = url.hostname or ""
+        with suppress(ValueError):
+            if is_loopback(ipaddress.ip_address(host)):
+                continue
+        if url.scheme == "http" and host != "localhost":
+            yield Check(
+                "network",
+                "warning",
+                f"{name} is http://{host}: tokens and pages pass the network readable.",
+                hint,
+            )
+
+
+def loose_files(loaded: Loaded, environment: Mapping[str, str]) -> Iterator[Check]:
+    """A warning for each directory and file that other users can read or change, but should not."""
+    data = loaded.settings.data
+    # The account that runs root's PostgreSQL passes through the data directory.
+    yield from too_open(data, ROOT_DATA_MODE if os.geteuid() == 0 else DIRECTORY_MODE)
+    for name in DIRECTORIES:
+        yield from too_open(data / name, DIRECTORY_MODE)
+    for name in FILES:
+        yield from too_open(data / name, FILE_MODE)
+    for file in sorted(secret_files(loaded, environment)):
+        yield from too_open(file, FILE_MODE)
+
+
+def secret_files(loaded: Loaded, environment: Mapping[str, str]) -> set[Path]:
+    """Files that tokens and passwords of the settings come from."""
+    files = set()
+    for name in secrets():
+        value, origin = getattr(loaded.settings, name), loaded.origins[name]
+        if name != "token" and masked(value) == value:
+            continue  # an address without a password
+        if origin.endswith("_FILE"):
+            files.add(Path(environment[origin]))
+        elif loaded.file and origin == str(loaded.file):
+            files.add(loaded.file)
+    return files
+
+
+def too_open(path: Path, allowed: int) -> Iterator[Check]:
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+    except OSError:  # not there, or in a directory that is closed to us too
+        return
+    if mode & 0o077 & ~allowed:
+        yield Check(
+            "permissions",
+            "warning",
+            f"{path} is open to other users of this machine (mode {mode:04o}).",
+            f"chmod {allowed:o} {shlex.quote(str(path))}",
+        )
