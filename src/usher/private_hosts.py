@@ -5,7 +5,7 @@ The setting `allow_private` lists hosts for a whole process. A `Permission` is f
 
 import re
 from dataclasses import dataclass
-from ipaddress import ip_network
+from ipaddress import IPv4Address, IPv6Address, ip_network
 from typing import Final
 
 from usher.addresses import (
@@ -23,6 +23,7 @@ from usher.urls import Scheme, Url
 DEFAULT_PORTS: Final = {Scheme.HTTPS: 443, Scheme.HTTP: 80, Scheme.SFTP: 22, Scheme.FTP: 21}
 _WEB_PORTS: Final = (DEFAULT_PORTS[Scheme.HTTP], DEFAULT_PORTS[Scheme.HTTPS])
 _HIGHEST_PORT: Final = 65_535
+_LOOPBACK: Final = (IPv4Address("127.0.0.1"), IPv6Address("::1"))
 _NAME: Final = re.compile(r"(?:\*\.)?(?:[a-z0-9_-]{1,63}\.)*[a-z0-9_-]{0,62}[a-z_]\.?")
 _ITEM: Final = re.compile(r"(?:\[([^]]+)\]|([^:[]+))(?::([0-9]{1,5}))?")
 _EXAMPLES: Final = "Such as localhost, *.local, 10.0.0.0/8, 127.0.0.1:8080 or [::1]:8080."
@@ -57,8 +58,8 @@ class Entry:
             return False
         if self.network is None:
             return name == self.name or (self.name[0] == "." and name.endswith(self.name))
-        address = literal(name)
-        return is_loopback_name(name) if address is None else address in self.network
+        addresses = _LOOPBACK if is_loopback_name(name) else (literal(name),)
+        return any(address in self.network for address in addresses if address is not None)
 
 
 @dataclass(frozen=True, slots=True)
