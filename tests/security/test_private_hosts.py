@@ -1,10 +1,7 @@
 """A private host is requested only where the operator named it; no public page leads to it."""
 
-import asyncio
 import json
-import os
-import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from ipaddress import ip_address
@@ -14,20 +11,18 @@ import psycopg
 import pytest
 
 from clusters import free_port
+from commands import Ran, usher
 from crawls import EMBEDDED, crawls
-from fetches import AGENT, QUICK, url
+from fetches import url
 from hostile import page
 from namespaces import PUBLIC, in_namespace, needs_root
 from stages import PORTS, show
-from usher.crawl.fetch import Fetcher
-from usher.crawl.own_endpoints import own_endpoints
 from usher.db import Database, connect
 from usher.door import hosts, private_access
 from usher.door.doorkeeper import Doorkeeper
 from usher.door.rules import Knock
 from usher.errors import NotAllowed
-from usher.private_hosts import Allowed, Permission, parse
-from usher.settings import Settings
+from usher.private_hosts import Permission, parse
 from website import Response, Website
 
 PRIVATE = "127.0.5.1"
@@ -252,133 +247,24 @@ def test_each_seed_has_its_own_permission(database: str, tmp_path: Path) -> None
     assert {name for (name,) in known} == {host for host, *_ in pinned}
 
 
-# -- connections
+def test_the_operator_gives_and_takes_permissions(database: str) -> None:
+    def at(*words: str) -> Ran:
+        return usher(*words, environment={"DATABASE_URL": database})
 
+    def allowed(name: str) -> list[tuple[int, list[str]]]:
+        private = at("hosts", "show", name, "--json").json["private"]
+        return [(access["port"], access["addresses"]) for access in private]
 
-class Resolver:
-    """A name server whose owner changes the answers."""
-
-    def __init__(self, **names: str) -> None:
-        self.names = {f"{name}.test": [address] for name, address in names.items()}
-
-    def __call__(self, name: str) -> Sequence[str]:
-        if name not in self.names:
-            raise socket.gaierror(socket.EAI_NONAME, "not known")
-        return self.names[name]
-
-
-def client(resolver: Resolver, allow: str = "", own: Sequence[str] = ()) -> Fetcher:
-    settings = Settings(data=Path(os.devnull), mgmt_url="http://127.0.0.1:1")
-    return Fetcher(
-        AGENT,
-        limits=QUICK,
-        allow=parse(allow) if allow else Allowed(),
-        own=own_endpoints(settings, own),
-        look=resolver,
-    )
-
-
-@pytest.mark.attack(
-    7,
-    "a page of a named private host leads to another port of the same address",
-    "the connection is refused, and the message says what to type",
-)
-async def test_a_permission_is_for_one_port() -> None:
-    with Website(host=PRIVATE) as named, Website(host=PRIVATE) as other:
-        permission = Permission(PRIVATE, named.port, (PRIVATE,))
-        async with client(Resolver()) as fetcher:
-            first = await fetcher.get(url(named.url("/x")), permission=permission)
-            second = await fetcher.get(url(other.url("/x")), permission=permission)
-        assert (first.status, second.kind, other.log) == (404, "private", [])
-        assert f"usher hosts set http://{PRIVATE}:{other.port}/ --allow-private" in second.error
-
-
-@pytest.mark.attack(
-    7,
-    "a named private host changes its address after the operator named it",
-    "only the address that it had then is connected to",
-)
-async def test_a_permission_is_for_the_addresses_of_that_time() -> None:
-    resolver = Resolver(wiki="127.0.5.2")
-    with Website(host="127.0.5.1") as then, Website(host="127.0.5.2", port=then.port) as now:
-        permission = Permission("wiki.test", then.port, ("127.0.5.1",))
-        async with client(resolver) as fetcher:
-            answer = await fetcher.get(url(f"http://wiki.test:{then.port}/"), permission=permission)
-        assert (answer.kind, now.log, then.log) == ("private", [], [])
-
-
-@pytest.mark.attack(
-    7,
-    "a public name resolves to an address of a network that allow_private lists",
-    "the connection is refused: a name must be listed itself",
-)
-async def test_a_listed_network_opens_no_names() -> None:
-    with Website(host=PRIVATE) as site:
-        async with client(Resolver(evil=PRIVATE), "127.0.0.0/8") as fetcher:
-            answer = await fetcher.get(url(f"http://evil.test:{site.port}/"))
-            by_address = await fetcher.get(url(site.url("/")))
-        assert (answer.kind, by_address.status, len(site.log)) == ("private", 404, 1)
-
-
-@pytest.mark.attack(
-    7,
-    "a request without permission uses a connection that was opened with one",
-    "the connection is not shared; a new one is refused",
-)
-async def test_connections_are_not_shared_with_requests_without_permission() -> None:
-    with Website(host=PRIVATE) as site:
-        permission = Permission(PRIVATE, site.port, (PRIVATE,))
-        async with client(Resolver()) as fetcher:
-            assert (await fetcher.get(url(site.url("/")), permission=permission)).status == 404
-            answer = await fetcher.get(url(site.url("/stolen")))
-        assert (answer.kind, asked(site)) == ("private", {"/"})
-
-
-OWN_FORMS = ("127.0.0.1", "localhost", "0.0.0.0", "2130706433", "0x7f.1", "[::ffff:7f00:1]")
-
-
-@pytest.mark.attack(
-    7,
-    "a permitted page leads to a port of Usher itself, in any form of the address",
-    "the connection is refused",
-)
-@pytest.mark.parametrize("form", [*OWN_FORMS, "127.9.9.9", "mgmt.test"])
-async def test_ports_of_usher_itself_are_never_connected_to(form: str) -> None:
-    listed = "127.0.0.0/8, 0.0.0.0, *.test, localhost"
-    with Website(host="0.0.0.0") as own:
-        resolver = Resolver(mgmt="127.0.0.1")
-        resolver.names["localhost"] = ["127.0.0.1"]
-        async with client(resolver, listed, [f"127.0.0.1:{own.port}"]) as fetcher:
-            answer = await fetcher.get(url(f"http://{form}:{own.port}/v1/jobs"))
-        assert (answer.kind, own.log) == ("own", [])
-
-
-def test_the_ports_of_a_data_directory_are_usher_itself(tmp_path: Path) -> None:
-    (tmp_path / "ports.json").write_text('{"mgmt": 8411, "front": 8400, "site": 8499}')
-    settings = Settings(
-        data=tmp_path,
-        mgmt_url="https://mgmt.test",
-        database_url="postgresql://u:p@db.test:5433/x",
-        pg_port=5999,
-    )
-    found = {(one.host, one.port) for one in own_endpoints(settings, ["10.0.0.7:8421"])}
-    assert found == {
-        ("mgmt.test", 443),
-        ("db.test", 5433),
-        ("127.0.0.1", 8411),
-        ("127.0.0.1", 8400),
-        ("127.0.0.1", 5999),
-        ("10.0.0.7", 8421),
-    }
-
-
-def test_what_the_namespace_has_is_public() -> None:
-    """Else the attacks above would fail for another reason."""
-
-    async def get() -> int | None:
-        with Website(host=PUBLIC) as site:
-            async with client(Resolver()) as fetcher:
-                return (await fetcher.get(url(site.url("/")))).status
-
-    if os.geteuid() == 0:
-        assert in_namespace(lambda: asyncio.run(get())) == 404
+    at("add", "http://127.0.5.1/", "http://127.0.5.1:8080/", "http://93.184.216.34/")
+    assert at("hosts", "set", "127.0.5.1", "http://127.0.5.1:8080/", "--allow-private").code == 0
+    assert at("hosts", "set", "https://127.0.5.1/", "--allow-private").code == 0
+    assert allowed("127.0.5.1") == [(80, ["127.0.5.1"]), (443, ["127.0.5.1"])]
+    assert allowed("127.0.5.1:8080") == [(8080, ["127.0.5.1"])]
+    said = at("explain", "http://127.0.5.1/x").out
+    assert "port 80 at 127.0.5.1 is allowed" in said
+    assert "links from other hosts are refused (private_host)" in said
+    assert at("hosts", "set", "127.0.5.1", "--no-allow-private").code == 0
+    assert allowed("127.0.5.1") == []
+    assert "--allow-private` gives one" in at("explain", "http://127.0.5.1/x").out
+    public = at("hosts", "set", "93.184.216.34", "--allow-private")
+    assert (public.code, "has no private address" in public.err) == (2, True)

@@ -16,7 +16,7 @@ from usher.crawl.fetch import Answer, Fetcher
 from usher.crawl.lease import Lease
 from usher.crawl.robots import Robots
 from usher.errors import UsherError
-from usher.private_hosts import Permission
+from usher.private_hosts import Allowed, Permission
 from usher.urls import Url
 
 MOST_HOSTS: Final = 20_000  # remembered
@@ -63,6 +63,11 @@ class Manners:
         self._known: OrderedDict[str, Rules] = OrderedDict()
         self._reading: dict[str, asyncio.Lock] = {}
         self._paces: OrderedDict[str, Pace] = OrderedDict()
+
+    @property
+    def allowed(self) -> Allowed:
+        """The private hosts that the setting lists."""
+        return self._fetcher.allow
 
     # -- pace
 

@@ -89,8 +89,13 @@ class Visitor:
         walk, now = await self._walk(answer), datetime.now(UTC)
         if walk and walk.kind == "pdf":
             walk = await self._read_paper(walk, answer.body)
-        found = outcome.judge(link, answer, walk, now=now)
-        return Seen(link, found, answer, walk, sitemap_in(answer, walk), rules, now)
+        found, named = outcome.judge(link, answer, walk, now=now), sitemap_in(answer, walk)
+        if (allowed := self._manners.allowed).entries:
+            found = outcome.without_private(found, url.host, allowed)
+            named = named and sitemap.only(
+                named, lambda entry: outcome.leads(allowed, url.host, entry.url)
+            )
+        return Seen(link, found, answer, walk, named, rules, now)
 
     async def _walk(self, answer: Answer) -> Walk | None:
         """What there is to read in an answer that brought something."""
