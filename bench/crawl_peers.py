@@ -79,12 +79,14 @@ def scrapy(url: str, file: str) -> None:
 
 async def fetch_all(url: str) -> tuple[int, float, float]:
     """All pages of the site, found first, then fetched by a client that does nothing else."""
-    from usher.crawl import guard
+    from usher import private_hosts
     from usher.crawl.fetch import Fetcher
     from usher.crawl.page import walk
     from usher.urls import Url, parse
 
-    async with Fetcher("bench", allow=guard.parse("127.0.0.1"), lines_per_host=32) as client:
+    async with Fetcher(
+        "bench", allow=private_hosts.parse("127.0.0.1"), lines_per_host=32
+    ) as client:
         start = parse(url)
         if not isinstance(start, Url):
             raise TypeError(url)

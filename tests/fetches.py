@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from usher.crawl import guard
+from usher import private_hosts
 from usher.crawl.fetch import Answer, Fetcher, Limits
 from usher.urls import Url, parse
 from website import Website
 
-LOOPBACK = guard.parse("127.0.0.0/8, localhost, *.test, [::1]")
+LOOPBACK = private_hosts.parse("127.0.0.0/8, localhost, *.test, [::1]")
 QUICK = Limits(lookup=1, connect=1, idle=1, total=2, keep=1)
 AGENT = "usher-test/1 (+https://example.org/usher)"
 
@@ -18,7 +18,7 @@ AGENT = "usher-test/1 (+https://example.org/usher)"
 @asynccontextmanager
 async def fetching(
     limits: Limits = QUICK,
-    allow: guard.Allowed = LOOPBACK,
+    allow: private_hosts.Allowed = LOOPBACK,
     *,
     names: Mapping[str, Sequence[str]] | None = None,
     each: int = 2,

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 
 from hubs import Hub
-from usher.crawl import guard
+from usher import private_hosts
 from usher.crawl.fetch import Fetcher
 from usher.db import Database, connect
 from usher.feeds import rounds, subscriptions
@@ -67,6 +67,6 @@ class Room:
 
 @asynccontextmanager
 async def opened(dsn: str, callback: str) -> AsyncIterator[tuple[House, Fetcher]]:
-    fetcher = Fetcher("t", allow=guard.parse("127.0.0.0/8"))
+    fetcher = Fetcher("t", allow=private_hosts.parse("127.0.0.0/8"))
     async with Database(dsn, role=ROLES[0]) as db, fetcher:
         yield House(db, None, ROLES, dsn, 5, callback), fetcher

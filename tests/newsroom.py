@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from html import escape
 
-from usher.crawl import guard
+from usher import private_hosts
 from usher.crawl.fetch import Fetcher
 from usher.db import Database, connect
 from usher.feeds import cleaning, errands, partial, permalink, rounds, subscriptions
@@ -76,6 +76,6 @@ class Newsroom:
 
 @asynccontextmanager
 async def newsroom(database: str) -> AsyncIterator[Newsroom]:
-    fetcher = Fetcher("t", allow=guard.parse("127.0.0.0/8"))
+    fetcher = Fetcher("t", allow=private_hosts.parse("127.0.0.0/8"))
     async with Database(database, role=ROLES[0]) as db, fetcher:
         yield Newsroom(House(db, None, ROLES, database, 5), fetcher)

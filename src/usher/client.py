@@ -171,10 +171,15 @@ class Client:
         return await self._post("/set_link_state", body, LinkState)
 
     async def add_links(
-        self, links: Sequence[str], *, found_on: str | None = None, depth: int = 0
+        self,
+        links: Sequence[str],
+        *,
+        found_on: str | None = None,
+        moved_from: str | None = None,
+        depth: int = 0,
     ) -> Added:
-        """Links that were found, up to 10,000."""
-        body = given(links=list(links), found_on=found_on, depth=depth)
+        """Links that were found, up to 10,000; `moved_from` is a seed that redirects to them."""
+        body = given(links=list(links), found_on=found_on, moved_from=moved_from, depth=depth)
         return await self._post("/add_links", body, Added)
 
     async def feeds_offered(self, origin: str, feeds: Sequence[str]) -> int:

@@ -9,14 +9,16 @@ from shlex import quote
 from types import MappingProxyType
 from typing import Final
 
+from usher.addresses import is_private_host
 from usher.crawl.head import AGENT
 from usher.crawl.robots import judge as read_robots
 from usher.db import Connection, Database
-from usher.door import desk, filters, guestbook, hosts
+from usher.door import desk, filters, guestbook, hosts, private_access
 from usher.door.desk import Shown
 from usher.door.doorkeeper import Doorkeeper
 from usher.door.filters import Filter, Filtered
 from usher.door.guestbook import Guest
+from usher.door.private_access import Access
 from usher.door.rules import Clock, Kind, Knock, Page, Reason, State, Verdict, judge
 from usher.errors import NotAllowed
 from usher.mgmt import robots, trail
@@ -103,6 +105,12 @@ class Story:
     robots: Asked | None = None
     trail: Trail | None = None
     finding: Finding | None = None
+    private: tuple[Access, ...] = ()
+
+    @property
+    def is_private(self) -> bool:
+        """Whether links from other hosts are refused: not public, or named as private by the operator."""
+        return bool(self.private) or (self.url is not None and is_private_host(self.url.host))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +122,7 @@ class Seen:
     filters: tuple[Filter, ...]
     kept: str | Filtered
     page: Guest | None
+    private: tuple[Access, ...] = ()
 
 
 async def explain(
@@ -130,6 +139,7 @@ async def explain(
     would = await answers(doorkeeper, given, seen, now)
     kept, filtered = (seen.kept, None) if isinstance(seen.kept, str) else (None, seen.kept)
     story = Story(given, now, would, url, None, seen.host, seen.filters, kept, filtered, seen.page)
+    story = replace(story, private=seen.private)
     return story if reader is None else await follow(reader, story, url)
 
 
@@ -184,7 +194,8 @@ async def look(conn: Connection, url: Url) -> Seen:
     page = None
     if host and isinstance(kept, str):
         page = await guestbook.page(conn, domain64=host.domain64, path=kept)
-    return Seen(house, host, combined, kept, page)
+    private = await private_access.of_host(conn, url.host)
+    return Seen(house, host, combined, kept, page, tuple(private))
 
 
 async def answers(

@@ -12,6 +12,13 @@ State = Literal["online", "error", "waiting", "paused"]
 Result = Literal["success", "unchanged", "failure", "gone", "moved", "barred"]
 
 
+class PrivateAccess(Struct, frozen=True):
+    """The operator's permission to request a private host: the port, and the only addresses to connect to."""
+
+    port: int
+    addresses: tuple[str, ...]
+
+
 class Link(Struct):
     """A page to fetch, with what a conditional request needs, and how long its host rests between two."""
 
@@ -21,6 +28,7 @@ class Link(Struct):
     last_modified: datetime | None = None
     text64: str | None = None
     depth: int = 0
+    private: PrivateAccess | None = None
 
 
 class Pack(Struct):

@@ -4,7 +4,7 @@ import pytest
 
 from commands import Ran, usher
 from hostile import EVERYTHING, ROBOTS, at_home
-from website import Website
+from website import Response, Website
 
 ALLOWED = {"USHER_ALLOW_PRIVATE": "127.0.0.1", "USHER_FETCH_SECONDS": "3"}
 
@@ -67,12 +67,14 @@ def test_what_could_not_be_found_says_why_and_leaves_with_3(
     assert why in done.out
 
 
-def test_where_nobody_may_go_nobody_goes(web: Website) -> None:
-    with web:
+def test_a_private_host_may_be_fetched_because_it_is_named_and_no_other(web: Website) -> None:
+    with web, Website() as other:
+        assert usher("fetch", web.url("/about")).code == 0
+        web.add("/robots.txt", Response(status=302, headers={"Location": other.url("/robots.txt")}))
         done = usher("fetch", web.url("/about"))
         assert done.code == 3
-        assert "127.0.0.1 is this machine itself" in done.out
-        assert web.log == []
+        assert "must not lead to the private host" in done.out
+        assert other.log == []
 
 
 def test_robots_that_cannot_be_had_is_no_permission(web: Website) -> None:

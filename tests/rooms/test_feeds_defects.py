@@ -39,7 +39,7 @@ from pathlib import Path
 import pytest
 
 from newsroom import ROLES, Newsroom, newsroom
-from usher.crawl import guard
+from usher import private_hosts
 from usher.crawl.fetch import Fetcher, Limits
 from usher.db import Database
 from usher.feeds.desk import Desk
@@ -92,7 +92,7 @@ async def test_slow_and_large_feeds_are_cut_30(database: str, site: Website) -> 
         await asyncio.sleep(20)
 
     limits = Limits(total=1.0, body=2_000_000)
-    fetcher = Fetcher("t", limits=limits, allow=guard.parse("127.0.0.0/8"))
+    fetcher = Fetcher("t", limits=limits, allow=private_hosts.parse("127.0.0.0/8"))
     async with Database(database, role=ROLES[0]) as db, fetcher:
         room = Newsroom(House(db, None, ROLES, database, 5), fetcher)
         large = await room.poll(await room.add(site.add("/large", Wire(endless))))

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 import pytest
 
-from usher.crawl import guard
+from usher import private_hosts
 from usher.crawl.fetch import Fetcher
 from usher.db import Database, connect
 from usher.feeds import rounds, subscriptions
@@ -67,7 +67,10 @@ class Room:
 
 @pytest.fixture
 async def room(database: str) -> AsyncIterator[Room]:
-    async with opened(database) as house, Fetcher("t", allow=guard.parse("127.0.0.0/8")) as fetcher:
+    async with (
+        opened(database) as house,
+        Fetcher("t", allow=private_hosts.parse("127.0.0.0/8")) as fetcher,
+    ):
         yield Room(house, fetcher)
 
 
@@ -174,7 +177,7 @@ async def test_a_feed_that_moved_is_followed_once_for_all(database: str) -> None
     for apart in (False, True):
         with Website(host="0.0.0.0") as site:  # two addresses of this machine
             site.host = "127.0.0.1"
-            fetcher = Fetcher("t", allow=guard.parse("127.0.0.0/8"))
+            fetcher = Fetcher("t", allow=private_hosts.parse("127.0.0.0/8"))
             async with opened(database, apart=apart) as house, fetcher:
                 room = Room(house, fetcher)
                 id_ = await moved(room, site)

@@ -183,10 +183,10 @@ async def test_a_hub_in_trouble_is_asked_ever_less_often(room: Room) -> None:
 @pytest.mark.parametrize(
     ("address", "words"),
     [
-        ("http://10.1.2.3/hub", "a private address"),
-        ("http://169.254.169.254/latest", "metadata"),
+        ("http://10.1.2.3/hub", "the private host 10.1.2.3"),
+        ("http://169.254.169.254/latest", "the private host 169.254.169.254"),
         ("http://127.0.0.1:6379/", "port 6379"),
-        ("http://[::1]/hub", "this machine"),
+        ("http://[::1]/hub", "the private host [::1]"),
     ],
 )
 async def test_a_hub_leads_to_no_private_place(room: Room, address: str, words: str) -> None:

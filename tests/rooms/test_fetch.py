@@ -14,7 +14,7 @@ import pytest
 from crooked import GOOD
 from fetches import AGENT, LOOPBACK, QUICK, fetching, get, url
 from hostile import EVERYTHING, page, said
-from usher.crawl import guard
+from usher import private_hosts
 from usher.crawl.fetch import Fetcher, Limits
 from usher.crawl.names import Names
 from usher.urls import Scheme, Url
@@ -200,19 +200,24 @@ async def test_nothing_is_left_behind(site: Website) -> None:
 
 async def test_what_is_private_is_not_dialled(site: Website) -> None:
     names = {"rebound.test": ["127.0.0.1"], "both.test": ["10.0.0.1", "127.0.0.1"]}
-    async with fetching(allow=guard.Allowed(), names=names) as fetcher:
+    async with fetching(allow=private_hosts.Allowed(), names=names) as fetcher:
         for host in ("127.0.0.1", "2130706433", "0x7f.1", "[::1]", "[::ffff:7f00:1]", "both.test"):
             answer = await get(fetcher, site, "/about", host)
             assert (answer.status, answer.kind) == (None, "private"), host
         answer = await get(fetcher, site, "/about", "rebound.test")
-        assert answer.error == "127.0.0.1 is this machine itself"
+        assert answer.error.startswith(
+            "127.0.0.1 is this machine itself; to crawl it, type: usher "
+        )
     assert not site.log
 
 
 async def test_of_many_addresses_those_that_are_allowed_are_dialled(site: Website) -> None:
-    names = {"many": ["10.0.0.1", "127.0.0.1"], "refusing.test": ["127.0.0.9", "127.0.0.1"]}
+    names = {
+        "many.localhost": ["10.0.0.1", "127.0.0.1"],
+        "refusing.test": ["127.0.0.9", "127.0.0.1"],
+    }
     async with fetching(names=names) as fetcher:
-        assert (await get(fetcher, site, "/about", "many")).ip == "127.0.0.1"
+        assert (await get(fetcher, site, "/about", "many.localhost")).ip == "127.0.0.1"
         assert (await get(fetcher, site, "/about", "refusing.test")).ip == "127.0.0.1"
 
 

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usher.crawl.guard import BAD_PORTS, Allowed, Entry, parse, refusal
+from usher.crawl.guard import BAD_PORTS, refusal
 from usher.errors import BadInput
+from usher.private_hosts import Allowed, Entry, parse
 
 NONE = Allowed()
 PUBLIC = [
@@ -94,20 +95,21 @@ def test_other_ports_are_not(port: int) -> None:
         ("127.0.0.1", "127.0.0.1", "127.0.0.1", 8080),
         ("127.0.0.1", "localhost", "127.0.0.1", 8080),
         ("127.0.0.1", "localhost", "::ffff:127.0.0.1", 8080),
-        ("10.0.0.0/8, 127.0.0.1", "intranet", "10.9.8.7", 80),
-        ("10.1.2.3/8", "intranet", "10.9.8.7", 80),
+        ("10.0.0.0/8, 127.0.0.1", "10.9.8.7", "10.9.8.7", 80),
+        ("10.1.2.3/8", "10.9.8.7", "10.9.8.7", 80),
         ("localhost", "localhost", "::1", 80),
         ("LocalHost.", "localhost", "::1", 80),
         ("*.local", "printer.local", "192.168.0.9", 631),
         ("*.local", "a.b.local", "192.168.0.9", 80),
-        ("::1", "x", "::1", 80),
-        ("fd00::/8", "x", "fd12::1", 80),
-        ("[fd00::/8]:8080", "x", "fd12::1", 8080),
-        ("[::1]:8080\n[::1]:9090", "x", "::1", 9090),
-        ("127.0.0.1:22", "x", "127.0.0.1", 22),
+        ("::1", "::1", "::1", 80),
+        ("fd00::/8", "fd12::1", "fd12::1", 80),
+        ("[fd00::/8]:8080", "fd12::1", "fd12::1", 8080),
+        ("[::1]:8080\n[::1]:9090", "::1", "::1", 9090),
+        ("127.0.0.1:22", "127.0.0.1", "127.0.0.1", 22),
         ("example.org:22", "example.org", "1.1.1.1", 22),
-        ("127.0.0.0/8:8080", "x", "127.1.1.1", 8080),
-        ("fe80::/10", "x", "fe80::1%eth0", 80),
+        ("127.0.0.0/8:8080", "127.1.1.1", "127.1.1.1", 8080),
+        ("fe80::/10", "fe80::1", "fe80::1%eth0", 80),
+        ("127.0.0.0/8", "wiki.localhost", "127.0.0.1", 80),
     ],
 )
 def test_what_is_allowed_may_be_dialled(text: str, host: str, address: str, port: int) -> None:
@@ -127,7 +129,10 @@ def test_what_is_allowed_may_be_dialled(text: str, host: str, address: str, port
         ("127.0.0.1:8080", "127.0.0.1", "127.0.0.1", 8081),
         ("localhost:8080", "localhost", "127.0.0.1", 80),
         ("127.0.0.1", "127.0.0.1", "127.0.0.1", 22),
-        ("0.0.0.0/0", "x", "::1", 80),
+        ("0.0.0.0/0", "::1", "::1", 80),
+        ("10.0.0.0/8", "evil.org", "10.9.8.7", 80),
+        ("127.0.0.0/8", "evil.org", "::ffff:127.0.0.1", 80),
+        ("127.0.0.0/8", "localhost.evil.org", "127.0.0.1", 80),
     ],
 )
 def test_and_nothing_beside_it(text: str, host: str, address: str, port: int) -> None:

@@ -184,6 +184,12 @@ def add(app: App, names: tuple[str, ...], cadence: str | None, *, as_json: bool)
     help="Rest between requests.",
 )
 @click.option("--adaptive/--no-adaptive", default=None, help="Let pages find their own pace.")
+@click.option(
+    "--allow-private/--no-allow-private",
+    "private",
+    default=None,
+    help="Connect to a host that is not public, at the addresses its name has now.",
+)
 @limit_options(unset=True)
 @filter_options
 @pass_app
@@ -199,6 +205,7 @@ def set_(app: App, /, names: tuple[str, ...], **wanted: Any) -> None:  # noqa: A
       usher hosts set www.nasa.gov --cadence 36h --crawl-delay 2
       usher hosts set www.nasa.gov --max-pages 50000 --max-depth default
       usher hosts set www.nasa.gov --reach .gov --reach esa.int
+      usher hosts set http://wiki.internal:8080/ --allow-private
       usher hosts set www.nasa.gov --filter '{"name": "calendar", "rule": "path", "matches": "^/cal/"}'
     """
     from usher.cli.keeping import change_hosts

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
@@ -17,7 +18,9 @@ from usher.cli.registry import name_of
 from usher.cli.story import Portrait, ranges, show_filters
 from usher.cli.words import plain, printable, span
 from usher.cli.work import all_there, at_the_desk, at_the_door, names_of, root_of, unknown_host
-from usher.door import cadence, desk, filters, hosts
+from usher.crawl import permissions
+from usher.db import Connection
+from usher.door import cadence, desk, filters, hosts, private_access
 from usher.door.hosts import Host, House
 from usher.door.rules import Knock
 from usher.door.visit import Answers
@@ -97,7 +100,8 @@ async def read_host(app: App, text: str) -> Portrait:
         reach = [await name_of(conn, one) for one in ranges(found)]
         pages = await desk.count_pages(conn, number=found.domain64)
         known = await desk.known_pages(conn, number=found.domain64, most=found.most_pages)
-        return Portrait(found, reach, pages, known, (await hosts.house(conn)).filters)
+        house, access = await hosts.house(conn), await private_access.of_host(conn, name)
+        return Portrait(found, reach, pages, known, house.filters, access)
 
 
 async def add_hosts(app: App, texts: Sequence[str], often: str | None) -> list[Host]:
@@ -136,6 +140,7 @@ async def change_hosts(
     file: Path | None,
     single: Sequence[str],
     no_filters: bool,
+    private: bool | None = None,
     **wanted: Any,  # noqa: ANN401 - as click read them
 ) -> list[str]:
     names, change = names_of(texts), change_of(wanted)
@@ -148,7 +153,27 @@ async def change_hosts(
             change["scope"] = "listed"
         found = await desk.change_host(conn, names=names, **change)
         await all_there(conn, names, found)
+        if private is not None:
+            await change_private(conn, texts, allow=private)
     return found
+
+
+async def change_private(conn: Connection, texts: Sequence[str], *, allow: bool) -> None:
+    """Allow or forbid connections to hosts that are not public; without a scheme, as the host is visited."""
+    for text in texts:
+        url = root_of(text)
+        if not allow:
+            await private_access.revoke(conn, url.host)
+            continue
+        host = await desk.show_host(conn, name=url.host)
+        if host is not None and "://" not in text:
+            url = replace(url, scheme=Scheme(host.scheme))
+        permission = await permissions.needed(url)
+        if permission is None:
+            raise BadInput(
+                f"{url.host} has no private address now.", hint="It needs no permission."
+            )
+        await private_access.grant(conn, url, permission)
 
 
 def change_of(wanted: Mapping[str, Any]) -> desk.HostChange:

@@ -157,7 +157,7 @@ async def show_demo(app: App, *, serve: bool) -> None:
     from usher.stage.demo import site
 
     own = on_its_own(app)
-    errand = Errand(delay=0, private=["127.0.0.1"])
+    errand = Errand(delay=0)
     async with stage_set(own, errand) as (house, stop), site(house.ports.bind("site")) as address:
         app.say(f"a small site is served at {address}")
         await crawled(own, house, replace(errand, urls=[address]), stop)

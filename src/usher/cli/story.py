@@ -12,12 +12,13 @@ from usher.cli.app import App, tell
 from usher.cli.behind import behind_json, sections
 from usher.cli.knocking import COLOURS, WIDEST
 from usher.cli.ready import opened
-from usher.cli.words import encodable, plain, printable, when
+from usher.cli.words import encodable, plain, plain_value, printable, when
 from usher.cli.work import at_the_door
 from usher.domain64 import Range
 from usher.door import cadence, filters
 from usher.door.desk import MOST, Shown
 from usher.door.guestbook import Guest
+from usher.door.private_access import Access
 from usher.door.rules import Reason
 from usher.urls import Scheme
 
@@ -58,6 +59,8 @@ def show_story(story: "Story") -> None:
         show_clock(story.host, story.now)
     else:
         tell("host", "not registered yet; the first knock registers it, due at once")
+    if story.is_private:
+        tell("private", *private_words(story.private))
     tell("filters", filter_words(story))
     show_path(story)
     click.echo("\nThe door would answer now")
@@ -206,6 +209,7 @@ class Portrait:
     pages: dict[str, int]
     known: int
     house: Sequence[filters.Filter]
+    private: Sequence[Access] = ()
 
 
 def show_portrait(one: Portrait) -> None:
@@ -214,6 +218,8 @@ def show_portrait(one: Portrait) -> None:
         tell("reach", *one.reach)
     if one.host.crawl_delay is not None:
         tell("delay", f"{one.host.crawl_delay.total_seconds():g} s between two requests")
+    if one.private:
+        tell("private", *private_words(one.private))
     tell("limits", *limit_words(one.host))
     tell("filters", *(described_filters(one) or ["none"]))
     counts = [f"{number_words(number)} {state}" for state, number in one.pages.items()]
@@ -221,6 +227,16 @@ def show_portrait(one: Portrait) -> None:
     if counts:
         full = "; no new ones come in" if one.known >= one.host.most_pages else ""
         tell("", f"{one.known:,} of at most {one.host.most_pages:,}{full}")
+
+
+def private_words(private: Sequence[Access]) -> list[str]:
+    """Where crawlers may connect to a host that is not public, and which links lead to it."""
+    allowed = [
+        f"port {access.port} at {', '.join(map(str, access.addresses))} is allowed"
+        for access in private
+    ]
+    unlisted = ["no permission; `usher hosts set URL --allow-private` gives one"]
+    return [*(allowed or unlisted), "links from other hosts are refused (private_host)"]
 
 
 def described_filters(one: Portrait) -> list[str]:
@@ -266,7 +282,19 @@ def portrait_json(one: Portrait) -> dict[str, Any]:
         "pages": one.pages,
         "known": one.known,
         "full": one.known >= one.host.most_pages,
+        "private": private_json(one.private),
     }
+
+
+def private_json(private: Sequence[Access]) -> list[dict[str, Any]]:
+    return [
+        {
+            "port": access.port,
+            "addresses": [str(address) for address in access.addresses],
+            "granted_at": plain_value(access.granted_at),
+        }
+        for access in private
+    ]
 
 
 def page_json(page: Guest) -> dict[str, Any]:
@@ -284,6 +312,7 @@ def story_json(story: "Story") -> dict[str, Any]:
         "path": story.path,
         "filtered": asdict(story.filtered) if story.filtered else None,
         "page": page_json(story.page) if story.page else None,
+        "private": private_json(story.private) if story.is_private else None,
         "would": [would_json(would) for would in story.would],
         **behind_json(story),
     }

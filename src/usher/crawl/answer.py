@@ -14,7 +14,7 @@ from usher import urls
 from usher.urls import Url
 
 Kind = Literal[
-    "", "scheme", "port", "private", "dns", "refused", "connect", "tls", "timeout", "reset", "head",
+    "", "scheme", "port", "private", "own", "dns", "refused", "connect", "tls", "timeout", "reset", "head",
     "body", "protocol", "encoding",
 ]  # fmt: skip
 

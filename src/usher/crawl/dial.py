@@ -7,7 +7,7 @@ is the one that is dialled, so a name that changes its mind gains nothing.
 import asyncio
 import os
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cached_property, partial
 from ipaddress import ip_address
 from pathlib import Path
@@ -15,11 +15,14 @@ from typing import Final
 
 import certifi
 
+from usher.addresses import Address, unwrapped
 from usher.crawl import guard
 from usher.crawl.answer import Trouble
 from usher.crawl.line import Limits, Line
 from usher.crawl.names import Names
+from usher.crawl.own_endpoints import Endpoint, same_machine
 from usher.errors import BadInput
+from usher.private_hosts import Allowed, Permission
 
 # What is wrong with a certificate, by OpenSSL's numbers.
 _CERTIFICATE: Final = {
@@ -39,9 +42,15 @@ class Dial:
     """How lines are made; `ca` is a file of certificates to trust instead of the system's."""
 
     def __init__(
-        self, names: Names, limits: Limits, allowed: guard.Allowed, ca: Path | None
+        self,
+        names: Names,
+        limits: Limits,
+        allowed: Allowed,
+        own: Iterable[Endpoint],
+        ca: Path | None,
     ) -> None:
         self._names, self._limits, self._allowed = names, limits, allowed
+        self._own = tuple(own)
         if ca is not None:  # a wrong file is told at once
             self._tls = _trusting(ca)
 
@@ -50,9 +59,18 @@ class Dial:
         """As the system trusts; made when first wanted, for it takes a while to read them all."""
         return _trusting(None)
 
-    async def line(self, host: str, port: int, gone: Callable[[Line], None], *, tls: bool) -> Line:
+    async def line(
+        self,
+        host: str,
+        port: int,
+        gone: Callable[[Line], None],
+        *,
+        tls: bool,
+        permission: Permission | None = None,
+    ) -> Line:
         """A new line; the addresses of the name are tried in turn and share the time."""
-        addresses = self._let_pass(host, port, await self._addresses(host))
+        addresses = self._let_pass(host, port, await self._addresses(host), permission)
+        addresses = await self._without_own(addresses, port)
         clock = asyncio.get_running_loop().time
         until = clock() + self._limits.connect
         trouble = self._late()
@@ -75,12 +93,36 @@ class Dial:
         except ValueError:
             return await self._names.find(host, self._limits.lookup)
 
-    def _let_pass(self, host: str, port: int, addresses: tuple[str, ...]) -> list[str]:
-        reasons = [guard.refusal(self._allowed, host, address, port) for address in addresses]
+    def _let_pass(
+        self, host: str, port: int, addresses: tuple[str, ...], permission: Permission | None
+    ) -> list[str]:
+        reasons = [
+            guard.refusal(self._allowed, host, address, port, permission) for address in addresses
+        ]
         passed = [one for one, reason in zip(addresses, reasons, strict=True) if not reason]
         if not passed:
-            raise Trouble("port" if reasons[0].startswith("port") else "private", reasons[0])
+            if reasons[0].startswith("port"):
+                raise Trouble("port", reasons[0])
+            raise Trouble("private", f"{reasons[0]}; {guard.remedy(host, port)}")
         return passed
+
+    async def _without_own(self, addresses: list[str], port: int) -> list[str]:
+        """Leave out addresses where Usher itself listens at this port; Trouble if none is left."""
+        own = [address for one in self._own if one.port == port for address in await self._at(one)]
+        others = [
+            text
+            for text in addresses
+            if not any(same_machine(unwrapped(text), address) for address in own)
+        ]
+        if not others:
+            raise Trouble("own", f"Usher itself listens at {addresses[0]} port {port}")
+        return others
+
+    async def _at(self, endpoint: Endpoint) -> list[Address]:
+        try:
+            return [unwrapped(text) for text in await self._addresses(endpoint.host)]
+        except Trouble:  # a name without an address hides nothing
+            return []
 
     async def _connect(
         self, make: Callable[[], Line], address: str, port: int, secret_for: str | None

@@ -4,18 +4,20 @@ Comes from whoever wants a page, a robots.txt, a sitemap or a feed; goes to the 
 followed here, for each step has to be judged.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Self
 
-from usher.crawl import guard, names
+from usher.crawl import names
 from usher.crawl.answer import Answer, Kind, Trouble
 from usher.crawl.codings import ACCEPTED
 from usher.crawl.dial import Dial
 from usher.crawl.line import Limits
 from usher.crawl.lines import Lines
+from usher.crawl.own_endpoints import Endpoint
 from usher.crawl.unpack import unpack
+from usher.private_hosts import Allowed, Permission, may_lead
 from usher.urls import Scheme, Url
 
 __all__ = ["Answer", "Fetcher", "Kind", "Limits"]
@@ -33,17 +35,18 @@ class Fetcher:
         agent: str,
         *,
         limits: Limits = Limits(),  # noqa: B008 - frozen
-        allow: guard.Allowed = guard.Allowed(),  # noqa: B008 - frozen
+        allow: Allowed = Allowed(),  # noqa: B008 - frozen
+        own: Iterable[Endpoint] = (),
         lines_per_host: int = 2,
         lines: int = 256,
         ca: Path | None = None,
         look: names.Look = names.system,
     ) -> None:
-        self._limits = limits
+        self._limits, self.allow = limits, allow
         self._always = {"User-Agent": agent, "Accept": ACCEPT, "Accept-Encoding": ACCEPTED}
         self._tail = _written(self._always)
         self._names = names.Names(look)
-        dial = Dial(self._names, limits, allow, ca)
+        dial = Dial(self._names, limits, allow, own, ca)
         self._lines = Lines(dial, limits, each=lines_per_host, most=lines)
 
     async def __aenter__(self) -> Self:
@@ -56,22 +59,40 @@ class Fetcher:
         await self._lines.close()
         await self._names.close()
 
-    async def get(self, url: Url, headers: Mapping[str, str] = _NONE) -> Answer:
-        """Fetch a URL; `headers` are added to ours or take their place. Raises for nothing that the web does."""
-        return await self._ask(Answer(url, self._request("GET", url, headers)))
+    async def get(
+        self,
+        url: Url,
+        headers: Mapping[str, str] = _NONE,
+        *,
+        source: Url | None = None,
+        permission: Permission | None = None,
+    ) -> Answer:
+        """Fetch a URL; `headers` are added to ours or take their place. Raises for nothing that the web does.
 
-    async def post(self, url: Url, body: bytes, content_type: str) -> Answer:
+        `source` is the page that leads to this URL, None if the operator or MGMT named it.
+        """
+        answer = Answer(url, self._request("GET", url, headers))
+        return await self._ask(answer, source, permission)
+
+    async def post(
+        self, url: Url, body: bytes, content_type: str, *, source: Url | None = None
+    ) -> Answer:
         """Send something to a URL. It is sent again if a line that was kept turns out to be dead."""
         headers = {"Content-Type": content_type, "Content-Length": str(len(body))}
-        return await self._ask(Answer(url, self._request("POST", url, headers) + body))
+        return await self._ask(Answer(url, self._request("POST", url, headers) + body), source)
 
-    async def _ask(self, answer: Answer) -> Answer:
+    async def _ask(
+        self, answer: Answer, source: Url | None = None, permission: Permission | None = None
+    ) -> Answer:
         url = answer.url
         if url.scheme not in (Scheme.HTTPS, Scheme.HTTP):
             answer.fail("scheme", f"{url.scheme.word} is not fetched")
             return answer
+        if source is not None and not may_lead(self.allow, source.host, url.host):
+            answer.fail("private", f"{source.host} must not lead to the private host {url.host}")
+            return answer
         try:
-            await self._lines.ask(answer)
+            await self._lines.ask(answer, permission)
         except Trouble as trouble:
             answer.fail(trouble.kind, trouble.words)
         answer.body = answer.raw

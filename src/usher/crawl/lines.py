@@ -11,10 +11,11 @@ from typing import Final
 from usher.crawl.answer import Answer, Trouble
 from usher.crawl.dial import Dial
 from usher.crawl.line import Limits, Line
+from usher.private_hosts import Permission, name_and_port
 from usher.urls import Scheme, Url
 
-Key = tuple[Scheme, str]
-_PORTS: Final = {Scheme.HTTPS: 443, Scheme.HTTP: 80}
+# With the permission: a connection that was made with one serves no request without it.
+Key = tuple[Scheme, str, Permission | None]
 _GRACE: Final = 5.0
 
 
@@ -43,9 +44,9 @@ class Lines:
         self._closed = False
         self._empty = asyncio.Event()
 
-    async def ask(self, answer: Answer) -> None:
+    async def ask(self, answer: Answer, permission: Permission | None = None) -> None:
         """Wait for a line to the answer's host and fill the answer in; raises Trouble if there is none to be had."""
-        place = self._enter(answer.url)
+        place = self._enter(answer.url, permission)
         try:
             async with place.turn, self._room:
                 clock = asyncio.get_running_loop().time
@@ -77,8 +78,14 @@ class Lines:
             raise Trouble("reset", "the fetcher was closed")
         if len(self._open) >= self._most and self._idle:
             next(iter(self._idle)).close()
-        tls = place.key[0] is Scheme.HTTPS
-        line = await self._dial.line(place.name, place.port, self._gone, tls=tls)
+        scheme, _, permission = place.key
+        line = await self._dial.line(
+            place.name,
+            place.port,
+            self._gone,
+            tls=scheme is Scheme.HTTPS,
+            permission=permission,
+        )
         self._open.add(line)
         return line
 
@@ -91,13 +98,13 @@ class Lines:
             line.close()
         return heard
 
-    def _enter(self, url: Url) -> Place:
+    def _enter(self, url: Url, permission: Permission | None) -> Place:
         if self._closed:
             raise RuntimeError("the fetcher is closed")
-        key = (url.scheme, url.host)
+        key = (url.scheme, url.host, permission)
         place = self._places.get(key)
         if place is None:
-            name, port = _apart(url)
+            name, port = name_and_port(url)
             place = self._places[key] = Place(key, name, port, asyncio.Semaphore(self._each))
         place.guests += 1
         return place
@@ -125,11 +132,3 @@ class Lines:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_GRACE):
                     await self._empty.wait()
-
-
-def _apart(url: Url) -> tuple[str, int]:
-    name, port = url.host, ""
-    if not name.endswith("]"):
-        before, colon, after = name.rpartition(":")
-        name, port = (before, after) if colon else (name, "")
-    return name.strip("[]"), int(port) if port else _PORTS[url.scheme]

@@ -6,7 +6,7 @@ Comes from MGMT, where any crawler may have left what it read; else from the hos
 import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -16,6 +16,7 @@ from usher.crawl.fetch import Answer, Fetcher
 from usher.crawl.lease import Lease
 from usher.crawl.robots import Robots
 from usher.errors import UsherError
+from usher.private_hosts import Allowed, Permission
 from usher.urls import Url
 
 MOST_HOSTS: Final = 20_000  # remembered
@@ -31,6 +32,17 @@ class Rules:
     robots: Robots
     why: str
     until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why a URL is requested: the page that leads to it, if one does, and the operator's permission, if it has one."""
+
+    source: Url | None = None
+    permission: Permission | None = None
+
+
+NAMED: Final = Cause()  # by the operator or by MGMT
 
 
 @dataclass(slots=True)
@@ -52,22 +64,37 @@ class Manners:
         self._reading: dict[str, asyncio.Lock] = {}
         self._paces: OrderedDict[str, Pace] = OrderedDict()
 
+    @property
+    def allowed(self) -> Allowed:
+        """The private hosts that the setting lists."""
+        return self._fetcher.allow
+
     # -- pace
 
     async def ask(
-        self, url: Url, headers: Mapping[str, str], *, delay: float, lease: Lease
+        self,
+        url: Url,
+        headers: Mapping[str, str],
+        *,
+        delay: float,
+        lease: Lease,
+        cause: Cause = NAMED,
     ) -> Answer | None:
         """The page, when its host has rested; None where that was too long for the lease, and nothing was asked."""
         pace = self._pace(url.host)
         if not delay:
-            return await self._get(url, headers, pace) if lease.good else None
+            return await self._get(url, headers, pace, cause) if lease.good else None
         async with pace.turn:
             rest = pace.asked_at + delay - asyncio.get_running_loop().time()
-            return await self._get(url, headers, pace) if await lease.rest(rest) else None
+            if not await lease.rest(rest):
+                return None
+            return await self._get(url, headers, pace, cause)
 
-    async def _get(self, url: Url, headers: Mapping[str, str], pace: Pace) -> Answer:
+    async def _get(self, url: Url, headers: Mapping[str, str], pace: Pace, cause: Cause) -> Answer:
         try:
-            answer = await self._fetcher.get(url, headers)
+            answer = await self._fetcher.get(
+                url, headers, source=cause.source, permission=cause.permission
+            )
         except BaseException:
             pace.asked_at = asyncio.get_running_loop().time()  # perhaps
             raise
@@ -85,7 +112,9 @@ class Manners:
 
     # -- robots.txt
 
-    async def rules(self, url: Url, *, delay: float, lease: Lease) -> Rules | None:
+    async def rules(
+        self, url: Url, *, delay: float, lease: Lease, cause: Cause = NAMED
+    ) -> Rules | None:
         """What the host of this URL allows: as remembered, as MGMT knows, or as the host says now.
 
         None where nobody knows and the host's turn did not come.
@@ -96,7 +125,7 @@ class Manners:
         try:
             async with self._reading.setdefault(key, asyncio.Lock()):
                 found = self._fresh(key) or await self._known_to_mgmt(url)
-                found = found or await self._read(url, delay, lease)
+                found = found or await self._read(url, delay, lease, cause)
                 if found is not None:
                     self._remember(key, found)
         finally:
@@ -124,8 +153,8 @@ class Manners:
         found = robots.judge(kept.status, kept.body.encode(), self._agent)
         return Rules(found, kept.error or f"HTTP {kept.status}", kept.expires_at)
 
-    async def _read(self, url: Url, delay: float, lease: Lease) -> Rules | None:
-        answer = await self._fetch(Url(url.scheme, url.host, "/robots.txt"), delay, lease)
+    async def _read(self, url: Url, delay: float, lease: Lease, cause: Cause) -> Rules | None:
+        answer = await self._fetch(Url(url.scheme, url.host, "/robots.txt"), delay, lease, cause)
         if answer is None:
             return None
         status = status_of(answer)
@@ -137,13 +166,14 @@ class Manners:
             expires = await self._tell(url, status, answer.error, found, body) or expires
         return Rules(found, why, expires)
 
-    async def _fetch(self, url: Url, delay: float, lease: Lease) -> Answer | None:
+    async def _fetch(self, url: Url, delay: float, lease: Lease, cause: Cause) -> Answer | None:
         """A robots.txt may be elsewhere; one that leads on and on is not there."""
-        answer = await self.ask(url, {}, delay=delay, lease=lease)
+        answer = await self.ask(url, {}, delay=delay, lease=lease, cause=cause)
         for _ in range(MOST_HOPS):
             if answer is None or answer.status not in MOVED or answer.location is None:
                 return answer
-            answer = await self.ask(answer.location, {}, delay=delay, lease=lease)
+            cause = replace(cause, source=answer.url)
+            answer = await self.ask(answer.location, {}, delay=delay, lease=lease, cause=cause)
         return answer
 
     async def _tell(

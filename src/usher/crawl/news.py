@@ -19,7 +19,8 @@ from usher.urls import Refused
 MOST_LINKS: Final = 10_000  # in one call
 MOST_SITEMAPS: Final = 1_000
 MOST_FEEDS: Final = 20  # of one page
-Where = tuple[str, int]  # the host that links were found on, and how deep they are
+# The host that links were found on, how deep they are, and whether they are where a seed moved to.
+Where = tuple[str, int, bool]
 
 
 class News:
@@ -36,11 +37,11 @@ class News:
         """What a page leads to; sent at once where it is much."""
         if seen.sitemap is not None:
             await self._send_sitemap(seen.link.link, seen.sitemap)
-        where, depth = place_of(seen)
+        where, depth, moved = place_of(seen)
         if where and seen.outcome.feeds:
             offered = self._heard.fresh(f"feeds {where}", 0, seen.outcome.feeds[:MOST_FEEDS])
             self._feeds[where].update(dict.fromkeys(offered))
-        group = self._groups[where, depth]
+        group = self._groups[where, depth, moved]
         before = len(group)
         group.update(dict.fromkeys(self._heard.fresh(where, depth, seen.outcome.links)))
         self._links += len(group) - before
@@ -51,22 +52,24 @@ class News:
         """All that is known so far; when this returns without an error, the door has it."""
         async with self._turn:
             while self._groups:
-                (where, depth), group = self._groups.popitem()
+                place, group = self._groups.popitem()
                 self._links -= len(group)
                 try:
-                    await self._send(where, depth, list(group))
+                    await self._send(place, list(group))
                 except BaseException:
-                    self._groups[where, depth].update(group)  # for the next time
+                    self._groups[place].update(group)  # for the next time
                     self._links += len(group)
                     raise
             while self._feeds:
                 where, feeds = self._feeds.popitem()
                 await self._offer(where, list(feeds))
 
-    async def _send(self, where: str, depth: int, links: list[str]) -> None:
+    async def _send(self, place: Where, links: list[str]) -> None:
+        where, depth, moved = place
+        source = "moved_from" if moved else "found_on"
         for first in range(0, len(links), MOST_LINKS):
             part = links[first : first + MOST_LINKS]
-            await self._mgmt.add_links(part, found_on=where or None, depth=depth)
+            await self._mgmt.add_links(part, depth=depth, **{source: where or None})
         self._heard.remember(where, depth, links)
         LINKS_FOUND.inc(len(links))
 
@@ -90,9 +93,13 @@ class News:
 
 
 def place_of(seen: Seen) -> Where:
-    """Whose scope decides about the links of a page, and how deep they are: where it moved to takes its place."""
+    """Whose scope decides about the links of a page, and how deep they are: where it moved to takes its place.
+
+    No scope limits where a seed moved to.
+    """
     url = url_of(seen.link.link)
     moved, depth = seen.outcome.moved_to is not None, seen.link.depth
-    if isinstance(url, Refused) or (moved and depth == 0):
-        return "", depth
-    return f"{url.scheme.word}://{url.host}/", depth if moved else depth + 1
+    if isinstance(url, Refused):
+        return "", depth, False
+    origin = f"{url.scheme.word}://{url.host}/"
+    return origin, depth if moved else depth + 1, moved and depth == 0

@@ -4,7 +4,7 @@ Comes from an answer and what was read in it; goes to MGMT as the page's result.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 from hashlib import sha1
@@ -13,6 +13,7 @@ from typing import Final, Literal
 from usher.crawl.answer import Answer
 from usher.crawl.page import Walk
 from usher.messages import Link, Page
+from usher.private_hosts import Allowed, may_lead
 from usher.urls import Refused, Scheme, Url, parse
 
 NOT_MODIFIED: Final = 304
@@ -105,6 +106,25 @@ def fetched(link: Link, answer: Answer, walk: Walk, now: datetime) -> Outcome:
     ]
     page.reason = "; ".join(filter(None, reasons))[:LONGEST_REASON] or None
     return Outcome(page, links, feeds=walk.feeds)
+
+
+def without_private(outcome: Outcome, host: str, allowed: Allowed) -> Outcome:
+    """Leave out links to private hosts that `allow_private` lists and a page of this host must not lead to.
+
+    MGMT's door refuses them too, but MGMT may not have this crawler's setting.
+    """
+    links = [link for link in outcome.links if leads(allowed, host, link)]
+    left_out = len(outcome.links) - len(links)
+    if left_out:
+        words = f"{left_out:,} of its links lead to private hosts and were left out"
+        reason = "; ".join(filter(None, [outcome.page.reason, words]))
+        outcome.page.reason = reason[:LONGEST_REASON]
+    return replace(outcome, links=links)
+
+
+def leads(allowed: Allowed, host: str, link: str) -> bool:
+    url = url_of(link)
+    return isinstance(url, Refused) or may_lead(allowed, host, url.host)
 
 
 def described(page: Page, answer: Answer, now: datetime) -> Page:

@@ -5,24 +5,25 @@ Comes from settings and the command line; goes on until the event is set. What o
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
 from usher import __version__
 from usher.client import Client
-from usher.crawl import guard
 from usher.crawl.content import About
 from usher.crawl.crawler import TOGETHER, Crawler, Load
 from usher.crawl.fetch import Fetcher, Limits
 from usher.crawl.manners import Manners
+from usher.crawl.own_endpoints import own_endpoints
 from usher.crawl.visit import Visitor
 from usher.errors import UsherError
 from usher.porch.chunks import chunk_endpoints
 from usher.porch.component import face
 from usher.porch.credentials import credential, guard_options
 from usher.porch.listen import Bind
+from usher.private_hosts import parse
 from usher.settings import Settings
 from usher.shelf import Shelf, keep_files_private
 from usher.telemetry import Log
@@ -50,9 +51,15 @@ def agent_of(contact: str) -> str:
     return f"Usher/{__version__} (+{contact})" if contact else f"Usher/{__version__}"
 
 
-def fetcher_of(settings: Settings) -> Fetcher:
-    allow, agent = guard.parse(settings.allow_private), agent_of(settings.contact)
-    return Fetcher(agent, limits=limits_of(settings), allow=allow, lines_per_host=TOGETHER)
+def fetcher_of(settings: Settings, own: Iterable[str] = ()) -> Fetcher:
+    """A client of the web as the settings have it; `own` are further addresses of Usher itself."""
+    return Fetcher(
+        agent_of(settings.contact),
+        limits=limits_of(settings),
+        allow=parse(settings.allow_private),
+        own=own_endpoints(settings, own),
+        lines_per_host=TOGETHER,
+    )
 
 
 def limits_of(settings: Settings) -> Limits:
@@ -75,7 +82,7 @@ async def crawl(settings: Settings, wish: Wish, stop: asyncio.Event, *, ready: R
         )
     keep_files_private(settings.data)
     about = About(contact=settings.contact, user_agent=agent_of(settings.contact))
-    async with serving(settings, wish) as (shelf, host), fetcher_of(settings) as fetcher:
+    async with serving(settings, wish) as (shelf, host), fetcher_of(settings, [host]) as fetcher:
         mgmt = Client(settings.mgmt_url, host=host, token=credential(settings), patience=PATIENCE)
         async with mgmt:
             await mgmt.set_state("online", type="crawler", anew=True)

@@ -6,13 +6,13 @@ Comes from a URL; goes to values that can be printed. Nothing is stored, and nob
 import asyncio
 from typing import Any
 
-from usher.crawl import page
+from usher.crawl import page, permissions
 from usher.crawl.lease import Lease
 from usher.crawl.manners import Manners
 from usher.crawl.service import PRODUCT, fetcher_of
 from usher.crawl.visit import Seen, Visitor
 from usher.errors import BadInput, Unreachable
-from usher.messages import Link
+from usher.messages import Link, PrivateAccess
 from usher.settings import Settings
 from usher.urls import Refused, parse
 
@@ -20,13 +20,18 @@ PATIENCE = 120.0  # seconds for robots.txt and the page together
 
 
 async def look(settings: Settings, text: str) -> Seen:
-    """Fetch one page by the crawler's own code: robots.txt first, then the page."""
+    """Fetch one page by the crawler's own code: robots.txt first, then the page.
+
+    The operator names the URL, so a private host may be requested, at exactly this port.
+    """
     url = parse(text)
     if isinstance(url, Refused):
         raise BadInput(f"{text[:80]!r} cannot be fetched: {url.detail}")
     lease = Lease(asyncio.get_running_loop().time() + PATIENCE)
     async with fetcher_of(settings) as fetcher, Visitor(Manners(fetcher, PRODUCT)) as visitor:
-        seen = await visitor.visit(Link(str(url)), lease)
+        permission = await permissions.needed(url)
+        access = PrivateAccess(permission.port, permission.addresses) if permission else None
+        seen = await visitor.visit(Link(str(url), private=access), lease)
     if seen is None:
         raise Unreachable(f"{url} asks for too long a rest.")
     return seen

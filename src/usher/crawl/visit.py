@@ -10,16 +10,18 @@ from datetime import UTC, datetime
 from email.utils import format_datetime
 from typing import Final, Self
 
+from usher.addresses import split_host
 from usher.crawl import outcome, page, sitemap
 from usher.crawl.fetch import Answer
 from usher.crawl.lease import Lease
-from usher.crawl.manners import Manners, Rules
+from usher.crawl.manners import Cause, Manners, Rules
 from usher.crawl.outcome import Outcome
 from usher.crawl.page import Walk
 from usher.crawl.papers import Papers
 from usher.crawl.sitemap import Sitemap
 from usher.crawl.text import sentence, text64
 from usher.messages import Link
+from usher.private_hosts import Permission
 from usher.urls import Refused, Scheme, Url
 
 LARGE: Final = 300_000  # bytes: pages from here on are read in a thread, so that others go on
@@ -69,7 +71,8 @@ class Visitor:
 
     async def _ask(self, link: Link, url: Url, lease: Lease) -> Seen | None:
         """One request for a page, if its host allows it."""
-        rules = await self._manners.rules(url, delay=link.crawl_delay, lease=lease)
+        cause = Cause(permission=permission_of(link, url))
+        rules = await self._manners.rules(url, delay=link.crawl_delay, lease=lease, cause=cause)
         if rules is None:
             return None
         if rules.robots.wait:
@@ -78,14 +81,21 @@ class Visitor:
         if not rules.robots.allowed(str(url)):
             return Seen(link, outcome.barred(link, rules.robots.rule(str(url))), rules=rules)
         delay = max(link.crawl_delay, rules.robots.crawl_delay or 0.0)
-        answer = await self._manners.ask(url, conditions(link), delay=delay, lease=lease)
+        answer = await self._manners.ask(
+            url, conditions(link), delay=delay, lease=lease, cause=cause
+        )
         if answer is None:
             return None
         walk, now = await self._walk(answer), datetime.now(UTC)
         if walk and walk.kind == "pdf":
             walk = await self._read_paper(walk, answer.body)
-        found = outcome.judge(link, answer, walk, now=now)
-        return Seen(link, found, answer, walk, sitemap_in(answer, walk), rules, now)
+        found, named = outcome.judge(link, answer, walk, now=now), sitemap_in(answer, walk)
+        if (allowed := self._manners.allowed).entries:
+            found = outcome.without_private(found, url.host, allowed)
+            named = named and sitemap.only(
+                named, lambda entry: outcome.leads(allowed, url.host, entry.url)
+            )
+        return Seen(link, found, answer, walk, named, rules, now)
 
     async def _walk(self, answer: Answer) -> Walk | None:
         """What there is to read in an answer that brought something."""
@@ -99,6 +109,13 @@ class Visitor:
         found = await self._papers.read(body)
         problem = sentence(walk.problem, found.problem)
         return replace(walk, text64=text64("\n".join(found.pages)), problem=problem)
+
+
+def permission_of(link: Link, url: Url) -> Permission | None:
+    """Return the permission that MGMT handed out with a page; it holds for the page's own host."""
+    if link.private is None:
+        return None
+    return Permission(split_host(url.host)[0], link.private.port, link.private.addresses)
 
 
 def sitemap_in(answer: Answer, walk: Walk | None) -> Sitemap | None:

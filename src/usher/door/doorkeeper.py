@@ -19,6 +19,7 @@ from usher.door.memory import Knowledge, Known
 from usher.door.rules import DEEPEST, Knock
 from usher.door.visit import Answers, Visit, read
 from usher.errors import Unreachable
+from usher.private_hosts import Allowed
 from usher.telemetry import VERDICTS
 from usher.urls import Scheme, Url
 
@@ -32,8 +33,8 @@ TRIES = 20  # of a batch that met a deadlock or a host that changed; each time o
 class Doorkeeper:
     """One for each process: what it remembers of hosts serves every batch."""
 
-    def __init__(self, db: Database) -> None:
-        self.db = db
+    def __init__(self, db: Database, allowed: Allowed = Allowed()) -> None:  # noqa: B008 - frozen
+        self.db, self.allowed = db, allowed
         self._memory = Knowledge()
         self._census = Census()
 
@@ -54,6 +55,7 @@ class Doorkeeper:
         A host seen for the first time is registered, unless told not to, or unless the URL was found on a host whose
         scope does not reach it. `depth` is how many clicks the URLs are from where the crawl came in. What is not
         `filtered` passes whatever the filters say, as sitemaps do. A dry run answers the same and changes nothing.
+        The host that they were found on is their source, unless the knock names another.
         """
         visit = read(
             given,
@@ -64,7 +66,7 @@ class Doorkeeper:
             depth=max(0, min(depth, DEEPEST)),
             dry_run=dry_run,
         )
-        visit.filtered = filtered
+        visit.filtered, visit.allowed = filtered, self.allowed
         return await self._receive(visit)
 
     async def stream(
@@ -116,11 +118,17 @@ class Doorkeeper:
         return await self.db.run(work)
 
     async def hint(
-        self, changed: Sequence[tuple[str, datetime]], *, now: datetime | None = None
+        self,
+        changed: Sequence[tuple[str, datetime]],
+        *,
+        source: str | None = None,
+        now: datetime | None = None,
     ) -> int:
         """Have pages come sooner that their site says have changed since; how many do, for a knock to let in."""
         when = now or datetime.now(UTC)
-        visit = read([url for url, _ in changed], when, knock=SINGLE, register=False)
+        knock = Knock(source=source)
+        visit = read([url for url, _ in changed], when, knock=knock, register=False)
+        visit.allowed = self.allowed
         await self._learn(visit, self.db.transaction)
         batch, order = visit.pack()
         times = visit.latest([moment for _, moment in changed])
@@ -179,7 +187,12 @@ class Doorkeeper:
             return
         async with transaction() as conn:
             await visit.known.learn(
-                conn, schemes, found_on=visit.found_on, register=visit.register, now=visit.now
+                conn,
+                schemes,
+                found_on=visit.found_on,
+                register=visit.register,
+                now=visit.now,
+                forbidden={name for name in schemes if visit.is_forbidden(name)},
             )
         if not visit.dry_run:  # and only now that it is committed
             self._memory = self._memory.joined(visit.known)

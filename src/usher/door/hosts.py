@@ -52,6 +52,8 @@ class JudgedBy:
     max_pages: int
     max_depth: int
     pages: int
+    permitted: bool  # the operator named it as a private host
+    own: bool  # a component of Usher listens there
 
 
 async def house(conn: Connection) -> House:

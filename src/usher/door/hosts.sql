@@ -108,7 +108,9 @@ order by domain64;
 -- What the doorkeeper must know of hosts to judge their URLs, with the revision that says when it is out of date.
 select
     h.domain64, h.name, h.revision, h.policy, h.policy_reason, h.filters, h.scope, h.scope_ranges,
-    coalesce(h.max_pages, house.max_pages) as max_pages, coalesce(h.max_depth, house.max_depth) as max_depth, h.pages
+    coalesce(h.max_pages, house.max_pages) as max_pages, coalesce(h.max_depth, house.max_depth) as max_depth, h.pages,
+    exists (select from work.private_access p where p.host = h.name) as permitted,
+    exists (select from work.component c where c.host = h.name) as own
 from work.hosts h
 cross join work.house
 where h.name = any(%(names)s);

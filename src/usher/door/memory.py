@@ -16,6 +16,7 @@ from usher.door.rules import HOST_BACK, Reason
 
 SMALL = 10_000  # hosts that may have no more pages than this are counted when they first knock
 MANY = 300_000  # hosts remembered at most; then all are forgotten, and learned again as they come
+OWN_WORDS = "a component of Usher listens there"
 REFUSALS = {"blocked": Reason.HOST_BLOCKED, "paused": Reason.HOST_PAUSED}
 
 
@@ -33,6 +34,7 @@ class Known:
     max_depth: int
     pages: int  # at least so many, where it was found to be full
     strict: bool  # whether it must be asked of every batch how many new pages may come in
+    permitted: bool = False  # as a private host, by the operator
 
 
 @dataclass(slots=True)
@@ -67,14 +69,18 @@ class Knowledge:
         found_on: str,
         register: bool,
         now: datetime,
+        forbidden: Collection[str] = (),
     ) -> None:
-        """Ask for every host not known, and register those that nobody has, as far as the finder's scope reaches."""
+        """Ask for every host not known, and register those that nobody has, as far as the finder's scope reaches.
+
+        Hosts that are `forbidden` to the page that names them are never registered.
+        """
         if not self.house_revision:
             house = await hosts.house(conn)
             self.house_revision, self.house_filters = house.revision, house.filters
             self.house_rules = filters.compile(house.filters)
         await self._ask(conn, [*schemes, *([found_on] if found_on else [])])
-        unknown = [name for name in schemes if name not in self.hosts]
+        unknown = [name for name in schemes if name not in self.hosts and name not in forbidden]
         if unknown and found_on:
             unknown = await self._within_reach(conn, unknown, found_on)
         if unknown and register:
@@ -103,18 +109,21 @@ class Knowledge:
         rules = self.house_rules  # most hosts have no filters of their own, and share the house's
         if host.filters:
             rules = filters.compile(filters.combine(self.house_filters, host.filters))
-        refusal = REFUSALS.get(host.policy)
+        refusal, detail = REFUSALS.get(host.policy), host.policy_reason
+        if host.own:
+            refusal, detail = Reason.OWN_ADDRESS, OWN_WORDS
         return Known(
             host.domain64,
             host.revision,
             refusal,
-            host.policy_reason,
+            detail,
             rules,
             reach_of(host),
             host.max_pages,
             host.max_depth,
             host.pages,
             strict=host.max_pages <= max(SMALL, host.pages),
+            permitted=host.permitted,
         )
 
 

@@ -45,6 +45,8 @@ class Reason(StrEnum):
     FILTERED = "filtered"
     TOO_DEEP = "too_deep"
     HOST_FULL = "host_full"
+    PRIVATE_HOST = "private_host"
+    OWN_ADDRESS = "own_address"
 
     @property
     def verdict(self) -> Verdict:
@@ -62,10 +64,15 @@ VERDICTS: Final[Mapping[Reason, Verdict]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Knock:
-    """How a URL asks: for itself or for its whole host, with a hall pass or without."""
+    """How a URL asks: for itself or for its whole host, with a hall pass or without.
+
+    `source` is the host whose page names the URL, empty if it is unknown: it leads to no private host but itself. None
+    means that the operator names the URL.
+    """
 
     kind: Kind = "single"
     hall_pass: bool = False
+    source: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from usher.door.guestbook import LETTERS, STALE, Batch
 from usher.door.memory import Knowledge
 from usher.door.rules import Knock, Reason, Verdict
+from usher.private_hosts import Allowed, may_lead
 from usher.urls import Refused, Url, parse
 
 UNKNOWN = "nobody has registered this host, and where the link was found does not reach it"
@@ -55,6 +56,7 @@ class Visit:
     depth: int
     dry_run: bool
     filtered: bool = True
+    allowed: Allowed = Allowed()  # noqa: RUF009 - frozen
     brought: int = 0
     known: Knowledge = field(default_factory=Knowledge)
     same: dict[int, int] = field(default_factory=dict)  # a URL given before in this batch → where
@@ -72,13 +74,36 @@ class Visit:
             if self.answers[index] is not None or index in self.same or isinstance(url, Refused):
                 continue
             host = self.known.hosts.get(url.host)
-            if host is None:
+            if self.is_forbidden(url.host):
+                self._forbid(index, url)
+            elif host is None:
                 self.answers[index] = Answer(self.given[index], Reason.HOST_UNKNOWN, UNKNOWN, url)
             elif host.refusal:
                 self.refuse(index, url, host.refusal, host.detail)
             else:
                 self._queue_up(index, url, batch, order, seen)
         return batch, order
+
+    @property
+    def source(self) -> str | None:
+        """The host whose page names these URLs; None if the operator does."""
+        return self.found_on or None if self.knock.source is None else self.knock.source
+
+    def is_forbidden(self, host: str) -> bool:
+        """Return whether this is a private host, and the page that names it is of another host."""
+        source = self.source
+        if source is None or source == host:
+            return False
+        known = self.known.hosts.get(host)
+        permitted = known is not None and known.permitted
+        return not may_lead(self.allowed, source, host, permitted=permitted)
+
+    def _forbid(self, index: int, url: Url) -> None:
+        words = f"only its own pages and the operator lead to the private host {url.host}"
+        if url.host in self.known.hosts:
+            self.refuse(index, url, Reason.PRIVATE_HOST, words)
+        else:
+            self.answers[index] = Answer(self.given[index], Reason.PRIVATE_HOST, words, url)
 
     def _queue_up(
         self,

@@ -31,7 +31,9 @@ async def find_feed(fetcher: Fetcher, url: Url) -> Subscription:
         )
     for one in candidates(answer.body, str(answer.url))[:MOST_TRIED]:
         there = parse_url(one.url)
-        if not isinstance(there, Refused) and (found := read(await reach(fetcher, there))):
+        if isinstance(there, Refused):
+            continue
+        if found := read(await reach(fetcher, there, source=answer.url)):
             return found
     raise NotFound(
         f"There is no feed at {url}, and its page offers none.",

@@ -16,6 +16,7 @@ from usher.db import Connection, Database, connect
 from usher.door.doorkeeper import Doorkeeper
 from usher.errors import BadSetting
 from usher.feeds.websub import usable
+from usher.private_hosts import Allowed, parse
 from usher.schema import migrate
 from usher.schema.roles import may_take
 from usher.schema.state import state
@@ -49,6 +50,7 @@ class House:
     patience: float
     callback: str = ""  # where hubs reach us, if they are to
     way: Way | None = None  # without it the door is opened anew each time
+    allowed: Allowed = Allowed()  # noqa: RUF009 - frozen
 
     @asynccontextmanager
     async def queue(self, conn: Connection) -> AsyncIterator[Connection]:
@@ -76,7 +78,7 @@ class House:
     async def _open(self, ends: AsyncExitStack) -> Doorkeeper:
         role = await taken(self.work, DOOR, self.patience)
         db = Database(self.work, size=CONNECTIONS, patience=self.patience, role=role)
-        return Doorkeeper(await ends.enter_async_context(db))
+        return Doorkeeper(await ends.enter_async_context(db), self.allowed)
 
     @asynccontextmanager
     async def jobs(self) -> AsyncIterator[Database]:
@@ -104,7 +106,8 @@ async def opened(settings: Settings, *, ready: bool = True) -> AsyncIterator[Hou
             await ends.enter_async_context(db)
             apart = None if search == control else await ends.enter_async_context(queue)
             work, way = found.dsns[Area.WORK], Way(ends)
-            yield House(db, apart, (ours, theirs), work, patience, callback, way)
+            allowed = parse(settings.allow_private)
+            yield House(db, apart, (ours, theirs), work, patience, callback, way, allowed)
 
 
 def callback_of(settings: Settings) -> str:

@@ -40,7 +40,7 @@ async def tend(
     offer = websub.offered(known.hub, known.own, known.url)
     match websub.step(standing, offer, wanted=known.wanted, now=now):
         case "subscribe" if offer is not None:
-            return await subscribe(house, fetcher, id_, offer, standing, now)
+            return await subscribe(house, fetcher, id_, known.url, offer, standing, now)
         case "unsubscribe":
             return await leave(house, fetcher, [id_], now=now)
     return []
@@ -69,6 +69,7 @@ async def subscribe(
     house: House,
     fetcher: Fetcher,
     id_: int,
+    feed: str,
     offer: websub.Offer,
     standing: Standing | None,
     now: datetime,
@@ -89,7 +90,7 @@ async def subscribe(
             now=now,
         )
     body = websub.form("subscribe", offer, callback=callback(house, token), secret=secret)
-    answer = await send(fetcher, offer.hub, body)
+    answer = await send(fetcher, feed, offer.hub, body)
     words = trouble(answer, token, secret)
     if not words:
         return []
@@ -107,11 +108,12 @@ async def leave(
     problems = []
     for id_ in ids:
         async with house.search.connection() as conn:
+            known = await hub.known(conn, id_)
             standing = await hub.leave(conn, id_, now=now or datetime.now(UTC))
         if standing is not None and house.callback:
             there = callback(house, standing.token)
             body = websub.form("unsubscribe", standing.offer, callback=there, secret="")
-            answer = await send(fetcher, standing.hub, body)
+            answer = await send(fetcher, known.url if known else "", standing.hub, body)
             if words := trouble(answer, standing.token, standing.secret):
                 problems.append(f"Its hub could not be told that it is over: {words}")
     return problems
@@ -121,16 +123,21 @@ def callback(house: House, token: str) -> str:
     return f"{house.callback}/websub/{token}"
 
 
-async def send(fetcher: Fetcher, url: str, body: bytes) -> Answer | str:
-    """The hub's answer, or why it was not asked; redirects that keep what is sent are followed."""
-    there = parse_url(url)
+async def send(fetcher: Fetcher, feed: str, hub_url: str, body: bytes) -> Answer | str:
+    """The hub's answer, or why it was not asked; redirects that keep what is sent are followed.
+
+    `feed` is where the feed was fetched: it must not name a private hub of another host.
+    """
+    source, there = parse_url(feed), parse_url(hub_url)
+    if isinstance(source, Refused):
+        return f"{feed} cannot have a hub: {source.detail}"
     if isinstance(there, Refused):
-        return f"{url} cannot be asked: {there.detail}"
+        return f"{hub_url} cannot be asked: {there.detail}"
     for _ in range(MOST_HOPS):
-        answer = await fetcher.post(there, body, FORM)
+        answer = await fetcher.post(there, body, FORM, source=source)
         if answer.status not in AGAIN or answer.location is None:
             return answer
-        there = answer.location
+        source, there = there, answer.location
     return answer
 
 

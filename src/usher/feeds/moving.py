@@ -40,7 +40,7 @@ async def moved(
             return found
         if url in been:  # each says that it is with the other
             return outcome
-        found = judge(await reach(fetcher, url), anew, now)
+        found = judge(await reach(fetcher, url, source=found.home), anew, now)
         if found.kind != "fresh" or found.home in been:
             return replace(outcome, stamp=Stamp())
         been |= {url, found.home}

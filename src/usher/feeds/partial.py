@@ -47,6 +47,7 @@ class Asked:
     feed: int | None
     cleanup: bool | None
     asked: bool
+    feed_url: str
 
 
 @dataclass(frozen=True, slots=True)

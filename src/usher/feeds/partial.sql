@@ -29,7 +29,7 @@ limit %(n)s;
 -- name: find
 -- What must be known to fetch the page of an item.
 select i.id, i.feed_id, i.link, i.hash, p.state, p.errors, m.id as feed, m.cleanup,
-    coalesce(m.kind = 'partial' and m.state = 'enabled', false) as asked
+    coalesce(m.kind = 'partial' and m.state = 'enabled', false) as asked, coalesce(m.url, '') as feed_url
 from feeds.feed_item i
 join feeds.feed_item_page p on p.item_id = i.id
 left join feeds.feed_metadata m on m.feed_id = i.feed_id

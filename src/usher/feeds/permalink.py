@@ -23,6 +23,7 @@ from usher.feeds.house import House
 from usher.feeds.partial import Asked
 from usher.feeds.robots import Shelf
 from usher.feeds.store import clean
+from usher.private_hosts import Allowed, may_lead
 from usher.urls import Refused, Url, parse
 
 MOST_HOPS: Final = 8
@@ -73,20 +74,28 @@ async def permalink(
         asked = await partial.find(conn, id_)
     if asked.state != "wanted" or not asked.asked:
         return Told(id_, "off", "Its page is not wanted any more.")
-    url = parse(asked.link)
+    url, feed = parse(asked.link), parse(asked.feed_url)
     if isinstance(url, Refused):
         fetched = Fetched(None, error=f"It has no address: {url.detail}", final=True)
     else:
+        source = "" if isinstance(feed, Refused) else feed.host
         async with Shelf(house) as shelf:
-            fetched = await fetch(Manners(fetcher, PRODUCT, shelf.as_client()), url)
+            manners = Manners(fetcher, PRODUCT, shelf.as_client())
+            fetched = await fetch(manners, url, source=source, allowed=fetcher.allow)
     return await settle(house, asked, fetched, now=now or datetime.now(UTC))
 
 
-async def fetch(manners: Manners, url: Url) -> Fetched:
-    """Ask for a page, and follow where it leads, as far as each host allows it."""
+async def fetch(manners: Manners, url: Url, *, source: str, allowed: Allowed) -> Fetched:
+    """Ask for a page, and follow where it leads, as far as each host allows it.
+
+    `source` is the host of the feed. Neither it nor a redirect leads to a private host of another name.
+    """
     lease = Lease(asyncio.get_running_loop().time() + PATIENCE)
     here = url
     for _ in range(MOST_HOPS + 1):
+        if not may_lead(allowed, source, here.host):
+            words = f"{source} must not lead to the private host {here.host}"
+            return Fetched(here, error=words, final=True)
         rules = await manners.rules(here, delay=0, lease=lease)
         if (barred := judged(rules, here)) or rules is None:
             return barred or Fetched(here, error="Its turn did not come.")
@@ -99,7 +108,7 @@ async def fetch(manners: Manners, url: Url) -> Fetched:
         if answer.location is None:
             said = f"HTTP {answer.status} that does not say where it leads"
             return Fetched(here, answer.status, error=said)
-        here = answer.location
+        source, here = here.host, answer.location
     return Fetched(here, error=f"It sends us on more than {MOST_HOPS} times")
 
 
@@ -121,8 +130,8 @@ def read(answer: Answer, delay: timedelta) -> Fetched:
     wait = timedelta(seconds=min(rest or 0.0, 30 * LONGEST.total_seconds()))
     url, status = answer.url, answer.status
     if answer.error or status is None:
-        too_long = answer.kind in ("body", "private", "port")
-        return Fetched(url, status, error=answer.error, final=too_long, wait=wait, delay=delay)
+        final = answer.kind in ("body", "private", "port", "own")
+        return Fetched(url, status, error=answer.error, final=final, wait=wait, delay=delay)
     if status // 100 != SUCCESS // 100:
         said = f"HTTP {status} {answer.reason}".rstrip()
         return Fetched(url, status, error=said, final=status in FINAL, wait=wait, delay=delay)

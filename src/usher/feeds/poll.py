@@ -67,7 +67,7 @@ async def poll(
         outcome = replace(await moved(fetcher, known, outcome, when, judge), began=began)
     told = await desk.note(known, outcome, when) or await settle(house, known, outcome, now=when)
     if known.knocks and told.good and (told.new or told.changed or known.waiting):
-        await knock(house, told, told.stored_in or known.feed_id or 0)
+        await knock(house, told, told.stored_in or known.feed_id or 0, source=outcome.home.host)
     if told.good:
         news = bool(told.new or told.changed)
         feed_id, digests = told.stored_in or known.feed_id, not desk.later
@@ -260,8 +260,11 @@ async def plan(
     await subscriptions.note(conn, known.id, noted, now=now)
 
 
-async def knock(house: House, told: Told, feed_id: int) -> None:
-    """Send the links of new items to the door, also those that a killed poll left; without a door they wait."""
+async def knock(house: House, told: Told, feed_id: int, *, source: str) -> None:
+    """Send the links of new items to the door, also those that a killed poll left; without a door they wait.
+
+    `source` is the host of the feed: its items lead to no other private host.
+    """
     async with house.search.connection() as conn:
         waiting = await store.to_knock(conn, feed_id, n=KNOCKS)
     if not waiting:
@@ -269,7 +272,8 @@ async def knock(house: House, told: Told, feed_id: int) -> None:
     try:
         async with house.door() as door:
             while waiting:
-                answers = await door.knock([link for _, link in waiting], knock=PASS)
+                links = [link for _, link in waiting]
+                answers = await door.knock(links, knock=replace(PASS, source=source))
                 told.knocked += sum(answers.counts().values())
                 async with house.search.connection() as conn:
                     await store.knocked(conn, waiting)

@@ -28,17 +28,22 @@ class Reached:
     error: str = ""
 
 
-async def reach(fetcher: Fetcher, url: Url, *, etag: str = "", lastmod: str = "") -> Reached:
-    """Follow redirects; only those for good that come before any other say that the feed has moved."""
+async def reach(
+    fetcher: Fetcher, url: Url, *, etag: str = "", lastmod: str = "", source: Url | None = None
+) -> Reached:
+    """Follow redirects; only those for good that come before any other say that the feed has moved.
+
+    `source` is the page or feed that names the URL, None if the operator does.
+    """
     headers = conditions(etag, lastmod)
     home, here, permanent = url, url, True
     for _ in range(MOST_HOPS + 1):
-        answer = await fetcher.get(here, headers)
+        answer = await fetcher.get(here, headers, source=source)
         if answer.status not in MOVED:
             return Reached(answer, home)
         if answer.location is None:
             return Reached(answer, home, f"HTTP {answer.status} that does not say where it leads")
-        here = answer.location
+        source, here = here, answer.location
         permanent = permanent and answer.status in PERMANENT
         home = here if permanent else home
     return Reached(answer, url, f"It sends us on more than {MOST_HOPS} times")

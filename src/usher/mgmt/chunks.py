@@ -15,6 +15,7 @@ from psycopg.rows import TupleRow
 
 from usher.db import Connection
 from usher.door.guestbook import Outcome, Settled, columns
+from usher.messages import PrivateAccess
 from usher.mgmt import merging, versions
 from usher.statements import array, beside
 from usher.urls import Url, written
@@ -30,6 +31,7 @@ class Given(NamedTuple):
 
     id: int
     url: str
+    private: PrivateAccess | None  # the operator's permission, where its host is not public
     etag: str | None
     last_modified: datetime | None
     crawl_delay: timedelta
@@ -171,10 +173,16 @@ def packed(rows: Rows) -> Pack | None:
     if not rows:
         return None
     pages = [
-        Given(id_, written(scheme, host, path), *rest)
-        for _, _, id_, host, scheme, path, *rest in rows
+        Given(id_, written(scheme, host, path), access(port, addresses), *rest)
+        for _, _, id_, host, scheme, path, port, addresses, *rest in rows
     ]
     return Pack(rows[0][1], pages)
+
+
+def access(port: int | None, addresses: Sequence[object] | None) -> PrivateAccess | None:
+    if port is None or addresses is None:
+        return None
+    return PrivateAccess(port, tuple(map(str, addresses)))
 
 
 async def open_chunks(conn: Connection, crawler: int, *, now: datetime) -> list[int]:

@@ -1,10 +1,17 @@
 -- name: claim_links
 -- A new chunk of pages for each of these crawlers, or more for one it has; nothing if fewer wait than asked for and none
 -- long enough. The answers of the first crawler come first.
-select turn, chunk_id, id, host, scheme, path, etag, last_modified, crawl_delay, text64, depth
+select
+    c.turn, c.chunk_id, c.id, c.host, c.scheme, c.path, p.port, p.addresses, c.etag, c.last_modified, c.crawl_delay,
+    c.text64, c.depth
 from work.claim_links(
     %(crawlers)s, %(ns)s, %(widths)s, %(depths)s, %(chunk)s, %(waits)s, %(leases)s, %(holds)s, %(now)s
-);
+) with ordinality c (
+    turn, chunk_id, id, host, scheme, path, etag, last_modified, crawl_delay, text64, depth, place
+)
+left join work.private_access p on p.host = c.host
+    and p.port = coalesce(substring(c.host from ':([0-9]+)$')::integer, case c.scheme when 1 then 443 when 2 then 80 end)
+order by c.place;
 
 -- name: open_chunks
 -- The chunks that a crawler has a lease on; two are enough to know that there are several.

@@ -2,6 +2,31 @@ CREATE SCHEMA mgmt;
 
 CREATE SCHEMA work;
 
+CREATE FUNCTION work.allow_private(host_name text, host_port integer, pinned inet[], at timestamp with time zone) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO ''
+    AS $$
+declare
+    number bigint;
+begin
+    update work.hosts h
+    set revision = h.revision + 1, troubles = 0,
+        ready_at = case when h.held_by is null then least(h.ready_at, at) else h.ready_at end,
+        claim_at = case when h.held_by is null then least(h.claim_at, at) else h.claim_at end,
+        empty_looks = 0
+    where h.name = host_name
+    returning h.domain64 into number;
+    if number is null then
+        return false;
+    end if;
+    insert into work.private_access (host, port, addresses, granted_at)
+    values (host_name, host_port, pinned, at)
+    on conflict (host, port) do update set addresses = excluded.addresses, granted_at = excluded.granted_at;
+    update work.robots r set expires_at = at where r.domain64 = number and r.error <> '' and r.expires_at > at;
+    return true;
+end
+$$;
+
 CREATE FUNCTION work.claim_links(callers bigint[], ns integer[], widths integer[], eaches integer[], chunk bigint, waits interval[], leases interval[], holds boolean[], at timestamp with time zone) RETURNS TABLE(turn integer, chunk_id bigint, id bigint, host text, scheme smallint, path text, etag text, last_modified timestamp with time zone, crawl_delay interval, text64 bigint, depth smallint)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO ''
@@ -214,6 +239,16 @@ begin
 end
 $$;
 
+CREATE FUNCTION work.component_is_no_host() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO ''
+    AS $$
+begin
+    update work.hosts h set revision = h.revision + 1 where h.name = new.host;
+    return null;
+end
+$$;
+
 CREATE FUNCTION work.count_seats() RETURNS trigger
     LANGUAGE plpgsql
     SET search_path TO ''
@@ -404,6 +439,17 @@ begin
     if exists (select from work.hosts h where h.held_by = chunk) then
         perform work.let_go(array[chunk], at);
     end if;
+end
+$$;
+
+CREATE FUNCTION work.forbid_private(host_name text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO ''
+    AS $$
+begin
+    delete from work.private_access p where p.host = host_name;
+    update work.hosts h set revision = h.revision + 1 where h.name = host_name;
+    return found;
 end
 $$;
 
@@ -1282,6 +1328,19 @@ ALTER TABLE work.pace ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     CACHE 1
 );
 
+CREATE TABLE work.private_access (
+    host text NOT NULL,
+    port integer NOT NULL,
+    addresses inet[] NOT NULL,
+    granted_at timestamp with time zone NOT NULL,
+    CONSTRAINT private_access_pinned CHECK (((cardinality(addresses) >= 1) AND (cardinality(addresses) <= 16))),
+    CONSTRAINT private_access_port_known CHECK (((port >= 1) AND (port <= 65535)))
+);
+
+COMMENT ON TABLE work.private_access IS 'Hosts that are not public and that the operator named: where crawlers may connect to.';
+
+COMMENT ON COLUMN work.private_access.addresses IS 'What the name resolved to when the operator named it; no other address is used.';
+
 CREATE TABLE work.query_stat (
     id bigint NOT NULL,
     at timestamp with time zone NOT NULL,
@@ -1472,6 +1531,9 @@ ALTER TABLE ONLY work.pace
 ALTER TABLE ONLY work.placement
     ADD CONSTRAINT placement_pkey PRIMARY KEY (component_id, chunk_id);
 
+ALTER TABLE ONLY work.private_access
+    ADD CONSTRAINT private_access_pkey PRIMARY KEY (host, port);
+
 ALTER TABLE ONLY work.query_stat
     ADD CONSTRAINT query_stat_pkey PRIMARY KEY (id);
 
@@ -1586,6 +1648,8 @@ CREATE INDEX thin_sparse ON work.thin USING btree (chunk_id) WHERE (alive IS NOT
 
 CREATE TRIGGER chunks_are_never_deleted BEFORE DELETE OR TRUNCATE ON work.chunk FOR EACH STATEMENT EXECUTE FUNCTION work.never_deleted();
 
+CREATE TRIGGER component_is_no_host AFTER INSERT ON work.component FOR EACH ROW EXECUTE FUNCTION work.component_is_no_host();
+
 CREATE TRIGGER count_changed_seats AFTER UPDATE ON work.placement REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION work.count_seats();
 
 CREATE TRIGGER count_new_seats AFTER INSERT ON work.placement REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION work.count_seats();
@@ -1635,6 +1699,9 @@ ALTER TABLE ONLY work.placement
 
 ALTER TABLE ONLY work.placement
     ADD CONSTRAINT placement_component_id_fkey FOREIGN KEY (component_id) REFERENCES work.component(id);
+
+ALTER TABLE ONLY work.private_access
+    ADD CONSTRAINT private_access_host_fkey FOREIGN KEY (host) REFERENCES work.hosts(name);
 
 ALTER TABLE ONLY work.query_stat
     ADD CONSTRAINT query_stat_component_id_fkey FOREIGN KEY (component_id) REFERENCES work.component(id);

@@ -14,9 +14,9 @@ from types import MappingProxyType
 from typing import Final
 
 from usher.areas import Places, places
-from usher.crawl import guard
+from usher.crawl import permissions
 from usher.db import Connection, Database
-from usher.door import desk
+from usher.door import desk, private_access
 from usher.door.desk import HostChange
 from usher.door.doorkeeper import Doorkeeper
 from usher.door.rules import Knock, Verdict
@@ -52,7 +52,6 @@ class Errand:
     again: bool = False
     keep_warc: bool = False
     front: str = ""
-    private: Sequence[str] = ()  # hosts that may be crawled besides those of the URLs
 
     def read(self) -> list[Url]:
         found = [parse(text) for text in self.urls]
@@ -84,7 +83,7 @@ async def running(
         async with alone_on(settings.data, told=told) as lock:
             await migrate.ensure(found, migrate.ALL, patience=settings.connect_timeout)
             ports = Ports.kept(settings.data)
-            os.environ.update(surroundings(loaded, errand))
+            os.environ.update(surroundings(loaded))
             troupe = Troupe(
                 command(loaded, errand),
                 settings.data / "logs",
@@ -111,30 +110,13 @@ def command(loaded: Loaded, errand: Errand) -> Callable[[str], list[str]]:
     return lambda part: this_program(*words, part)
 
 
-def surroundings(loaded: Loaded, errand: Errand) -> Mapping[str, str]:
-    """What the parts are told by their environment: how chunks are, and which private hosts were named on purpose."""
-    told = {
+def surroundings(loaded: Loaded) -> Mapping[str, str]:
+    """What the parts are told by their environment: how chunks are."""
+    return {
         f"USHER_{name.upper()}": str(value)
         for name, value in CHUNKS.items()
         if loaded.origins[name] == "default"
     }
-    private = [*errand.private, *(url.host for url in errand.read() if is_private(url))]
-    if private:
-        told["USHER_ALLOW_PRIVATE"] = ", ".join([loaded.settings.allow_private, *private]).strip(
-            ", "
-        )
-    return told
-
-
-def is_private(url: Url) -> bool:
-    """Whether its name is an address of this machine or network, or means this machine."""
-    name = url.host.rpartition(":")[0] if url.host.rpartition(":")[2].isdigit() else url.host
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
-    try:
-        return bool(guard.refusal(guard.Allowed(), name, name.strip("[]"), 80))
-    except ValueError:
-        return False
 
 
 async def opened(found: Places, role: str) -> Database:
@@ -145,6 +127,7 @@ async def opened(found: Places, role: str) -> Database:
 async def let_in(house: House, errand: Errand) -> tuple[list[Answer], list[int]]:
     """Knock for what was named; the door's answers, and the hosts to watch."""
     urls = errand.read()
+    await allow_named(house, urls)
     keeper = Doorkeeper(house.door)
     knock = Knock("full", hall_pass=True) if errand.again else Knock()
     told = await keeper.knock([str(url) for url in urls], knock=knock)
@@ -158,6 +141,15 @@ async def let_in(house: House, errand: Errand) -> tuple[list[Answer], list[int]]
         await set_up(conn, names, errand)
         shown = [await desk.show_host(conn, name=name) for name in names]
     return told.answers, [host.domain64 for host in shown if host is not None]
+
+
+async def allow_named(house: House, urls: Sequence[Url]) -> None:
+    """Store a permission for each URL whose host is not public: the operator named it."""
+    for url in urls:
+        permission = await permissions.needed(url)
+        if permission is not None:
+            async with house.door.transaction() as conn:
+                await private_access.grant(conn, url, permission)
 
 
 async def set_up(conn: Connection, names: Sequence[str], errand: Errand) -> None:

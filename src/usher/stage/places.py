@@ -15,12 +15,12 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Final, Self
 
+from usher.crawl.own_endpoints import PORTS_FILE
 from usher.errors import Conflict, DataUnusable
 from usher.porch.listen import Bind
 from usher.private_files import open_file, write_file
 
 LOOPBACK: Final = "127.0.0.1"
-FILE: Final = "ports.json"
 LEFT_SECONDS: Final = 20.0  # for parts whose troupe was killed: they end by themselves
 
 
@@ -49,13 +49,13 @@ class Ports:
         ports = {
             name: port if is_free(port) else any_free() for name, port in asdict(found).items()
         }
-        write_file(data / FILE, json.dumps(ports).encode())
+        write_file(data / PORTS_FILE, json.dumps(ports).encode())
         return cls(**ports)
 
     @classmethod
     def read(cls, data: Path) -> Self:
         """Those of the last time, or the usual ones."""
-        file = data / FILE
+        file = data / PORTS_FILE
         try:
             known = json.loads(file.read_text(encoding="utf-8"))
             return cls(**{one.name: int(known[one.name]) for one in fields(cls)})

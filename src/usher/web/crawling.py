@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Final
 
 from usher.db import Connection
+from usher.door.rules import Knock
 from usher.errors import BadInput, NotFound
 from usher.mgmt import chunks
 from usher.mgmt.chunks import Ask, Given
@@ -61,6 +62,7 @@ def listed(pages: list[Given], wanted: bool) -> list[PageToFetch]:  # noqa: FBT0
             page.last_modified,
             None if page.text64 is None else str(page.text64),
             page.depth,
+            page.private,
         )
         for page in pages
     ]
@@ -126,7 +128,9 @@ async def add_links(call: Call[AddLinks]) -> AddedLinks:
         message = f"{len(asked.links):,} links are more than {MOST_URLS:,}."
         raise Declined(413, "too_large", message, hint="Add them in several requests.")
     door = call.rooms.doorkeeper
-    answers = await door.knock(asked.links, found_on=host_of(asked.found_on), depth=asked.depth)
+    found_on = host_of(asked.found_on)
+    knock = Knock(source=found_on or host_of(asked.moved_from))
+    answers = await door.knock(asked.links, knock=knock, found_on=found_on, depth=asked.depth)
     told = summed_up(answers, listed=False)
     return AddedLinks(told.counts, told.reasons)
 

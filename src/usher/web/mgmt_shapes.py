@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 
 from usher.door.guestbook import Result
 from usher.door.rules import Reason
+from usher.messages import PrivateAccess
 from usher.mgmt.health import Declared
 from usher.web.shapes import Urls, VerdictCounts
 
@@ -160,7 +161,8 @@ class MoreQuery(Told, kw_only=True):
 class PageToFetch(Struct, omit_defaults=True):
     """A page with what a conditional request needs, and how long its host rests between two.
 
-    `text64` is the number that the crawler gave to its text, `depth` its clicks from where the crawl came in.
+    `text64` is the number that the crawler gave to its text, `depth` its clicks from where the crawl came in. `private`
+    is the operator's permission to connect to a host that is not public, at this port and these addresses.
     """
 
     link: str
@@ -169,6 +171,7 @@ class PageToFetch(Struct, omit_defaults=True):
     last_modified: datetime | None = None
     text64: str | None = None
     depth: int = 0
+    private: PrivateAccess | None = None
 
 
 class Links(Struct, omit_defaults=True):
@@ -202,10 +205,14 @@ class LinkKept(Struct, omit_defaults=True):
 
 
 class AddLinks(Struct):
-    """Links, the page or host they were found on, and how many clicks they are from where the crawl came in."""
+    """Links, the page or host they were found on, and how many clicks they are from where the crawl came in.
+
+    `moved_from` in place of `found_on` is a seed that redirects to them: then no scope limits them.
+    """
 
     links: Urls
     found_on: str | None = None
+    moved_from: str | None = None
     depth: Annotated[int, Meta(ge=0, le=30_000)] = 0
 
 

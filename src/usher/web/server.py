@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 
-from usher import local_secret
+from usher import local_secret, private_hosts
 from usher.areas import Area, named, places
 from usher.db import Database, connect
 from usher.door.doorkeeper import Doorkeeper
@@ -107,7 +107,7 @@ async def opened(
         ):
             yield Rooms(
                 work,
-                Doorkeeper(work),
+                Doorkeeper(work, private_hosts.parse(settings.allow_private)),
                 control,
                 rules,
                 own,

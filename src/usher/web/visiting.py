@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
+from usher.door.rules import Reason
 from usher.errors import NotFound
 from usher.mgmt import offers, robots
 from usher.porch.entry import Declined
+from usher.private_hosts import may_lead
 from usher.urls import Refused, Url, parse
 from usher.web.access import work
 from usher.web.app import Call, Endpoint
@@ -55,10 +57,13 @@ async def let_in(call: Call[Says], given: Sequence[str], where: Url, found_in: s
     urls = [url for text in given[:MOST_SITEMAPS] if not isinstance(url := parse(text), Refused)]
     if not urls:
         return
-    texts = [str(url) for url in urls]
-    await call.rooms.doorkeeper.knock(texts, found_on=where.host, filtered=False)
+    told = await call.rooms.doorkeeper.knock(
+        [str(url) for url in urls], found_on=where.host, filtered=False
+    )
+    answers = zip(urls, told.answers, strict=True)
+    public = [url for url, answer in answers if answer.reason is not Reason.PRIVATE_HOST]
     async with at_mgmt(call) as conn:
-        await robots.add_sitemaps(conn, urls, found_in=found_in, now=clock())
+        await robots.add_sitemaps(conn, public, found_in=found_in, now=clock())
 
 
 async def add_sitemap(call: Call[SitemapRead]) -> AddedLinks:
@@ -70,8 +75,9 @@ async def add_sitemap(call: Call[SitemapRead]) -> AddedLinks:
     where, door = read(asked.link), call.rooms.doorkeeper
     await caller(call, "crawler")
     if changed := [(one.link, one.changed) for one in asked.links if one.changed is not None]:
-        await door.hint(changed)
-    told = await door.knock([one.link for one in asked.links], found_on=where.host)
+        await door.hint(changed, source=where.host)
+    links = [one.link for one in asked.links]
+    told = await door.knock(links, found_on=where.host)
     await let_in(call, asked.sitemaps, where, str(where))
     async with at_mgmt(call) as conn:
         await robots.sitemap_read(
@@ -87,11 +93,16 @@ async def add_sitemap(call: Call[SitemapRead]) -> AddedLinks:
 
 
 async def add_feeds(call: Call[FeedsOffered]) -> FeedsKept:
-    """Feeds that pages offer: whoever looks for some finds them; what is no URL is left out."""
+    """Feeds that pages offer; what is no URL, or private and of another host, is left out."""
     asked = call.body
     where = read(asked.origin)
     await caller(call, "crawler")
-    urls = [url for text in asked.feeds if not isinstance(url := parse(text), Refused)]
+    allowed = call.rooms.doorkeeper.allowed
+    urls = [
+        url
+        for text in asked.feeds
+        if not isinstance(url := parse(text), Refused) and may_lead(allowed, where.host, url.host)
+    ]
     async with at_mgmt(call) as conn:
         new = await offers.add_offers(conn, where.host, urls, now=clock()) if urls else []
     return FeedsKept(len(new))

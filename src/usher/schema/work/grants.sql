@@ -66,3 +66,8 @@ grant execute on function
 grant usage on schema mgmt to usher_mgmt, usher_reader;
 grant select on mgmt.link, mgmt.chunk, mgmt.host, mgmt.crawler, mgmt.index_builder, mgmt.index_server
     to usher_mgmt, usher_reader;
+
+-- The operator's permissions for hosts that are not public; only the functions write them.
+grant select on work.private_access to usher_door, usher_mgmt, usher_reader;
+grant execute on function work.allow_private(text, integer, inet[], timestamptz), work.forbid_private(text) to usher_door;
+grant select (host) on work.component to usher_door;

@@ -1,0 +1,77 @@
+"""The addresses and ports of Usher itself, which no crawler and no feed job may request."""
+
+import json
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from usher.addresses import Address, split_host
+from usher.settings import Settings
+
+PORTS_FILE: Final = "ports.json"  # of `usher up` and `usher crawl`, in the data directory
+DEMO_SITE: Final = "site"  # the one port in that file that is there to be crawled
+LOOPBACK: Final = "127.0.0.1"
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443, "postgresql": 5432, "postgres": 5432}
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A host, by name or address, and a port where a part of Usher listens."""
+
+    host: str
+    port: int
+
+
+def own_endpoints(settings: Settings, others: Iterable[str] = ()) -> frozenset[Endpoint]:
+    """Return what the settings and the data directory name; `others` are further HOST:PORT texts."""
+    urls = (
+        settings.mgmt_url,
+        settings.database_url,
+        settings.work_url,
+        settings.control_url,
+        settings.worker_url,
+        settings.search_url,
+    )
+    found = {endpoint for url in urls if (endpoint := _of_url(url))}
+    found |= {Endpoint(name, port) for name, port in map(split_host, others) if port}
+    found |= {Endpoint(LOOPBACK, port) for port in _local_ports(settings.data)}
+    if settings.pg_port:
+        found.add(Endpoint(LOOPBACK, settings.pg_port))
+    return frozenset(found)
+
+
+def is_local(address: Address) -> bool:
+    """Return whether an address belongs to this machine: then a socket can be bound to it."""
+    if address.is_loopback or address.is_unspecified:
+        return True
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6  # noqa: PLR2004
+    with socket.socket(family, socket.SOCK_DGRAM) as trial:
+        try:
+            trial.bind((str(address), 0))
+        except OSError:
+            return False
+    return True
+
+
+def _of_url(url: str) -> Endpoint | None:
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port or _DEFAULT_PORTS.get(parts.scheme)
+    except ValueError:
+        return None
+    return Endpoint(host, port) if host and port else None
+
+
+def _local_ports(data: Path) -> list[int]:
+    try:
+        ports = json.loads((data / PORTS_FILE).read_text(encoding="utf-8"))
+        return [int(port) for name, port in ports.items() if name != DEMO_SITE]
+    except (OSError, ValueError, TypeError, AttributeError):
+        return []
+
+
+def same_machine(address: Address, other: Address) -> bool:
+    return address == other or (is_local(address) and is_local(other))

@@ -1,0 +1,46 @@
+"""Permissions to request hosts that are not public, stored with the host. Only the operator gives them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from ipaddress import IPv4Address, IPv6Address
+
+from usher.db import Connection
+from usher.door import hosts
+from usher.private_hosts import Permission
+from usher.statements import beside
+from usher.urls import Url
+
+store = beside(__file__)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One stored permission of a host."""
+
+    port: int
+    addresses: Sequence[IPv4Address | IPv6Address]
+    granted_at: datetime
+
+
+async def grant(conn: Connection, url: Url, permission: Permission) -> None:
+    """Register the URL's host if it is new, and let crawlers connect to it as the permission says."""
+    now = datetime.now(UTC)
+    await hosts.register(conn, names=[url.host], now=now, schemes={url.host: url.scheme})
+    await store.allow_private.tuples(
+        conn,
+        host=url.host,
+        port=permission.port,
+        addresses=list(permission.addresses),
+        now=now,
+    )
+
+
+async def revoke(conn: Connection, host: str) -> None:
+    """Take every permission of a host back."""
+    await store.forbid_private.tuples(conn, host=host)
+
+
+async def of_host(conn: Connection, host: str) -> list[Access]:
+    """Return the permissions of a host."""
+    return await store.private_access.rows(conn, Access, host=host)
