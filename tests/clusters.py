@@ -33,7 +33,8 @@ def standby(primary: Cluster, data: Path, port: int) -> Standby:
         copy.make_directory(directory)
     copy.pgdata.mkdir(mode=0o700)
     copy.account.own(copy.pgdata, 0o700)
-    where = f"host={primary.sockets} port={primary.port()} user=usher"
+    where = f"host={primary.sockets} port={primary.port()} user=usher password={primary.password()}"
+    (data / "password").write_text(primary.password())
     code, said = primary.account.run(
         [
             primary.binaries / "pg_basebackup",

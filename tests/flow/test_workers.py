@@ -2,17 +2,14 @@
 
 import re
 import shutil
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
 import pytest
 
 from calls import mgmt
-from commands import clean, usher
+from commands import usher
+from job_runs import manager
 from processes import eventually
 
 PAGE = (Path(__file__).parents[2] / "docs" / "workers.md").read_text()
@@ -23,19 +20,6 @@ def example(name: str) -> str:
     found = re.search(rf"<!-- test: {name} -->\n```\w+\n(.*?)```", PAGE, re.DOTALL)
     assert found
     return found[1]
-
-
-@contextmanager
-def manager(dsn: str, directory: Path) -> Iterator[None]:
-    environment = clean({"DATABASE_URL": dsn, "PYTHONPATH": str(directory)})
-    process = subprocess.Popen(
-        [sys.executable, "-m", "usher", "manager"], env=environment, cwd=directory
-    )
-    try:
-        yield
-    finally:
-        process.terminate()
-        process.wait(30)
 
 
 def outcomes(dsn: str) -> list[tuple[object, ...]]:
@@ -60,7 +44,7 @@ def test_in_a_shell(database: str, tmp_path: Path) -> None:
     script.chmod(0o755)
     add(database, "--type", "count", "--", str(script), "/etc/hosts")
     add(database, "--type", "count", "--", str(script), "/no/such; file")
-    with manager(database, tmp_path):
+    with manager({"DATABASE_URL": database}, tmp_path):
         good, bad = done(database, 2)
     lines = len(Path("/etc/hosts").read_text().splitlines())
     assert good[1] == "completed"
@@ -77,7 +61,7 @@ def test_in_python(database: str, tmp_path: Path) -> None:
     (tmp_path / "names.txt").write_text("ada\ngrace\n")
     add(database, "--type", "title", "--", "titles:fetch", str(tmp_path / "names.txt"))
     add(database, "--type", "title", "--", "titles:fetch", "/no/such")
-    with manager(database, tmp_path):
+    with manager({"DATABASE_URL": database}, tmp_path):
         found = done(database, 4)
     assert sorted((row[1], row[2], row[3]) for row in found if row[0] == "titles:shout") == [
         ("completed", None, "ADA\n"),
@@ -93,7 +77,7 @@ def test_in_any_language(database: str, tmp_path: Path) -> None:
     script = tmp_path / "report.pl"
     script.write_text(example("perl"))
     script.chmod(0o755)
-    with mgmt(database, tmp_path / "log") as server, manager(database, tmp_path):
+    with mgmt(database, tmp_path / "log") as server, manager({"DATABASE_URL": database}, tmp_path):
         add(database, "--type", "report", "--", str(script), server.address)
         [row] = done(database, 1)
     assert row[1:] == ("completed", "counting", "counted\n")
