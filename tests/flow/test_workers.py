@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import tomllib
 from pathlib import Path
 
 import psycopg
@@ -11,6 +12,7 @@ from calls import mgmt
 from commands import usher
 from job_runs import manager
 from processes import eventually
+from usher.queue.policy import policies
 
 PAGE = (Path(__file__).parents[2] / "docs" / "workers.md").read_text()
 
@@ -84,3 +86,30 @@ def test_in_any_language(database: str, tmp_path: Path) -> None:
     with psycopg.connect(database) as conn:
         found = conn.execute("select table_name, table_row_id from control.job_table_item")
         assert sorted(found.fetchall()) == [("numbers", "1"), ("numbers", "2")]
+
+
+def test_a_job_is_given_what_the_page_lists(database: str, tmp_path: Path) -> None:
+    listed = set(re.findall(r"`(USHER_\w+)`", section("What a job is given")))
+    add(database, "--type", "env", "--data", "d", "--", "/usr/bin/env")
+    with manager({"DATABASE_URL": database, "USHER_TOKEN": "secret"}, tmp_path):
+        [row] = done(database, 1)
+    given = {line.partition("=")[0] for line in str(row[3]).splitlines()}
+    passed = {name for name in given if name.startswith("USHER_")}
+    assert passed == listed - {"USHER_TASK_ID", "USHER_CONFIG"}  # neither a task nor a file here
+    usual = set(re.findall(r"`([A-Z_]+)`", section("What a job is given"))) - listed
+    known = usual | {name for name in given if name.startswith("LC_") or "PROXY" in name.upper()}
+    assert given - passed <= known | {"PWD", "SHLVL", "_"}
+
+
+def test_the_settings_of_the_page_are_settings() -> None:
+    tables = [
+        tomllib.loads(text)["worker"] for text in re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    ]
+    assert len(tables) == 3
+    for table in tables:
+        policies(table)
+
+
+def section(title: str) -> str:
+    """The text of a section of the page."""
+    return PAGE.partition(f"## {title}\n")[2].partition("\n## ")[0]

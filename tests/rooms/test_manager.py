@@ -181,7 +181,7 @@ async def test_a_function_knows_its_job(database: str, tmp_path: Path) -> None:
         kin = await here.rows(
             "select parent_job_id, parent_task_id, origin_type, origin_program from control.job_hierarchy"
         )
-        assert set(kin) == {(id_, number, "t", "errand_functions:speaks")}
+        assert set(kin) == {(id_, number, "t", "errand_functions:story")}
         children = [id_ for (id_,) in await here.rows("select job_id from control.job_hierarchy")]
         assert {row[0] for row in await here.logged(children)} == {"completed"}
         assert await here.rows("select job_id, table_row_id from control.job_table_item") == [

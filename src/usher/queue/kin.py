@@ -28,7 +28,7 @@ def adopt() -> None:
 
 
 def hide_memory() -> None:
-    """Keep other processes of this user from reading our memory and environment; a program that we start is readable."""
+    """Keep processes of this user from reading our memory and environment; a program that we start can be read."""
     prctl(PR_SET_DUMPABLE, 0)
 
 
