@@ -31,7 +31,8 @@ def standby(primary: Cluster, data: Path, port: int) -> Standby:
     data.mkdir(mode=0o711)
     copy = Standby(data, primary.binaries, primary.account, port)
     give_directory(copy.pgdata, copy.account)
-    where = f"host={primary.sockets} port={primary.port()} user=usher"
+    where = f"host={primary.sockets} port={primary.port()} user=usher password={primary.password()}"
+    (data / "password").write_text(primary.password())
     code, said = primary.account.run(
         [
             primary.binaries / "pg_basebackup",

@@ -17,7 +17,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from psycopg import sql
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from usher.areas import Area, Places
 from usher.db import Connection, connect
@@ -107,8 +107,13 @@ async def migrated(server: Server) -> Server:
     """The server, its template migrated and its roles made."""
     dsn = server.database(server.template)
     await migrate.migrate(all_in(dsn))
+    password = conninfo_to_dict(dsn)["password"]
     async with await connect(dsn) as conn:
+        # One password for all, so that a test logs in as any role by changing the user of its address.
+        await conn.execute("update control.worker_login set password = %s", [password])
         await roles.create(conn)
+        for role in roles.ROLES:
+            await roles.set_password(conn, role, str(password))
     return server
 
 

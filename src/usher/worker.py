@@ -1,7 +1,7 @@
 """For programs that Usher runs: who am I, what do I say, what comes after me.
 
-Comes from the environment that the manager gives each job; goes to the control database as `usher_worker`, which may
-touch nothing but this job. In any other language: the same SQL functions, or `POST /v1/jobs/…`.
+It connects to the control database as `usher_worker`, which may touch nothing but this job.
+In any other language: the same SQL functions, or `POST /v1/jobs/…`.
 
     from usher.worker import PermanentError, TemporaryError, job
 
@@ -77,7 +77,7 @@ class Job:
 
     def prune_log(self) -> int:
         """Drop the months of the log that nobody keeps; returns how many."""
-        return int(self._call("select control.prune_log(now())"))
+        return int(self._call("select control.prune_log()"))
 
     def close(self) -> None:
         if self._conn:
@@ -96,8 +96,12 @@ class Job:
 
 def job() -> Job:
     """The job of this process."""
-    if "USHER_CONTROL_URL" not in os.environ:
+    if "USHER_JOB_ID" not in os.environ:
         raise PermanentError("This process was not started by an Usher manager.")
+    if "USHER_CONTROL_URL" not in os.environ:
+        raise PermanentError(
+            "This job has no address of the database: the manager's log says why. Use the HTTP API."
+        )
     return _of_process(os.getpid())
 
 

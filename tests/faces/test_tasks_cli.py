@@ -149,7 +149,9 @@ def test_resources(database: str) -> None:
 
 def test_commands_need_no_more_than_the_managers_rights(database: str) -> None:
     with psycopg.connect(database) as conn:
-        conn.execute("create role plain login in role usher_manager")
+        password = psycopg.sql.Literal(conn.info.password)
+        make = psycopg.sql.SQL("create role plain login password {} in role usher_manager")
+        conn.execute(make.format(password))
     try:
         dsn = psycopg.conninfo.make_conninfo(database, user="plain")
         assert at(dsn, "tasks", "add", "--name", "n", "--every", "1h", "true").code == 0

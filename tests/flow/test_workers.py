@@ -2,18 +2,17 @@
 
 import re
 import shutil
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import tomllib
 from pathlib import Path
 
 import psycopg
 import pytest
 
 from calls import mgmt
-from commands import clean, usher
+from commands import usher
+from job_runs import manager
 from processes import eventually
+from usher.queue.policy import policies
 
 PAGE = (Path(__file__).parents[2] / "docs" / "workers.md").read_text()
 
@@ -23,19 +22,6 @@ def example(name: str) -> str:
     found = re.search(rf"<!-- test: {name} -->\n```\w+\n(.*?)```", PAGE, re.DOTALL)
     assert found
     return found[1]
-
-
-@contextmanager
-def manager(dsn: str, directory: Path) -> Iterator[None]:
-    environment = clean({"DATABASE_URL": dsn, "PYTHONPATH": str(directory)})
-    process = subprocess.Popen(
-        [sys.executable, "-m", "usher", "manager"], env=environment, cwd=directory
-    )
-    try:
-        yield
-    finally:
-        process.terminate()
-        process.wait(30)
 
 
 def outcomes(dsn: str) -> list[tuple[object, ...]]:
@@ -60,7 +46,7 @@ def test_in_a_shell(database: str, tmp_path: Path) -> None:
     script.chmod(0o755)
     add(database, "--type", "count", "--", str(script), "/etc/hosts")
     add(database, "--type", "count", "--", str(script), "/no/such; file")
-    with manager(database, tmp_path):
+    with manager({"DATABASE_URL": database}, tmp_path):
         good, bad = done(database, 2)
     lines = len(Path("/etc/hosts").read_text().splitlines())
     assert good[1] == "completed"
@@ -77,7 +63,7 @@ def test_in_python(database: str, tmp_path: Path) -> None:
     (tmp_path / "names.txt").write_text("ada\ngrace\n")
     add(database, "--type", "title", "--", "titles:fetch", str(tmp_path / "names.txt"))
     add(database, "--type", "title", "--", "titles:fetch", "/no/such")
-    with manager(database, tmp_path):
+    with manager({"DATABASE_URL": database}, tmp_path):
         found = done(database, 4)
     assert sorted((row[1], row[2], row[3]) for row in found if row[0] == "titles:shout") == [
         ("completed", None, "ADA\n"),
@@ -93,10 +79,37 @@ def test_in_any_language(database: str, tmp_path: Path) -> None:
     script = tmp_path / "report.pl"
     script.write_text(example("perl"))
     script.chmod(0o755)
-    with mgmt(database, tmp_path / "log") as server, manager(database, tmp_path):
+    with mgmt(database, tmp_path / "log") as server, manager({"DATABASE_URL": database}, tmp_path):
         add(database, "--type", "report", "--", str(script), server.address)
         [row] = done(database, 1)
     assert row[1:] == ("completed", "counting", "counted\n")
     with psycopg.connect(database) as conn:
         found = conn.execute("select table_name, table_row_id from control.job_table_item")
         assert sorted(found.fetchall()) == [("numbers", "1"), ("numbers", "2")]
+
+
+def test_a_job_is_given_what_the_page_lists(database: str, tmp_path: Path) -> None:
+    listed = set(re.findall(r"`(USHER_\w+)`", section("What a job is given")))
+    add(database, "--type", "env", "--data", "d", "--", "/usr/bin/env")
+    with manager({"DATABASE_URL": database, "USHER_TOKEN": "secret"}, tmp_path):
+        [row] = done(database, 1)
+    given = {line.partition("=")[0] for line in str(row[3]).splitlines()}
+    passed = {name for name in given if name.startswith("USHER_")}
+    assert passed == listed - {"USHER_TASK_ID", "USHER_CONFIG"}  # neither a task nor a file here
+    usual = set(re.findall(r"`([A-Z_]+)`", section("What a job is given"))) - listed
+    known = usual | {name for name in given if name.startswith("LC_") or "PROXY" in name.upper()}
+    assert given - passed <= known | {"PWD", "SHLVL", "_"}
+
+
+def test_the_settings_of_the_page_are_settings() -> None:
+    tables = [
+        tomllib.loads(text)["worker"] for text in re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    ]
+    assert len(tables) == 3
+    for table in tables:
+        policies(table)
+
+
+def section(title: str) -> str:
+    """The text of a section of the page."""
+    return PAGE.partition(f"## {title}\n")[2].partition("\n## ")[0]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from processes import eventually, running
 from usher.db import Database, connect
@@ -70,7 +71,8 @@ class House:
 
 @asynccontextmanager
 async def house(dsn: str, **wish: Any) -> AsyncIterator[House]:  # noqa: ANN401 - of a Post
-    post = Post(host="here", policies=policies(TABLES), dsn=dsn, role="usher_worker", **wish)
+    worker = make_conninfo(dsn, user="usher_worker")
+    post = Post(host="here", policies=policies(TABLES), dsn=worker, **wish)
     async with Database(dsn, role="usher_manager") as db:
         manager = Manager(db, post)
         stop, stop_now = asyncio.Event(), asyncio.Event()
@@ -176,9 +178,12 @@ async def test_a_function_knows_its_job(database: str, tmp_path: Path) -> None:
         assert (state, message) == ("completed", "fetching foo")
         assert (tmp_path / "told").read_text() == f"{id_} {number} d 1 yes"
         assert output == "said\n"
-        [(child, parent, root)] = await here.rows("select * from control.job_hierarchy")
-        assert (parent, root) == (id_, number)
-        assert (await here.logged([child]))[0][0] == "completed"
+        kin = await here.rows(
+            "select parent_job_id, parent_task_id, origin_type, origin_program from control.job_hierarchy"
+        )
+        assert set(kin) == {(id_, number, "t", "errand_functions:story")}
+        children = [id_ for (id_,) in await here.rows("select job_id from control.job_hierarchy")]
+        assert {row[0] for row in await here.logged(children)} == {"completed"}
         assert await here.rows("select job_id, table_row_id from control.job_table_item") == [
             (id_, "1"), (id_, "2"),
         ]  # fmt: skip

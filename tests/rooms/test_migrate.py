@@ -35,7 +35,7 @@ def url(dsn: str) -> str:
     """The DSN as a URL, the only form that dbmate reads."""
     parts = conninfo_to_dict(dsn)
     place = urlencode({"host": parts["host"], "port": parts["port"], "sslmode": "disable"})
-    return f"postgres://{parts['user']}@/{parts['dbname']}?{place}"
+    return f"postgres://{parts['user']}:{parts['password']}@/{parts['dbname']}?{place}"
 
 
 def step(up: str, down: str = "", *, in_transaction: bool = True) -> steps.Step:

@@ -5,6 +5,7 @@ from uuid import UUID
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from usher.db import Connection, connect
 from usher.queue import jobs
@@ -25,6 +26,11 @@ async def running(database: str, n: int = 2) -> list[Claimed]:
         found = await jobs.claim(conn, "t", "here", n, lease=LEASE, tries=1, now=now)
         assert len(found) == n
         return found
+
+
+def login(database: str, job: Claimed) -> str:
+    """The address that a manager gives to this job."""
+    return worker_url(make_conninfo(database, user="usher_worker"), job)
 
 
 async def one(conn: Connection, query: str, *given: object) -> object:
@@ -54,7 +60,7 @@ def fence(job: Claimed) -> tuple[int, UUID]:
 
 async def test_a_worker_updates_its_message_and_nothing_else(database: str) -> None:
     mine, other = await running(database)
-    async with await connect(worker_url(database, mine, role="usher_worker")) as conn:
+    async with await connect(login(database, mine)) as conn:
         assert await one(conn, "select count(*) from control.job") == 1
         await conn.execute(
             "update control.job set message = 'fetching foo' where id = %s", [mine.id]
@@ -83,7 +89,7 @@ async def test_a_worker_updates_its_message_and_nothing_else(database: str) -> N
 
 async def test_a_worker_says_writes_and_puts_in(database: str) -> None:
     mine, _ = await running(database)
-    async with await connect(worker_url(database, mine, role="usher_worker")) as conn:
+    async with await connect(login(database, mine)) as conn:
         await conn.execute("select control.say('half way')")
         await conn.execute("select control.put_output('lots')")
         await conn.execute("select control.wrote('feeds.feed_item', array['5', '6'])")
@@ -111,10 +117,10 @@ async def test_a_worker_says_writes_and_puts_in(database: str) -> None:
 async def test_a_worker_that_lost_its_claim_can_do_nothing(database: str) -> None:
     mine, other = await running(database)
     stolen = Claimed(other.id, *[getattr(mine, name) for name in list(Claimed.__slots__)[1:]])
-    async with await connect(worker_url(database, stolen, role="usher_worker")) as conn:
+    async with await connect(login(database, stolen)) as conn:
         with pytest.raises(REFUSED, match="no running job"):
             await conn.execute("select control.say('I am another')")
-    async with await connect(worker_url(database, mine, role="usher_worker")) as conn:
+    async with await connect(login(database, mine)) as conn:
         async with await connect(database) as admin:
             done = Settled(mine.id, mine.claim, State.COMPLETED)
             await jobs.settle(admin, [done], now=datetime.now(UTC))

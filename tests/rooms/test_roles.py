@@ -2,7 +2,7 @@
 
 import psycopg
 import pytest
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from fix_database import all_in
 from usher.areas import SCHEMAS, Places
@@ -111,7 +111,12 @@ async def test_passwords_work_once_given(places: Places, database: str) -> None:
     given = await operate.create_roles(places, passwords=True)
     assert set(given) == set(roles.ROLES)
     assert len(set(given.values())) == len(roles.ROLES)
+    for role, password in given.items():
+        await (await connect(make_conninfo(database, user=role, password=password))).close()
     async with await connect(database) as conn:
+        # Roles belong to the whole server: the tests after this one know the password that all had.
+        for role in roles.ROLES:
+            await roles.set_password(conn, role, str(conninfo_to_dict(database)["password"]))
         found = await conn.execute(
             "select count(*) from pg_authid where rolpassword like 'SCRAM-SHA-256$%'"
         )

@@ -152,12 +152,12 @@ async def keep_up(app: App, errand: Errand) -> None:
         await stop.wait()
 
 
-async def show_demo(app: App, *, serve: bool) -> None:
+async def show_demo(app: App, *, serve: bool, jobs: bool) -> None:
     """The site that comes with us, crawled into a directory of its own."""
     from usher.stage.demo import site
 
     own = on_its_own(app)
-    errand = Errand(delay=0)
+    errand = Errand(delay=0, jobs=jobs)
     async with stage_set(own, errand) as (house, stop), site(house.ports.bind("site")) as address:
         app.say(f"a small site is served at {address}")
         await crawled(own, house, replace(errand, urls=[address]), stop)

@@ -14,7 +14,8 @@ from usher.queue.manager import Post
 from usher.queue.policy import policies
 from usher.queue.rerun import Again, rerun
 from usher.queue.runner import Ended
-from usher.queue.service import passed_on, workers_address
+from usher.queue.service import passed_on
+from usher.queue.worker_login import worker_dsn
 from usher.stopping import told_to_stop
 
 FAILED, NEVER, INTERRUPTED = 1, 2, 130
@@ -54,12 +55,10 @@ async def over(conn: Connection, id_: int) -> desk.Ended:
 
 
 async def posted(app: App, db: Database) -> Post:
-    address, role = await workers_address(app.settings, db.dsn)
     return Post(
         host=socket.gethostname().lower(),
         policies=policies(app.loaded.workers),
-        dsn=address,
-        role=role,
+        dsn=await worker_dsn(db.dsn, app.settings.worker_url),
         env=passed_on(app.settings.data, app.loaded.file),
     )
 
@@ -76,6 +75,6 @@ def exit_code(app: App, event: Ended | None) -> int:
     if event.detail or event.code not in OWN:
         ended = f"exit code {event.code}" if event.code is not None else "it never ran"
         app.say(f"{event.why}: {event.detail or ended}")
-    if event.why == "missing":
+    if event.why in {"missing", "forbidden"}:
         return NEVER
     return event.code if event.code in OWN and event.why == "ended" else FAILED

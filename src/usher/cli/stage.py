@@ -10,6 +10,9 @@ keep_option = click.option("--keep-warc", is_flag=True, help="Keep every WARC fi
 front_option = click.option(
     "--front", default="", metavar="HOST:PORT", help="Where the search page is served."
 )
+jobs_option = click.option(
+    "--jobs", is_flag=True, help="Also run tasks, feeds and other jobs: a scheduler and a manager."
+)
 
 
 @click.command()
@@ -30,6 +33,7 @@ front_option = click.option(
     show_default=True,
     help="What to do when it is done: end, or go on serving the search page.",
 )
+@jobs_option
 @keep_option
 @front_option
 @pass_app
@@ -37,9 +41,10 @@ def crawl(app: App, /, urls: tuple[str, ...], then: str, **given: Any) -> None: 
     """Crawl a site and make it searchable: everything that takes, on this machine, in one command.
 
     \b
-    It starts an embedded PostgreSQL and every role, shows how far it is, serves the search page
-    meanwhile, and ends when every page is fetched and can be found. Ctrl-C lets what is under way
-    end; run it again and it goes on where it was. Only hosts that you name are crawled.
+    It starts an embedded PostgreSQL and every role that a crawl needs, shows how far it is, serves
+    the search page meanwhile, and ends when every page is fetched and can be found. Ctrl-C lets what
+    is under way end; run it again and it goes on where it was. Only hosts that you name are crawled.
+    No jobs run unless you ask for them with --jobs.
 
     \b
     Examples:
@@ -72,13 +77,14 @@ def up(app: App, *, keep_warc: bool, front: str) -> None:
     from usher.cli.performing import keep_up
     from usher.stage.crawl import Errand
 
-    run_on(app, keep_up(app, Errand(keep_warc=keep_warc, front=front)))
+    run_on(app, keep_up(app, Errand(keep_warc=keep_warc, front=front, jobs=True)))
 
 
 @click.command()
 @click.option("--then", type=click.Choice(["end", "serve"]), default="serve", show_default=True)
+@jobs_option
 @pass_app
-def demo(app: App, then: str) -> None:
+def demo(app: App, then: str, *, jobs: bool) -> None:
     """Crawl a small site that comes with Usher, without any network, and serve its search page.
 
     \b
@@ -90,20 +96,21 @@ def demo(app: App, then: str) -> None:
     """
     from usher.cli.performing import show_demo
 
-    run_on(app, show_demo(app, serve=then == "serve"))
+    run_on(app, show_demo(app, serve=then == "serve", jobs=jobs))
 
 
 @click.command(hidden=True)
 @click.argument("part")
 @click.option("--keep-warc", is_flag=True)
 @click.option("--front", default="")
+@click.option("--jobs", is_flag=True)
 @pass_app
-def part(app: App, part: str, *, keep_warc: bool, front: str) -> None:
+def part(app: App, part: str, *, keep_warc: bool, front: str, jobs: bool) -> None:
     """Play one part of the troupe; `usher up` starts these."""
     from usher.stage.parts import PARTS, Post, play
     from usher.stage.places import Ports
 
     if part not in PARTS:
         raise click.BadParameter(f"one of {', '.join(PARTS)}")
-    post = Post(app.loaded, Ports.read(app.settings.data), keep_warc, front)
+    post = Post(app.loaded, Ports.read(app.settings.data), keep_warc, front, jobs)
     run_on(app, play(part, post, ready=click.echo))

@@ -93,9 +93,19 @@ class Cluster:
 
     def dsn(self) -> str:
         return (
-            f"postgresql://{ROLE}@/{DATABASE}"
+            f"postgresql://{ROLE}:{quote(self.password(), safe='')}@/{DATABASE}"
             f"?host={quote(str(self.sockets), safe='')}&port={self.port()}&sslmode=disable"
         )
+
+    def password(self) -> str:
+        """The superuser's password, which only the server's user and root can read."""
+        try:
+            return (self.data / "password").read_text().strip()
+        except OSError as error:
+            raise DataUnusable(
+                f"The password of the server cannot be read: {error}.",
+                hint="Run Usher as the user who made this directory, or choose another with --data.",
+            ) from error
 
     # -- making it
 
@@ -136,7 +146,8 @@ class Cluster:
         password = secrets.token_urlsafe(24) + "\n"
         write_file(self.data / "password", password.encode())
         options = ["--username", ROLE, "--encoding", "UTF8", "--data-checksums"]
-        options += ["--auth-local", "trust", "--auth-host", "scram-sha-256"]
+        # Also over the socket: jobs may open it, and without passwords each could log in as the superuser.
+        options += ["--auth-local", "scram-sha-256", "--auth-host", "scram-sha-256"]
         options += ["--pwfile", "/dev/stdin", "--locale", "C"]
         if self.binaries.major >= 17:  # noqa: PLR2004 - the first with a Unicode provider of its own
             options += ["--locale-provider", "builtin", "--builtin-locale", "C.UTF-8"]

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
     # The fields of an `Order`, in its order.
     Bounds = tuple[float, float, int | None, int | None, int]
-    Order = tuple[int, str, str, tuple[str, ...], dict[str, str], str, *Bounds]
+    Rights = tuple[bool, tuple[int, int] | None]
+    Order = tuple[int, str, str, tuple[str, ...], dict[str, str], str, *Rights, *Bounds]
 
 MOST_FDS = min(os.sysconf("SC_OPEN_MAX"), 1 << 20)
 HELD = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # what our own processes leave to the jobs
@@ -34,7 +35,7 @@ LONGEST = 1000  # characters of a detail, so that the pipe takes it at once
 
 
 class Refused(Exception):
-    """The program cannot run; `why` is `missing` or `unstartable`."""
+    """The program cannot run; `why` is `missing`, `forbidden` or `unstartable`."""
 
     def __init__(self, why: str, detail: str) -> None:
         super().__init__(detail)
@@ -46,12 +47,14 @@ def become(order: Order, *, keeper: int, out: int, status: int) -> NoReturn:
     code = 1
     try:
         setsid()
-        die_with(keeper)
+        _, how, program, args, env, directory, defined_only, account, _, _, memory, cpu, _ = order
+        if account is not None:
+            change_user(*account)
+        die_with(keeper)  # after the change of user, which undoes it
         dup2(out, 1)
         dup2(out, 2)
         closerange(3, status)
         closerange(status + 1, MOST_FDS)
-        _, how, program, args, env, directory, _, _, memory, cpu, _ = order
         if directory:
             enter(directory)
         if env:
@@ -61,13 +64,26 @@ def become(order: Order, *, keeper: int, out: int, status: int) -> NoReturn:
         if cpu is not None:
             limit(resource.RLIMIT_CPU, cpu, cpu + 1)  # XCPU first, and a second later KILL
         unblock()
-        code = call(program, args, status) if how == "fork" else execute(program, args)
+        if how == "fork":
+            code = call(program, args, status, defined_only=defined_only)
+        else:
+            execute(program, args)
     except Refused as refused:
         os.write(status, marshal.dumps((refused.why, str(refused)[:LONGEST])))
     except BaseException as error:  # noqa: BLE001 - nothing may go on in the keeper's loop
         code = show(error)
     finally:
         _exit(code)
+
+
+def change_user(uid: int, gid: int) -> None:
+    """Become another user for good: without its groups, and with no way back."""
+    try:
+        os.setgroups([])
+        os.setgid(gid)
+        os.setuid(uid)
+    except OSError as error:
+        raise Refused("unstartable", f"Cannot run as user {uid}: {error.strerror}") from error
 
 
 def enter(directory: str) -> None:
@@ -131,12 +147,12 @@ def refusal(program: str, error: OSError) -> Refused:
 # -- a function
 
 
-def call(program: str, args: tuple[str, ...], status: int) -> int:
+def call(program: str, args: tuple[str, ...], status: int, *, defined_only: bool) -> int:
     """Call the function with the arguments; its exit code."""
     try:
         collect_again()
         sys.argv = [program, *args]
-        function = function_of(program)
+        function = function_of(program, defined_only=defined_only)
         close(status)
         function(*args)
     except Refused:
@@ -150,11 +166,12 @@ def call(program: str, args: tuple[str, ...], status: int) -> int:
     return 0
 
 
-def function_of(program: str) -> Callable[..., object]:
+def function_of(program: str, *, defined_only: bool) -> Callable[..., object]:
     module, _, name = program.partition(":")
     if module not in sys.modules:
         load(module, program)
     found: object = sys.modules[module]
+    listed = getattr(found, "__all__", ())
     try:
         for part in name.split("."):
             found = getattr(found, part)
@@ -162,6 +179,11 @@ def function_of(program: str) -> Callable[..., object]:
         raise Refused("missing", f"There is no program {program!r}: {error}") from error
     if not callable(found):
         raise Refused("missing", f"{program!r} is not a function")
+    # A dotted name leads into what the module imported: `titles:os.system` runs any command.
+    own = name in listed or ("." not in name and getattr(found, "__module__", "") == module)
+    if defined_only and not own:
+        reason = f"{module} neither defines {name} nor lists it in __all__"
+        raise Refused("forbidden", f"A job may not start {program!r}: {reason}")
     return found
 
 

@@ -13,6 +13,7 @@ import psycopg
 
 from usher.db import Connection
 from usher.errors import BadInput
+from usher.queue.children import Origin
 from usher.queue.periods import host_rule
 from usher.queue.states import State
 from usher.statements import array, beside
@@ -58,6 +59,14 @@ class Claimed:
     priority: int
     scheduled: datetime
     data: str | None
+    origin_type: str | None = None  # of the run that put it in, if one did
+    origin_program: str | None = None
+
+    @property
+    def origin(self) -> Origin | None:
+        if self.origin_type is None or self.origin_program is None:
+            return None
+        return Origin(self.origin_type, self.origin_program)
 
     @property
     def turn(self) -> tuple[int, datetime, int]:

@@ -17,7 +17,7 @@ LINUX = sys.platform == "linux"
 libc = ctypes.CDLL(None)
 sigprocmask = libc.sigprocmask
 prctl = libc.prctl if LINUX else lambda *_: -1
-PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
 SET, NOTHING = int(signal.SIG_SETMASK), ctypes.create_string_buffer(128)  # no sigset_t is longer
 KILL = int(signal.SIGKILL)
 
@@ -25,6 +25,11 @@ KILL = int(signal.SIGKILL)
 def adopt() -> None:
     """Become the parent of every descendant that loses its own."""
     prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def hide_memory() -> None:
+    """Keep processes of this user from reading our memory and environment; a program that we start can be read."""
+    prctl(PR_SET_DUMPABLE, 0)
 
 
 def die_with(parent: int) -> None:

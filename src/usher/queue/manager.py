@@ -19,6 +19,8 @@ from prometheus_client import Gauge, Histogram
 
 from usher.db import Database
 from usher.queue import jobs
+from usher.queue.accounts import account_of, in_private_directory
+from usher.queue.children import permission
 from usher.queue.clock import ServerClock
 from usher.queue.jobs import Claimed, Settled
 from usher.queue.ledger import Ledger, Run
@@ -45,12 +47,15 @@ class Post:
 
     host: str
     policies: Policies
-    dsn: str  # for its jobs; empty if they cannot be held to a worker's rights
-    role: str = ""  # that its jobs take on, where the address alone does not make them workers
+    dsn: str  # logs in as usher_worker, for its jobs; empty if they get no database
     env: Mapping[str, str] = field(default_factory=dict)  # for every job
     types: frozenset[str] = frozenset()  # only these; all, if none is named
     most: int | None = None  # processes of all types together
     lease: timedelta = LEASE
+
+    def dsn_for(self, policy: Policy) -> str:
+        """No address for jobs of another user where only the server's own user can reach the socket."""
+        return "" if policy.user and in_private_directory(self.dsn) else self.dsn
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,8 +242,7 @@ class Manager:
         meters = self.meters(job.type)
         meters.running.inc()
         meters.waited.observe((self.clock.now() - job.scheduled).total_seconds())
-        papers = environment(job, self.post.dsn, role=self.post.role)
-        self._runner.start(order(job, policy, {**self.post.env, **papers}))
+        self._runner.start(order(job, policy, self.post))
 
     def meters(self, type_: str) -> "Meters":
         if type_ not in self._meters:
@@ -366,15 +370,20 @@ def last_words(output: str, note: str) -> str | None:
     return "; ".join(filter(None, (line, note))) or None
 
 
-def order(job: Claimed, policy: Policy, env: dict[str, str]) -> Order:
+def order(job: Claimed, policy: Policy, post: Post) -> Order:
     """What the runner is to do."""
     forks = policy.forks(job.program)
+    allowed = permission(post.policies, job.origin, job.type, job.program)
+    account = account_of(policy.user)
     return Order(
         key=job.id,
         how="fork" if forks else "exec",
         program=job.program if forks else found(job.program, policy.directory),
         args=tuple(job.args),
-        env=env,
+        env={**post.env, **account.env, **environment(job, post.dsn_for(policy))},
+        refusal=allowed.refusal,
+        defined_only=allowed.defined_only,
+        account=account.ids,
         directory=policy.directory,
         kill_after=policy.kill_after.total_seconds(),
         grace=policy.grace.total_seconds(),

@@ -1,7 +1,4 @@
-"""What a job is given to know: who it is, and how it reaches the control database with no more than a worker's rights.
-
-Comes from the claimed job and the manager's own address of the database; goes to the environment of its process.
-"""
+"""The environment variables of a job: which job it is, and the control database as `usher_worker` with its claim."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -15,34 +12,30 @@ from usher.queue.jobs import Claimed
 OURS: Final = frozenset({"user", "password", "host", "port", "dbname", "options"})
 
 
-def environment(job: Claimed, dsn: str, *, role: str = "") -> dict[str, str]:
+def environment(job: Claimed, dsn: str) -> dict[str, str]:
     """The variables of one run; without an address, the job cannot reach the database."""
     given = {
         "USHER_JOB_ID": str(job.id),
         "USHER_JOB_TYPE": job.type,
         "USHER_ATTEMPT": str(job.attempts),
         "USHER_CLAIM": str(job.claim),
-        "USHER_CONTROL_URL": worker_url(dsn, job, role=role) if dsn else "",
+        "USHER_CONTROL_URL": worker_url(dsn, job) if dsn else "",
         "USHER_TASK_ID": str(job.task_id or ""),
         "USHER_TASK_DATA": job.data or "",
     }
     return {name: value for name, value in given.items() if value}
 
 
-def worker_url(dsn: str, job: Claimed, *, role: str = "") -> str:
+def worker_url(dsn: str, job: Claimed) -> str:
     """The control database as a URL that any language's driver reads, with the job's claim in the session."""
-    return f"{address(dsn, role)}%20-c%20usher.job%3D{job.id}%20-c%20usher.claim%3D{job.claim}"
+    return f"{address(dsn)}%20-c%20usher.job%3D{job.id}%20-c%20usher.claim%3D{job.claim}"
 
 
 @lru_cache(16)
-def address(dsn: str, role: str) -> str:
+def address(dsn: str) -> str:
     """What is the same for all jobs; ends within the options."""
     given: dict[str, Any] = dict(conninfo_to_dict(dsn))
-    options = [
-        str(given.get("options") or ""),
-        f"-c role={role}" if role else "",
-        "-c TimeZone=UTC",
-    ]
+    options = [str(given.get("options") or ""), "-c TimeZone=UTC"]
     rest = {name: str(value) for name, value in given.items() if name not in OURS}
     host = str(given.get("host") or "")
     if (

@@ -51,6 +51,9 @@ class Policy:
     directory: str = ""
     run: Run = "auto"
     preload: tuple[str, ...] = ()
+    # Patterns of the programs that its jobs may start as further jobs; None: see `children.default_patterns`.
+    child_programs: tuple[str, ...] | None = None
+    user: str = ""  # of the operating system; empty: the manager's own
 
     def forks(self, program: str) -> bool:
         """Whether the program is a function of the warm process: by its look, unless told."""
@@ -153,6 +156,15 @@ def to_modules(value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
+def to_patterns(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise TypeError("a list of programs or patterns is wanted")
+    for pattern in value:
+        if not isinstance(pattern, str) or not pattern:
+            raise ValueError(f"{pattern!r:.80} is not a program or a pattern")
+    return tuple(value)
+
+
 @dataclass(frozen=True, slots=True)
 class Option:
     """How a setting is read, and its bounds."""
@@ -181,5 +193,7 @@ OPTIONS: Final[Mapping[str, Option]] = MappingProxyType(
         "directory": Option(to_text),
         "run": Option(to_run),
         "preload": Option(to_modules),
+        "child_programs": Option(to_patterns),
+        "user": Option(to_text),
     }
 )

@@ -17,7 +17,6 @@ from usher.queue import desk, jobs
 from usher.queue.clock import ServerClock
 from usher.queue.ledger import Ledger, Run
 from usher.queue.manager import Post, judged, order
-from usher.queue.papers import environment
 from usher.queue.runner import Ended, Runner, Started
 from usher.statements import beside
 
@@ -101,10 +100,9 @@ async def claimed(again: Again, ledger: Ledger) -> Run:
 async def run_out(again: Again, run: Run, ledger: Ledger) -> Ended:
     """To its end: alive to the others, heard, and stopped when told."""
     key, policy, post = run.job.id, run.policy, again.post
-    papers = {**post.env, **environment(run.job, post.dsn, role=post.role)}
     preload = ("usher.worker", *policy.preload)
     async with Runner(preload=preload) as runner, asyncio.TaskGroup() as group:
-        runner.start(order(run.job, policy, papers))
+        runner.start(order(run.job, policy, post))
         meanwhile = [
             ledger.beat(lambda _: runner.stop(key), lambda _: runner.kill(key)),
             ledger.watch(lambda _: runner.kill(key)),

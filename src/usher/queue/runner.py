@@ -48,6 +48,9 @@ class Order:
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)  # over what `inherited` keeps
     directory: str = ""  # the manager's, if empty
+    refusal: str = ""  # why it must not run; empty if it may
+    defined_only: bool = False  # a function must be one that its module defines or lists in __all__
+    account: tuple[int, int] | None = None  # user and group to run as; the manager's, if None
     kill_after: float = 900.0  # seconds
     grace: float = 10.0  # seconds between TERM and KILL
     memory: int | None = None  # bytes of address space
@@ -91,8 +94,9 @@ class Seat:
         self.order, self.pid, self.output = order, None, ""
         env = dict(order.env)
         what = (order.key, order.how, order.program, order.args, env, order.directory)
+        rights = (order.defined_only, order.account)
         bounds = (order.kill_after, order.grace, order.memory, order.cpu, order.output)
-        self.line.send("run", *what, *bounds)
+        self.line.send("run", *what, *rights, *bounds)
 
     def end(self, grace: float, why: Why, detail: str = "") -> None:
         if self.order:
@@ -142,10 +146,14 @@ class Runner:
         """Begin; what becomes of it is told by events, also if it cannot begin."""
         if order.key in self._busy:
             raise ValueError(f"{order.key} is running already.")
+        if order.refusal:
+            self._refuse(order, order.refusal, "forbidden")
+            return
         if flaw := unpassable(order):
             self._refuse(order, flaw)
             return
-        if order.how == "fork":
+        # The launcher runs as the manager's user, so it imports nothing for the jobs of another one.
+        if order.how == "fork" and order.account is None:
             self._ask_for(order.program.partition(":")[0])
         try:
             seat = self._idle.pop() if self._idle else self._seat()
@@ -169,8 +177,8 @@ class Runner:
         seat = self._busy.get(key)
         return seat.output if seat else ""
 
-    def _refuse(self, order: Order, detail: str) -> None:
-        self.events.put_nowait(Ended(order.key, None, None, "unstartable", detail, "", 0.0))
+    def _refuse(self, order: Order, detail: str, why: Why = "unstartable") -> None:
+        self.events.put_nowait(Ended(order.key, None, None, why, detail, "", 0.0))
 
     # -- keepers
 

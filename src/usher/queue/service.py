@@ -13,9 +13,12 @@ from pathlib import Path
 
 from usher.areas import Area, places
 from usher.db import Database
+from usher.queue import kin
+from usher.queue.accounts import check_users
 from usher.queue.manager import Manager, Post
 from usher.queue.policy import policies
 from usher.queue.scheduler import Scheduler
+from usher.queue.worker_login import worker_dsn
 from usher.schema import migrate
 from usher.schema.roles import role_at
 from usher.settings import Loaded, Settings
@@ -23,7 +26,7 @@ from usher.stopping import told_to_stop
 from usher.telemetry import Log
 
 log = Log("queue")
-MANAGER, SCHEDULER, WORKER = "usher_manager", "usher_scheduler", "usher_worker"
+MANAGER, SCHEDULER = "usher_manager", "usher_scheduler"
 Ready = Callable[[str], None]
 
 
@@ -42,15 +45,15 @@ async def manage(
     """Run jobs on this machine."""
     settings = loaded.settings
     rules = policies(loaded.workers)
+    check_users(rules)
+    kin.hide_memory()
     host = (wish.host or socket.gethostname()).lower()
     async with opened(settings) as dsn:
         role = await role_at(dsn, MANAGER)
-        jobs_dsn, jobs_role = await workers_address(settings, dsn)
         post = Post(
             host=host,
             policies=rules,
-            dsn=jobs_dsn,
-            role=jobs_role,
+            dsn=await worker_dsn(dsn, settings.worker_url),
             env=passed_on(settings.data, loaded.file),
             types=wish.types,
             most=wish.most,
@@ -78,18 +81,6 @@ async def opened(settings: Settings) -> AsyncIterator[str]:
     with places(settings) as found:
         await migrate.ensure(found, ("control",), patience=settings.connect_timeout)
         yield found.dsns[Area.CONTROL]
-
-
-async def workers_address(settings: Settings, dsn: str) -> tuple[str, str]:
-    """The address and role for jobs; none at all where they would get more than a worker's rights."""
-    if settings.worker_url:
-        return settings.worker_url, ""
-    if role := await role_at(dsn, WORKER):
-        return dsn, role
-    log.warning(
-        "jobs_without_database", hint="set worker_url to an address that logs in as usher_worker"
-    )
-    return "", ""
 
 
 def passed_on(data: Path, file: Path | None) -> dict[str, str]:

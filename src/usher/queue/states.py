@@ -29,7 +29,7 @@ FINAL: Final = frozenset({State.COMPLETED, State.PERMANENT_ERROR, State.CANCELLE
 EXITS: Final = MappingProxyType(
     {0: State.COMPLETED, 1: State.TEMPORARY_ERROR, 2: State.PERMANENT_ERROR}
 )
-Why = Literal["ended", "timeout", "cancelled", "missing", "unstartable"]
+Why = Literal["ended", "timeout", "cancelled", "missing", "forbidden", "unstartable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def judged(ending: Ending, policy: Policy) -> tuple[State, str | None]:
     match ending.why:
         case "cancelled":
             return State.CANCELLED, f"Cancelled: {ending.detail}" if ending.detail else "Cancelled"
-        case "missing":
+        case "missing" | "forbidden":
             return State.PERMANENT_ERROR, ending.detail or "Program not found"
         case "unstartable":
             reason = f": {ending.detail}" if ending.detail else ""

@@ -25,6 +25,7 @@ class Held:
 
     id: int
     type: str
+    program: str
     attempts: int
     max_attempts: int | None
     cancel: bool
@@ -56,7 +57,7 @@ async def enqueue_below(
     """Put jobs in as children of a run."""
     if not await hold(conn, run):
         return None
-    return await enqueue_under(conn, [(job, run[0]) for job in new], now=now)
+    return await enqueue_under(conn, [(job, run[0]) for job in new], now=now, by_run=True)
 
 
 async def hold(conn: Connection, run: Fence) -> bool:
@@ -65,9 +66,16 @@ async def hold(conn: Connection, run: Fence) -> bool:
 
 
 async def enqueue_under(
-    conn: Connection, new: Sequence[tuple[New, int | None]], *, now: datetime
+    conn: Connection,
+    new: Sequence[tuple[New, int | None]],
+    *,
+    now: datetime,
+    by_run: bool = False,
 ) -> list[Entered]:
-    """Put jobs in, each under a parent or none; a key that is there twice is new once."""
+    """Put jobs in, each under a parent or none; a key that is there twice is new once.
+
+    `by_run`: the parent itself puts them in, so that its type decides which programs they may run.
+    """
     parents = sorted({parent for _, parent in new if parent is not None})
     if unknown := await store.strangers.tuples(conn, ids=parents):
         raise BadInput(f"There is no job {unknown[0][0]}, so it can be no parent.")
@@ -79,7 +87,8 @@ async def enqueue_under(
         if one.new:
             made.setdefault(one.id, parent)
     if below := {child: parent for child, parent in made.items() if parent is not None}:
-        await store.descend.tuples(conn, children=list(below), parents=list(below.values()))
+        parents = list(below.values())
+        await store.descend.tuples(conn, children=list(below), parents=parents, by_run=by_run)
     return answers
 
 

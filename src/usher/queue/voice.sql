@@ -31,13 +31,13 @@ where not exists (select from control.job j where j.id = g.id)
 
 -- name: descend
 -- Writes down whose children those jobs are.
-select control.descend(array_agg(g.child), g.parent)
+select control.descend(array_agg(g.child), g.parent, %(by_run)s)
 from unnest(%(children)s::bigint[], %(parents)s::bigint[]) as g (child, parent)
 group by g.parent;
 
 -- name: held
 -- Those of these runs whose claims hold, with what decides what an exit code means.
-select j.id, j.type, j.attempts, j.max_attempts, j.cancel
+select j.id, j.type, j.program, j.attempts, j.max_attempts, j.cancel
 from unnest(%(ids)s::bigint[], %(claims)s::uuid[]) as g (id, claim)
 join control.job j on j.id = g.id and j.claim = g.claim
 where j.state = 'running';

@@ -22,12 +22,13 @@ from usher.telemetry import Log
 HERE = Path(__file__).parent
 store = beside(__file__)
 log = Log("schema")
+WORKER = "usher_worker"
 ROLES = (
     "usher_door",
     "usher_mgmt",
     "usher_manager",
     "usher_scheduler",
-    "usher_worker",
+    WORKER,
     "usher_feeds",
     "usher_reader",
 )
@@ -99,6 +100,8 @@ async def create(conn: Connection) -> None:
     try:
         await store.create_roles.run(conn)
         await grant(conn)
+        if "control" in await current(conn):
+            await set_password(conn, WORKER)
     except psycopg.errors.InsufficientPrivilege as error:
         raise NotAllowed(
             f"This database user may not make roles: {error.diag.message_primary}.",
@@ -124,7 +127,8 @@ async def regrant(conn: Connection, schema: str) -> None:
     names = sql.SQL(", ").join(map(sql.Identifier, ROLES))
     kinds = ("schema", "all tables in schema", "all sequences in schema", "all functions in schema")
     for objects, name in product(kinds, with_beside(schema)):
-        revoke = sql.SQL("revoke all on {} {} from {}")
+        # New functions are open to PUBLIC, that is to every login of the server.
+        revoke = sql.SQL("revoke all on {} {} from public, {}")
         await conn.execute(revoke.format(sql.SQL(objects), sql.Identifier(name), names))
     try:
         await conn.execute((HERE / schema / "grants.sql").read_bytes())
@@ -153,8 +157,19 @@ async def privileges(conn: Connection) -> set[Privilege]:
     return set(found)
 
 
+async def worker_password(conn: Connection) -> str:
+    """Return the password of usher_worker that all managers of this database share."""
+    [(password,)] = await store.worker_password.tuples(conn)
+    return str(password)
+
+
 async def set_password(conn: Connection, role: str, password: str | None = None) -> str:
-    """A password for one role, new unless given, to be shown once; the server keeps only its SCRAM hash."""
+    """Set and return the password of one role, of which the server keeps only the SCRAM hash.
+
+    The default is a new one; for usher_worker the one that managers read, if the control area is in this database.
+    """
+    if role == WORKER and "control" in await current(conn):
+        password = await worker_password(conn)
     password = password or secrets.token_urlsafe(24)
     hashed = conn.pgconn.encrypt_password(
         password.encode(), role.encode(), b"scram-sha-256"

@@ -25,12 +25,16 @@ select rolname::text
 from pg_roles
 where rolname = any(%(roles)s);
 
+-- name: worker_password
+-- The password that managers read and give to their jobs.
+select password from control.worker_login;
+
 -- name: lock_grants
 -- Two who rewrite the same grants at once would fail on each other's catalog rows.
 select pg_advisory_xact_lock(%(lock)s);
 
 -- name: privileges
--- Every privilege that one of the roles holds on or in the schemas.
+-- Every privilege that one of the roles, or PUBLIC, holds on or in the schemas.
 with acls as (
     select 'schema' as kind, n.nspname::text as name, n.nspacl as acl
     from pg_namespace n
@@ -47,13 +51,13 @@ with acls as (
     join pg_namespace n on n.oid = c.relnamespace
     where n.nspname = any(%(schemas)s)
   union all
-    select 'function', p.oid::regprocedure::text, p.proacl
+    select 'function', p.oid::regprocedure::text, coalesce(p.proacl, acldefault('f', p.proowner))
     from pg_proc p
     join pg_namespace n on n.oid = p.pronamespace
     where n.nspname = any(%(schemas)s)
 )
-select kind, name, r.rolname::text as role, e.privilege_type as privilege
+select kind, name, coalesce(r.rolname::text, 'public') as role, e.privilege_type as privilege
 from acls
 cross join aclexplode(acl) e
-join pg_roles r on r.oid = e.grantee
-where r.rolname = any(%(roles)s);
+left join pg_roles r on r.oid = e.grantee
+where e.grantee = 0 or r.rolname = any(%(roles)s);

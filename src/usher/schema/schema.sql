@@ -1916,17 +1916,32 @@ begin
 end
 $$;
 
-CREATE FUNCTION control.descend(children bigint[], parent bigint) RETURNS void
+CREATE FUNCTION control.claimed_job() RETURNS bigint
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO ''
+    AS $$
+    select id from control.job
+    where state = 'running' and claim = nullif(current_setting('usher.claim', true), '')::uuid
+        and id = nullif(current_setting('usher.job', true), '')::bigint
+$$;
+
+CREATE FUNCTION control.descend(children bigint[], parent bigint, by_run boolean) RETURNS void
     LANGUAGE sql
     SET search_path TO ''
     AS $$
-    insert into control.job_hierarchy (job_id, parent_job_id, parent_task_id)
-    select child, parent, coalesce(
-        (select task_id from control.job where id = parent),
-        (select task_id from control.job_log where id = parent and task_id is not null limit 1),
-        (select parent_task_id from control.job_hierarchy where job_id = parent)
-    )
+    insert into control.job_hierarchy (job_id, parent_job_id, parent_task_id, origin_type, origin_program)
+    select
+        child, parent,
+        coalesce(
+            j.task_id,
+            (select task_id from control.job_log where id = parent and task_id is not null limit 1),
+            h.parent_task_id
+        ),
+        case when by_run then j.type else h.origin_type end,
+        case when by_run then j.program else h.origin_program end
     from unnest(children) child
+    left join control.job j on j.id = parent
+    left join control.job_hierarchy h on h.job_id = parent
 $$;
 
 CREATE FUNCTION control.enqueue(kind text, program text, args text[] DEFAULT '{}'::text[], scheduled timestamp with time zone DEFAULT now(), resource text DEFAULT NULL::text, priority integer DEFAULT 0, host_rule text DEFAULT ''::text, key text DEFAULT NULL::text, data text DEFAULT NULL::text) RETURNS bigint
@@ -1934,11 +1949,10 @@ CREATE FUNCTION control.enqueue(kind text, program text, args text[] DEFAULT '{}
     SET search_path TO ''
     AS $$
 declare
-    parent bigint;
     made bigint;
 begin
-    if nullif(current_setting('usher.claim', true), '') is not null then
-        parent := control.my_job();
+    if control.is_worker() then
+        perform control.my_job();
     end if;
     insert into control.job (type, program, args, scheduled, resource_id, priority, host_rule, unique_key, data)
     values (
@@ -1947,13 +1961,7 @@ begin
     )
     on conflict (unique_key) where unique_key is not null do nothing
     returning id into made;
-    if made is null then
-        return (select id from control.job j where j.unique_key = key);
-    end if;
-    if parent is not null then
-        perform control.descend(array[made], parent);
-    end if;
-    return made;
+    return coalesce(made, (select id from control.job j where j.unique_key = key));
 end
 $$;
 
@@ -1990,6 +1998,10 @@ begin
     end if;
 end
 $$;
+
+CREATE FUNCTION control.is_worker() RETURNS boolean
+    LANGUAGE sql STABLE
+    RETURN ('usher_worker'::text = ANY (ARRAY[(SESSION_USER)::text, current_setting('role'::text)]));
 
 CREATE FUNCTION control.lock_resources(jobs bigint[]) RETURNS bigint[]
     LANGUAGE plpgsql
@@ -2089,11 +2101,8 @@ CREATE FUNCTION control.my_job() RETURNS bigint
     SET search_path TO ''
     AS $$
 declare
-    mine bigint;
+    mine constant bigint := control.claimed_job();
 begin
-    select id into mine from control.job
-    where state = 'running' and claim = nullif(current_setting('usher.claim', true), '')::uuid
-        and id = nullif(current_setting('usher.job', true), '')::bigint;
     if mine is null then
         raise insufficient_privilege using
             message = 'this connection belongs to no running job',
@@ -2131,6 +2140,16 @@ CREATE FUNCTION control.next_due(kind text, host text) RETURNS timestamp with ti
         ) next
     )
     select nullif(min(l.due), 'infinity') from lanes l where control.may_run(l.host_rule, host)
+$$;
+
+CREATE FUNCTION control.prune_log() RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO ''
+    AS $$
+begin
+    perform control.my_job();
+    return control.prune_log(now());
+end
 $$;
 
 CREATE FUNCTION control.prune_log(at timestamp with time zone) RETURNS integer
@@ -2204,6 +2223,18 @@ begin
             array_fill(at, array[cardinality(lost.jobs)]), at
         );
     end if;
+end
+$$;
+
+CREATE FUNCTION control.record_origin() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO ''
+    AS $$
+begin
+    if control.is_worker() then
+        perform control.descend(array(select id from fresh), control.my_job(), true);
+    end if;
+    return null;
 end
 $$;
 
@@ -2486,8 +2517,14 @@ CREATE TABLE control.job_hierarchy (
     job_id bigint NOT NULL,
     parent_job_id bigint,
     parent_task_id bigint,
+    origin_type text,
+    origin_program text,
     CONSTRAINT job_hierarchy_is_no_loop CHECK ((parent_job_id <> job_id))
 );
+
+COMMENT ON COLUMN control.job_hierarchy.origin_type IS 'Type of the run that put the job in; null if an operator did.';
+
+COMMENT ON COLUMN control.job_hierarchy.origin_program IS 'Program of the run that put the job in.';
 
 ALTER TABLE control.job ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME control.job_id_seq
@@ -2659,6 +2696,14 @@ ALTER TABLE control.task ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     CACHE 1
 );
 
+CREATE TABLE control.worker_login (
+    one boolean DEFAULT true NOT NULL,
+    password text DEFAULT replace(((gen_random_uuid())::text || (gen_random_uuid())::text), '-'::text, ''::text) NOT NULL,
+    CONSTRAINT worker_login_has_one_row CHECK (one)
+);
+
+COMMENT ON TABLE control.worker_login IS 'A manager builds the database URL of its jobs from it; only managers may read it.';
+
 ALTER TABLE ONLY control.job_log ATTACH PARTITION control.job_log_default DEFAULT;
 
 ALTER TABLE ONLY control.house
@@ -2684,6 +2729,9 @@ ALTER TABLE ONLY control.task
 
 ALTER TABLE ONLY control.task
     ADD CONSTRAINT task_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY control.worker_login
+    ADD CONSTRAINT worker_login_pkey PRIMARY KEY (one);
 
 CREATE INDEX job_claim ON control.job USING btree (type, host_rule, priority, GREATEST(scheduled, held_until), id) WHERE (state = 'pending'::text);
 
@@ -2731,6 +2779,8 @@ ALTER INDEX control.job_log_id ATTACH PARTITION control.job_log_default_id_idx;
 
 ALTER INDEX control.job_log_task ATTACH PARTITION control.job_log_default_task_id_idx;
 
+CREATE TRIGGER job_has_origin AFTER INSERT ON control.job REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION control.record_origin();
+
 CREATE TRIGGER job_is_touched BEFORE UPDATE ON control.job FOR EACH ROW WHEN ((old.last_update = new.last_update)) EXECUTE FUNCTION control.touch();
 
 CREATE TRIGGER job_rings AFTER INSERT ON control.job REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION control.ring();
@@ -2746,9 +2796,31 @@ ALTER TABLE ONLY control.task
 
 ALTER TABLE control.job ENABLE ROW LEVEL SECURITY;
 
-CREATE POLICY new_job ON control.job FOR INSERT WITH CHECK (((state = 'pending'::text) AND (claim IS NULL) AND (attempts = 0)));
+CREATE POLICY job_delete ON control.job FOR DELETE USING ((CURRENT_USER <> ALL (ARRAY['usher_worker'::name, 'usher_scheduler'::name])));
 
-CREATE POLICY own_job ON control.job USING (((CURRENT_USER <> 'usher_worker'::name) OR (claim = (NULLIF(current_setting('usher.claim'::text, true), ''::text))::uuid))) WITH CHECK (((CURRENT_USER <> 'usher_worker'::name) OR (claim = (NULLIF(current_setting('usher.claim'::text, true), ''::text))::uuid)));
+ALTER TABLE control.job_hierarchy ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY job_hierarchy_own ON control.job_hierarchy USING (((CURRENT_USER <> 'usher_worker'::name) OR (job_id = ( SELECT control.claimed_job() AS claimed_job)) OR (parent_job_id = ( SELECT control.claimed_job() AS claimed_job)))) WITH CHECK ((CURRENT_USER <> 'usher_worker'::name));
+
+CREATE POLICY job_insert ON control.job FOR INSERT WITH CHECK (((state = 'pending'::text) AND (attempts = 0) AND (claim IS NULL) AND (lease_until IS NULL) AND (hostname IS NULL) AND (process_id IS NULL) AND ((CURRENT_USER <> 'usher_worker'::name) OR (control.my_job() IS NOT NULL))));
+
+CREATE POLICY job_select ON control.job FOR SELECT USING (((CURRENT_USER <> 'usher_worker'::name) OR (claim = (NULLIF(current_setting('usher.claim'::text, true), ''::text))::uuid)));
+
+ALTER TABLE control.job_table_item ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY job_table_item_own ON control.job_table_item USING (((CURRENT_USER <> 'usher_worker'::name) OR (job_id = ( SELECT control.claimed_job() AS claimed_job)))) WITH CHECK (((CURRENT_USER <> 'usher_worker'::name) OR (job_id = ( SELECT control.claimed_job() AS claimed_job))));
+
+CREATE POLICY job_update ON control.job FOR UPDATE USING (
+CASE CURRENT_USER
+    WHEN 'usher_worker'::name THEN (claim = (NULLIF(current_setting('usher.claim'::text, true), ''::text))::uuid)
+    WHEN 'usher_scheduler'::name THEN (state = 'temporary-error'::text)
+    ELSE true
+END) WITH CHECK (
+CASE CURRENT_USER
+    WHEN 'usher_worker'::name THEN (claim = (NULLIF(current_setting('usher.claim'::text, true), ''::text))::uuid)
+    WHEN 'usher_scheduler'::name THEN (state = 'pending'::text)
+    ELSE true
+END);
 
 CREATE SCHEMA feeds;
 

@@ -52,6 +52,7 @@ class Errand:
     again: bool = False
     keep_warc: bool = False
     front: str = ""
+    jobs: bool = False  # whether scheduler and manager run too
 
     def read(self) -> list[Url]:
         found = [parse(text) for text in self.urls]
@@ -107,6 +108,7 @@ def command(loaded: Loaded, errand: Errand) -> Callable[[str], list[str]]:
     words += ["--data", str(loaded.settings.data), "part"]
     words += ["--keep-warc"] if errand.keep_warc else []
     words += ["--front", errand.front] if errand.front else []
+    words += ["--jobs"] if errand.jobs else []
     return lambda part: this_program(*words, part)
 
 

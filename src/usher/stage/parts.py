@@ -32,6 +32,7 @@ class Post:
     ports: Ports
     keep_warc: bool = False
     front: str = ""  # HOST:PORT of the search page, if not on loopback
+    jobs: bool = False  # whether the roles that run jobs start too
 
     @property
     def settings(self) -> Settings:
@@ -109,6 +110,15 @@ PARTS: Final[Mapping[str, Sequence[Role]]] = MappingProxyType(
 )
 
 
+# A crawl needs none of them, and a manager runs whatever programs are in the queue.
+JOB_ROLES: Final = (scheduler, manager)
+
+
+def roles_of(part: str, *, jobs: bool) -> list[Role]:
+    """Return the roles of a part, without those that run jobs unless they are asked for."""
+    return [role for role in PARTS[part] if jobs or role not in JOB_ROLES]
+
+
 async def play(part: str, post: Post, *, ready: Ready) -> None:
     """Every role of a part until told to stop; if one fails, all end, and the troupe starts them again."""
     with told_to_stop() as (stop, _):
@@ -116,7 +126,7 @@ async def play(part: str, post: Post, *, ready: Ready) -> None:
         try:
             async with asyncio.TaskGroup() as group:
                 # One after the other: the page is there when there is something that it can ask.
-                for role in PARTS[part]:
+                for role in roles_of(part, jobs=post.jobs):
                     up = asyncio.Event()
                     group.create_task(perform(role, post, stop, up), name=role.__name__)
                     await up.wait()

@@ -16,7 +16,8 @@ from usher.mgmt.tokens import Token
 from usher.porch.entry import Declined
 from usher.porch.shapes import Status
 from usher.queue import jobs, voice
-from usher.queue.jobs import Settled
+from usher.queue.children import Origin, known_refusal
+from usher.queue.jobs import New, Settled
 from usher.queue.output import Output, clean
 from usher.queue.policy import Policies, Policy
 from usher.queue.states import Ending, Outcome, State, Why, outcome
@@ -84,10 +85,24 @@ async def add_below(call: Call[BelowRequest]) -> EnteredJobs:
         raise BadInput("parent is the job in the path.")
     async with at_the_desk(call) as conn:
         news, now = [new_job(job) for job in wanted], await server_time(conn)
+        if held := (await voice.held(conn, [run])).get(run[0]):
+            forbid(call.rooms.policies, Origin(held.type, held.program), news)
         found = await voice.enqueue_below(conn, run, news, now=now)
         if found is None:
             refuse(run)
     return entered(found)
+
+
+def forbid(policies: Policies, origin: Origin, news: Sequence[New]) -> None:
+    """Decline a child job at once whose program its manager would not run."""
+    for job in news:
+        if refusal := known_refusal(policies, origin, job.type, job.program):
+            raise Declined(
+                403,
+                "child_forbidden",
+                f"{refusal}.",
+                hint="See child_programs in docs/settings.md.",
+            )
 
 
 def fence(call: Call[Any]) -> Fence:

@@ -15,22 +15,31 @@ grant execute on function
         bigint[], uuid[], text[], integer[], integer[], text[], text[], text[], timestamptz[], timestamptz
     ),
     control.give_back(bigint[], uuid[], timestamptz), control.cancel(bigint[], text, timestamptz),
-    control.wake(bigint[], timestamptz), control.resource_id(text), control.descend(bigint[], bigint)
+    control.wake(bigint[], timestamptz), control.resource_id(text),
+    control.descend(bigint[], bigint, boolean)
     to usher_manager;
+grant select on control.worker_login to usher_manager;
 
--- Makes jobs of tasks, tries failed ones again, takes lost ones back, and cannot touch what a job is.
+-- Makes jobs of tasks, tries failed ones again, takes lost ones back, and cannot touch what a job is. What it puts in
+-- is pending: it has no right to insert the columns of a run, and row security checks the row.
 grant select on control.task, control.job, control.resource, control.house to usher_scheduler;
-grant insert on control.job to usher_scheduler;
-grant update (state, held_until, last_update) on control.job to usher_scheduler;
+grant insert (task_id, type, program, args, scheduled, resource_id, priority, host_rule, data) on control.job
+    to usher_scheduler;
+grant update (state, last_update) on control.job to usher_scheduler;
 grant update (next_run) on control.task to usher_scheduler;
 grant execute on function control.reap(integer, timestamptz), control.mend(timestamptz),
     control.make_log(integer, timestamptz) to usher_scheduler;
 
--- Runs somebody's program: sees its own job only (row security), says how it goes, puts in further jobs.
+-- The login of jobs: sees its own job, its children and what it wrote (row security), sets its message, puts in jobs.
 grant select, update (message) on control.job to usher_worker;
 grant insert (type, program, args, scheduled, resource_id, priority, host_rule, unique_key, data) on control.job
     to usher_worker;
-grant insert on control.job_hierarchy, control.job_table_item to usher_worker;
+grant select on control.job_hierarchy to usher_worker;
+grant select, insert (job_id, table_name, table_row_id) on control.job_table_item to usher_worker;
 grant execute on function control.say(text), control.put_output(text), control.wrote(text, text[]),
-    control.set_pace(interval), control.prune_log(timestamptz),
+    control.set_pace(interval), control.prune_log(),
     control.enqueue(text, text, text[], timestamptz, text, integer, text, text, text) to usher_worker;
+
+-- Row security and host rules call these for every role.
+grant execute on function control.may_run(text, text), control.is_worker(), control.claimed_job(), control.my_job()
+    to usher_manager, usher_scheduler, usher_worker, usher_reader;

@@ -62,6 +62,11 @@ grant execute on function
     work.claim_links(bigint[], integer[], integer[], integer[], bigint, interval[], interval[], boolean[], timestamptz)
     to usher_mgmt;
 
+-- PUBLIC may call nothing here. These compute from their arguments alone.
+grant execute on function work.domain64_decode(bigint), work.domain64_encode(integer, integer, integer, integer),
+    work.domain64_from_hex(text), work.domain64_hex(bigint), work.domain64_range(integer, integer, integer),
+    work.max_bigint() to usher_door, usher_mgmt, usher_reader;
+
 -- The first document's relations, to look at.
 grant usage on schema mgmt to usher_mgmt, usher_reader;
 grant select on mgmt.link, mgmt.chunk, mgmt.host, mgmt.crawler, mgmt.index_builder, mgmt.index_server

@@ -1,0 +1,70 @@
+"""Which programs a job may start as further jobs; the manager that is to run them decides by its own usher.toml."""
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Final
+
+from usher.queue.policy import FUNCTION, Policies
+
+ANY_PROGRAM: Final = "*"
+RELATIVE_PARTS: Final = frozenset({"", ".", ".."})
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The run that put a job in."""
+
+    type: str
+    program: str
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """Whether a program may run as a child job; `refusal` is empty if it may."""
+
+    refusal: str = ""
+    # Set where a whole module is allowed: what the module has imported (`os.system`) is not among its functions.
+    defined_only: bool = False
+
+
+def permission(policies: Policies, origin: Origin | None, type_: str, program: str) -> Permission:
+    """Judge a job by the run that put it in; None is an operator or a task, which may run anything."""
+    if origin is None:
+        return Permission()
+    parent = policies.of(origin.type)
+    if policies.of(type_).user != parent.user:
+        return Permission(
+            f"A job of type {origin.type} may not start one of type {type_}: "
+            f"their `user` settings differ. Set the same user in both tables of usher.toml"
+        )
+    patterns = default_patterns(origin) if parent.child_programs is None else parent.child_programs
+    if program in patterns or ANY_PROGRAM in patterns:
+        return Permission()
+    if any(matches(program, pattern) for pattern in patterns):
+        return Permission(defined_only=FUNCTION.fullmatch(program) is not None)
+    return Permission(
+        f"A job of type {origin.type} may not start the program {program[:200]!r}. "
+        f"Add it to child_programs in [worker.{origin.type}] of the manager's usher.toml"
+    )
+
+
+def default_patterns(origin: Origin) -> tuple[str, ...]:
+    """Allow the parent's own program and, if that is a function, the functions of its module."""
+    if FUNCTION.fullmatch(origin.program):
+        return origin.program, f"{origin.program.partition(':')[0]}:*"
+    return (origin.program,)
+
+
+def matches(program: str, pattern: str) -> bool:
+    """Compare part by part: a wildcard crosses no slash, and `..` leads nowhere."""
+    parts, wanted = program.split("/"), pattern.split("/")
+    if len(parts) != len(wanted) or any(part in RELATIVE_PARTS for part in parts[1:]):
+        return False
+    return all(map(fnmatchcase, parts, wanted))
+
+
+def known_refusal(policies: Policies, origin: Origin, type_: str, program: str) -> str:
+    """Return why a child cannot run, as far as this usher.toml says; the manager that runs it may have another one."""
+    if origin.type not in policies.named and policies.defaults.child_programs is None:
+        return ""
+    return permission(policies, origin, type_, program).refusal

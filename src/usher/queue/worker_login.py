@@ -1,0 +1,89 @@
+"""The database login that jobs are given: `usher_worker` with its own password, or none at all."""
+
+from typing import Final
+
+import psycopg
+from psycopg.conninfo import make_conninfo
+
+from usher.db import Connection, connect
+from usher.errors import BadSetting, Unreachable
+from usher.schema.roles import WORKER, set_password, worker_password
+from usher.statements import beside
+from usher.telemetry import Log
+
+store = beside(__file__)
+log = Log("queue")
+
+# What a job may know of the manager's own connection: where the server is and how to verify it.
+SHARED_PARAMETERS: Final = frozenset(
+    [
+        *["host", "hostaddr", "port", "dbname", "sslmode", "sslrootcert", "sslcrl"],
+        *["channel_binding", "connect_timeout", "target_session_attrs"],
+    ]
+)
+HINT: Final = (
+    "Set worker_url to an address that logs in as usher_worker; the HTTP API works without it."
+)
+
+
+async def worker_dsn(manager_dsn: str, worker_url: str = "") -> str:
+    """Return the address that logs in as usher_worker; empty, with one line in the log, if there is none."""
+    if worker_url:
+        return await checked(worker_url)
+    async with await connect(manager_dsn) as conn:
+        try:
+            password = await worker_password(conn)
+        except psycopg.errors.InsufficientPrivilege:
+            return without("the manager's database user may not read control.worker_login")
+        dsn = make_conninfo(**shared(conn), user=WORKER, password=password)
+        refusal = await login_refusal(dsn)
+        if refusal and await password_set(conn):
+            refusal = await login_refusal(dsn)
+    return without(refusal) if refusal else dsn
+
+
+async def checked(worker_url: str) -> str:
+    """Return the operator's address; BadSetting if it logs in as anyone but usher_worker."""
+    async with await connect(worker_url) as conn:
+        [(user,)] = await store.login_user.tuples(conn)
+    if user != WORKER:
+        raise BadSetting(
+            f"worker_url logs in as {user}, so that jobs could do all that {user} may do.",
+            hint=f"postgresql://{WORKER}:PASSWORD@… with the password of `usher db roles create --passwords`",
+        )
+    return worker_url
+
+
+def without(reason: str) -> str:
+    log.warning("jobs_without_database", reason=reason, hint=HINT)
+    return ""
+
+
+def shared(conn: Connection) -> dict[str, str]:
+    """Return what this connection used of SHARED_PARAMETERS, whether from its DSN or from PG* variables."""
+    used = {option.keyword.decode(): option.val for option in conn.pgconn.info}
+    return {
+        name: value.decode() for name, value in used.items() if value and name in SHARED_PARAMETERS
+    }
+
+
+async def login_refusal(dsn: str) -> str:
+    """Return why this address is no login with a password; empty if it is one."""
+    try:
+        async with await connect(dsn) as conn:
+            asked = conn.pgconn.used_password
+    except Unreachable as error:
+        return error.message
+    # Where the server trusts this machine, a job could log in as any role by changing the user in its URL.
+    return (
+        "" if asked else "the server lets usher_worker in without a password (see its pg_hba.conf)"
+    )
+
+
+async def password_set(conn: Connection) -> bool:
+    """Give the role its password; False if this user may not."""
+    try:
+        await set_password(conn, WORKER)
+    except (psycopg.errors.InsufficientPrivilege, psycopg.errors.UndefinedObject):
+        return False
+    return True
