@@ -321,7 +321,7 @@ def test_a_crawl_runs_no_jobs_unless_asked(data: Path) -> None:
             job = queue.add("/bin/true")
             with show(data, "crawl", "--again", "--then", "serve", site.url("/")) as crawl:
                 assert eventually(lambda: "search at" in crawl.said, 120), crawl.logs
-                desk = (data / "log" / "desk.log").read_text()
+                desk = (data / "logs" / "desk.log").read_text()
                 assert "manager" not in desk
                 assert "scheduler" not in desk
                 crawl.ctrl_c()
