@@ -4,7 +4,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from usher.web import building, components, content, crawling, missing, searches, serving, visiting
+from usher.web import (
+    building,
+    components,
+    content,
+    crawling,
+    missing,
+    page_keys,
+    searches,
+    serving,
+    visiting,
+)
 from usher.web.app import Endpoint
 from usher.web.coordinator import begun_anew
 
@@ -16,6 +26,7 @@ PARTS: Final[Sequence[Sequence[Endpoint[Any, Any]]]] = (
     serving.ENDPOINTS,
     searches.ENDPOINTS,
     missing.ENDPOINTS,
+    page_keys.ENDPOINTS,
     visiting.ENDPOINTS,
 )
 CANONICAL: Final[Sequence[Endpoint[Any, Any]]] = tuple(
