@@ -146,6 +146,7 @@ async def test_a_crawler_adds_pages_it_was_not_given(house: House) -> None:
         record(f"https://{host}/never-given", "crimson"),
         record(f"https://{host}/b", "crimson"),
         record(f"http://{host}/b", "crimson second"),
+        record(f"ftp://{host}/a", "crimson"),  # would make the index server accuse the builder
     ]
     await house.crawled(chunk, records, fetched(f"https://{host}/a", f"https://{host}/b"))
     await house.crawled(

@@ -21,10 +21,11 @@ from usher.index.document import Document, Left, from_page
 from usher.index.page_filter import PageFilter
 from usher.messages import ForeignPages
 from usher.shelf import at_disk, make_folder
-from usher.urls import Refused, Url, parse
+from usher.urls import Refused, Scheme, Url, parse
 
 MOST_REASONS: Final = 20
 LONGEST: Final = 100  # characters of a reason
+WEB_SCHEMES: Final = frozenset({Scheme.HTTPS, Scheme.HTTP})
 
 
 class Part(Struct, frozen=True):
@@ -72,7 +73,7 @@ def make(job: Job, at: Callable[[int], None]) -> Made:
         at(place)
         why = job.without.get(place) or unwanted(entry)
         url = parse(entry.url)
-        if why or isinstance(url, Refused):
+        if why or isinstance(url, Refused) or url.scheme not in WEB_SCHEMES:
             left[why or "no address of ours"] += 1
             continue
         if not own.has(key_of(url), str(url)):
