@@ -3,6 +3,7 @@
 import click
 
 from usher.cli.app import App, pass_app, run_on
+from usher.cli.output import echo
 
 metrics_option = click.option(
     "--metrics", metavar="HOST:PORT", help="Serve Prometheus metrics at this address."
@@ -37,9 +38,7 @@ def mgmt(app: App, bind: str, *, insecure: bool) -> None:
     from usher.web.server import serve
 
     where, rules = read_bind(bind), policies(app.loaded.workers)
-    served = serve(
-        app.settings, where, insecure=insecure, ready=click.echo, rules=rules, annex=annex
-    )
+    served = serve(app.settings, where, insecure=insecure, ready=echo, rules=rules, annex=annex)
     run_on(app, served)
 
 
@@ -80,7 +79,7 @@ def manager(
 
     serve_metrics(metrics)
     wish = Wish(host, frozenset(types), most)
-    run_on(app, manage(app.loaded, wish, ready=click.echo))
+    run_on(app, manage(app.loaded, wish, ready=echo))
 
 
 @click.command()
@@ -100,7 +99,7 @@ def scheduler(app: App, metrics: str | None) -> None:
     from usher.queue.service import schedule
 
     serve_metrics(metrics)
-    run_on(app, schedule(app.settings, ready=click.echo))
+    run_on(app, schedule(app.settings, ready=echo))
 
 
 def serve_metrics(address: str | None) -> None:

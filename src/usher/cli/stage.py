@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from usher.cli.app import App, pass_app, run_on
+from usher.cli.output import echo
 
 keep_option = click.option("--keep-warc", is_flag=True, help="Keep every WARC file: an archive.")
 front_option = click.option(
@@ -106,4 +107,4 @@ def part(app: App, part: str, *, keep_warc: bool, front: str) -> None:
     if part not in PARTS:
         raise click.BadParameter(f"one of {', '.join(PARTS)}")
     post = Post(app.loaded, Ports.read(app.settings.data), keep_warc, front)
-    run_on(app, play(part, post, ready=click.echo))
+    run_on(app, play(part, post, ready=echo))

@@ -5,6 +5,7 @@ from datetime import timedelta
 import click
 
 from usher.cli.app import App, pass_app, run_on
+from usher.cli.output import echo
 from usher.cli.run import metrics_option, serve_metrics
 
 SHORTEST = 0.1  # seconds
@@ -64,4 +65,4 @@ def watchdog(
 
     serve_metrics(metrics)
     patience = Patience(misses, timedelta(seconds=probation), timedelta(seconds=grace))
-    run_on(app, watch(app.settings, ready=click.echo, tick=every, patience=patience))
+    run_on(app, watch(app.settings, ready=echo, tick=every, patience=patience))
