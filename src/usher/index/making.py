@@ -58,6 +58,7 @@ def make(job: Job, at: Callable[[int], None]) -> Made:
     """Write the index chunk; `at` hears the place of each page before it is read."""
     documents: dict[str, list[Document]] = {}
     left: Counter[str] = Counter()
+    budget = chunkfile.Budget()
     for place, entry in enumerate(entries(Path(job.content))):
         at(place)
         why = job.without.get(place) or unwanted(entry)
@@ -69,6 +70,9 @@ def make(job: Job, at: Callable[[int], None]) -> Made:
         left.update(one.reason[:LONGEST] for one in found if isinstance(one, Left))
         # Of a page that is there twice, the last visit counts.
         documents[key_of(url)] = [one for one in found if isinstance(one, Document)]
+        if not budget.fits(documents[key_of(url)]):
+            del documents[key_of(url)]
+            left["the index chunk is full"] += 1
     return written(job, [one for every in documents.values() for one in every], left)
 
 
