@@ -12,6 +12,8 @@ from typing import Any, TextIO
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from usher.terminal import escaped
+
 REGISTRY = CollectorRegistry()
 """Our own registry: a program that embeds Usher keeps its default one to itself."""
 
@@ -175,7 +177,7 @@ class TextFormatter(logging.Formatter):
         words += [f"{key}={quoted(value)}" for key, value in fields_of(record).items()]
         if record.exc_info:
             words.append("\n" + self.formatException(record.exc_info))
-        return " ".join(words)
+        return escaped(" ".join(words))
 
 
 class JsonFormatter(logging.Formatter):
@@ -189,7 +191,7 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str, ensure_ascii=False)
+        return escaped(json.dumps(line, default=str, ensure_ascii=False))
 
 
 def fields_of(record: logging.LogRecord) -> Mapping[str, object]:

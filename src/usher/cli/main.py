@@ -1,6 +1,7 @@
 """The root command: global options, where each command lives, and how errors leave."""
 
 import importlib
+import io
 import os
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import NoReturn
 import click
 
 from usher.cli.app import App
+from usher.cli.output import echo
 from usher.errors import UsherError
 
 # Name → where; loaded when called, in the order of the help page.
@@ -119,7 +121,9 @@ def main() -> NoReturn:
     except KeyboardInterrupt:
         leave("interrupted", code=INTERRUPTED)
     except click.ClickException as error:
-        error.show()
+        shown = io.StringIO()
+        error.show(shown)
+        echo(shown.getvalue(), err=True, nl=False)
         sys.exit(error.exit_code)
     except UsherError as error:
         leave(error.message, error.hint, code=error.exit_code)
@@ -146,7 +150,7 @@ def from_driver(error: Exception) -> UsherError | None:
 
 
 def leave(message: str, hint: str = "", *, code: int = 1) -> NoReturn:
-    click.echo(f"usher: {message}", err=True)
+    echo(f"usher: {message}", err=True)
     if hint:
-        click.echo(f"  → {hint}", err=True)
+        echo(f"  → {hint}", err=True)
     sys.exit(code)

@@ -9,10 +9,9 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-import click
-
 from usher.cli.app import App, show_json, show_table, tell
 from usher.cli.fleet import at_mgmt, bounded
+from usher.cli.output import echo
 from usher.cli.queue import distance
 from usher.cli.words import plain, printable, when
 from usher.db import Connection
@@ -174,7 +173,7 @@ def show_retried(app: App, done: Sequence[Retried], *, as_json: bool) -> bool:
         show_json([asdict(one) for one in done])
     for one in done:
         if one.what == "waiting" and not as_json:
-            click.echo(one.id)
+            echo(one.id)
         elif one.what != "waiting":
             why = "there is no such chunk" if one.what == "missing" else "it is not parked"
             app.say(f"{one.id}: {why}")
@@ -192,10 +191,10 @@ def show_compacted(app: App, done: Done, *, as_json: bool) -> None:
         show_json(asdict(done))
         return
     if done.retired:
-        click.echo(f"retired: {numbers(done.retired)}")
+        echo(f"retired: {numbers(done.retired)}")
     for one in done.begun:
-        click.echo(f"chunk {one.chunk_id}: {compaction.words(one)}")
+        echo(f"chunk {one.chunk_id}: {compaction.words(one)}")
     if done.given_up:
-        click.echo(f"given up: {numbers(done.given_up)}")
+        echo(f"given up: {numbers(done.given_up)}")
     if not (done.retired or done.begun or done.given_up):
         app.say("There is nothing to compact.")

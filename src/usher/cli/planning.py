@@ -5,10 +5,9 @@ from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import click
-
 from usher import spans
 from usher.cli.app import App, show_json, show_table, tell
+from usher.cli.output import echo
 from usher.cli.portrait import LONG, show_attempts
 from usher.cli.queue import (
     at_the_queue,
@@ -186,7 +185,7 @@ def show_entered(app: App, entered: Sequence[Entered], *, as_json: bool) -> None
         show_json([asdict(one) for one in entered])
         return
     for one in entered:
-        click.echo(one.id)
+        echo(one.id)
         if not one.new:
             app.say(f"job {one.id} of this task waits or runs already: usher jobs show {one.id}")
 

@@ -8,10 +8,9 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import count
 
-import click
-
 from usher.cli.app import App, show_json, show_table
 from usher.cli.fleet import at_mgmt
+from usher.cli.output import echo
 from usher.cli.queue import distance
 from usher.cli.words import plain, printable
 from usher.errors import BadInput
@@ -71,7 +70,7 @@ def show_made(app: App, made: tuple[str, str], *, as_json: bool) -> None:
     if as_json:
         show_json({"name": name, "secret": secret})
         return
-    click.echo(secret)
+    echo(secret)
     app.say(f"token {printable(name)}: keep it now, it is shown only once")
 
 

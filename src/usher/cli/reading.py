@@ -5,10 +5,9 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, Final
 
-import click
-
 from usher.cli.app import App, show_json, show_table, tell
 from usher.cli.feeding import at_the_feeds, feed_of, house_of
+from usher.cli.output import echo
 from usher.cli.queue import read_since
 from usher.cli.words import plain, printable
 from usher.feeds import cleaning, errands, items, partial
@@ -97,8 +96,8 @@ def show_item(found: Whole) -> None:
     if rest.fetched:
         tell("page", page_words(rest.fetched))
     tell("text", "clean" if rest.cleaned else "as the feed or the page has it")
-    click.echo()
-    click.echo(text_of(found))
+    echo()
+    echo(text_of(found))
 
 
 def page_words(page: dict[str, Any]) -> str:

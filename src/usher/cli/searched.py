@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 
-import click
-
 from usher.cli.app import App, show_json, show_table, tell
 from usher.cli.fleet import at_mgmt
+from usher.cli.output import echo
 from usher.cli.queue import distance, read_since
 from usher.cli.words import plain, printable
 from usher.mgmt import look
@@ -35,7 +34,7 @@ def show(found: tuple[Queries, Sequence[Term]], *, as_json: bool) -> None:
         return
     tell("time", f"median {seconds(queries.median)}, mean {seconds(queries.mean)}")
     tell("", f"95 % within {seconds(queries.p95)}, slowest {seconds(queries.slowest)}")
-    click.echo()
+    echo()
     now = datetime.now(UTC)
     rows = [
         (
