@@ -17,9 +17,10 @@ from crowd import Component, at_once, one
 from trade import soon
 from usher.client import Client
 from usher.errors import NotAllowed, UsherError
+from usher.messages import GuardState
 from usher.porch.component import Call, Endpoint, GuardOptions, face
 from usher.porch.entry import Declined
-from usher.porch.guard import OUT_OF_TOUCH_SECONDS, Guard, GuardState
+from usher.porch.guard import OUT_OF_TOUCH_SECONDS, Guard
 from usher.porch.listen import read_bind
 from usher.tickets import PREFIX, Ticket, audience_key, sign, verify
 
