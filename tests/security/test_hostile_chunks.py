@@ -220,6 +220,7 @@ HTTP = b"application/http;msgtype=response"
 GOOD = record(
     b"response", HTTP, b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n<title>Good</title>"
 )
+KEYS = ["a.org/"]
 JSON = b"application/json"
 CONTENT: dict[str, tuple[Callable[[], bytes], str]] = {
     "record": (lambda: record(b"response", HTTP, bytes(1025 * MIB)), "more than 1,073,741,824"),
@@ -256,7 +257,8 @@ def test_a_content_chunk_bomb_is_refused(tmp_path: Path, name: str) -> None:
     bomb, words = CONTENT[name]
     content, index = tmp_path / "7.warc.gz", tmp_path / "7.idx"
     content.write_bytes(bomb() + GOOD)
-    job = json.dumps({"chunk": 7, "content": str(content), "index": str(index)}).encode()
+    given = {"chunk": 7, "content": str(content), "index": str(index), "keys": KEYS}
+    job = json.dumps(given).encode()
     process = subprocess.Popen(
         [sys.executable, "-m", "usher.index.press", str(4 << 30)],
         stdin=subprocess.PIPE,

@@ -20,7 +20,7 @@ from usher.index.fields import BODY, HEADINGS, TITLE, URL, words
 AVERAGE: Final = {TITLE: 8, HEADINGS: 24, BODY: 800, URL: 16}
 WORD: Final = "X"  # whatever is searched for is in small letters
 MAX_WORDS: Final = 20_000_000  # of padding in one chunk
-MAX_WORDS_PER_FIELD: Final = 100_000  # of one padding document
+MAX_WORDS_PER_FIELD: Final = 1_000_000  # of one padding document
 
 # Everything beyond ASCII counts as a letter, which is wrong for about one word in fifty, the same everywhere.
 _ASCII: Final = 128

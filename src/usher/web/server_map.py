@@ -7,13 +7,23 @@ from dataclasses import dataclass
 from typing import Final
 
 import msgspec
+from msgspec import Struct
 from starlette.responses import Response
 
 from usher.db import Connection, Database
 from usher.mgmt import placements
-from usher.web.mgmt_shapes import MappedServer, Row
 
 FRESH: Final = 1.0  # seconds
+
+
+class Row(Struct):
+    row: int
+    servers: list[str]
+
+
+class MappedServer(Struct):
+    host: str
+    chunk_ids: list[int]
 
 
 @dataclass(frozen=True, slots=True)

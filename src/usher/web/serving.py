@@ -18,16 +18,15 @@ from usher.web.mgmt_shapes import (
     LeavingChunks,
     LoadedAnswer,
     LoadedRequest,
-    MappedServer,
     OldHosts,
     RetiredCopies,
     RetiredCopy,
-    Row,
     RowHost,
     ServerChunk,
     Stray,
     number_of,
 )
+from usher.web.server_map import MappedServer, Row
 
 
 async def get_chunks(call: Call[ChunksQuery] | Call[AllChunksQuery]) -> list[ServerChunk]:
