@@ -13,6 +13,7 @@ from usher.db import Connection
 from usher.mgmt import placements, watchdog
 from usher.mgmt.placements import Missing
 from usher.mgmt.trail import QUIET
+from usher.mgmt.watchdog import Round
 from usher.queue import scheduler
 from usher.statements import beside
 from usher.urls import Scheme, Url
@@ -172,6 +173,7 @@ class Work:
     failing: Sequence[Failing]
     last_hour: LastHour
     watched: bool  # a watchdog leads
+    last_round: Round | None  # of the watchdog
 
     def working(self, type_: str) -> int:
         """How many components of a type take on work."""
@@ -219,6 +221,7 @@ async def look_at_work(conn: Connection, *, now: datetime) -> Work:
         await store.failing.rows(conn, Failing, quiet=quiet, lately=now - LATELY, n=n),
         last_hour,
         await led(conn, watchdog.LOCK),
+        await watchdog.last_round(conn),
     )
 
 
