@@ -22,9 +22,10 @@ TCP_PARAMETERS: Final = {
     "keepalives_count": 3,
     "tcp_user_timeout": 25_000,
 }
-SESSION_SETTINGS: Final = {
-    # In any other time zone "30 days" is an hour more or less when the clocks change.
-    "TimeZone": "UTC",
+# In any other time zone "30 days" is an hour more or less when the clocks change.
+FIXED_SETTINGS: Final = {"TimeZone": "UTC"}
+# An option in the operator's DSN wins over these.
+DEFAULT_SETTINGS: Final = {
     # Hot statements forbid sequential scans; the penalty in their cost made PostgreSQL 15 compile each of them.
     "jit": "off",
     # A frozen process must not keep its locks; one that waits for locks must not wait for ever.
@@ -42,11 +43,10 @@ PROBE_SECONDS: Final = 5.0
 
 
 async def prepare_session(conn: Connection, *, role: str = "") -> None:
-    """Set what all our sessions have in common; an option in the operator's DSN wins over our setting."""
+    """Set what all our sessions have in common, and take on the role."""
     chosen = {name.lower() for name in OPTION_NAME.findall(conn.info.options)}
-    settings = {
-        name: value for name, value in SESSION_SETTINGS.items() if name.lower() not in chosen
-    }
+    free = {name: value for name, value in DEFAULT_SETTINGS.items() if name not in chosen}
+    settings = FIXED_SETTINGS | free
     if role:
         settings["role"] = role
     calls = [sql.SQL("set_config({}, {}, false)").format(*pair) for pair in settings.items()]
