@@ -29,6 +29,11 @@ DB_RECONNECTS = Counter(
     "Times a lost database connection was made again.",
     registry=REGISTRY,
 )
+CLOCK_SKEW = Gauge(
+    "usher_clock_skew_seconds",
+    "How far this machine's clock is ahead of the database's.",
+    registry=REGISTRY,
+)
 HTTP_REFUSED = Counter(
     "usher_http_refused_total",
     "HTTP connections closed for a request outside the limits, by status of the answer.",

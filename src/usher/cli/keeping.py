@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,10 +16,11 @@ from usher.cli.knocking import FEW, Tally, answer_json, show_answers, show_tally
 from usher.cli.ranges import range_of
 from usher.cli.registry import name_of
 from usher.cli.story import Portrait, ranges, show_filters
-from usher.cli.words import plain, printable, span
+from usher.cli.words import display_time, plain, printable, span
 from usher.cli.work import all_there, at_the_desk, at_the_door, names_of, root_of, unknown_host
 from usher.crawl import permissions
 from usher.db import Connection
+from usher.db_clock import server_time
 from usher.door import cadence, desk, filters, hosts, private_access
 from usher.door.hosts import Host, House
 from usher.door.rules import Knock
@@ -46,7 +47,7 @@ async def find_hosts(
             after=after,
             policy=policy,
             contains=contains.lower() if contains else None,
-            due_at=datetime.now(UTC) if due else None,
+            due_at=await server_time(conn) if due else None,
             within=await range_of(conn, under) if under else None,
             n=limit,
         )
@@ -69,7 +70,7 @@ def listed_json(host: desk.Listed) -> dict[str, Any]:
 
 
 def show_listed(app: App, found: list[desk.Listed], *, limit: int) -> None:
-    now = datetime.now(UTC)
+    now = display_time()
     rows = [
         (
             host.name,
@@ -107,7 +108,7 @@ async def read_host(app: App, text: str) -> Portrait:
 async def add_hosts(app: App, texts: Sequence[str], often: str | None) -> list[Host]:
     names, pace = names_of(texts), cadence.parse(often) if often else None
     async with at_the_desk(app) as conn:
-        found = await hosts.register(conn, names=names, now=datetime.now(UTC))
+        found = await hosts.register(conn, names=names, now=await server_time(conn))
         if pace:
             await desk.change_host(conn, names=names, cadence=pace)
     return [found[name] for name in names]

@@ -144,8 +144,12 @@ def from_driver(error: Exception) -> UsherError | None:
     """A database error nobody put into words yet; a bug of ours stays a traceback."""
     if "psycopg" not in sys.modules:
         return None
-    from usher.db import translated
+    from usher.db import IN_THE_WAY, translated
+    from usher.errors import Unreachable
 
+    if isinstance(error, IN_THE_WAY):
+        reason = f"Another transaction was in the way: {error.diag.message_primary}."
+        return Unreachable(reason, hint="Run the command again.")
     return translated("the database", error)
 
 

@@ -6,15 +6,16 @@ Commands import this when they run, because it brings the driver along.
 import re
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from usher.cli.app import App, show_json, show_table, tell
 from usher.cli.fleet import at_mgmt, bounded
 from usher.cli.output import echo
 from usher.cli.queue import distance
-from usher.cli.words import plain, printable, when
+from usher.cli.words import display_time, plain, printable, when
 from usher.db import Connection
+from usher.db_clock import server_time
 from usher.errors import BadInput
 from usher.mgmt import compact as compaction
 from usher.mgmt import components, desk, look
@@ -67,7 +68,7 @@ def show_chunks(app: App, found: Sequence[Chunk], *, limit: int, as_json: bool) 
     if as_json:
         show_json([chunk_json(chunk) for chunk in found])
         return
-    now = datetime.now(UTC)
+    now = display_time()
     rows = [
         (
             chunk.id,
@@ -118,7 +119,7 @@ def show_chunk(shown: Shown, *, as_json: bool) -> None:
         }
         show_json({**chunk_json(shown.chunk), **lists})
         return
-    chunk, now = shown.chunk, datetime.now(UTC)
+    chunk, now = shown.chunk, display_time()
     tell("chunk", f"{chunk.id}, {look.stage(chunk)}")
     if chunk.reason:
         tell("reason", printable(chunk.reason))
@@ -164,7 +165,7 @@ def file_words(size: int | None, sha256: str | None) -> list[str]:
 async def retry(app: App, texts: Sequence[str] | None) -> list[Retried]:
     ids = None if texts is None else [number_of(text) for text in texts]
     async with at_mgmt(app) as conn:
-        return await desk.retry(conn, ids, now=datetime.now(UTC))
+        return await desk.retry(conn, ids, now=await server_time(conn))
 
 
 def show_retried(app: App, done: Sequence[Retried], *, as_json: bool) -> bool:
@@ -183,7 +184,8 @@ def show_retried(app: App, done: Sequence[Retried], *, as_json: bool) -> bool:
 async def compact(app: App, *, dry_run: bool) -> Done:
     """One round by hand; of a dry run nothing stays."""
     async with at_mgmt(app) as conn, conn.transaction(force_rollback=dry_run):
-        return await compaction.compact(conn, now=datetime.now(UTC), n=MOST, by_hand=True)
+        now = await server_time(conn)
+        return await compaction.compact(conn, now=now, n=MOST, by_hand=True)
 
 
 def show_compacted(app: App, done: Done, *, as_json: bool) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from usher.cli.app import show_table, tell
 from usher.cli.output import echo
 from usher.cli.queue import command_line
-from usher.cli.words import plain, printable, span, when
+from usher.cli.words import display_time, plain, printable, span, when
 from usher.queue.look import MOST, Job, Listed, Node, Shown
 
 LONG = 2_000  # characters of a command line or a text, where one job is all there is to see
@@ -30,7 +30,7 @@ def job_json(found: Shown, why: Sequence[str]) -> dict[str, Any]:
 
 
 def show_job(found: Shown, why: Sequence[str]) -> None:
-    job, now = found.job, datetime.now(UTC)
+    job, now = found.job, display_time()
     for name, words in (*described(job, now), *related(found)):
         tell(name, words)
     for number, words in enumerate(why):

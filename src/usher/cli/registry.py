@@ -3,7 +3,6 @@
 import re
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from usher.cli.ranges import range_of
 from usher.cli.words import json_line, printable
 from usher.cli.work import at_the_desk, at_the_door
 from usher.db import Connection, Database
+from usher.db_clock import server_time
 from usher.domain64 import FIXED_TLDS, OTHER, Parts, Range
 from usher.door import desk
 from usher.door.numbers import Taken, take
@@ -170,7 +170,7 @@ async def import_numbers(app: App, path: Path, *, reverse: bool, dry_run: bool) 
                 doorkeeper.db.transaction() as conn,
                 conn.transaction(force_rollback=dry_run),
             ):
-                total += await take(conn, batch, now=datetime.now(UTC))
+                total += await take(conn, batch, now=await server_time(conn))
     return total
 
 

@@ -24,14 +24,14 @@ from usher.cli.queue import (
     task_of,
     within,
 )
-from usher.cli.words import plain, printable, span
+from usher.cli.words import display_time, plain, printable, span
+from usher.db_clock import server_time
 from usher.errors import BadInput
 from usher.queue import desk, jobs, look, voice, why
 from usher.queue.jobs import Entered, New
 from usher.queue.look import Count, Counts, Listed, Maker, Node, Shown
 from usher.queue.periods import host_rule
 from usher.queue.states import State
-from usher.queue.tasks import server_time
 from usher.web.jobs import new_job
 from usher.web.queue_shapes import NewJob
 
@@ -105,7 +105,7 @@ def show_jobs(
 ) -> None:
     if told_plainly(found, only_ids=only_ids, as_json=as_json):
         return
-    now = datetime.now(UTC)
+    now = display_time()
     rows = [
         (
             job.id,
@@ -152,7 +152,7 @@ def show_log(
 ) -> None:
     if told_plainly(found, only_ids=only_ids, as_json=as_json):
         return
-    now = datetime.now(UTC)
+    now = display_time()
     rows = [
         (
             job.id,

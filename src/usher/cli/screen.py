@@ -134,7 +134,15 @@ def around_words(work: Work, now: datetime) -> Iterator[tuple[str, str]]:
     yield "components", component_words(work)
     for one in work.failing:
         yield "", failing_words(one, now)
-    yield "watchdog", "leads" if work.watched else "none runs"
+    yield "watchdog", watchdog_words(work, now)
+
+
+def watchdog_words(work: Work, now: datetime) -> str:
+    """Whether one leads, and the age and duration of its last round."""
+    leads, last = "leads" if work.watched else "none runs", work.last_round
+    if last is None:
+        return leads
+    return f"{leads}; last round {age(last.ended_at, now)} ago, took {last.seconds:.2f} s, on {printable(last.machine)}"
 
 
 def row_words(work: Work) -> Iterator[str]:

@@ -5,20 +5,20 @@ Commands import this when they run, because it brings the driver along.
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 
 from usher.cli.app import App, show_json, show_table, tell
 from usher.cli.fleet import at_mgmt
 from usher.cli.output import echo
 from usher.cli.queue import distance, read_since
-from usher.cli.words import plain, printable
+from usher.cli.words import display_time, plain, printable
+from usher.db_clock import server_time
 from usher.mgmt import look
 from usher.mgmt.look import MOST_QUERIES, Queries, Term
 
 
 async def read(app: App, since: str, limit: int) -> tuple[Queries, list[Term]]:
-    moment = read_since(since, datetime.now(UTC))
     async with at_mgmt(app) as conn:
+        moment = read_since(since, await server_time(conn))
         terms = await look.terms(conn, since=moment, n=limit)
         return await look.queries(conn, since=moment), terms
 
@@ -35,7 +35,7 @@ def show(found: tuple[Queries, Sequence[Term]], *, as_json: bool) -> None:
     tell("time", f"median {seconds(queries.median)}, mean {seconds(queries.mean)}")
     tell("", f"95 % within {seconds(queries.p95)}, slowest {seconds(queries.slowest)}")
     echo()
-    now = datetime.now(UTC)
+    now = display_time()
     rows = [
         (
             one.number,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from usher import domain64
@@ -11,7 +11,7 @@ from usher.cli.behind import behind_json, sections
 from usher.cli.knocking import COLOURS, WIDEST
 from usher.cli.output import echo, style
 from usher.cli.ready import opened
-from usher.cli.words import encodable, plain, plain_value, printable, when
+from usher.cli.words import display_time, encodable, plain, plain_value, printable, when
 from usher.cli.work import at_the_door
 from usher.domain64 import Range
 from usher.door import cadence, filters
@@ -43,7 +43,7 @@ async def read_story(app: App, url: str) -> "Story":
     from usher.explain import explain
 
     async with at_the_door(app) as doorkeeper, opened(app, "work", READER) as reader:
-        return await explain(doorkeeper, url, now=datetime.now(UTC), reader=reader)
+        return await explain(doorkeeper, url, now=reader.clock.now(), reader=reader)
 
 
 def show_story(story: "Story") -> None:
@@ -210,7 +210,7 @@ class Portrait:
 
 
 def show_portrait(one: Portrait) -> None:
-    show_clock(one.host, datetime.now(UTC))
+    show_clock(one.host, display_time())
     if one.reach:
         tell("reach", *one.reach)
     if one.host.crawl_delay is not None:

@@ -14,6 +14,11 @@ ONE_BYTE = 0xFF
 USER = re.compile(r"//[^/?#]*@")
 
 
+def display_time() -> datetime:
+    """Return this machine's time, for ages on the screen only: what is stored or judged uses the database's."""
+    return datetime.now(UTC)
+
+
 def when(moment: datetime, now: datetime) -> str:
     """The moment, and how far off it is: `2026-11-22 10:00 UTC (in 6 days)`."""
     apart = moment - now

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
@@ -102,13 +102,13 @@ async def clean_feed(
     told = Told(id_)
     if found.feed_id is None:
         return told
-    model = await model_of(db, found, told, now or datetime.now(UTC))
+    model = await model_of(db, found, told, now or db.clock.now())
     while not told.more and await clean_batch(db, found, model, told):
         told.more = time.monotonic() > until
     await texts.digest_feed(db, found.feed_id)
     if told.more:
         async with db.transaction() as conn, house.queue(conn) as queue:
-            await errands.clean_soon(queue, [id_], now=now or datetime.now(UTC))
+            await errands.clean_soon(queue, [id_], now=now or db.clock.now())
     return told
 
 

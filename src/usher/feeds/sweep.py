@@ -23,7 +23,6 @@ from usher.feeds.house import House
 from usher.feeds.poll import Told, poll
 from usher.feeds.rounds import PROGRAM
 from usher.queue import jobs
-from usher.queue.clock import ServerClock
 from usher.queue.jobs import Settled
 from usher.queue.ledger import Ledger, Run
 from usher.queue.policy import Policy
@@ -84,14 +83,13 @@ class Sweep:
     def __init__(self, house: House, fetcher: Fetcher, queue: Database, post: Post) -> None:
         self.house, self.fetcher, self.queue, self.post = house, fetcher, queue, post
         self.desk = Desk(house, later=True)
-        self.clock = ServerClock()
+        self.clock = queue.clock
         self.ledger = Ledger(queue, post.host, self.clock, lease=post.lease)
         self._polls: dict[int, asyncio.Task[None]] = {}
         self._leaving = False
 
     async def run(self, feed: int) -> Told:
         """Poll the feed whose job this is, and meanwhile and for a while afterwards all others that are due."""
-        await self.queue.run(self.clock.sync, alone=True)
         own = asyncio.create_task(poll(self.house, self.fetcher, feed, desk=self.desk))
         keeping = [
             asyncio.create_task(self.ledger.settle()),

@@ -6,7 +6,6 @@ Comes from the operator and the scheduler; goes to control.task and, as jobs, to
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import cast
 
 import psycopg
 
@@ -134,12 +133,6 @@ async def depth(conn: Connection, *, most: int, now: datetime) -> list[tuple[str
         (type_, n, oldest)
         for type_, n, oldest in await store.depth.tuples(conn, most=most, now=now)
     ]
-
-
-async def server_time(conn: Connection) -> datetime:
-    """The server's clock."""
-    [(now,)] = await store.server_time.tuples(conn)
-    return cast("datetime", now)
 
 
 async def lead(conn: Connection, *, lock: int, silence: float) -> bool:

@@ -94,10 +94,6 @@ left join lateral (
 ) waiting on true
 group by types.type;
 
--- name: server_time
--- The one clock that all machines of the queue go by.
-select clock_timestamp();
-
 -- name: lead
 -- Whether this connection is the one scheduler that works. It stays so until the connection ends, which the server sees to
 -- if it hears nothing for long, also amid a transaction: one that is frozen must not keep the others from work.

@@ -74,6 +74,8 @@ async def renew_grants(conn: Connection, *, ours: bool, changed: bool) -> None:
 async def locked(dsn: str, patience: float = 0) -> AsyncIterator[Connection]:
     """A connection that alone may change schemas; the server frees the lock if we die."""
     async with await connect(dsn, patience=patience) as conn:
+        # Another migration may take long, and what restores a dump leaves this session idle.
+        await conn.execute("set lock_timeout = 0")
         await conn.execute("select pg_advisory_lock(%s)", [LOCK])
         yield conn
 

@@ -5,6 +5,7 @@ granting first takes back everything, and checking compares what is with what th
 """
 
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -38,6 +39,7 @@ ABSENT = (
     psycopg.errors.UndefinedFunction,
     psycopg.errors.UndefinedObject,
 )
+SET_OPTION = 160000  # from this version on, membership alone does not include SET ROLE
 LOCK = 0x7573_6865_7202  # "usher", 2: grants are rewritten by one at a time
 
 
@@ -99,6 +101,7 @@ async def create(conn: Connection) -> None:
     """Make the roles on this server and grant exactly what the files say."""
     try:
         await store.create_roles.run(conn)
+        await join(conn)
         await grant(conn)
         if "control" in await current(conn):
             await set_password(conn, WORKER)
@@ -107,6 +110,27 @@ async def create(conn: Connection) -> None:
             f"This database user may not make roles: {error.diag.message_primary}.",
             hint="Run `usher db roles create` once with a DATABASE_URL of a user with CREATEROLE.",
         ) from error
+
+
+async def join(conn: Connection) -> None:
+    """Let this user take on our roles: creating a role does not include that, unless the user is a superuser."""
+    option = sql.SQL(
+        " with set true, inherit false" if conn.info.server_version >= SET_OPTION else ""
+    )
+    for role in await not_usable(conn):
+        with suppress(
+            psycopg.errors.InsufficientPrivilege
+        ):  # Another user made it; `usher doctor` says so.
+            async with conn.transaction():
+                statement = sql.SQL("grant {} to current_user{}")
+                await conn.execute(statement.format(sql.Identifier(role), option))
+
+
+async def not_usable(conn: Connection) -> list[str]:
+    """Return the roles that this user may not take on; none for a user that is one of them."""
+    if conn.info.user in ROLES:
+        return []
+    return [role for role in ROLES if not await may_take(conn, role)]
 
 
 async def grant(conn: Connection) -> None:

@@ -1475,6 +1475,17 @@ CREATE TABLE work.unseated (
     chunk_id bigint NOT NULL
 );
 
+CREATE TABLE work.watchdog_round (
+    is_only boolean DEFAULT true NOT NULL,
+    ended_at timestamp with time zone NOT NULL,
+    seconds double precision NOT NULL,
+    clock_skew_seconds double precision NOT NULL,
+    machine text NOT NULL,
+    CONSTRAINT watchdog_round_is_only CHECK (is_only)
+);
+
+COMMENT ON COLUMN work.watchdog_round.clock_skew_seconds IS 'How far the clock of the watchdog''s machine is ahead of the database''s.';
+
 ALTER TABLE ONLY work.chunk
     ADD CONSTRAINT chunk_pkey PRIMARY KEY (id);
 
@@ -1579,6 +1590,9 @@ ALTER TABLE ONLY work.token
 
 ALTER TABLE ONLY work.unseated
     ADD CONSTRAINT unseated_pkey PRIMARY KEY ("row", chunk_id);
+
+ALTER TABLE ONLY work.watchdog_round
+    ADD CONSTRAINT watchdog_round_pkey PRIMARY KEY (is_only);
 
 CREATE INDEX chunk_build_lease ON work.chunk USING btree (build_lease_until) WHERE (index_state = 'building'::text);
 

@@ -13,6 +13,7 @@ from usher.db import Connection
 from usher.mgmt import placements, watchdog
 from usher.mgmt.placements import Missing
 from usher.mgmt.trail import QUIET
+from usher.mgmt.watchdog import Round
 from usher.queue import scheduler
 from usher.statements import beside
 from usher.urls import Scheme, Url
@@ -183,6 +184,7 @@ class Work:
     failing: Sequence[Failing]
     last_hour: LastHour
     watched: bool  # a watchdog leads
+    last_round: Round | None  # of the watchdog
     poisoned: Sequence[Poisoned] = ()
 
     def working(self, type_: str) -> int:
@@ -231,6 +233,7 @@ async def look_at_work(conn: Connection, *, now: datetime) -> Work:
         await store.failing.rows(conn, Failing, quiet=quiet, lately=now - LATELY, n=n),
         last_hour,
         await led(conn, watchdog.LOCK),
+        await watchdog.last_round(conn),
         await store.poisoned.rows(conn, Poisoned, lately=now - LATELY, most=MOST, n=FEW),
     )
 

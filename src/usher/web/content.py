@@ -54,7 +54,7 @@ async def set_content_state(call: Call[ContentState]) -> ChunkKept:
 
 
 async def settle(call: Call[ContentState], conn: Connection, me: Component, chunk: int) -> None:
-    asked, now = call.body, clock()
+    asked, now = call.body, clock(call)
     if not await chunks.hold(conn, me.id, chunk, lease=call.rooms.terms.lease, now=now):
         said_before(await shown(conn, chunk), me, asked)
         return
@@ -86,7 +86,7 @@ async def finish(
         chunk,
         sha256=asked.sha256,
         size=asked.bytes,
-        now=clock(),
+        now=clock(call),
         outcomes=told,
         # Whoever reports pages reports all it fetched: the others it never had, or dropped.
         back=None if asked.pages is None else True,

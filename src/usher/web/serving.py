@@ -56,14 +56,14 @@ def server_chunk(one: WantedChunk) -> ServerChunk:
 async def set_loaded(call: Call[LoadedRequest]) -> LoadedAnswer:
     asked, me = numbers(call.body), await caller(call, "index-server")
     async with at_mgmt(call) as conn:
-        found = await placements.loaded(conn, me.id, asked, now=clock())
+        found = await placements.loaded(conn, me.id, asked, now=clock(call))
     return LoadedAnswer(known(asked, found, f"not wanted on {me.host}"))
 
 
 async def set_dropped(call: Call[LoadedRequest]) -> LoadedAnswer:
     asked, me = numbers(call.body), await caller(call, "index-server")
     async with at_mgmt(call) as conn:
-        found = await placements.dropped(conn, me.id, asked, now=clock())
+        found = await placements.dropped(conn, me.id, asked, now=clock(call))
     return LoadedAnswer(sorted(found))
 
 
@@ -87,7 +87,7 @@ def known(asked: list[int], found: set[int], trouble: str) -> list[int]:
 async def get_leaving(call: Call[KeepQuery]) -> LeavingChunks:
     me, asked = await caller(call, "index-server"), call.body
     async with at_mgmt(call, alone=True) as conn:
-        found = await placements.leaving(conn, me.id, now=clock(), n=asked.n, after=asked.after)
+        found = await placements.leaving(conn, me.id, now=clock(call), n=asked.n, after=asked.after)
     return LeavingChunks(found)
 
 
@@ -95,7 +95,7 @@ async def set_held(call: Call[HeldRequest]) -> Stray:
     me = await caller(call, "index-server")
     held = {number_of(one) for one in call.body.chunk_ids}
     async with at_mgmt(call) as conn:
-        return Stray(sorted(await placements.returned(conn, me.id, held, now=clock())))
+        return Stray(sorted(await placements.returned(conn, me.id, held, now=clock(call))))
 
 
 async def get_servers_map(call: Call[None]) -> Response:

@@ -34,6 +34,8 @@ grant select on work.robots, work.sitemap to usher_mgmt, usher_reader;
 grant insert, update on work.robots, work.sitemap to usher_mgmt;
 grant select on work.feed_offer to usher_mgmt, usher_reader;
 grant insert, update on work.feed_offer to usher_mgmt;
+grant select on work.watchdog_round to usher_mgmt, usher_reader;
+grant insert, update on work.watchdog_round to usher_mgmt;
 grant select on work.outdated, work.retire to usher_mgmt, usher_reader;
 grant insert, update, delete on work.outdated to usher_mgmt;
 grant insert, delete on work.retire to usher_mgmt;
