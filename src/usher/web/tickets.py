@@ -35,7 +35,7 @@ class Tickets(Struct):
     """A ticket for each host that is a component; send it as `Authorization: Bearer TICKET`."""
 
     tickets: dict[str, str]
-    seconds: float  # until they expire
+    seconds: float  # after which they may expire: ask for new ones before
 
 
 class GuardQuery(Told, kw_only=True):
@@ -70,7 +70,9 @@ async def give_tickets(call: Call[TicketRequest]) -> Tickets:
     state = await call.rooms.tickets.state()
     async with at_mgmt(call, alone=True) as conn:
         known = await components.known_hosts(conn, hosts)
-    expires = state.now + LIFETIME_SECONDS
+    is_query_only = actions == ("query",)
+    lifetime = call.rooms.tickets.query_lifetime_seconds if is_query_only else LIFETIME_SECONDS
+    expires = state.now + lifetime
     signed = {
         host: sign(Ticket(host, token.id, actions, expires), audience_key(state.key, host))
         for host in known
