@@ -29,7 +29,7 @@ from usher.queue.ledger import Ledger, Run
 from usher.queue.policy import Policy
 from usher.queue.states import Ending, outcome
 from usher.statements import beside
-from usher.telemetry import Log
+from usher.telemetry import Log, observed
 
 store = beside(__file__)
 log = Log("feeds")
@@ -94,9 +94,12 @@ class Sweep:
         await self.queue.run(self.clock.sync, alone=True)
         own = asyncio.create_task(poll(self.house, self.fetcher, feed, desk=self.desk))
         keeping = [
-            asyncio.create_task(self.ledger.settle()),
-            asyncio.create_task(self.ledger.beat(self.stop, self.stop)),
-            asyncio.create_task(self.ledger.watch(self.stop)),
+            observed(asyncio.create_task(work), log)
+            for work in (
+                self.ledger.settle(),
+                self.ledger.beat(self.stop, self.stop),
+                self.ledger.watch(self.stop),
+            )
         ]
         try:
             await self.take(own)
@@ -105,6 +108,7 @@ class Sweep:
             await self.leave(own)
             for one in keeping:
                 one.cancel()
+            await asyncio.gather(*keeping, return_exceptions=True)
 
     async def take(self, own: asyncio.Task[Told]) -> None:
         """Take jobs as long as there are enough and it is not too late, and see all to their end."""

@@ -12,7 +12,7 @@ from typing import Final
 
 from usher import spans
 from usher.mgmt.placements import Missing
-from usher.status.stages import MOST, Failing, Jobs, Queue, Work
+from usher.status.stages import MOST, Failing, FullDisk, Jobs, Queue, Work
 
 LATE: Final = timedelta(minutes=5)  # that something may wait although there is somebody for it
 LONG_REST: Final = timedelta(minutes=1)  # more than politeness asks for
@@ -68,6 +68,7 @@ def of_surroundings(around: Around) -> Iterator[Holdup]:
 def of_work(work: Work, now: datetime) -> Iterator[Holdup]:
     yield from chain(
         watch(work),
+        full_disks(work.full_disks),
         crawling(work, now),
         building(work, now),
         loading(work, now),
@@ -80,6 +81,12 @@ def watch(work: Work) -> Iterator[Holdup]:
     if not work.watched and work.crews:
         words = "No watchdog runs: what fails is not noticed, and what it held does not come back."
         yield Holdup("no_watchdog", words, "usher watchdog")
+
+
+def full_disks(stopped: Sequence[FullDisk]) -> Iterator[Holdup]:
+    for component in stopped:
+        words = f"The {component.type} {component.host} takes no more work. {component.reason}"
+        yield Holdup("disk_full", words, f"usher components show {quote(component.host)}")
 
 
 def crawling(work: Work, now: datetime) -> Iterator[Holdup]:

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from usher.db import Connection
+from usher.fitness import DISK_FULL
 from usher.mgmt import placements, watchdog
 from usher.mgmt.placements import Missing
 from usher.mgmt.trail import QUIET
@@ -160,6 +161,15 @@ class Failing:
 
 
 @dataclass(frozen=True, slots=True)
+class FullDisk:
+    """A component that stopped because its disk is full."""
+
+    host: str
+    type: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Work:
     """The work area."""
 
@@ -172,6 +182,7 @@ class Work:
     failing: Sequence[Failing]
     last_hour: LastHour
     watched: bool  # a watchdog leads
+    full_disks: Sequence[FullDisk] = ()
 
     def working(self, type_: str) -> int:
         """How many components of a type take on work."""
@@ -219,6 +230,7 @@ async def look_at_work(conn: Connection, *, now: datetime) -> Work:
         await store.failing.rows(conn, Failing, quiet=quiet, lately=now - LATELY, n=n),
         last_hour,
         await led(conn, watchdog.LOCK),
+        await store.full_disks.rows(conn, FullDisk, prefix=f"{DISK_FULL}%", n=n),
     )
 
 
