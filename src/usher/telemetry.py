@@ -3,17 +3,19 @@
 A log line is an event name and fields: `key=value` on a terminal, one JSON object a line otherwise.
 """
 
+import asyncio
 import json
 import logging
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from usher.terminal import escaped
 
+T = TypeVar("T")
 REGISTRY = CollectorRegistry()
 """Our own registry: a program that embeds Usher keeps its default one to itself."""
 
@@ -173,6 +175,17 @@ class Log:
 
     def _write(self, level: int, event: str, fields: Mapping[str, object]) -> None:
         self._logger.log(level, event, extra={"fields": fields})
+
+
+def observed(task: "asyncio.Task[T]", log: Log) -> "asyncio.Task[T]":
+    """The task; if it fails, the log says so at once, also if its result is never awaited."""
+
+    def report(done: "asyncio.Task[T]") -> None:
+        if not done.cancelled() and (error := done.exception()) is not None:
+            log.error("task_failed", task=done.get_name(), error=repr(error))
+
+    task.add_done_callback(report)
+    return task
 
 
 class TextFormatter(logging.Formatter):

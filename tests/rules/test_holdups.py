@@ -13,6 +13,7 @@ from usher.status.stages import (
     Copies,
     Crew,
     Failing,
+    FullDisk,
     Held,
     Hosts,
     Jobs,
@@ -104,6 +105,16 @@ def test_crawlers_that_take_nothing() -> None:
         "crawlers_behind",
         "Pages could be fetched for 7m, and no crawler takes them.",
         "usher components list --type crawler",
+    )
+
+
+def test_a_full_disk_is_named() -> None:
+    reason = "Disk full: only 3 MB are free at /var/lib/usher."
+    work = replace(WELL, full_disks=[FullDisk("c:1", "crawler", reason)])
+    assert one(work) == (
+        "disk_full",
+        f"The crawler c:1 takes no more work. {reason}",
+        "usher components show c:1",
     )
 
 

@@ -21,12 +21,12 @@ from usher.cli.work import all_there, at_the_desk, at_the_door, names_of, root_o
 from usher.crawl import permissions
 from usher.db import Connection
 from usher.db_clock import server_time
-from usher.door import cadence, desk, filters, hosts, private_access
+from usher.door import cadence, desk, filters, guestbook, hosts, private_access
 from usher.door.hosts import Host, House
 from usher.door.rules import Knock
 from usher.door.visit import Answers
 from usher.errors import BadInput
-from usher.urls import Scheme
+from usher.urls import Scheme, Url
 
 EXAMPLE = """As in [{"name": "long", "rule": "length", "most": 500}]"""
 
@@ -236,8 +236,21 @@ async def crawl_hosts(app: App, texts: Sequence[str], *, hall_pass: bool) -> Ans
         async with doorkeeper.db.transaction() as conn:
             there = await hosts.find(conn, names=list(roots))
             await all_there(conn, list(roots), [host.name for host in there])
+            numbers = [host.domain64 for host in there] if hall_pass else []
+            entrances = await guestbook.recrawl_entrances(conn, hosts=numbers)
+        for entrance in entrances:
+            if entrance.scheme is not None and entrance.path is not None:
+                url = Url(Scheme(entrance.scheme), entrance.host, entrance.path)
+                roots[entrance.host] = str(url)
         knock = Knock("full", hall_pass)
-        return await doorkeeper.knock(list(roots.values()), knock=knock, register=False)
+        answers = await doorkeeper.knock(list(roots.values()), knock=knock, register=False)
+    for entrance in entrances:
+        if entrance.crawling:
+            pages = f"{entrance.crawling:,} page{'s' if entrance.crawling > 1 else ''}"
+            app.say(
+                f"{entrance.host}: {pages} in progress: not admitted again. Repeat this when they are done."
+            )
+    return answers
 
 
 async def crawl_due(app: App) -> Answers:

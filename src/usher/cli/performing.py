@@ -83,6 +83,8 @@ class Screen:
             parts.append(f"{now.failed:,} failed")
         if on_the_way := now.chunks_unbuilt + now.chunks_unpropagated:
             parts.append(f"{on_the_way} chunks on their way to the index")
+        if now.full_disk:
+            parts.append(now.full_disk)
         lines = ["  ".join(parts)]
         lines += [
             f"  {number:,} times: {printable(reason, MAX_REASON_CHARACTERS)}"
@@ -137,7 +139,11 @@ async def crawled(app: App, house: House, errand: Errand, stop: asyncio.Event) -
 
 
 async def shown(app: App, house: House, hosts: Sequence[int], stop: asyncio.Event) -> Progress:
-    began, screen, last = time.monotonic(), Screen(app, house.address), Progress(*[0] * 8)
+    began, screen, last = (
+        time.monotonic(),
+        Screen(app, house.address),
+        Progress(0, 0, 0, 0, 0, 0, 0, 0),
+    )
     with screen.drawn():
         async for now in watched(house, hosts, stop):
             last = now

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 UNITS = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
@@ -68,6 +68,8 @@ def plain_value(value: object) -> object:
     match value:
         case datetime():
             return value.astimezone(UTC).isoformat()
+        case date():
+            return value.isoformat()
         case timedelta():
             return value.total_seconds()
         case _:

@@ -130,6 +130,25 @@ select
         )
     end as letters;
 
+-- name: recrawl_entrances
+-- Of each host how many pages are being crawled, and where its root is in progress, its first page that is not: a full
+-- knock at a page in progress would bring no other page in.
+select h.name, page.scheme, page.path, coalesce(busy.number, 0)
+from unnest(%(hosts)s::bigint[]) as given (domain64)
+join work.hosts h using (domain64)
+left join lateral (
+    select g.scheme, g.path from work.guestbook g
+    where g.domain64 = given.domain64 and g.state not in ('pending', 'crawling')
+    order by g.path limit 1
+) page on exists (
+    select from work.guestbook root
+    where root.domain64 = given.domain64 and root.path = '/' and root.state in ('pending', 'crawling')
+)
+left join lateral (
+    select count(*) as number from work.guestbook g
+    where g.domain64 = given.domain64 and g.state = 'crawling'
+) busy on true;
+
 -- name: knock_full
 -- Rows 1 and 7 to 9 of the table for a batch of different URLs, in and out as above, and how many other pages came in
 -- with them. The first admitted URL of a host brings the host's pages in: all with a pass, the due ones without. A later

@@ -28,7 +28,7 @@ from usher.queue.ledger import Ledger, Run
 from usher.queue.policy import Policy
 from usher.queue.states import Ending, outcome
 from usher.statements import beside
-from usher.telemetry import Log
+from usher.telemetry import Log, observed
 
 store = beside(__file__)
 log = Log("feeds")
@@ -92,9 +92,12 @@ class Sweep:
         """Poll the feed whose job this is, and meanwhile and for a while afterwards all others that are due."""
         own = asyncio.create_task(poll(self.house, self.fetcher, feed, desk=self.desk))
         keeping = [
-            asyncio.create_task(self.ledger.settle()),
-            asyncio.create_task(self.ledger.beat(self.stop, self.stop)),
-            asyncio.create_task(self.ledger.watch(self.stop)),
+            observed(asyncio.create_task(work), log)
+            for work in (
+                self.ledger.settle(),
+                self.ledger.beat(self.stop, self.stop),
+                self.ledger.watch(self.stop),
+            )
         ]
         try:
             await self.take(own)
@@ -103,6 +106,7 @@ class Sweep:
             await self.leave(own)
             for one in keeping:
                 one.cancel()
+            await asyncio.gather(*keeping, return_exceptions=True)
 
     async def take(self, own: asyncio.Task[Told]) -> None:
         """Take jobs as long as there are enough and it is not too late, and see all to their end."""

@@ -14,10 +14,10 @@ from typing import Final, TypeVar
 
 from usher.client import Client
 from usher.errors import BadInput, Conflict, UnsoundChunk, UsherError
+from usher.fitness import Fitness, crowded
 from usher.index import chunkfile
 from usher.index.counts import DOCUMENTS, FOREIGN, LOADED, NOT_LOADED, RETIRED
 from usher.index.engine import Engine
-from usher.index.fitness import Fitness, crowded
 from usher.index.making import key_of
 from usher.index.page_filter import PageFilter
 from usher.index.sources import Sources

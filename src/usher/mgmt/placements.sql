@@ -238,12 +238,12 @@ join work.component builder on builder.id = k.builder_id
 order by k.id;
 
 -- name: fit_servers
--- The servers to ask, by row, and how often their placements changed.
+-- The servers of a health, by row, and how often their placements changed: healthy ones are asked first.
 select c."row", c.host, coalesce(s.changes, 0)
 from work.component c
 left join work.seat_count s on s.component_id = c.id and s."row" = c."row"
 cross join work.house h
-where c.type = 'index-server' and c."row" <= h."rows" and c.health = 'healthy' and c.state <> 'error'
+where c.type = 'index-server' and c."row" <= h."rows" and c.health = %(health)s and c.state <> 'error'
 order by c."row", c.host;
 
 -- name: full_map
@@ -257,7 +257,7 @@ select c."row", c.host,
 from work.component c
 left join work.placement p on p.component_id = c.id and p."row" = c."row"
 cross join work.house h
-where c.type = 'index-server' and c."row" <= h."rows" and c.health = 'healthy' and c.state <> 'error'
+where c.type = 'index-server' and c."row" <= h."rows" and c.health = %(health)s and c.state <> 'error'
 group by c."row", c.host
 order by c."row", c.host;
 

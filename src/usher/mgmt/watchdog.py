@@ -17,10 +17,11 @@ from typing import Final
 from usher.areas import Area, places
 from usher.db import IN_THE_WAY, Connection, stay_connected
 from usher.db_clock import DatabaseClock
-from usher.mgmt import chunks, compact, components, health, placements, versions
+from usher.mgmt import chunks, compact, components, health, placements, retention, versions
 from usher.mgmt.components import Component, Happening
 from usher.mgmt.health import Action, Patience, Ping, Record
 from usher.mgmt.ping import TIMEOUT, ping_all
+from usher.mgmt.retention import Retention
 from usher.schema import migrate
 from usher.schema.roles import role_at
 from usher.settings import Settings
@@ -45,6 +46,7 @@ TICK: Final = 5.0
 SILENCE: Final = 120.0  # seconds after which a watchdog leads no more
 PACK: Final = 1_000  # chunks in one transaction
 ROLE: Final = "usher_mgmt"
+DEFAULT_RETENTION: Final = Retention()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,7 @@ class Watchdog:
         timeout: float = TIMEOUT,
         silence: float = SILENCE,
         patience: Patience = placements.PATIENCE,
+        retention: Retention = DEFAULT_RETENTION,
     ) -> None:
         self.dsn = dsn
         self.role = role
@@ -81,6 +84,7 @@ class Watchdog:
         self.timeout = timeout
         self.silence = max(silence, 3 * tick)
         self.patience = patience
+        self.retention = retention
         self.clock = DatabaseClock()
         self.leading = False
         self.suspects_itself = False
@@ -148,6 +152,7 @@ class Watchdog:
         if not self.suspects_itself:
             await self.reseat(conn, now)
             await self.compact(conn, now)
+        await self.prune(conn, now)
         await self.measure(conn)
 
     def doubt(self, pings: Sequence[Ping]) -> None:
@@ -244,6 +249,13 @@ class Watchdog:
             given_up=done.given_up,
         )
 
+    async def prune(self, conn: Connection, now: datetime) -> None:
+        """Delete old events and queries."""
+        async with conn.transaction():
+            pruned = await retention.prune(conn, now=now, retention=self.retention)
+        if pruned.events or pruned.queries:
+            log.info("pruned", events=pruned.events, queries=pruned.queries)
+
     async def measure(self, conn: Connection) -> None:
         """How everybody is, for the metrics."""
         COMPONENTS.clear()
@@ -291,5 +303,6 @@ async def watch(
         role = await role_at(dsn, ROLE)
         with told_to_stop(told) as (stop, _):
             ready("watchdog")
-            await Watchdog(dsn, role=role, tick=tick, patience=patience).run(stop)
+            keep = retention.retention_of(settings)
+            await Watchdog(dsn, role=role, tick=tick, patience=patience, retention=keep).run(stop)
     log.info("stopped")

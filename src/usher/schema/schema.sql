@@ -1345,6 +1345,22 @@ COMMENT ON TABLE work.private_access IS 'Hosts that are not public and that the 
 
 COMMENT ON COLUMN work.private_access.addresses IS 'What the name resolved to when the operator named it; no other address is used.';
 
+CREATE TABLE work.query_day (
+    day date NOT NULL,
+    number bigint NOT NULL,
+    seconds double precision NOT NULL,
+    slowest double precision NOT NULL
+);
+
+CREATE TABLE work.query_day_term (
+    day date NOT NULL,
+    term text NOT NULL,
+    number bigint NOT NULL,
+    seconds double precision NOT NULL,
+    slowest double precision NOT NULL,
+    latest timestamp with time zone NOT NULL
+);
+
 CREATE TABLE work.query_stat (
     id bigint NOT NULL,
     at timestamp with time zone NOT NULL,
@@ -1549,6 +1565,12 @@ ALTER TABLE ONLY work.placement
 ALTER TABLE ONLY work.private_access
     ADD CONSTRAINT private_access_pkey PRIMARY KEY (host, port);
 
+ALTER TABLE ONLY work.query_day
+    ADD CONSTRAINT query_day_pkey PRIMARY KEY (day);
+
+ALTER TABLE ONLY work.query_day_term
+    ADD CONSTRAINT query_day_term_pkey PRIMARY KEY (day, term);
+
 ALTER TABLE ONLY work.query_stat
     ADD CONSTRAINT query_stat_pkey PRIMARY KEY (id);
 
@@ -1611,6 +1633,8 @@ CREATE INDEX chunk_to_build ON work.chunk USING btree (id) WHERE ((state = 'craw
 CREATE INDEX chunk_to_propagate ON work.chunk USING btree (id) WHERE ((index_state = 'built'::text) AND (propagated_at IS NULL));
 
 CREATE INDEX component_row ON work.component USING btree ("row") WHERE (type = 'index-server'::text);
+
+CREATE INDEX event_at ON work.event USING btree (at);
 
 CREATE INDEX event_foreign_pages ON work.event USING btree (chunk_id) WHERE (kind = 'foreign_pages'::text);
 
@@ -1724,6 +1748,9 @@ ALTER TABLE ONLY work.placement
 
 ALTER TABLE ONLY work.private_access
     ADD CONSTRAINT private_access_host_fkey FOREIGN KEY (host) REFERENCES work.hosts(name);
+
+ALTER TABLE ONLY work.query_day_term
+    ADD CONSTRAINT query_day_term_day_fkey FOREIGN KEY (day) REFERENCES work.query_day(day) ON DELETE CASCADE;
 
 ALTER TABLE ONLY work.query_stat
     ADD CONSTRAINT query_stat_component_id_fkey FOREIGN KEY (component_id) REFERENCES work.component(id);

@@ -24,6 +24,7 @@ from usher.telemetry import Log
 
 log = Log("search")
 POLL_SECONDS: Final = 1.0
+PROBE_SECONDS: Final = 1.0
 TIMEOUT: Final = 5.0  # seconds for one call to MGMT
 SEE_SECONDS: Final = (
     60.0  # a map that stays the same is looked at again: what is missed is not missed for ever
@@ -41,20 +42,30 @@ class Mapped(Struct):
 class Mgmt(Client):
     """MGMT's API, with the map that also names the chunks."""
 
-    _full: tuple[str, Holdings] = ("", {})
+    def __init__(self, url: str, *, token: str = "", timeout: float = TIMEOUT) -> None:
+        super().__init__(url, token=token, timeout=timeout)
+        self._chunk_maps: dict[str, tuple[str, Holdings]] = {}  # by path: the version and the map
 
     async def full_map(self) -> Holdings:
-        """The chunks of each server, by row; cheap to ask for as long as nothing changes."""
-        version, holdings = self._full
+        """The chunks of each healthy server, by row."""
+        return await self._chunk_map("/get_map")
+
+    async def probation_map(self) -> Holdings:
+        """The chunks of each server on probation, by row."""
+        return await self._chunk_map("/v1/probation")
+
+    async def _chunk_map(self, path: str) -> Holdings:
+        """One of the maps with chunks; an unchanged map costs almost nothing."""
+        version, holdings = self._chunk_maps.get(path, ("", {}))
         known = {"If-None-Match": version} if version else {}
-        told = await self._call("GET", "/get_map", headers=known)
-        if told.status != NOT_MODIFIED:
-            drawn = read(told, list[list[Mapped]])
+        answer = await self._call("GET", path, headers=known)
+        if answer.status != NOT_MODIFIED:
+            rows = read(answer, list[list[Mapped]])
             holdings = {
-                row: {one.host: one.chunk_ids for one in servers}
-                for row, servers in enumerate(drawn, 1)
+                row: {server.host: server.chunk_ids for server in servers}
+                for row, servers in enumerate(rows, 1)
             }
-            self._full = (told.headers.get("etag", ""), holdings)
+            self._chunk_maps[path] = (answer.headers.get("etag", ""), holdings)
         return holdings
 
 
@@ -68,55 +79,79 @@ class Hall:
         self.heard = False  # whether there ever was a map
         self.trouble = ""  # with MGMT, in words
         self._changes = 0
-        self._drawn: tuple[list[Row], Holdings] = ([], {})
+        self._drawn: tuple[list[Row], Holdings, Holdings] = ([], {}, {})
         self._holdings_due = self._see_at = 0.0
 
     async def keep(self) -> None:
+        """Poll MGMT and probe the servers, each at its own pace: a frozen MGMT must not delay the probes."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._keep_map())
+            group.create_task(self._keep_probing())
+
+    async def _keep_map(self) -> None:
         said = False
         while True:
-            await self.refresh()
+            await self._refresh_map()
             if self.trouble and not said:
                 log.warning("no_map", error=self.trouble)
             said = bool(self.trouble)
             await asyncio.sleep(POLL_SECONDS)
 
+    async def _keep_probing(self) -> None:
+        while True:
+            await self._probe()
+            await asyncio.sleep(PROBE_SECONDS)
+
     async def refresh(self) -> None:
-        """Look at the maps and at broken servers, once."""
+        """Look at the maps and at the servers, once."""
+        await self._refresh_map()
+        await self._probe()
+
+    async def _refresh_map(self) -> None:
         try:
             await self._hear()
             self.trouble = ""
         except UsherError as error:
             self.trouble = error.message
+
+    async def _probe(self) -> None:
         await asyncio.gather(*(server.look() for server in self.servers.values()))
         BROKEN.set(sum(server.broken for server in self.servers.values()))
 
     async def _hear(self) -> None:
         rows = await self.mgmt.servers_map()
-        holdings = await self._holdings()
+        holdings, probation = await self._holdings()
         now = time.monotonic()
-        changed = (rows, holdings) != self._drawn
+        changed = (rows, holdings, probation) != self._drawn
         self._changes += changed
         if changed or now >= self._see_at:
-            self._drawn, self._see_at = (rows, holdings), now + SEE_SECONDS
-            self.seats.see(rows, holdings, now)
-            self._meet(rows)
-        for host, ticket in (await self.mgmt.tickets(self.servers)).items():
-            self.servers[host].show(ticket)
+            self._drawn, self._see_at = (rows, holdings, probation), now + SEE_SECONDS
+            self.seats.see(rows, holdings, now, probation)
+            self._meet(rows, probation)
+        await self._renew_tickets()
         self.heard = True
 
-    async def _holdings(self) -> Holdings:
+    async def _renew_tickets(self) -> None:
+        """Show each server its ticket; one that a server refused is replaced by a new one."""
+        self.mgmt.forget_tickets(host for host, one in self.servers.items() if one.refused)
+        for host, ticket in (await self.mgmt.tickets(self.servers)).items():
+            self.servers[host].show(ticket)
+
+    async def _holdings(self) -> tuple[Holdings, Holdings]:
         """Who holds what, not more often than its size allows; another's MGMT may not know it."""
         began = time.monotonic()
-        known = self._drawn[1]
+        _, known, probation = self._drawn
         if began < self._holdings_due:
-            return known
+            return known, probation
         with suppress(UsherError):
             known = await self.mgmt.full_map()
+            probation = await self.mgmt.probation_map()
         self._holdings_due = time.monotonic() + (time.monotonic() - began) / SHARE
-        return known
+        return known, probation
 
-    def _meet(self, rows: list[Row]) -> None:
+    def _meet(self, rows: list[Row], probation: Holdings) -> None:
         hosts = {host for one in rows for host in one.servers}
+        hosts |= {host for servers in probation.values() for host in servers}
         for host in self.servers.keys() - hosts:
             self.servers.pop(host).close()
         for host in hosts - self.servers.keys():
@@ -131,12 +166,12 @@ class Hall:
         return self._changes if self.seats.every else 0
 
     def in_order(self, turn: int) -> list[Bench]:
-        """The rows, best first: those that can answer for all, then the least busy; equals take turns."""
+        """The rows, best first: complete ones, without servers on probation, the least busy; equals take turns."""
         benches = self.seats.benches
         turned = (
             [*benches[turn % len(benches) :], *benches[: turn % len(benches)]] if benches else []
         )
-        return sorted(turned, key=lambda one: (not self.whole(one), self._busy(one)))
+        return sorted(turned, key=lambda one: (not self.whole(one), one.probation, self._busy(one)))
 
     def whole(self, bench: Bench) -> bool:
         """Whether the row can answer for all there is."""

@@ -13,7 +13,7 @@ from typing import Final
 from usher import spans
 from usher.db_clock import SKEW_LIMIT, skew_words
 from usher.mgmt.placements import Missing
-from usher.status.stages import MOST, Failing, Jobs, Queue, Work
+from usher.status.stages import MOST, Failing, FullDisk, Jobs, Queue, Work
 
 LATE: Final = timedelta(minutes=5)  # that something may wait although there is somebody for it
 LONG_REST: Final = timedelta(minutes=1)  # more than politeness asks for
@@ -78,6 +78,7 @@ def skewed(machine: str, seconds: float) -> Iterator[Holdup]:
 def of_work(work: Work, now: datetime) -> Iterator[Holdup]:
     yield from chain(
         watch(work, now),
+        full_disks(work.full_disks),
         crawling(work, now),
         building(work, now),
         loading(work, now),
@@ -98,6 +99,12 @@ def watch(work: Work, now: datetime) -> Iterator[Holdup]:
         words = f"The watchdog's last round ended {since(last.ended_at, now)} ago: see its log on {last.machine}."
         yield Holdup("watchdog_late", words, "usher doctor")
     yield from skewed(f"the watchdog's machine {last.machine}", last.clock_skew_seconds)
+
+
+def full_disks(stopped: Sequence[FullDisk]) -> Iterator[Holdup]:
+    for component in stopped:
+        words = f"The {component.type} {component.host} takes no more work. {component.reason}"
+        yield Holdup("disk_full", words, f"usher components show {quote(component.host)}")
 
 
 def crawling(work: Work, now: datetime) -> Iterator[Holdup]:

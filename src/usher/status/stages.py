@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from usher.db import Connection
+from usher.fitness import DISK_FULL
 from usher.mgmt import placements, watchdog
 from usher.mgmt.placements import Missing
 from usher.mgmt.trail import QUIET
@@ -172,6 +173,15 @@ class Poisoned:
 
 
 @dataclass(frozen=True, slots=True)
+class FullDisk:
+    """A component that stopped because its disk is full."""
+
+    host: str
+    type: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Work:
     """The work area."""
 
@@ -186,6 +196,7 @@ class Work:
     watched: bool  # a watchdog leads
     last_round: Round | None  # of the watchdog
     poisoned: Sequence[Poisoned] = ()
+    full_disks: Sequence[FullDisk] = ()
 
     def working(self, type_: str) -> int:
         """How many components of a type take on work."""
@@ -235,6 +246,7 @@ async def look_at_work(conn: Connection, *, now: datetime) -> Work:
         await led(conn, watchdog.LOCK),
         await watchdog.last_round(conn),
         await store.poisoned.rows(conn, Poisoned, lately=now - LATELY, most=MOST, n=FEW),
+        await store.full_disks.rows(conn, FullDisk, prefix=f"{DISK_FULL}%", n=n),
     )
 
 

@@ -115,7 +115,7 @@ async def opened(
                 Callers(own, machine_secret(settings)),
                 ServerMap(own),
                 Claims(own),
-                TicketOffice(own),
+                TicketOffice(own, offline_grace=settings.offline_grace),
                 is_open=is_open,
             )
 

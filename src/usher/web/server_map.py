@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -12,6 +13,7 @@ from starlette.responses import Response
 
 from usher.db import Connection, Database
 from usher.mgmt import placements
+from usher.mgmt.health import Health
 
 FRESH: Final = 1.0  # seconds
 
@@ -66,11 +68,12 @@ class Kept:
 
 
 class ServerMap:
-    """Both maps, one of each for a process: rows and servers, and the same with the chunks of every server."""
+    """The maps, one of each for a process: rows and servers, the same with chunks, and servers on probation."""
 
     def __init__(self, db: Database) -> None:
         self.rows = Kept(db, look_at_rows)
-        self.chunks = Kept(db, look_at_chunks)
+        self.chunks = Kept(db, partial(look_at_chunks, "healthy"))
+        self.probation = Kept(db, partial(look_at_chunks, "probation"))
 
 
 async def look_at_rows(conn: Connection, before: Ready) -> Ready:
@@ -81,11 +84,11 @@ async def look_at_rows(conn: Connection, before: Ready) -> Ready:
     return Ready(found.version, msgspec.json.encode(drawn))
 
 
-async def look_at_chunks(conn: Connection, before: Ready) -> Ready:
+async def look_at_chunks(health: Health, conn: Connection, before: Ready) -> Ready:
     """Drawn only when something is new; the place of a list is its row."""
-    if await placements.full_version(conn) == before.version:
+    if await placements.full_version(conn, health) == before.version:
         return before
-    found = await placements.full_map(conn)
+    found = await placements.full_map(conn, health)
     rows = dict(found.rows)
     drawn = [
         [MappedServer(host, chunks) for host, chunks in rows.get(row, [])]

@@ -108,6 +108,11 @@ async def get_map(call: Call[None]) -> Response:
     return ready.answer(call.headers.get("if-none-match"))
 
 
+async def get_probation(call: Call[None]) -> Response:
+    ready = await call.rooms.server_map.probation.get()
+    return ready.answer(call.headers.get("if-none-match"))
+
+
 async def get_retired(call: Call[ChunksQuery]) -> RetiredCopies:
     me, asked = await caller(call, "index-server"), call.body
     async with at_mgmt(call, alone=True) as conn:
@@ -216,6 +221,15 @@ ENDPOINTS = (
         None,
         list[list[MappedServer]],
         "The same, with the chunks of every server",
+        access=read_and("front-end", "index-server"),
+    ),
+    Endpoint(
+        "GET",
+        "/v1/probation",
+        get_probation,
+        None,
+        list[list[MappedServer]],
+        "The index servers on probation, by row, with their chunks: to ask when no row is complete",
         access=read_and("front-end", "index-server"),
     ),
 )

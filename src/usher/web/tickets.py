@@ -55,7 +55,9 @@ async def give_tickets(call: Call[TicketRequest]) -> Tickets:
     state = await call.rooms.tickets.state()
     async with at_mgmt(call, alone=True) as conn:
         known = await components.known_hosts(conn, hosts)
-    expires = state.now + LIFETIME_SECONDS
+    is_query_only = actions == ("query",)
+    lifetime = call.rooms.tickets.query_lifetime_seconds if is_query_only else LIFETIME_SECONDS
+    expires = state.now + lifetime
     signed = {
         host: sign(Ticket(host, token.id, actions, expires), audience_key(state.key, host))
         for host in known

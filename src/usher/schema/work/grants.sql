@@ -26,7 +26,9 @@ grant select on work.unseated, work.seat_count to usher_mgmt, usher_reader;
 grant insert, delete on work.unseated to usher_mgmt;
 grant insert, update on work.seat_count to usher_mgmt;
 grant insert on work.event, work.query_stat to usher_mgmt;
-grant delete on work.query_stat to usher_mgmt;
+grant delete on work.event, work.query_stat to usher_mgmt;
+grant select on work.query_day, work.query_day_term to usher_mgmt, usher_reader;
+grant insert, update, delete on work.query_day, work.query_day_term to usher_mgmt;
 grant update on work.guestbook to usher_mgmt;
 grant update (next_fetch, crawl_started, ready_at, claim_at, empty_looks, troubles, trouble_at, trouble, pace_id, held_by,
     robots_at, robots_delay) on work.hosts to usher_mgmt;
