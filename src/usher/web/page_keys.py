@@ -7,6 +7,7 @@ from msgspec import Meta, Struct
 from usher.mgmt import page_keys
 from usher.mgmt.page_keys import ForeignCount
 from usher.porch.entry import Declined
+from usher.web.access import work
 from usher.web.app import Call, Endpoint
 from usher.web.coordinator import at_mgmt, caller, clock
 from usher.web.mgmt_shapes import MOST_CHUNKS, ChunkId, Told, number_of
@@ -97,7 +98,7 @@ ENDPOINTS = (
         KeysRequest,
         KeysAnswer,
         "The pages that chunks may hold; the index server drops every other document",
-        scope="work",
+        access=work("index-server"),
     ),
     Endpoint(
         "POST",
@@ -106,6 +107,6 @@ ENDPOINTS = (
         ForeignRequest,
         ForeignAnswer,
         "The caller dropped pages that are not in the chunk; MGMT records the component at fault",
-        scope="work",
+        access=work("index-builder", "index-server"),
     ),
 )
