@@ -109,6 +109,12 @@ async def seat(
     return found.missing
 
 
+async def unseat(conn: Connection, chunks: Sequence[int], *, copies: bool) -> None:
+    """Take the places of these chunks away; `copies` those of loaded ones too. Call `plan_alone` first."""
+    if chunks:
+        await store.unseat.run(conn, chunks=list(chunks), copies=copies)
+
+
 async def plan(
     conn: Connection, *, now: datetime, patience: Patience = PATIENCE, pack: int = PACK
 ) -> Planned:

@@ -136,6 +136,14 @@ set "row" = excluded."row", since = excluded.since, released_at = null,
     state = case when p.state = 'wanted' or p.released_at is not null then 'wanted' else 'loaded' end
 returning p.chunk_id, p.state = 'loaded';
 
+-- name: unseat
+-- Chunks that nobody will build need no seats, and get others if somebody does; of those that are no more the copies go
+-- too, so that a server which comes back with one is told to drop it.
+with unseated as (
+    delete from work.unseated where chunk_id = any(%(chunks)s)
+)
+delete from work.placement where chunk_id = any(%(chunks)s) and (state = 'wanted' or %(copies)s);
+
 -- name: release
 -- Copies that moved away and may be dropped: their successor is loaded on a server that answers.
 update work.placement p

@@ -21,8 +21,8 @@ with host as (
     set robots_at = %(now)s,
         robots_delay = case when %(good)s then %(delay)s::interval else h.robots_delay end,
         held_by = case when free.free then null else h.held_by end,
-        ready_at = case when free.free then %(now)s else h.ready_at end,
-        claim_at = case when free.free then %(now)s else h.claim_at end
+        ready_at = case when free.free then greatest(%(now)s, h.rest_until) else h.ready_at end,
+        claim_at = case when free.free then greatest(%(now)s, h.rest_until) else h.claim_at end
     from work.hosts old
     cross join work.house
     cross join lateral (

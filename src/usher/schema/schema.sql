@@ -226,6 +226,9 @@ declare
         for no key update
     );
 begin
+    if over <> '{}' then
+        over := work.keep_door_out(over);
+    end if;
     if over = '{}' then
         return;
     end if;
@@ -385,6 +388,8 @@ declare
     new bigint[];
     moved boolean;
     over bigint[];
+    again bigint[];
+    returned boolean;
     numbers bigint[];
     names text[];
 begin
@@ -402,14 +407,22 @@ begin
         select
             count(*), array_agg(s.id), array_agg(s.before), array_agg(s.after),
             bool_or(s.before is not null and s.before is distinct from s.after),
+            bool_or(s.before is null and s.after is not null),
+            array_agg(s.domain64) filter (where s.state = 'pending'),
             array_agg(s.domain64) filter (where not s.waits)
-        into told, ids, old, new, moved, over
+        into told, ids, old, new, moved, returned, again, over
         from work.settle(
             domain64s, paths, array_fill(chunk, array[cardinality(domain64s)]), results, statuses, types, lengths, hashes,
             etags, modified, texts, hidden, schemes, reasons, at
         ) s;
         if moved then
             perform work.outdate(ids, old, new, at);
+        end if;
+        if returned then
+            perform work.replace_copies(ids, new);
+        end if;
+        if again is not null then
+            perform work.wake(again, at);
         end if;
         if over is not null then
             perform work.close_crawls(over);
@@ -462,6 +475,8 @@ CREATE FUNCTION work.give_back(chunk bigint, at timestamp with time zone) RETURN
     SET enable_bitmapscan TO 'off'
     AS $$
 #variable_conflict use_column
+declare
+    hosts bigint[];
 begin
     with back as (
         update work.guestbook g
@@ -469,15 +484,8 @@ begin
         where g.chunk_id = chunk and g.state = 'crawling'
         returning g.domain64
     )
-    update work.hosts h
-    set claim_at = least(h.claim_at, greatest(h.ready_at, at)), empty_looks = 0
-    from (
-        select domain64 from work.hosts
-        where domain64 = any(array(select distinct domain64 from back))
-        order by domain64
-        for no key update
-    ) t
-    where h.domain64 = t.domain64;
+    select array_agg(distinct domain64) into hosts from back;
+    perform work.wake(hosts, at);
 end
 $$;
 
@@ -557,6 +565,7 @@ CREATE TABLE work.guestbook (
     indexed_in bigint,
     misses smallint DEFAULT 0 NOT NULL,
     reason text,
+    lost_copy boolean DEFAULT false NOT NULL,
     CONSTRAINT guestbook_admitted_if_waiting CHECK (((state <> ALL (ARRAY['pending'::text, 'crawling'::text])) OR (admitted_at IS NOT NULL))),
     CONSTRAINT guestbook_cadence_positive CHECK ((cadence > '00:00:00'::interval)),
     CONSTRAINT guestbook_depth_not_negative CHECK ((depth >= 0)),
@@ -593,11 +602,26 @@ COMMENT ON COLUMN work.guestbook.misses IS 'Answers in a row that it is not ther
 
 COMMENT ON COLUMN work.guestbook.reason IS 'Why its last fetch failed, or where it moved, in words.';
 
+COMMENT ON COLUMN work.guestbook.lost_copy IS 'Its copy was lost while it was being fetched: if it is reported as unchanged, it is fetched once more, whole.';
+
 CREATE FUNCTION work.is_untold(page work.guestbook) RETURNS boolean
     LANGUAGE sql IMMUTABLE
     AS $$
     select page.indexed_in is null and page.text64 is null and page.reason is null and page.state <> 'error'
         and not page.noindex and not page.gone;
+$$;
+
+CREATE FUNCTION work.keep_door_out(domain64s bigint[]) RETURNS bigint[]
+    LANGUAGE sql
+    SET search_path TO ''
+    SET enable_seqscan TO 'off'
+    AS $$
+    select array(
+        select h.domain64 from work.hosts h
+        where h.domain64 = any(domain64s)
+        order by h.domain64
+        for update skip locked
+    );
 $$;
 
 CREATE FUNCTION work.let_go(chunks bigint[], at timestamp with time zone) RETURNS void
@@ -612,7 +636,8 @@ begin
     with free as (
         update work.hosts h
         set held_by = null, empty_looks = 0,
-            ready_at = at + work.rest_of(h, house), claim_at = at + work.rest_of(h, house)
+            ready_at = greatest(at + work.rest_of(h, house), h.rest_until),
+            claim_at = greatest(at + work.rest_of(h, house), h.rest_until)
         from work.house, (
             select domain64 from work.hosts where held_by = any(chunks) order by domain64 for no key update
         ) mine
@@ -620,17 +645,20 @@ begin
         returning h.domain64, h.pace_id, h.ready_at
     )
     update work.pace p
-    set ready_at = greatest(f.ready_at, at + coalesce(p.crawl_delay, interval '0'))
+    set ready_at = greatest(f.ready_at, at + coalesce(p.crawl_delay, interval '0'), p.rest_until)
     from (select pace_id, max(ready_at) as ready_at from free where pace_id is not null group by pace_id) f
     where p.id = f.pace_id;
 end
 $$;
 
 CREATE FUNCTION work.look_later(hosts bigint[], at timestamp with time zone) RETURNS void
-    LANGUAGE sql
+    LANGUAGE plpgsql
     SET search_path TO ''
     SET enable_seqscan TO 'off'
     AS $$
+declare
+    idle constant bigint[] := work.keep_door_out(hosts);
+begin
     update work.hosts h
     set empty_looks = h.empty_looks + 1,
         claim_at = case
@@ -645,8 +673,9 @@ CREATE FUNCTION work.look_later(hosts bigint[], at timestamp with time zone) RET
             select from work.guestbook g where g.domain64 = old.domain64 and g.state = 'crawling' offset 0
         ) as over
     ) over
-    where h.domain64 = any(hosts) and old.domain64 = h.domain64
+    where h.domain64 = any(idle) and old.domain64 = h.domain64
         and not exists (select from work.guestbook g where g.domain64 = h.domain64 and g.state = 'pending' offset 0);
+end
 $$;
 
 CREATE FUNCTION work.max_bigint() RETURNS bigint
@@ -701,6 +730,26 @@ begin
 end
 $$;
 
+CREATE FUNCTION work.replace_copies(pages bigint[], after bigint[]) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO ''
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+begin
+    if exists (select from work.outdated o where o.held)
+        or exists (select from work.outdated o where o.newer is null and not o.ready and not o.held)
+    then
+        update work.outdated o
+        set newer = g.newer, held = false
+        from unnest(pages, after) as g (page_id, newer)
+        where o.page_id = g.page_id and o.page_id = any(pages) and o.newer is null and not o.ready
+            and g.newer is not null and o.chunk_id <> g.newer;
+    end if;
+end
+$$;
+
 CREATE FUNCTION work.report(domain64s bigint[], paths text[], chunks bigint[], results text[], statuses smallint[], types smallint[], lengths integer[], hashes text[], etags text[], modified timestamp with time zone[], texts bigint[], hidden boolean[], schemes smallint[], reasons text[], at timestamp with time zone) RETURNS TABLE(domain64 bigint, path text, state text, next_fetch timestamp with time zone, id bigint, before bigint, after bigint, waits boolean)
     LANGUAGE plpgsql
     SET search_path TO ''
@@ -711,6 +760,8 @@ declare
     new bigint[];
     moved boolean := false;
     over bigint[];
+    back bigint[];
+    returned boolean := false;
 begin
     for domain64, path, state, next_fetch, id, before, after, waits in
         select * from work.settle(
@@ -722,6 +773,10 @@ begin
         old := old || before;
         new := new || after;
         moved := moved or (before is not null and before is distinct from after);
+        returned := returned or (before is null and after is not null);
+        if state = 'pending' then
+            back := back || domain64;
+        end if;
         if not waits then
             over := over || domain64;
         end if;
@@ -729,6 +784,12 @@ begin
     end loop;
     if moved then
         perform work.outdate(ids, old, new, at);
+    end if;
+    if returned then
+        perform work.replace_copies(ids, new);
+    end if;
+    if back is not null then
+        perform work.wake(back, at);
     end if;
     if over is not null then
         perform work.close_crawls(over);
@@ -784,6 +845,7 @@ CREATE TABLE work.hosts (
     max_pages integer,
     max_depth smallint,
     pages integer DEFAULT 0 NOT NULL,
+    rest_until timestamp with time zone,
     CONSTRAINT domain64_domain CHECK (((domain64 > 0) AND (domain64 <= work.max_bigint()))),
     CONSTRAINT hosts_cadence_positive CHECK ((cadence > '00:00:00'::interval)),
     CONSTRAINT hosts_crawl_delay_not_negative CHECK ((crawl_delay >= '00:00:00'::interval)),
@@ -828,6 +890,8 @@ COMMENT ON COLUMN work.hosts.max_pages IS 'How many pages may be known of it; nu
 COMMENT ON COLUMN work.hosts.max_depth IS 'How many clicks a new page may be from where the crawl came in; null for the house''s.';
 
 COMMENT ON COLUMN work.hosts.pages IS 'At least so many pages are known: counted when it had as many as it may, else 0.';
+
+COMMENT ON COLUMN work.hosts.rest_until IS 'The end of the last rest after a refusal or failure (Retry-After); it outlives the chunk that holds the host.';
 
 CREATE TABLE work.house (
     one boolean DEFAULT true NOT NULL,
@@ -953,11 +1017,11 @@ begin
     -- ten thousand; 0.8 ms so).
     locked as (
         select
-            o.*, g.id, g.indexed_in, g.misses, g.cadence as own_cadence,
+            o.*, g.id, g.indexed_in, g.misses, g.cadence as own_cadence, g.lost_copy,
             g.content_sha1 is distinct from o.content_sha1 as differs
         from (select * from outcome order by domain64, path collate "C") o
         cross join lateral (
-            select b.id, b.state, b.chunk_id, b.indexed_in, b.misses, b.cadence, b.content_sha1
+            select b.id, b.state, b.chunk_id, b.indexed_in, b.misses, b.cadence, b.content_sha1, b.lost_copy
             from work.guestbook b
             where b.domain64 = o.domain64 and b.path = o.path
             offset 0
@@ -971,7 +1035,8 @@ begin
             l.*,
             l.result <> 'failure' as settled,
             l.result not in ('failure', 'barred') as fetched,
-            l.result = 'success' or (l.result = 'unchanged' and l.status = 200) as described,
+            l.result = 'success' or (l.result = 'unchanged' and l.status = 200 and not l.lost_copy) as described,
+            l.result = 'unchanged' and l.lost_copy as again,
             l.result = 'gone' and (l.status is distinct from 404 or l.indexed_in is null or l.misses > 0) as gone,
             l.result = 'success' and l.differs as changed,
             host.adaptive and l.result in ('success', 'unchanged') as adapts,
@@ -1014,7 +1079,8 @@ begin
         from page
     )
     update work.guestbook g set
-        state = case when settled then 'crawled' else 'error' end,
+        state = case when not settled then 'error' when again then 'pending' else 'crawled' end,
+        lost_copy = false,
         last_fetched = case when fetched then at else g.last_fetched end,
         last_modified = case
             when paced.result = 'success' then coalesce(paced.last_modified, at) else g.last_modified
@@ -1049,6 +1115,23 @@ begin
     returning
         g.domain64, g.path, g.state, g.next_fetch, g.id, paced.indexed_in, g.indexed_in, paced.waits;
 end
+$$;
+
+CREATE FUNCTION work.trouble_rest(troubles smallint, asked interval) RETURNS interval
+    LANGUAGE sql IMMUTABLE
+    AS $$ select least(greatest(asked, interval '10 seconds' * power(2, least(troubles, 14))), interval '1 day') $$;
+
+CREATE FUNCTION work.wake(domain64s bigint[], at timestamp with time zone) RETURNS void
+    LANGUAGE sql
+    SET search_path TO ''
+    SET enable_seqscan TO 'off'
+    AS $$
+    update work.hosts h
+    set claim_at = least(h.claim_at, greatest(h.ready_at, at)), empty_looks = 0
+    from (
+        select domain64 from work.hosts where domain64 = any(domain64s) order by domain64 for no key update
+    ) t
+    where h.domain64 = t.domain64;
 $$;
 
 CREATE TABLE work.chunk (
@@ -1319,9 +1402,12 @@ CREATE TABLE work.pace (
     name text NOT NULL,
     crawl_delay interval,
     ready_at timestamp with time zone DEFAULT '-infinity'::timestamp with time zone NOT NULL,
+    rest_until timestamp with time zone,
     CONSTRAINT pace_delay_not_negative CHECK ((crawl_delay >= '00:00:00'::interval)),
     CONSTRAINT pace_is_named CHECK ((name <> ''::text))
 );
+
+COMMENT ON COLUMN work.pace.rest_until IS 'The same for the group: the latest rest_until of its hosts when it was set.';
 
 ALTER TABLE work.pace ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME work.pace_id_seq

@@ -95,6 +95,9 @@ async def set_index_state(call: Call[IndexState]) -> ChunkKept:
 async def settle(call: Call[IndexState], conn: Connection, me: Component, chunk: int) -> bool:
     """Whether the builder had that chunk, and so had its say."""
     asked, now = call.body, clock(call)
+    if asked.state != "building":
+        # All who write places take this lock before they lock chunks and pages.
+        await placements.plan_alone(conn)
     if not await chunks.renew(conn, me.id, [chunk], lease=call.rooms.terms.lease, now=now):
         return False
     match asked.state:

@@ -55,7 +55,9 @@ async def set_content_state(call: Call[ContentState]) -> ChunkKept:
 
 async def settle(call: Call[ContentState], conn: Connection, me: Component, chunk: int) -> None:
     asked, now = call.body, clock(call)
-    if not await chunks.hold(conn, me.id, chunk, lease=call.rooms.terms.lease, now=now):
+    # A chunk that ends with this report keeps no host, so there is nothing to renew.
+    lease = call.rooms.terms.lease if asked.state == "crawling" else timedelta(0)
+    if not await chunks.hold(conn, me.id, chunk, lease=lease, now=now):
         said_before(await shown(conn, chunk), me, asked)
         return
     results = await outcomes(conn, chunk, asked.pages) if asked.pages else []
