@@ -22,12 +22,14 @@ from usher.local_secret import COMPONENT_PREFIX
 from usher.messages import (
     Added,
     Changed,
+    ChunkPages,
     ChunkState,
     Component,
     ContentChunk,
     Copies,
     Copy,
     FeedsKept,
+    ForeignPages,
     Ids,
     Leases,
     Link,
@@ -36,6 +38,7 @@ from usher.messages import (
     MissingChunk,
     Pack,
     Page,
+    PageKeys,
     Problem,
     Robots,
     Row,
@@ -275,6 +278,14 @@ class Client:
     async def missing(self, chunks: Sequence[MissingChunk]) -> Lost:
         """Chunks that this server is to load and nobody has; what becomes of those that are lost."""
         return await self._post("/v1/chunks_missing", {"chunks": chunks}, Lost)
+
+    async def page_keys(self, chunks: Iterable[int]) -> list[ChunkPages]:
+        """The pages that chunks may hold which this server is to load."""
+        return (await self._post("/v1/page_keys", {"chunk_ids": list(chunks)}, PageKeys)).chunks
+
+    async def foreign_pages(self, chunks: Sequence[ForeignPages]) -> list[int]:
+        """Report pages that this builder or server dropped; returns the chunks that MGMT took a report of."""
+        return (await self._post("/v1/foreign_pages", {"chunks": chunks}, Ids)).chunk_ids
 
     async def holds(self, chunks: Iterable[int]) -> list[int]:
         """All chunks that a server has when it comes back; returns those it has no use for."""

@@ -110,10 +110,12 @@ class SourceChunk(Struct):
 
 
 class ContentChunk(Struct):
-    """A crawled chunk to build, and the crawler that has it; or the chunks that it is to be made of."""
+    """A crawled chunk to build, its pages, and the crawler that has it; or the chunks that it is to be made of."""
 
     chunk_id: int
     host: str
+    keys: list[str]
+    textless_keys: list[str] = []
     sha256: str | None = None
     bytes: int | None = None
     made_of: list[SourceChunk] | None = None
@@ -136,6 +138,26 @@ class ServerChunk(Struct):
     bytes: int | None = None
     index_sha256: str | None = None
     index_bytes: int | None = None
+
+
+class ChunkPages(Struct):
+    """The keys of pages whose text is in a chunk, and of those that it was given and has no text of."""
+
+    chunk_id: int
+    keys: list[str]
+    textless_keys: list[str] = []
+
+
+class PageKeys(Struct):
+    chunks: list[ChunkPages] = []
+
+
+class ForeignPages(Struct):
+    """How many pages were dropped because they are not in the chunk, and a few of their URLs."""
+
+    chunk_id: int
+    count: int
+    examples: list[str] = []
 
 
 class MissingChunk(Struct):

@@ -320,8 +320,9 @@ def test_w12_checksums_go_from_the_source_to_the_server(running: Mgmt, crawler: 
     content, index = {"sha256": "ab" * 32, "bytes": 7}, {"sha256": "cd" * 32, "bytes": 9}
     crawler.post("/set_content_chunk_metadata", chunk_id=chunk, state="crawled", **content)
     builder, holder = Component(running, host="b"), index_server(running, "s1")
+    keys = [link.partition("://")[2] for link in links(5)]
     assert builder.get("/get_content_chunk_metadata") == [
-        {"chunk_id": chunk, "host": "crawler:5000", **content}
+        {"chunk_id": chunk, "host": "crawler:5000", "keys": keys, **content}
     ]
     builder.post("/set_index_chunk_metadata", chunk_id=chunk, state="built", **index)
     (told,) = holder.get("/get_chunks")

@@ -6,6 +6,7 @@ import signal
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from chunk_files import (
@@ -22,6 +23,7 @@ from trade import SMALL, texts_of, titled
 from usher.index.making import Job, key_of, make
 from usher.index.press import Line
 from usher.index.workshop import Bounds, Press, Workshop
+from usher.messages import ForeignPages
 from usher.urls import Url, parse
 
 
@@ -49,9 +51,14 @@ async def test_pages_that_count_become_documents(tmp_path: Path) -> None:
         NO_ANSWER,
         NOT_ASKED,
         replace(page(), url="javascript:1"),
+        titled("/reported-as-gone", "Reported as gone"),
+        replace(titled("/", "Never given"), url="https://bank.test/"),
     )
     places: list[int] = []
-    made = make(Job(7, str(content), str(index)), places.append)
+    own = ("good", "twice", "foreign", "paper", "hidden", "asks", "empty", "cut")
+    keys = [f"example.com/{name}" for name in own]
+    job = Job(7, str(content), str(index), keys, ["example.com/reported-as-gone"])
+    made = make(job, places.append)
     found = {
         url.removeprefix("https://example.com"): title for url, title in texts_of(index, 7).items()
     }
@@ -65,8 +72,15 @@ async def test_pages_that_count_become_documents(tmp_path: Path) -> None:
         "/cut": "Cut",
     }
     assert (made.documents, made.size) == (7, index.stat().st_size)
-    assert made.left == {"unchanged": 2, "noindex": 2, "not fetched": 4, "no address of ours": 1}
-    assert places == list(range(16))
+    assert made.left == {
+        "unchanged": 2,
+        "noindex": 2,
+        "not fetched": 4,
+        "no address of ours": 1,
+        "not reported as fetched": 1,
+    }
+    assert made.foreign == ForeignPages(7, 1, ["https://bank.test/"])
+    assert places == list(range(18))
 
 
 def test_a_page_has_one_key_by_whichever_scheme() -> None:
@@ -83,7 +97,8 @@ async def hostile(path: Path) -> Job:
     await chunk_file(
         path, titled("/a", "A"), replace(titled("/b", "B"), body=slow), titled("/c", "C")
     )
-    return Job(7, str(path), str(path.with_suffix(".idx")))
+    keys = [f"example.com/{name}" for name in "abc"]
+    return Job(7, str(path), str(path.with_suffix(".idx")), keys)
 
 
 def sent_at(place: int, sign: signal.Signals, monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -112,10 +127,6 @@ async def test_a_page_that_takes_too_long_is_left_out(
     assert not any(map(running, frozen))
 
 
-def replace_(job: Job, without: dict[int, str]) -> Job:
-    return Job(job.chunk, job.content, job.index, without)
-
-
 async def test_a_page_that_needs_too_much_memory_is_left_out(tmp_path: Path) -> None:
     job = await hostile(tmp_path / "chunk")
     async with Workshop(1, Bounds(memory=500_000_000)) as workshop:
@@ -130,7 +141,7 @@ async def test_a_press_that_dies_is_replaced_and_only_its_page_is_left_out(
 ) -> None:
     job = await hostile(tmp_path / "chunk")
     async with Workshop(1) as workshop:
-        await workshop.make(replace_(job, without={1: "not now"}))
+        await workshop.make(msgspec.structs.replace(job, without={1: "not now"}))
         [press] = presses()
         killed = sent_at(1, signal.SIGKILL, monkeypatch)
         made = await workshop.make(job)

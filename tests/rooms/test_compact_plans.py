@@ -8,7 +8,7 @@ import usher
 from admitted import NOW
 from thin import LATER, House
 from usher.db import Connection
-from usher.mgmt import compact, merging, versions
+from usher.mgmt import compact, merging, page_keys, versions
 from usher.mgmt.compact import Look, enough, judge
 from usher.statements import Statement
 
@@ -73,6 +73,8 @@ PLANS: dict[Statement, dict[str, Any]] = {
     merging.store.manifest: {"chunks": [1]},
     merging.store.lock_pages: {"chunk": 1},
     versions.store.take_back: {"chunks": [1]},
+    page_keys.store.page_keys: {"chunks": [1], "server": 1},
+    page_keys.store.suspects: {"chunks": [1], "reporter": 1, "prefix": "index-server s dropped "},
 }
 
 

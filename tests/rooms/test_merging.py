@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from trade import documents
 from usher.errors import BadInput
@@ -14,16 +15,19 @@ LINKS = [f"https://a.com/{number}" for number in range(4)]
 
 
 def source(directory: Path, chunk: int) -> Path:
-    """Four pages, of which the last one has two documents."""
+    """Four pages, of which the last one is a PDF with two documents."""
     path = directory / f"{chunk}.idx"
-    links = [*LINKS, LINKS[3]]
     texts = [f"text {number} of {chunk}" for number in range(5)]
-    chunkfile.write(path, chunk, documents(chunk, links, texts))
+    made = documents(chunk, [*LINKS, LINKS[3]], texts)
+    made[3:] = [
+        replace(one, url=f"{one.url}#page={number}") for number, one in enumerate(made[3:], 1)
+    ]
+    chunkfile.write(path, chunk, made)
     return path
 
 
 def job(directory: Path, *parts: Part) -> Job:
-    return Job(9, "", str(directory / "made" / "9.idx"), parts=list(parts))
+    return Job(9, "", str(directory / "made" / "9.idx"), [], parts=list(parts))
 
 
 def test_only_what_is_wanted_is_taken_and_as_it_is(tmp_path: Path) -> None:
@@ -42,6 +46,22 @@ def test_only_what_is_wanted_is_taken_and_as_it_is(tmp_path: Path) -> None:
         ("a.com/3", "text 3 of 2", 9),
         ("a.com/3", "text 4 of 2", 9),
     ]
+
+
+def test_documents_that_lie_about_their_page_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "1.idx"
+    good, other = documents(1, LINKS[:2], ["good", "other"])
+    lies = [
+        replace(good, url="https://bank.test/"),
+        replace(good, host="bank.test"),
+        replace(good, url=f"{LINKS[0]}#again"),
+        replace(good, body="copy"),
+        replace(other, key=good.key),
+    ]
+    chunkfile.write(path, 1, [good, *lies, other])
+    assert merge(job(tmp_path, Part(1, str(path), [good.key])), lambda _: None).documents == 1
+    _, found = chunkfile.read(tmp_path / "made" / "9.idx", 9)
+    assert [one.body for one in found] == ["good"]
 
 
 def test_one_that_nothing_is_left_for_is_empty(tmp_path: Path) -> None:

@@ -16,7 +16,17 @@ from usher.queue import scheduler
 from usher.statements import Statements
 from usher.status import progress, stages
 from usher.status.progress import Progress
-from usher.status.stages import MOST, Crew, Held, Jobs, Resting, Shut, look_at_queue, look_at_work
+from usher.status.stages import (
+    MOST,
+    Crew,
+    Held,
+    Jobs,
+    Poisoned,
+    Resting,
+    Shut,
+    look_at_queue,
+    look_at_work,
+)
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -30,6 +40,7 @@ STATEMENTS: list[tuple[Statements, str, dict[str, Any]]] = [
     (stages.store, "last_hour", {"since": NOW - stages.HOUR, "most": MOST}),
     (stages.store, "held_back", {"most": MOST, "n": 5}),
     (stages.store, "copies", {"most": MOST}),
+    (stages.store, "poisoned", {"lately": NOW - stages.LATELY, "most": MOST, "n": 5}),
 ]  # fmt: skip
 
 
@@ -167,6 +178,28 @@ async def test_components(conn: Connection) -> None:
         await chunk(conn, id_)
     held = {one.host for one in (await look_at_work(conn, now=NOW)).failing if one.held}
     assert held == {"c:3", "c:4"}
+
+
+async def test_components_that_brought_foreign_pages(conn: Connection) -> None:
+    names = {name: await component(conn, name) for name in ("c:1", "c:2")}
+    reports = [
+        ("c:1", 1, NOW - 3 * MINUTE, "first"),
+        ("c:1", 2, NOW - MINUTE, "last"),
+        ("c:1", 2, NOW - 2 * MINUTE, "middle"),
+        ("c:2", 3, NOW - timedelta(days=2), "long ago"),
+    ]
+    for name, number, at, reason in reports:
+        await run(
+            conn,
+            "insert into work.event (at, component_id, chunk_id, kind, reason) "
+            "values (%s, %s, %s, 'foreign_pages', %s)",
+            at,
+            names[name],
+            number,
+            reason,
+        )
+    work = await look_at_work(conn, now=NOW)
+    assert work.poisoned == [Poisoned("c:1", "crawler", 2, NOW - MINUTE, "last")]
 
 
 async def test_who_leads(database: str) -> None:

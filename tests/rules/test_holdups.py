@@ -17,6 +17,7 @@ from usher.status.stages import (
     Jobs,
     LastHour,
     Pages,
+    Poisoned,
     Queue,
     Resting,
     Shut,
@@ -169,6 +170,16 @@ def test_components_that_fail_count_if_they_hold_something() -> None:
         "The crawler h:1 has what is wanted and fails since 11:51 UTC: no answer."
     )
     assert found(replace(WELL, failing=[replace(failing, held=False)])) == []
+
+
+def test_components_that_brought_foreign_pages() -> None:
+    reason = "index-builder b:1 dropped 3 foreign pages"
+    work = replace(WELL, poisoned=[Poisoned("h:1", "crawler", 2, AGO, reason)])
+    assert one(work) == (
+        "foreign_pages",
+        f"The crawler h:1 put pages into 2 chunks that it was not given. Last report, 11:51 UTC: {reason}.",
+        "usher components show h:1",
+    )
 
 
 def test_nobody_watches() -> None:

@@ -11,13 +11,13 @@ from typing import Final, NamedTuple
 from usher.client import Client
 from usher.errors import BadContent, Conflict, NotFound, Unreachable, UsherError
 from usher.index.claims import Claims
-from usher.index.counts import BUILT, BUILT_DOCUMENTS, left_out
+from usher.index.counts import BUILT, BUILT_DOCUMENTS, FOREIGN, left_out
 from usher.index.fitness import Fitness, crowded
 from usher.index.making import Job, Made, Part
 from usher.index.place import beside
 from usher.index.sources import pull_index
 from usher.index.workshop import Workshop
-from usher.messages import ContentChunk, SourceChunk
+from usher.messages import ContentChunk, ForeignPages, SourceChunk
 from usher.pull import pull
 from usher.shelf import Kept, Shelf
 from usher.telemetry import Log
@@ -153,7 +153,8 @@ class Builder:
             parts = None if one.made_of is None else await self._pull_parts(one, one.made_of)
             if parts is None and (lost := await self._pull_whole(one)):
                 return lost
-            made = await self.workshop.make(Job(chunk, str(content), str(index), parts=parts))
+            job = Job(chunk, str(content), str(index), one.keys, one.textless_keys, parts=parts)
+            made = await self.workshop.make(job)
         except UsherError as error:
             return NotMade(error.message)
         self.shelf.remember(chunk, Kept(index, made.sha256, made.size))
@@ -213,12 +214,23 @@ class Builder:
             reason = made.reason[:LONGEST_REASON]
             await self.mgmt.not_built(chunk, reason, missing=made.missing)
             return
+        if made.foreign:
+            # Before the chunk is settled: a builder that is killed here builds it again and reports again.
+            await self._report_foreign(made.foreign)
         await self.mgmt.built(chunk, sha256=made.sha256, size=made.size)
         log.debug("built", chunk=chunk, documents=made.documents, left=made.left)
         self.built += 1
         BUILT.labels("built").inc()
         BUILT_DOCUMENTS.inc(made.documents)
         left_out(made.left)
+
+    async def _report_foreign(self, pages: ForeignPages) -> None:
+        """Tell MGMT that the crawler put pages into its content that the chunk was not given."""
+        log.warning(
+            "foreign_pages", chunk=pages.chunk_id, count=pages.count, examples=pages.examples
+        )
+        FOREIGN.inc(pages.count)
+        await self.mgmt.foreign_pages([pages])
 
     # -- leases
 

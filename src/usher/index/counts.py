@@ -19,6 +19,11 @@ LEFT_OUT = Counter(
     ["reason"],
     registry=REGISTRY,
 )
+FOREIGN = Counter(
+    "usher_index_foreign_pages_total",
+    "Pages and documents that were dropped because their chunk was not given them.",
+    registry=REGISTRY,
+)
 LOADED = Counter("usher_index_loaded_total", "Chunks that a server loaded.", registry=REGISTRY)
 NOT_LOADED = Counter(
     "usher_index_not_loaded_total",
@@ -44,7 +49,9 @@ ANSWER_SECONDS = Histogram(
     buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 5),
     registry=REGISTRY,
 )
-KNOWN_REASONS = frozenset({"unchanged", "not fetched", "noindex", "no text"})
+KNOWN_REASONS = frozenset(
+    {"unchanged", "not fetched", "noindex", "no text", "not reported as fetched"}
+)
 
 
 def left_out(reasons: dict[str, int]) -> None:

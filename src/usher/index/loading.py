@@ -7,7 +7,7 @@ is back.
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Final, TypeVar
@@ -15,11 +15,13 @@ from typing import Final, TypeVar
 from usher.client import Client
 from usher.errors import BadInput, Conflict, UsherError
 from usher.index import chunkfile
-from usher.index.counts import DOCUMENTS, LOADED, NOT_LOADED, RETIRED
+from usher.index.counts import DOCUMENTS, FOREIGN, LOADED, NOT_LOADED, RETIRED
 from usher.index.engine import Engine
 from usher.index.fitness import Fitness, crowded
 from usher.index.making import key_of
+from usher.index.page_filter import PageFilter
 from usher.index.sources import Sources
+from usher.messages import ChunkPages, ForeignPages, ServerChunk
 from usher.telemetry import Log
 from usher.urls import Refused, parse
 
@@ -52,6 +54,8 @@ class Loader:
         self.anew = False  # whether all of it has to be loaded again before it can answer
         self._writer = ThreadPoolExecutor(1, "index-writer")
         self._fetching: dict[int, asyncio.Task[bool]] = {}
+        self._pages: dict[int, ChunkPages] = {}  # of the chunks that are fetched
+        self._foreign: dict[int, ForeignPages] = {}  # of loaded chunks, until MGMT knows
         self._batch = BATCH
         self._quiet_since = 0.0
         self._due = {"leaving": 0.0, "holds": 0.0, "tidy": 0.0}
@@ -155,18 +159,31 @@ class Loader:
     async def _load(self) -> bool:
         """Fetch what is wanted, and load what has come; whether anything has."""
         await self._tell_lost()
+        await self._report_foreign()
         busy, most = len(self._fetching) + self.sources.resting(), AHEAD * self._batch
         wanted = await self.mgmt.get_chunks(min(MOST, most + busy))
-        for one in wanted:
-            new = one.chunk_id not in self._fetching and self.sources.may_try(one.chunk_id)
-            if new and len(self._fetching) < most:
-                self._fetching[one.chunk_id] = asyncio.create_task(self.sources.fetch(one))
+        await self._fetch(wanted, most)
         if not self._fetching:
             self.anew = False  # as far as it can be
             if not wanted and self._is_due("tidy", TIDY_SECONDS):
                 await self._tidy()
             return False
         return await self._load_fetched()
+
+    async def _fetch(self, wanted: Sequence[ServerChunk], most: int) -> None:
+        """Fetch chunks that are not on their way yet; MGMT says first which pages they may hold."""
+        new = [
+            chunk
+            for chunk in wanted
+            if chunk.chunk_id not in self._fetching and self.sources.may_try(chunk.chunk_id)
+        ][: max(0, most - len(self._fetching))]
+        if not new:
+            return
+        keys = await self.mgmt.page_keys([chunk.chunk_id for chunk in new])
+        self._pages |= {pages.chunk_id: pages for pages in keys}
+        for chunk in new:
+            if chunk.chunk_id in self._pages:  # else it has left this server meanwhile
+                self._fetching[chunk.chunk_id] = asyncio.create_task(self.sources.fetch(chunk))
 
     async def _tell_lost(self) -> None:
         """MGMT hears of chunks that nobody has, and has them made again; then they come as new ones do."""
@@ -191,9 +208,10 @@ class Loader:
             await asyncio.wait(self._fetching.values(), timeout=GATHER_SECONDS)
         come = self._come()[: self._batch]
         ready = [chunk for chunk in come if self._has_come(chunk, self._fetching.pop(chunk))]
+        pages = {chunk: self._pages.pop(chunk) for chunk in come}
         if not ready:
             return False
-        added = await self._added(ready)
+        added = await self._added(ready, pages)
         if added:
             await self._report(added)
         self._batch = min(2 * self._batch, BATCH)
@@ -213,14 +231,14 @@ class Loader:
             self.held.discard(chunk)  # another file than it was loaded from
         return True
 
-    async def _added(self, ready: Sequence[int]) -> list[int]:
+    async def _added(self, ready: Sequence[int], pages: Mapping[int, ChunkPages]) -> list[int]:
         """Those of these that are in the index now."""
-        new = [chunk for chunk in ready if chunk not in self.held]
+        new = [pages[chunk] for chunk in ready if chunk not in self.held]
         try:
             bad = await self._write(self._add, new) if new else []
         except Broken:
             if len(new) == 1:  # it may be this one that breaks it
-                self.sources.failed(new[0])
+                self.sources.failed(new[0].chunk_id)
             raise
         for chunk in bad:
             NOT_LOADED.inc()
@@ -235,11 +253,25 @@ class Loader:
         """Tell MGMT; what it does not want here any more is dropped again."""
         for chunk in added:
             self.sources.good(chunk)
+        await self._report_foreign()
         try:
             wanted = await self.mgmt.loaded(added)
         except Conflict:
             wanted = []
         await self._drop([chunk for chunk in added if chunk not in wanted])
+
+    async def _report_foreign(self) -> None:
+        """Tell MGMT which chunks had foreign documents; they are dropped already, so a failure stops nothing."""
+        if not self._foreign:
+            return
+        try:
+            await self.mgmt.foreign_pages(list(self._foreign.values()))
+        except Conflict:
+            self._foreign.clear()  # none of these chunks is for this server any more
+        except UsherError as error:
+            log.warning("foreign_pages_not_reported", error=error.message)
+        else:
+            self._foreign.clear()
 
     # -- in the writer's thread
 
@@ -262,16 +294,26 @@ class Loader:
         self.engine.commit()
         DOCUMENTS.set(self.engine.documents)
 
-    def _add(self, chunks: Sequence[int]) -> list[int]:
+    def _add(self, chunks: Sequence[ChunkPages]) -> list[int]:
         """Put chunks into the index and commit; returns those whose files are not sound."""
         bad = []
-        for chunk in chunks:
+        for pages in chunks:
             try:
-                _, documents = chunkfile.read(self.shelf.path(chunk), chunk)
-                self.engine.add(chunk, documents)
+                self._add_one(pages)
             except BadInput as error:
-                log.warning("chunk_not_sound", chunk=chunk, error=error.message)
-                bad.append(chunk)
+                log.warning("chunk_not_sound", chunk=pages.chunk_id, error=error.message)
+                bad.append(pages.chunk_id)
         self.engine.commit()
         DOCUMENTS.set(self.engine.documents)
         return bad
+
+    def _add_one(self, pages: ChunkPages) -> None:
+        """Put a chunk into the index, without the documents of pages that it may not hold."""
+        chunk = pages.chunk_id
+        own = PageFilter(chunk, pages.keys, pages.textless_keys)
+        _, documents = chunkfile.read(self.shelf.path(chunk), chunk)
+        self.engine.add(chunk, own.passed(documents))
+        if report := own.report:
+            FOREIGN.inc(report.count)
+            log.warning("foreign_pages", chunk=chunk, count=report.count, examples=report.examples)
+            self._foreign[chunk] = report

@@ -11,17 +11,21 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from usher.crawl import page
 from usher.crawl.answer import Answer
 from usher.crawl.reading import Entry, entries
 from usher.index import chunkfile
 from usher.index.document import Document, Left, from_page
+from usher.index.page_filter import PageFilter
+from usher.messages import ForeignPages
 from usher.shelf import at_disk, make_folder
-from usher.urls import Refused, Url, parse
+from usher.urls import Refused, Scheme, Url, parse
 
 MOST_REASONS: Final = 20
 LONGEST: Final = 100  # characters of a reason
+WEB_SCHEMES: Final = frozenset({Scheme.HTTPS, Scheme.HTTP})
 
 
 class Part(Struct, frozen=True):
@@ -35,41 +39,52 @@ class Part(Struct, frozen=True):
 class Job(Struct, frozen=True):
     """A chunk to make: from this file into that one, without the pages at these places, each for a reason.
 
-    One that is made of others has `parts` in place of content.
+    Only pages with these keys count. One that is made of others has `parts` in place of content and keys.
     """
 
     chunk: int
     content: str
     index: str
+    keys: list[str]
+    textless_keys: list[str] = []
     without: dict[int, str] = {}
     parts: list[Part] | None = None
 
 
 class Made(Struct, frozen=True):
-    """An index chunk on the disk: how many documents it has, and how many pages were left out, by reason."""
+    """An index chunk on the disk: how many documents it has, and how many pages were left out, by reason.
+
+    `foreign` are pages of the content that the chunk was not given.
+    """
 
     documents: int
     sha256: str
     size: int
     left: dict[str, int] = {}
+    foreign: ForeignPages | None = None
 
 
 def make(job: Job, at: Callable[[int], None]) -> Made:
     """Write the index chunk; `at` hears the place of each page before it is read."""
     documents: dict[str, list[Document]] = {}
     left: Counter[str] = Counter()
+    own = PageFilter(job.chunk, job.keys, job.textless_keys)
     for place, entry in enumerate(entries(Path(job.content))):
         at(place)
         why = job.without.get(place) or unwanted(entry)
         url = parse(entry.url)
-        if why or isinstance(url, Refused):
+        if why or isinstance(url, Refused) or url.scheme not in WEB_SCHEMES:
             left[why or "no address of ours"] += 1
+            continue
+        if not own.has(key_of(url), str(url)):
             continue
         found = list(read(entry, url, job.chunk))
         left.update(one.reason[:LONGEST] for one in found if isinstance(one, Left))
         # Of a page that is there twice, the last visit counts.
         documents[key_of(url)] = [one for one in found if isinstance(one, Document)]
-    return written(job, [one for every in documents.values() for one in every], left)
+    left["not reported as fetched"] += own.textless
+    index = written(job, [one for every in documents.values() for one in every], +left)
+    return replace(index, foreign=own.report)
 
 
 def key_of(url: Url) -> str:

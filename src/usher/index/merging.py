@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from usher.index import chunkfile
 from usher.index.document import Document
 from usher.index.making import Job, Made, Part, written
+from usher.index.page_filter import PageFilter
 
 
 def merge(job: Job, at: Callable[[int], None]) -> Made:
@@ -25,7 +26,10 @@ def merge(job: Job, at: Callable[[int], None]) -> Made:
 
 
 def taken(part: Part, chunk: int) -> Iterator[Document]:
-    """The documents of the pages that are wanted; those without a text have none."""
-    keys = set(part.keys)
+    """The documents of the pages that are wanted; those without a text have none.
+
+    The servers that loaded the part have reported what was foreign in it.
+    """
     _, documents = chunkfile.read(Path(part.index), part.chunk)
-    return (replace(one, chunk=chunk) for one in documents if one.key in keys)
+    own = PageFilter(part.chunk, part.keys)
+    return (replace(one, chunk=chunk) for one in own.passed(documents))

@@ -389,7 +389,8 @@ declare
     names text[];
 begin
     update work.chunk k
-    set state = 'crawled', crawled_at = at, lease_until = null, sha256 = finish_crawl.sha256, bytes = finish_crawl.bytes
+    set state = 'crawled', crawled_at = at, lease_until = null, sha256 = finish_crawl.sha256, bytes = finish_crawl.bytes,
+        page_ids = array(select g.id from work.guestbook g where g.chunk_id = chunk)
     where k.id = chunk and k.crawler_id = crawler and k.state = 'crawling' and k.lease_until > at;
     if not found then
         return;
@@ -1068,6 +1069,7 @@ CREATE TABLE work.chunk (
     index_sha256 text,
     reason text DEFAULT ''::text NOT NULL,
     propagated_at timestamp with time zone,
+    page_ids bigint[],
     CONSTRAINT chunk_building_is_leased CHECK (((NOT (index_state IS DISTINCT FROM 'building'::text)) = (build_lease_until IS NOT NULL))),
     CONSTRAINT chunk_built_when_crawled CHECK (((index_state IS NULL) OR (state = 'crawled'::text))),
     CONSTRAINT chunk_bytes_not_negative CHECK ((bytes >= 0)),
@@ -1083,6 +1085,8 @@ COMMENT ON COLUMN work.chunk.crawler_id IS 'Null if it is made of other chunks.'
 COMMENT ON COLUMN work.chunk.reason IS 'Why it is in error or parked.';
 
 COMMENT ON COLUMN work.chunk.propagated_at IS 'When every row had it; found out by us, whatever anybody says.';
+
+COMMENT ON COLUMN work.chunk.page_ids IS 'The pages that its crawler was given, recorded when the crawl ends; null if the chunk is made of others.';
 
 CREATE VIEW mgmt.chunk AS
  SELECT id AS index,
@@ -1593,6 +1597,10 @@ CREATE INDEX chunk_to_build ON work.chunk USING btree (id) WHERE ((state = 'craw
 CREATE INDEX chunk_to_propagate ON work.chunk USING btree (id) WHERE ((index_state = 'built'::text) AND (propagated_at IS NULL));
 
 CREATE INDEX component_row ON work.component USING btree ("row") WHERE (type = 'index-server'::text);
+
+CREATE INDEX event_foreign_pages ON work.event USING btree (chunk_id) WHERE (kind = 'foreign_pages'::text);
+
+CREATE INDEX event_foreign_pages_at ON work.event USING btree (at) WHERE (kind = 'foreign_pages'::text);
 
 CREATE INDEX event_of_component ON work.event USING btree (component_id, id);
 

@@ -72,6 +72,7 @@ def of_work(work: Work, now: datetime) -> Iterator[Holdup]:
         building(work, now),
         loading(work, now),
         disappearing(work),
+        poisoning(work, now),
         components(work.failing, now),
     )
 
@@ -168,6 +169,17 @@ def disappearing(work: Work) -> Iterator[Holdup]:
         pages = f"{number(host.pages)} page{plural(host.pages)} of {host.name}"
         words = f"{pages} would disappear, so much of the host that they are held back."
         yield Holdup("held_back", words, f"usher hosts release {quote(host.name)}")
+
+
+def poisoning(work: Work, now: datetime) -> Iterator[Holdup]:
+    for suspect in work.poisoned:
+        kind = suspect.type or "component"
+        chunks = f"{number(suspect.chunks)} chunk{plural(suspect.chunks)}"
+        words = (
+            f"The {kind} {suspect.host} put pages into {chunks} that it was not given. "
+            f"Last report, {moment(suspect.at, now)}: {suspect.reason}."
+        )
+        yield Holdup("foreign_pages", words, f"usher components show {quote(suspect.host)}")
 
 
 def components(failing: Sequence[Failing], now: datetime) -> Iterator[Holdup]:

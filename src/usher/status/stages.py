@@ -160,6 +160,17 @@ class Failing:
 
 
 @dataclass(frozen=True, slots=True)
+class Poisoned:
+    """A component whose content held foreign pages: in how many chunks, and what the last reporter says."""
+
+    host: str
+    type: str | None
+    chunks: int
+    at: datetime
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Work:
     """The work area."""
 
@@ -172,6 +183,7 @@ class Work:
     failing: Sequence[Failing]
     last_hour: LastHour
     watched: bool  # a watchdog leads
+    poisoned: Sequence[Poisoned] = ()
 
     def working(self, type_: str) -> int:
         """How many components of a type take on work."""
@@ -219,6 +231,7 @@ async def look_at_work(conn: Connection, *, now: datetime) -> Work:
         await store.failing.rows(conn, Failing, quiet=quiet, lately=now - LATELY, n=n),
         last_hour,
         await led(conn, watchdog.LOCK),
+        await store.poisoned.rows(conn, Poisoned, lately=now - LATELY, most=MOST, n=FEW),
     )
 
 

@@ -211,6 +211,25 @@ where held.held or (c.since >= %(lately)s and not (c.state = 'waiting' and c.rea
 order by held.held desc, c.since desc, c.host
 limit %(n)s;
 
+-- name: poisoned
+-- Components whose content held pages that MGMT did not give them, lately: in how many chunks, and the last report.
+select c.host, c.type, e.chunks, e.at, e.reason
+from (
+    select
+        component_id, count(distinct chunk_id) as chunks, max(at) as at,
+        (array_agg(reason order by at desc, id desc))[1] as reason
+    from (
+        select id, component_id, chunk_id, at, reason from work.event
+        where kind = 'foreign_pages' and at >= %(lately)s
+        order by at desc
+        limit %(most)s
+    ) e
+    group by component_id
+) e
+join work.component c on c.id = e.component_id
+order by e.at desc, c.host
+limit %(n)s;
+
 -- name: led
 -- Whether somebody has this lock: whoever leads does.
 select exists (

@@ -1,9 +1,11 @@
 """Index builders at MGMT: crawled chunks claimed, and what became of their index."""
 
 from usher.db import Connection
-from usher.mgmt import chunks, components, merging, missing, placements
+from usher.mgmt import chunks, components, merging, missing, page_keys, placements
+from usher.mgmt.chunks import ToBuild
 from usher.mgmt.components import Component
 from usher.mgmt.missing import Loss
+from usher.mgmt.page_keys import ChunkPageKeys
 from usher.web.access import work
 from usher.web.app import Call, Endpoint
 from usher.web.coordinator import at_mgmt, caller, clock, index_state_of, lost, shown
@@ -31,10 +33,31 @@ async def get_content_chunks(call: Call[BuildsQuery]) -> list[ContentChunk]:
                 conn, me.id, n=n, lease=lease, now=clock(), alone=True, compact=compact
             )
     made_of = await sources(call, [one.chunk_id for one in found if one.host is None])
-    return [
-        ContentChunk(one.chunk_id, one.host or "", one.sha256, one.bytes, made_of.get(one.chunk_id))
-        for one in found
-    ]
+    pages = await pages_of(call, [one.chunk_id for one in found if one.host is not None])
+    return [content_chunk(one, made_of, pages) for one in found]
+
+
+def content_chunk(
+    chunk: ToBuild, made_of: dict[int, list[SourceChunk]], pages: dict[int, ChunkPageKeys]
+) -> ContentChunk:
+    own = pages.get(chunk.chunk_id)
+    return ContentChunk(
+        chunk.chunk_id,
+        chunk.host or "",
+        own.keys if own else [],
+        own.textless_keys if own else [],
+        chunk.sha256,
+        chunk.bytes,
+        made_of.get(chunk.chunk_id),
+    )
+
+
+async def pages_of(call: Call[BuildsQuery], claimed: list[int]) -> dict[int, ChunkPageKeys]:
+    """The pages that crawled chunks may hold."""
+    if not claimed:
+        return {}
+    async with at_mgmt(call, alone=True) as conn:
+        return {pages.chunk_id: pages for pages in await page_keys.page_keys(conn, claimed)}
 
 
 async def sources(call: Call[BuildsQuery], claimed: list[int]) -> dict[int, list[SourceChunk]]:

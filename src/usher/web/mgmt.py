@@ -10,6 +10,7 @@ from usher.web import (
     content,
     crawling,
     missing,
+    page_keys,
     searches,
     serving,
     tickets,
@@ -26,6 +27,7 @@ PARTS: Final[Sequence[Sequence[Endpoint[Any, Any]]]] = (
     serving.ENDPOINTS,
     searches.ENDPOINTS,
     missing.ENDPOINTS,
+    page_keys.ENDPOINTS,
     visiting.ENDPOINTS,
     tickets.ENDPOINTS,
 )

@@ -289,10 +289,15 @@ class SourceChunk(Struct, omit_defaults=True):
 
 
 class ContentChunk(Struct, omit_defaults=True):
-    """A crawled chunk, and the crawler that has it; or without one, the chunks that it is to be made of."""
+    """A crawled chunk, and the crawler that has it; or without one, the chunks that it is to be made of.
+
+    `keys` are its pages, by host and path: the builder drops all others, and reports those not in `textless_keys`.
+    """
 
     chunk_id: int
     host: str
+    keys: list[str]
+    textless_keys: list[str] = []
     sha256: str | None = None
     bytes: int | None = None
     made_of: list[SourceChunk] | None = None

@@ -1,0 +1,95 @@
+"""Page keys: which pages a chunk may hold, and reports of components that put others into it.
+
+A page key is host and path, as in the guestbook. Builders and index servers drop every document of another page, so
+that neither a crawler nor a builder can add a URL to the index that MGMT did not give it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from usher.db import Connection
+from usher.mgmt import components
+from usher.mgmt.components import Component, Happening
+from usher.statements import beside
+
+store = beside(__file__)
+KIND: Final = "foreign_pages"
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkPageKeys:
+    """The pages of a chunk: those whose text is in it, and those that it was given and brought no text of."""
+
+    chunk_id: int
+    keys: list[str]
+    textless_keys: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignCount:
+    """How many foreign pages a reporter dropped from a chunk, and a few of their URLs."""
+
+    chunk_id: int
+    count: int
+    examples: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """The component whose content was wrong, the crawler of the chunk, and whether MGMT knew of it."""
+
+    chunk_id: int
+    component_id: int
+    crawler: str | None
+    is_known: bool
+
+
+async def page_keys(
+    conn: Connection, chunks: Sequence[int], *, server: int | None = None
+) -> list[ChunkPageKeys]:
+    """The pages of these chunks; with `server` only of chunks that are placed on it."""
+    return await store.page_keys.rows(conn, ChunkPageKeys, chunks=list(chunks), server=server)
+
+
+async def report(
+    conn: Connection, reporter: Component, dropped: Sequence[ForeignCount], *, now: datetime
+) -> list[int]:
+    """Record an event for each chunk that the reporter has, once; returns these chunks.
+
+    The event belongs to the component at fault, and its reason begins with the reporter: either may be lying.
+    """
+    prefix = f"{reporter.type} {reporter.host} dropped "
+    suspects = await store.suspects.rows(
+        conn,
+        Suspect,
+        chunks=[report.chunk_id for report in dropped],
+        reporter=reporter.id,
+        prefix=prefix,
+    )
+    by_chunk = {report.chunk_id: report for report in dropped}
+    await components.event(
+        conn,
+        *(
+            Happening(
+                now,
+                KIND,
+                suspect.component_id,
+                reason=prefix + reason(reporter, suspect, by_chunk[suspect.chunk_id]),
+                chunk_id=suspect.chunk_id,
+            )
+            for suspect in suspects
+            if not suspect.is_known
+        ),
+    )
+    return [suspect.chunk_id for suspect in suspects]
+
+
+def reason(reporter: Component, suspect: Suspect, dropped: ForeignCount) -> str:
+    """How many were dropped, whose content it was, and examples: these last, because the text is cut."""
+    noun = "page" if reporter.type == "index-builder" else "document"
+    plural = "" if dropped.count == 1 else "s"
+    source = f" of crawler {suspect.crawler}" if noun == "document" and suspect.crawler else ""
+    such = f", such as {', '.join(dropped.examples)}" if dropped.examples else ""
+    return f"{dropped.count} foreign {noun}{plural}{source}{such}"
