@@ -1,0 +1,123 @@
+"""`python -m chaos`: runs itself again in namespaces of its own, so that the kernel cleans up however the run ends."""
+
+import argparse
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from chaos.network import command
+from chaos.run import Plan, Run
+
+ALL_KINDS = (
+    "kill",
+    "freeze",
+    "partition",
+    "lose-incoming",
+    "lose-outgoing",
+    "slow-link",
+    "netem",
+    "full-disk",
+    "clock-ahead",
+    "clock-behind",
+    "pg-restart",
+    "pg-failover",
+)
+DEBIAN_POSTGRESQL = Path("/usr/lib/postgresql/15/bin")
+UNSHARE = (
+    "unshare",
+    "--net",
+    "--mount",
+    "--pid",
+    "--ipc",
+    "--fork",
+    "--mount-proc",
+    "--kill-child",
+)
+PROGRAMS = ("unshare", "ip", "tc", "mount", "setpriv")
+
+
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m chaos", description=__doc__)
+    parser.add_argument("--faults", type=int, default=200, help="faults to inject")
+    parser.add_argument("--seed", type=int, default=None, help="chooses the faults; else random")
+    parser.add_argument("--minutes", type=float, default=180, help="no fault begins later")
+    parser.add_argument("--kinds", default=",".join(ALL_KINDS), help="fault types, with commas")
+    parser.add_argument("--keep", action="store_true", help="keep logs and data of the run")
+    parser.add_argument("--inside", type=Path, default=None, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def obstacle() -> str:
+    """Why a cluster in namespaces cannot run here, or nothing."""
+    if os.geteuid() != 0:
+        return "only root may create network namespaces"
+    missing = [name for name in PROGRAMS if shutil.which(name) is None]
+    if missing:
+        return f"{', '.join(missing)} not installed (iproute2, util-linux, mount)"
+    probe = subprocess.run([*UNSHARE, "true"], capture_output=True, text=True, check=False)
+    return f"unshare fails: {probe.stderr.strip()}" if probe.returncode else ""
+
+
+def outside(options: argparse.Namespace) -> int:
+    """Start the run in its own namespaces, and remove its directory after it."""
+    if reason := obstacle():
+        print(f"chaos: skipped, {reason}")  # noqa: T201
+        return 0
+    seed = random.SystemRandom().randrange(10**6) if options.seed is None else options.seed
+    directory = Path(tempfile.mkdtemp(prefix="usher-chaos-", dir="/var/tmp"))
+    directory.chmod(0o755)
+    print(f"chaos: seed {seed}, {options.faults} faults, files in {directory}", flush=True)  # noqa: T201
+    words = [sys.executable, "-m", "chaos", "--seed", str(seed), "--inside", str(directory)]
+    words += ["--faults", str(options.faults), "--minutes", str(options.minutes)]
+    words += ["--kinds", options.kinds]
+    process = subprocess.Popen([*UNSHARE, *words])
+    signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+    try:
+        while True:
+            try:
+                return process.wait()
+            except KeyboardInterrupt:
+                continue  # the run got it too, and ends by itself
+    finally:
+        process.kill()
+        process.wait()
+        if not options.keep:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def inside(options: argparse.Namespace) -> int:
+    """Run in the namespaces; /run is hidden, so names of network namespaces stay here."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    command("mount", "-t", "tmpfs", "chaos", "/run")
+    run = Run(
+        Plan(
+            faults=options.faults,
+            seed=options.seed,
+            minutes=options.minutes,
+            kinds=options.kinds.split(","),
+            directory=options.inside,
+            pg_bin=str(DEBIAN_POSTGRESQL) if DEBIAN_POSTGRESQL.is_dir() else "",
+        )
+    )
+    try:
+        report = run.all()
+    except KeyboardInterrupt:
+        print(run.report.text())  # noqa: T201
+        print("chaos: interrupted")  # noqa: T201
+        return 130
+    print(report.text(), flush=True)  # noqa: T201
+    return 1 if report.failures else 0
+
+
+def main() -> int:
+    options = parsed()
+    return inside(options) if options.inside else outside(options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
