@@ -25,6 +25,7 @@ ALL_KINDS = (
     "clock-ahead",
     "clock-behind",
     "pg-restart",
+    "pg-standby",
     "pg-failover",
 )
 DEBIAN_POSTGRESQL = Path("/usr/lib/postgresql/15/bin")
@@ -48,6 +49,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=180, help="no fault begins later")
     parser.add_argument("--kinds", default=",".join(ALL_KINDS), help="fault types, with commas")
     parser.add_argument("--keep", action="store_true", help="keep logs and data of the run")
+    parser.add_argument("--jit", action="store_true", help="PostgreSQL compiles statements")
     parser.add_argument("--inside", type=Path, default=None, help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -74,7 +76,7 @@ def outside(options: argparse.Namespace) -> int:
     print(f"chaos: seed {seed}, {options.faults} faults, files in {directory}", flush=True)  # noqa: T201
     words = [sys.executable, "-m", "chaos", "--seed", str(seed), "--inside", str(directory)]
     words += ["--faults", str(options.faults), "--minutes", str(options.minutes)]
-    words += ["--kinds", options.kinds]
+    words += ["--kinds", options.kinds, *(["--jit"] if options.jit else [])]
     process = subprocess.Popen([*UNSHARE, *words])
     signal.signal(signal.SIGTERM, lambda *_: process.terminate())
     try:
@@ -101,6 +103,7 @@ def inside(options: argparse.Namespace) -> int:
             minutes=options.minutes,
             kinds=options.kinds.split(","),
             directory=options.inside,
+            jit=options.jit,
             pg_bin=str(DEBIAN_POSTGRESQL) if DEBIAN_POSTGRESQL.is_dir() else "",
         )
     )

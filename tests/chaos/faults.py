@@ -15,6 +15,7 @@ from chaos.network import DROP_ALL, NETEM, SLOW, has_netem
 FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
 SKEWS = {"clock-ahead": "+1h", "clock-behind": "-10m"}
 FILL_BYTES = 1 << 20
+START_SECONDS = 10  # a process that starts with another clock must get to work
 COMPONENTS = ("crawler", "builder", "server", "front")
 DATABASE_ROLES = ("mgmt", "watchdog", "scheduler", "manager")
 Fault = Callable[[Cluster, Machine], AbstractContextManager[None]]
@@ -128,12 +129,23 @@ def restart_primary(cluster: Cluster, _machine: Machine) -> Iterator[None]:
 
 @contextmanager
 def fail_over(cluster: Cluster, _machine: Machine) -> Iterator[None]:
-    """Kill -9 of the primary and promotion of the standby; the old primary comes back as a standby."""
-    cluster.pair.fail_over()
+    """Kill -9 of the primary and promotion of the standby; the harness attaches a new standby after the recovery."""
+    cluster.pair.primary.end(signal.SIGKILL)
     try:
         yield
     finally:
-        cluster.pair.attach_standby()
+        cluster.pair.promote()
+
+
+@contextmanager
+def kill_standby(cluster: Cluster, _machine: Machine) -> Iterator[None]:
+    """Kill -9 of the standby, for which commits wait until it is back."""
+    standby = cluster.pair.standby
+    standby.end(signal.SIGKILL)
+    try:
+        yield
+    finally:
+        standby.start()
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +153,7 @@ class FaultType:
     begin: Fault
     roles: tuple[str, ...]
     missing: str = ""  # why this machine cannot do it
+    min_seconds: float = 0
 
 
 def fault_types() -> Mapping[str, FaultType]:
@@ -158,9 +171,10 @@ def fault_types() -> Mapping[str, FaultType]:
         "netem": FaultType(netem, all_roles, no_netem),
         "full-disk": FaultType(full_disk, ("crawler", "builder", "server")),
         **{
-            name: FaultType(clock_skew(offset), all_roles, no_clock)
+            name: FaultType(clock_skew(offset), all_roles, no_clock, START_SECONDS)
             for name, offset in SKEWS.items()
         },
         "pg-restart": FaultType(restart_primary, ("postgres",)),
+        "pg-standby": FaultType(kill_standby, ("postgres",)),
         "pg-failover": FaultType(fail_over, ("postgres",)),
     }

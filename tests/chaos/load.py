@@ -46,6 +46,7 @@ class Load(threading.Thread):
         self.dice = random.Random(seed)  # noqa: S311 - which host is no secret
         self.stopping = threading.Event()
         self.later = later_pages()
+        self.lock = threading.Lock()  # the recovery of a fault adds pages too
         self.recrawled_at = time.monotonic()
         for page in first_pages():
             self.record.pages.add(page)
@@ -63,7 +64,8 @@ class Load(threading.Thread):
 
     def add_pages(self, number: int) -> list[Page]:
         """Knock for new pages; return those that MGMT acknowledged."""
-        pages = [next(self.later) for _ in range(number)]
+        with self.lock:
+            pages = [next(self.later) for _ in range(number)]
         for page in pages:
             self.record.admitted[page.url] += 1
         with suppress(OSError, ValueError):
@@ -77,7 +79,7 @@ class Load(threading.Thread):
 
     def recrawl(self, host: str) -> None:
         """Ask for a whole host once more; each of its pages may then be fetched once more."""
-        for page in self.record.pages:
+        for page in list(self.record.pages):
             if page.host == host:
                 self.record.admitted[page.url] += 1
         with suppress(OSError, ValueError):

@@ -4,7 +4,6 @@ Commits wait for the standby, so a promotion loses nothing that a component was 
 commits alone until the next one streams.
 """
 
-import signal
 import subprocess
 import time
 from collections.abc import Sequence
@@ -35,7 +34,6 @@ log_line_prefix = '%m [%p] %a '
 tcp_keepalives_idle = 5
 tcp_keepalives_interval = 2
 tcp_keepalives_count = 3
-jit = off
 """
 
 
@@ -50,10 +48,11 @@ class Pair:
     """A primary and its standby."""
 
     def __init__(
-        self, namespaces: Sequence[Namespace], directory: Path, binaries: Binaries
+        self, namespaces: Sequence[Namespace], directory: Path, binaries: Binaries, *, jit: bool
     ) -> None:
         self.account: Account = server_account()
         self.binaries, self.password = binaries, "chaos"
+        self.configuration = CONFIGURATION + f"jit = {'on' if jit else 'off'}\n"
         self.nodes = [self.node(namespace, directory) for namespace in namespaces]
         self.primary, self.standby = self.nodes
 
@@ -81,7 +80,7 @@ class Pair:
         options = ["-U", "usher", "-E", "UTF8", "--locale", "C", "-A", "trust", "--no-sync"]
         self.run([self.binaries / "initdb", "-D", str(data), *options])
         with (data / "postgresql.conf").open("a") as file:
-            file.write(CONFIGURATION)
+            file.write(self.configuration)
         with (data / "pg_hba.conf").open("a") as file:
             file.write(f"host all all {NETWORK} trust\nhost replication all {NETWORK} trust\n")
         self.primary.start()
@@ -109,6 +108,11 @@ class Pair:
         self.standby.start()
         self.wait_streaming()
         self.require_standby(is_required=True)
+
+    def repair(self) -> None:
+        """Attach a standby again after a failover."""
+        if not self.standby.wanted:
+            self.attach_standby()
 
     def wait_streaming(self, seconds: float = 120) -> None:
         query = "select count(*) from pg_stat_replication where state = 'streaming'"
@@ -141,9 +145,8 @@ class Pair:
             row = cursor.fetchone() if cursor.description else None
             return row[0] if row else None
 
-    def fail_over(self) -> None:
-        """Kill the primary and promote the standby, which then commits alone."""
-        self.primary.end(signal.SIGKILL)
+    def promote(self) -> None:
+        """Make the standby the primary, which then commits alone; the old primary must have ended."""
         self.primary, self.standby = self.standby, self.primary
         self.execute(self.primary, "select pg_promote(true, 60)")
         self.require_standby(is_required=False)

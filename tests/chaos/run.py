@@ -19,7 +19,7 @@ from chaos.scale import FAULT_SECONDS, RECOVERY_SECONDS, START_SECONDS
 from chaos.searches import Searchable, Searcher, search
 
 SECOND_FAULT_SHARE = 0.25  # of all faults have another one at the same time
-ALONE = frozenset({"pg-restart", "pg-failover"})
+ALONE = frozenset({"pg-restart", "pg-standby", "pg-failover"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +32,14 @@ class Plan:
     kinds: Sequence[str]
     directory: Path
     pg_bin: str
+    jit: bool
 
 
 class Run:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.dice = random.Random(plan.seed)  # noqa: S311 - the same faults for the same seed
-        self.cluster = Cluster(plan.directory, plan.pg_bin)
+        self.cluster = Cluster(plan.directory, plan.pg_bin, jit=plan.jit)
         self.searchable = Searchable()
         self.searchers = [
             Searcher(self.cluster, front, self.searchable, plan.seed) for front in (1, 2)
@@ -104,6 +105,7 @@ class Run:
     def inject_one(
         self, types: dict[str, FaultType], chosen: Sequence[tuple[str, Machine]], seconds: float
     ) -> None:
+        seconds = max([seconds, *(types[kind].min_seconds for kind, _ in chosen)])
         names = " and ".join(f"{kind} {machine.name}" for kind, machine in chosen)
         begin = time.monotonic()
         disturbed = [
@@ -119,6 +121,7 @@ class Run:
                 faults.enter_context(types[kind].begin(self.cluster, machine))
             time.sleep(seconds)
         searches_after, work_after = self.recover()
+        self.cluster.pair.repair()
         for searcher in disturbed:
             searcher.disturbed.clear()
         for kind, machine in chosen:
@@ -139,7 +142,7 @@ class Run:
         jobs: list[int] = []
         searches_after: float | None = None
         while time.monotonic() - begin < RECOVERY_SECONDS:
-            if searches_after is None and self.finds(self.dice_page()):
+            if searches_after is None and self.finds(self.known_page()):
                 searches_after = time.monotonic() - begin
             pages = pages or self.load.add_pages(1)
             jobs = jobs or self.load.add_jobs(1)
@@ -149,8 +152,8 @@ class Run:
             time.sleep(0.5)
         return searches_after, None
 
-    def dice_page(self) -> Page:
-        return next(iter(self.searchable.since))
+    def known_page(self) -> Page:
+        return random.choice(list(self.searchable.since))  # noqa: S311 - not from the seed: how often varies
 
     def finds(self, page: Page) -> bool:
         return all(search(self.cluster, front, page).outcome == "found" for front in (1, 2))
