@@ -16,9 +16,9 @@ chaos: .venv/requirements-dev.lock packages
 	PYTHONPATH=tests $(PY) -m chaos --faults 200 $(ARGS)
 
 # The fault types that pass in CI; add the others here once they pass.
-QUICK_FAULTS = kill,freeze,partition
+QUICK_FAULTS = kill,freeze,partition,lose-incoming,lose-outgoing,slow-link,full-disk,pg-restart,pg-failover
 chaos-quick: .venv/requirements-dev.lock packages
-	PYTHONPATH=tests $(PY) -m chaos --faults 12 --minutes 3 --seed 17 --kinds $(QUICK_FAULTS) $(ARGS)
+	PYTHONPATH=tests $(PY) -m chaos --faults 12 --minutes 2.5 --seed 17 --wait-healthy --kinds $(QUICK_FAULTS) $(ARGS)
 
 check: .venv/requirements-dev.lock
 	$(PY) -m ruff format --check

@@ -50,6 +50,9 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--kinds", default=",".join(ALL_KINDS), help="fault types, with commas")
     parser.add_argument("--keep", action="store_true", help="keep logs and data of the run")
     parser.add_argument("--jit", action="store_true", help="PostgreSQL compiles statements")
+    parser.add_argument(
+        "--wait-healthy", action="store_true", help="no fault begins before probation is over"
+    )
     parser.add_argument("--inside", type=Path, default=None, help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -77,6 +80,7 @@ def outside(options: argparse.Namespace) -> int:
     words = [sys.executable, "-m", "chaos", "--seed", str(seed), "--inside", str(directory)]
     words += ["--faults", str(options.faults), "--minutes", str(options.minutes)]
     words += ["--kinds", options.kinds, *(["--jit"] if options.jit else [])]
+    words += ["--wait-healthy"] if options.wait_healthy else []
     process = subprocess.Popen([*UNSHARE, *words])
     signal.signal(signal.SIGTERM, lambda *_: process.terminate())
     try:
@@ -104,6 +108,7 @@ def inside(options: argparse.Namespace) -> int:
             kinds=options.kinds.split(","),
             directory=options.inside,
             jit=options.jit,
+            wait_healthy=options.wait_healthy,
             pg_bin=str(DEBIAN_POSTGRESQL) if DEBIAN_POSTGRESQL.is_dir() else "",
         )
     )

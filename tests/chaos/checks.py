@@ -4,7 +4,6 @@ import json
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -13,11 +12,11 @@ import psycopg
 from chaos.cluster import Cluster
 from chaos.load import Record
 from chaos.pages import Page
-from chaos.scale import CRAWL_DELAY_SECONDS, QUIET_SECONDS
-from chaos.searches import search
+from chaos.scale import CRAWL_DELAY_SECONDS, QUIET_SECONDS, elapsed
+from chaos.searches import BATCH_PAGES, found_among, search
 
 POLITE_TOLERANCE_SECONDS = 0.05  # between sending a request and its line in the log
-NETWORK_FAULTS = frozenset(
+LINK_FAULTS = frozenset(
     {"partition", "lose-incoming", "lose-outgoing", "slow-link", "netem", "freeze"}
 )
 LOST_CHUNKS = """
@@ -70,7 +69,9 @@ def impolite(requests: Iterable[Fetch]) -> list[str]:
         before = last.get(fetch.host)
         if before and fetch.at - before.at < CRAWL_DELAY_SECONDS - POLITE_TOLERANCE_SECONDS:
             gap = fetch.at - before.at
-            problems.append(f"{gap:.3f} s at {fetch.at:.1f}: {before.url} then {fetch.url}")
+            problems.append(
+                f"{gap:.3f} s at {elapsed(fetch.at):.1f}: {before.url} then {fetch.url}"
+            )
         last[fetch.host] = fetch
     return problems
 
@@ -91,7 +92,8 @@ def duplicate_fetches(
         known = [reason for pair in pairwise(seen) if (reason := reason_of(*pair, lost, windows))]
         reasons.update(known[:excess])
         if excess > len(known):
-            unexplained.append(f"{page.url}: fetched {len(seen)} times, asked for {asked}")
+            times_shown = ", ".join(f"{elapsed(at):.1f}" for at in seen)
+            unexplained.append(f"{page.url}: asked for {asked} times, fetched at {times_shown}")
     return reasons, unexplained
 
 
@@ -104,9 +106,10 @@ def reason_of(
     """Why a page was fetched again: a chunk claimed before was lost between, or a cut link lost the answer."""
     for claimed, ended, reason in lost:
         if claimed <= before and (before <= ended <= again or ended == float("inf")):
-            return f"chunk lost: {reason}"
+            return f"chunk lost: {reason.partition('(')[0]}"
     for window in windows:
-        if window.kind in NETWORK_FAULTS and window.begin <= before <= window.end:
+        is_link_cut = window.kind in LINK_FAULTS and window.machine.startswith("crawler")
+        if is_link_cut and window.begin <= before <= window.end:
             return f"answer lost: {window.kind}"
     return ""
 
@@ -153,13 +156,14 @@ def job_lines(cluster: Cluster) -> list[str]:
 
 
 def unsearchable(cluster: Cluster, pages: Iterable[Page], front: int) -> list[Page]:
-    """The pages that a front-end does not find in a complete answer."""
+    """The pages that a front-end does not find in a complete answer; searched in batches, the rest one by one."""
     ordered = sorted(pages, key=lambda page: page.url)
-    with ThreadPoolExecutor(4) as pool:
-        answers = pool.map(lambda page: search(cluster, front, page), ordered)
-        return [
-            page for page, answer in zip(ordered, answers, strict=True) if answer.outcome != "found"
-        ]
+    batches = [
+        ordered[start : start + BATCH_PAGES] for start in range(0, len(ordered), BATCH_PAGES)
+    ]
+    seen = {page for batch in batches for page in found_among(cluster, front, batch)}
+    left = [page for page in ordered if page not in seen]
+    return [page for page in left if search(cluster, front, page).outcome != "found"]
 
 
 def wait_quiet(cluster: Cluster, record: Record) -> None:
@@ -206,3 +210,13 @@ def unfinished(cluster: Cluster) -> list[str]:
     where g.state in ('pending', 'crawling') limit 20
     """
     return [str(row[0]) for row in rows(cluster, query)]
+
+
+def tracebacks(cluster: Cluster) -> str:
+    """How many tracebacks are in the log of each machine."""
+    counts = {
+        machine.name: machine.log.read_text(errors="replace").count("Traceback (most")
+        for machine in cluster.machines.values()
+        if machine.log.exists()
+    }
+    return ", ".join(f"{name} {count}" for name, count in counts.items() if count) or "none"

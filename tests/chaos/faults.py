@@ -116,36 +116,13 @@ def clock_skew(offset: str) -> Fault:
 
 
 @contextmanager
-def restart_primary(cluster: Cluster, _machine: Machine) -> Iterator[None]:
-    """Kill -9 of the primary; it comes back as the primary."""
-    primary = cluster.pair.primary
+def fail_over(cluster: Cluster, primary: Machine) -> Iterator[None]:
+    """Kill -9 of the primary and promotion of the standby; the harness attaches a new standby after the recovery."""
     primary.end(signal.SIGKILL)
     try:
         yield
     finally:
-        primary.start()
-        cluster.pair.wait_ready(primary)
-
-
-@contextmanager
-def fail_over(cluster: Cluster, _machine: Machine) -> Iterator[None]:
-    """Kill -9 of the primary and promotion of the standby; the harness attaches a new standby after the recovery."""
-    cluster.pair.primary.end(signal.SIGKILL)
-    try:
-        yield
-    finally:
         cluster.pair.promote()
-
-
-@contextmanager
-def kill_standby(cluster: Cluster, _machine: Machine) -> Iterator[None]:
-    """Kill -9 of the standby, for which commits wait until it is back."""
-    standby = cluster.pair.standby
-    standby.end(signal.SIGKILL)
-    try:
-        yield
-    finally:
-        standby.start()
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +151,7 @@ def fault_types() -> Mapping[str, FaultType]:
             name: FaultType(clock_skew(offset), all_roles, no_clock, START_SECONDS)
             for name, offset in SKEWS.items()
         },
-        "pg-restart": FaultType(restart_primary, ("postgres",)),
-        "pg-standby": FaultType(kill_standby, ("postgres",)),
+        "pg-restart": FaultType(kill, ("postgres",)),
+        "pg-standby": FaultType(kill, ("postgres",)),
         "pg-failover": FaultType(fail_over, ("postgres",)),
     }

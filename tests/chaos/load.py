@@ -79,9 +79,9 @@ class Load(threading.Thread):
 
     def recrawl(self, host: str) -> None:
         """Ask for a whole host once more; each of its pages may then be fetched once more."""
-        for page in list(self.record.pages):
-            if page.host == host:
-                self.record.admitted[page.url] += 1
+        for url in list(self.record.admitted):
+            if url.startswith(f"http://{host}/"):
+                self.record.admitted[url] += 1
         with suppress(OSError, ValueError):
             body = {"urls": [f"http://{host}/"], "kind": "full", "pass": True, "answers": False}
             self.cluster.api("POST", "/v1/knock", body)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from chaos.network import Namespace
+from chaos.scale import elapsed
 
 SUPERVISE_SECONDS = 0.5
 RESTART_SECONDS = 1.0
@@ -25,6 +26,9 @@ class Crash:
     at: float  # on the monotonic clock, as all times here
     code: int
     tail: str
+
+    def __str__(self) -> str:
+        return f"{self.machine} at {elapsed(self.at):.1f} (exit {self.code}): {self.tail}"
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@
 import random
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from chaos.load import Load
 from chaos.machines import Machine
 from chaos.pages import Page, first_pages
 from chaos.report import Injected, Report, add_all
-from chaos.scale import FAULT_SECONDS, RECOVERY_SECONDS, START_SECONDS
+from chaos.scale import FAULT_SECONDS, RECOVERY_SECONDS, START_SECONDS, elapsed
 from chaos.searches import Searchable, Searcher, search
 
 SECOND_FAULT_SHARE = 0.25  # of all faults have another one at the same time
@@ -33,6 +33,7 @@ class Plan:
     directory: Path
     pg_bin: str
     jit: bool
+    wait_healthy: bool
 
 
 class Run:
@@ -47,10 +48,10 @@ class Run:
         self.load = Load(self.cluster, self.searchable, plan.seed)
         self.report = Report(plan.seed)
         self.windows: list[Window] = []
-        self.started = time.monotonic()
+        self.deck: list[str] = []  # fault types that are still to come in this round
 
     def say(self, text: str) -> None:
-        print(f"{time.monotonic() - self.started:7.1f}  {text}", flush=True)  # noqa: T201
+        print(f"{elapsed():7.1f}  {text}", flush=True)  # noqa: T201
 
     # -- the phases
 
@@ -77,12 +78,14 @@ class Run:
     def inject(self) -> None:
         """Inject faults one after the other, sometimes two at once, each with its recovery."""
         types = self.enabled()
-        deadline = self.started + self.plan.minutes * 60
-        while len(self.report.faults) < self.plan.faults and time.monotonic() < deadline:
+        last_begin = self.plan.minutes * 60
+        while len(self.report.faults) < self.plan.faults and elapsed() < last_begin:
             chosen = [self.choose(types)]
             if chosen[0][0] not in ALONE and self.dice.random() < SECOND_FAULT_SHARE:
                 second = self.choose(types)
-                if second[0] not in ALONE and second[1] is not chosen[0][1]:
+                if second[0] in ALONE or second[1] is chosen[0][1]:
+                    self.deck.append(second[0])
+                else:
                     chosen.append(second)
             self.inject_one(types, chosen, self.dice.choice(FAULT_SECONDS))
 
@@ -98,9 +101,16 @@ class Run:
         return {kind: types[kind] for kind in self.plan.kinds if not types[kind].missing}
 
     def choose(self, types: dict[str, FaultType]) -> tuple[str, Machine]:
-        kind = self.dice.choice(sorted(types))
-        role = self.dice.choice(types[kind].roles)
-        return kind, self.dice.choice(self.cluster.of_role(role))
+        """Choose a fault type and a machine; each type comes once before the first comes again."""
+        if not self.deck:
+            self.deck = sorted(types)
+            self.dice.shuffle(self.deck)
+        kind = self.deck.pop()
+        machine = self.dice.choice(self.cluster.of_role(self.dice.choice(types[kind].roles)))
+        if kind in ALONE:
+            pair = self.cluster.pair
+            machine = pair.standby if kind == "pg-standby" else pair.primary
+        return kind, machine
 
     def inject_one(
         self, types: dict[str, FaultType], chosen: Sequence[tuple[str, Machine]], seconds: float
@@ -108,11 +118,7 @@ class Run:
         seconds = max([seconds, *(types[kind].min_seconds for kind, _ in chosen)])
         names = " and ".join(f"{kind} {machine.name}" for kind, machine in chosen)
         begin = time.monotonic()
-        disturbed = [
-            searcher
-            for searcher in self.searchers
-            if any(machine.name == f"front-{searcher.front}" for _, machine in chosen)
-        ]
+        disturbed = self.disturbed_by([machine.name for _, machine in chosen])
         for searcher in disturbed:
             searcher.disturbed.set()
         self.say(f"fault {len(self.report.faults) + 1}: {names} for {seconds} s")
@@ -135,6 +141,12 @@ class Run:
         ]
         self.say(f"  searches complete after {shown[0]}, new page and job after {shown[1]}")
 
+    def disturbed_by(self, names: Sequence[str]) -> list[Searcher]:
+        """The searchers whose searches may fail: a fault is on their front-end, or on the servers of both rows."""
+        if {"server-1", "server-2"} <= set(names):
+            return self.searchers
+        return [searcher for searcher in self.searchers if f"front-{searcher.front}" in names]
+
     def recover(self) -> tuple[float | None, float | None]:
         """Time until both front-ends answer completely, and until a new page is searchable and a new job has run."""
         begin = time.monotonic()
@@ -147,10 +159,16 @@ class Run:
             pages = pages or self.load.add_pages(1)
             jobs = jobs or self.load.add_jobs(1)
             is_done = searches_after is not None and pages and jobs and self.has_run(jobs[0])
-            if is_done and self.finds(pages[0]):
+            is_healthy = not self.plan.wait_healthy or self.all_healthy()
+            if is_done and is_healthy and self.finds(pages[0]):
                 return searches_after, time.monotonic() - begin
             time.sleep(0.5)
         return searches_after, None
+
+    def all_healthy(self) -> bool:
+        with suppress(OSError, ValueError):
+            return self.cluster.is_ready()
+        return False
 
     def known_page(self) -> Page:
         return random.choice(list(self.searchable.since))  # noqa: S311 - not from the seed: how often varies
@@ -187,15 +205,9 @@ class Run:
         report.duplicates = dict(reasons + jobs.repeated)
         self.count_searches()
         for machine in cluster.machines.values():
-            add_all(
-                report,
-                "crashed",
-                [
-                    f"{crash.machine} at {crash.at:.1f} (exit {crash.code}): {crash.tail}"
-                    for crash in machine.crashes
-                ],
-            )
+            add_all(report, "crashed", [str(crash) for crash in machine.crashes])
         report.facts["pages"] = f"{len(record.pages)} searchable, {len(requests)} requests"
+        report.facts["tracebacks in logs"] = checks.tracebacks(cluster)
         report.facts["jobs"] = f"{len(record.jobs)} added"
 
     def count_searches(self) -> None:

@@ -6,14 +6,17 @@ import threading
 import time
 import urllib.request
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
+from urllib.parse import quote
 
 from chaos.cluster import Cluster
 from chaos.pages import Page
-from chaos.scale import SCALE, SEARCH_SECONDS
+from chaos.scale import SCALE, SEARCH_SECONDS, elapsed
 
 PAUSE_SECONDS = 0.2
+BATCH_PAGES = 10  # results of one page
 SETTLE_SECONDS = 10 * SCALE  # until a front-end surely knows a copy that every row has loaded
 Outcome = Literal["found", "partial", "missing", "failed"]
 
@@ -24,12 +27,26 @@ class Answer:
     detail: str = ""
 
 
+def ask(cluster: Cluster, front: int, query: str) -> Any:  # noqa: ANN401 - JSON
+    url = f"{cluster.front_url(front)}/search.json?q={quote(query)}"
+    with urllib.request.urlopen(url, timeout=SEARCH_SECONDS) as response:  # noqa: S310
+        return json.load(response)
+
+
+def found_among(cluster: Cluster, front: int, pages: Sequence[Page]) -> set[Page]:
+    """The pages of a batch that one complete answer has; up to as many as fit on a result page."""
+    try:
+        answer = ask(cluster, front, " OR ".join(page.word for page in pages))
+    except (OSError, ValueError):
+        return set()
+    urls = set() if answer["partial"] else {result["url"] for result in answer["results"]}
+    return {page for page in pages if page.url in urls}
+
+
 def search(cluster: Cluster, front: int, page: Page) -> Answer:
     """Search the word of a page: found, not found in a partial or in a complete answer, or no answer at all."""
-    url = f"{cluster.front_url(front)}/search.json?q={page.word}"
     try:
-        with urllib.request.urlopen(url, timeout=SEARCH_SECONDS) as response:  # noqa: S310
-            answer = json.load(response)
+        answer = ask(cluster, front, page.word)
     except (OSError, ValueError) as error:
         return Answer("failed", f"{type(error).__name__}: {error}")
     if answer["partial"]:
@@ -61,10 +78,10 @@ class Searcher(threading.Thread):
         self.cluster, self.front, self.searchable = cluster, front, searchable
         self.dice = random.Random(seed * 2 + front)  # noqa: S311 - which page is no secret
         self.counts: Counter[Outcome] = Counter()
-        self.excused = 0  # answers that failed while a fault was on this very front-end
+        self.excused = 0  # searches that failed while they were disturbed
         self.problems: list[str] = []
         self.stopping = threading.Event()
-        self.disturbed = threading.Event()  # a fault is on this front-end
+        self.disturbed = threading.Event()  # a fault is on this front-end, or on every row
 
     def run(self) -> None:
         while not self.stopping.wait(PAUSE_SECONDS):
@@ -83,6 +100,6 @@ class Searcher(threading.Thread):
         if answer.outcome in ("failed", "missing"):
             seconds = time.monotonic() - started
             self.problems.append(
-                f"{answer.outcome} at {started:.1f} after {seconds:.1f} s through front-{self.front}: "
+                f"{answer.outcome} at {elapsed(started):.1f} after {seconds:.1f} s through front-{self.front}: "
                 f"{page.word} ({page.url}): {answer.detail}"
             )
