@@ -18,7 +18,7 @@ chaos: .venv/requirements-dev.lock packages
 # The fault types that pass in CI; add the others here once they pass.
 QUICK_FAULTS = kill,freeze,partition,lose-incoming,lose-outgoing,slow-link,full-disk,pg-restart,pg-failover
 chaos-quick: .venv/requirements-dev.lock packages
-	PYTHONPATH=tests $(PY) -m chaos --faults 12 --minutes 2.5 --seed 17 --wait-healthy --kinds $(QUICK_FAULTS) $(ARGS)
+	PYTHONPATH=tests $(PY) -m chaos --faults 12 --minutes 3.2 --seed 17 --wait-healthy --kinds $(QUICK_FAULTS) $(ARGS)
 
 check: .venv/requirements-dev.lock
 	$(PY) -m ruff format --check

@@ -8,9 +8,10 @@ import signal
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
-from chaos.network import command
+from chaos.network import NetworkError, command
 from chaos.run import Plan, Run
 
 ALL_KINDS = (
@@ -39,6 +40,8 @@ UNSHARE = (
     "--mount-proc",
     "--kill-child",
 )
+INTERRUPT_SECONDS = 30
+INTERRUPTED = 130
 PROGRAMS = ("unshare", "ip", "tc", "mount", "setpriv")
 
 
@@ -81,14 +84,15 @@ def outside(options: argparse.Namespace) -> int:
     words += ["--faults", str(options.faults), "--minutes", str(options.minutes)]
     words += ["--kinds", options.kinds, *(["--jit"] if options.jit else [])]
     words += ["--wait-healthy"] if options.wait_healthy else []
-    process = subprocess.Popen([*UNSHARE, *words])
-    signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+    # With the death of this process, however it dies, `unshare` dies, and with it all that it started.
+    process = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", *UNSHARE, *words])
+    signal.signal(signal.SIGTERM, lambda *_: process.kill())
     try:
-        while True:
-            try:
-                return process.wait()
-            except KeyboardInterrupt:
-                continue  # the run got it too, and ends by itself
+        return process.wait()
+    except KeyboardInterrupt:  # from a terminal the run gets it too, and prints its table
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(INTERRUPT_SECONDS)
+        return INTERRUPTED
     finally:
         process.kill()
         process.wait()
@@ -113,13 +117,14 @@ def inside(options: argparse.Namespace) -> int:
         )
     )
     try:
-        report = run.all()
+        run.all()
     except KeyboardInterrupt:
-        print(run.report.text())  # noqa: T201
-        print("chaos: interrupted")  # noqa: T201
-        return 130
-    print(report.text(), flush=True)  # noqa: T201
-    return 1 if report.failures else 0
+        print(f"{run.report.text()}\nchaos: interrupted before the checks", flush=True)  # noqa: T201
+        return INTERRUPTED
+    except (TimeoutError, RuntimeError, NetworkError) as error:
+        run.report.problems["stuck"].append(f"{error}; `--keep` keeps the logs")
+    print(run.report.text(), flush=True)  # noqa: T201
+    return 1 if run.report.failures else 0
 
 
 def main() -> int:

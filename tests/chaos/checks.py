@@ -167,33 +167,36 @@ def unsearchable(cluster: Cluster, pages: Iterable[Page], front: int) -> list[Pa
 
 
 def wait_quiet(cluster: Cluster, record: Record) -> None:
-    """Wait until both front-ends find every page and every job has run, or until the time is over."""
-    pages, deadline = set(record.pages), time.monotonic() + QUIET_SECONDS
+    """Wait until both front-ends find every page, no page waits and every job has run, or until the time is over."""
+    deadline = time.monotonic() + QUIET_SECONDS
+    for front in (1, 2):
+        wait_searchable(cluster, record.pages, front)
     while time.monotonic() < deadline:
-        pages = {page for front in (1, 2) for page in unsearchable(cluster, pages, front)}
         done = {int(line.split()[0]) for line in job_lines(cluster)}
-        if not pages and record.jobs <= done:
+        if record.jobs <= done and not unfinished(cluster):
             return
         time.sleep(2)
+
+
+def wait_searchable(cluster: Cluster, pages: Iterable[Page], front: int) -> list[Page]:
+    """Wait until a front-end finds the pages; return those that it does not find in time."""
+    deadline = time.monotonic() + QUIET_SECONDS
+    while (missing := unsearchable(cluster, pages, front)) and time.monotonic() < deadline:
+        pages = missing
+        time.sleep(1)
+    return missing
 
 
 def lost_in_rows(cluster: Cluster, record: Record) -> list[str]:
     """Pages that one row alone does not find, through both front-ends; the other row is stopped meanwhile."""
     problems = []
-    sample = list(record.pages)[:1]
     for row, other in ((1, 2), (2, 1)):
         server = cluster.machines[f"server-{other}"]
         server.end()
         for front in (1, 2):
-            missing = unsearchable(cluster, record.pages, front)
-            missing = unsearchable(cluster, missing, front)  # the first ones met the stopped row
+            missing = wait_searchable(cluster, record.pages, front)
             problems += [f"{page.url} ({page.word}) in row {row}" for page in missing]
         server.start()
-        cluster.wait(
-            lambda: cluster.is_ready() and not unsearchable(cluster, sample, 1),
-            QUIET_SECONDS,
-            f"row {other} is back",
-        )
     return sorted(set(problems))
 
 

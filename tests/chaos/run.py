@@ -222,11 +222,10 @@ class Run:
             f"{excused} more failed at a front-end that a fault hit"
         )
 
-    def all(self) -> Report:
+    def all(self) -> None:
         try:
             self.prepare()
             self.inject()
             self.settle()
         finally:
             self.cluster.stop()
-        return self.report
