@@ -44,7 +44,7 @@ async def take_back(
 ) -> None:
     """Undo what these lost chunks brought: their pages are crawled again, and until then have their older copies.
 
-    Call it after the chunks are in error, in the same transaction. A page lost more often than `max_losses` is an error.
+    Call it after the chunks are in error, in the same transaction. A page lost more often than `max_losses` fails.
     """
     lost = list(chunks)
     if lost:
