@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from usher.db import Connection
 
 T = TypeVar("T")
-WAIT_SECONDS = 60.0
+WAIT_SECONDS = 30.0
 BLOCKED = """
     select count(*) from pg_stat_activity
     where datname = current_database() and cardinality(pg_blocking_pids(pid)) > 0
