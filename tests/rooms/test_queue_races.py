@@ -160,7 +160,7 @@ HOLD_RESOURCE = "select from control.resource for no key update"
 HOLD_LAST_JOB = "select from control.job order by id desc limit 1 for update"
 
 
-@pytest.mark.parametrize("hold", [HOLD_RESOURCE, HOLD_LAST_JOB])
+@pytest.mark.parametrize("hold", [HOLD_RESOURCE, HOLD_LAST_JOB], ids=["resource", "last job"])
 @pytest.mark.parametrize("pair", PAIRS)
 async def test_two_calls_on_the_same_jobs_do_not_deadlock(
     database: str, pair: str, hold: str

@@ -2201,7 +2201,7 @@ $$;
 CREATE FUNCTION control.prune_log(at timestamp with time zone) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO ''
-    SET lock_timeout TO '2s'
+    SET lock_timeout TO '1min'
     AS $_$
 declare
     cut constant timestamptz := (select at - log_keep from control.house);
@@ -2216,6 +2216,7 @@ begin
     );
     delete from control.job_hierarchy where job_id < oldest;
 
+    perform set_config('lock_timeout', '2s', true);
     perform pg_advisory_xact_lock(7310315001);
     for part in
         select c.oid::regclass as name
