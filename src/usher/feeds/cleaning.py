@@ -49,15 +49,15 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Uncleaned:
-    """What is to be cleaned of an item; `fetched_at` says of which time its page is."""
+    """What is to be cleaned of an item."""
 
     id: int
     hash: UUID
+    version: str
     link: str
     content: str
     type: str
     page: bool
-    fetched_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ async def put_clean(conn: Connection, items: Sequence[Uncleaned], made: Sequence
         conn,
         ids=[one.id for one in items],
         hashes=array([one.hash for one in items]),
-        fetched=[one.fetched_at for one in items],
+        versions=[one.version for one in items],
         texts=[one.text for one in made],
         htmls=[one.html for one in made],
     )

@@ -73,6 +73,7 @@ class Scheduler:
         """Everything whose time has come, once."""
         await self.packs(conn, self.reap)
         await self.packs(conn, self.retry)
+        await self.packs(conn, self.park)
         await self.packs(conn, self.spawn)
         if self.time_for("mend", MEND_SECONDS):
             mended = await tasks.mend(conn, now=self.clock.now())
@@ -89,6 +90,9 @@ class Scheduler:
         while done >= PACK:
             async with conn.transaction():
                 done = await work(conn)
+
+    async def park(self, conn: Connection) -> int:
+        return await tasks.park(conn, n=PACK, now=self.clock.now())
 
     async def spawn(self, conn: Connection) -> int:
         now = self.clock.now()

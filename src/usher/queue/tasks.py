@@ -87,6 +87,12 @@ async def add(conn: Connection, task: NewTask, *, now: datetime) -> int:
     return int(id_)
 
 
+async def park(conn: Connection, *, n: int, now: datetime) -> int:
+    """Set aside due tasks whose job still lives, until it ends; returns how many."""
+    [(parked,)] = await store.park.tuples(conn, n=n, now=now)
+    return int(parked)
+
+
 async def due(conn: Connection, *, n: int, now: datetime) -> list[Due]:
     """Tasks whose time has come, locked until the transaction ends."""
     return await store.due.rows(conn, Due, n=n, now=now)

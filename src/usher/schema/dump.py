@@ -19,7 +19,7 @@ from usher.db import Connection, connect, for_program
 from usher.embedded import binaries
 from usher.errors import BadInput, NoServer, UsherError
 from usher.schema.migrate import locked
-from usher.schema.roles import exist, grant
+from usher.schema.roles import close_to_public, exist, grant
 from usher.schema.state import newer, state
 from usher.schema.steps import steps
 
@@ -115,6 +115,7 @@ async def restore(
                 await check_place(conn, schema, replace=replace)
                 tool = program("pg_restore", conn.info.server_version // 10000, pg_bin)
                 await run([tool, *RESTORE, str(source / f"{schema}.dump")], dsn)
+            await close_to_public(conn, here)
             if await exist(conn):
                 await grant(conn)
 

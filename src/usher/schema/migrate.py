@@ -58,6 +58,8 @@ async def migrate(
             await check_server(conn)
             for schema in here:
                 made += await apply_pending(conn, schema)
+            if made:
+                await roles.close_to_public(conn, here)
             await renew_grants(conn, ours=places.is_ours(dsn), changed=bool(made))
     return made
 
@@ -150,6 +152,8 @@ async def rollback(places: Places, schema: str, *, count: int = 1) -> list[Chang
             step = steps(schema)[version]
             await undo(conn, schema, step)
             undone.append(Change(schema, version, step.name))
+        # Undoing a step can create older functions again, which are open to PUBLIC.
+        await roles.close_to_public(conn, [schema])
     return undone
 
 

@@ -5,6 +5,7 @@ granting first takes back everything, and checking compares what is with what th
 """
 
 import secrets
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product
@@ -139,6 +140,13 @@ async def grant(conn: Connection) -> None:
         await store.lock_grants.tuples(conn, lock=LOCK)
         for schema in await current(conn):
             await regrant(conn, schema)
+
+
+async def close_to_public(conn: Connection, schemas: Iterable[str]) -> None:
+    """Let PUBLIC, that is every login of the server, execute no function of these schemas; needs no roles."""
+    for (schema,) in await store.present_schemas.tuples(conn, schemas=list(with_beside(*schemas))):
+        revoke = sql.SQL("revoke execute on all functions in schema {} from public")
+        await conn.execute(revoke.format(sql.Identifier(schema)))
 
 
 async def current(conn: Connection) -> list[str]:

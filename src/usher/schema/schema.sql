@@ -1875,7 +1875,7 @@ CREATE FUNCTION control.cancel(jobs bigint[], why text, at timestamp with time z
     AS $$
 #variable_conflict use_column
 declare
-    resources bigint[];
+    held constant record := control.lock_jobs(jobs);
 begin
     return query
     update control.job j set cancel = true, last_update = at
@@ -1885,7 +1885,6 @@ begin
         perform pg_notify('usher_cancel', '');
     end if;
 
-    resources := control.lock_resources(jobs);
     return query
     with gone as (
         delete from control.job j
@@ -1903,7 +1902,8 @@ begin
         returning id, state
     )
     select id, state from logged;
-    perform control.wake(resources, at);
+    perform control.wake(held.resources, at);
+    perform control.unpark_tasks(held.tasks);
 end
 $$;
 
@@ -1935,6 +1935,7 @@ CREATE TABLE control.job (
     lease_until timestamp with time zone,
     held_until timestamp with time zone,
     cancel boolean DEFAULT false NOT NULL,
+    CONSTRAINT job_cancel_only_running CHECK (((state = 'running'::text) OR (NOT cancel))),
     CONSTRAINT job_program_given CHECK ((program <> ''::text)),
     CONSTRAINT job_running_is_leased CHECK ((((state = 'running'::text) = (claim IS NOT NULL)) AND ((state = 'running'::text) = (lease_until IS NOT NULL)))),
     CONSTRAINT job_scheduled_in_our_time CHECK (((scheduled >= '1970-01-01 00:00:00+00'::timestamp with time zone) AND (scheduled <= '9000-01-01 00:00:00+00'::timestamp with time zone))),
@@ -2107,8 +2108,19 @@ CREATE FUNCTION control.give_back(jobs bigint[], claims uuid[], at timestamp wit
     SET enable_seqscan TO 'off'
     AS $$
 declare
-    resources bigint[] := control.lock_resources(jobs);
+    held constant record := control.lock_jobs(jobs);
+    stopped constant bigint[] := array(
+        select j.id from control.job j where j.id = any(jobs) and j.claim = any(claims) and j.cancel
+    );
 begin
+    if cardinality(stopped) > 0 then
+        return query
+        select control.settle(
+            stopped, claims, array_fill('cancelled'::text, array[cardinality(stopped)]), null, null,
+            array_fill('Cancelled'::text, array[cardinality(stopped)]), null, null, null, at
+        );
+    end if;
+
     return query
     with back as (
         update control.job j
@@ -2122,14 +2134,14 @@ begin
         from (
             select resource_id, count(*)::integer as n from back where resource_id is not null group by resource_id
         ) s
-        where r.id = any(resources) and r.id = s.resource_id
+        where r.id = any(held.resources) and r.id = s.resource_id
     ), rung as (
         select count(pg_notify('usher_job', b.type)) from (select distinct type from back) b
     )
     select back.id from back, rung;
 
-    if cardinality(resources) > 0 then
-        perform control.wake(resources, at);
+    if cardinality(held.resources) > 0 then
+        perform control.wake(held.resources, at);
     end if;
 end
 $$;
@@ -2138,21 +2150,23 @@ CREATE FUNCTION control.is_worker() RETURNS boolean
     LANGUAGE sql STABLE
     RETURN ('usher_worker'::text = ANY (ARRAY[(SESSION_USER)::text, current_setting('role'::text)]));
 
-CREATE FUNCTION control.lock_resources(jobs bigint[]) RETURNS bigint[]
+CREATE FUNCTION control.lock_jobs(jobs bigint[], OUT resources bigint[], OUT tasks bigint[]) RETURNS record
     LANGUAGE plpgsql
     SET search_path TO ''
     SET plan_cache_mode TO 'force_generic_plan'
     SET enable_seqscan TO 'off'
     AS $$
-declare
-    found bigint[] := array(
-        select distinct j.resource_id from control.job j where j.id = any(jobs) and j.resource_id is not null
-    );
 begin
-    if cardinality(found) > 0 then
-        perform from control.resource r where r.id = any(found) order by r.id for no key update;
+    select
+        coalesce(array_agg(distinct j.resource_id) filter (where j.resource_id is not null), '{}'),
+        coalesce(array_agg(j.task_id) filter (where j.task_id is not null), '{}')
+    into resources, tasks
+    from control.job j
+    where j.id = any(jobs);
+    if cardinality(resources) > 0 then
+        perform from control.resource r where r.id = any(resources) order by r.id for no key update;
     end if;
-    return found;
+    perform from control.job j where j.id = any(jobs) order by j.id for update;
 end
 $$;
 
@@ -2202,31 +2216,38 @@ CREATE FUNCTION control.may_run(rule text, host text) RETURNS boolean
 CREATE FUNCTION control.mend(at timestamp with time zone) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO ''
+    SET jit TO 'off'
     AS $$
 declare
-    resources bigint[];
+    wrong bigint[];
     mended integer;
 begin
-    resources := array(
-        select r.id from control.resource r
-        where r.running > 0 or exists (
-            select from control.job j where j.resource_id = r.id and j.state = 'pending' and j.held_until = 'infinity'
-        )
-        order by r.id
-        for no key update skip locked
+    wrong := array(
+        select r.id
+        from control.resource r
+        left join (
+            select j.resource_id, count(*)::integer as running from control.job j
+            where j.state = 'running' and j.resource_id is not null
+            group by j.resource_id
+        ) c on c.resource_id = r.id
+        where r.running <> coalesce(c.running, 0)
+      union
+        select control.stuck_resources()
     );
+    wrong := array(select r.id from control.resource r where r.id = any(wrong) order by r.id for no key update skip locked);
     with counted as (
         select r.id, (
             select count(*)::integer from control.job j where j.resource_id = r.id and j.state = 'running'
         ) as running
         from control.resource r
-        where r.id = any(resources)
+        where r.id = any(wrong)
     )
     update control.resource r set running = c.running
     from counted c
     where r.id = c.id and r.running <> c.running;
     get diagnostics mended = row_count;
-    perform control.wake(resources, at);
+    perform control.wake(wrong, at);
+    perform control.unpark_tasks(array(select t.id from control.task t where t.waits_for_job));
     return mended;
 end
 $$;
@@ -2277,6 +2298,31 @@ CREATE FUNCTION control.next_due(kind text, host text) RETURNS timestamp with ti
     select nullif(min(l.due), 'infinity') from lanes l where control.may_run(l.host_rule, host)
 $$;
 
+CREATE FUNCTION control.park_tasks(n integer, at timestamp with time zone) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO ''
+    AS $$
+declare
+    parked integer;
+begin
+    update control.task t
+    set waits_for_job = true
+    from (
+        select due.id
+        from control.task due
+        join control.job j on j.task_id = due.id
+        where due.state = 'enabled' and not due.waits_for_job and due.next_run <= at
+        order by due.next_run
+        limit n
+        for no key update of due skip locked
+        for key share of j skip locked
+    ) late
+    where t.id = late.id;
+    get diagnostics parked = row_count;
+    return parked;
+end
+$$;
+
 CREATE FUNCTION control.prune_log() RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO ''
@@ -2290,14 +2336,22 @@ $$;
 CREATE FUNCTION control.prune_log(at timestamp with time zone) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO ''
-    SET lock_timeout TO '10s'
+    SET lock_timeout TO '1min'
     AS $_$
 declare
     cut constant timestamptz := (select at - log_keep from control.house);
+    oldest bigint;
     part record;
     pruned integer := 0;
-    oldest bigint;
 begin
+    delete from control.job_log_default where "end" < cut;
+    delete from control.job_table_item where "timestamp" < cut;
+    oldest := least(
+        (select min(id) from control.job_log where "end" >= cut), (select min(id) from control.job)
+    );
+    delete from control.job_hierarchy where job_id < oldest;
+
+    perform set_config('lock_timeout', '2s', true);
     perform pg_advisory_xact_lock(7310315001);
     for part in
         select c.oid::regclass as name
@@ -2310,10 +2364,6 @@ begin
         execute format('drop table %s', part.name);
         pruned := pruned + 1;
     end loop;
-    delete from control.job_log_default where "end" < cut;
-    delete from control.job_table_item where "timestamp" < cut;
-    oldest := least((select min(id) from control.job_log), (select min(id) from control.job));
-    delete from control.job_hierarchy where job_id < oldest;
     return pruned;
 end
 $_$;
@@ -2332,8 +2382,21 @@ CREATE FUNCTION control.reap(n integer, at timestamp with time zone) RETURNS SET
     SET enable_seqscan TO 'off'
     AS $$
 declare
+    expired constant bigint[] := array(
+        select j.id from control.job j where j.state = 'running' and j.lease_until < at order by j.lease_until limit n
+    );
+    resources bigint[];
     lost record;
 begin
+    if expired = '{}' then
+        return;
+    end if;
+    resources := array(
+        select distinct j.resource_id from control.job j where j.id = any(expired) and j.resource_id is not null
+    );
+    resources := array(
+        select r.id from control.resource r where r.id = any(resources) order by r.id for no key update skip locked
+    );
     select
         array_agg(j.id) as jobs, array_agg(j.claim) as claims,
         array_agg(
@@ -2347,8 +2410,9 @@ begin
     into lost
     from (
         select * from control.job
-        where state = 'running' and lease_until < at
-        order by lease_until limit n
+        where id = any(expired) and state = 'running' and lease_until < at
+            and (resource_id is null or resource_id = any(resources))
+        order by id
         for update skip locked
     ) j;
     if lost.jobs is not null then
@@ -2432,14 +2496,21 @@ CREATE FUNCTION control.settle(jobs bigint[], claims uuid[], states text[], exit
     SET enable_nestloop TO 'off'
     AS $$
 declare
+    held constant record := control.lock_jobs(jobs);
     ending bigint[] := array(select g.id from unnest(jobs, states) g (id, state) where g.state <> 'temporary-error');
     failing bigint[] := array(select g.id from unnest(jobs, states) g (id, state) where g.state = 'temporary-error');
-    -- Locked first, in one order, so that the statements below see every line as it is.
-    resources bigint[] := control.lock_resources(jobs);
+    stopped bigint[] := '{}';
 begin
+    if cardinality(failing) > 0 then
+        stopped := array(select j.id from control.job j where j.id = any(failing) and j.cancel);
+        ending := ending || stopped;
+        failing := array(select id from unnest(failing) f (id) where id <> all(stopped));
+    end if;
+
     return query
     with given as (
-        select distinct on (g.id) * from unnest(jobs, states, exit_codes, pids, messages, last_words, outputs, retries)
+        select distinct on (g.id) g.*, case when g.id = any(stopped) then 'cancelled' else g.state end as final_state
+        from unnest(jobs, states, exit_codes, pids, messages, last_words, outputs, retries)
             as g (id, state, exit_code, pid, message, last_word, output, retry)
     ), final as (
         delete from control.job j
@@ -2448,7 +2519,8 @@ begin
     ), again as (
         update control.job j
         set state = 'temporary-error', scheduled = g.retry, "end" = at, exit_code = g.exit_code,
-            process_id = coalesce(g.pid, j.process_id), message = coalesce(g.message, nullif(concat_ws(': ', j.message, g.last_word), '')),
+            process_id = coalesce(g.pid, j.process_id),
+            message = coalesce(g.message, nullif(concat_ws(': ', j.message, g.last_word), '')),
             output = coalesce(g.output, j.output), claim = null, lease_until = null, last_update = at
         from given g
         where j.id = any(failing) and j.claim = any(claims) and j.id = g.id
@@ -2459,9 +2531,16 @@ begin
             last_update, task_id, resource_id, attempts, max_attempts, priority, host_rule, unique_key, data, cancel
         )
         select
-            f.id, f.type, f.program, f.args, g.state, coalesce(g.message, nullif(concat_ws(': ', f.message, g.last_word), '')), coalesce(g.output, f.output),
-            f.hostname, coalesce(g.pid, f.process_id), g.exit_code, f.scheduled, f.start, at, at, f.task_id,
-            f.resource_id, f.attempts, f.max_attempts, f.priority, f.host_rule, f.unique_key, f.data, f.cancel
+            f.id, f.type, f.program, f.args, g.final_state,
+            nullif(
+                concat_ws(
+                    ': ', case when g.state <> g.final_state then 'Cancelled' end,
+                    coalesce(g.message, nullif(concat_ws(': ', f.message, g.last_word), ''))
+                ), ''
+            ),
+            coalesce(g.output, f.output), f.hostname, coalesce(g.pid, f.process_id), g.exit_code, f.scheduled, f.start,
+            at, at, f.task_id, f.resource_id, f.attempts, f.max_attempts, f.priority, f.host_rule, f.unique_key, f.data,
+            f.cancel
         from final f
         join given g on g.id = f.id
       union all
@@ -2476,14 +2555,59 @@ begin
         from (
             select resource_id, count(*)::integer as n from logged where resource_id is not null group by resource_id
         ) s
-        where r.id = any(resources) and r.id = s.resource_id
+        where r.id = any(held.resources) and r.id = s.resource_id
     )
     select id from logged;
 
-    if cardinality(resources) > 0 then
-        perform control.wake(resources, at);
+    if cardinality(held.resources) > 0 then
+        perform control.wake(held.resources, at);
+    end if;
+    if cardinality(held.tasks) > 0 then
+        perform control.unpark_tasks(held.tasks);
     end if;
 end
+$$;
+
+CREATE FUNCTION control.stuck_resources() RETURNS SETOF bigint
+    LANGUAGE sql STABLE
+    SET search_path TO ''
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+    with recursive free as (
+        select r.id
+        from control.resource r
+        where r.running < r.capacity and exists (
+            select from control.job j where j.state = 'pending' and j.held_until is not null and j.resource_id = r.id
+        )
+    ), lines as (
+        select f.id as resource_id, first.type, first.host_rule
+        from free f
+        cross join lateral (
+            select j.type, j.host_rule from control.job j
+            where j.state = 'pending' and j.held_until is not null and j.resource_id = f.id
+            order by j.type, j.host_rule limit 1
+        ) first
+      union all
+        select l.resource_id, next.type, next.host_rule
+        from lines l
+        cross join lateral (
+            select j.type, j.host_rule from control.job j
+            where j.state = 'pending' and j.held_until is not null and j.resource_id = l.resource_id
+                and (j.type, j.host_rule) > (l.type, l.host_rule)
+            order by j.type, j.host_rule limit 1
+        ) next
+    )
+    select distinct l.resource_id
+    from lines l
+    cross join lateral (
+        select j.held_until from control.job j
+        where j.state = 'pending' and j.held_until is not null
+            and j.resource_id = l.resource_id and j.type = l.type and j.host_rule = l.host_rule
+        order by j.priority, j.scheduled, j.id limit 1
+    ) first
+    where first.held_until = 'infinity'
 $$;
 
 CREATE FUNCTION control.take_seats(kind text, rule text, jobs bigint[], resources bigint[], taken bigint[], at timestamp with time zone) RETURNS bigint[]
@@ -2576,6 +2700,18 @@ begin
     new.last_update := now();
     return new;
 end
+$$;
+
+CREATE FUNCTION control.unpark_tasks(tasks bigint[]) RETURNS void
+    LANGUAGE sql
+    SET search_path TO ''
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+    update control.task t
+    set waits_for_job = false
+    where t.id = any(tasks) and t.waits_for_job and not exists (select from control.job j where j.task_id = t.id)
 $$;
 
 CREATE FUNCTION control.wake(resources bigint[], at timestamp with time zone) RETURNS void
@@ -2803,6 +2939,7 @@ CREATE TABLE control.task (
     resource_id bigint,
     priority smallint DEFAULT 0 NOT NULL,
     data text,
+    waits_for_job boolean DEFAULT false NOT NULL,
     CONSTRAINT task_has_one_clock CHECK ((((periodicity IS NULL) <> (cron IS NULL)) AND ((cron IS NULL) OR (COALESCE(hour, minute, second) IS NULL)))),
     CONSTRAINT task_hour_exists CHECK (((hour >= 0) AND (hour <= 23))),
     CONSTRAINT task_jitter_not_negative CHECK ((jitter >= '00:00:00'::interval)),
@@ -2821,6 +2958,8 @@ COMMENT ON COLUMN control.task.next_run IS 'When the scheduler makes the next jo
 COMMENT ON COLUMN control.task.latest_run IS 'When its last job started; kept by claim.';
 
 COMMENT ON COLUMN control.task.data IS 'Anything the program might use: handed over as USHER_TASK_DATA.';
+
+COMMENT ON COLUMN control.task.waits_for_job IS 'It is due and its job lives; the end of that job clears it.';
 
 ALTER TABLE control.task ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME control.task_id_seq
@@ -2900,13 +3039,17 @@ CREATE INDEX job_table_item_job ON control.job_table_item USING btree (job_id);
 
 CREATE INDEX job_table_item_row ON control.job_table_item USING btree (table_name, table_row_id);
 
+CREATE INDEX job_table_item_timestamp ON control.job_table_item USING btree ("timestamp");
+
 CREATE UNIQUE INDEX job_task ON control.job USING btree (task_id) WHERE (task_id IS NOT NULL);
 
 CREATE UNIQUE INDEX job_unique_key ON control.job USING btree (unique_key) WHERE (unique_key IS NOT NULL);
 
-CREATE INDEX task_due ON control.task USING btree (next_run) WHERE (state = 'enabled'::text);
+CREATE INDEX task_due ON control.task USING btree (next_run) WHERE ((state = 'enabled'::text) AND (NOT waits_for_job));
 
 CREATE INDEX task_resource ON control.task USING btree (resource_id) WHERE (resource_id IS NOT NULL);
+
+CREATE INDEX task_waits_for_job ON control.task USING btree (id) WHERE waits_for_job;
 
 ALTER INDEX control.job_log_end ATTACH PARTITION control.job_log_default_end_idx;
 
