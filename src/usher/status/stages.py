@@ -13,7 +13,7 @@ from usher.db import Connection
 from usher.mgmt import placements, watchdog
 from usher.mgmt.placements import Missing
 from usher.mgmt.trail import QUIET
-from usher.mgmt.watchdog import Round
+from usher.mgmt.watchdog import WatchdogRound
 from usher.queue import scheduler
 from usher.statements import beside
 from usher.urls import Scheme, Url
@@ -173,7 +173,7 @@ class Work:
     failing: Sequence[Failing]
     last_hour: LastHour
     watched: bool  # a watchdog leads
-    last_round: Round | None  # of the watchdog
+    last_round: WatchdogRound | None  # of the watchdog
 
     def working(self, type_: str) -> int:
         """How many components of a type take on work."""
