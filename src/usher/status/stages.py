@@ -14,7 +14,7 @@ from usher.fitness import DISK_FULL
 from usher.mgmt import placements, watchdog
 from usher.mgmt.placements import Missing
 from usher.mgmt.trail import QUIET
-from usher.mgmt.watchdog import Round
+from usher.mgmt.watchdog import WatchdogRound
 from usher.queue import scheduler
 from usher.statements import beside
 from usher.urls import Scheme, Url
@@ -194,7 +194,7 @@ class Work:
     failing: Sequence[Failing]
     last_hour: LastHour
     watched: bool  # a watchdog leads
-    last_round: Round | None  # of the watchdog
+    last_round: WatchdogRound | None  # of the watchdog
     poisoned: Sequence[Poisoned] = ()
     full_disks: Sequence[FullDisk] = ()
 
