@@ -75,7 +75,7 @@ class Stress:
                 try:
                     self.counts[await step(conn)] += 1
                 except IN_THE_WAY:
-                    self.counts["undone"] += 1
+                    self.counts["undone"] += 1; import sys; d=sys.exc_info()[1]; open("/tmp/dl.log","a").write(f"{step.__qualname__}\n{d}\n{d.diag.context}\n----\n")
                 await asyncio.sleep(0)
 
     async def check(self, conn: Connection) -> str:
