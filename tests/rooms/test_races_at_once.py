@@ -1,4 +1,4 @@
-"""Knocks, claims, reports, closes, builds, placements and losses at once; every invariant between tables holds throughout."""
+"""Knocks, claims, reports, closes, builds, placements and losses at once; every invariant between tables holds."""
 
 import pytest
 
