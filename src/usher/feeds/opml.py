@@ -87,7 +87,7 @@ def read(body: bytes) -> Outlines:
         raise BadInput(
             "This is not an OPML file.", hint="Export your subscriptions from your reader as OPML."
         )
-    return Outlines(tuple(found.feeds.values()), tuple(found.problems), title)
+    return Outlines(tuple(found.feeds.values()), tuple(dict.fromkeys(found.problems)), title)
 
 
 def write(subscriptions: Iterable[Subscription], title: str = "Subscriptions") -> bytes:
