@@ -195,7 +195,14 @@ HOT: dict[str, tuple[Statement, dict[str, Any]]] = {
     "undigested": (texts.store.undigested, {"feed": 7, "n": 100, "most": 1000}),
     "digest": (
         texts.store.digest,
-        {"ids": [1], "hashes": "{}", "titles": ["x"], "bodies": ["x"], "simhashes": [1]},
+        {
+            "ids": [1],
+            "hashes": "{}",
+            "versions": ["1"],
+            "titles": ["x"],
+            "bodies": ["x"],
+            "simhashes": [1],
+        },
     ),
     "mark_copies": (texts.store.mark_copies, {"ids": [1, 2], "near": 3, "most": 1000}),
     "wanted": (partial.store.wanted, {"feed": 7, "n": 10}),

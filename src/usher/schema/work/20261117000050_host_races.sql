@@ -149,6 +149,8 @@ begin
 end
 $$;
 
+revoke execute on all functions in schema work from public;
+
 -- migrate:down
 
 create or replace function work.look_later(hosts bigint[], at timestamptz) returns void

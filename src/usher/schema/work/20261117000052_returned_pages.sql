@@ -158,6 +158,8 @@ begin
 end
 $$;
 
+revoke execute on all functions in schema work from public;
+
 -- migrate:down
 
 create or replace function work.report(
