@@ -5,7 +5,7 @@ control.job_log. The rules of claiming and settling are SQL functions of the sch
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -153,10 +153,22 @@ async def claim(
     now: datetime,
 ) -> list[Claimed]:
     """Up to n jobs of a type that may run on this machine now, in the order of their turns."""
-    found = await store.claim.rows(
+    claimed = await store.claim.rows(
         conn, Claimed, type=type_, host=host, n=n, lease=lease, tries=tries, now=now
     )
-    return sorted(found, key=lambda job: job.turn)
+    if claimed:
+        origins = {
+            id_: (type_, program)
+            for id_, type_, program in await store.origins.tuples(
+                conn, ids=[job.id for job in claimed]
+            )
+        }
+        claimed = [with_origin(job, *origins.get(job.id, (None, None))) for job in claimed]
+    return sorted(claimed, key=lambda job: job.turn)
+
+
+def with_origin(job: Claimed, type_: str | None, program: str | None) -> Claimed:
+    return replace(job, origin_type=type_, origin_program=program)
 
 
 async def next_due(conn: Connection, type_: str, host: str) -> datetime | None:

@@ -20,15 +20,18 @@ select unique_key, id from control.job where unique_key = any(%(keys)s);
 select control.descend(%(children)s::bigint[], %(parent)s, false);
 
 -- name: claim
--- Up to n jobs for this machine, each under a new claim with a lease, and the run that put each in. The limit keeps the
--- look-up of origins at one index entry a job, whatever number of jobs the planner expects.
-select
-    c.id, c.type, c.program, c.args, c.claim, c.attempts, c.task_id, c.resource_id, c.priority, c.scheduled, c.data,
-    o.origin_type, o.origin_program
-from control.claim(%(type)s, %(host)s, %(n)s, %(lease)s, %(tries)s, %(now)s) c
-left join lateral (
+-- Up to n jobs for this machine, each under a new claim with a lease.
+select c.id, c.type, c.program, c.args, c.claim, c.attempts, c.task_id, c.resource_id, c.priority, c.scheduled, c.data
+from control.claim(%(type)s, %(host)s, %(n)s, %(lease)s, %(tries)s, %(now)s) c;
+
+-- name: origins
+-- The runs that put claimed jobs in. A statement of its own: control.claim sees jobs that were committed after the
+-- statement around it began, whose hierarchy that statement would not see. The limit keeps it at one index entry a job.
+select c.id, o.origin_type, o.origin_program
+from unnest(%(ids)s::bigint[]) as c (id)
+cross join lateral (
     select h.origin_type, h.origin_program from control.job_hierarchy h where h.job_id = c.id limit 1
-) o on true;
+) o;
 
 -- name: next_due
 -- When this machine may next find a job of the type; null if none waits.
