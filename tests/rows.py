@@ -85,7 +85,7 @@ class Maps:
             return Response("no such thing", 404)
         rows = [self.rows.get(row, {}) for row in range(1, max(self.rows, default=0) + 1)]
         every = [[{"host": h, "chunk_ids": c} for h, c in one.items()] for one in rows]
-        return self.drawn(every, call)
+        return self.drawn({"incarnation": "", "rows": every, "unrestored": []}, call)
 
     async def send_query_stats(self, call: Call) -> Response:
         one = json.loads(await call.request.body())
@@ -112,7 +112,7 @@ class Maps:
     def endpoints(self) -> list[Endpoint]:
         return [
             Endpoint("GET", "/get_servers_map", self.servers_map),
-            Endpoint("GET", "/get_map", self.full_map),
+            Endpoint("GET", "/v1/map", self.full_map),
             Endpoint("POST", "/send_query_stats", self.send_query_stats),
             Endpoint("POST", "/set_component_state", self.set_state),
             Endpoint("POST", "/v1/query_stats", self.query_stats),

@@ -10,7 +10,7 @@ from usher.areas import SCHEMAS, Area, Places
 from usher.db import connect
 from usher.door import hosts
 from usher.errors import BadInput, UsherError
-from usher.schema import dump, migrate, roles
+from usher.schema import dump, migrate, restore, roles
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
 ALL = tuple(SCHEMAS)
@@ -33,7 +33,7 @@ async def test_a_dump_comes_back_as_it_was(
     before = await fill(database)
     await dump.dump(places, tmp_path / "backup", ALL)
     there = all_in(empty_database)
-    await dump.restore(there, tmp_path / "backup", (), replace=False)
+    await restore.restore(there, tmp_path / "backup", (), replace=False)
     assert await found(empty_database) == before
     assert await dump.picture(there, ALL) == await dump.picture(places, ALL)
     assert await migrate.migrate(there) == []
@@ -51,7 +51,7 @@ async def test_one_database_into_three_places(
     await dump.dump(places, tmp_path / "backup", ALL)
     await migrate.drop(places, ("work",))
     apart = Places({Area.WORK: empty_database, Area.CONTROL: database, Area.SEARCH: database})
-    await dump.restore(apart, tmp_path / "backup", ("work",), replace=False)
+    await restore.restore(apart, tmp_path / "backup", ("work",), replace=False)
     assert await found(empty_database) == before
 
 
@@ -64,9 +64,9 @@ async def test_restoring_over_something_needs_to_be_told(
         await conn.execute("update work.hosts set next_fetch = next_fetch + interval '1 day'")
     changed = await found(database)
     with pytest.raises(BadInput, match="there already"):
-        await dump.restore(places, tmp_path / "backup", (), replace=False)
+        await restore.restore(places, tmp_path / "backup", (), replace=False)
     assert await found(database) == changed != before
-    await dump.restore(places, tmp_path / "backup", (), replace=True)
+    await restore.restore(places, tmp_path / "backup", (), replace=True)
     assert await found(database) == before
 
 
@@ -78,7 +78,7 @@ async def test_a_failing_restore_leaves_what_was_there(
     archive = tmp_path / "backup" / "work.dump"
     archive.write_bytes(archive.read_bytes()[:-200])
     with pytest.raises(UsherError, match="pg_restore failed"):
-        await dump.restore(places, tmp_path / "backup", (), replace=True)
+        await restore.restore(places, tmp_path / "backup", (), replace=True)
     assert await found(database) == before
 
 
@@ -103,4 +103,4 @@ async def test_what_is_no_dump_or_too_new_is_refused(
 ) -> None:
     (tmp_path / dump.MANIFEST).write_text(manifest)
     with pytest.raises(BadInput):
-        await dump.restore(places, tmp_path, (), replace=True)
+        await restore.restore(places, tmp_path, (), replace=True)

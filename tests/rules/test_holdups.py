@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from usher.mgmt.incarnation import Unrestored
 from usher.mgmt.placements import Missing
 from usher.status.holdups import Around, Holdup, holdups
 from usher.status.stages import (
@@ -180,6 +181,16 @@ def test_components_that_brought_foreign_pages() -> None:
         f"The crawler h:1 put pages into 2 chunks that it was not given. Last report, 11:51 UTC: {reason}.",
         "usher components show h:1",
     )
+
+
+def test_chunks_that_are_not_confirmed_since_a_restore() -> None:
+    work = replace(WELL, unrestored=Unrestored(AGO, "restored from monday", 2))
+    words = (
+        "The database was restored at 11:51 UTC (restored from monday). "
+        "Index servers have not confirmed 2 chunks yet, and searches are marked partial."
+    )
+    assert one(work) == ("restoring", words, "usher components rows")
+    assert found(replace(WELL, unrestored=Unrestored(AGO, "created", 0))) == []
 
 
 def test_nobody_watches() -> None:

@@ -53,7 +53,7 @@ def test_files_of_chunks(tmp_path: Path) -> None:
     draft.keep()
     with alone_in(tmp_path / "built"):
         chunkfile.write(tmp_path / "built" / "7.idx", 7, documents(7, LINKS, LINKS))
-        chunk = ContentChunk(chunk_id=7, host="127.0.0.1:1", sha256="", bytes=1)
+        chunk = ContentChunk(chunk_id=7, host="127.0.0.1:1", keys=[], sha256="", bytes=1)
         Claims(tmp_path / "built" / "incoming").add(chunk)
     files = {path.name for path in tmp_path.rglob("*") if path.is_file()}
     assert files == {"000000007.warc.gz", "7.idx", "7.json", "lock"}

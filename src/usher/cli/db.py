@@ -175,15 +175,35 @@ def dump(app: App, directory: Path, schemas: tuple[str, ...], *, as_json: bool) 
 def restore(app: App, directory: Path, schemas: tuple[str, ...], *, replace: bool) -> None:
     """Read schemas back from a dump; each comes whole or not at all."""
     from usher.areas import places
-    from usher.schema import dump as dumps
     from usher.schema import migrate
+    from usher.schema import restore as restores
 
     with places(app.settings) as found:
-        run(dumps.restore(found, directory, schemas, replace=replace, pg_bin=app.settings.pg_bin))
+        pg_bin = app.settings.pg_bin
+        run(restores.restore(found, directory, schemas, replace=replace, pg_bin=pg_bin))
         behind = [state.schema for state in run(migrate.status(found)) if state.pending]
     app.say(f"restored from {directory}")
     if behind:
-        app.say(f"  → {', '.join(behind)}: run `usher db migrate`")
+        app.say(f"  → {', '.join(behind)}: run `usher db migrate`, then `usher db incarnate`")
+
+
+@db.command()
+@click.option("--reason", default="the operator restored it", help="What happened, for the log.")
+@yes_option
+@pass_app
+def incarnate(app: App, reason: str, *, yes: bool) -> None:
+    """Tell all components that the database was restored by other means.
+
+    `usher db restore` does this itself. Run it after point-in-time recovery, pg_restore or a lost failover, before
+    MGMT is started: ids continue after all that were issued, and index servers compare their chunks with the database.
+    """
+    from usher.areas import places
+    from usher.schema import restore as restores
+
+    confirm("Have all index servers compare their chunks? Answers are partial until then.", yes=yes)
+    with places(app.settings) as found:
+        run(restores.incarnate(found, reason))
+    app.say("a new incarnation has begun")
 
 
 @db.command()

@@ -18,6 +18,7 @@ from usher.index.answering import Desk
 from usher.index.building import MEDIA_TYPE, SUFFIX
 from usher.index.engine import Engine
 from usher.index.fitness import Fitness, crowded
+from usher.index.holdings import read_incarnation
 from usher.index.loading import Loader
 from usher.index.place import alone_in, folder_of
 from usher.index.sources import Sources
@@ -64,6 +65,7 @@ async def serve_index(settings: Settings, wish: Wish, stop: asyncio.Event, *, re
             engine, anew = await asyncio.to_thread(opened, directory / "engine")
             loader = Loader(mgmt, engine, Sources(shelf, mgmt.ticket), fitness)
             loader.anew, desk.engine = anew, engine
+            mgmt.compared_with = read_incarnation(directory)
             try:
                 if await declared(mgmt, wish, stop):
                     ready(f"index server at {host}")

@@ -171,7 +171,9 @@ returning coalesce(index_state, 'error') as state;
 update work.chunk k
 set index_state = null, built_at = null, reason = %(why)s
 where k.builder_id = %(builder)s and k.index_state = 'built' and k.propagated_at is null
-    and not exists (select from work.placement p where p.chunk_id = k.id and p.state in ('loaded', 'leaving'))
+    and not exists (
+        select from work.placement p where p.chunk_id = k.id and (p.state in ('loaded', 'leaving') or p.unreported)
+    )
 returning k.id;
 
 -- name: content_of

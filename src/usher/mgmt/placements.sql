@@ -58,6 +58,7 @@ select count(*) from (select from work.unseated where "row" = %(row)s limit %(n)
 
 -- name: offers
 -- Seats of a row that may move: of each giver so many, those not loaded first, and all of which a taker still has a copy.
+-- A seat whose server has not reported since a restore stays, unless the server is gone: it may have the only copy.
 -- With each come the machines of its other seats, and the servers of this row that have a copy they may not drop yet.
 with given as (
     select * from unnest(%(givers)s::bigint[], %(most)s::bigint[]) as g (component_id, most)
@@ -68,6 +69,7 @@ with given as (
         select p.chunk_id, p.component_id, p.state
         from work.placement p
         where p.component_id = g.component_id and p."row" = %(row)s and p.state <> 'leaving'
+            and (not p.unreported or p.component_id = any(%(gone)s))
         order by p.state desc, p.chunk_id
         limit g.most
     ) p
@@ -175,6 +177,18 @@ select chunk_id from forgotten union all select chunk_id from again;
 -- All placements of a server.
 select chunk_id, "row", component_id, state from work.placement where component_id = %(server)s;
 
+-- name: is_unreported
+-- Whether a server has to compare its chunks since the database was restored.
+select exists (select from work.placement where component_id = %(server)s and unreported);
+
+-- name: reported
+-- A server has compared its chunks.
+update work.placement set unreported = false where component_id = %(server)s and unreported;
+
+-- name: sums
+-- The checksums of index chunks, as the database knows them.
+select id, index_sha256 from work.chunk where id = any(%(chunks)s);
+
 -- name: lock_chunks
 -- Chunks that a server reports: the last of several at once sees what the others wrote.
 select id from work.chunk where id = any(%(chunks)s) and index_state = 'built' order by id for no key update;
@@ -183,7 +197,7 @@ select id from work.chunk where id = any(%(chunks)s) and index_state = 'built' o
 -- A server has loaded these; gives all of its seats among them, also those it reported before.
 with done as (
     update work.placement
-    set state = 'loaded', since = %(now)s
+    set state = 'loaded', since = %(now)s, unreported = false
     where component_id = %(server)s and chunk_id = any(%(chunks)s) and state = 'wanted'
     returning chunk_id
 )
@@ -222,7 +236,7 @@ with mine as (
         array_agg(p."row" order by p."row") filter (where p.state <> 'leaving') as "rows",
         array_agg(c.host order by p."row") filter (where p.state <> 'leaving') as hosts,
         array_agg(c.host order by c.host)
-            filter (where p.state <> 'wanted' and p.released_at is null and c.health <> 'failure') as peers
+            filter (where (p.state <> 'wanted' or p.unreported) and p.released_at is null and c.health <> 'failure') as peers
     from mine
     join work.placement p on p.chunk_id = mine.chunk_id
     join work.component c on c.id = p.component_id
@@ -246,20 +260,33 @@ cross join work.house h
 where c.type = 'index-server' and c."row" <= h."rows" and c.health = 'healthy' and c.state <> 'error'
 order by c."row", c.host;
 
+-- name: map_version
+-- What else the full map depends on: the incarnation, and how many chunks are not searchable again since it began.
+select i.id::text, (select count(*) from work.unrestored) as unrestored from work.incarnation i;
+
 -- name: full_map
--- Which chunks each server answers for: what it has loaded, and what moves away until its successor is loaded.
-select c."row", c.host,
-    array_agg(p.chunk_id order by p.chunk_id) filter (
-        where p.state = 'loaded' or (p.state = 'leaving' and p.released_at is null and not exists (
-            select from work.placement s where s.chunk_id = p.chunk_id and s."row" = p."row" and s.state = 'loaded'
-        ))
-    )
-from work.component c
-left join work.placement p on p.component_id = c.id and p."row" = c."row"
-cross join work.house h
-where c.type = 'index-server' and c."row" <= h."rows" and c.health = 'healthy' and c.state <> 'error'
-group by c."row", c.host
-order by c."row", c.host;
+-- Which chunks each server answers for: what it has loaded, and what moves away until its successor is loaded. Row 0 has
+-- the chunks that a restored database believes searchable and that not every row has. All of one moment.
+with incarnation as (select id::text from work.incarnation)
+select 0 as "row", '' as host, array(select chunk_id from work.unrestored order by chunk_id) as chunks, i.id
+from incarnation i
+union all
+select m."row", m.host, m.chunks, i.id
+from incarnation i
+cross join lateral (
+    select c."row", c.host,
+        array_agg(p.chunk_id order by p.chunk_id) filter (
+            where p.state = 'loaded' or (p.state = 'leaving' and p.released_at is null and not exists (
+                select from work.placement s where s.chunk_id = p.chunk_id and s."row" = p."row" and s.state = 'loaded'
+            ))
+        ) as chunks
+    from work.component c
+    left join work.placement p on p.component_id = c.id and p."row" = c."row"
+    cross join work.house h
+    where c.type = 'index-server' and c."row" <= h."rows" and c.health = 'healthy' and c.state <> 'error'
+    group by c."row", c.host
+) m
+order by "row", host;
 
 -- name: missing
 -- Of each row: its seats, the chunks that have none, and the seats that are not loaded yet; the last two counted up to n.

@@ -18,7 +18,15 @@ from psycopg.errors import IdleInTransactionSessionTimeout as TooSilent
 from usher.areas import Area, places
 from usher.db import Connection, attempts, connect
 from usher.errors import Unreachable
-from usher.mgmt import chunks, compact, components, health, placements, versions
+from usher.mgmt import (
+    chunks,
+    compact,
+    components,
+    health,
+    incarnation,
+    placements,
+    versions,
+)
 from usher.mgmt.components import Component, Happening
 from usher.mgmt.health import Action, Patience, Ping, Record
 from usher.mgmt.ping import TIMEOUT, ping_all
@@ -116,6 +124,7 @@ class Watchdog:
             await self.act(conn, records, now)
         await self.reap(conn, now)
         await self.retire(conn, now)
+        await incarnation.settle(conn)
         if not self.suspects_itself:
             await self.reseat(conn, now)
             await self.compact(conn, now)

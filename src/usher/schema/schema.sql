@@ -27,6 +27,53 @@ begin
 end
 $$;
 
+CREATE FUNCTION work.begin_incarnation(why text) RETURNS uuid
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO ''
+    AS $$
+declare
+    new_id uuid := gen_random_uuid();
+    step constant bigint := 1000000000;
+begin
+    -- As `placements.plan_alone`: reports of servers under the old incarnation end before this, or are refused after it.
+    perform pg_catalog.pg_advisory_xact_lock(129138533167649);
+
+    delete from work.placement p
+    where p.state = 'leaving' and (
+        p.released_at is not null
+        or exists (
+            select from work.placement s
+            where s.chunk_id = p.chunk_id and s."row" = p."row"
+                and (s.state = 'loaded' or (s.state = 'leaving' and s.released_at is null and s.component_id < p.component_id))
+        )
+    );
+    delete from work.placement p
+    where p.state = 'wanted' and exists (
+        select from work.placement s where s.chunk_id = p.chunk_id and s."row" = p."row" and s.state = 'leaving'
+    );
+    insert into work.unrestored (chunk_id)
+    select distinct p.chunk_id
+    from work.placement p
+    join work.chunk k on k.id = p.chunk_id and k.index_state = 'built'
+    where p.state <> 'wanted'
+    on conflict do nothing;
+    update work.placement set state = 'wanted', unreported = true, since = now() where state <> 'wanted';
+    delete from work.retire;
+
+    perform pg_catalog.setval(
+        pg_catalog.format('%I.%I', s.schemaname, s.sequencename)::regclass,
+        (coalesce(s.last_value, 0) / step + 1) * step
+    )
+    from pg_catalog.pg_sequences s
+    where s.schemaname = 'work';
+    update work.house set revision = revision + 1000000;
+
+    insert into work.incarnation (id, since, reason) values (new_id, now(), why)
+    on conflict (is_current) do update set id = excluded.id, since = excluded.since, reason = excluded.reason;
+    return new_id;
+end
+$$;
+
 CREATE FUNCTION work.claim_links(callers bigint[], ns integer[], widths integer[], eaches integer[], chunk bigint, waits interval[], leases interval[], holds boolean[], at timestamp with time zone) RETURNS TABLE(turn integer, chunk_id bigint, id bigint, host text, scheme smallint, path text, etag text, last_modified timestamp with time zone, crawl_delay interval, text64 bigint, depth smallint)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO ''
@@ -1176,11 +1223,14 @@ CREATE TABLE work.placement (
     state text DEFAULT 'wanted'::text NOT NULL,
     since timestamp with time zone NOT NULL,
     released_at timestamp with time zone,
+    unreported boolean DEFAULT false NOT NULL,
     CONSTRAINT placement_released_when_leaving CHECK (((released_at IS NULL) OR (state = 'leaving'::text))),
     CONSTRAINT placement_state_known CHECK ((state = ANY (ARRAY['wanted'::text, 'loaded'::text, 'leaving'::text])))
 );
 
 COMMENT ON COLUMN work.placement.released_at IS 'When its successor was loaded: from then on nobody counts on this copy, and its server may drop it.';
+
+COMMENT ON COLUMN work.placement.unreported IS 'Loaded when the database was dumped, and its server has not reported since the restore. It may have the copy.';
 
 CREATE VIEW mgmt.index_server AS
  SELECT row_number() OVER (ORDER BY p.chunk_id, p."row") AS index,
@@ -1284,6 +1334,16 @@ ALTER TABLE work.hosts ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     NO MAXVALUE
     CACHE 1
 );
+
+CREATE TABLE work.incarnation (
+    id uuid NOT NULL,
+    since timestamp with time zone NOT NULL,
+    reason text NOT NULL,
+    is_current boolean DEFAULT true NOT NULL,
+    CONSTRAINT incarnation_is_one_row CHECK (is_current)
+);
+
+COMMENT ON TABLE work.incarnation IS 'One row. The id changes when the database is restored: see work.begin_incarnation.';
 
 CREATE TABLE work.made_of (
     chunk_id bigint NOT NULL,
@@ -1470,6 +1530,10 @@ ALTER TABLE work.token ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     CACHE 1
 );
 
+CREATE TABLE work.unrestored (
+    chunk_id bigint NOT NULL
+);
+
 CREATE TABLE work.unseated (
     "row" smallint NOT NULL,
     chunk_id bigint NOT NULL
@@ -1519,6 +1583,9 @@ ALTER TABLE ONLY work.hosts
 
 ALTER TABLE ONLY work.house
     ADD CONSTRAINT house_pkey PRIMARY KEY (one);
+
+ALTER TABLE ONLY work.incarnation
+    ADD CONSTRAINT incarnation_pkey PRIMARY KEY (is_current);
 
 ALTER TABLE ONLY work.made_of
     ADD CONSTRAINT made_of_pkey PRIMARY KEY (chunk_id, source_id);
@@ -1576,6 +1643,9 @@ ALTER TABLE ONLY work.token
 
 ALTER TABLE ONLY work.token
     ADD CONSTRAINT token_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY work.unrestored
+    ADD CONSTRAINT unrestored_pkey PRIMARY KEY (chunk_id);
 
 ALTER TABLE ONLY work.unseated
     ADD CONSTRAINT unseated_pkey PRIMARY KEY ("row", chunk_id);
@@ -1645,6 +1715,8 @@ CREATE INDEX placement_leaving ON work.placement USING btree (component_id, chun
 CREATE INDEX placement_of_chunk ON work.placement USING btree (chunk_id);
 
 CREATE UNIQUE INDEX placement_seat ON work.placement USING btree (chunk_id, "row") WHERE (state <> 'leaving'::text);
+
+CREATE INDEX placement_unreported ON work.placement USING btree (chunk_id) WHERE unreported;
 
 CREATE INDEX placement_wanted ON work.placement USING btree (component_id, chunk_id) WHERE (state = 'wanted'::text);
 
@@ -1728,6 +1800,9 @@ ALTER TABLE ONLY work.sitemap
 
 ALTER TABLE ONLY work.thin
     ADD CONSTRAINT thin_chunk_id_fkey FOREIGN KEY (chunk_id) REFERENCES work.chunk(id);
+
+ALTER TABLE ONLY work.unrestored
+    ADD CONSTRAINT unrestored_chunk_id_fkey FOREIGN KEY (chunk_id) REFERENCES work.chunk(id);
 
 ALTER TABLE ONLY work.unseated
     ADD CONSTRAINT unseated_chunk_id_fkey FOREIGN KEY (chunk_id) REFERENCES work.chunk(id);

@@ -10,11 +10,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
-from msgspec import Struct
-
-from usher.client import NOT_MODIFIED, Client, read
+from usher.client import NOT_MODIFIED, Client
 from usher.errors import BadInput, UsherError
-from usher.messages import Row
+from usher.messages import ClusterMap, Row
+from usher.mgmt_answers import read
 from usher.porch.credentials import credential
 from usher.search.counts import BROKEN
 from usher.search.seats import Bench, Holdings, Seats
@@ -31,31 +30,27 @@ SEE_SECONDS: Final = (
 SHARE: Final = 0.05  # of the time may go into reading who holds what: that map can be large
 
 
-class Mapped(Struct):
-    """A server of the full map."""
-
-    host: str
-    chunk_ids: list[int]
-
-
 class Mgmt(Client):
     """MGMT's API, with the map that also names the chunks."""
 
-    _full: tuple[str, Holdings] = ("", {})
+    _cluster: tuple[str, ClusterMap] = ("", ClusterMap())
 
-    async def full_map(self) -> Holdings:
+    async def cluster_map(self) -> ClusterMap:
         """The chunks of each server, by row; cheap to ask for as long as nothing changes."""
-        version, holdings = self._full
+        version, cluster = self._cluster
         known = {"If-None-Match": version} if version else {}
-        told = await self._call("GET", "/get_map", headers=known)
+        told = await self._call("GET", "/v1/map", headers=known)
         if told.status != NOT_MODIFIED:
-            drawn = read(told, list[list[Mapped]])
-            holdings = {
-                row: {one.host: one.chunk_ids for one in servers}
-                for row, servers in enumerate(drawn, 1)
-            }
-            self._full = (told.headers.get("etag", ""), holdings)
-        return holdings
+            cluster = read(told, ClusterMap)
+            self._cluster = (told.headers.get("etag", ""), cluster)
+        return cluster
+
+
+def holdings_of(cluster: ClusterMap) -> Holdings:
+    return {
+        row: {server.host: server.chunk_ids for server in servers}
+        for row, servers in enumerate(cluster.rows, 1)
+    }
 
 
 class Hall:
@@ -68,8 +63,8 @@ class Hall:
         self.heard = False  # whether there ever was a map
         self.trouble = ""  # with MGMT, in words
         self._changes = 0
-        self._drawn: tuple[list[Row], Holdings] = ([], {})
-        self._holdings_due = self._see_at = 0.0
+        self._drawn: tuple[list[Row], ClusterMap] = ([], ClusterMap())
+        self._cluster_due = self._see_at = 0.0
 
     async def keep(self) -> None:
         said = False
@@ -92,28 +87,35 @@ class Hall:
 
     async def _hear(self) -> None:
         rows = await self.mgmt.servers_map()
-        holdings = await self._holdings()
+        cluster = await self._cluster_map()
         now = time.monotonic()
-        changed = (rows, holdings) != self._drawn
+        changed = (rows, cluster) != self._drawn
         self._changes += changed
         if changed or now >= self._see_at:
-            self._drawn, self._see_at = (rows, holdings), now + SEE_SECONDS
-            self.seats.see(rows, holdings, now)
+            if cluster.incarnation != self._drawn[1].incarnation:
+                self.seats = Seats()  # what rows had in another history is not missed
+            self._drawn, self._see_at = (rows, cluster), now + SEE_SECONDS
+            self.seats.see(rows, holdings_of(cluster), now, unrestored=cluster.unrestored)
             self._meet(rows)
         for host, ticket in (await self.mgmt.tickets(self.servers)).items():
             self.servers[host].show(ticket)
         self.heard = True
 
-    async def _holdings(self) -> Holdings:
+    async def _cluster_map(self) -> ClusterMap:
         """Who holds what, not more often than its size allows; another's MGMT may not know it."""
         began = time.monotonic()
         known = self._drawn[1]
-        if began < self._holdings_due:
+        if began < self._cluster_due and not self.is_outdated:
             return known
         with suppress(UsherError):
-            known = await self.mgmt.full_map()
-        self._holdings_due = time.monotonic() + (time.monotonic() - began) / SHARE
+            known = await self.mgmt.cluster_map()
+        self._cluster_due = time.monotonic() + (time.monotonic() - began) / SHARE
         return known
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether the database was restored since the map was drawn, so that nobody knows what a row lacks."""
+        return self.mgmt.incarnation != self._drawn[1].incarnation
 
     def _meet(self, rows: list[Row]) -> None:
         hosts = {host for one in rows for host in one.servers}
@@ -140,7 +142,12 @@ class Hall:
 
     def whole(self, bench: Bench) -> bool:
         """Whether the row can answer for all there is."""
-        return not bench.lost and not bench.behind and all(map(self.asked, bench.servers))
+        return (
+            not bench.lost
+            and not bench.behind
+            and not self.is_outdated
+            and all(map(self.asked, bench.servers))
+        )
 
     def asked(self, host: str) -> bool:
         server = self.servers.get(host)

@@ -46,8 +46,18 @@ class Seats:
     _gone: dict[int, dict[str, Gone]] = field(default_factory=dict)
     _last: dict[int, dict[str, set[int]]] = field(default_factory=dict)
 
-    def see(self, rows: Sequence[Row], holdings: Holdings, now: float) -> None:
-        """Take note of a map; `holdings` may be older than `rows`, or not be known at all."""
+    def see(
+        self,
+        rows: Sequence[Row],
+        holdings: Holdings,
+        now: float,
+        *,
+        unrestored: Collection[int] = (),
+    ) -> None:
+        """Take note of a map; `holdings` may be older than `rows`, or not be known at all.
+
+        Every row that lacks a chunk of `unrestored` has lost it: the database was restored, and believes it searchable.
+        """
         drawn = {
             one.row: {host: set(holdings.get(one.row, {}).get(host, ())) for host in one.servers}
             for one in rows
@@ -59,6 +69,7 @@ class Seats:
             here = union(servers.values())
             missed = self._missed(row, servers, here, now)
             had = (self._had.get(row, set()) | here) & (there | missed)
+            had = had.union(unrestored)
             self._had[row] = had
             behind = bool(there) and (not here or len(there - here) > most_new(len(there)))
             benches.append(Bench(row, tuple(servers), len(had - here), behind))

@@ -68,6 +68,7 @@ def of_surroundings(around: Around) -> Iterator[Holdup]:
 def of_work(work: Work, now: datetime) -> Iterator[Holdup]:
     yield from chain(
         watch(work),
+        restoring(work, now),
         crawling(work, now),
         building(work, now),
         loading(work, now),
@@ -81,6 +82,17 @@ def watch(work: Work) -> Iterator[Holdup]:
     if not work.watched and work.crews:
         words = "No watchdog runs: what fails is not noticed, and what it held does not come back."
         yield Holdup("no_watchdog", words, "usher watchdog")
+
+
+def restoring(work: Work, now: datetime) -> Iterator[Holdup]:
+    restored = work.unrestored
+    if restored and restored.chunks:
+        chunks = f"{number(restored.chunks)} chunk{plural(restored.chunks)}"
+        words = (
+            f"The database was restored at {moment(restored.since, now)} ({restored.reason}). "
+            f"Index servers have not confirmed {chunks} yet, and searches are marked partial."
+        )
+        yield Holdup("restoring", words, "usher components rows")
 
 
 def crawling(work: Work, now: datetime) -> Iterator[Holdup]:

@@ -10,7 +10,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from usher.db import Connection
-from usher.mgmt import placements, watchdog
+from usher.mgmt import incarnation, placements, watchdog
+from usher.mgmt.incarnation import Unrestored
 from usher.mgmt.placements import Missing
 from usher.mgmt.trail import QUIET
 from usher.queue import scheduler
@@ -184,6 +185,7 @@ class Work:
     last_hour: LastHour
     watched: bool  # a watchdog leads
     poisoned: Sequence[Poisoned] = ()
+    unrestored: Unrestored | None = None
 
     def working(self, type_: str) -> int:
         """How many components of a type take on work."""
@@ -232,6 +234,7 @@ async def look_at_work(conn: Connection, *, now: datetime) -> Work:
         last_hour,
         await led(conn, watchdog.LOCK),
         await store.poisoned.rows(conn, Poisoned, lately=now - LATELY, most=MOST, n=FEW),
+        await incarnation.unrestored(conn),
     )
 
 

@@ -165,6 +165,11 @@ class Callers:
         self._components.put(key, met)
         return met
 
+    def forget_all(self) -> None:
+        """Forget all tokens and components, because the database has another history."""
+        self._tokens = Memory(TOKEN_SECONDS)
+        self._components = Memory(COMPONENT_SECONDS)
+
     def changed(self, asker: Asker, host: str | None) -> None:
         """Forget what is remembered of a component, because it changes."""
         self._components.forget((address_of(asker, host), asker.token_id, asker.is_trusted))

@@ -2,9 +2,10 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Final, NoReturn, TypeVar
 
 import psycopg
@@ -12,7 +13,8 @@ from starlette.responses import Response
 
 from usher.db import IN_THE_WAY, Connection
 from usher.errors import BadInput, NotFound, Unreachable
-from usher.mgmt import chunks
+from usher.messages import INCARNATION_HEADER
+from usher.mgmt import chunks, incarnation
 from usher.mgmt.chunks import Chunk
 from usher.mgmt.components import Component
 from usher.mgmt.names import Type
@@ -73,6 +75,24 @@ def begun_anew(handler: Handler[Asked, Answer]) -> Handler[Asked, Answer]:
 async def caller(call: Call[Says], kind: Type | None = None) -> Component:
     """The component that calls; `kind` is what this endpoint is for."""
     return await call.rooms.callers.meet(call.asker, call.body.host, kind)
+
+
+async def check_incarnation(conn: Connection, headers: Mapping[str, str]) -> str:
+    """The incarnation that an index server compared its chunks with, empty if it knows of none; 412 if it is another.
+
+    Call it in a transaction that keeps planners out: a new incarnation begins before it or after it.
+    """
+    claimed = headers.get(INCARNATION_HEADER, "")
+    present = (await incarnation.current(conn)).id
+    if claimed and claimed != present:
+        raise Declined(
+            HTTPStatus.PRECONDITION_FAILED,
+            "other_incarnation",
+            "The database was restored since this server compared its chunks with it.",
+            hint="POST them to /v1/holdings/compare first.",
+            headers={INCARNATION_HEADER: present},
+        )
+    return claimed
 
 
 async def shown(conn: Connection, chunk: int) -> Chunk:

@@ -367,18 +367,6 @@ class LoadedAnswer(Struct):
     chunk_ids: list[int]
 
 
-class HeldRequest(Told, kw_only=True):
-    """All chunks that a server has, checked and sound, when it comes back."""
-
-    chunk_ids: list[ChunkId]
-
-
-class Stray(Struct):
-    """Chunks that the server has no use for."""
-
-    stray: list[int]
-
-
 class LeavingChunks(Struct):
     chunks: list[int]
 
@@ -398,8 +386,3 @@ class RetiredCopies(Told, kw_only=True, omit_defaults=True):
 class Row(Struct):
     row: int
     servers: list[str]
-
-
-class MappedServer(Struct):
-    host: str
-    chunk_ids: list[int]

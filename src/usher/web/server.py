@@ -25,6 +25,7 @@ from usher.web.app import NEVER, Rooms, Terms, make_app
 from usher.web.callers import Callers
 from usher.web.claims import Claims
 from usher.web.openapi import Endpoints
+from usher.web.present_incarnation import PresentIncarnation
 from usher.web.server_map import ServerMap
 from usher.web.ticket_office import TicketOffice
 
@@ -105,6 +106,7 @@ async def opened(
             await pool(settings, found.dsn("work"), "usher_mgmt") as own,
             await pool(settings, found.dsn("control"), "usher_manager") as control,
         ):
+            callers = Callers(own, machine_secret(settings))
             yield Rooms(
                 work,
                 Doorkeeper(work, private_hosts.parse(settings.allow_private)),
@@ -112,10 +114,11 @@ async def opened(
                 rules,
                 own,
                 terms_of(settings),
-                Callers(own, machine_secret(settings)),
+                callers,
                 ServerMap(own),
                 Claims(own),
                 TicketOffice(own),
+                PresentIncarnation(own, callers.forget_all),
                 is_open=is_open,
             )
 

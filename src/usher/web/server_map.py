@@ -10,8 +10,10 @@ import msgspec
 from starlette.responses import Response
 
 from usher.db import Connection, Database
+from usher.messages import ClusterMap, MappedServer
 from usher.mgmt import placements
-from usher.web.mgmt_shapes import MappedServer, Row
+from usher.mgmt.placements import FullMap
+from usher.web.mgmt_shapes import Row
 
 FRESH: Final = 1.0  # seconds
 
@@ -56,11 +58,12 @@ class Kept:
 
 
 class ServerMap:
-    """Both maps, one of each for a process: rows and servers, and the same with the chunks of every server."""
+    """The maps, one of each for a process: rows and servers, the same with chunks, and all that a front-end needs."""
 
     def __init__(self, db: Database) -> None:
         self.rows = Kept(db, look_at_rows)
         self.chunks = Kept(db, look_at_chunks)
+        self.cluster = Kept(db, look_at_cluster)
 
 
 async def look_at_rows(conn: Connection, before: Ready) -> Ready:
@@ -76,12 +79,24 @@ async def look_at_chunks(conn: Connection, before: Ready) -> Ready:
     if await placements.full_version(conn) == before.version:
         return before
     found = await placements.full_map(conn)
-    rows = dict(found.rows)
-    drawn = [
+    return Ready(found.version, msgspec.json.encode(drawn_rows(found)))
+
+
+async def look_at_cluster(conn: Connection, before: Ready) -> Ready:
+    """The same with the incarnation and the chunks that are not searchable again since it began."""
+    if await placements.full_version(conn) == before.version:
+        return before
+    full = await placements.full_map(conn)
+    drawn = ClusterMap(full.incarnation, drawn_rows(full), full.unrestored)
+    return Ready(full.version, msgspec.json.encode(drawn))
+
+
+def drawn_rows(full: FullMap) -> list[list[MappedServer]]:
+    rows = dict(full.rows)
+    return [
         [MappedServer(host, chunks) for host, chunks in rows.get(row, [])]
         for row in range(1, max(rows, default=0) + 1)
     ]
-    return Ready(found.version, msgspec.json.encode(drawn))
 
 
 def has(known: str, etag: str) -> bool:

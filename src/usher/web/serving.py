@@ -3,29 +3,27 @@
 from starlette.responses import Response
 
 from usher.errors import BadInput
+from usher.messages import ClusterMap, MappedServer
 from usher.mgmt import placements, versions
 from usher.mgmt.placements import WantedChunk
 from usher.porch.entry import Declined
 from usher.web.access import read_and, work
 from usher.web.app import Call, Endpoint
-from usher.web.coordinator import at_mgmt, caller, clock
+from usher.web.coordinator import at_mgmt, caller, check_incarnation, clock
 from usher.web.mgmt_shapes import (
     MOST_CHUNKS,
     AllChunksQuery,
     ChunksQuery,
-    HeldRequest,
     KeepQuery,
     LeavingChunks,
     LoadedAnswer,
     LoadedRequest,
-    MappedServer,
     OldHosts,
     RetiredCopies,
     RetiredCopy,
     Row,
     RowHost,
     ServerChunk,
-    Stray,
     number_of,
 )
 
@@ -57,6 +55,8 @@ def server_chunk(one: WantedChunk) -> ServerChunk:
 async def set_loaded(call: Call[LoadedRequest]) -> LoadedAnswer:
     asked, me = numbers(call.body), await caller(call, "index-server")
     async with at_mgmt(call) as conn:
+        await placements.keep_planners_out(conn)
+        await check_incarnation(conn, call.headers)
         found = await placements.loaded(conn, me.id, asked, now=clock())
     return LoadedAnswer(known(asked, found, f"not wanted on {me.host}"))
 
@@ -64,6 +64,8 @@ async def set_loaded(call: Call[LoadedRequest]) -> LoadedAnswer:
 async def set_dropped(call: Call[LoadedRequest]) -> LoadedAnswer:
     asked, me = numbers(call.body), await caller(call, "index-server")
     async with at_mgmt(call) as conn:
+        await placements.plan_alone(conn)
+        await check_incarnation(conn, call.headers)
         found = await placements.dropped(conn, me.id, asked, now=clock())
     return LoadedAnswer(sorted(found))
 
@@ -92,13 +94,6 @@ async def get_leaving(call: Call[KeepQuery]) -> LeavingChunks:
     return LeavingChunks(found)
 
 
-async def set_held(call: Call[HeldRequest]) -> Stray:
-    me = await caller(call, "index-server")
-    held = {number_of(one) for one in call.body.chunk_ids}
-    async with at_mgmt(call) as conn:
-        return Stray(sorted(await placements.returned(conn, me.id, held, now=clock())))
-
-
 async def get_servers_map(call: Call[None]) -> Response:
     ready = await call.rooms.server_map.rows.get()
     return ready.answer(call.headers.get("if-none-match"))
@@ -106,6 +101,11 @@ async def get_servers_map(call: Call[None]) -> Response:
 
 async def get_map(call: Call[None]) -> Response:
     ready = await call.rooms.server_map.chunks.get()
+    return ready.answer(call.headers.get("if-none-match"))
+
+
+async def get_cluster_map(call: Call[None]) -> Response:
+    ready = await call.rooms.server_map.cluster.get()
     return ready.answer(call.headers.get("if-none-match"))
 
 
@@ -193,15 +193,6 @@ ENDPOINTS = (
         access=work("index-server"),
     ),
     Endpoint(
-        "POST",
-        "/v1/holdings",
-        set_held,
-        HeldRequest,
-        Stray,
-        "The index server has these chunks and no others",
-        access=work("index-server"),
-    ),
-    Endpoint(
         "GET",
         "/get_servers_map",
         get_servers_map,
@@ -217,6 +208,15 @@ ENDPOINTS = (
         None,
         list[list[MappedServer]],
         "The same, with the chunks of every server",
+        access=read_and("front-end", "index-server"),
+    ),
+    Endpoint(
+        "GET",
+        "/v1/map",
+        get_cluster_map,
+        None,
+        ClusterMap,
+        "The same, with the incarnation and the chunks that are not searchable again since a restore",
         access=read_and("front-end", "index-server"),
     ),
 )

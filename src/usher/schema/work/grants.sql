@@ -76,3 +76,9 @@ grant select on mgmt.link, mgmt.chunk, mgmt.host, mgmt.crawler, mgmt.index_build
 grant select on work.private_access to usher_door, usher_mgmt, usher_reader;
 grant execute on function work.allow_private(text, integer, inet[], timestamptz), work.forbid_private(text) to usher_door;
 grant select (host) on work.component to usher_door;
+
+-- The incarnation: MGMT reads it, and starts a new one when it sees that the database went back in time.
+grant select on work.incarnation, work.unrestored to usher_mgmt, usher_reader;
+grant delete on work.unrestored to usher_mgmt;
+grant select on sequence work.chunk_id_seq to usher_mgmt;
+grant execute on function work.begin_incarnation(text) to usher_mgmt;
