@@ -26,10 +26,10 @@ def paper(texts: Iterable[str], *, info: str = "", locked: bool = False) -> byte
         objects.append(b"<</Length %d>>stream\n%s\nendstream" % (len(stream), stream))
     if locked:
         objects.append(_LOCK)
-    return _assembled(objects, b"/Encrypt %d 0 R/ID[<41><41>]" % len(objects) if locked else b"")
+    return assembled(objects, b"/Encrypt %d 0 R/ID[<41><41>]" % len(objects) if locked else b"")
 
 
-def _assembled(objects: list[bytes], more: bytes) -> bytes:
+def assembled(objects: list[bytes], more: bytes = b"") -> bytes:
     body, places = b"%PDF-1.4\n", []
     for number, one in enumerate(objects, 1):
         places.append(len(body))

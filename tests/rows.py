@@ -22,7 +22,7 @@ from usher.errors import BadInput, NotFound, Unreachable
 from usher.index.answering import Desk
 from usher.index.document import Document
 from usher.index.engine import Engine
-from usher.porch.component import Call, Endpoint, face
+from usher.porch.component import Call, Endpoint, GuardOptions, face
 from usher.porch.listen import read_bind
 from usher.search.front import Wish, front
 from usher.search.hall import Hall, Mgmt
@@ -35,7 +35,7 @@ SERVES = """
 import asyncio, sys
 from pathlib import Path
 from rows import serve_alone
-asyncio.run(serve_alone(Path(sys.argv[1]), int(sys.argv[2])))
+asyncio.run(serve_alone(Path(sys.argv[1]), sys.argv[2]))
 """
 
 
@@ -61,6 +61,7 @@ class Maps:
     """What MGMT says; `away` makes it answer nothing of use."""
 
     rows: dict[int, dict[str, list[int]]] = field(default_factory=dict)
+    probation: dict[int, dict[str, list[int]]] = field(default_factory=dict)
     away: bool = False
     full: bool = True
     old: bool = False  # it knows no endpoints of ours
@@ -81,10 +82,19 @@ class Maps:
         return self.drawn(rows, call)
 
     async def full_map(self, call: Call) -> Response:
+        return self.chunk_map(self.rows, call)
+
+    async def probation_map(self, call: Call) -> Response:
+        return self.chunk_map(self.probation, call)
+
+    def chunk_map(self, rows: dict[int, dict[str, list[int]]], call: Call) -> Response:
         if not self.full:
             return Response("no such thing", 404)
-        rows = [self.rows.get(row, {}) for row in range(1, max(self.rows, default=0) + 1)]
-        every = [[{"host": h, "chunk_ids": c} for h, c in one.items()] for one in rows]
+        numbers = range(1, max(rows, default=0) + 1)
+        every = [
+            [{"host": host, "chunk_ids": chunks} for host, chunks in rows.get(row, {}).items()]
+            for row in numbers
+        ]
         return self.drawn({"incarnation": "", "rows": every, "unrestored": []}, call)
 
     async def send_query_stats(self, call: Call) -> Response:
@@ -113,6 +123,7 @@ class Maps:
         return [
             Endpoint("GET", "/get_servers_map", self.servers_map),
             Endpoint("GET", "/v1/map", self.full_map),
+            Endpoint("GET", "/v1/probation", self.probation_map),
             Endpoint("POST", "/send_query_stats", self.send_query_stats),
             Endpoint("POST", "/set_component_state", self.set_state),
             Endpoint("POST", "/v1/query_stats", self.query_stats),
@@ -271,10 +282,13 @@ def library() -> dict[int, list[Document]]:
 class Process:
     """An index server as a process of its own, which can be frozen and killed."""
 
-    def __init__(self, path: Path, port: int = 0) -> None:
+    def __init__(
+        self, path: Path, port: int = 0, *, address: str = "127.0.0.1", within: Sequence[str] = ()
+    ) -> None:
+        """`within` is a command that runs the server elsewhere, such as `ip netns exec NAME`."""
         self.path = path
         self.process = subprocess.Popen(
-            [sys.executable, "-c", SERVES, str(path), str(port)],
+            [*within, sys.executable, "-c", SERVES, str(path), f"{address}:{port}"],
             stdout=subprocess.PIPE,
             text=True,
             cwd=Path(__file__).parent,
@@ -297,9 +311,10 @@ class Process:
         self.process.communicate(timeout=30)
 
 
-async def serve_alone(path: Path, port: int) -> None:
+async def serve_alone(path: Path, bind: str) -> None:
     desk = Desk(2)
     desk.engine = Engine.open(path, heap=HEAP)
-    async with face(desk.endpoints(), read_bind(f"127.0.0.1:{port}")) as address:
+    options = GuardOptions(insecure=True)
+    async with face(desk.endpoints(), read_bind(bind), options=options) as address:
         print(address.removeprefix("http://"), flush=True)  # noqa: T201 - whoever started us reads it
         await asyncio.Event().wait()

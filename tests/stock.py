@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from indexed import page
-from trade import ANY
 from usher.client import Client
 from usher.index import chunkfile
 from usher.index.building import SUFFIX
@@ -15,6 +14,7 @@ from usher.index.document import Document
 from usher.messages import Page
 from usher.porch.chunks import chunk_endpoints
 from usher.porch.component import face
+from usher.porch.listen import read_bind
 from usher.shelf import Shelf
 
 EACH = 50  # documents of a chunk
@@ -97,14 +97,21 @@ class Stock:
 
 
 @asynccontextmanager
-async def stocked(mgmt: str, directory: Path) -> AsyncIterator[Stock]:
+async def stocked(
+    mgmt: str,
+    directory: Path,
+    *,
+    tokens: tuple[str, str] = ("", ""),
+    ports: tuple[int, int] = (0, 0),
+) -> AsyncIterator[Stock]:
     """A crawler and a builder at this MGMT, until the servers have all they want."""
     shelf = Shelf(directory, SUFFIX)
+    crawler_bind, builder_bind = (read_bind(f"127.0.0.1:{port}") for port in ports)
     async with (
-        face([], ANY) as crawler_at,
-        face(chunk_endpoints(shelf, "/index_chunk"), ANY) as builder_at,
-        Client(mgmt, host=crawler_at.removeprefix("http://")) as crawler,
-        Client(mgmt, host=builder_at.removeprefix("http://")) as builder,
+        face([], crawler_bind) as crawler_at,
+        face(chunk_endpoints(shelf, "/index_chunk"), builder_bind) as builder_at,
+        Client(mgmt, host=crawler_at.removeprefix("http://"), token=tokens[0]) as crawler,
+        Client(mgmt, host=builder_at.removeprefix("http://"), token=tokens[1]) as builder,
     ):
         await crawler.set_state("online", type="crawler")
         await builder.set_state("online", type="index-builder")

@@ -141,6 +141,12 @@ class Client:
                 self._tickets |= {host: (renew_at, text) for host, text in given_.tickets.items()}
         return {host: self._tickets[host][1] for host in wanted if host in self._tickets}
 
+    def forget_tickets(self, hosts: Iterable[str]) -> None:
+        """Ask MGMT for new tickets for these hosts; the old ones stay in use until it answers."""
+        for host in hosts:
+            if host in self._tickets:
+                self._tickets[host] = (0.0, self._tickets[host][1])
+
     # -- crawlers
 
     async def get_links(

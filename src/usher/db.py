@@ -18,6 +18,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import TupleRow
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
+from usher.db_clock import DatabaseClock
+from usher.db_session import TCP_PARAMETERS, check_pooler, prepare_session
 from usher.errors import BadSetting, NotAllowed, SchemaOutOfDate, Unreachable, UsherError
 from usher.settings import masked
 from usher.telemetry import DB_RECONNECTS, Log
@@ -38,9 +40,28 @@ PASSING = (
     "terminating connection",
     "too many",
     "remaining connection slots",
+    # pgbouncer, while it has no server
+    "cannot connect to server",
+    "server conn crashed",
+    "server login",
+    "server_login_retry",
+    "query_wait_timeout",
+    "no more connections allowed",
 )
-# Two that wait for each other, of whom the server undid one: it is well, and whoever asked may ask again.
-IN_THE_WAY = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
+# Another transaction stood in the way: the server is well, and the caller may repeat its own.
+IN_THE_WAY = (
+    psycopg.errors.DeadlockDetected,
+    psycopg.errors.SerializationFailure,
+    psycopg.errors.LockNotAvailable,
+)
+# The server cannot be used now, although another connection may lead to one that can.
+UNAVAILABLE = (
+    psycopg.OperationalError,
+    psycopg.errors.ReadOnlySqlTransaction,
+    psycopg.errors.IdleInTransactionSessionTimeout,
+    PoolTimeout,
+    Unreachable,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +73,7 @@ class Wake:
     missed: bool = False
 
 
-def complete(dsn: str, *, role: str = "") -> str:
+def complete(dsn: str) -> str:
     """The DSN with what every connection of ours needs; bad DSNs are refused here."""
     try:
         given = conninfo_to_dict(dsn)
@@ -63,14 +84,14 @@ def complete(dsn: str, *, role: str = "") -> str:
             f"{masked(dsn)!r} is not a PostgreSQL address{words}.",
             hint="postgresql://user:password@host:5432/database",
         ) from error
-    full: dict[str, Any] = {"application_name": "usher", "connect_timeout": ATTEMPT_SECONDS}
-    if "," in str(given.get("host", "")):
-        full["target_session_attrs"] = "read-write"  # of several servers, the one that leads now
-    full |= given
-    # In any other time zone "30 days" is an hour more or less when the clocks change.
-    options = [str(given.get("options", "")), "-c TimeZone=UTC", f"-c role={role}" if role else ""]
-    full["options"] = " ".join(filter(None, options))
-    return make_conninfo(**full)
+    full: dict[str, Any] = {
+        "application_name": "usher",
+        "connect_timeout": ATTEMPT_SECONDS,
+        # Of several servers, the primary; and behind a load balancer, no standby.
+        "target_session_attrs": "read-write",
+        **TCP_PARAMETERS,
+    }
+    return make_conninfo(**(full | given))
 
 
 def for_program(dsn: str) -> tuple[str, dict[str, str]]:
@@ -96,15 +117,52 @@ def hopeless(error: Exception) -> bool:
 
 async def connect(dsn: str, *, patience: float = 0, role: str = "") -> Connection:
     """One connection outside any pool, tried for that many seconds."""
-    full = complete(dsn, role=role)
+    full = complete(dsn)
     deadline = asyncio.get_running_loop().time() + patience
     async for _ in attempts(min(LONGEST_PAUSE, patience / 4)):
         try:
-            return await psycopg.AsyncConnection.connect(full, autocommit=True)
+            return await connect_once(full, role)
         except psycopg.OperationalError as error:
             if hopeless(error) or asyncio.get_running_loop().time() >= deadline:
                 raise unreachable(dsn, error) from error
+        except psycopg.Error as error:
+            raise translated(dsn, error) or unreachable(dsn, error) from error
     raise AssertionError  # attempts never end
+
+
+async def connect_once(conninfo: str, role: str) -> Connection:
+    """Connect, prepare the session, and refuse a pooler that does not keep it."""
+    conn = await psycopg.AsyncConnection.connect(conninfo, autocommit=True)
+    try:
+        await prepare_session(conn, role=role)
+        await check_pooler(conn, conninfo)
+    except BaseException:
+        await conn.close()
+        raise
+    return conn
+
+
+async def stay_connected(
+    dsn: str,
+    work: Callable[[Connection], Awaitable[None]],
+    stop: asyncio.Event,
+    *,
+    role: str = "",
+    patience: float = 0,
+) -> None:
+    """Run work on a connection of its own until it returns or `stop` is set; connect again, with back-off, when lost.
+
+    Session locks end with the connection, so the work starts anew each time.
+    """
+    async for _ in attempts():
+        if stop.is_set():
+            return
+        try:
+            async with await connect(dsn, patience=patience, role=role) as conn:
+                await work(conn)
+        except UNAVAILABLE as error:
+            DB_RECONNECTS.inc()
+            log.warning("database_away", reason=str(error).strip())
 
 
 def unreachable(dsn: str, error: BaseException) -> Unreachable:
@@ -122,22 +180,29 @@ class Database:
         self.dsn = dsn
         self.patience = patience
         self.role = role
+        self.clock = DatabaseClock()
         self._pool = AsyncConnectionPool(
-            complete(dsn, role=role),
+            complete(dsn),
             connection_class=psycopg.AsyncConnection[TupleRow],
             kwargs={"autocommit": True},
             min_size=1,
             max_size=size,
             timeout=patience,
             open=False,
+            configure=self._configure,
             reconnect_failed=reconnect_failed,
         )
 
     async def __aenter__(self) -> Self:
         probe = await connect(self.dsn, patience=self.patience, role=self.role)
+        await self.clock.sync(probe)
         await probe.close()  # the pool would retry in silence; this says why
         await self._pool.open()
         return self
+
+    async def _configure(self, conn: Connection) -> None:
+        await prepare_session(conn, role=self.role)
+        await self.clock.sync(conn)
 
     async def __aexit__(self, *_: object) -> None:
         await self._pool.close()
@@ -152,12 +217,24 @@ class Database:
     async def connection(self) -> AsyncIterator[Connection]:
         """A connection on which each statement stands alone, which saves two of three round trips."""
         try:
-            async with self._pool.connection() as conn:
+            async with self._pool.connection() as conn, self._kept_if_writable(conn):
+                if self.clock.is_stale:
+                    await self.clock.sync(conn)
                 yield conn
         except (psycopg.Error, PoolTimeout) as error:
             if (ours := translated(self.dsn, error)) is None:
                 raise
             raise ours from error
+
+    @asynccontextmanager
+    async def _kept_if_writable(self, conn: Connection) -> AsyncIterator[None]:
+        """Discard every connection of the pool once the server has become read-only: another is the primary now."""
+        try:
+            yield
+        except psycopg.errors.ReadOnlySqlTransaction:
+            await conn.close()
+            await self._pool.drain()
+            raise
 
     async def run(self, work: Callable[[Connection], Awaitable[T]], *, alone: bool = False) -> T:
         """One transaction, begun anew with back-off while the server is away or others stood in the way.
@@ -194,7 +271,7 @@ class Database:
                     yield Wake(channel, missed=True)
                 async for note in conn.notifies():
                     yield Wake(note.channel, note.payload)
-            except psycopg.OperationalError as error:
+            except UNAVAILABLE as error:
                 DB_RECONNECTS.inc()
                 log.warning("listen_broken", reason=str(error).strip())
             finally:
@@ -218,9 +295,7 @@ def translated(dsn: str, error: BaseException) -> UsherError | None:
                 f"The database lacks something: {error.diag.message_primary}.",
                 hint="Run `usher db migrate`.",
             )
-        case psycopg.errors.DeadlockDetected() | psycopg.errors.SerializationFailure():
-            return None
-        case psycopg.OperationalError() | PoolTimeout():
+        case _ if isinstance(error, UNAVAILABLE) and not isinstance(error, IN_THE_WAY):
             return unreachable(dsn, error)
         case _:
             return None

@@ -7,7 +7,6 @@ needs the database would; a server of the operator's own is only looked at.
 import os
 import shutil
 import sys
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import psycopg
 from usher import __version__
 from usher.areas import Places, named, places
 from usher.db import Connection, connect
+from usher.db_clock import SKEW_LIMIT, DatabaseClock, skew_words
 from usher.embedded import binaries
 from usher.errors import UsherError
 from usher.safety import Check, safety_checks
@@ -25,7 +25,6 @@ from usher.settings import Loaded, Settings, masked
 
 GIGABYTE = 1024**3
 LOW_DISK, NO_DISK = 5 * GIGABYTE, GIGABYTE // 2
-SKEW_SECONDS = 2.0
 
 
 def failed(name: str, error: UsherError) -> Check:
@@ -101,16 +100,14 @@ async def server(conn: Connection, dsn: str, schemas: list[str], *, ours: bool) 
 
 
 async def clock(conn: Connection) -> Check:
-    """The server's clock next to ours; leases and politeness trust both to agree."""
-    before = time.time()
-    found = await conn.execute("select extract(epoch from clock_timestamp())::float8")
-    (there,) = await found.fetchone() or (before,)
-    skew = abs(there - (before + time.time()) / 2)
-    if skew > SKEW_SECONDS:
-        return Check(
-            "clock", "bad", f"{skew:.1f} s apart from the database's", "Run NTP on both machines."
-        )
-    return Check("clock", "good", f"within {max(skew, 0.001):.3f} s of the database's")
+    """Compare this machine's clock with the database's, by which Usher goes."""
+    database = DatabaseClock()
+    await database.sync(conn)
+    seconds = database.skew.total_seconds()
+    if abs(database.skew) > SKEW_LIMIT:
+        detail = f"{skew_words(seconds)} the database's"
+        return Check("clock", "warning", detail, "Run NTP on both machines.")
+    return Check("clock", "good", f"within {max(abs(seconds), 0.001):.3f} s of the database's")
 
 
 async def schema(conn: Connection, schemas: list[str]) -> Check:
@@ -129,6 +126,13 @@ async def role_check(conn: Connection) -> Check:
         finding = await roles.check(conn)
     except psycopg.errors.InsufficientPrivilege:
         return Check("roles", "warning", "this user may not look at the grants")
+    if finding.good and (closed := await roles.not_usable(conn)):
+        return Check(
+            "roles",
+            "warning",
+            f"user {conn.info.user} may not take on {', '.join(closed)}, so processes run with all of its rights",
+            f"`usher db roles create` as a user with CREATEROLE, or: grant {', '.join(closed)} to {conn.info.user}",
+        )
     if finding.good:
         return Check("roles", "good", f"{len(roles.ROLES)} roles with their grants")
     if finding.absent:

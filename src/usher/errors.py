@@ -2,7 +2,8 @@
 
     UsherError
     ├── BadInput            the caller's words are off
-    │   └── BadSetting      a setting is unknown or its value cannot be used
+    │   ├── BadSetting      a setting is unknown or its value cannot be used
+    │   └── UnsoundChunk    the checksum of an index chunk is right, and its content is not
     ├── NotFound            asked for something that is not there
     ├── NotAllowed          the role or token does not permit it
     ├── Conflict            it is otherwise already, and cannot be both
@@ -45,6 +46,12 @@ class BadInput(UsherError):
 class BadSetting(BadInput):
     code = "bad_setting"
     status = 500
+
+
+class UnsoundChunk(BadInput):
+    """Every copy of this file fails in the same way."""
+
+    code = "unsound_chunk"
 
 
 class NotFound(UsherError):

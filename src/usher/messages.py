@@ -263,7 +263,16 @@ class Problem(Struct):
 
 
 class Tickets(Struct):
-    """Tickets by host, and how many seconds they are good for."""
+    """A ticket for each host that is a component, to be sent as `Authorization: Bearer TICKET`."""
 
     tickets: dict[str, str]
-    seconds: float
+    seconds: float  # until they expire
+
+
+class GuardState(Struct):
+    """What a component needs to verify tickets: its name, its key, MGMT's time, and tokens whose tickets it refuses."""
+
+    host: str
+    key: str
+    now: float
+    revoked: list[int]

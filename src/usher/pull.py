@@ -17,7 +17,8 @@ from usher.wire import Lines, Stream
 
 Kind = Literal["content", "index"]
 PATHS: Final[Mapping[Kind, str]] = {"content": "/get_chunk/", "index": "/index_chunk/"}
-MOST_BYTES: Final = 1 << 34
+# A component is not trusted: larger files are refused, whatever it reported to MGMT.
+MAX_FILE_BYTES: Final[Mapping[Kind, int]] = {"content": 1 << 34, "index": 1 << 30}
 PATIENCE: Final = (
     30.0  # seconds for an answer to begin, between its parts, and at most until the next try
 )
@@ -45,9 +46,12 @@ async def pull(
     """
     address = base if "://" in base else f"http://{base}"
     what = f"The {kind} chunk {chunk} of {base}"
+    limit = MAX_FILE_BYTES[kind]
+    if size is not None and size > limit:
+        raise BadContent(f"{what} is too large: it has {size:,} bytes, more than {limit:,}.")
+    wanted = Wanted(what, address, f"{PATHS[kind]}{chunk}", sha256, size, limit)
     draft = Draft(to)
     try:
-        wanted = Wanted(what, address, f"{PATHS[kind]}{chunk}", sha256, size)
         await Errand(wanted, draft, ticket, patience).run()
         return await asyncio.to_thread(draft.keep)
     finally:
@@ -63,6 +67,7 @@ class Wanted:
     path: str
     sha256: str | None
     size: int | None
+    limit: int  # bytes
 
 
 class Errand:
@@ -107,7 +112,7 @@ class Errand:
             case 200:
                 self._draft.restart()
                 self._etag = answer.headers.get("etag", "")
-                self._foresee()
+                self._foresee(answer)
             case 206 if begins(answer) == self._draft.size:
                 pass
             case 206 | 416:
@@ -121,18 +126,25 @@ class Errand:
             case status:
                 raise Unreachable(f"{self._wanted.what} cannot be had: HTTP {status}.")
 
-    def _foresee(self) -> None:
+    def _foresee(self, answer: Stream) -> None:
         """Do not even begin with a file that says it is another one."""
         said = SUM.fullmatch(self._etag)
         if said and self._wanted.sha256 and said[1] != self._wanted.sha256:
             raise self._wrong(f"its checksum is {said[1]}, not {self._wanted.sha256}")
+        length = answer.headers.get("content-length", "")
+        most = self._most_bytes()
+        if length.isdecimal() and int(length) > most:
+            raise self._wrong(f"it is longer than {most:,} bytes")
 
     async def _take(self, answer: Stream) -> None:
-        most = MOST_BYTES if self._wanted.size is None else self._wanted.size
+        most = self._most_bytes()
         async for part in answer.parts():
             if self._draft.size + len(part) > most:
                 raise self._wrong(f"it is longer than {most:,} bytes")
             self._draft.write(part)
+
+    def _most_bytes(self) -> int:
+        return self._wanted.limit if self._wanted.size is None else self._wanted.size
 
     def _check(self) -> None:
         size, sum_ = self._draft.size, self._draft.sha256()

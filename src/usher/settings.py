@@ -110,6 +110,15 @@ class Settings:
         least=0,
         most=604_800,
     )
+    event_days: float = setting(
+        90.0, "days that events of components and chunks are kept", least=1, most=36_500
+    )
+    query_days: float = setting(
+        30.0,
+        "days that single queries are kept; older ones are summed up by day",
+        least=1,
+        most=36_500,
+    )
     contact: str = setting(
         "", "address or page that says who crawls and why; part of the User-Agent"
     )

@@ -3,15 +3,19 @@
 A log line is an event name and fields: `key=value` on a terminal, one JSON object a line otherwise.
 """
 
+import asyncio
 import json
 import logging
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from usher.terminal import escaped
+
+T = TypeVar("T")
 REGISTRY = CollectorRegistry()
 """Our own registry: a program that embeds Usher keeps its default one to itself."""
 
@@ -25,6 +29,11 @@ DB_SECONDS = Histogram(
 DB_RECONNECTS = Counter(
     "usher_db_reconnects_total",
     "Times a lost database connection was made again.",
+    registry=REGISTRY,
+)
+CLOCK_SKEW = Gauge(
+    "usher_clock_skew_seconds",
+    "How far this machine's clock is ahead of the database's.",
     registry=REGISTRY,
 )
 HTTP_REFUSED = Counter(
@@ -168,6 +177,17 @@ class Log:
         self._logger.log(level, event, extra={"fields": fields})
 
 
+def observed(task: "asyncio.Task[T]", log: Log) -> "asyncio.Task[T]":
+    """The task; if it fails, the log says so at once, also if its result is never awaited."""
+
+    def report(done: "asyncio.Task[T]") -> None:
+        if not done.cancelled() and (error := done.exception()) is not None:
+            log.error("task_failed", task=done.get_name(), error=repr(error))
+
+    task.add_done_callback(report)
+    return task
+
+
 class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         time = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S")
@@ -175,7 +195,7 @@ class TextFormatter(logging.Formatter):
         words += [f"{key}={quoted(value)}" for key, value in fields_of(record).items()]
         if record.exc_info:
             words.append("\n" + self.formatException(record.exc_info))
-        return " ".join(words)
+        return escaped(" ".join(words))
 
 
 class JsonFormatter(logging.Formatter):
@@ -189,7 +209,7 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str, ensure_ascii=False)
+        return escaped(json.dumps(line, default=str, ensure_ascii=False))
 
 
 def fields_of(record: logging.LogRecord) -> Mapping[str, object]:

@@ -153,11 +153,12 @@ async def test_tokens_are_made_listed_and_revoked(database: str) -> None:
         assert (found.name, found.scope, found.type) == ("crawler-1", "work", "crawler")
     named = at(database, "tokens", "add", "me", "--scope", "admin", "--json").json
     assert named["name"] == "me"
-    assert at(database, "tokens", "add", "me").code == 3
+    assert at(database, "tokens", "add", "me", "--scope", "read").code == 3
+    assert at(database, "tokens", "add", "you").code == 2
     assert at(database, "tokens", "add", "a\nb").code == 2
     listed = at(database, "tokens", "list")
     assert [line.split()[:3] for line in listed.out.splitlines()[1:]] == [
-        ["crawler-1", "work", "crawler"], ["me", "admin", "any"],
+        ["crawler-1", "work", "crawler"], ["me", "admin", "-"],
     ]  # fmt: skip
     assert made.out.strip() not in at(database, "tokens", "list", "--json").out
     assert at(database, "tokens", "revoke", "me", "nobody").code == 3

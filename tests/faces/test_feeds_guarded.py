@@ -82,6 +82,9 @@ async def test_a_feed_that_is_disabled_by_hand_leaves_its_hub(
 ) -> None:
     number = str(feeds["busy"])
     async with Hub(verifies=False) as hub, await connect(stored) as conn:
+        await conn.execute(  # a public feed has no private hub
+            "update feeds.feed_metadata set url = 'http://127.0.0.1/feed' where id = %s", [number]
+        )
         await conn.execute(
             "insert into feeds.websub"
             " (metadata_id, hub, topic, token, secret, state, asked_at, try_at, lease_until, renew_at)"

@@ -1,14 +1,19 @@
 """A crawler that is told to stop: what is under way ends, and the rest waits for others at once."""
 
+import asyncio
 import time
 from pathlib import Path
 
 import pytest
 
+from chunk_files import small_disk
 from clusters import free_port
+from commands import run
 from crawls import EMBEDDED, crawls
 from hostile import at_home, links, page, said
 from processes import eventually
+from usher.db import connect
+from usher.status.progress import progress
 from website import HTML, Website, render
 
 pytestmark = EMBEDDED
@@ -78,3 +83,36 @@ def test_a_disk_that_refuses_does_not_use_up_what_waits(database: str, tmp_path:
         assert house.ask("select count(*) from work.chunk") == [(1,)]
         assert house.states() == {"pending": 60}
         assert house.cast.leave(["crawler"]) == [0]
+
+
+def test_a_crawler_on_a_full_disk_says_so_and_goes_on_when_there_is_space(
+    database: str, tmp_path: Path
+) -> None:
+    """It takes no chunk; `usher status` and the progress of a crawl name it; it stays healthy."""
+    data = tmp_path / "data"
+    data.mkdir()
+    with (
+        small_disk(data, "60m"),
+        Website({"/0": page("Page 0")}) as web,
+        crawls(database, tmp_path) as house,
+    ):
+        (data / "filler").write_bytes(bytes(20_000_000))
+        house.add(web.url("/0"))
+        house.crawler()
+        state = "select state, health from work.component where type = 'crawler'"
+        assert eventually(lambda: house.ask(state) == [("waiting", "healthy")], 30), house.log
+        status = run(["status", "--json"], house.cast.environment).json
+        [holdup] = [one for one in status["holdups"] if one["kind"] == "disk_full"]
+        assert "Disk full: only" in holdup["words"]
+        assert "waits. Disk full: only" in asyncio.run(full_disk(database))
+        assert house.ask("select count(*) from work.chunk") == [(0,)]
+        (data / "filler").unlink()
+        house.wait()
+        assert house.ask(state) == [("online", "healthy")]
+        assert asyncio.run(full_disk(database)) == ""
+
+
+async def full_disk(database: str) -> str:
+    """What `usher crawl` shows of full disks."""
+    async with await connect(database) as conn:
+        return (await progress(conn, [])).full_disk

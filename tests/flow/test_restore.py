@@ -20,12 +20,13 @@ from website import Response, Website
 pytestmark = EMBEDDED
 PAGES = 16
 CHANGED = range(0, PAGES, 2)
-WATCHDOG = ("--every", "0.3", "--misses", "20", "--probation", "0.3", "--grace", "600")
-RECOVERY_SECONDS = 90
+WATCHDOG = ("--every", "0.3", "--misses", "200", "--probation", "0.3", "--grace", "600")
+STEP_SECONDS = 180  # for anything that takes a few seconds on an idle machine
+RECOVERY_SECONDS = 240
 LOSS_SECONDS = (
     240  # a server asks for half a minute before a chunk counts as lost, then builders try it
 )
-STEP = 1_000_000_000  # ids continue at the next multiple
+ID_STEP = 1_000_000_000  # ids continue at the next multiple
 POLL_SECONDS = 3  # in which a front-end has surely heard of a restore
 LAST_CHUNK = "select max(id) from work.chunk"
 UNRESTORED = "select count(*) from work.unrestored"
@@ -104,8 +105,8 @@ def cluster(dsn: str, directory: Path) -> Iterator[tuple[House, Website]]:
         stage.cast.enter("watchdog", *USHER, "watchdog", *WATCHDOG)
         stage.crawl.crawler("crawler", "--pages", "4")
         stage.crawl.add(web.url("/"), words=["--full"])
-        assert eventually(lambda: stage.crawl.states() == {"crawled": PAGES + 1}, 60)
-        stage.propagated(60)
+        assert eventually(lambda: stage.crawl.states() == {"crawled": PAGES + 1}, STEP_SECONDS)
+        stage.propagated(STEP_SECONDS)
         yield stage, web
 
 
@@ -123,9 +124,9 @@ def change(stage: House, web: Website, numbers: Sequence[int]) -> None:
         web.add(f"/{number}", page(number, 2))
     stage.crawl.add(*(web.url(f"/{number}") for number in numbers), words=["--pass"])
     gone = [*texts(numbers)]
-    done = eventually(lambda: not any(stage.find(1, word) for word in gone), 60)
+    done = eventually(lambda: not any(stage.find(1, word) for word in gone), STEP_SECONDS)
     assert done, stage.crawl.log[-4000:]
-    stage.propagated(60)
+    stage.propagated(STEP_SECONDS)
 
 
 def complete(stage: House, words: Sequence[str]) -> bool:
@@ -149,7 +150,9 @@ def test_texts_that_were_taken_out_since_the_dump_are_searchable_again(
         change(stage, web, CHANGED)
         web.add("/late", page(99, 1))
         stage.crawl.add(web.url("/late"), words=["--pass"])
-        assert eventually(lambda: complete(stage, ["stay99x"]), 60), stage.crawl.log[-4000:]
+        assert eventually(lambda: complete(stage, ["stay99x"]), STEP_SECONDS), stage.crawl.log[
+            -4000:
+        ]
         [(last,)] = stage.crawl.ask(LAST_CHUNK)
         with sampled(front, stays()) as kept:
             stage.crawl.usher("db", "restore", str(tmp_path / "backup"), "--replace")
@@ -162,14 +165,16 @@ def test_texts_that_were_taken_out_since_the_dump_are_searchable_again(
         assert kept.asked
         assert old.asked
         assert kept.partial
-        assert eventually(lambda: not stage.find(1, "stay99x"), 20)
+        assert eventually(lambda: not stage.find(1, "stay99x"), STEP_SECONDS)
         explained = json.loads(stage.crawl.usher("explain", "--json", web.url("/0")))
         assert explained["findable"], explained
         # What only the lost history knew is crawled again when it is added again, in a chunk with an id of its own.
         stage.crawl.add(web.url("/late"), words=["--pass"])
-        assert eventually(lambda: complete(stage, ["stay99x"]), 60), stage.crawl.log[-4000:]
+        assert eventually(lambda: complete(stage, ["stay99x"]), STEP_SECONDS), stage.crawl.log[
+            -4000:
+        ]
         [(new,)] = stage.crawl.ask(LAST_CHUNK)
-        assert new >= STEP > last
+        assert new >= ID_STEP > last
 
 
 def test_a_server_that_was_down_compares_its_chunks_when_it_starts(
@@ -198,7 +203,7 @@ def test_pages_without_any_copy_left_are_crawled_again_and_answers_stay_partial(
         change(stage, web, range(PAGES))
         stage.crawl.usher("chunks", "compact")
         # Only the chunk of the front page is left, which did not change.
-        gone = eventually(lambda: len(first & files(stage)) == 1, 60)
+        gone = eventually(lambda: len(first & files(stage)) == 1, STEP_SECONDS)
         assert gone, (first, files(stage), stage.crawl.log[-4000:])
         with sampled(stage.crawl.ports["front"], stays()) as sampler:
             stage.crawl.usher("db", "restore", str(tmp_path / "backup"), "--replace")

@@ -227,3 +227,24 @@ def test_every_advisory_lock_has_a_number_of_its_own() -> None:
     ]
     assert len(found) > 3
     assert len({number for number, _ in found}) == len(found), sorted(found)
+
+
+# Files that may read this machine's clock, although their packages write to the database.
+LOCAL_CLOCK = {
+    "cli/words.py": "ages on the screen",
+    "feeds/finding.py": "dates of items in a document that is only looked at",
+    "feeds/permalink.py": "Retry-After as a date, compared with the web server's clock",
+    "schema/dump.py": "a note in the manifest",
+}
+DATABASE_PACKAGES = ("cli", "door", "feeds", "mgmt", "queue", "schema", "stage", "status", "web")
+
+
+def test_stored_times_are_the_databases() -> None:
+    """A machine whose clock is wrong must not write leases or judge them."""
+    readers = {
+        path.relative_to(PACKAGE).as_posix()
+        for package in DATABASE_PACKAGES
+        for path in (PACKAGE / package).rglob("*.py")
+        if re.search(r"datetime\.(now|utcnow|today)\(|\btime\.time\(", path.read_text())
+    }
+    assert readers == set(LOCAL_CLOCK)

@@ -20,6 +20,7 @@ from chunk_files import (
 from hostile import pdf
 from processes import running
 from trade import SMALL, texts_of, titled
+from usher.index import chunkfile
 from usher.index.making import Job, key_of, make
 from usher.index.press import Line
 from usher.index.workshop import Bounds, Press, Workshop
@@ -160,3 +161,19 @@ def presses() -> list[int]:
     return [
         pid for pid in children if b"usher.index.press" in Path(f"/proc/{pid}/cmdline").read_bytes()
     ]
+
+
+async def test_pages_beyond_the_limits_of_an_index_chunk_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content, index = tmp_path / "7.warc.gz", tmp_path / "7.idx"
+    await chunk_file(content, *(titled(f"/{number}", f"Page {number}") for number in range(5)))
+    keys = [f"example.com/{number}" for number in range(5)]
+    job = Job(7, str(content), str(index), keys)
+    monkeypatch.setattr(chunkfile, "MAX_DOCUMENTS", 3)
+    made = make(job, lambda _: None)
+    assert (made.documents, made.left) == (3, {"the index chunk is full": 2})
+    monkeypatch.setattr(chunkfile, "MAX_TOTAL_BYTES", 400)
+    made = make(job, lambda _: None)
+    assert made.documents in {1, 2}
+    assert made.left == {"the index chunk is full": 5 - made.documents}

@@ -14,7 +14,7 @@ from backports import zstd
 
 from usher.errors import BadInput
 from usher.index import chunkfile
-from usher.index.chunkfile import MAGIC, MAX_DOCUMENT, VERSION
+from usher.index.chunkfile import MAGIC, MAX_DOCUMENT, MAX_DOCUMENTS, VERSION
 from usher.index.document import Document
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
@@ -109,7 +109,7 @@ def test_a_bomb_is_unpacked_block_by_block(tmp_path: Path) -> None:
     payload = packer.compress(struct.pack(">I", 0)) + b"".join(
         packer.compress(zeros) for _ in range(300)
     )
-    path.write_bytes(sealed(payload + packer.flush(), 2**32 - 1))
+    path.write_bytes(sealed(payload + packer.flush(), MAX_DOCUMENTS))
     tracemalloc.start()
     with pytest.raises(BadInput, match="is not what its header says"):
         list(chunkfile.read(path)[1])

@@ -72,6 +72,7 @@ PLANS: dict[Statement, dict[str, Any]] = {
     merging.store.give: {"chunks": [1]},
     merging.store.manifest: {"chunks": [1]},
     merging.store.lock_pages: {"chunk": 1},
+    versions.store.lose_copies: {"chunks": [1], "most": 3, "now": NOW},
     versions.store.take_back: {"chunks": [1]},
     page_keys.store.page_keys: {"chunks": [1], "server": 1},
     page_keys.store.suspects: {"chunks": [1], "reporter": 1, "prefix": "index-server s dropped "},

@@ -254,3 +254,17 @@ def test_ballast_gives_every_chunk_the_same_averages(engine: Engine) -> None:
             assert total == average * (3 + 1 + empty)
     assert ballast.count("a-b c_d é, 12") == 6
     assert engine.documents == 0
+
+
+@pytest.mark.parametrize(
+    ("documents", "headings", "body"),
+    [(0, 0, 0), (1, 0, 0), (200, 0, 0), (50_000, 0, 0), (1_000, 30_000_000, 0), (9, 0, 9_000_000)],
+)
+def test_ballast_is_bounded_and_spread(documents: int, headings: int, body: int) -> None:
+    weight = ballast.Ballast()
+    weight.documents = documents
+    weight.lengths.update({fields.HEADINGS: headings, fields.BODY: body})
+    missing, empty = weight.balanced()
+    needed = documents * sum(ballast.AVERAGE.values())
+    assert sum(missing.values()) <= max(ballast.MAX_WORDS, 1.1 * needed)
+    assert max(missing.values()) <= ballast.MAX_WORDS_PER_FIELD * (empty + 1)

@@ -213,7 +213,7 @@ async def test_what_changed_while_it_was_cleaned_is_cleaned_again(
         [(feed_id,)] = await (await conn.execute("select feed_id from feeds.feed_item")).fetchall()
         waiting = await cleaning.uncleaned(conn, feed_id)
         made = [cleaning.cleaned(one, None, 0.1) for one in waiting]
-        await conn.execute("update feeds.feed_item_page set fetched_at = now()")
+        await conn.execute("update feeds.feed_item set content = '<p>another page</p>'")
         assert await cleaning.put_clean(conn, waiting, made) == 0
         await conn.execute("update feeds.feed_item set hash = md5('other')::uuid")
         assert await cleaning.put_clean(conn, waiting, made) == 0

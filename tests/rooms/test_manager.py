@@ -30,6 +30,7 @@ TABLES: dict[str, dict[str, Any]] = {
     "narrow": {"max_processes": 2},
     "none": {"max_processes": 0},
     "small": {"output": 100},
+    "t": {"child_programs": ["/bin/true"]},
 }
 
 

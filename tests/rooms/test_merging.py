@@ -76,3 +76,12 @@ def test_a_damaged_or_wrong_file_makes_nothing(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="checksum"):
         merge(job(tmp_path, Part(1, str(path), ["a.com/0"])), lambda _: None)
     assert not (tmp_path / "made" / "9.idx").exists()
+
+
+def test_sources_that_are_too_large_together_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = [Part(n, str(source(tmp_path, n)), ["a.com/3"]) for n in (1, 2)]
+    monkeypatch.setattr(chunkfile, "MAX_TOTAL_BYTES", 1_000)
+    with pytest.raises(BadInput, match="too large for one chunk"):
+        merge(job(tmp_path, *parts, *parts, *parts), lambda _: None)

@@ -10,7 +10,7 @@ from admitted import NONE, NOW
 from shelves import fail
 from thin import House
 from usher.db import Connection, connect
-from usher.mgmt import chunks, components, desk, missing, placements
+from usher.mgmt import chunks, components, desk, missing, placements, versions
 from usher.mgmt.chunks import Ask
 from usher.mgmt.missing import Loss, What
 
@@ -285,8 +285,8 @@ async def test_pages_are_found_by_index_however_many_there_are(house: House) -> 
         NOW,
     )
     await house.run("analyze work.guestbook")
-    text = missing.store.crawl_again.text.rstrip().rstrip(";")
-    given = {"chunks": [1001, 1002], "gone": [], "most": 3, "now": NOW}
+    text = versions.store.lose_copies.text.rstrip().rstrip(";")
+    given = {"chunks": [1001, 1002], "most": 3, "now": NOW}
     found = await (await house.conn.execute(f"explain {text}".encode(), given)).fetchall()
     plan = "\n".join(line for (line,) in found)
     assert "guestbook_chunk" in plan, plan

@@ -134,3 +134,56 @@ async def test_a_schema_that_is_behind_keeps_its_grants_and_stops_nobody(
     await migrate.migrate(places)
     async with await as_role(database, "usher_reader") as conn:
         await conn.execute("select * from work.hosts")
+
+
+async def open_to_public(conn: Connection) -> list[str]:
+    """The functions of our schemas that every login of the server may execute."""
+    held = await roles.privileges(conn)
+    return sorted(one.name for one in held if one.kind == "function" and one.role == "public")
+
+
+async def test_plain_steps_leave_no_function_open_to_public(empty_database: str) -> None:
+    """As dbmate runs them: without roles and grants. A step that creates functions revokes PUBLIC itself."""
+    async with await connect(empty_database) as conn:
+        for schema in SCHEMAS:
+            await migrate.apply_pending(conn, schema)
+        assert await open_to_public(conn) == []
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+async def test_undone_steps_leave_no_function_open_to_public(
+    places: Places, database: str, schema: str
+) -> None:
+    async with await connect(database) as conn:
+        while await versions(conn, schema):
+            await migrate.rollback(places, schema)
+            assert await open_to_public(conn) == []
+
+
+@pytest.mark.parametrize("role", sorted(set(roles.ROLES) - {"usher_mgmt"}))
+async def test_only_mgmt_claims_pages(database: str, role: str) -> None:
+    claim = """
+        select * from work.claim_links(
+            '{1}', '{1}', '{1}', '{1}', null, array[interval '0'], array[interval '100 years'], '{f}', now()
+        )
+    """
+    async with await as_role(database, role) as conn:
+        with pytest.raises(DENIED):
+            await conn.execute(claim.encode())
+    async with await as_role(database, "usher_mgmt") as conn:
+        await conn.execute(claim.encode())
+
+
+async def test_check_finds_what_public_may_do(database: str) -> None:
+    async with await connect(database) as conn:
+        await conn.execute("grant execute on all functions in schema multimatch to public")
+        await conn.execute("create function work.fresh() returns void language sql as ''")
+        await conn.execute("grant select on control.house to public")
+        extra = {str(one) for one in (await roles.check(conn)).extra}
+        assert extra >= {
+            "public execute on function multimatch.name_all()",
+            "public execute on function work.fresh()",
+            "public select on relation control.house",
+        }
+        await roles.grant(conn)
+        assert (await roles.check(conn)).good

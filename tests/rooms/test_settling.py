@@ -14,9 +14,9 @@ from indexed import HEAP, page
 from processes import eventually
 from usher.client import Client
 from usher.errors import Unreachable
+from usher.fitness import Fitness
 from usher.index import loading
 from usher.index.engine import Engine
-from usher.index.fitness import Fitness
 from usher.index.loading import Loader
 from usher.index.settling import ENOUGH, FILLER, LEAST, segments
 from usher.index.sources import Sources

@@ -7,12 +7,14 @@ import pytest
 
 from usher.mgmt.incarnation import Unrestored
 from usher.mgmt.placements import Missing
+from usher.mgmt.watchdog import Round
 from usher.status.holdups import Around, Holdup, holdups
 from usher.status.stages import (
     Chunks,
     Copies,
     Crew,
     Failing,
+    FullDisk,
     Held,
     Hosts,
     Jobs,
@@ -40,6 +42,7 @@ WELL = Work(
     [],
     LastHour(100, None, 5, 9),
     watched=True,
+    last_round=Round(NOW, 0.2, 0.0, "here"),
 )
 IDLE = Queue([Jobs("fetch", 3, AGO, 1, 0)], 5, 1, NOW, scheduled=True)
 
@@ -103,6 +106,16 @@ def test_crawlers_that_take_nothing() -> None:
         "crawlers_behind",
         "Pages could be fetched for 7m, and no crawler takes them.",
         "usher components list --type crawler",
+    )
+
+
+def test_a_full_disk_is_named() -> None:
+    reason = "Disk full: only 3 MB are free at /var/lib/usher."
+    work = replace(WELL, full_disks=[FullDisk("c:1", "crawler", reason)])
+    assert one(work) == (
+        "disk_full",
+        f"The crawler c:1 takes no more work. {reason}",
+        "usher components show c:1",
     )
 
 
@@ -216,3 +229,23 @@ def test_the_pace_of_the_last_hour() -> None:
     assert LastHour(3_600, None, 0, 0).pace(NOW) == 1
     assert LastHour(10_000, NOW - timedelta(seconds=100), 0, 0).pace(NOW) == 100
     assert LastHour(5, NOW, 0, 0).pace(NOW) == 5
+
+
+def test_a_watchdog_whose_rounds_do_not_end_is_late() -> None:
+    last = Round(NOW - timedelta(minutes=7), 0.2, 0.0, "m1")
+    words = "The watchdog's last round ended 7m ago: see its log on m1."
+    assert one(replace(WELL, last_round=last)) == ("watchdog_late", words, "usher doctor")
+    assert found(replace(WELL, last_round=None)) == []
+
+
+def test_clock_skew_is_told_of_both_machines() -> None:
+    last = Round(NOW, 0.2, -3600.0, "m1")
+    words = (
+        "The clock of the watchdog's machine m1 is 3600.0 s behind the database's: run NTP there."
+    )
+    assert one(replace(WELL, last_round=last)) == ("clock_skew", words, "usher doctor")
+    [here] = found(clock_skew_seconds=6.0)
+    assert (
+        here.words == "The clock of this machine is 6.0 s ahead of the database's: run NTP there."
+    )
+    assert found(clock_skew_seconds=4.9) == []

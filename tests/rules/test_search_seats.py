@@ -81,6 +81,24 @@ def test_a_map_without_chunks_or_servers_does_no_harm() -> None:
     assert seats.missing(["a"]) == 0
 
 
+def test_a_row_that_is_incomplete_without_them_uses_servers_on_probation() -> None:
+    seats = Seats()
+    see(seats, {1: {"a": [1, 2], "c": [3]}})
+    seats.see([Row(1, ["a"])], {1: {"a": [1, 2]}}, 1.0, {1: {"c": [3]}})
+    assert seats.benches == (Bench(1, ("a", "c"), probation=True),)
+    assert seats.missing(["a", "c"]) == 0
+    seats.see([Row(1, ["a"])], {1: {"a": [1, 2]}}, 2.0)  # it failed again
+    assert lost(seats) == [1]
+    seats.see([Row(1, ["a"])], {1: {"a": [1, 2, 3]}}, 3.0, {1: {"c": [3]}})  # reseated meanwhile
+    assert seats.benches == (Bench(1, ("a",)),)
+
+
+def test_a_row_may_consist_of_servers_on_probation_only() -> None:
+    seats = Seats()
+    seats.see([Row(2, ["b"])], {2: {"b": [1, 2]}}, 0.0, {1: {"a": [1, 2]}})
+    assert seats.benches == (Bench(1, ("a",), probation=True), Bench(2, ("b",)))
+
+
 drawings = st.dictionaries(
     st.integers(1, 3),
     st.dictionaries(st.sampled_from("abcd"), st.lists(st.integers(1, 8)), min_size=1),

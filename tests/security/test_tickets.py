@@ -4,11 +4,15 @@ import asyncio
 import os
 import subprocess
 import sys
+from base64 import urlsafe_b64decode
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
+from itertools import repeat
 from pathlib import Path
 
+import msgspec
+import psycopg
 import pytest
 
 from calls import Mgmt, mgmt
@@ -16,11 +20,13 @@ from commands import usher
 from crowd import Component, at_once, one
 from trade import soon
 from usher.client import Client
-from usher.errors import NotAllowed, UsherError
+from usher.errors import NotAllowed, Unreachable, UsherError
+from usher.messages import GuardState
 from usher.porch.component import Call, Endpoint, GuardOptions, face
 from usher.porch.entry import Declined
-from usher.porch.guard import OUT_OF_TOUCH_SECONDS, Guard, GuardState
+from usher.porch.guard import OUT_OF_TOUCH_SECONDS, Guard
 from usher.porch.listen import read_bind
+from usher.search.servers import SEARCH, Server
 from usher.tickets import PREFIX, Ticket, audience_key, sign, verify
 
 HOST = "10.0.0.7:8421"
@@ -169,6 +175,68 @@ async def test_reading_does_not_include_index_chunks(running: Mgmt, database: st
             for path in ("/hello", "/index_chunk/7")
         ]
         assert statuses == [200, 403]
+
+
+async def test_a_refused_ticket_is_replaced_at_once(running: Mgmt, database: str) -> None:
+    """A database that was restored may have another key: tickets that were good are good no more."""
+    host = "10.0.0.9:8441"
+    own = token(database, "server", "--type", "index-server")
+    secret = token(database, "front", "--type", "front-end")
+    options = GuardOptions(mgmt=running.address, token=own, host=host)
+    async with (
+        face([Endpoint("POST", "/search", hello)], read_bind("0.0.0.0:0"), options=options) as at,
+        Client(running.address, host="10.0.0.11:8400", token=secret) as front,
+    ):
+        known = f"select 1 from work.component where host = '{host}'"
+        assert await soon(lambda: one(database, known))
+        server = Server(at.removeprefix("http://").replace("0.0.0.0", "127.0.0.1"))
+        old = await front.ticket(host)
+        server.show(old)
+        assert not await is_refused(server)
+        with psycopg.connect(database) as conn:
+            conn.execute("update work.ticket_key set key = decode(repeat('ab', 32), 'hex')")
+        async with asyncio.timeout(15):
+            await refused_at_last(server)
+        server.show(old)
+        assert server.refused, "the same ticket is no better"
+        front.forget_tickets([host])
+        new = await front.ticket(host)
+        assert new != old
+        server.show(new)
+        assert not await is_refused(server)
+        server.close()
+
+
+async def refused_at_last(server: Server) -> None:
+    """Ask until the guard has heard of the new key."""
+    for pause in repeat(0.1):
+        if await is_refused(server):
+            return
+        await asyncio.sleep(pause)
+
+
+async def is_refused(server: Server) -> bool:
+    with pytest.raises(Unreachable):  # what it answers is no answer to a search
+        await server.ask(SEARCH, b"{}", asyncio.get_running_loop().time() + 20)
+    return server.refused
+
+
+async def test_a_ticket_for_queries_lasts_as_long_as_a_front_end_may_be_cut_off(
+    running: Mgmt, database: str
+) -> None:
+    own = token(database, "server", "--type", "index-server")
+    lifetimes = {}
+    async with Client(running.address, host=HOST, token=own) as server:
+        await server.set_state("online", type="index-server", row=1)
+    for kind in ("front-end", "index-builder"):
+        secret = token(database, kind, "--type", kind)
+        async with Client(running.address, host=f"10.0.0.20:{len(kind)}", token=secret) as client:
+            text = await client.ticket(HOST)
+        payload = text.removeprefix(PREFIX).partition(".")[0]
+        expires = msgspec.json.decode(urlsafe_b64decode(payload), type=Ticket).expires
+        lifetimes[kind] = expires - datetime.now(UTC).timestamp()
+    assert lifetimes["front-end"] == pytest.approx(43_200, abs=60)
+    assert lifetimes["index-builder"] == pytest.approx(600, abs=60)
 
 
 # -- the guard's clock

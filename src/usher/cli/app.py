@@ -12,7 +12,9 @@ from typing import Any, TypeVar
 
 import click
 
+from usher.cli.output import echo, style
 from usher.settings import Loaded, Settings, load
+from usher.terminal import escaped
 
 T = TypeVar("T")
 WIDTH = 10  # of names before what is told
@@ -45,7 +47,7 @@ class App:
     def say(self, words: str) -> None:
         """Talk, for a person: stderr, and not when told to be quiet."""
         if not self.quiet:
-            click.echo(words, err=True)
+            echo(words, err=True)
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
@@ -73,13 +75,13 @@ def run_on(app: App, work: Coroutine[Any, Any, None]) -> None:
 
 
 def show_json(value: object) -> None:
-    click.echo(json.dumps(value, indent=2, default=str, ensure_ascii=False))
+    echo(json.dumps(value, indent=2, default=str, ensure_ascii=False))
 
 
 def tell(name: str, *lines: str) -> None:
     """Lines about something that has a name, which stands before the first."""
     for number, line in enumerate(lines):
-        click.echo(f"{name if number == 0 else '':<{WIDTH}}{line}")
+        echo(f"{name if number == 0 else '':<{WIDTH}}{line}")
 
 
 def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -89,7 +91,7 @@ def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
     for number, row in enumerate(table):
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
         line = "  ".join(cells).rstrip()
-        click.echo(click.style(line, bold=True) if number == 0 else line)
+        echo(style(line, bold=True) if number == 0 else line)
 
 
 def confirm(question: str, *, yes: bool) -> None:
@@ -98,7 +100,7 @@ def confirm(question: str, *, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise click.UsageError(f"{question} Add --yes to go on without a terminal.")
-    click.confirm(question, abort=True, err=True)
+    click.confirm(escaped(question), abort=True, err=True)
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

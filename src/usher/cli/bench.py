@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from usher.cli.output import echo
 from usher.errors import NotFound
 
 BENCH = Path(__file__).parents[3] / "bench"
@@ -29,7 +30,7 @@ def bench(ctx: click.Context, name: str | None, *, quick: bool) -> None:
         if path.stem != "frame" and "_" not in path.stem
     )
     if name is None:
-        click.echo("\n".join(there))
+        echo("\n".join(there))
         return
     if name not in there:
         raise NotFound(

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from usher.cli.app import App, json_option, pass_app, run, run_on, show_json
+from usher.cli.output import echo
+from usher.cli.words import printable
 
 if TYPE_CHECKING:
     from usher.crawl.service import Wish
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
 
 SHOWN = 20  # links, without --links
 TEXT = 600  # characters
+MAX_LINE_CHARACTERS = 8_192
 
 
 @click.command()
@@ -86,7 +89,7 @@ async def crawling(settings: "Settings", wish: "Wish") -> None:
     from usher.stopping import told_to_stop
 
     with told_to_stop() as (stop, now):
-        task = asyncio.create_task(crawl(settings, wish, stop, ready=click.echo))
+        task = asyncio.create_task(crawl(settings, wish, stop, ready=echo))
         impatient = asyncio.create_task(now.wait())
         await asyncio.wait([task, impatient], return_when=asyncio.FIRST_COMPLETED)
         impatient.cancel()
@@ -127,18 +130,18 @@ def fetch(app: App, url: str, *, all_links: bool, whole_text: bool, as_json: boo
 def show(found: dict[str, Any], *, most: int | None, text: int | None) -> None:
     for name in ("url", "status", "result", "why", "robots", "delay", "type", "length", "moved_to"):
         if found.get(name) not in (None, ""):
-            click.echo(f"{name.replace('_', ' '):<11}{found[name]}")
+            echo(f"{name.replace('_', ' '):<11}{printable(str(found[name]), MAX_LINE_CHARACTERS)}")
     for document in found["documents"]:
-        click.echo(f"{'title':<11}{document['title']}")
-        click.echo(f"{'language':<11}{document['language'] or 'unknown'}")
+        echo(f"{'title':<11}{printable(document['title'], MAX_LINE_CHARACTERS)}")
+        echo(f"{'language':<11}{printable(document['language'] or 'unknown')}")
         for heading in document["headings"][:10]:
-            click.echo(f"{'heading':<11}{heading}")
+            echo(f"{'heading':<11}{printable(heading, MAX_LINE_CHARACTERS)}")
         words = document["text"]
         if text is not None and len(words) > text:
             words = f"{words[:text]}…"
-        click.echo(f"\n{words}\n")
+        echo(f"\n{words}\n")
     links = found["links"]
     for link in links[:most]:
-        click.echo(f"{'link':<11}{link}")
+        echo(f"{'link':<11}{printable(link, MAX_LINE_CHARACTERS)}")
     if most is not None and len(links) > most:
-        click.echo(f"{'':<11}and {len(links) - most:,} more (--links shows all)")
+        echo(f"{'':<11}and {len(links) - most:,} more (--links shows all)")

@@ -17,6 +17,7 @@ from usher.cli.app import (
     show_table,
     yes_option,
 )
+from usher.cli.output import echo
 
 NAMES = ("work", "control", "feeds", "multimatch")
 Command = Callable[..., Any]
@@ -215,9 +216,7 @@ def schema(app: App, schemas: tuple[str, ...]) -> None:
     from usher.schema import dump as dumps
 
     with places(app.settings) as found:
-        click.echo(
-            run(dumps.picture(found, schemas or NAMES, pg_bin=app.settings.pg_bin)), nl=False
-        )
+        echo(run(dumps.picture(found, schemas or NAMES, pg_bin=app.settings.pg_bin)), nl=False)
 
 
 @db.group()
@@ -259,11 +258,11 @@ def check_roles(ctx: click.Context, app: App, *, as_json: bool) -> None:
     else:
         for finding in findings:
             for role in finding.absent:
-                click.echo(f"missing role   {role}")
+                echo(f"missing role   {role}")
             for privilege in finding.missing:
-                click.echo(f"missing grant  {privilege}")
+                echo(f"missing grant  {privilege}")
             for privilege in finding.extra:
-                click.echo(f"extra grant    {privilege}")
+                echo(f"extra grant    {privilege}")
     if not all(finding.good for finding in findings):
         app.say("usher: roles differ\n  → usher db roles create")
         ctx.exit(3)
@@ -275,6 +274,6 @@ def report(app: App, verb: str, changes: list[Any], *, as_json: bool) -> None:
         show_json([dataclasses.asdict(change) for change in changes])
         return
     for change in changes:
-        click.echo(f"{verb} {change.schema} {change.version}_{change.name}")
+        echo(f"{verb} {change.schema} {change.version}_{change.name}")
     if not changes:
         app.say("nothing to do")

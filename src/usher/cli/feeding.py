@@ -4,14 +4,14 @@ import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from usher import spans
 from usher.cli.app import App, show_json, show_table, tell
 from usher.cli.queue import distance, read_span
-from usher.cli.words import plain, printable, when
+from usher.cli.words import display_time, plain, printable, when
 from usher.db import Connection
 from usher.errors import BadInput, NotFound
 from usher.feeds import house as houses
@@ -91,7 +91,7 @@ async def subscribe(
     knocks: bool = True,
 ) -> int:
     """Subscriptions and their tasks, due at once; returns how many are new."""
-    now = datetime.now(UTC)
+    now = house.search.clock.now()
     async with house.search.transaction() as conn:
         made = await subscriptions.add(conn, feeds, period=period, knocks=knocks, now=now)
         if made:
@@ -179,7 +179,7 @@ def show_feeds(app: App, found: Sequence[Listed], *, limit: int, as_json: bool) 
     if as_json:
         show_json([feed_json(one) for one in found])
         return
-    now = datetime.now(UTC)
+    now = display_time()
     rows = [
         (
             one.id,
@@ -216,7 +216,7 @@ def show_feed(looked: Looked, *, as_json: bool) -> None:
         }
         show_json({**feed_json(feed), **after})
         return
-    now = datetime.now(UTC)
+    now = display_time()
     tell("feed", f"{feed.id}, {state_words(feed)}" + (f": {feed.reason}" if feed.reason else ""))
     tell("url", printable(feed.url))
     tell("title", printable(feed.title) or "-")
@@ -269,7 +269,7 @@ def show_told(app: App, told: Sequence["Told"], *, as_json: bool) -> None:
     if as_json:
         show_json([plain(asdict(one)) for one in told])
         return
-    now = datetime.now(UTC)
+    now = display_time()
     for one in told:
         app.say(f"{one.feed}: {printable(one.words, 500)}")
         if one.next_at is not None:
@@ -285,8 +285,8 @@ async def set_states(
     from usher.crawl.service import fetcher_of
     from usher.feeds.hub_asking import leave
 
-    now = datetime.now(UTC)
     async with house_of(app) as house:
+        now = house.search.clock.now()
         found = await change_states(house, texts, state, reason, now)
         if state == "disabled" and house.callback:
             async with fetcher_of(app.settings) as fetcher:

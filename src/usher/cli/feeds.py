@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from usher.cli.app import App, json_option, pass_app, run, show_json
+from usher.cli.output import echo
 
 names_argument = click.argument("feeds", nargs=-1, required=True, metavar="FEED...")
 
@@ -57,7 +58,7 @@ def add(app: App, /, urls: tuple[str, ...], *, as_json: bool, **wanted: Any) -> 
         show_json([feeding.feed_json(one) for one in found])
         return
     for one in found:
-        click.echo(one.id)
+        echo(one.id)
         app.say(f"  {one.url}")
 
 
@@ -151,7 +152,7 @@ def export(app: App, tag: str | None) -> None:
     """
     from usher.cli import feeding
 
-    click.echo(run(feeding.export_feeds(app, tag)), nl=False)
+    echo(run(feeding.export_feeds(app, tag)).decode(), nl=False)
 
 
 @feeds.command()
@@ -252,6 +253,6 @@ def offered(app: App, /, *, host: str | None, limit: int, as_json: bool) -> None
         show_json([{"host": one.host, "url": one.url, "seen": one.seen_at} for one in found])
         return
     for one in found:
-        click.echo(one.url)
+        echo(one.url)
     if not found:
         app.say("No page that was crawled offers a feed that is not subscribed to.")

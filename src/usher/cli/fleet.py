@@ -6,14 +6,15 @@ Commands import this when they run, because it brings the driver along.
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from usher.cli.app import App, confirm, run, show_json, show_table, tell
 from usher.cli.queue import distance, within
 from usher.cli.ready import opened
-from usher.cli.words import plain, printable, when
+from usher.cli.words import display_time, plain, printable, when
 from usher.db import Connection
+from usher.db_clock import server_time
 from usher.mgmt import components, desk, look, placements
 from usher.mgmt.components import Component, Event
 from usher.mgmt.look import MOST, Holding
@@ -60,7 +61,7 @@ async def read_component(app: App, host: str) -> Seen:
 
 async def set_drain(app: App, host: str, *, on: bool) -> Component:
     async with at_mgmt(app) as conn:
-        return await components.drain(conn, host, on=on, now=datetime.now(UTC))
+        return await components.drain(conn, host, on=on, now=await server_time(conn))
 
 
 def seen_json(seen: Seen) -> dict[str, Any]:
@@ -72,7 +73,7 @@ def show_components(app: App, found: Sequence[Seen], *, limit: int, as_json: boo
     if as_json:
         show_json([seen_json(one) for one in found])
         return
-    now = datetime.now(UTC)
+    now = display_time()
     rows = [
         (
             one.component.host,
@@ -111,7 +112,7 @@ def show_component(seen: Seen, *, as_json: bool) -> None:
     if as_json:
         show_json({**seen_json(seen), "events": [plain(asdict(one)) for one in seen.events]})
         return
-    one, now = seen.component, datetime.now(UTC)
+    one, now = seen.component, display_time()
     tell("component", f"{one.host}, {one.type or 'of a type not known yet'}, number {one.id}")
     tell("state", since_words(one.state, one.state_since, one.state_reason, now))
     tell("health", since_words(one.health, one.health_since, one.health_reason, now))
@@ -184,7 +185,7 @@ def change_rows(app: App, number: int, *, yes: bool) -> None:
 
 async def set_rows(app: App, number: int) -> list[str]:
     async with at_mgmt(app) as conn:
-        return await desk.set_rows(conn, number, now=datetime.now(UTC))
+        return await desk.set_rows(conn, number, now=await server_time(conn))
 
 
 def show_rows(found: Sequence[Row], *, as_json: bool) -> None:

@@ -8,10 +8,10 @@ from contextlib import suppress
 from dataclasses import replace
 from urllib.parse import urlencode, urlsplit
 
-import click
 import msgspec
 
 from usher.cli.app import App
+from usher.cli.output import echo, style
 from usher.cli.searching import FRONT
 from usher.cli.words import printable
 from usher.errors import BadInput, Unreachable, UsherError, tree
@@ -88,7 +88,7 @@ async def at_servers(settings: Settings, text: str, limit: int) -> Listing:
 
 
 def show_data(told: Listing) -> None:
-    click.echo(msgspec.json.format(msgspec.json.encode(told), indent=2).decode())
+    echo(msgspec.json.format(msgspec.json.encode(told), indent=2).decode())
 
 
 def show(app: App, told: Listing) -> None:
@@ -111,22 +111,22 @@ def show(app: App, told: Listing) -> None:
 
 
 def show_one(number: int, one: Result) -> None:
-    click.echo(f"{number:>3}. {marked(one.title_pieces, bold=True)}")
-    click.echo(f"     {click.style(printable(one.url, LONGEST), fg='cyan')}")
+    echo(f"{number:>3}. {marked(one.title_pieces, bold=True)}")
+    echo(f"     {style(printable(one.url, LONGEST), fg='cyan')}")
     facts = [day(one.published)] if one.published else []
     facts += [f"{one.copies} near-copies"] if one.copies else []
     lead = f"{', '.join(facts)} · " if facts else ""
     if one.snippet:
-        click.echo(f"     {lead}{marked(one.snippet_pieces)}")
+        echo(f"     {lead}{marked(one.snippet_pieces)}")
     elif lead:
-        click.echo(f"     {lead.removesuffix(' · ')}")
-    click.echo()
+        echo(f"     {lead.removesuffix(' · ')}")
+    echo()
 
 
 def marked(pieces: Sequence[Piece], *, bold: bool = False) -> str:
     """The words that were found stand out on a terminal; elsewhere click takes the colours away."""
     return "".join(
-        click.style(printable(one.text, LONGEST), bold=True, fg="yellow" if one.marked else None)
+        style(printable(one.text, LONGEST), bold=True, fg="yellow" if one.marked else None)
         if one.marked or bold
         else printable(one.text, LONGEST)
         for one in pieces

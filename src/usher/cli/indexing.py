@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from usher.cli.app import App, pass_app, run_on
+from usher.cli.output import echo
 
 if TYPE_CHECKING:
     import asyncio
@@ -80,7 +81,7 @@ def builder(
         presses=processes or cores(),
         insecure=insecure,
     )
-    until_told(app, lambda stop: build(settings, wish, stop, ready=click.echo))
+    until_told(app, lambda stop: build(settings, wish, stop, ready=echo))
 
 
 @click.command("index-server")
@@ -131,7 +132,7 @@ def index_server(
 
     settings = replace(app.settings, mgmt_url=mgmt) if mgmt else app.settings
     wish = Wish(bind=read_bind(bind), row=row, host=host, weight=weight, insecure=insecure)
-    until_told(app, lambda stop: serve_index(settings, wish, stop, ready=click.echo))
+    until_told(app, lambda stop: serve_index(settings, wish, stop, ready=echo))
 
 
 def until_told(app: App, actor: Actor) -> None:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,16 +16,17 @@ from usher.cli.knocking import FEW, Tally, answer_json, show_answers, show_tally
 from usher.cli.ranges import range_of
 from usher.cli.registry import name_of
 from usher.cli.story import Portrait, ranges, show_filters
-from usher.cli.words import plain, printable, span
+from usher.cli.words import display_time, plain, printable, span
 from usher.cli.work import all_there, at_the_desk, at_the_door, names_of, root_of, unknown_host
 from usher.crawl import permissions
 from usher.db import Connection
-from usher.door import cadence, desk, filters, hosts, private_access
+from usher.db_clock import server_time
+from usher.door import cadence, desk, filters, guestbook, hosts, private_access
 from usher.door.hosts import Host, House
 from usher.door.rules import Knock
 from usher.door.visit import Answers
 from usher.errors import BadInput
-from usher.urls import Scheme
+from usher.urls import Scheme, Url
 
 EXAMPLE = """As in [{"name": "long", "rule": "length", "most": 500}]"""
 
@@ -46,7 +47,7 @@ async def find_hosts(
             after=after,
             policy=policy,
             contains=contains.lower() if contains else None,
-            due_at=datetime.now(UTC) if due else None,
+            due_at=await server_time(conn) if due else None,
             within=await range_of(conn, under) if under else None,
             n=limit,
         )
@@ -69,7 +70,7 @@ def listed_json(host: desk.Listed) -> dict[str, Any]:
 
 
 def show_listed(app: App, found: list[desk.Listed], *, limit: int) -> None:
-    now = datetime.now(UTC)
+    now = display_time()
     rows = [
         (
             host.name,
@@ -107,7 +108,7 @@ async def read_host(app: App, text: str) -> Portrait:
 async def add_hosts(app: App, texts: Sequence[str], often: str | None) -> list[Host]:
     names, pace = names_of(texts), cadence.parse(often) if often else None
     async with at_the_desk(app) as conn:
-        found = await hosts.register(conn, names=names, now=datetime.now(UTC))
+        found = await hosts.register(conn, names=names, now=await server_time(conn))
         if pace:
             await desk.change_host(conn, names=names, cadence=pace)
     return [found[name] for name in names]
@@ -235,8 +236,21 @@ async def crawl_hosts(app: App, texts: Sequence[str], *, hall_pass: bool) -> Ans
         async with doorkeeper.db.transaction() as conn:
             there = await hosts.find(conn, names=list(roots))
             await all_there(conn, list(roots), [host.name for host in there])
+            numbers = [host.domain64 for host in there] if hall_pass else []
+            entrances = await guestbook.recrawl_entrances(conn, hosts=numbers)
+        for entrance in entrances:
+            if entrance.scheme is not None and entrance.path is not None:
+                url = Url(Scheme(entrance.scheme), entrance.host, entrance.path)
+                roots[entrance.host] = str(url)
         knock = Knock("full", hall_pass)
-        return await doorkeeper.knock(list(roots.values()), knock=knock, register=False)
+        answers = await doorkeeper.knock(list(roots.values()), knock=knock, register=False)
+    for entrance in entrances:
+        if entrance.crawling:
+            pages = f"{entrance.crawling:,} page{'s' if entrance.crawling > 1 else ''}"
+            app.say(
+                f"{entrance.host}: {pages} in progress: not admitted again. Repeat this when they are done."
+            )
+    return answers
 
 
 async def crawl_due(app: App) -> Answers:

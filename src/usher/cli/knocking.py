@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import click
-
 from usher.cli import lines
 from usher.cli.app import App, show_json, show_table
+from usher.cli.output import echo, style
 from usher.cli.words import encodable, json_line, printable, without_password
 from usher.cli.work import at_the_door
 from usher.door.doorkeeper import Doorkeeper
@@ -208,16 +207,16 @@ def answer_json(answer: Answer) -> dict[str, Any]:
 
 
 def show_json_lines(answers: Answers) -> None:
-    click.echo("\n".join(json_line(answer_json(answer)) for answer in answers.answers))
+    echo("\n".join(json_line(answer_json(answer)) for answer in answers.answers))
 
 
 def show_answers(answers: list[Answer]) -> None:
     """`admit  new_page  https://…  detail`, a line each."""
     for answer in answers:
-        verdict = click.style(f"{answer.verdict:<6}", fg=COLOURS[answer.verdict])
+        verdict = style(f"{answer.verdict:<6}", fg=COLOURS[answer.verdict])
         url = printable(str(answer.url) if answer.url else without_password(answer.given))
         line = f"{verdict}  {answer.reason:<{WIDEST}}  {url}  {printable(answer.detail, 500)}"
-        click.echo(line.rstrip())
+        echo(line.rstrip())
 
 
 def show_tally(tally: Tally) -> None:

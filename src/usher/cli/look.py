@@ -8,6 +8,7 @@ from click.shell_completion import get_completion_class
 
 from usher import __version__
 from usher.cli.app import App, json_option, pass_app, run, show_json, show_table
+from usher.cli.output import echo, style
 
 MARKS = {"good": ("ok", "green"), "warning": ("!!", "yellow"), "bad": ("NO", "red")}
 
@@ -19,7 +20,7 @@ def version(*, as_json: bool) -> None:
     if as_json:
         show_json({"usher": __version__, "python": platform.python_version()})
     else:
-        click.echo(f"usher {__version__}")
+        echo(f"usher {__version__}")
 
 
 @click.command()
@@ -68,9 +69,9 @@ def doctor(ctx: click.Context, app: App, *, as_json: bool) -> None:
     else:
         for check in checks:
             mark, colour = MARKS[check.level]
-            click.echo(f"{click.style(mark, fg=colour)}  {check.name:<12} {check.detail}")
+            echo(f"{style(mark, fg=colour)}  {check.name:<12} {check.detail}")
             if check.hint:
-                click.echo(f"    → {check.hint}")
+                echo(f"    → {check.hint}")
     if any(check.level == "bad" for check in checks):
         ctx.exit(3)
 
@@ -88,4 +89,4 @@ def completion(ctx: click.Context, shell: str) -> None:
     """
     script = get_completion_class(shell)
     assert script is not None  # noqa: S101 - the choice above holds only shells that click knows
-    click.echo(script(ctx.find_root().command, {}, "usher", "_USHER_COMPLETE").source())
+    echo(script(ctx.find_root().command, {}, "usher", "_USHER_COMPLETE").source())

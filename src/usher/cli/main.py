@@ -1,6 +1,7 @@
 """The root command: global options, where each command lives, and how errors leave."""
 
 import importlib
+import io
 import os
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import NoReturn
 import click
 
 from usher.cli.app import App
+from usher.cli.output import echo
 from usher.errors import UsherError
 
 # Name → where; loaded when called, in the order of the help page.
@@ -119,7 +121,9 @@ def main() -> NoReturn:
     except KeyboardInterrupt:
         leave("interrupted", code=INTERRUPTED)
     except click.ClickException as error:
-        error.show()
+        shown = io.StringIO()
+        error.show(shown)
+        echo(shown.getvalue(), err=True, nl=False)
         sys.exit(error.exit_code)
     except UsherError as error:
         leave(error.message, error.hint, code=error.exit_code)
@@ -140,13 +144,17 @@ def from_driver(error: Exception) -> UsherError | None:
     """A database error nobody put into words yet; a bug of ours stays a traceback."""
     if "psycopg" not in sys.modules:
         return None
-    from usher.db import translated
+    from usher.db import IN_THE_WAY, translated
+    from usher.errors import Unreachable
 
+    if isinstance(error, IN_THE_WAY):
+        reason = f"Another transaction was in the way: {error.diag.message_primary}."
+        return Unreachable(reason, hint="Run the command again.")
     return translated("the database", error)
 
 
 def leave(message: str, hint: str = "", *, code: int = 1) -> NoReturn:
-    click.echo(f"usher: {message}", err=True)
+    echo(f"usher: {message}", err=True)
     if hint:
-        click.echo(f"  → {hint}", err=True)
+        echo(f"  → {hint}", err=True)
     sys.exit(code)

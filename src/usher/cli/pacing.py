@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import datetime
 
 from usher import spans
 from usher.cli.app import App, show_json, show_table
 from usher.cli.fleet import at_mgmt
 from usher.cli.queue import read_span
-from usher.cli.words import plain, printable, span
+from usher.cli.words import display_time, plain, printable, span
 from usher.cli.work import all_there, names_of
 from usher.mgmt import paces
 from usher.mgmt.paces import MOST_COUNTED, Pace
@@ -40,7 +40,7 @@ def show_groups(app: App, found: Sequence[Pace], *, limit: int, as_json: bool) -
     if as_json:
         show_json([plain(asdict(one)) for one in found])
         return
-    now = datetime.now(UTC)
+    now = display_time()
     rows = [
         (
             printable(one.name),

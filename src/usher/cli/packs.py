@@ -6,16 +6,16 @@ Commands import this when they run, because it brings the driver along.
 import re
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
-
-import click
 
 from usher.cli.app import App, show_json, show_table, tell
 from usher.cli.fleet import at_mgmt, bounded
+from usher.cli.output import echo
 from usher.cli.queue import distance
-from usher.cli.words import plain, printable, when
+from usher.cli.words import display_time, plain, printable, when
 from usher.db import Connection
+from usher.db_clock import server_time
 from usher.errors import BadInput
 from usher.mgmt import compact as compaction
 from usher.mgmt import components, desk, look
@@ -68,7 +68,7 @@ def show_chunks(app: App, found: Sequence[Chunk], *, limit: int, as_json: bool) 
     if as_json:
         show_json([chunk_json(chunk) for chunk in found])
         return
-    now = datetime.now(UTC)
+    now = display_time()
     rows = [
         (
             chunk.id,
@@ -119,7 +119,7 @@ def show_chunk(shown: Shown, *, as_json: bool) -> None:
         }
         show_json({**chunk_json(shown.chunk), **lists})
         return
-    chunk, now = shown.chunk, datetime.now(UTC)
+    chunk, now = shown.chunk, display_time()
     tell("chunk", f"{chunk.id}, {look.stage(chunk)}")
     if chunk.reason:
         tell("reason", printable(chunk.reason))
@@ -165,7 +165,7 @@ def file_words(size: int | None, sha256: str | None) -> list[str]:
 async def retry(app: App, texts: Sequence[str] | None) -> list[Retried]:
     ids = None if texts is None else [number_of(text) for text in texts]
     async with at_mgmt(app) as conn:
-        return await desk.retry(conn, ids, now=datetime.now(UTC))
+        return await desk.retry(conn, ids, now=await server_time(conn))
 
 
 def show_retried(app: App, done: Sequence[Retried], *, as_json: bool) -> bool:
@@ -174,7 +174,7 @@ def show_retried(app: App, done: Sequence[Retried], *, as_json: bool) -> bool:
         show_json([asdict(one) for one in done])
     for one in done:
         if one.what == "waiting" and not as_json:
-            click.echo(one.id)
+            echo(one.id)
         elif one.what != "waiting":
             why = "there is no such chunk" if one.what == "missing" else "it is not parked"
             app.say(f"{one.id}: {why}")
@@ -184,7 +184,8 @@ def show_retried(app: App, done: Sequence[Retried], *, as_json: bool) -> bool:
 async def compact(app: App, *, dry_run: bool) -> Done:
     """One round by hand; of a dry run nothing stays."""
     async with at_mgmt(app) as conn, conn.transaction(force_rollback=dry_run):
-        return await compaction.compact(conn, now=datetime.now(UTC), n=MOST, by_hand=True)
+        now = await server_time(conn)
+        return await compaction.compact(conn, now=now, n=MOST, by_hand=True)
 
 
 def show_compacted(app: App, done: Done, *, as_json: bool) -> None:
@@ -192,10 +193,10 @@ def show_compacted(app: App, done: Done, *, as_json: bool) -> None:
         show_json(asdict(done))
         return
     if done.retired:
-        click.echo(f"retired: {numbers(done.retired)}")
+        echo(f"retired: {numbers(done.retired)}")
     for one in done.begun:
-        click.echo(f"chunk {one.chunk_id}: {compaction.words(one)}")
+        echo(f"chunk {one.chunk_id}: {compaction.words(one)}")
     if done.given_up:
-        click.echo(f"given up: {numbers(done.given_up)}")
+        echo(f"given up: {numbers(done.given_up)}")
     if not (done.retired or done.begun or done.given_up):
         app.say("There is nothing to compact.")

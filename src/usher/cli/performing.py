@@ -17,6 +17,8 @@ from rich.live import Live
 from rich.text import Text
 
 from usher.cli.app import App
+from usher.cli.output import echo
+from usher.cli.words import printable
 from usher.door.rules import Verdict
 from usher.errors import UsherError
 from usher.stage import crawl as stage
@@ -26,6 +28,7 @@ from usher.stopping import told_to_stop
 from usher.telemetry import set_up_logging
 
 LINE_SECONDS: Final = 5.0  # between two lines where there is no terminal
+MAX_REASON_CHARACTERS: Final = 1_000
 WINDOW: Final = 10.0  # seconds that a rate is taken over
 
 
@@ -80,8 +83,13 @@ class Screen:
             parts.append(f"{now.failed:,} failed")
         if on_the_way := now.chunks_unbuilt + now.chunks_unpropagated:
             parts.append(f"{on_the_way} chunks on their way to the index")
+        if now.full_disk:
+            parts.append(now.full_disk)
         lines = ["  ".join(parts)]
-        lines += [f"  {number:,} times: {reason}" for reason, number in troubles]
+        lines += [
+            f"  {number:,} times: {printable(reason, MAX_REASON_CHARACTERS)}"
+            for reason, number in troubles
+        ]
         return [*lines, f"  search meanwhile at {self._address}"]
 
 
@@ -118,7 +126,9 @@ async def crawled(app: App, house: House, errand: Errand, stop: asyncio.Event) -
         for answer in answers:
             if answer.verdict is Verdict.REFUSE:
                 why = answer.detail or answer.reason
-                app.say(f"{answer.given}: {why} (--again fetches it now)")
+                app.say(
+                    f"{printable(answer.given)}: {printable(why, MAX_REASON_CHARACTERS)} (--again fetches it now)"
+                )
         last = await shown(app, house, hosts, stop)
         if last.done and last.failed and not last.crawled:
             hint = f"`usher explain {errand.urls[0]}` says more."
@@ -129,26 +139,30 @@ async def crawled(app: App, house: House, errand: Errand, stop: asyncio.Event) -
 
 
 async def shown(app: App, house: House, hosts: Sequence[int], stop: asyncio.Event) -> Progress:
-    began, screen, last = time.monotonic(), Screen(app, house.address), Progress(*[0] * 8)
+    began, screen, last = (
+        time.monotonic(),
+        Screen(app, house.address),
+        Progress(0, 0, 0, 0, 0, 0, 0, 0),
+    )
     with screen.drawn():
         async for now in watched(house, hosts, stop):
             last = now
             screen.show(now, await stage.troubles(house, hosts))
     word = "done" if last.done else "stopped"
     seconds = time.monotonic() - began
-    click.echo(
+    echo(
         f"{word}: {last.crawled:,} pages fetched, {last.failed:,} failed, "
         f"{last.indexed:,} can be found, {seconds:.0f} s"
     )
     for reason, number in await stage.troubles(house, hosts):
-        click.echo(f"  {number:,} times: {reason}")
+        echo(f"  {number:,} times: {printable(reason, MAX_REASON_CHARACTERS)}")
     return last
 
 
 async def keep_up(app: App, errand: Errand) -> None:
     async with stage_set(app, errand) as (house, stop):
         if not stop.is_set():
-            click.echo(f"search at {house.address}, MGMT at {house.ports.mgmt_url} (Ctrl-C ends)")
+            echo(f"search at {house.address}, MGMT at {house.ports.mgmt_url} (Ctrl-C ends)")
         await stop.wait()
 
 

@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
-
-import click
 
 from usher import spans
 from usher.cli.app import App, show_json, show_table, tell
+from usher.cli.output import echo
 from usher.cli.portrait import LONG, show_attempts
 from usher.cli.queue import (
     at_the_queue,
@@ -19,14 +18,15 @@ from usher.cli.queue import (
     read_type,
     task_of,
 )
-from usher.cli.words import plain, printable, when
+from usher.cli.words import display_time, plain, printable, when
+from usher.db_clock import server_time
 from usher.errors import BadInput
 from usher.queue import desk, look, plan, tasks
 from usher.queue.jobs import Entered
 from usher.queue.look import Listed
 from usher.queue.periods import Clock
 from usher.queue.plan import MOST, Resource, Task
-from usher.queue.tasks import NewTask, server_time
+from usher.queue.tasks import NewTask
 
 RUNS = 5
 TYPE = "default"
@@ -54,7 +54,7 @@ def show_tasks(app: App, found: list[Task], *, limit: int, as_json: bool) -> Non
             task.type,
             clock_words(task),
             next_words(task) if task.state == "enabled" else "disabled",
-            distance(task.latest_run, datetime.now(UTC)),
+            distance(task.latest_run, display_time()),
             "-" if task.job_id is None else f"{task.job_id} {task.job_state}",
             command_line(task.program, task.args),
         )
@@ -80,7 +80,7 @@ def clock_words(task: Task) -> str:
 
 
 def next_words(task: Task) -> str:
-    now = datetime.now(UTC)
+    now = display_time()
     return "now" if task.next_run <= now else distance(task.next_run, now)
 
 
@@ -98,7 +98,7 @@ def show_task(task: Task, runs: Sequence[Listed], *, as_json: bool) -> None:
     if as_json:
         show_json({**task_json(task), "runs": [plain(asdict(one)) for one in runs]})
         return
-    now = datetime.now(UTC)
+    now = display_time()
     tell("task", f"{title(task)}, {task.state}, type {task.type}")
     tell("command", command_line(task.program, task.args, LONG))
     tell("runs", clock_words(task) + (", as the program finds" if task.autoperiodicity else ""))
@@ -186,7 +186,7 @@ def show_entered(app: App, entered: Sequence[Entered], *, as_json: bool) -> None
         show_json([asdict(one) for one in entered])
         return
     for one in entered:
-        click.echo(one.id)
+        echo(one.id)
         if not one.new:
             app.say(f"job {one.id} of this task waits or runs already: usher jobs show {one.id}")
 
@@ -208,7 +208,7 @@ def show_resources(app: App, found: Sequence[Resource], *, limit: int, as_json: 
     if as_json:
         show_json([plain(asdict(one)) for one in found])
         return
-    now = datetime.now(UTC)
+    now = display_time()
     rows = [
         (
             printable(one.name),

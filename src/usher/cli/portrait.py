@@ -6,11 +6,10 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-import click
-
 from usher.cli.app import show_table, tell
+from usher.cli.output import echo
 from usher.cli.queue import command_line
-from usher.cli.words import plain, printable, span, when
+from usher.cli.words import display_time, plain, printable, span, when
 from usher.queue.look import MOST, Job, Listed, Node, Shown
 
 LONG = 2_000  # characters of a command line or a text, where one job is all there is to see
@@ -31,7 +30,7 @@ def job_json(found: Shown, why: Sequence[str]) -> dict[str, Any]:
 
 
 def show_job(found: Shown, why: Sequence[str]) -> None:
-    job, now = found.job, datetime.now(UTC)
+    job, now = found.job, display_time()
     for name, words in (*described(job, now), *related(found)):
         tell(name, words)
     for number, words in enumerate(why):
@@ -39,9 +38,9 @@ def show_job(found: Shown, why: Sequence[str]) -> None:
     if found.attempts and (found.live or len(found.attempts) > 1):
         show_attempts(found.attempts)
     if job.output:
-        click.echo("output")
+        echo("output")
         for line in job.output.splitlines():
-            click.echo(f"  {printable(line, LONG)}")
+            echo(f"  {printable(line, LONG)}")
 
 
 def described(job: Job, now: datetime) -> Iterator[tuple[str, str]]:
@@ -82,7 +81,7 @@ def related(found: Shown) -> Iterator[tuple[str, str]]:
 
 
 def show_attempts(attempts: Sequence[Listed]) -> None:
-    click.echo("runs that ended")
+    echo("runs that ended")
     rows = [
         (
             f"  {one.attempts}",
@@ -106,7 +105,7 @@ def show_tree(nodes: Sequence[Node], asked: int) -> None:
         below[node.parent if node.parent in there else None].append(node)
     root = nodes[0]
     if root.task_id is not None:
-        click.echo(f"task {root.task_id}")
+        echo(f"task {root.task_id}")
     # Not by recursion: a chain of jobs may be longer than Python's stack.
     waiting = [(node, 0) for node in reversed(below[None])]
     shown: set[int] = set()
@@ -115,7 +114,7 @@ def show_tree(nodes: Sequence[Node], asked: int) -> None:
         if node.id in shown:
             continue
         shown.add(node.id)
-        click.echo(f"{'  ' * depth}{node_words(node, asked)}")
+        echo(f"{'  ' * depth}{node_words(node, asked)}")
         waiting += [(child, depth + 1) for child in reversed(below[node.id])]
 
 

@@ -5,15 +5,15 @@ Commands import this when they run, because it brings the driver along.
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from itertools import count
-
-import click
 
 from usher.cli.app import App, show_json, show_table
 from usher.cli.fleet import at_mgmt
+from usher.cli.output import echo
 from usher.cli.queue import distance
-from usher.cli.words import plain, printable
+from usher.cli.words import display_time, plain, printable
+from usher.db_clock import server_time
 from usher.errors import BadInput
 from usher.mgmt import tokens
 from usher.mgmt.tokens import Token
@@ -55,7 +55,7 @@ async def make(app: App, wish: TokenOptions) -> tuple[str, str]:
             wish.type,
             address=wish.address,
             lifetime=wish.lifetime,
-            now=datetime.now(UTC),
+            now=await server_time(conn),
         )
         return name, secret
 
@@ -71,7 +71,7 @@ def show_made(app: App, made: tuple[str, str], *, as_json: bool) -> None:
     if as_json:
         show_json({"name": name, "secret": secret})
         return
-    click.echo(secret)
+    echo(secret)
     app.say(f"token {printable(name)}: keep it now, it is shown only once")
 
 
@@ -84,7 +84,7 @@ def show_tokens(found: Sequence[Token], *, as_json: bool) -> None:
     if as_json:
         show_json([plain(asdict(one)) for one in found])
         return
-    now = datetime.now(UTC)
+    now = display_time()
     rows = [
         (
             printable(one.name),
@@ -104,5 +104,5 @@ def show_tokens(found: Sequence[Token], *, as_json: bool) -> None:
 async def revoke(app: App, names: Sequence[str]) -> dict[str, bool]:
     """Each name, and whether it was good until now."""
     async with at_mgmt(app) as conn:
-        now = datetime.now(UTC)
+        now = await server_time(conn)
         return {name: await tokens.revoke(conn, name, now=now) for name in names}

@@ -2,15 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Any, Final
-
-import click
 
 from usher.cli.app import App, show_json, show_table, tell
 from usher.cli.feeding import at_the_feeds, feed_of, house_of
+from usher.cli.output import echo
 from usher.cli.queue import read_since
 from usher.cli.words import plain, printable
+from usher.db_clock import server_time
 from usher.feeds import cleaning, errands, items, partial
 from usher.feeds.clean import plain as plain_text
 from usher.feeds.cleaning import Told
@@ -35,8 +34,8 @@ async def find_items(  # noqa: PLR0913 - as many as there are conditions
     limit: int,
     after: str | None,
 ) -> list[Found]:
-    now = datetime.now(UTC)
     async with at_the_feeds(app) as conn:
+        now = await server_time(conn)
         return await items.find(
             conn,
             words=words,
@@ -97,8 +96,8 @@ def show_item(found: Whole) -> None:
     if rest.fetched:
         tell("page", page_words(rest.fetched))
     tell("text", "clean" if rest.cleaned else "as the feed or the page has it")
-    click.echo()
-    click.echo(text_of(found))
+    echo()
+    echo(text_of(found))
 
 
 def page_words(page: dict[str, Any]) -> str:
@@ -125,8 +124,8 @@ async def set_feeds(
     app: App, texts: Sequence[str], *, kind: bool | None, clean: bool | None, **wanted: object
 ) -> list[tuple[int, str]]:
     """Whether pages are fetched and texts cleaned, and how; feed and task together."""
-    now = datetime.now(UTC)
     async with house_of(app) as house:
+        now = house.search.clock.now()
         async with house.search.transaction() as conn:
             found = {one.id: one for one in [await feed_of(conn, text) for text in texts]}
             ids = sorted(found)

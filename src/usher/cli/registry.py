@@ -3,19 +3,18 @@
 import re
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import click
-
 from usher import domain64
 from usher.cli.app import App, show_json
+from usher.cli.output import echo
 from usher.cli.ranges import range_of
 from usher.cli.words import json_line, printable
 from usher.cli.work import at_the_desk, at_the_door
 from usher.db import Connection, Database
+from usher.db_clock import server_time
 from usher.domain64 import FIXED_TLDS, OTHER, Parts, Range
 from usher.door import desk
 from usher.door.numbers import Taken, take
@@ -126,7 +125,7 @@ def show_number(found: dict[str, Any]) -> None:
     start, end = found["range"]["start"], found["range"]["end"]
     rows.append(("range", f"{whole}, from {start} up to, not including, {end}"))
     for name, words in rows:
-        click.echo(f"{name:<11}{words}")
+        echo(f"{name:<11}{words}")
 
 
 async def print_numbers(app: App, *, as_json: bool) -> None:
@@ -136,7 +135,7 @@ async def print_numbers(app: App, *, as_json: bool) -> None:
             await print_json(doorkeeper.db)
             return
         async for page in pages(doorkeeper.db):
-            click.echo("\n".join(f"{domain64.to_hex(number)}\t{name}" for number, name in page))
+            echo("\n".join(f"{domain64.to_hex(number)}\t{name}" for number, name in page))
 
 
 async def print_json(db: Database) -> None:
@@ -146,9 +145,9 @@ async def print_json(db: Database) -> None:
             {"domain64": number, "hex": domain64.to_hex(number), "name": name}
             for number, name in page
         )
-        click.echo(before + ",\n".join(map(json_line, items)), nl=False)
+        echo(before + ",\n".join(map(json_line, items)), nl=False)
         before = ",\n"
-    click.echo("\n]" if before == ",\n" else "[]")
+    echo("\n]" if before == ",\n" else "[]")
 
 
 async def pages(db: Database) -> AsyncIterator[list[tuple[int, str]]]:
@@ -171,7 +170,7 @@ async def import_numbers(app: App, path: Path, *, reverse: bool, dry_run: bool) 
                 doorkeeper.db.transaction() as conn,
                 conn.transaction(force_rollback=dry_run),
             ):
-                total += await take(conn, batch, now=datetime.now(UTC))
+                total += await take(conn, batch, now=await server_time(conn))
     return total
 
 
@@ -189,7 +188,7 @@ def show_taken(app: App, taken: Taken, *, dry_run: bool, as_json: bool) -> None:
         return
     for one in taken.objections:
         words = (one.line.place, one.line.number, one.line.name, one.reason)
-        click.echo("  ".join(map(printable, words)))
+        echo("  ".join(map(printable, words)))
     app.say(", ".join(f"{number:,} {word}" for word, number in counts.items()))
     if dry_run:
         app.say("this was a dry run: nothing has changed")

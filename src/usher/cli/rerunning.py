@@ -3,9 +3,8 @@
 import socket
 from collections.abc import Sequence
 
-import click
-
 from usher.cli.app import App
+from usher.cli.output import echo
 from usher.cli.queue import queue_of, within
 from usher.db import Connection, Database
 from usher.errors import BadInput
@@ -64,9 +63,9 @@ async def posted(app: App, db: Database) -> Post:
 
 
 def heard(words: str) -> None:
-    """What the program says goes on as it is: it is its own terminal that it writes to."""
+    """Print a part of the program's output; `echo` makes its escape sequences visible."""
     if words:
-        click.echo(words, nl=False)
+        echo(words, nl=False)
 
 
 def exit_code(app: App, event: Ended | None) -> int:

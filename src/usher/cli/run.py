@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from usher.cli.app import App, pass_app, run_on
+from usher.cli.output import echo
 
 metrics_option = click.option(
     "--metrics", metavar="HOST:PORT", help="Serve Prometheus metrics at http://HOST:PORT/metrics."
@@ -40,9 +41,7 @@ def mgmt(app: App, bind: str, *, insecure: bool) -> None:
     from usher.web.server import serve
 
     where, rules = read_bind(bind), policies(app.loaded.workers)
-    served = serve(
-        app.settings, where, insecure=insecure, ready=click.echo, rules=rules, annex=annex
-    )
+    served = serve(app.settings, where, insecure=insecure, ready=echo, rules=rules, annex=annex)
     run_on(app, served)
 
 
@@ -82,7 +81,7 @@ def manager(
     from usher.queue.service import Wish, manage
 
     wish = Wish(host, frozenset(types), most)
-    run_on(app, with_metrics(metrics, manage(app.loaded, wish, ready=click.echo)))
+    run_on(app, with_metrics(metrics, manage(app.loaded, wish, ready=echo)))
 
 
 @click.command()
@@ -101,7 +100,7 @@ def scheduler(app: App, metrics: str | None) -> None:
     """
     from usher.queue.service import schedule
 
-    run_on(app, with_metrics(metrics, schedule(app.settings, ready=click.echo)))
+    run_on(app, with_metrics(metrics, schedule(app.settings, ready=echo)))
 
 
 async def with_metrics(address: str | None, work: Coroutine[Any, Any, None]) -> None:

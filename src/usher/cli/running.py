@@ -5,11 +5,11 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, BinaryIO
 
-import click
 import msgspec
 
 from usher import spans
 from usher.cli.app import App, show_json, show_table
+from usher.cli.output import echo
 from usher.cli.queue import (
     at_the_queue,
     command_line,
@@ -24,14 +24,14 @@ from usher.cli.queue import (
     task_of,
     within,
 )
-from usher.cli.words import plain, printable, span
+from usher.cli.words import display_time, plain, printable, span
+from usher.db_clock import server_time
 from usher.errors import BadInput
 from usher.queue import desk, jobs, look, voice, why
 from usher.queue.jobs import Entered, New
 from usher.queue.look import Count, Counts, Listed, Maker, Node, Shown
 from usher.queue.periods import host_rule
 from usher.queue.states import State
-from usher.queue.tasks import server_time
 from usher.web.jobs import new_job
 from usher.web.queue_shapes import NewJob
 
@@ -105,7 +105,7 @@ def show_jobs(
 ) -> None:
     if told_plainly(found, only_ids=only_ids, as_json=as_json):
         return
-    now = datetime.now(UTC)
+    now = display_time()
     rows = [
         (
             job.id,
@@ -128,7 +128,7 @@ def told_plainly(rows: Sequence[Any], *, only_ids: bool, as_json: bool) -> bool:
     if as_json:
         show_json(rows_json(rows))
     elif only_ids:
-        click.echo("".join(f"{row.id}\n" for row in rows), nl=False)
+        echo("".join(f"{row.id}\n" for row in rows), nl=False)
     return as_json or only_ids
 
 
@@ -152,7 +152,7 @@ def show_log(
 ) -> None:
     if told_plainly(found, only_ids=only_ids, as_json=as_json):
         return
-    now = datetime.now(UTC)
+    now = display_time()
     rows = [
         (
             job.id,
@@ -262,7 +262,7 @@ def show_entered(app: App, entered: Entered, *, as_json: bool) -> None:
     if as_json:
         show_json(asdict(entered))
         return
-    click.echo(entered.id)
+    echo(entered.id)
     if not entered.new:
         app.say("it waits or runs already, with the same key")
 
@@ -346,5 +346,5 @@ def show_fates(found: Sequence[Fate], *, as_json: bool) -> bool:
         show_json(rows_json(found))
     else:
         for one in found:
-            click.echo(f"{one.id}  {SAID[one.what].format(one.job)}")
+            echo(f"{one.id}  {SAID[one.what].format(one.job)}")
     return not any(one.what in REFUSED for one in found)

@@ -12,9 +12,8 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
-import click
-
 from usher.cli.app import App, show_json
+from usher.cli.output import CLEAR_SCREEN, echo, style
 from usher.cli.window import Status, window
 from usher.cli.words import plain_value, printable, span, when
 from usher.status.holdups import Holdup
@@ -22,7 +21,6 @@ from usher.status.stages import MOST, Failing, Queue, Work
 
 EVERY = 2.0  # seconds between two drawings
 NO_TIME = timedelta(0)
-HOME, CLEAR = "\x1b[H", "\x1b[J"
 HEADINGS = ("STAGE", "WAITING", "OLDEST", "UNDER WAY", "FAILED", "LAST HOUR", "BY")
 STAFF = ("crawler", "index-builder", "index-server", "front-end")
 WORDS = {"index-builder": "builder", "index-server": "server", None: "unknown"}
@@ -36,7 +34,7 @@ async def show_once(app: App, *, as_json: bool) -> bool:
     if as_json:
         show_json(status_json(seen))
     else:
-        click.echo("\n".join(drawn(seen)))
+        echo("\n".join(drawn(seen)))
     return not seen.holdups
 
 
@@ -50,7 +48,7 @@ async def show_on(app: App) -> bool:
         while True:
             seen = await view.look()
             height = shutil.get_terminal_size().lines - 1
-            click.echo(HOME + CLEAR + "\n".join(drawn(seen)[:height]))
+            echo(CLEAR_SCREEN + "\n".join(drawn(seen)[:height]))
             try:
                 await asyncio.wait_for(stop.wait(), EVERY)
             except TimeoutError:
@@ -59,7 +57,7 @@ async def show_on(app: App) -> bool:
 
 
 def drawn(seen: Status) -> list[str]:
-    lines = [click.style(f"{seen.at:%Y-%m-%d %H:%M:%S} UTC", dim=True)]
+    lines = [style(f"{seen.at:%Y-%m-%d %H:%M:%S} UTC", dim=True)]
     rows = [*(work_rows(seen.work, seen.at) if seen.work else ())]
     if seen.queue:
         rows.append(queue_row(seen.queue, seen.at))
@@ -136,7 +134,15 @@ def around_words(work: Work, now: datetime) -> Iterator[tuple[str, str]]:
     yield "components", component_words(work)
     for one in work.failing:
         yield "", failing_words(one, now)
-    yield "watchdog", "leads" if work.watched else "none runs"
+    yield "watchdog", watchdog_words(work, now)
+
+
+def watchdog_words(work: Work, now: datetime) -> str:
+    """Whether one leads, and the age and duration of its last round."""
+    leads, last = "leads" if work.watched else "none runs", work.last_round
+    if last is None:
+        return leads
+    return f"{leads}; last round {age(last.ended_at, now)} ago, took {last.seconds:.2f} s, on {printable(last.machine)}"
 
 
 def row_words(work: Work) -> Iterator[str]:
@@ -167,9 +173,9 @@ def failing_words(one: Failing, now: datetime) -> str:
 
 def holdup_lines(found: Sequence[Holdup]) -> Iterator[str]:
     if not found:
-        yield click.style("Nothing holds things up.", fg="green")
+        yield style("Nothing holds things up.", fg="green")
         return
-    yield click.style("What holds things up", fg="red", bold=True)
+    yield style("What holds things up", fg="red", bold=True)
     for number, one in enumerate(found, 1):
         yield f"{number:>2}. {printable(one.words, LONG)}"
         yield f"    → {printable(one.command, LONG)}"
@@ -184,7 +190,7 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[st
     for number, line in enumerate((headings, *rows)):
         cells = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
         drawn_line = "  ".join(cells).rstrip()
-        yield click.style(drawn_line, bold=True) if number == 0 else drawn_line
+        yield style(drawn_line, bold=True) if number == 0 else drawn_line
 
 
 def named(lines: Sequence[tuple[str, str]]) -> Iterator[str]:

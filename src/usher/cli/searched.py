@@ -4,39 +4,69 @@ Commands import this when they run, because it brings the driver along.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict
-from datetime import UTC, datetime
-
-import click
+from dataclasses import asdict, dataclass
 
 from usher.cli.app import App, show_json, show_table, tell
 from usher.cli.fleet import at_mgmt
+from usher.cli.output import echo
 from usher.cli.queue import distance, read_since
-from usher.cli.words import plain, printable
+from usher.cli.words import display_time, plain, printable
+from usher.db_clock import server_time
 from usher.mgmt import look
-from usher.mgmt.look import MOST_QUERIES, Queries, Term
+from usher.mgmt.look import MOST_QUERIES, Queries, QueryDay, Term
 
 
-async def read(app: App, since: str, limit: int) -> tuple[Queries, list[Term]]:
-    moment = read_since(since, datetime.now(UTC))
+@dataclass(frozen=True, slots=True)
+class QueryReport:
+    """Single queries with their terms, and the sums of earlier days with theirs."""
+
+    queries: Queries
+    terms: list[Term]
+    days: list[QueryDay]
+    day_terms: list[Term]
+
+
+async def read(app: App, since: str, limit: int) -> QueryReport:
     async with at_mgmt(app) as conn:
-        terms = await look.terms(conn, since=moment, n=limit)
-        return await look.queries(conn, since=moment), terms
+        moment = read_since(since, await server_time(conn))
+        return QueryReport(
+            queries=await look.queries(conn, since=moment),
+            terms=await look.terms(conn, since=moment, n=limit),
+            days=await look.query_days(conn, since=moment),
+            day_terms=await look.query_day_terms(conn, since=moment, n=limit),
+        )
 
 
-def show(found: tuple[Queries, Sequence[Term]], *, as_json: bool) -> None:
-    queries, terms = found
+def show(report: QueryReport, *, as_json: bool) -> None:
+    queries = report.queries
     if as_json:
-        show_json({**asdict(queries), "terms": [plain(asdict(one)) for one in terms]})
+        lists = {
+            "terms": [plain(asdict(term)) for term in report.terms],
+            "earlier_days": [plain(asdict(day)) for day in report.days],
+            "earlier_terms": [plain(asdict(term)) for term in report.day_terms],
+        }
+        show_json({**asdict(queries), **lists})
         return
     more = ", the last of them" if queries.number >= MOST_QUERIES else ""
     tell("queries", f"{queries.number}{more}")
-    if not queries.number:
-        return
-    tell("time", f"median {seconds(queries.median)}, mean {seconds(queries.mean)}")
-    tell("", f"95 % within {seconds(queries.p95)}, slowest {seconds(queries.slowest)}")
-    click.echo()
-    now = datetime.now(UTC)
+    if queries.number:
+        tell("time", f"median {seconds(queries.median)}, mean {seconds(queries.mean)}")
+        tell("", f"95 % within {seconds(queries.p95)}, slowest {seconds(queries.slowest)}")
+        echo()
+        show_terms(report.terms)
+    if report.days:
+        echo()
+        days = [
+            (f"{day.day}", day.number, seconds(day.mean), seconds(day.slowest))
+            for day in report.days
+        ]
+        show_table(("EARLIER DAY", "QUERIES", "MEAN", "SLOWEST"), days)
+        echo()
+        show_terms(report.day_terms)
+
+
+def show_terms(terms: Sequence[Term]) -> None:
+    now = display_time()
     rows = [
         (
             one.number,

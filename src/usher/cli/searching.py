@@ -3,6 +3,7 @@
 import click
 
 from usher.cli.app import App, json_option, pass_app, run
+from usher.cli.output import echo
 
 FRONT = "http://127.0.0.1:8400"
 mgmt_option = click.option(
@@ -59,7 +60,7 @@ def front(
 
     settings = replace(app.settings, mgmt_url=mgmt) if mgmt else app.settings
     wish = Wish(bind=read_bind(bind), host=host, deadline=deadline, insecure=insecure)
-    until_told(app, lambda stop: serve(settings, wish, stop, ready=click.echo))
+    until_told(app, lambda stop: serve(settings, wish, stop, ready=echo))
 
 
 @click.command()

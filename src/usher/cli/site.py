@@ -4,7 +4,6 @@ Commands import this when they run, because it brings the driver along.
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 
 from usher.cli.app import App, show_json, tell
 from usher.cli.behind import SITEMAPS, Site, site_json, site_words
@@ -12,6 +11,7 @@ from usher.cli.fleet import at_mgmt
 from usher.cli.keeping import read_host
 from usher.cli.ready import opened
 from usher.cli.story import READER, Portrait, portrait_json, show_portrait
+from usher.cli.words import display_time
 from usher.cli.work import all_there, names_of
 from usher.db import Database
 from usher.door import hosts
@@ -44,7 +44,7 @@ def show_site(found: Portrait, site: Site | None, *, as_json: bool) -> None:
         show_json({**portrait_json(found), **(site_json(site) if site else {})})
         return
     show_portrait(found)
-    for name, lines in site_words(site, datetime.now(UTC)) if site else ():
+    for name, lines in site_words(site, display_time()) if site else ():
         tell(name, *lines)
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from usher.cli.app import App, pass_app, run_on
+from usher.cli.output import echo
 
 keep_option = click.option("--keep-warc", is_flag=True, help="Keep every WARC file: an archive.")
 front_option = click.option(
@@ -113,4 +114,4 @@ def part(app: App, part: str, *, keep_warc: bool, front: str, jobs: bool) -> Non
     if part not in PARTS:
         raise click.BadParameter(f"one of {', '.join(PARTS)}")
     post = Post(app.loaded, Ports.read(app.settings.data), keep_warc, front, jobs)
-    run_on(app, play(part, post, ready=click.echo))
+    run_on(app, play(part, post, ready=echo))

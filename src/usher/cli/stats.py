@@ -25,12 +25,14 @@ def stats() -> None:
 def queries(app: App, since: str, limit: int, *, as_json: bool) -> None:
     """Show how many queries there were, how long they took, and what was asked for most often.
 
-    Of more than 100,000 queries the last 100,000 are looked at.
+    Of more than 100,000 queries the last 100,000 are looked at. Queries older than query_days are summed up by day
+    (UTC); those days are listed separately, with their most frequent terms.
 
     \b
     Examples:
       usher stats queries
       usher stats queries --since 2026-11-16T08:00 --limit 5 --json
+      usher stats queries --since 365d
     """
     from usher.cli import searched
 

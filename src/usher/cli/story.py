@@ -2,17 +2,16 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
-
-import click
 
 from usher import domain64
 from usher.cli.app import App, tell
 from usher.cli.behind import behind_json, sections
 from usher.cli.knocking import COLOURS, WIDEST
+from usher.cli.output import echo, style
 from usher.cli.ready import opened
-from usher.cli.words import encodable, plain, plain_value, printable, when
+from usher.cli.words import display_time, encodable, plain, plain_value, printable, when
 from usher.cli.work import at_the_door
 from usher.domain64 import Range
 from usher.door import cadence, filters
@@ -44,11 +43,11 @@ async def read_story(app: App, url: str) -> "Story":
     from usher.explain import explain
 
     async with at_the_door(app) as doorkeeper, opened(app, "work", READER) as reader:
-        return await explain(doorkeeper, url, now=datetime.now(UTC), reader=reader)
+        return await explain(doorkeeper, url, now=reader.clock.now(), reader=reader)
 
 
 def show_story(story: "Story") -> None:
-    click.echo(click.style(printable(str(story.url or story.given), LONG), bold=True))
+    echo(style(printable(str(story.url or story.given), LONG), bold=True))
     if story.refused:
         tell("refused", f"{story.refused.reason}: {story.refused.detail}")
         show_finding(story)
@@ -63,12 +62,12 @@ def show_story(story: "Story") -> None:
         tell("private", *private_words(story.private))
     tell("filters", filter_words(story))
     show_path(story)
-    click.echo("\nThe door would answer now")
+    echo("\nThe door would answer now")
     for would in story.would:
         show_would(would)
     behind = list(sections(story))
     if behind:
-        click.echo("\nBehind the door")
+        echo("\nBehind the door")
     for name, lines in behind:
         tell(name, *lines)
     show_finding(story)
@@ -77,15 +76,13 @@ def show_story(story: "Story") -> None:
 def show_finding(story: "Story") -> None:
     """The last line: whether it can be found now, else why not and what to do."""
     if story.finding is None:
-        click.echo("\nFindable now: not known, for this user may not look behind the door.")
+        echo("\nFindable now: not known, for this user may not look behind the door.")
         return
     word, colour = FINDABLE[story.finding.findable]
     words = printable(story.finding.words, LONG)
-    click.echo(
-        f"\nFindable now: {click.style(word, fg=colour, bold=True)}. {words[:1].upper()}{words[1:]}"
-    )
+    echo(f"\nFindable now: {style(word, fg=colour, bold=True)}. {words[:1].upper()}{words[1:]}")
     if story.finding.command:
-        click.echo(f"  → {printable(story.finding.command, LONG)}")
+        echo(f"  → {printable(story.finding.command, LONG)}")
 
 
 def filter_words(story: "Story") -> str:
@@ -147,10 +144,10 @@ def answer_words(page: Guest) -> str:
 
 def show_would(would: "Would") -> None:
     asked = f"{would.kind}{', pass' if would.hall_pass else ''}"
-    verdict = click.style(f"{would.verdict:<6}", fg=COLOURS[would.verdict])
+    verdict = style(f"{would.verdict:<6}", fg=COLOURS[would.verdict])
     row = f"row {would.row}" if would.row else "before the table"
     more = printable(would.detail) or BRINGS.get(would.reason, "")
-    click.echo(f"  {asked:<14}{verdict}  {would.reason:<{WIDEST}}  {row}  {more}".rstrip())
+    echo(f"  {asked:<14}{verdict}  {would.reason:<{WIDEST}}  {row}  {more}".rstrip())
 
 
 def show_clock(host: Shown, now: datetime) -> None:
@@ -213,7 +210,7 @@ class Portrait:
 
 
 def show_portrait(one: Portrait) -> None:
-    show_clock(one.host, datetime.now(UTC))
+    show_clock(one.host, display_time())
     if one.reach:
         tell("reach", *one.reach)
     if one.host.crawl_delay is not None:

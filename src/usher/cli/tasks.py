@@ -6,6 +6,7 @@ import click
 
 from usher.cli.app import App, confirm, json_option, pass_app, run, show_json, yes_option
 from usher.cli.jobs import PROGRAM, Command
+from usher.cli.output import echo
 
 names_argument = click.argument("tasks", nargs=-1, required=True, metavar="TASK...")
 
@@ -114,7 +115,7 @@ def add(app: App, /, words: tuple[str, ...], *, as_json: bool, **wanted: Any) ->
     if as_json:
         show_json(planning.task_json(found))
         return
-    click.echo(found.id)
+    echo(found.id)
     app.say(f"runs {planning.clock_words(found)}, first {planning.next_words(found)}")
 
 

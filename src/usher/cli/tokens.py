@@ -109,5 +109,6 @@ def local(app: App) -> None:
       curl -H "Authorization: Bearer $(usher tokens local)" http://127.0.0.1:8411/v1/jobs
     """
     from usher import local_secret
+    from usher.cli.output import echo
 
-    click.echo(local_secret.create(app.settings.data))
+    echo(local_secret.create(app.settings.data))

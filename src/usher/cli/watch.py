@@ -5,6 +5,7 @@ from datetime import timedelta
 import click
 
 from usher.cli.app import App, pass_app, run_on
+from usher.cli.output import echo
 from usher.cli.run import metrics_option, with_metrics
 
 SHORTEST = 0.1  # seconds
@@ -63,5 +64,5 @@ def watchdog(
     from usher.mgmt.watchdog import watch
 
     patience = Patience(misses, timedelta(seconds=probation), timedelta(seconds=grace))
-    work = watch(app.settings, ready=click.echo, tick=every, patience=patience)
+    work = watch(app.settings, ready=echo, tick=every, patience=patience)
     run_on(app, with_metrics(metrics, work))

@@ -7,12 +7,13 @@ import shutil
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from usher.areas import Places, places
 from usher.cli.app import App
 from usher.cli.ready import CONNECTIONS, made_ready
 from usher.db import Connection, Database, connect
+from usher.db_clock import DatabaseClock
 from usher.schema.state import state
 from usher.settings import Settings
 from usher.status.holdups import Around, Holdup, holdups
@@ -43,14 +44,16 @@ class Window:
 
     async def look(self) -> Status:
         """One look, for each database in one transaction that only reads."""
-        now, work, queue = datetime.now(UTC), None, None
+        clock = next((db.clock for db in self.areas.values()), DatabaseClock())
+        now, work, queue = clock.now(), None, None
         if "work" in self.areas:
             async with reading(self.areas["work"]) as conn:
                 work = await look_at_work(conn, now=now)
         if "control" in self.areas:
             async with reading(self.areas["control"]) as conn:
                 queue = await look_at_queue(conn, now=now)
-        around = Around(self.behind, self.ahead, free_space(self.settings))
+        skew = clock.skew.total_seconds()
+        around = Around(self.behind, self.ahead, free_space(self.settings), skew)
         return Status(now, work, queue, holdups(around, work, queue, now))
 
 

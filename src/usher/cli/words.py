@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 UNITS = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
@@ -12,6 +12,11 @@ SHOWN = 120  # characters of a URL that a line for people shows
 BYTES = range(0xDC80, 0xDD00)  # how Python carries a byte that is no UTF-8
 ONE_BYTE = 0xFF
 USER = re.compile(r"//[^/?#]*@")
+
+
+def display_time() -> datetime:
+    """Return this machine's time, for ages on the screen only: what is stored or judged uses the database's."""
+    return datetime.now(UTC)
 
 
 def when(moment: datetime, now: datetime) -> str:
@@ -63,6 +68,8 @@ def plain_value(value: object) -> object:
     match value:
         case datetime():
             return value.astimezone(UTC).isoformat()
+        case date():
+            return value.isoformat()
         case timedelta():
             return value.total_seconds()
         case _:

@@ -21,14 +21,16 @@ from usher.crawl.news import News
 from usher.crawl.outcome import asks_for_rest, is_silence, url_of
 from usher.crawl.visit import Visitor
 from usher.errors import Conflict, DiskUnusable, UsherError
+from usher.fitness import DISK_FULL, Fitness, crowded
 from usher.messages import Link, Pack, Page
 from usher.shelf import Shelf
-from usher.telemetry import CRAWLED, Log
+from usher.telemetry import CRAWLED, Log, observed
 from usher.urls import Refused
 
 log = Log("crawl")
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0  # seconds between two questions while nothing waits
 PAUSE_FOR_DISK: Final = 30.0  # after it refused something
+DISK_CHECK_SECONDS: Final = 1.0
 SOON: Final = 1.0  # seconds until links are told that a chunk has brought so far
 MOST_PAGES: Final = 1_000  # of a chunk: a report names no more
 TOGETHER: Final = 16  # pages of one host at once, where it needs no rest
@@ -53,6 +55,9 @@ class Crawl:
     news: News
     pages: list[Page] = field(default_factory=list)
     task: asyncio.Task[None] | None = None
+    is_reporting: bool = (
+        False  # from then on MGMT's answer to the report says whether the chunk is ours
+    )
 
 
 @dataclass(slots=True)
@@ -84,7 +89,10 @@ class Crawler:
         self._stopped = False
         self._wake = asyncio.Event()  # somebody stopped us, or a chunk ended
         self._pause = FIRST_PAUSE
-        self._not_before = 0.0  # on the loop's clock
+        # A crawler without space takes no chunk, and still serves those it has: it waits, it does not fail.
+        self.fitness = Fitness(state_in_trouble="waiting")
+        self._disk_trouble = ""
+        self._disk_check_at = 0.0  # on the loop's clock
         self._lease = 0.0
         self._leased = asyncio.Event()
 
@@ -120,9 +128,9 @@ class Crawler:
 
     async def _begin(self) -> bool:
         """One more chunk, if there is one."""
-        asked = asyncio.get_running_loop().time()
-        if asked < self._not_before:
+        if not await self._has_space():
             return False
+        asked = asyncio.get_running_loop().time()
         try:
             pack = await self.mgmt.get_links(
                 self.load.pages,
@@ -142,8 +150,18 @@ class Crawler:
         if self._stopped:
             crawl.lease.end()
         self.open[pack.chunk_id] = crawl
-        crawl.task = asyncio.create_task(self._crawl(crawl, pack), name=f"chunk {pack.chunk_id}")
+        task = asyncio.create_task(self._crawl(crawl, pack), name=f"chunk {pack.chunk_id}")
+        crawl.task = observed(task, log)
         return True
+
+    async def _has_space(self) -> bool:
+        """Whether the disk takes another chunk; MGMT hears when that changes."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._disk_check_at:
+            self._disk_check_at = now + DISK_CHECK_SECONDS
+            self._disk_trouble = await asyncio.to_thread(crowded, self.shelf.directory)
+        await self.fitness.be(self.mgmt, self._disk_trouble)
+        return not self._disk_trouble
 
     # -- one chunk
 
@@ -165,6 +183,7 @@ class Crawler:
             self._wake.set()
 
     async def _report(self, crawl: Crawl, chest: Chest) -> None:
+        crawl.is_reporting = True
         if not crawl.pages:
             await self.mgmt.not_crawled(crawl.chunk_id, "the crawler visited none of its pages")
             return
@@ -183,7 +202,8 @@ class Crawler:
             log.warning("chunk_not_reported", chunk=chunk, error=str(error))
             return
         if isinstance(error, DiskUnusable):
-            self._not_before = asyncio.get_running_loop().time() + PAUSE_FOR_DISK
+            self._disk_check_at = asyncio.get_running_loop().time() + PAUSE_FOR_DISK
+            self._disk_trouble = f"{DISK_FULL} or unusable: {error}"
         log.error("chunk_failed", chunk=chunk, error=repr(error))
         with suppress(UsherError):
             await self.mgmt.not_crawled(chunk, f"the crawler failed: {error!r}"[:1000])
@@ -264,7 +284,7 @@ class Crawler:
                     crawl.lease.until = asked + self._lease
             for chunk in leases.lost:
                 crawl = self.open.get(chunk)
-                if crawl and crawl.task:
+                if crawl and crawl.task and not crawl.is_reporting:
                     log.warning("chunk_lost", chunk=chunk, error="its lease ended")
                     crawl.task.cancel()
 

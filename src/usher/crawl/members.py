@@ -10,6 +10,11 @@ from typing import BinaryIO, Final
 
 PIECE: Final = 1 << 16
 MOST_HEAD: Final = 1 << 16
+MAX_RECORD_BYTES: Final = (
+    1 << 30
+)  # unpacked; ten times the longest page that a crawler may be set to fetch
+MAX_RECORDS: Final = 100_000  # a crawler writes three for each of at most 1,000 pages
+MAX_TOTAL_BYTES: Final = 1 << 34  # unpacked, of one file
 MOST_DIGITS: Final = 10  # of a length
 END: Final = b"\r\n\r\n"
 Fields = dict[str, str]
@@ -29,13 +34,22 @@ class Raw:
 
 
 def records(file: BinaryIO, most: int) -> Iterator[Raw]:
-    """Every record; at most so many bytes of each block are kept, and the rest only passed over."""
+    """Every record; at most so many bytes of each block are kept, and the rest only passed over.
+
+    Damaged, if a record, the number of records or their total size exceeds its limit: a small file may be a bomb.
+    """
     packed = file.read(PIECE)
     if not packed:
         raise Damaged("it is empty")
+    number = total = 0
     while packed:
         member = Member(file, packed)
         yield member.record(most)
+        number, total = number + 1, total + member.size
+        if number > MAX_RECORDS:
+            raise Damaged(f"it has more than {MAX_RECORDS:,} records")
+        if total > MAX_TOTAL_BYTES:
+            raise Damaged(f"its records have more than {MAX_TOTAL_BYTES:,} bytes")
         packed = member.rest() or file.read(PIECE)
 
 
@@ -46,11 +60,14 @@ class Member:
         self._file = file
         self._packed = packed
         self._inflate = zlib.decompressobj(31)
+        self.size = 0  # bytes unpacked so far
 
     def record(self, most: int) -> Raw:
         head, _, rest = self._head().partition(END)
         fields = warc_fields(head)
         length = int(fields["content-length"])
+        if length > MAX_RECORD_BYTES:
+            raise Damaged(f"a record has {length:,} bytes, more than {MAX_RECORD_BYTES:,}")
         block, size = bytearray(rest), len(rest)
         while size <= length + len(END) and (piece := self._piece()):
             size += len(piece)
@@ -81,6 +98,7 @@ class Member:
             out = self._inflate.decompress(self._packed, PIECE)
             self._packed = self._inflate.unconsumed_tail
             if out:
+                self.size += len(out)
                 return out
             if not self._packed and not self._inflate.eof:
                 self._packed = self._file.read(PIECE)

@@ -21,7 +21,16 @@ SECONDS: Final = 20  # for one file
 PATIENCE: Final = SECONDS + 10.0
 MOST_MEMORY: Final = 1 << 30
 LENGTH: Final = 8  # bytes that say how many follow
-BROKEN: Final = Pdf(problem="it broke the reader, or took it too long")
+MAX_ANSWER_BYTES: Final = 16_000_000  # a reader that was taken over must not fill our memory
+EXIT_SECONDS: Final = 5.0  # for a reader that closed its pipe
+TOO_LARGE: Final = Pdf(
+    problem=f"it could not be read: too large, it needs more than {MOST_MEMORY >> 20} MiB of memory"
+)
+TOO_SLOW: Final = Pdf(problem=f"it could not be read: it takes longer than {SECONDS} seconds")
+BROKEN: Final = Pdf(problem="it could not be read: it broke the reader")
+FAILURES: Final = (TOO_LARGE, TOO_SLOW, BROKEN)
+# PDFium aborts when it gets no memory.
+FAILURE_BY_EXIT_CODE: Final = {-signal.SIGABRT: TOO_LARGE, -signal.SIGALRM: TOO_SLOW}
 
 
 class Papers:
@@ -38,18 +47,22 @@ class Papers:
         await self._end()
 
     async def read(self, body: bytes) -> Pdf:
+        """The text of a PDF, or one of `FAILURES`; the next file gets a new reader after a failure."""
         async with self._turn:
-            whole = False
             try:
                 async with asyncio.timeout(PATIENCE):
-                    found = await self._ask(body)
-                whole = True
-            except (OSError, EOFError, msgspec.MsgspecError):  # a timeout is an OSError too
+                    return await self._ask(body)
+            except TimeoutError:
+                await self._end()
+                return TOO_SLOW
+            except (OSError, EOFError):
+                return FAILURE_BY_EXIT_CODE.get(await self._exit_code(), BROKEN)
+            except msgspec.MsgspecError:
+                await self._end()
                 return BROKEN
-            finally:
-                if not whole:  # what is left of this answer must not be the next
-                    await self._end()
-            return found
+            except BaseException:
+                await self._end()  # what is left of this answer must not be the next
+                raise
 
     async def _ask(self, body: bytes) -> Pdf:
         if self._child is None:
@@ -63,7 +76,19 @@ class Papers:
         ask.write(len(body).to_bytes(LENGTH, "big") + body)
         await ask.drain()
         length = int.from_bytes(await answer.readexactly(LENGTH), "big")
+        if length > MAX_ANSWER_BYTES:
+            raise msgspec.DecodeError
         return msgspec.msgpack.decode(await answer.readexactly(length), type=Pdf)
+
+    async def _exit_code(self) -> int:
+        """The exit code of a reader that hung up. A signal sent to it now would hide the code."""
+        child = self._child
+        with suppress(TimeoutError):
+            async with asyncio.timeout(EXIT_SECONDS):
+                if child is not None and await child.wait():
+                    self._child = None
+        await self._end()
+        return 0 if child is None or child.returncode is None else child.returncode
 
     async def _end(self) -> None:
         child, self._child = self._child, None

@@ -46,7 +46,9 @@ def read(body: bytes) -> Pdf:
         return Pdf(problem="it is no readable PDF")
     try:
         return _read(document)
-    except (pypdfium2.PdfiumError, ValueError, MemoryError) as error:
+    except MemoryError:
+        return Pdf(problem="it could not be read: too large")
+    except (pypdfium2.PdfiumError, ValueError) as error:
         return Pdf(problem=f"it could not be read ({type(error).__name__})")
     finally:
         document.close()

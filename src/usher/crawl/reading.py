@@ -22,6 +22,7 @@ from usher.errors import BadContent, DiskUnusable, NotFound
 
 MOST: Final = 20_000_000
 MOST_HEAD: Final = 1 << 20
+MAX_METADATA_BYTES: Final = 1 << 20  # Usher writes less than 2 kB
 CHUNK: Final = re.compile(rb"([0-9a-fA-F]{1,8})[ \t]*(?:;[^\n]*)?\r?\n")
 Kind = Literal["page", "unchanged", "failed"]
 
@@ -90,6 +91,8 @@ def media_type(raw: Raw) -> str:
 
 
 def told(raw: Raw) -> dict[str, Any]:
+    if raw.cut or len(raw.block) > MAX_METADATA_BYTES:
+        raise Damaged(f"the metadata of a page has more than {MAX_METADATA_BYTES:,} bytes")
     with suppress(msgspec.MsgspecError, RecursionError):
         return msgspec.json.decode(raw.block, type=dict[str, Any])
     return {}
@@ -112,6 +115,8 @@ def begun(raw: Raw, kind: Kind) -> Entry:
 def answered(raw: Raw, kind: Kind, meta: dict[str, Any], most: int) -> Entry:
     """An answer of HTTP; whatever a server sent, there is an entry."""
     head, _, body = raw.block.partition(b"\r\n\r\n")
+    if len(head) > MOST_HEAD:
+        return replace(begun(raw, kind), meta=meta, problem="the head of the answer is too long")
     status = STATUS.match(head)
     headers = tuple(named(head.decode("latin-1").splitlines()[1:]))
     entry = replace(begun(raw, kind), headers=headers, meta=meta)

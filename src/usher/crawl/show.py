@@ -7,8 +7,13 @@ import asyncio
 from typing import Any
 
 from usher.crawl import page, permissions
+from usher.crawl.document import Page, from_pdf
+from usher.crawl.fetch import Answer
 from usher.crawl.lease import Lease
 from usher.crawl.manners import Manners
+from usher.crawl.page import Walk
+from usher.crawl.papers import FAILURES
+from usher.crawl.pdf import Pdf
 from usher.crawl.service import PRODUCT, fetcher_of
 from usher.crawl.visit import Seen, Visitor
 from usher.errors import BadInput, Unreachable
@@ -62,17 +67,26 @@ def portrait(seen: Seen) -> dict[str, Any]:
     }
 
 
-def documents_of(seen: Seen) -> list[dict[str, Any]]:
-    answer, walk = seen.answer, seen.walk
-    if answer is None or walk is None or walk.kind not in ("html", "text", "pdf"):
-        return []
-    found = page.read(
+def read(answer: Answer, walk: Walk, paper: Pdf | None) -> list[Page]:
+    """The documents of an answer; a PDF was read by the process with limits, never by this one."""
+    if walk.kind == "pdf":
+        if paper is None or paper in FAILURES:
+            return []
+        return from_pdf(paper, answer.url, noindex=walk.noindex)
+    return page.read(
         answer.body,
         answer.url,
         media_type=answer.media_type,
         charset=answer.charset,
         robots_tags=answer.headers_of("x-robots-tag"),
     )
+
+
+def documents_of(seen: Seen) -> list[dict[str, Any]]:
+    answer, walk = seen.answer, seen.walk
+    if answer is None or walk is None or walk.kind not in ("html", "text", "pdf"):
+        return []
+    found = read(answer, walk, seen.paper)
     return [
         {
             "url": one.url,

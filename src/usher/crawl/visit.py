@@ -18,6 +18,7 @@ from usher.crawl.manners import Cause, Manners, Rules
 from usher.crawl.outcome import Outcome
 from usher.crawl.page import Walk
 from usher.crawl.papers import Papers
+from usher.crawl.pdf import Pdf
 from usher.crawl.sitemap import Sitemap
 from usher.crawl.text import sentence, text64
 from usher.messages import Link
@@ -38,6 +39,7 @@ class Seen:
     walk: Walk | None = None
     sitemap: Sitemap | None = None
     rules: Rules | None = None
+    paper: Pdf | None = None
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
 
@@ -87,15 +89,17 @@ class Visitor:
         if answer is None:
             return None
         walk, now = await self._walk(answer), datetime.now(UTC)
+        paper = None
         if walk and walk.kind == "pdf":
-            walk = await self._read_paper(walk, answer.body)
+            paper = await self._papers.read(answer.body)
+            walk = with_paper(walk, paper)
         found, named = outcome.judge(link, answer, walk, now=now), sitemap_in(answer, walk)
         if (allowed := self._manners.allowed).entries:
             found = outcome.without_private(found, url.host, allowed)
             named = named and sitemap.only(
                 named, lambda entry: outcome.leads(allowed, url.host, entry.url)
             )
-        return Seen(link, found, answer, walk, named, rules, now)
+        return Seen(link, found, answer, walk, named, rules, paper, now)
 
     async def _walk(self, answer: Answer) -> Walk | None:
         """What there is to read in an answer that brought something."""
@@ -105,10 +109,11 @@ class Visitor:
             return walked(answer)
         return await asyncio.get_running_loop().run_in_executor(self._thread, walked, answer)
 
-    async def _read_paper(self, walk: Walk, body: bytes) -> Walk:
-        found = await self._papers.read(body)
-        problem = sentence(walk.problem, found.problem)
-        return replace(walk, text64=text64("\n".join(found.pages)), problem=problem)
+
+def with_paper(walk: Walk, paper: Pdf) -> Walk:
+    """The walk of a PDF, with what the reader says of its text."""
+    problem = sentence(walk.problem, paper.problem)
+    return replace(walk, text64=text64("\n".join(paper.pages)), problem=problem)
 
 
 def permission_of(link: Link, url: Url) -> Permission | None:

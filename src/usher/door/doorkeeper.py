@@ -8,7 +8,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from datetime import UTC, datetime
+from datetime import datetime
 
 import psycopg
 
@@ -59,7 +59,7 @@ class Doorkeeper:
         """
         visit = read(
             given,
-            now or datetime.now(UTC),
+            now or self.db.clock.now(),
             knock=knock,
             found_on=found_on,
             register=register,
@@ -80,7 +80,7 @@ class Doorkeeper:
         under_way: deque[asyncio.Task[Answers]] = deque()
         try:
             for given in batches:
-                visit = read(given, datetime.now(UTC), knock=knock, dry_run=dry_run)
+                visit = read(given, self.db.clock.now(), knock=knock, dry_run=dry_run)
                 if len(under_way) == AT_ONCE:
                     yield await under_way.popleft()
                 under_way.append(asyncio.create_task(self._receive(visit)))
@@ -94,7 +94,7 @@ class Doorkeeper:
 
     async def kick_off(self, *, now: datetime | None = None) -> AsyncIterator[Answers]:
         """Knock for every host whose time has come, full and without a pass: the nightly round, batch by batch."""
-        now, last = now or datetime.now(UTC), 0
+        now, last = now or self.db.clock.now(), 0
         while True:
             async with self.db.transaction() as conn:
                 found = await hosts.due(conn, now=now, after=last, n=ROUND)
@@ -108,7 +108,7 @@ class Doorkeeper:
         self, outcomes: Sequence[guestbook.Outcome], *, now: datetime | None = None
     ) -> tuple[list[guestbook.Settled], list[int]]:
         """Record what fetches brought, and close the crawls that are over by it; returns pages and hosts."""
-        when = now or datetime.now(UTC)
+        when = now or self.db.clock.now()
 
         async def work(conn: Connection) -> tuple[list[guestbook.Settled], list[int]]:
             settled = await guestbook.settle(conn, outcomes=outcomes, now=when)
@@ -125,7 +125,7 @@ class Doorkeeper:
         now: datetime | None = None,
     ) -> int:
         """Have pages come sooner that their site says have changed since; how many do, for a knock to let in."""
-        when = now or datetime.now(UTC)
+        when = now or self.db.clock.now()
         knock = Knock(source=source)
         visit = read([url for url, _ in changed], when, knock=knock, register=False)
         visit.allowed = self.allowed

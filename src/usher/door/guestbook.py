@@ -169,6 +169,21 @@ async def close_crawls(conn: Connection, *, domain64s: Sequence[int]) -> list[in
     return [number for (number,) in found]
 
 
+class RecrawlEntrance(NamedTuple):
+    """Where to knock for a whole host (its root if there is no path), and how many of its pages are being crawled."""
+
+    host: str
+    scheme: int | None
+    path: str | None
+    crawling: int
+
+
+async def recrawl_entrances(conn: Connection, *, hosts: Sequence[int]) -> list[RecrawlEntrance]:
+    """The entrance of each host, by its number."""
+    rows = await store.recrawl_entrances.tuples(conn, hosts=list(hosts))
+    return [RecrawlEntrance(*row) for row in rows]
+
+
 @dataclass(frozen=True, slots=True)
 class Guest:
     """A page with all we know of it."""

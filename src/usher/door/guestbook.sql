@@ -12,9 +12,7 @@ with host as materialized (
         h.domain64,
         h.revision is distinct from given.revision or house.revision <> %(house_revision)s as stale,
         coalesce(h.cadence, house.cadence) as cadence,
-        h.crawl_started is not null or h.next_fetch <= %(now)s as due,
-        h.crawl_started is null as closed,
-        h.claim_at > greatest(h.ready_at, %(now)s) as asleep
+        h.crawl_started is not null or h.next_fetch <= %(now)s as due
     from unnest(%(hosts)s::bigint[], %(revisions)s::int[]) with ordinality as given (domain64, revision, place)
     -- "offset 0" keeps a look-up by index, whatever the planner thinks of the sizes; so below.
     left join lateral (select * from work.hosts where domain64 = given.domain64 offset 0) h on true
@@ -28,8 +26,7 @@ judged as materialized (
         page.id,
         page.depth,
         coalesce(page.cadence, host.cadence) as cadence,
-        host.due and host.closed as opens,
-        host.asleep,
+        host.due,
         case
             when host.stale then '?'
             when page.state in ('pending', 'crawling') then 'w'
@@ -50,6 +47,19 @@ judged as materialized (
         offset 0
     ) page on true
 ),
+entered as materialized (
+    -- The hosts of pages that come in. Until this transaction ends no other closes their crawl or puts them to sleep: that
+    -- takes a lock FOR UPDATE. If another did so after this statement began, this waits for it and reads the row anew.
+    select
+        h.id,
+        h.domain64,
+        h.crawl_started is null as closed,
+        h.claim_at > greatest(h.ready_at, %(now)s) as asleep
+    from work.hosts h
+    where h.domain64 = any(array(select domain64 from judged where letter in ('N', 'D', 'P', 'Q')))
+    order by h.domain64
+    for key share
+),
 admitted as (
     insert into work.guestbook as page (
         id, domain64, path, scheme, state, priority, admitted_at, next_fetch, depth
@@ -67,9 +77,10 @@ admitted as (
         %(depth)s::smallint
     from (
         -- Numbered as they came, which is the order they are crawled in.
+        -- The count has all hosts locked before the first page is written.
         select nextval('work.guestbook_id_seq') as id, ord, domain64, path, cadence
         from judged
-        where letter in ('N', 'D', 'P', 'Q')
+        where letter in ('N', 'D', 'P', 'Q') and (select count(*) from entered) > 0
         order by ord
     ) numbered
     order by domain64, path
@@ -96,10 +107,15 @@ moved_up as (
 ),
 called as (
     -- The host's crawl opens, and a claim looks at it at once if it had no reason to before.
-    select domain64, bool_or(opens and letter in ('N', 'D')) as opens, bool_or(asleep) as asleep
-    from judged
-    where letter in ('N', 'D', 'P', 'Q') and (asleep or (opens and letter in ('N', 'D')))
-    group by domain64
+    select entered.id, entered.domain64, entered.asleep, entered.closed and wanted.opens as opens
+    from entered
+    join (
+        select domain64, bool_or(due and letter in ('N', 'D')) as opens
+        from judged
+        where letter in ('N', 'D', 'P', 'Q')
+        group by domain64
+    ) wanted using (domain64)
+    where entered.asleep or (entered.closed and wanted.opens)
 ),
 opened as (
     update work.hosts h set
@@ -107,13 +123,13 @@ opened as (
         claim_at = case when called.asleep then least(h.claim_at, greatest(h.ready_at, %(now)s)) else h.claim_at end,
         empty_looks = case when called.asleep then 0 else h.empty_looks end
     from (
-        select id, domain64
+        select id
         from work.hosts
         where domain64 = any(array(select domain64 from called))
         order by domain64
         for no key update
     ) due
-    join called on called.domain64 = due.domain64
+    join called on called.id = due.id
     where h.id = due.id
 )
 select
@@ -129,6 +145,25 @@ select
             left join admitted using (domain64, path)
         )
     end as letters;
+
+-- name: recrawl_entrances
+-- Of each host how many pages are being crawled, and where its root is in progress, its first page that is not: a full
+-- knock at a page in progress would bring no other page in.
+select h.name, page.scheme, page.path, coalesce(busy.number, 0)
+from unnest(%(hosts)s::bigint[]) as given (domain64)
+join work.hosts h using (domain64)
+left join lateral (
+    select g.scheme, g.path from work.guestbook g
+    where g.domain64 = given.domain64 and g.state not in ('pending', 'crawling')
+    order by g.path limit 1
+) page on exists (
+    select from work.guestbook root
+    where root.domain64 = given.domain64 and root.path = '/' and root.state in ('pending', 'crawling')
+)
+left join lateral (
+    select count(*) as number from work.guestbook g
+    where g.domain64 = given.domain64 and g.state = 'crawling'
+) busy on true;
 
 -- name: knock_full
 -- Rows 1 and 7 to 9 of the table for a batch of different URLs, in and out as above, and how many other pages came in

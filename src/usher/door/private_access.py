@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from ipaddress import IPv4Address, IPv6Address
 
 from usher.db import Connection
+from usher.db_clock import server_time
 from usher.door import hosts
 from usher.private_hosts import Permission
 from usher.statements import beside
@@ -25,7 +26,7 @@ class Access:
 
 async def grant(conn: Connection, url: Url, permission: Permission) -> None:
     """Register the URL's host if it is new, and let crawlers connect to it as the permission says."""
-    now = datetime.now(UTC)
+    now = await server_time(conn)
     await hosts.register(conn, names=[url.host], now=now, schemes={url.host: url.scheme})
     await store.allow_private.tuples(
         conn,

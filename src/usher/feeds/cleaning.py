@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
@@ -49,15 +49,15 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Uncleaned:
-    """What is to be cleaned of an item; `fetched_at` says of which time its page is."""
+    """What is to be cleaned of an item."""
 
     id: int
     hash: UUID
+    version: str
     link: str
     content: str
     type: str
     page: bool
-    fetched_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +102,13 @@ async def clean_feed(
     told = Told(id_)
     if found.feed_id is None:
         return told
-    model = await model_of(db, found, told, now or datetime.now(UTC))
+    model = await model_of(db, found, told, now or db.clock.now())
     while not told.more and await clean_batch(db, found, model, told):
         told.more = time.monotonic() > until
     await texts.digest_feed(db, found.feed_id)
     if told.more:
         async with db.transaction() as conn, house.queue(conn) as queue:
-            await errands.clean_soon(queue, [id_], now=now or datetime.now(UTC))
+            await errands.clean_soon(queue, [id_], now=now or db.clock.now())
     return told
 
 
@@ -154,7 +154,7 @@ async def put_clean(conn: Connection, items: Sequence[Uncleaned], made: Sequence
         conn,
         ids=[one.id for one in items],
         hashes=array([one.hash for one in items]),
-        fetched=[one.fetched_at for one in items],
+        versions=[one.version for one in items],
         texts=[one.text for one in made],
         htmls=[one.html for one in made],
     )

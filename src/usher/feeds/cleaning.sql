@@ -6,15 +6,16 @@ from feeds.feed_metadata
 where id = %(id)s;
 
 -- name: uncleaned
--- Items of a feed that are new or changed since they were cleaned, as many as are not too much to hold at once.
-select id, hash, link, content, type, page, fetched_at
+-- Items of a feed that are new or changed since they were cleaned, as many as are not too much to hold at once. `version`
+-- changes with every update of the row.
+select id, hash, version, link, content, type, page
 from (
-    select i.id, i.hash, coalesce(nullif(p.url, ''), i.link) as link, p.fetched_at, i.page,
+    select i.id, i.hash, i.version, coalesce(nullif(p.url, ''), i.link) as link, i.page,
         case when i.content <> '' then i.content else i.summary end as content,
         case when i.content <> '' then i.content_type else i.summary_type end as type,
         sum(octet_length(i.content)) over (order by i.id) - octet_length(i.content) as before
     from (
-        select * from feeds.feed_item
+        select *, xmin::text as version from feeds.feed_item
         where feed_id = %(feed)s and cleaned is distinct from hash
         order by id
         limit %(n)s
@@ -25,15 +26,13 @@ where before < %(most)s
 order by id;
 
 -- name: put_clean
--- Clean texts, of items and pages that are still what they were made of; their words are to be taken anew.
+-- Clean texts, of items that nothing has changed since; their words are to be taken anew.
 update feeds.feed_item i
 set content_clean = g.text, content_clean_html = g.html, cleaned = g.hash, digested = null
 from unnest(
-    %(ids)s::bigint[], %(hashes)s::uuid[], %(fetched)s::timestamptz[], %(texts)s::text[], %(htmls)s::text[]
-) as g (id, hash, fetched_at, text, html)
-where i.id = g.id and i.hash = g.hash and g.fetched_at is not distinct from (
-    select p.fetched_at from feeds.feed_item_page p where p.item_id = g.id
-);
+    %(ids)s::bigint[], %(hashes)s::uuid[], %(versions)s::text[], %(texts)s::text[], %(htmls)s::text[]
+) as g (id, hash, version, text, html)
+where i.id = g.id and i.xmin = g.version::xid;
 
 -- name: training
 -- The newest pages of a feed, and no more of each than is needed to know them by.

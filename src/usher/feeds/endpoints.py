@@ -7,7 +7,7 @@ under the same rules: only the callback needs no token, for its address is one.
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from http import HTTPStatus
 from typing import Any, Final, Literal, TypeVar
 
@@ -37,6 +37,7 @@ from usher.settings import Settings
 from usher.telemetry import Log
 from usher.web.access import OPEN, READ
 from usher.web.app import Call, Endpoint
+from usher.web.coordinator import clock
 from usher.web.openapi import PAGE, Endpoints
 
 log = Log("web")
@@ -139,7 +140,7 @@ class Desk:
     # Feeds.
 
     async def feeds(self, call: Call[FeedsQuery]) -> Response:
-        now = datetime.now(UTC)
+        now = clock(call)
         async with self._reach.looking() as conn:
             found = await pages_look.feed_list(conn, call.body, now=now)
             tags = await pages_store.tags(conn)
@@ -147,14 +148,14 @@ class Desk:
 
     async def feeds_json(self, call: Call[FeedsQuery]) -> Response:
         async with self._reach.looking() as conn:
-            return json(call, await pages_look.feed_list(conn, call.body, now=datetime.now(UTC)))
+            return json(call, await pages_look.feed_list(conn, call.body, now=clock(call)))
 
     async def feed(self, call: Call[None]) -> Response:
-        now = datetime.now(UTC)
+        now = clock(call)
         return html(call, self._pages.feed(await self._feed(call, now), now))
 
     async def feed_json(self, call: Call[None]) -> Response:
-        return json(call, await self._feed(call, datetime.now(UTC)))
+        return json(call, await self._feed(call, clock(call)))
 
     async def _feed(self, call: Call[None], now: datetime) -> FeedWhole:
         id_ = number_of(call, "feed")
@@ -165,7 +166,7 @@ class Desk:
 
     async def items(self, call: Call[ItemsQuery]) -> Response:
         found = await self._items(call)
-        return html(call, self._pages.items(found, call.body, datetime.now(UTC)))
+        return html(call, self._pages.items(found, call.body, clock(call)))
 
     async def items_json(self, call: Call[ItemsQuery]) -> Response:
         return json(call, await self._items(call))
@@ -181,7 +182,7 @@ class Desk:
             return await pages_look.item_list(conn, call.body)
 
     async def item(self, call: Call[None]) -> Response:
-        return html(call, self._pages.item(await self._item(call), datetime.now(UTC)))
+        return html(call, self._pages.item(await self._item(call), clock(call)))
 
     async def item_json(self, call: Call[None]) -> Response:
         return json(call, await self._item(call))

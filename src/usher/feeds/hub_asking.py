@@ -6,7 +6,7 @@ fetch goes past. What a hub does wrong is noted, and never a poll's trouble.
 
 import secrets
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from usher.crawl.fetch import Answer, Fetcher
@@ -32,7 +32,7 @@ async def tend(
     """Do what is due at the hub of a feed; what went wrong, in words."""
     if not house.callback:
         return []
-    now = now or datetime.now(UTC)
+    now = now or house.search.clock.now()
     async with house.search.connection() as conn:
         known, standing = await hub.known(conn, id_), await hub.standing(conn, id_)
     if known is None:
@@ -109,7 +109,7 @@ async def leave(
     for id_ in ids:
         async with house.search.connection() as conn:
             known = await hub.known(conn, id_)
-            standing = await hub.leave(conn, id_, now=now or datetime.now(UTC))
+            standing = await hub.leave(conn, id_, now=now or house.search.clock.now())
         if standing is not None and house.callback:
             there = callback(house, standing.token)
             body = websub.form("unsubscribe", standing.offer, callback=there, secret="")

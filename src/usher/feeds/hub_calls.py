@@ -5,7 +5,6 @@ the feed's task. The feed is then polled like any other: so the body of a call i
 signature is believed, and there is one way only in which items come in.
 """
 
-from datetime import UTC, datetime
 from typing import Final, Literal
 
 from usher.errors import NotFound
@@ -25,7 +24,7 @@ async def verify(
     house: House, token: str, mode: Mode, topic: str, *, lease: str, reason: str
 ) -> None:
     """The hub asks whether we asked, or says that it will not; NotFound if we did not ask that."""
-    now, found = datetime.now(UTC), await called(house, token)
+    now, found = house.search.clock.now(), await called(house, token)
     if topic != found.topic:
         raise NotFound("Nobody asked for that here.")
     async with house.search.connection() as conn:
@@ -47,7 +46,7 @@ async def verify(
 
 async def deliver(house: House, token: str, signature: str, body: bytes) -> None:
     """There is news, if the hub signed it; what is not signed is heard, and no more."""
-    now, found = datetime.now(UTC), await called(house, token)
+    now, found = house.search.clock.now(), await called(house, token)
     if not found.wanted or found.state in ("leaving", "left", "denied"):
         raise Declined(410, "gone", "Nobody listens here any more.")
     if found.state != "active" or not websub.signed(found.secret, signature, body):

@@ -15,6 +15,7 @@ from xml.sax.saxutils import escape, quoteattr
 from usher.errors import BadInput
 from usher.feeds import charset
 from usher.feeds.relative import is_web
+from usher.terminal import UNSAFE
 
 MOST_BYTES: Final = 10_000_000
 MOST_FEEDS: Final = 100_000
@@ -102,7 +103,8 @@ def write(subscriptions: Iterable[Subscription], title: str = "Subscriptions") -
     lines = ['<?xml version="1.0" encoding="UTF-8"?>', '<opml version="2.0">']
     lines += [f"  <head><title>{escape(_clean(title))}</title></head>", "  <body>"]
     lines += [*_lines(top, 2), "  </body>", "</opml>", ""]
-    return "\n".join(lines).encode()
+    # A character that no terminal should get is written as a reference, so that the export keeps it.
+    return UNSAFE.sub(lambda match: f"&#{ord(match[0])};", "\n".join(lines)).encode()
 
 
 def _tree(text: str) -> Element | None:

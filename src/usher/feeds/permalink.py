@@ -82,7 +82,7 @@ async def permalink(
         async with Shelf(house) as shelf:
             manners = Manners(fetcher, PRODUCT, shelf.as_client())
             fetched = await fetch(manners, url, source=source, allowed=fetcher.allow)
-    return await settle(house, asked, fetched, now=now or datetime.now(UTC))
+    return await settle(house, asked, fetched, now=now or house.search.clock.now())
 
 
 async def fetch(manners: Manners, url: Url, *, source: str, allowed: Allowed) -> Fetched:

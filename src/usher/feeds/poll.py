@@ -5,7 +5,7 @@ door. Whoever is killed at any point leaves nothing half done, and the next poll
 """
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final, Literal
 
 import psycopg
@@ -57,9 +57,9 @@ async def poll(
     url = parse_url(known.url)
     if isinstance(url, Refused):
         raise BadInput(f"The feed {id_} has no URL that can be asked: {url.detail}")
-    began = now or datetime.now(UTC)
+    began = now or house.search.clock.now()
     reached = await reach(fetcher, url, etag=known.etag, lastmod=known.lastmod)
-    when = now or datetime.now(UTC)
+    when = now or house.search.clock.now()
     outcome = replace(judge(reached, known, when), began=began)
     if outcome.kind == "failed":
         outcome = replace(outcome, home=url)  # nobody moves to where there is nothing
@@ -215,7 +215,7 @@ async def stop(house: House, known: Subscribed) -> None:
     if known.task_id is None:
         return
     async with house.search.transaction() as conn, house.queue(conn) as queue:
-        await rounds.set_state(queue, [known.task_id], "disabled", now=datetime.now(UTC))
+        await rounds.set_state(queue, [known.task_id], "disabled", now=house.search.clock.now())
 
 
 async def plan(

@@ -6,13 +6,14 @@ that may write there cannot be taken on, each robots.txt is read anew.
 
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Final, Self, cast
 
 import psycopg
 
 from usher.client import Client
 from usher.db import Connection, connect
+from usher.db_clock import server_time
 from usher.errors import UsherError
 from usher.feeds.house import House, taken
 from usher.messages import Robots
@@ -69,9 +70,10 @@ class Shelf:
         if isinstance(url, Refused) or self._conn is None:
             return Robots()
         delay = None if crawl_delay is None else timedelta(seconds=crawl_delay)
-        told, now = robots.Told(status, body, error, delay), datetime.now(UTC)
+        told = robots.Told(status, body, error, delay)
         found = [one for one in map(parse, sitemaps) if isinstance(one, Url)]
         try:
+            now = await server_time(self._conn)
             kept = await robots.keep(self._conn, url.host, url.scheme, told, now=now)
             if kept and found:
                 await robots.add_sitemaps(self._conn, found, found_in="robots.txt", now=now)

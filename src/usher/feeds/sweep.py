@@ -23,13 +23,12 @@ from usher.feeds.house import House
 from usher.feeds.poll import Told, poll
 from usher.feeds.rounds import PROGRAM
 from usher.queue import jobs
-from usher.queue.clock import ServerClock
 from usher.queue.jobs import Settled
 from usher.queue.ledger import Ledger, Run
 from usher.queue.policy import Policy
 from usher.queue.states import Ending, outcome
 from usher.statements import beside
-from usher.telemetry import Log
+from usher.telemetry import Log, observed
 
 store = beside(__file__)
 log = Log("feeds")
@@ -84,19 +83,21 @@ class Sweep:
     def __init__(self, house: House, fetcher: Fetcher, queue: Database, post: Post) -> None:
         self.house, self.fetcher, self.queue, self.post = house, fetcher, queue, post
         self.desk = Desk(house, later=True)
-        self.clock = ServerClock()
+        self.clock = queue.clock
         self.ledger = Ledger(queue, post.host, self.clock, lease=post.lease)
         self._polls: dict[int, asyncio.Task[None]] = {}
         self._leaving = False
 
     async def run(self, feed: int) -> Told:
         """Poll the feed whose job this is, and meanwhile and for a while afterwards all others that are due."""
-        await self.queue.run(self.clock.sync, alone=True)
         own = asyncio.create_task(poll(self.house, self.fetcher, feed, desk=self.desk))
         keeping = [
-            asyncio.create_task(self.ledger.settle()),
-            asyncio.create_task(self.ledger.beat(self.stop, self.stop)),
-            asyncio.create_task(self.ledger.watch(self.stop)),
+            observed(asyncio.create_task(work), log)
+            for work in (
+                self.ledger.settle(),
+                self.ledger.beat(self.stop, self.stop),
+                self.ledger.watch(self.stop),
+            )
         ]
         try:
             await self.take(own)
@@ -105,6 +106,7 @@ class Sweep:
             await self.leave(own)
             for one in keeping:
                 one.cancel()
+            await asyncio.gather(*keeping, return_exceptions=True)
 
     async def take(self, own: asyncio.Task[Told]) -> None:
         """Take jobs as long as there are enough and it is not too late, and see all to their end."""

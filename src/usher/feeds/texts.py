@@ -35,6 +35,7 @@ class Undigested:
 
     id: int
     hash: UUID
+    version: str
     title: str
     title_type: str
     body: str
@@ -53,19 +54,22 @@ class Digest:
 async def digest_feed(db: Database, feed_id: int) -> int:
     """Digest what is new or changed of a feed, a batch at a time; returns how many items that were."""
     done = failed = 0
-    while True:
+    while failed <= TRIES:
         try:
             async with db.transaction() as conn:
                 waiting = await undigested(conn, feed_id)
-                await digest(conn, waiting)
+                written = await digest(conn, waiting)
         except psycopg.errors.DeadlockDetected:  # with a poll of the same feed
             failed += 1
             if failed > TRIES:
                 raise
             continue
-        done += len(waiting)
-        if len(waiting) < BATCH:
-            return done
+        done += written
+        if written < len(waiting):  # the others changed meanwhile and are read again
+            failed += 1
+        elif len(waiting) < BATCH:
+            break
+    return done
 
 
 async def undigested(conn: Connection, feed_id: int, *, n: int = BATCH) -> list[Undigested]:
@@ -73,23 +77,24 @@ async def undigested(conn: Connection, feed_id: int, *, n: int = BATCH) -> list[
     return await store.undigested.rows(conn, Undigested, feed=feed_id, n=n, most=MOST_HTML)
 
 
-async def digest(conn: Connection, items: Sequence[Undigested]) -> list[tuple[int, int | None]]:
-    """Take the words of items of one feed; those that were found to be copies of others, or to be none any more."""
+async def digest(conn: Connection, items: Sequence[Undigested]) -> int:
+    """Take the words of items of one feed and mark copies; returns how many items had not changed meanwhile."""
     if not items:
-        return []
+        return 0
     made = [digested(one) for one in items]
     ids = [one.id for one in items]
-    await store.digest.run(
+    written = await store.digest.run(
         conn,
         ids=ids,
         hashes=array([one.hash for one in items]),
+        versions=[one.version for one in items],
         titles=[one.title for one in made],
         bodies=[one.body for one in made],
         simhashes=[one.simhash for one in made],
     )
     await store.turn.tuples(conn, lock=LOCK)
-    found = await store.mark_copies.tuples(conn, ids=ids, near=NEAR, most=MOST_NEAR)
-    return [(id_, first) for id_, first in found]
+    await store.mark_copies.run(conn, ids=ids, near=NEAR, most=MOST_NEAR)
+    return written
 
 
 def digested(item: Undigested) -> Digest:

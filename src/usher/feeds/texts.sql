@@ -1,11 +1,11 @@
 -- name: undigested
 -- Items of a feed whose words are not known yet, or not those that it says by now. What is clean is read, else what the
--- feed or the page says; no more of it than counts.
+-- feed or the page says; no more of it than counts. `version` changes with every update of the row.
 select
-    id, hash, title, title_type, left(coalesce(clean, nullif(content, ''), summary), %(most)s) as body,
+    id, hash, version, title, title_type, left(coalesce(clean, nullif(content, ''), summary), %(most)s) as body,
     case when clean is not null then 'text/plain' when content <> '' then content_type else summary_type end as type
 from (
-    select *, case when cleaned = hash then content_clean end as clean
+    select *, xmin::text as version, case when cleaned = hash then content_clean end as clean
     from feeds.feed_item
     where feed_id = %(feed)s and digested is distinct from hash
     order by id
@@ -14,12 +14,17 @@ from (
 order by id;
 
 -- name: digest
--- The words of items, by which they are found, and the numbers by which their copies are. What changed meanwhile is left.
+-- The words of items, by which they are found, and the numbers by which their copies are. What changed meanwhile is left:
+-- a page or a clean text may arrive without a new hash. The lock keeps it so until the words are written.
 with given as (
     select i.id, g.hash, g.title, g.body, g.simhash
-    from unnest(%(ids)s::bigint[], %(hashes)s::uuid[], %(titles)s::text[], %(bodies)s::text[], %(simhashes)s::bigint[])
-        as g (id, hash, title, body, simhash)
-    join feeds.feed_item i on i.id = g.id and i.hash = g.hash
+    from unnest(
+        %(ids)s::bigint[], %(hashes)s::uuid[], %(versions)s::text[], %(titles)s::text[], %(bodies)s::text[],
+        %(simhashes)s::bigint[]
+    ) as g (id, hash, version, title, body, simhash)
+    join feeds.feed_item i on i.id = g.id and i.xmin = g.version::xid
+    order by i.id
+    for no key update of i
 ), put as (
     insert into feeds.feed_item_text (item_id, words, simhash)
     select

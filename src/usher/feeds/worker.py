@@ -9,7 +9,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Final
 
 import uvloop
@@ -77,6 +77,6 @@ async def _sweep(
         except asyncio.CancelledError:
             raise TemporaryError("Told to stop.") from None
         async with queue.connection() as conn:
-            now = datetime.now(UTC)
+            now = queue.clock.now()
             await sweep.say(conn, told, job=int(job), claim=claim, now=now)
         return told

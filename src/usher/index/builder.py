@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 
 from usher.client import Client
 from usher.errors import BadContent, Conflict, NotFound, Unreachable, UsherError
+from usher.fitness import Fitness, crowded
 from usher.index.claims import Claims
 from usher.index.counts import BUILT, BUILT_DOCUMENTS, FOREIGN, left_out
-from usher.index.fitness import Fitness, crowded
 from usher.index.making import Job, Made, Part
 from usher.index.place import beside
 from usher.index.sources import pull_index
@@ -20,7 +20,7 @@ from usher.index.workshop import Workshop
 from usher.messages import ContentChunk, ForeignPages, SourceChunk
 from usher.pull import pull
 from usher.shelf import Kept, Shelf
-from usher.telemetry import Log
+from usher.telemetry import Log, observed
 
 log = Log("index")
 IDLE_PAUSE: Final = (0.1, 1.0)  # seconds between two questions: the first, the longest
@@ -46,6 +46,7 @@ class Builder:
     ) -> None:
         self.mgmt, self.shelf, self.claims, self.workshop = mgmt, shelf, claims, workshop
         self.fitness = fitness
+        self._reporting: set[int] = set()
         self.chunks = 4  # at once
         self.renewal = 10.0  # seconds
         self.open: dict[int, asyncio.Task[None]] = {}
@@ -102,7 +103,7 @@ class Builder:
 
     def _start(self, one: ContentChunk) -> None:
         task = asyncio.create_task(self._build(one), name=f"chunk {one.chunk_id}")
-        self.open[one.chunk_id] = task
+        self.open[one.chunk_id] = observed(task, log)
 
     async def _one_ends(self) -> None:
         stop = asyncio.create_task(self._stop.wait())
@@ -128,7 +129,9 @@ class Builder:
     async def _build(self, one: ContentChunk) -> None:
         chunk = one.chunk_id
         try:
-            await self._report(chunk, await self._made(one))
+            made = await self._made(one)
+            self._reporting.add(chunk)
+            await self._report(chunk, made)
         except Conflict as error:  # not ours any more
             log.warning("chunk_lost", chunk=chunk, error=str(error))
             await asyncio.to_thread(self.shelf.drop, [chunk])
@@ -142,6 +145,7 @@ class Builder:
         finally:
             self.claims.drop(chunk)
             self.away.discard(chunk)
+            self._reporting.discard(chunk)
             self.open.pop(chunk, None)
 
     async def _made(self, one: ContentChunk) -> Made | NotMade:
@@ -246,6 +250,7 @@ class Builder:
                 log.warning("leases_not_renewed", error=str(error))
                 continue
             for chunk in leases.lost:
-                if task := self.open.get(chunk):
+                # While a chunk is reported, the answer to the report says whether it is ours.
+                if (task := self.open.get(chunk)) and chunk not in self._reporting:
                     log.warning("chunk_lost", chunk=chunk, error="its lease ended")
                     task.cancel()

@@ -12,9 +12,9 @@ from typing import Final
 
 from usher.client import Client
 from usher.errors import UsherError
+from usher.fitness import Fitness
 from usher.index.builder import Builder
 from usher.index.claims import Claims
-from usher.index.fitness import Fitness
 from usher.index.place import alone_in, beside, folder_of
 from usher.index.workshop import Bounds, Workshop, cores
 from usher.porch.chunks import chunk_endpoints

@@ -6,6 +6,9 @@ any.
     magic 8 · version 2 · chunk 8 · documents 4      big-endian
     zstd frame of (length 4 · msgpack of a Document) for each document
     sha256 of everything before it, 32 bytes
+
+Limits apply to the file, to each document, to the number of documents and to their total size. Writer and reader
+enforce the same limits, so a small file cannot make its reader allocate gigabytes.
 """
 
 import hashlib
@@ -21,9 +24,10 @@ from typing import IO, Final
 import msgspec
 from msgspec import Struct
 
-from usher.errors import BadInput
+from usher.errors import BadInput, UnsoundChunk
 from usher.index.document import Document
 from usher.private_files import open_file
+from usher.pull import MAX_FILE_BYTES
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -32,20 +36,53 @@ else:
 
 MAGIC: Final = b"USHERIDX"
 VERSION: Final = 1
-MAX_DOCUMENT: Final = 64 * 2**20
+MAX_DOCUMENT: Final = 8 * 2**20  # bytes; the longest document that `from_page` makes has 5 million
+MAX_DOCUMENTS: Final = 50_000
+MAX_TOTAL_BYTES: Final = 512 * 2**20  # of all documents, unpacked
 LEVEL: Final = 3
 
 _HEADER: Final = struct.Struct(">8sHQI")
 _LENGTH: Final = struct.Struct(">I")
 _DIGEST: Final = 32
 _BLOCK: Final = 256 * 1024
-_WINDOW: Final = 27  # log2 of the most memory that a file may ask its reader for
+_WINDOW: Final = 23  # log2 of the bytes that a file may ask its reader to buffer
+_MAX_STREAM: Final = MAX_TOTAL_BYTES + MAX_DOCUMENTS * _LENGTH.size
 _AGAIN: Final = (
     "Pull it again from the builder or a peer; if that does not help, build the chunk again."
 )
+_REBUILD: Final = "Build the chunk again, with a builder that you trust."
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(Document)
+# msgspec raises RecursionError for deep nesting and UnicodeDecodeError for text that is not UTF-8.
+_BROKEN: Final = (
+    EOFError,
+    zstd.ZstdError,
+    msgspec.DecodeError,
+    RecursionError,
+    UnicodeDecodeError,
+)
+
+
+class Budget:
+    """Counts the documents of one chunk and their bytes."""
+
+    def __init__(self) -> None:
+        self._documents = 0
+        self._bytes = 0
+
+    def fits(self, documents: Sequence[Document]) -> bool:
+        """Add these documents; False, and nothing is added, if the chunk would exceed a limit."""
+        sizes = [len(_encoder.encode(document)) for document in documents]
+        number, total = self._documents + len(sizes), self._bytes + sum(sizes)
+        if (
+            number > MAX_DOCUMENTS
+            or total > MAX_TOTAL_BYTES
+            or max(sizes, default=0) > MAX_DOCUMENT
+        ):
+            return False
+        self._documents, self._bytes = number, total
+        return True
 
 
 class Header(Struct, frozen=True):
@@ -108,14 +145,21 @@ def _write(file: IO[bytes], chunk: int, documents: Sequence[Document]) -> str:
         digest.update(data)
         file.write(data)
 
+    if len(documents) > MAX_DOCUMENTS:
+        raise BadInput(
+            f"Chunk {chunk} has {len(documents):,} documents, more than {MAX_DOCUMENTS:,}."
+        )
     put(_HEADER.pack(MAGIC, VERSION, chunk, len(documents)))
-    packer = zstd.ZstdCompressor(level=LEVEL)
+    packer, total = zstd.ZstdCompressor(level=LEVEL), 0
     for document in documents:
         data = _encoder.encode(document)
         if len(data) > MAX_DOCUMENT:
             raise BadInput(
                 f"The document of {document.url} has {len(data)} bytes, more than {MAX_DOCUMENT}."
             )
+        total += len(data)
+        if total > MAX_TOTAL_BYTES:
+            raise BadInput(f"The documents of chunk {chunk} exceed {MAX_TOTAL_BYTES:,} bytes.")
         put(packer.compress(_LENGTH.pack(len(data)) + data))
     put(packer.flush())
     file.write(digest.digest())
@@ -134,6 +178,8 @@ def _check(file: BufferedReader, path: Path, chunk: int | None) -> Header:
     start = file.read(_HEADER.size)
     if not start.startswith(MAGIC[: len(start)]) or not start:
         raise BadInput(f"{path.name} is no index chunk.", hint=_AGAIN)
+    if size > MAX_FILE_BYTES["index"]:
+        raise BadInput(f"{path.name} is too large: it has {size:,} bytes.", hint=_REBUILD)
     if size < _HEADER.size + _DIGEST:
         raise BadInput(f"{path.name} is cut short: it has only {size} bytes.", hint=_AGAIN)
     _, version, found, documents = _HEADER.unpack(start)
@@ -147,6 +193,9 @@ def _check(file: BufferedReader, path: Path, chunk: int | None) -> Header:
         raise BadInput(f"{path.name} is damaged or cut short: its checksum is wrong.", hint=_AGAIN)
     if chunk is not None and chunk != found:
         raise BadInput(f"{path.name} holds chunk {found}, not {chunk}.", hint=_AGAIN)
+    if documents > MAX_DOCUMENTS:
+        words = f"{path.name} holds {documents:,} documents, more than {MAX_DOCUMENTS:,}."
+        raise UnsoundChunk(words, hint=_REBUILD)
     return Header(found, documents, size, digest.hex())
 
 
@@ -169,9 +218,9 @@ def _documents(file: BufferedReader, path: Path, header: Header) -> Iterator[Doc
                 (length,) = _LENGTH.unpack(stream.take(_LENGTH.size))
                 yield _decoder.decode(stream.take(length))
             stream.end()
-        except (EOFError, zstd.ZstdError, msgspec.DecodeError) as error:
-            raise BadInput(
-                f"{path.name} is not what its header says: {error}.", hint=_AGAIN
+        except _BROKEN as error:
+            raise UnsoundChunk(
+                f"{path.name} is not what its header says: {error}.", hint=_REBUILD
             ) from error
 
 
@@ -185,10 +234,14 @@ class _Unpacked:
             options={zstd.DecompressionParameter.window_log_max: _WINDOW}
         )
         self.ready = bytearray()
+        self.total = 0
 
     def take(self, number: int) -> bytes:
         if number > MAX_DOCUMENT:
-            raise EOFError(f"a document has {number} bytes")
+            raise EOFError(f"a document has {number:,} bytes, more than {MAX_DOCUMENT:,}")
+        self.total += number
+        if self.total > _MAX_STREAM:
+            raise EOFError(f"its documents exceed {MAX_TOTAL_BYTES:,} bytes")
         while len(self.ready) < number:
             if not self.more():
                 raise EOFError("it ends too early")

@@ -12,11 +12,14 @@ from typing import Annotated, Final, Protocol
 from msgspec import Meta, Struct
 
 from usher.search.words import language
+from usher.urls import MAX_HOST, MAX_PATH
 
 MAX_BODY: Final = 1_000_000
 MAX_TITLE: Final = 1_000
 MAX_DESCRIPTION: Final = 1_000
 MAX_HEADINGS: Final = 200
+MAX_LANGUAGE: Final = 35  # characters of a language tag
+MAX_ADDRESS: Final = len("https://") + MAX_HOST + MAX_PATH + len("#page=500")
 
 
 class Page(Protocol):
@@ -50,25 +53,31 @@ class Page(Protocol):
     def problem(self) -> str: ...
 
 
+# A builder is not trusted: a document that is read from a file keeps the limits of `from_page`.
 Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+Host = Annotated[str, Meta(max_length=MAX_HOST)]
+Address = Annotated[str, Meta(max_length=MAX_ADDRESS)]
+Title = Annotated[str, Meta(max_length=MAX_TITLE)]
+Headings = Annotated[tuple[Title, ...], Meta(max_length=MAX_HEADINGS)]
+Moment = Annotated[datetime, Meta(tz=True)]
 
 
 class Document(Struct, frozen=True, omit_defaults=True):
     """One thing to find; `key` is the page in the guestbook, shared by all pages of a PDF."""
 
-    key: str
-    url: str
-    host: str
+    key: Address
+    url: Address
+    host: Host
     chunk: Count
-    crawled: datetime
+    crawled: Moment
     domain64: Count = 0
-    title: str = ""
-    headings: tuple[str, ...] = ()
-    body: str = ""
-    description: str = ""
-    language: str = ""
-    published: datetime | None = None
-    canonical: str = ""
+    title: Title = ""
+    headings: Headings = ()
+    body: Annotated[str, Meta(max_length=MAX_BODY)] = ""
+    description: Annotated[str, Meta(max_length=MAX_DESCRIPTION)] = ""
+    language: Annotated[str, Meta(max_length=MAX_LANGUAGE)] = ""
+    published: Moment | None = None
+    canonical: Address = ""
     simhash: int = 0
     text64: int = 0
     shortened: int = 0  # how many characters of the text were left out

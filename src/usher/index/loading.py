@@ -13,11 +13,11 @@ from contextlib import suppress
 from typing import Final, TypeVar
 
 from usher.client import Client
-from usher.errors import BadInput, Conflict, UsherError
+from usher.errors import BadInput, Conflict, UnsoundChunk, UsherError
+from usher.fitness import Fitness, crowded
 from usher.index import chunkfile
 from usher.index.counts import DOCUMENTS, FOREIGN, LOADED, NOT_LOADED, RETIRED
 from usher.index.engine import Engine
-from usher.index.fitness import Fitness, crowded
 from usher.index.holdings import count_documents, write_incarnation
 from usher.index.making import key_of
 from usher.index.page_filter import PageFilter
@@ -276,14 +276,14 @@ class Loader:
         """Those of these that are in the index now."""
         new = [pages[chunk] for chunk in ready if chunk not in self.held]
         try:
-            bad = await self._write(self._add, new) if new else []
+            bad = await self._write(self._add, new) if new else {}
         except Broken:
             if len(new) == 1:  # it may be this one that breaks it
                 self.sources.failed(new[0].chunk_id)
             raise
-        for chunk in bad:
+        for chunk, reason in bad.items():
             NOT_LOADED.inc()
-            self.sources.failed(chunk)
+            self.sources.failed(chunk, unsound=reason)
         await asyncio.to_thread(self.shelf.drop, bad)
         added = [chunk for chunk in ready if chunk not in bad]
         self.held.update(added)
@@ -335,15 +335,18 @@ class Loader:
         self.engine.commit()
         DOCUMENTS.set(self.engine.documents)
 
-    def _add(self, chunks: Sequence[ChunkPages]) -> list[int]:
-        """Put chunks into the index and commit; returns those whose files are not sound."""
-        bad = []
+    def _add(self, chunks: Sequence[ChunkPages]) -> dict[int, str]:
+        """Put chunks into the index and commit; returns those whose files are not sound.
+
+        The reason is empty if another copy of the file may be sound.
+        """
+        bad = dict[int, str]()
         for pages in chunks:
             try:
                 self._add_one(pages)
             except BadInput as error:
                 log.warning("chunk_not_sound", chunk=pages.chunk_id, error=error.message)
-                bad.append(pages.chunk_id)
+                bad[pages.chunk_id] = error.message if isinstance(error, UnsoundChunk) else ""
         self.engine.commit()
         DOCUMENTS.set(self.engine.documents)
         return bad

@@ -69,6 +69,7 @@ def make(job: Job, at: Callable[[int], None]) -> Made:
     documents: dict[str, list[Document]] = {}
     left: Counter[str] = Counter()
     own = PageFilter(job.chunk, job.keys, job.textless_keys)
+    budget = chunkfile.Budget()
     for place, entry in enumerate(entries(Path(job.content))):
         at(place)
         why = job.without.get(place) or unwanted(entry)
@@ -82,6 +83,9 @@ def make(job: Job, at: Callable[[int], None]) -> Made:
         left.update(one.reason[:LONGEST] for one in found if isinstance(one, Left))
         # Of a page that is there twice, the last visit counts.
         documents[key_of(url)] = [one for one in found if isinstance(one, Document)]
+        if not budget.fits(documents[key_of(url)]):
+            del documents[key_of(url)]
+            left["the index chunk is full"] += 1
     left["not reported as fetched"] += own.textless
     index = written(job, [one for every in documents.values() for one in every], +left)
     return replace(index, foreign=own.report)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from usher.errors import BadInput
 from usher.index import chunkfile
 from usher.index.document import Document
 from usher.index.making import Job, Made, Part, written
@@ -19,9 +20,13 @@ from usher.index.page_filter import PageFilter
 def merge(job: Job, at: Callable[[int], None]) -> Made:
     """Write the index chunk; `at` hears the place of each part before it is read."""
     documents: list[Document] = []
+    budget = chunkfile.Budget()
     for place, part in enumerate(job.parts or []):
         at(place)
-        documents += taken(part, job.chunk)
+        for document in taken(part, job.chunk):
+            if not budget.fits([document]):
+                raise BadInput(f"The sources of chunk {job.chunk} are too large for one chunk.")
+            documents.append(document)
     return written(job, documents, Counter())
 
 

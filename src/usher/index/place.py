@@ -12,6 +12,9 @@ from typing import Any
 from usher.errors import Conflict
 from usher.private_files import open_file
 from usher.shelf import at_disk, make_folder
+from usher.telemetry import Log, observed
+
+log = Log("index")
 
 
 def folder_of(host: str) -> str:
@@ -37,8 +40,8 @@ def alone_in(directory: Path) -> Iterator[None]:
 
 @asynccontextmanager
 async def beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Something that goes on meanwhile."""
-    task = asyncio.create_task(work)
+    """Something that goes on meanwhile; if it fails, the log says so at once."""
+    task = observed(asyncio.create_task(work), log)
     try:
         yield
     finally:

@@ -14,10 +14,10 @@ from typing import Final
 
 from usher.client import Client
 from usher.errors import UsherError
+from usher.fitness import Fitness, crowded
 from usher.index.answering import Desk
 from usher.index.building import MEDIA_TYPE, SUFFIX
 from usher.index.engine import Engine
-from usher.index.fitness import Fitness, crowded
 from usher.index.holdings import read_incarnation
 from usher.index.loading import Loader
 from usher.index.place import alone_in, folder_of

@@ -51,10 +51,16 @@ class Sources:
         """How many chunks are not to be tried yet."""
         return sum(now() < when for when, _ in self._failed.values())
 
-    def failed(self, chunk: int) -> None:
-        """It could not be had, or not be used: not again for a while, which gets longer."""
+    def failed(self, chunk: int, *, unsound: str = "") -> None:
+        """It could not be had, or not be used: not again for a while, which gets longer.
+
+        `unsound` says why every copy of it is bad: MGMT hears of that at once, and has it built again or parks it.
+        """
         pause = min(2 * self._failed.get(chunk, (0.0, AGAIN[0] / 2))[1], AGAIN[1])
         self._failed[chunk] = (now() + pause, pause)
+        if unsound:
+            said = MissingChunk(chunk, unsound[:LONGEST_REASON])
+            self._nowhere[chunk] = Nowhere(now() - self.sure_seconds, SURE_TRIES, said)
 
     def good(self, chunk: int) -> None:
         self._failed.pop(chunk, None)

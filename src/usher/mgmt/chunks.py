@@ -16,7 +16,7 @@ from psycopg.rows import TupleRow
 from usher.db import Connection
 from usher.door.guestbook import Outcome, Settled, columns
 from usher.messages import PrivateAccess
-from usher.mgmt import merging, versions
+from usher.mgmt import merging, placements, versions
 from usher.statements import array, beside
 from usher.urls import Url, written
 
@@ -193,9 +193,8 @@ async def open_chunks(conn: Connection, crawler: int, *, now: datetime) -> list[
 async def hold(
     conn: Connection, crawler: int, chunk: int, *, lease: timedelta, now: datetime
 ) -> bool:
-    """Whether the crawler still has this chunk; renews it, and keeps it for the rest of the transaction."""
-    held = await store.hold_chunk.tuples(conn, crawler=crawler, chunk=chunk, lease=lease, now=now)
-    return bool(held)
+    """Whether the crawler still has this chunk; renews it with its hosts, and locks it until the transaction ends."""
+    return chunk in await renew(conn, crawler, [chunk], lease=lease, now=now)
 
 
 async def find_page(conn: Connection, url: Url) -> Found | None:
@@ -274,11 +273,10 @@ async def fail_crawls(
     found = await store.fail_crawls.tuples(
         conn, chunks=list(chunks), why=why, crawled=crawled, most=MOST_CRAWLS, now=now
     )
-    lost = [id_ for id_, _ in found]
+    lost = [id_ for (id_,) in found]
     if lost:
         await store.let_go.tuples(conn, chunks=lost, now=now)
-    if lost and crawled:
-        await versions.take_back(conn, lost)
+        await versions.take_back(conn, lost, max_losses=MOST_CRAWLS, now=now)
     return lost
 
 
@@ -357,9 +355,15 @@ async def rebuild(conn: Connection, builder: int, *, why: str) -> list[int]:
 
 
 async def recrawl(conn: Connection, crawler: int, *, why: str, now: datetime, n: int) -> list[int]:
-    """Chunks whose content went with its crawler before it was built: their pages wait again."""
-    lost = [id_ for (id_,) in await store.content_of.tuples(conn, crawler=crawler, n=n)]
-    return await fail_crawls(conn, lost, why=why, now=now, crawled=True) if lost else []
+    """Chunks whose content went with its crawler before it was built: their pages wait again.
+
+    One that was built before, and whose index is lost too, gives up its places.
+    """
+    await placements.plan_alone(conn)
+    found = [id_ for (id_,) in await store.content_of.tuples(conn, crawler=crawler, n=n)]
+    lost = await fail_crawls(conn, found, why=why, now=now, crawled=True) if found else []
+    await placements.unseat(conn, lost, copies=True)
+    return lost
 
 
 async def show(conn: Connection, chunk: int) -> Chunk | None:

@@ -20,12 +20,6 @@ where crawler_id = %(crawler)s and state = 'crawling' and lease_until > %(now)s
 order by id
 limit 2;
 
--- name: hold_chunk
--- One chunk that the crawler has a lease on, renewed and locked until the transaction ends.
-update work.chunk set lease_until = greatest(lease_until, %(now)s::timestamptz + %(lease)s::interval)
-where id = %(chunk)s and crawler_id = %(crawler)s and state = 'crawling' and lease_until > %(now)s
-returning id;
-
 -- name: page_of_chunk
 -- The page of that address, if it is in the chunk (or in any, if none is named) and being crawled.
 select g.domain64, g.path, g.chunk_id, g.state
@@ -51,12 +45,16 @@ from work.finish_crawl(
 where told is not null;
 
 -- name: fail_crawls
--- Chunks whose content will not come: their pages wait again, and those that were lost too often are errors. Only what is
--- in the expected state is touched: crawls under way, or crawled ones whose content is gone.
+-- Chunks whose content will not come: the pages that were being crawled wait again, and those that were lost too often are
+-- errors. Only chunks in the expected state change: those being crawled, or crawled ones that are not built.
 with lost as (
     update work.chunk k
     set state = 'error', lease_until = null, reason = %(why)s, index_state = null, build_lease_until = null
-    where k.id = any(%(chunks)s) and (k.state = 'crawling' or (%(crawled)s and k.state = 'crawled'))
+    where k.id = any(%(chunks)s)
+        and (
+            k.state = 'crawling'
+            or (%(crawled)s and k.state = 'crawled' and coalesce(k.index_state, '') not in ('built', 'retired'))
+        )
     returning k.id
 ), back as (
     update work.guestbook g
@@ -65,18 +63,13 @@ with lost as (
         reason = case when g.attempts + 1 < %(most)s then g.reason else 'lost too often: ' || %(why)s end,
         failures = case when g.attempts + 1 < %(most)s then g.failures else least(g.failures + 1, 32000) end,
         next_fetch = case when g.attempts + 1 < %(most)s then g.next_fetch else %(now)s::timestamptz + interval '1 hour' end,
-        admitted_at = coalesce(g.admitted_at, %(now)s),
-        indexed_in = case when g.indexed_in = g.chunk_id then null else g.indexed_in end
-    where g.chunk_id = any(array(select id from lost))
-        and (g.state = 'crawling' or (%(crawled)s and g.state = 'crawled'))
+        admitted_at = coalesce(g.admitted_at, %(now)s)
+    where g.chunk_id = any(array(select id from lost)) and g.state = 'crawling'
     returning g.domain64, g.state
 ), woken as (
-    update work.hosts h
-    set claim_at = least(h.claim_at, greatest(h.ready_at, %(now)s)), empty_looks = 0
-    where h.domain64 = any(array(select distinct domain64 from back where state = 'pending'))
-        and h.held_by is null
+    select work.wake(array(select distinct domain64 from back where state = 'pending'), %(now)s)
 )
-select id, (select count(*) from back) as pages from lost;
+select lost.id from lost cross join woken;
 
 -- name: let_go
 -- The hosts that chunks held alone rest once more and are free.
@@ -103,8 +96,8 @@ where id in (
 returning id;
 
 -- name: renew
--- Signs of life for chunks that a component crawls or builds; gives those that are still its own. Hosts that a chunk
--- holds stay with it.
+-- Signs of life for chunks that a component crawls or builds; gives those that are still its own, and locks them until the
+-- transaction ends. Hosts that a chunk holds stay with it as long.
 with mine as (
     update work.chunk
     set lease_until = case
@@ -116,11 +109,17 @@ with mine as (
         or (index_state = 'building' and builder_id = %(component)s and build_lease_until > %(now)s)
     )
     returning id
+), held as (
+    select domain64 from work.hosts
+    where held_by = any(array(select id from mine)) and ready_at < %(now)s::timestamptz + %(lease)s::interval
+    order by domain64
+    for no key update
 ), kept as (
-    update work.hosts
-    set ready_at = greatest(ready_at, %(now)s::timestamptz + %(lease)s::interval),
-        claim_at = greatest(claim_at, %(now)s::timestamptz + %(lease)s::interval)
-    where held_by = any(array(select id from mine))
+    update work.hosts h
+    set ready_at = greatest(h.ready_at, %(now)s::timestamptz + %(lease)s::interval),
+        claim_at = greatest(h.claim_at, %(now)s::timestamptz + %(lease)s::interval)
+    from held
+    where h.domain64 = held.domain64
 )
 select id from mine;
 
@@ -177,11 +176,13 @@ where k.builder_id = %(builder)s and k.index_state = 'built' and k.propagated_at
 returning k.id;
 
 -- name: content_of
--- Crawled chunks of a crawler that are not built yet: their content is nowhere else.
+-- Crawled chunks of a crawler that are not built yet: their content is nowhere else. One that changes at this moment is left
+-- for the next time: it may be built by then.
 select id from work.chunk
 where crawler_id = %(crawler)s and propagated_at is null and state = 'crawled' and index_state is distinct from 'built'
 order by id
-limit %(n)s;
+limit %(n)s
+for update skip locked;
 
 -- name: show
 -- One chunk with all that is known of it.
@@ -204,8 +205,8 @@ order by k.id
 limit %(n)s;
 
 -- name: slow_down
--- Hosts that refused us or could not be reached rest, for everyone: as long as they ask, or twice as long each time, up
--- to a day. A group rests with its host.
+-- Hosts that refused us or could not be reached rest, for everyone, and their groups with them. A host that a chunk holds
+-- rests on when the chunk ends.
 with given as (
     select domain64, max(why) as why, max(rest) as rest
     from unnest(%(domain64s)s::bigint[], %(whys)s::text[], %(rests)s::interval[]) as g (domain64, why, rest)
@@ -215,22 +216,22 @@ with given as (
     set troubles = least(h.troubles + 1, 30),
         trouble_at = %(now)s,
         trouble = given.why,
-        ready_at = greatest(h.ready_at, %(now)s::timestamptz + least(
-            greatest(given.rest, interval '10 seconds' * power(2, least(h.troubles, 14))), interval '1 day'
-        )),
+        rest_until = greatest(h.rest_until, %(now)s::timestamptz + work.trouble_rest(h.troubles, given.rest)),
+        ready_at = greatest(h.ready_at, %(now)s::timestamptz + work.trouble_rest(h.troubles, given.rest)),
         claim_at = case
             when h.claim_at = 'infinity' then h.claim_at
-            else greatest(h.claim_at, %(now)s::timestamptz + least(
-                greatest(given.rest, interval '10 seconds' * power(2, least(h.troubles, 14))), interval '1 day'
-            ))
+            else greatest(h.claim_at, %(now)s::timestamptz + work.trouble_rest(h.troubles, given.rest))
         end
     from given
     where h.domain64 = given.domain64
-    returning h.domain64, h.pace_id, h.ready_at
+    returning h.domain64, h.pace_id, h.ready_at, h.rest_until
 ), groups as (
     update work.pace p
-    set ready_at = greatest(p.ready_at, s.ready_at)
-    from (select pace_id, max(ready_at) as ready_at from slowed where pace_id is not null group by pace_id) s
+    set ready_at = greatest(p.ready_at, s.ready_at), rest_until = greatest(p.rest_until, s.rest_until)
+    from (
+        select pace_id, max(ready_at) as ready_at, max(rest_until) as rest_until
+        from slowed where pace_id is not null group by pace_id
+    ) s
     where p.id = s.pace_id
 )
 select domain64, ready_at from slowed;

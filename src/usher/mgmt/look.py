@@ -5,7 +5,7 @@ Comes from whoever operates or shows MGMT; goes out as rows, always a bounded nu
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, date, datetime
 from types import MappingProxyType
 from typing import Final, Literal, get_args
 
@@ -164,6 +164,26 @@ class Term:
     mean: float
     slowest: float
     latest: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class QueryDay:
+    """The sums of a day (UTC) whose single queries are no longer kept."""
+
+    day: date
+    number: int
+    mean: float
+    slowest: float
+
+
+async def query_days(conn: Connection, *, since: datetime) -> list[QueryDay]:
+    """The days since then whose single queries are no longer kept."""
+    return await store.query_days.rows(conn, QueryDay, since=since.astimezone(UTC).date())
+
+
+async def query_day_terms(conn: Connection, *, since: datetime, n: int = 20) -> list[Term]:
+    """The most frequent terms of those days, as far as each day keeps them."""
+    return await store.query_day_terms.rows(conn, Term, since=since.astimezone(UTC).date(), n=n)
 
 
 async def queries(conn: Connection, *, since: datetime) -> Queries:

@@ -165,3 +165,16 @@ from (
 group by s.term
 order by number desc, s.term
 limit %(n)s;
+
+-- name: query_days
+-- The sums of days since a day whose single queries are no longer kept.
+select day, number, seconds / number as mean, slowest from work.query_day where day >= %(since)s order by day;
+
+-- name: query_day_terms
+-- What was asked for most often on those days.
+select term, sum(number)::bigint as number, sum(seconds) / sum(number) as mean, max(slowest) as slowest, max(latest) as latest
+from work.query_day_term
+where day >= %(since)s
+group by term
+order by number desc, term
+limit %(n)s;

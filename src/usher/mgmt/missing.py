@@ -56,7 +56,7 @@ async def lose_indexes(
     became: dict[int, What] = dict(found)
     await _crawl_again(conn, [id_ for id_, what in found if what == "crawl"], gone, now)
     if parked := [id_ for id_, what in found if what == "parked"]:
-        await store.unseat.run(conn, chunks=parked, copies=False)
+        await placements.unseat(conn, parked, copies=False)
     await _tell(conn, "index_missing", server, losses, became, now)
     return became
 
@@ -78,12 +78,10 @@ async def _crawl_again(
     """Parked chunks that can be had in no other way; their pages can be found as they were before, if they were."""
     if not chunks:
         return []
-    found = await store.crawl_again.tuples(
-        conn, chunks=list(chunks), gone=list(gone), most=MOST_CRAWLS, now=now
-    )
+    found = await store.crawl_again.tuples(conn, chunks=list(chunks), gone=list(gone))
     lost = [id_ for (id_,) in found]
-    await store.unseat.run(conn, chunks=lost, copies=True)
-    await versions.take_back(conn, lost)
+    await placements.unseat(conn, lost, copies=True)
+    await versions.take_back(conn, lost, max_losses=MOST_CRAWLS, now=now)
     return lost
 
 

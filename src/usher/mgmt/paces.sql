@@ -10,6 +10,7 @@ with mine as (
 update work.hosts h
 set pace_id = (select id from work.pace where name = %(pace)s),
     ready_at = greatest(h.ready_at, old.ready_at),
+    rest_until = greatest(h.rest_until, old.rest_until),
     claim_at = greatest(h.claim_at, old.ready_at)
 from mine
 left join work.pace old on old.id = mine.pace_id
@@ -20,7 +21,8 @@ returning h.name;
 -- The rest between two requests, if one is given; and a group rests as long as the hosts that came to it.
 update work.pace
 set crawl_delay = coalesce(%(delay)s::interval, crawl_delay),
-    ready_at = greatest(ready_at, (select max(h.ready_at) from work.hosts h where h.name = any(%(names)s)))
+    ready_at = greatest(ready_at, (select max(h.ready_at) from work.hosts h where h.name = any(%(names)s))),
+    rest_until = greatest(rest_until, (select max(h.rest_until) from work.hosts h where h.name = any(%(names)s)))
 where name = %(name)s
 returning id;
 

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 from usher.db import Connection
 from usher.messages import HeldChunk
 from usher.mgmt import components, incarnation, seating, versions
-from usher.mgmt.health import Patience
+from usher.mgmt.health import Health, Patience
 from usher.mgmt.seating import ANSWERS, Copy, Offer, Quota, Server
 from usher.statements import beside
 
@@ -122,6 +122,12 @@ async def seat(
     if found.missing:
         await store.leave_unseated.run(conn, rows=found.missing, chunks=new)
     return found.missing
+
+
+async def unseat(conn: Connection, chunks: Sequence[int], *, copies: bool) -> None:
+    """Take the places of these chunks away; `copies` those of loaded ones too. Call `plan_alone` first."""
+    if chunks:
+        await store.unseat.run(conn, chunks=list(chunks), copies=copies)
 
 
 async def plan(
@@ -332,20 +338,22 @@ async def wanted(conn: Connection, server: int, *, n: int, after: int = 0) -> li
 async def servers_map(conn: Connection) -> ServersMap:
     """The servers fit to answer, by row."""
     rows: dict[int, list[str]] = {}
-    for row, host, _ in await store.fit_servers.tuples(conn):
+    for row, host, _ in await store.fit_servers.tuples(conn, health="healthy"):
         rows.setdefault(row, []).append(host)
     return ServersMap(list(rows.items()), _version(rows.items()))
 
 
-async def full_version(conn: Connection) -> str:
+async def full_version(conn: Connection, health: Health = "healthy") -> str:
     """The version of the full map, without reading it."""
-    return _version([*await store.map_version.tuples(conn), *await store.fit_servers.tuples(conn)])
+    servers = await store.fit_servers.tuples(conn, health=health)
+    return _version([*await store.map_version.tuples(conn), *servers])
 
 
-async def full_map(conn: Connection) -> FullMap:
-    """The servers fit to answer, by row, each with the chunks it answers for: every chunk once in a row."""
-    version = await full_version(conn)  # first: a map that is newer than its version does no harm
-    [(_, _, unrestored, id_), *found] = await store.full_map.tuples(conn)
+async def full_map(conn: Connection, health: Health = "healthy") -> FullMap:
+    """The servers of a health, by row, each with the chunks it answers for: every chunk once in a row."""
+    # The version first: a map that is newer than its version does no harm.
+    version = await full_version(conn, health)
+    [(_, _, unrestored, id_), *found] = await store.full_map.tuples(conn, health=health)
     rows: dict[int, list[tuple[str, list[int]]]] = {}
     for row, host, chunks, _ in found:
         rows.setdefault(row, []).append((host, chunks or []))

@@ -138,6 +138,14 @@ set "row" = excluded."row", since = excluded.since, released_at = null,
     state = case when p.state = 'wanted' or p.released_at is not null then 'wanted' else 'loaded' end
 returning p.chunk_id, p.state = 'loaded';
 
+-- name: unseat
+-- Chunks that nobody will build need no seats, and get others if somebody does; of those that are no more the copies go
+-- too, so that a server which comes back with one is told to drop it.
+with unseated as (
+    delete from work.unseated where chunk_id = any(%(chunks)s)
+)
+delete from work.placement where chunk_id = any(%(chunks)s) and (state = 'wanted' or %(copies)s);
+
 -- name: release
 -- Copies that moved away and may be dropped: their successor is loaded on a server that answers.
 update work.placement p
@@ -252,12 +260,12 @@ join work.component builder on builder.id = k.builder_id
 order by k.id;
 
 -- name: fit_servers
--- The servers to ask, by row, and how often their placements changed.
+-- The servers of a health, by row, and how often their placements changed: healthy ones are asked first.
 select c."row", c.host, coalesce(s.changes, 0)
 from work.component c
 left join work.seat_count s on s.component_id = c.id and s."row" = c."row"
 cross join work.house h
-where c.type = 'index-server' and c."row" <= h."rows" and c.health = 'healthy' and c.state <> 'error'
+where c.type = 'index-server' and c."row" <= h."rows" and c.health = %(health)s and c.state <> 'error'
 order by c."row", c.host;
 
 -- name: map_version
@@ -283,7 +291,7 @@ cross join lateral (
     from work.component c
     left join work.placement p on p.component_id = c.id and p."row" = c."row"
     cross join work.house h
-    where c.type = 'index-server' and c."row" <= h."rows" and c.health = 'healthy' and c.state <> 'error'
+    where c.type = 'index-server' and c."row" <= h."rows" and c.health = %(health)s and c.state <> 'error'
     group by c."row", c.host
 ) m
 order by "row", host;

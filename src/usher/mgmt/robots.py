@@ -6,12 +6,14 @@ Comes from crawlers, which read them; goes back to crawlers, and to the pace of 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Final
 
 from usher.db import Connection
 from usher.statements import beside
 from usher.urls import Scheme, Url
 
 store = beside(__file__)
+MAX_SITEMAPS_PER_HOST: Final = 10_000  # a batch may exceed it once
 BROKEN, TOO_MANY = 500, 429
 
 
@@ -74,6 +76,7 @@ async def add_sitemaps(
         paths=[url.path for url in urls],
         schemes=[int(url.scheme) for url in urls],
         found_in=found_in,
+        most=MAX_SITEMAPS_PER_HOST,
         now=now,
     )
     return len(found)

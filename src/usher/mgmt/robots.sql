@@ -21,8 +21,8 @@ with host as (
     set robots_at = %(now)s,
         robots_delay = case when %(good)s then %(delay)s::interval else h.robots_delay end,
         held_by = case when free.free then null else h.held_by end,
-        ready_at = case when free.free then %(now)s else h.ready_at end,
-        claim_at = case when free.free then %(now)s else h.claim_at end
+        ready_at = case when free.free then greatest(%(now)s, h.rest_until) else h.ready_at end,
+        claim_at = case when free.free then greatest(%(now)s, h.rest_until) else h.claim_at end
     from work.hosts old
     cross join work.house
     cross join lateral (
@@ -51,11 +51,19 @@ on conflict (domain64, scheme) do update set
 returning status, body, fetched_at, expires_at, failures, error;
 
 -- name: add_sitemaps
--- Sitemaps of hosts that we know, each once.
+-- Sitemaps of hosts that we know, each once; none of a host that has the most already.
+with host as materialized (
+    select h.domain64, h.name
+    from work.hosts h
+    where h.name = any(%(hosts)s)
+        and (
+            select count(*) from (select from work.sitemap o where o.domain64 = h.domain64 limit %(most)s) o
+        ) < %(most)s
+)
 insert into work.sitemap (domain64, path, scheme, found_in, found_at)
 select h.domain64, s.path, s.scheme, %(found_in)s, %(now)s
 from unnest(%(hosts)s::text[], %(paths)s::text[], %(schemes)s::smallint[]) as s (host, path, scheme)
-join work.hosts h on h.name = s.host
+join host h on h.name = s.host
 order by h.domain64, s.path
 on conflict (domain64, path) do nothing
 returning domain64;

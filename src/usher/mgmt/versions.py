@@ -39,9 +39,17 @@ async def outdate(
     await store.outdate.run(conn, pages=pages, before=before, after=after, now=now)
 
 
-async def take_back(conn: Connection, chunks: Sequence[int]) -> None:
-    """The texts that came in these chunks are lost: pages can be found as they were before."""
-    await store.take_back.run(conn, chunks=list(chunks))
+async def take_back(
+    conn: Connection, chunks: Sequence[int], *, max_losses: int, now: datetime
+) -> None:
+    """Undo what these lost chunks brought: their pages are crawled again, and until then have their older copies.
+
+    Call it after the chunks are in error, in the same transaction. A page lost more often than `max_losses` fails.
+    """
+    lost = list(chunks)
+    if lost:
+        await store.lose_copies.tuples(conn, chunks=lost, most=max_losses, now=now)
+        await store.take_back.run(conn, chunks=lost)
 
 
 async def loaded(conn: Connection, chunks: Sequence[int]) -> int:

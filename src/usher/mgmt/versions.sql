@@ -2,23 +2,80 @@
 -- Pages whose text was in one chunk and is in another now, or nowhere.
 select work.outdate(%(pages)s::bigint[], %(before)s::bigint[], %(after)s::bigint[], %(now)s);
 
+-- name: lose_copies
+-- Pages whose text was in chunks that are lost, in any state, also those that were seen unchanged since; and those whose
+-- crawler did not say whether they have a text. Crawled ones wait again, each time further back in the queue, and after a few
+-- times it is an error, as when crawlers die of a page. All are fetched whole, whatever their server thinks we have; a crawler
+-- that fetches one at this moment still knows the lost copy.
+with mine as (
+    select lost.reason, g.id
+    from unnest(%(chunks)s::bigint[]) as c (id)
+    cross join lateral (select id, reason from work.chunk where id = c.id offset 0) lost
+    cross join lateral (
+        select g.id from (select * from work.guestbook where chunk_id = lost.id offset 0) g
+        where g.indexed_in = lost.id or (g.state = 'crawled' and work.is_untold(g))
+        union all
+        select g.id from work.guestbook g where g.indexed_in = lost.id and g.chunk_id is distinct from g.indexed_in
+    ) g
+), locked as (
+    -- In the order that settling locks pages in.
+    select g.id from work.guestbook g
+    where g.id = any(array(select id from mine))
+    order by g.domain64, g.path
+    for no key update
+), back as (
+    update work.guestbook g
+    set state = case
+            when g.state <> 'crawled' then g.state when g.priority > %(most)s then 'error' else 'pending'
+        end,
+        reason = case
+            when g.state = 'crawled' and g.priority > %(most)s then left('lost too often: ' || mine.reason, 900)
+            else g.reason
+        end,
+        next_fetch = case
+            when g.state = 'crawled' and g.priority > %(most)s then %(now)s::timestamptz + interval '1 hour'
+            else g.next_fetch
+        end,
+        priority = case when g.state <> 'crawled' or g.priority > %(most)s then g.priority else g.priority + 1 end,
+        admitted_at = coalesce(g.admitted_at, %(now)s),
+        lost_copy = g.state = 'crawling',
+        indexed_in = null, text64 = null, same_as = null, etag = null, last_modified = null
+    from mine
+    join locked on locked.id = mine.id
+    where g.id = mine.id
+        and (
+            g.indexed_in = any(%(chunks)s)
+            or (g.state = 'crawled' and g.chunk_id = any(%(chunks)s) and work.is_untold(g))
+        )
+    returning g.domain64, g.state
+)
+select work.wake(array(select distinct domain64 from back where state = 'pending'), %(now)s);
+
 -- name: take_back
--- Texts that were lost with these chunks before anybody had them: what a page had before is its newest again.
-with before as (
-    select distinct on (o.page_id) o.page_id, o.chunk_id
+-- Texts that were lost with these chunks before anybody had them: what a page had before is its newest again, unless that is
+-- lost too. The lock keeps a chunk from being lost meanwhile. Copies in the lost chunks are copies no more.
+with older as (
+    select o.page_id, o.chunk_id, o.at
     from work.outdated o
     cross join lateral (select indexed_in from work.guestbook where id = o.page_id offset 0) g
-    where o.newer = any(%(chunks)s) and g.indexed_in is null
-    order by o.page_id, o.at desc, o.chunk_id desc
+    join work.chunk k on k.id = o.chunk_id
+    where o.newer = any(%(chunks)s) and g.indexed_in is null and k.state <> 'error'
+    order by o.chunk_id, o.page_id
+    for share of k
+), before as (
+    select distinct on (page_id) page_id, chunk_id from older order by page_id, at desc, chunk_id desc
 ), back as (
     update work.guestbook g set indexed_in = before.chunk_id from before where g.id = before.page_id
 ), good as (
     delete from work.outdated o using before where o.chunk_id = before.chunk_id and o.page_id = before.page_id
+), lost as (
+    delete from work.outdated where chunk_id = any(%(chunks)s)
 )
 update work.outdated o
 set newer = before.chunk_id
 from before
-where o.page_id = before.page_id and o.newer = any(%(chunks)s) and o.chunk_id <> before.chunk_id;
+where o.page_id = before.page_id and o.newer = any(%(chunks)s)
+    and o.chunk_id <> before.chunk_id and o.chunk_id <> all(%(chunks)s);
 
 -- name: retire_copies
 -- Tell the servers that have them.

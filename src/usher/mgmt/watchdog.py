@@ -6,18 +6,17 @@ two did.
 """
 
 import asyncio
+import socket
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-import psycopg
-from psycopg.errors import IdleInTransactionSessionTimeout as TooSilent
-
 from usher.areas import Area, places
-from usher.db import Connection, attempts, connect
-from usher.errors import Unreachable
+from usher.db import IN_THE_WAY, Connection, stay_connected
+from usher.db_clock import DatabaseClock
 from usher.mgmt import (
     chunks,
     compact,
@@ -25,12 +24,13 @@ from usher.mgmt import (
     health,
     incarnation,
     placements,
+    retention,
     versions,
 )
 from usher.mgmt.components import Component, Happening
 from usher.mgmt.health import Action, Patience, Ping, Record
 from usher.mgmt.ping import TIMEOUT, ping_all
-from usher.queue.clock import ServerClock
+from usher.mgmt.retention import Retention
 from usher.schema import migrate
 from usher.schema.roles import role_at
 from usher.settings import Settings
@@ -55,6 +55,22 @@ TICK: Final = 5.0
 SILENCE: Final = 120.0  # seconds after which a watchdog leads no more
 PACK: Final = 1_000  # chunks in one transaction
 ROLE: Final = "usher_mgmt"
+DEFAULT_RETENTION: Final = Retention()
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """The last complete round of the leading watchdog."""
+
+    ended_at: datetime
+    seconds: float
+    clock_skew_seconds: float
+    machine: str
+
+
+async def last_round(conn: Connection) -> Round | None:
+    """Return the last complete round; None before the first."""
+    return await store.last_round.row(conn, Round)
 
 
 class Watchdog:
@@ -69,6 +85,7 @@ class Watchdog:
         timeout: float = TIMEOUT,
         silence: float = SILENCE,
         patience: Patience = placements.PATIENCE,
+        retention: Retention = DEFAULT_RETENTION,
     ) -> None:
         self.dsn = dsn
         self.role = role
@@ -76,30 +93,28 @@ class Watchdog:
         self.timeout = timeout
         self.silence = max(silence, 3 * tick)
         self.patience = patience
-        self.clock = ServerClock()
+        self.retention = retention
+        self.clock = DatabaseClock()
         self.leading = False
         self.suspects_itself = False
 
     async def run(self, stop: asyncio.Event) -> None:
         """Watch whenever it is this one's turn to lead, until told to stop; a lost server is waited for."""
-        async for _ in attempts():
-            if stop.is_set():
-                return
+
+        async def work(conn: Connection) -> None:
             try:
-                async with await connect(self.dsn, patience=self.tick, role=self.role) as conn:
-                    await self.serve(conn, stop)
-            except (psycopg.OperationalError, TooSilent, Unreachable) as error:
-                log.warning("database_away", reason=str(error).strip())
+                await self.serve(conn, stop)
             finally:
                 self.leading = False
+
+        await stay_connected(self.dsn, work, stop, role=self.role, patience=self.tick)
 
     async def serve(self, conn: Connection, stop: asyncio.Event) -> None:
         loop = asyncio.get_running_loop()
         while not stop.is_set():
             start = loop.time()
             if self.leading or await self.lead(conn):
-                with ROUND_SECONDS.time():
-                    await self.round(conn)
+                await self.timed_round(conn)
             with suppress(TimeoutError):
                 pause = max(self.tick / 10, self.tick - (loop.time() - start))
                 await asyncio.wait_for(stop.wait(), pause)
@@ -111,6 +126,25 @@ class Watchdog:
         if self.leading:
             log.info("leads")
         return self.leading
+
+    async def timed_round(self, conn: Connection) -> None:
+        """Make a round and record how long it took; one that a lock cuts short is made again at the next tick."""
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+        try:
+            await self.round(conn)
+        except IN_THE_WAY as error:
+            log.warning("round_cut_short", reason=error.diag.message_primary)
+            return
+        seconds = loop.time() - start
+        ROUND_SECONDS.observe(seconds)
+        await store.record_round.run(
+            conn,
+            now=self.clock.now(),
+            seconds=seconds,
+            skew=self.clock.skew.total_seconds(),
+            machine=socket.gethostname(),
+        )
 
     async def round(self, conn: Connection) -> None:
         """Look after everything, once."""
@@ -128,6 +162,7 @@ class Watchdog:
         if not self.suspects_itself:
             await self.reseat(conn, now)
             await self.compact(conn, now)
+        await self.prune(conn, now)
         await self.measure(conn)
 
     def doubt(self, pings: Sequence[Ping]) -> None:
@@ -224,6 +259,13 @@ class Watchdog:
             given_up=done.given_up,
         )
 
+    async def prune(self, conn: Connection, now: datetime) -> None:
+        """Delete old events and queries."""
+        async with conn.transaction():
+            pruned = await retention.prune(conn, now=now, retention=self.retention)
+        if pruned.events or pruned.queries:
+            log.info("pruned", events=pruned.events, queries=pruned.queries)
+
     async def measure(self, conn: Connection) -> None:
         """How everybody is, for the metrics."""
         COMPONENTS.clear()
@@ -271,5 +313,6 @@ async def watch(
         role = await role_at(dsn, ROLE)
         with told_to_stop(told) as (stop, _):
             ready("watchdog")
-            await Watchdog(dsn, role=role, tick=tick, patience=patience).run(stop)
+            keep = retention.retention_of(settings)
+            await Watchdog(dsn, role=role, tick=tick, patience=patience, retention=keep).run(stop)
     log.info("stopped")

@@ -6,6 +6,20 @@ select
     set_config('idle_session_timeout', %(silence)s, false),
     set_config('idle_in_transaction_session_timeout', %(silence)s, false);
 
+-- name: record_round
+-- The last complete round, for `usher status`.
+insert into work.watchdog_round (ended_at, seconds, clock_skew_seconds, machine)
+values (%(now)s, %(seconds)s, %(skew)s, %(machine)s)
+on conflict (is_only) do update
+set ended_at = excluded.ended_at,
+    seconds = excluded.seconds,
+    clock_skew_seconds = excluded.clock_skew_seconds,
+    machine = excluded.machine;
+
+-- name: last_round
+-- The last complete round; no row before the first.
+select ended_at, seconds, clock_skew_seconds, machine from work.watchdog_round;
+
 -- name: end_leases
 -- The leases of components that failed end now; whoever takes back what expired takes these too.
 update work.chunk

@@ -29,9 +29,10 @@ from usher.porch.guard import DEFAULT_GRACE_SECONDS, Guard, guard_for
 from usher.porch.lines import Answered, Switchboard
 from usher.porch.listen import Bind, serving
 from usher.porch.shapes import Status, Version
-from usher.telemetry import exposition
+from usher.telemetry import Log, exposition, observed
 from usher.tickets import Action
 
+log = Log("web")
 Shape = TypeVar("Shape")
 NO_REQUEST: Final = Request({"type": "http", "headers": [], "query_string": b"", "path_params": {}})
 HEALTH: Final = ("/get_health_status", "/get_health", "/health_status")  # the seed's names for it
@@ -137,7 +138,7 @@ async def face(
 @asynccontextmanager
 async def refreshed(guard: Guard | None, host: str) -> AsyncIterator[None]:
     """Keep a guard up to date meanwhile."""
-    task = asyncio.create_task(guard.run(host)) if guard else None
+    task = observed(asyncio.create_task(guard.run(host)), log) if guard else None
     try:
         yield
     finally:

@@ -15,6 +15,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from usher.errors import NotAllowed, Unreachable, UsherError
+from usher.messages import GuardState
 from usher.porch.entry import unproven
 from usher.porch.listen import Bind
 from usher.telemetry import Log
@@ -28,15 +29,6 @@ OUT_OF_TOUCH_SECONDS: Final = 10.0  # without an answer of MGMT: then its clock 
 DEFAULT_GRACE_SECONDS: Final = 43_200.0
 OK_STATUS: Final = 200
 TICKET_HINT: Final = "MGMT gives tickets: POST /v1/tickets."
-
-
-class GuardState(msgspec.Struct):
-    """MGMT's answer: the name it knows us by, our key, its time, and tokens whose tickets are refused."""
-
-    host: str
-    key: str
-    now: float
-    revoked: list[int]
 
 
 class Guard:

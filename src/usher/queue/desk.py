@@ -204,6 +204,7 @@ async def run_task(conn: Connection, id_: int, *, now: datetime) -> Entered:
 
 async def delete_task(conn: Connection, id_: int) -> Task:
     """Forget a task, returned as it was; its jobs stay, also one that lives."""
+    await store.hold_jobs.run(conn, id=id_)
     old = await held_task(conn, id_)
     await store.delete_task.run(conn, id=id_)
     return old

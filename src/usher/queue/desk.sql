@@ -3,7 +3,9 @@
 with back as (
     update control.job
     set state = 'pending', scheduled = %(now)s, last_update = %(now)s
-    where id = any(%(ids)s::bigint[]) and state = 'temporary-error'
+    where state = 'temporary-error' and id in (
+        select j.id from control.job j where j.id = any(%(ids)s::bigint[]) order by j.id for update
+    )
     returning id, type
 ), rung as (
     select count(pg_notify('usher_job', b.type)) as types from (select distinct type from back) b
@@ -52,6 +54,10 @@ where id = %(id)s;
 -- name: hold_task
 -- Keeps a task as it is until the transaction ends.
 select id from control.task where id = %(id)s for no key update;
+
+-- name: hold_jobs
+-- Locks the live jobs of a task. Jobs are locked before tasks: claim and settle do so too.
+select id from control.job where task_id = %(id)s for update;
 
 -- name: set_task_state
 -- Enables or disables a task, with the time of its next run.

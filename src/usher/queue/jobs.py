@@ -220,7 +220,13 @@ class Report:
 async def report(conn: Connection, host: str, reports: Sequence[Report], *, now: datetime) -> int:
     """Write down process numbers and the output so far."""
     if pids := [one.pid for one in reports if one.pid is not None]:
-        await store.vacate.run(conn, host=host, pids=pids, claims=[one.claim for one in reports])
+        await store.vacate.run(
+            conn,
+            host=host,
+            ids=[one.id for one in reports],
+            pids=pids,
+            claims=[one.claim for one in reports],
+        )
     return await store.report.run(
         conn,
         ids=[one.id for one in reports],

@@ -48,11 +48,16 @@ select control.settle(
 select control.give_back(%(ids)s::bigint[], %(claims)s::uuid[], %(now)s);
 
 -- name: extend
--- Signs of life: new leases for the runs that are still ours, and which of them are to be stopped.
+-- Signs of life: new leases for the runs that are still ours, and which of them are to be stopped. Locks the jobs by id,
+-- as settle and cancel do.
+with held as (
+    select j.id, j.claim from control.job j where j.id = any(%(ids)s::bigint[]) order by j.id for update
+)
 update control.job j
 set lease_until = %(now)s::timestamptz + %(lease)s::interval, last_update = %(now)s
-from unnest(%(ids)s::bigint[], %(claims)s::uuid[]) as g (id, claim)
-where j.id = g.id and j.claim = g.claim and j.state = 'running'
+from held
+join unnest(%(ids)s::bigint[], %(claims)s::uuid[]) as g (id, claim) on g.id = held.id and g.claim = held.claim
+where j.id = held.id and j.state = 'running'
 returning j.id, j.cancel;
 
 -- name: cancelled
@@ -63,16 +68,29 @@ join control.job j on j.id = g.id and j.claim = g.claim
 where j.cancel and j.state = 'running';
 
 -- name: vacate
--- A process number that is ours now cannot be anybody else's on this machine: whoever left it there is gone.
+-- A process number that is ours now cannot be anybody else's on this machine: whoever left it there is gone. Locks these
+-- jobs and those to be reported, by id.
+with held as (
+    select j.id from control.job j
+    where j.id = any(%(ids)s::bigint[])
+        or (j.state = 'running' and j.hostname = %(host)s and j.process_id = any(%(pids)s::integer[]))
+    order by j.id
+    for update
+)
 update control.job set process_id = null
-where state = 'running' and hostname = %(host)s and process_id = any(%(pids)s::integer[]) and claim <> all(%(claims)s::uuid[]);
+where id in (select id from held) and state = 'running' and hostname = %(host)s and process_id = any(%(pids)s::integer[]) and claim <> all(%(claims)s::uuid[]);
 
 -- name: report
--- What runs say of themselves: the process number, and the output so far.
+-- What runs say of themselves: the process number, and the output so far. Locks the jobs by id.
+with held as (
+    select j.id, j.claim from control.job j where j.id = any(%(ids)s::bigint[]) order by j.id for update
+)
 update control.job j
 set process_id = coalesce(g.pid, j.process_id), output = coalesce(g.output, j.output), last_update = %(now)s
-from unnest(%(ids)s::bigint[], %(claims)s::uuid[], %(pids)s::integer[], %(outputs)s::text[]) as g (id, claim, pid, output)
-where j.id = g.id and j.claim = g.claim and j.state = 'running';
+from held
+join unnest(%(ids)s::bigint[], %(claims)s::uuid[], %(pids)s::integer[], %(outputs)s::text[])
+    as g (id, claim, pid, output) on g.id = held.id and g.claim = held.claim
+where j.id = held.id and j.state = 'running';
 
 -- name: waiting_types
 -- The types that have a job waiting, found by leaping from one to the next.

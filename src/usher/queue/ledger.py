@@ -13,8 +13,8 @@ from typing import Final
 from uuid import UUID
 
 from usher.db import Connection, Database
+from usher.db_clock import DatabaseClock
 from usher.queue import jobs
-from usher.queue.clock import ServerClock
 from usher.queue.jobs import Claimed, Report, Settled
 from usher.queue.policy import Policy
 from usher.telemetry import Log
@@ -48,7 +48,7 @@ class Run:
 class Ledger:
     """Every run of one manager."""
 
-    def __init__(self, db: Database, host: str, clock: ServerClock, *, lease: timedelta) -> None:
+    def __init__(self, db: Database, host: str, clock: DatabaseClock, *, lease: timedelta) -> None:
         self.db = db
         self.host = host
         self.clock = clock
@@ -103,7 +103,6 @@ class Ledger:
                 self.hear(run, answer, asked, stop, kill)
 
     async def sign(self, conn: Connection, ours: list[Run]) -> dict[int, bool]:
-        await self.clock.sync(conn)
         if not ours:
             return {}
         fences = [run.fence for run in ours]

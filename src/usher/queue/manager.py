@@ -18,10 +18,10 @@ from typing import Final, NoReturn
 from prometheus_client import Gauge, Histogram
 
 from usher.db import Database
+from usher.db_clock import DatabaseClock
 from usher.queue import jobs
 from usher.queue.accounts import account_of, in_private_directory
 from usher.queue.children import permission
-from usher.queue.clock import ServerClock
 from usher.queue.jobs import Claimed, Settled
 from usher.queue.ledger import Ledger, Run
 from usher.queue.papers import environment
@@ -73,7 +73,7 @@ class Manager:
     def __init__(self, db: Database, post: Post) -> None:
         self.db = db
         self.post = post
-        self.clock = ServerClock()
+        self.clock = db.clock
         self.ledger = Ledger(db, post.host, self.clock, lease=post.lease)
         self.busy: Counter[str] = Counter()
         self._ask: dict[str, float] = dict.fromkeys(post.types, 0.0)
@@ -88,7 +88,6 @@ class Manager:
 
     async def run(self, stop: asyncio.Event, stop_now: asyncio.Event) -> None:
         """Until told to stop, and then until what runs has ended or `stop_now` is set."""
-        await self.db.run(self.clock.sync)
         async with Runner(preload=self.preload()) as self._runner:
             try:
                 async with asyncio.TaskGroup() as group:
@@ -346,7 +345,7 @@ class Finished(Exception):
     """The way out of the task group."""
 
 
-def judged(run: Run, event: Ended, clock: ServerClock) -> Settled:
+def judged(run: Run, event: Ended, clock: DatabaseClock) -> Settled:
     """How a run ended, in the words of the queue."""
     ending = Ending(event.code, event.why, event.detail)
     luck = random.random()  # noqa: S311 - spreads retries

@@ -14,7 +14,6 @@ from typing import Final
 from usher.db import Database
 from usher.errors import BadInput
 from usher.queue import desk, jobs
-from usher.queue.clock import ServerClock
 from usher.queue.ledger import Ledger, Run
 from usher.queue.manager import Post, judged, order
 from usher.queue.runner import Ended, Runner, Started
@@ -48,8 +47,7 @@ class Again:
 
 async def rerun(again: Again) -> Ended | None:
     """Run it to its end; None if told to stop before its resource had a seat for it."""
-    clock = ServerClock()
-    await again.db.run(clock.sync)
+    clock = again.db.clock
     ledger = Ledger(again.db, again.post.host, clock, lease=again.post.lease)
     run = await seated(again, ledger)
     if run is None:

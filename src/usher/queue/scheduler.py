@@ -9,13 +9,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final
 
-import psycopg
-from psycopg.errors import IdleInTransactionSessionTimeout as TooSilent
-
-from usher.db import Connection, attempts, connect
-from usher.errors import Unreachable
+from usher.db import IN_THE_WAY, Connection, stay_connected
+from usher.db_clock import DatabaseClock
 from usher.queue import tasks
-from usher.queue.clock import ServerClock
 from usher.telemetry import OLDEST, REAPED, RETRIED, SCHEDULED, WAITING, Log
 
 log = Log("scheduler")
@@ -40,28 +36,29 @@ class Scheduler:
         self.role = role
         self.tick = tick
         self.silence = max(silence, 3 * tick)
-        self.clock = ServerClock()
+        self.clock = DatabaseClock()
         self.leading = False
         self._last: dict[str, float] = {}
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work whenever it is this one's turn to lead, until told to stop; a lost server is waited for."""
-        async for _ in attempts():
-            if stop.is_set():
-                return
+
+        async def work(conn: Connection) -> None:
             try:
-                async with await connect(self.dsn, patience=self.tick, role=self.role) as conn:
-                    await self.serve(conn, stop)
-            except (psycopg.OperationalError, TooSilent, Unreachable) as error:
-                log.warning("database_away", reason=str(error).strip())
+                await self.serve(conn, stop)
             finally:
                 self.leading = False
+
+        await stay_connected(self.dsn, work, stop, role=self.role, patience=self.tick)
 
     async def serve(self, conn: Connection, stop: asyncio.Event) -> None:
         while not stop.is_set():
             if self.leading or await self.lead(conn):
                 await self.clock.sync(conn)
-                await self.round(conn)
+                try:
+                    await self.round(conn)
+                except IN_THE_WAY as error:
+                    log.warning("round_cut_short", reason=error.diag.message_primary)
             with suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), self.tick)
 
@@ -76,6 +73,7 @@ class Scheduler:
         """Everything whose time has come, once."""
         await self.packs(conn, self.reap)
         await self.packs(conn, self.retry)
+        await self.packs(conn, self.park)
         await self.packs(conn, self.spawn)
         if self.time_for("mend", MEND_SECONDS):
             mended = await tasks.mend(conn, now=self.clock.now())
@@ -92,6 +90,9 @@ class Scheduler:
         while done >= PACK:
             async with conn.transaction():
                 done = await work(conn)
+
+    async def park(self, conn: Connection) -> int:
+        return await tasks.park(conn, n=PACK, now=self.clock.now())
 
     async def spawn(self, conn: Connection) -> int:
         now = self.clock.now()

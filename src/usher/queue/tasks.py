@@ -6,7 +6,6 @@ Comes from the operator and the scheduler; goes to control.task and, as jobs, to
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import cast
 
 import psycopg
 
@@ -88,6 +87,12 @@ async def add(conn: Connection, task: NewTask, *, now: datetime) -> int:
     return int(id_)
 
 
+async def park(conn: Connection, *, n: int, now: datetime) -> int:
+    """Set aside due tasks whose job still lives, until it ends; returns how many."""
+    [(parked,)] = await store.park.tuples(conn, n=n, now=now)
+    return int(parked)
+
+
 async def due(conn: Connection, *, n: int, now: datetime) -> list[Due]:
     """Tasks whose time has come, locked until the transaction ends."""
     return await store.due.rows(conn, Due, n=n, now=now)
@@ -134,12 +139,6 @@ async def depth(conn: Connection, *, most: int, now: datetime) -> list[tuple[str
         (type_, n, oldest)
         for type_, n, oldest in await store.depth.tuples(conn, most=most, now=now)
     ]
-
-
-async def server_time(conn: Connection) -> datetime:
-    """The server's clock."""
-    [(now,)] = await store.server_time.tuples(conn)
-    return cast("datetime", now)
 
 
 async def lead(conn: Connection, *, lock: int, silence: float) -> bool:

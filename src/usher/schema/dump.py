@@ -60,6 +60,8 @@ async def dump_database(dsn: str, schemas: list[str], target: Path, pg_bin: str)
     versions = {}
     async with await connect(dsn) as conn, conn.transaction():
         await conn.execute("set transaction isolation level repeatable read, read only")
+        # The transaction is idle while pg_dump uses its snapshot.
+        await conn.execute("set local idle_in_transaction_session_timeout = 0")
         found = await conn.execute("select pg_export_snapshot()")
         (snapshot,) = await found.fetchone() or ("",)
         tool = program("pg_dump", conn.info.server_version // 10000, pg_bin)

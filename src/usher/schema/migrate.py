@@ -58,6 +58,8 @@ async def migrate(
             await check_server(conn)
             for schema in here:
                 made += await apply_pending(conn, schema)
+            if made:
+                await roles.close_to_public(conn, here)
             await renew_grants(conn, ours=places.is_ours(dsn), changed=bool(made))
     return made
 
@@ -74,6 +76,8 @@ async def renew_grants(conn: Connection, *, ours: bool, changed: bool) -> None:
 async def locked(dsn: str, patience: float = 0) -> AsyncIterator[Connection]:
     """A connection that alone may change schemas; the server frees the lock if we die."""
     async with await connect(dsn, patience=patience) as conn:
+        # Another migration may take long, and what restores a dump leaves this session idle.
+        await conn.execute("set lock_timeout = 0")
         await conn.execute("select pg_advisory_lock(%s)", [LOCK])
         yield conn
 
@@ -148,6 +152,8 @@ async def rollback(places: Places, schema: str, *, count: int = 1) -> list[Chang
             step = steps(schema)[version]
             await undo(conn, schema, step)
             undone.append(Change(schema, version, step.name))
+        # Undoing a step can create older functions again, which are open to PUBLIC.
+        await roles.close_to_public(conn, [schema])
     return undone
 
 

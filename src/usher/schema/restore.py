@@ -29,7 +29,7 @@ SCRIPT: Final = ("--clean", "--if-exists", "--file=-", *PORTABLE)
 PSQL: Final = ("--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1")
 PIECE_BYTES: Final = 1 << 20
 MAX_ATTEMPTS: Final = 5  # components that work meanwhile can cause deadlocks
-INCARNATION_STEP: Final = "20261117000070"  # the migration that adds work.begin_incarnation
+INCARNATION_STEP: Final = "20261117000090"  # the migration that adds work.begin_incarnation
 # Sequences as high as they were in the database that is replaced.
 RAISE_IDS: Final = sql.SQL("""
 select pg_catalog.setval(
@@ -74,6 +74,7 @@ async def restore(
                 first, last = await around(conn, schema, manifest[schema], source.name)
                 archive = str(source / f"{schema}.dump")
                 await run_script([*read, archive], write, dsn, first, last)
+            await roles.close_to_public(conn, here)
 
 
 async def incarnate(places: Places, reason: str) -> None:

@@ -5,6 +5,8 @@ granting first takes back everything, and checking compares what is with what th
 """
 
 import secrets
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -38,6 +40,7 @@ ABSENT = (
     psycopg.errors.UndefinedFunction,
     psycopg.errors.UndefinedObject,
 )
+SET_OPTION = 160000  # from this version on, membership alone does not include SET ROLE
 LOCK = 0x7573_6865_7202  # "usher", 2: grants are rewritten by one at a time
 
 
@@ -99,6 +102,7 @@ async def create(conn: Connection) -> None:
     """Make the roles on this server and grant exactly what the files say."""
     try:
         await store.create_roles.run(conn)
+        await join(conn)
         await grant(conn)
         if "control" in await current(conn):
             await set_password(conn, WORKER)
@@ -109,12 +113,40 @@ async def create(conn: Connection) -> None:
         ) from error
 
 
+async def join(conn: Connection) -> None:
+    """Let this user take on our roles: creating a role does not include that, unless the user is a superuser."""
+    option = sql.SQL(
+        " with set true, inherit false" if conn.info.server_version >= SET_OPTION else ""
+    )
+    for role in await not_usable(conn):
+        with suppress(
+            psycopg.errors.InsufficientPrivilege
+        ):  # Another user made it; `usher doctor` says so.
+            async with conn.transaction():
+                statement = sql.SQL("grant {} to current_user{}")
+                await conn.execute(statement.format(sql.Identifier(role), option))
+
+
+async def not_usable(conn: Connection) -> list[str]:
+    """Return the roles that this user may not take on; none for a user that is one of them."""
+    if conn.info.user in ROLES:
+        return []
+    return [role for role in ROLES if not await may_take(conn, role)]
+
+
 async def grant(conn: Connection) -> None:
     """Take back all our roles have in the schemas that are here, then grant it anew: one transaction."""
     async with conn.transaction():
         await store.lock_grants.tuples(conn, lock=LOCK)
         for schema in await current(conn):
             await regrant(conn, schema)
+
+
+async def close_to_public(conn: Connection, schemas: Iterable[str]) -> None:
+    """Let PUBLIC, that is every login of the server, execute no function of these schemas; needs no roles."""
+    for (schema,) in await store.present_schemas.tuples(conn, schemas=list(with_beside(*schemas))):
+        revoke = sql.SQL("revoke execute on all functions in schema {} from public")
+        await conn.execute(revoke.format(sql.Identifier(schema)))
 
 
 async def current(conn: Connection) -> list[str]:

@@ -25,6 +25,12 @@ select rolname::text
 from pg_roles
 where rolname = any(%(roles)s);
 
+-- name: present_schemas
+-- Those of the named schemas that the database has.
+select nspname::text
+from pg_namespace
+where nspname = any(%(schemas)s);
+
 -- name: worker_password
 -- The password that managers read and give to their jobs.
 select password from control.worker_login;

@@ -273,6 +273,9 @@ declare
         for no key update
     );
 begin
+    if over <> '{}' then
+        over := work.keep_door_out(over);
+    end if;
     if over = '{}' then
         return;
     end if;
@@ -432,6 +435,8 @@ declare
     new bigint[];
     moved boolean;
     over bigint[];
+    again bigint[];
+    returned boolean;
     numbers bigint[];
     names text[];
 begin
@@ -449,14 +454,22 @@ begin
         select
             count(*), array_agg(s.id), array_agg(s.before), array_agg(s.after),
             bool_or(s.before is not null and s.before is distinct from s.after),
+            bool_or(s.before is null and s.after is not null),
+            array_agg(s.domain64) filter (where s.state = 'pending'),
             array_agg(s.domain64) filter (where not s.waits)
-        into told, ids, old, new, moved, over
+        into told, ids, old, new, moved, returned, again, over
         from work.settle(
             domain64s, paths, array_fill(chunk, array[cardinality(domain64s)]), results, statuses, types, lengths, hashes,
             etags, modified, texts, hidden, schemes, reasons, at
         ) s;
         if moved then
             perform work.outdate(ids, old, new, at);
+        end if;
+        if returned then
+            perform work.replace_copies(ids, new);
+        end if;
+        if again is not null then
+            perform work.wake(again, at);
         end if;
         if over is not null then
             perform work.close_crawls(over);
@@ -509,6 +522,8 @@ CREATE FUNCTION work.give_back(chunk bigint, at timestamp with time zone) RETURN
     SET enable_bitmapscan TO 'off'
     AS $$
 #variable_conflict use_column
+declare
+    hosts bigint[];
 begin
     with back as (
         update work.guestbook g
@@ -516,15 +531,8 @@ begin
         where g.chunk_id = chunk and g.state = 'crawling'
         returning g.domain64
     )
-    update work.hosts h
-    set claim_at = least(h.claim_at, greatest(h.ready_at, at)), empty_looks = 0
-    from (
-        select domain64 from work.hosts
-        where domain64 = any(array(select distinct domain64 from back))
-        order by domain64
-        for no key update
-    ) t
-    where h.domain64 = t.domain64;
+    select array_agg(distinct domain64) into hosts from back;
+    perform work.wake(hosts, at);
 end
 $$;
 
@@ -604,6 +612,7 @@ CREATE TABLE work.guestbook (
     indexed_in bigint,
     misses smallint DEFAULT 0 NOT NULL,
     reason text,
+    lost_copy boolean DEFAULT false NOT NULL,
     CONSTRAINT guestbook_admitted_if_waiting CHECK (((state <> ALL (ARRAY['pending'::text, 'crawling'::text])) OR (admitted_at IS NOT NULL))),
     CONSTRAINT guestbook_cadence_positive CHECK ((cadence > '00:00:00'::interval)),
     CONSTRAINT guestbook_depth_not_negative CHECK ((depth >= 0)),
@@ -640,11 +649,26 @@ COMMENT ON COLUMN work.guestbook.misses IS 'Answers in a row that it is not ther
 
 COMMENT ON COLUMN work.guestbook.reason IS 'Why its last fetch failed, or where it moved, in words.';
 
+COMMENT ON COLUMN work.guestbook.lost_copy IS 'Its copy was lost while it was being fetched: if it is reported as unchanged, it is fetched once more, whole.';
+
 CREATE FUNCTION work.is_untold(page work.guestbook) RETURNS boolean
     LANGUAGE sql IMMUTABLE
     AS $$
     select page.indexed_in is null and page.text64 is null and page.reason is null and page.state <> 'error'
         and not page.noindex and not page.gone;
+$$;
+
+CREATE FUNCTION work.keep_door_out(domain64s bigint[]) RETURNS bigint[]
+    LANGUAGE sql
+    SET search_path TO ''
+    SET enable_seqscan TO 'off'
+    AS $$
+    select array(
+        select h.domain64 from work.hosts h
+        where h.domain64 = any(domain64s)
+        order by h.domain64
+        for update skip locked
+    );
 $$;
 
 CREATE FUNCTION work.let_go(chunks bigint[], at timestamp with time zone) RETURNS void
@@ -659,7 +683,8 @@ begin
     with free as (
         update work.hosts h
         set held_by = null, empty_looks = 0,
-            ready_at = at + work.rest_of(h, house), claim_at = at + work.rest_of(h, house)
+            ready_at = greatest(at + work.rest_of(h, house), h.rest_until),
+            claim_at = greatest(at + work.rest_of(h, house), h.rest_until)
         from work.house, (
             select domain64 from work.hosts where held_by = any(chunks) order by domain64 for no key update
         ) mine
@@ -667,17 +692,20 @@ begin
         returning h.domain64, h.pace_id, h.ready_at
     )
     update work.pace p
-    set ready_at = greatest(f.ready_at, at + coalesce(p.crawl_delay, interval '0'))
+    set ready_at = greatest(f.ready_at, at + coalesce(p.crawl_delay, interval '0'), p.rest_until)
     from (select pace_id, max(ready_at) as ready_at from free where pace_id is not null group by pace_id) f
     where p.id = f.pace_id;
 end
 $$;
 
 CREATE FUNCTION work.look_later(hosts bigint[], at timestamp with time zone) RETURNS void
-    LANGUAGE sql
+    LANGUAGE plpgsql
     SET search_path TO ''
     SET enable_seqscan TO 'off'
     AS $$
+declare
+    idle constant bigint[] := work.keep_door_out(hosts);
+begin
     update work.hosts h
     set empty_looks = h.empty_looks + 1,
         claim_at = case
@@ -692,8 +720,9 @@ CREATE FUNCTION work.look_later(hosts bigint[], at timestamp with time zone) RET
             select from work.guestbook g where g.domain64 = old.domain64 and g.state = 'crawling' offset 0
         ) as over
     ) over
-    where h.domain64 = any(hosts) and old.domain64 = h.domain64
+    where h.domain64 = any(idle) and old.domain64 = h.domain64
         and not exists (select from work.guestbook g where g.domain64 = h.domain64 and g.state = 'pending' offset 0);
+end
 $$;
 
 CREATE FUNCTION work.max_bigint() RETURNS bigint
@@ -748,6 +777,26 @@ begin
 end
 $$;
 
+CREATE FUNCTION work.replace_copies(pages bigint[], after bigint[]) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO ''
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+begin
+    if exists (select from work.outdated o where o.held)
+        or exists (select from work.outdated o where o.newer is null and not o.ready and not o.held)
+    then
+        update work.outdated o
+        set newer = g.newer, held = false
+        from unnest(pages, after) as g (page_id, newer)
+        where o.page_id = g.page_id and o.page_id = any(pages) and o.newer is null and not o.ready
+            and g.newer is not null and o.chunk_id <> g.newer;
+    end if;
+end
+$$;
+
 CREATE FUNCTION work.report(domain64s bigint[], paths text[], chunks bigint[], results text[], statuses smallint[], types smallint[], lengths integer[], hashes text[], etags text[], modified timestamp with time zone[], texts bigint[], hidden boolean[], schemes smallint[], reasons text[], at timestamp with time zone) RETURNS TABLE(domain64 bigint, path text, state text, next_fetch timestamp with time zone, id bigint, before bigint, after bigint, waits boolean)
     LANGUAGE plpgsql
     SET search_path TO ''
@@ -758,6 +807,8 @@ declare
     new bigint[];
     moved boolean := false;
     over bigint[];
+    back bigint[];
+    returned boolean := false;
 begin
     for domain64, path, state, next_fetch, id, before, after, waits in
         select * from work.settle(
@@ -769,6 +820,10 @@ begin
         old := old || before;
         new := new || after;
         moved := moved or (before is not null and before is distinct from after);
+        returned := returned or (before is null and after is not null);
+        if state = 'pending' then
+            back := back || domain64;
+        end if;
         if not waits then
             over := over || domain64;
         end if;
@@ -776,6 +831,12 @@ begin
     end loop;
     if moved then
         perform work.outdate(ids, old, new, at);
+    end if;
+    if returned then
+        perform work.replace_copies(ids, new);
+    end if;
+    if back is not null then
+        perform work.wake(back, at);
     end if;
     if over is not null then
         perform work.close_crawls(over);
@@ -831,6 +892,7 @@ CREATE TABLE work.hosts (
     max_pages integer,
     max_depth smallint,
     pages integer DEFAULT 0 NOT NULL,
+    rest_until timestamp with time zone,
     CONSTRAINT domain64_domain CHECK (((domain64 > 0) AND (domain64 <= work.max_bigint()))),
     CONSTRAINT hosts_cadence_positive CHECK ((cadence > '00:00:00'::interval)),
     CONSTRAINT hosts_crawl_delay_not_negative CHECK ((crawl_delay >= '00:00:00'::interval)),
@@ -875,6 +937,8 @@ COMMENT ON COLUMN work.hosts.max_pages IS 'How many pages may be known of it; nu
 COMMENT ON COLUMN work.hosts.max_depth IS 'How many clicks a new page may be from where the crawl came in; null for the house''s.';
 
 COMMENT ON COLUMN work.hosts.pages IS 'At least so many pages are known: counted when it had as many as it may, else 0.';
+
+COMMENT ON COLUMN work.hosts.rest_until IS 'The end of the last rest after a refusal or failure (Retry-After); it outlives the chunk that holds the host.';
 
 CREATE TABLE work.house (
     one boolean DEFAULT true NOT NULL,
@@ -1000,11 +1064,11 @@ begin
     -- ten thousand; 0.8 ms so).
     locked as (
         select
-            o.*, g.id, g.indexed_in, g.misses, g.cadence as own_cadence,
+            o.*, g.id, g.indexed_in, g.misses, g.cadence as own_cadence, g.lost_copy,
             g.content_sha1 is distinct from o.content_sha1 as differs
         from (select * from outcome order by domain64, path collate "C") o
         cross join lateral (
-            select b.id, b.state, b.chunk_id, b.indexed_in, b.misses, b.cadence, b.content_sha1
+            select b.id, b.state, b.chunk_id, b.indexed_in, b.misses, b.cadence, b.content_sha1, b.lost_copy
             from work.guestbook b
             where b.domain64 = o.domain64 and b.path = o.path
             offset 0
@@ -1018,7 +1082,8 @@ begin
             l.*,
             l.result <> 'failure' as settled,
             l.result not in ('failure', 'barred') as fetched,
-            l.result = 'success' or (l.result = 'unchanged' and l.status = 200) as described,
+            l.result = 'success' or (l.result = 'unchanged' and l.status = 200 and not l.lost_copy) as described,
+            l.result = 'unchanged' and l.lost_copy as again,
             l.result = 'gone' and (l.status is distinct from 404 or l.indexed_in is null or l.misses > 0) as gone,
             l.result = 'success' and l.differs as changed,
             host.adaptive and l.result in ('success', 'unchanged') as adapts,
@@ -1061,7 +1126,8 @@ begin
         from page
     )
     update work.guestbook g set
-        state = case when settled then 'crawled' else 'error' end,
+        state = case when not settled then 'error' when again then 'pending' else 'crawled' end,
+        lost_copy = false,
         last_fetched = case when fetched then at else g.last_fetched end,
         last_modified = case
             when paced.result = 'success' then coalesce(paced.last_modified, at) else g.last_modified
@@ -1096,6 +1162,23 @@ begin
     returning
         g.domain64, g.path, g.state, g.next_fetch, g.id, paced.indexed_in, g.indexed_in, paced.waits;
 end
+$$;
+
+CREATE FUNCTION work.trouble_rest(troubles smallint, asked interval) RETURNS interval
+    LANGUAGE sql IMMUTABLE
+    AS $$ select least(greatest(asked, interval '10 seconds' * power(2, least(troubles, 14))), interval '1 day') $$;
+
+CREATE FUNCTION work.wake(domain64s bigint[], at timestamp with time zone) RETURNS void
+    LANGUAGE sql
+    SET search_path TO ''
+    SET enable_seqscan TO 'off'
+    AS $$
+    update work.hosts h
+    set claim_at = least(h.claim_at, greatest(h.ready_at, at)), empty_looks = 0
+    from (
+        select domain64 from work.hosts where domain64 = any(domain64s) order by domain64 for no key update
+    ) t
+    where h.domain64 = t.domain64;
 $$;
 
 CREATE TABLE work.chunk (
@@ -1379,9 +1462,12 @@ CREATE TABLE work.pace (
     name text NOT NULL,
     crawl_delay interval,
     ready_at timestamp with time zone DEFAULT '-infinity'::timestamp with time zone NOT NULL,
+    rest_until timestamp with time zone,
     CONSTRAINT pace_delay_not_negative CHECK ((crawl_delay >= '00:00:00'::interval)),
     CONSTRAINT pace_is_named CHECK ((name <> ''::text))
 );
+
+COMMENT ON COLUMN work.pace.rest_until IS 'The same for the group: the latest rest_until of its hosts when it was set.';
 
 ALTER TABLE work.pace ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME work.pace_id_seq
@@ -1404,6 +1490,22 @@ CREATE TABLE work.private_access (
 COMMENT ON TABLE work.private_access IS 'Hosts that are not public and that the operator named: where crawlers may connect to.';
 
 COMMENT ON COLUMN work.private_access.addresses IS 'What the name resolved to when the operator named it; no other address is used.';
+
+CREATE TABLE work.query_day (
+    day date NOT NULL,
+    number bigint NOT NULL,
+    seconds double precision NOT NULL,
+    slowest double precision NOT NULL
+);
+
+CREATE TABLE work.query_day_term (
+    day date NOT NULL,
+    term text NOT NULL,
+    number bigint NOT NULL,
+    seconds double precision NOT NULL,
+    slowest double precision NOT NULL,
+    latest timestamp with time zone NOT NULL
+);
 
 CREATE TABLE work.query_stat (
     id bigint NOT NULL,
@@ -1539,6 +1641,17 @@ CREATE TABLE work.unseated (
     chunk_id bigint NOT NULL
 );
 
+CREATE TABLE work.watchdog_round (
+    is_only boolean DEFAULT true NOT NULL,
+    ended_at timestamp with time zone NOT NULL,
+    seconds double precision NOT NULL,
+    clock_skew_seconds double precision NOT NULL,
+    machine text NOT NULL,
+    CONSTRAINT watchdog_round_is_only CHECK (is_only)
+);
+
+COMMENT ON COLUMN work.watchdog_round.clock_skew_seconds IS 'How far the clock of the watchdog''s machine is ahead of the database''s.';
+
 ALTER TABLE ONLY work.chunk
     ADD CONSTRAINT chunk_pkey PRIMARY KEY (id);
 
@@ -1605,6 +1718,12 @@ ALTER TABLE ONLY work.placement
 ALTER TABLE ONLY work.private_access
     ADD CONSTRAINT private_access_pkey PRIMARY KEY (host, port);
 
+ALTER TABLE ONLY work.query_day
+    ADD CONSTRAINT query_day_pkey PRIMARY KEY (day);
+
+ALTER TABLE ONLY work.query_day_term
+    ADD CONSTRAINT query_day_term_pkey PRIMARY KEY (day, term);
+
 ALTER TABLE ONLY work.query_stat
     ADD CONSTRAINT query_stat_pkey PRIMARY KEY (id);
 
@@ -1650,6 +1769,9 @@ ALTER TABLE ONLY work.unrestored
 ALTER TABLE ONLY work.unseated
     ADD CONSTRAINT unseated_pkey PRIMARY KEY ("row", chunk_id);
 
+ALTER TABLE ONLY work.watchdog_round
+    ADD CONSTRAINT watchdog_round_pkey PRIMARY KEY (is_only);
+
 CREATE INDEX chunk_build_lease ON work.chunk USING btree (build_lease_until) WHERE (index_state = 'building'::text);
 
 CREATE INDEX chunk_failed ON work.chunk USING btree (id) WHERE ((state = 'error'::text) OR (index_state = ANY (ARRAY['error'::text, 'parked'::text])));
@@ -1667,6 +1789,8 @@ CREATE INDEX chunk_to_build ON work.chunk USING btree (id) WHERE ((state = 'craw
 CREATE INDEX chunk_to_propagate ON work.chunk USING btree (id) WHERE ((index_state = 'built'::text) AND (propagated_at IS NULL));
 
 CREATE INDEX component_row ON work.component USING btree ("row") WHERE (type = 'index-server'::text);
+
+CREATE INDEX event_at ON work.event USING btree (at);
 
 CREATE INDEX event_foreign_pages ON work.event USING btree (chunk_id) WHERE (kind = 'foreign_pages'::text);
 
@@ -1783,6 +1907,9 @@ ALTER TABLE ONLY work.placement
 ALTER TABLE ONLY work.private_access
     ADD CONSTRAINT private_access_host_fkey FOREIGN KEY (host) REFERENCES work.hosts(name);
 
+ALTER TABLE ONLY work.query_day_term
+    ADD CONSTRAINT query_day_term_day_fkey FOREIGN KEY (day) REFERENCES work.query_day(day) ON DELETE CASCADE;
+
 ALTER TABLE ONLY work.query_stat
     ADD CONSTRAINT query_stat_component_id_fkey FOREIGN KEY (component_id) REFERENCES work.component(id);
 
@@ -1823,7 +1950,7 @@ CREATE FUNCTION control.cancel(jobs bigint[], why text, at timestamp with time z
     AS $$
 #variable_conflict use_column
 declare
-    resources bigint[];
+    held constant record := control.lock_jobs(jobs);
 begin
     return query
     update control.job j set cancel = true, last_update = at
@@ -1833,7 +1960,6 @@ begin
         perform pg_notify('usher_cancel', '');
     end if;
 
-    resources := control.lock_resources(jobs);
     return query
     with gone as (
         delete from control.job j
@@ -1851,7 +1977,8 @@ begin
         returning id, state
     )
     select id, state from logged;
-    perform control.wake(resources, at);
+    perform control.wake(held.resources, at);
+    perform control.unpark_tasks(held.tasks);
 end
 $$;
 
@@ -1883,6 +2010,7 @@ CREATE TABLE control.job (
     lease_until timestamp with time zone,
     held_until timestamp with time zone,
     cancel boolean DEFAULT false NOT NULL,
+    CONSTRAINT job_cancel_only_running CHECK (((state = 'running'::text) OR (NOT cancel))),
     CONSTRAINT job_program_given CHECK ((program <> ''::text)),
     CONSTRAINT job_running_is_leased CHECK ((((state = 'running'::text) = (claim IS NOT NULL)) AND ((state = 'running'::text) = (lease_until IS NOT NULL)))),
     CONSTRAINT job_scheduled_in_our_time CHECK (((scheduled >= '1970-01-01 00:00:00+00'::timestamp with time zone) AND (scheduled <= '9000-01-01 00:00:00+00'::timestamp with time zone))),
@@ -2055,8 +2183,19 @@ CREATE FUNCTION control.give_back(jobs bigint[], claims uuid[], at timestamp wit
     SET enable_seqscan TO 'off'
     AS $$
 declare
-    resources bigint[] := control.lock_resources(jobs);
+    held constant record := control.lock_jobs(jobs);
+    stopped constant bigint[] := array(
+        select j.id from control.job j where j.id = any(jobs) and j.claim = any(claims) and j.cancel
+    );
 begin
+    if cardinality(stopped) > 0 then
+        return query
+        select control.settle(
+            stopped, claims, array_fill('cancelled'::text, array[cardinality(stopped)]), null, null,
+            array_fill('Cancelled'::text, array[cardinality(stopped)]), null, null, null, at
+        );
+    end if;
+
     return query
     with back as (
         update control.job j
@@ -2070,14 +2209,14 @@ begin
         from (
             select resource_id, count(*)::integer as n from back where resource_id is not null group by resource_id
         ) s
-        where r.id = any(resources) and r.id = s.resource_id
+        where r.id = any(held.resources) and r.id = s.resource_id
     ), rung as (
         select count(pg_notify('usher_job', b.type)) from (select distinct type from back) b
     )
     select back.id from back, rung;
 
-    if cardinality(resources) > 0 then
-        perform control.wake(resources, at);
+    if cardinality(held.resources) > 0 then
+        perform control.wake(held.resources, at);
     end if;
 end
 $$;
@@ -2086,21 +2225,23 @@ CREATE FUNCTION control.is_worker() RETURNS boolean
     LANGUAGE sql STABLE
     RETURN ('usher_worker'::text = ANY (ARRAY[(SESSION_USER)::text, current_setting('role'::text)]));
 
-CREATE FUNCTION control.lock_resources(jobs bigint[]) RETURNS bigint[]
+CREATE FUNCTION control.lock_jobs(jobs bigint[], OUT resources bigint[], OUT tasks bigint[]) RETURNS record
     LANGUAGE plpgsql
     SET search_path TO ''
     SET plan_cache_mode TO 'force_generic_plan'
     SET enable_seqscan TO 'off'
     AS $$
-declare
-    found bigint[] := array(
-        select distinct j.resource_id from control.job j where j.id = any(jobs) and j.resource_id is not null
-    );
 begin
-    if cardinality(found) > 0 then
-        perform from control.resource r where r.id = any(found) order by r.id for no key update;
+    select
+        coalesce(array_agg(distinct j.resource_id) filter (where j.resource_id is not null), '{}'),
+        coalesce(array_agg(j.task_id) filter (where j.task_id is not null), '{}')
+    into resources, tasks
+    from control.job j
+    where j.id = any(jobs);
+    if cardinality(resources) > 0 then
+        perform from control.resource r where r.id = any(resources) order by r.id for no key update;
     end if;
-    return found;
+    perform from control.job j where j.id = any(jobs) order by j.id for update;
 end
 $$;
 
@@ -2150,31 +2291,38 @@ CREATE FUNCTION control.may_run(rule text, host text) RETURNS boolean
 CREATE FUNCTION control.mend(at timestamp with time zone) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO ''
+    SET jit TO 'off'
     AS $$
 declare
-    resources bigint[];
+    wrong bigint[];
     mended integer;
 begin
-    resources := array(
-        select r.id from control.resource r
-        where r.running > 0 or exists (
-            select from control.job j where j.resource_id = r.id and j.state = 'pending' and j.held_until = 'infinity'
-        )
-        order by r.id
-        for no key update skip locked
+    wrong := array(
+        select r.id
+        from control.resource r
+        left join (
+            select j.resource_id, count(*)::integer as running from control.job j
+            where j.state = 'running' and j.resource_id is not null
+            group by j.resource_id
+        ) c on c.resource_id = r.id
+        where r.running <> coalesce(c.running, 0)
+      union
+        select control.stuck_resources()
     );
+    wrong := array(select r.id from control.resource r where r.id = any(wrong) order by r.id for no key update skip locked);
     with counted as (
         select r.id, (
             select count(*)::integer from control.job j where j.resource_id = r.id and j.state = 'running'
         ) as running
         from control.resource r
-        where r.id = any(resources)
+        where r.id = any(wrong)
     )
     update control.resource r set running = c.running
     from counted c
     where r.id = c.id and r.running <> c.running;
     get diagnostics mended = row_count;
-    perform control.wake(resources, at);
+    perform control.wake(wrong, at);
+    perform control.unpark_tasks(array(select t.id from control.task t where t.waits_for_job));
     return mended;
 end
 $$;
@@ -2225,6 +2373,31 @@ CREATE FUNCTION control.next_due(kind text, host text) RETURNS timestamp with ti
     select nullif(min(l.due), 'infinity') from lanes l where control.may_run(l.host_rule, host)
 $$;
 
+CREATE FUNCTION control.park_tasks(n integer, at timestamp with time zone) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO ''
+    AS $$
+declare
+    parked integer;
+begin
+    update control.task t
+    set waits_for_job = true
+    from (
+        select due.id
+        from control.task due
+        join control.job j on j.task_id = due.id
+        where due.state = 'enabled' and not due.waits_for_job and due.next_run <= at
+        order by due.next_run
+        limit n
+        for no key update of due skip locked
+        for key share of j skip locked
+    ) late
+    where t.id = late.id;
+    get diagnostics parked = row_count;
+    return parked;
+end
+$$;
+
 CREATE FUNCTION control.prune_log() RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO ''
@@ -2238,14 +2411,22 @@ $$;
 CREATE FUNCTION control.prune_log(at timestamp with time zone) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO ''
-    SET lock_timeout TO '10s'
+    SET lock_timeout TO '1min'
     AS $_$
 declare
     cut constant timestamptz := (select at - log_keep from control.house);
+    oldest bigint;
     part record;
     pruned integer := 0;
-    oldest bigint;
 begin
+    delete from control.job_log_default where "end" < cut;
+    delete from control.job_table_item where "timestamp" < cut;
+    oldest := least(
+        (select min(id) from control.job_log where "end" >= cut), (select min(id) from control.job)
+    );
+    delete from control.job_hierarchy where job_id < oldest;
+
+    perform set_config('lock_timeout', '2s', true);
     perform pg_advisory_xact_lock(7310315001);
     for part in
         select c.oid::regclass as name
@@ -2258,10 +2439,6 @@ begin
         execute format('drop table %s', part.name);
         pruned := pruned + 1;
     end loop;
-    delete from control.job_log_default where "end" < cut;
-    delete from control.job_table_item where "timestamp" < cut;
-    oldest := least((select min(id) from control.job_log), (select min(id) from control.job));
-    delete from control.job_hierarchy where job_id < oldest;
     return pruned;
 end
 $_$;
@@ -2280,8 +2457,21 @@ CREATE FUNCTION control.reap(n integer, at timestamp with time zone) RETURNS SET
     SET enable_seqscan TO 'off'
     AS $$
 declare
+    expired constant bigint[] := array(
+        select j.id from control.job j where j.state = 'running' and j.lease_until < at order by j.lease_until limit n
+    );
+    resources bigint[];
     lost record;
 begin
+    if expired = '{}' then
+        return;
+    end if;
+    resources := array(
+        select distinct j.resource_id from control.job j where j.id = any(expired) and j.resource_id is not null
+    );
+    resources := array(
+        select r.id from control.resource r where r.id = any(resources) order by r.id for no key update skip locked
+    );
     select
         array_agg(j.id) as jobs, array_agg(j.claim) as claims,
         array_agg(
@@ -2295,8 +2485,9 @@ begin
     into lost
     from (
         select * from control.job
-        where state = 'running' and lease_until < at
-        order by lease_until limit n
+        where id = any(expired) and state = 'running' and lease_until < at
+            and (resource_id is null or resource_id = any(resources))
+        order by id
         for update skip locked
     ) j;
     if lost.jobs is not null then
@@ -2380,14 +2571,21 @@ CREATE FUNCTION control.settle(jobs bigint[], claims uuid[], states text[], exit
     SET enable_nestloop TO 'off'
     AS $$
 declare
+    held constant record := control.lock_jobs(jobs);
     ending bigint[] := array(select g.id from unnest(jobs, states) g (id, state) where g.state <> 'temporary-error');
     failing bigint[] := array(select g.id from unnest(jobs, states) g (id, state) where g.state = 'temporary-error');
-    -- Locked first, in one order, so that the statements below see every line as it is.
-    resources bigint[] := control.lock_resources(jobs);
+    stopped bigint[] := '{}';
 begin
+    if cardinality(failing) > 0 then
+        stopped := array(select j.id from control.job j where j.id = any(failing) and j.cancel);
+        ending := ending || stopped;
+        failing := array(select id from unnest(failing) f (id) where id <> all(stopped));
+    end if;
+
     return query
     with given as (
-        select distinct on (g.id) * from unnest(jobs, states, exit_codes, pids, messages, last_words, outputs, retries)
+        select distinct on (g.id) g.*, case when g.id = any(stopped) then 'cancelled' else g.state end as final_state
+        from unnest(jobs, states, exit_codes, pids, messages, last_words, outputs, retries)
             as g (id, state, exit_code, pid, message, last_word, output, retry)
     ), final as (
         delete from control.job j
@@ -2396,7 +2594,8 @@ begin
     ), again as (
         update control.job j
         set state = 'temporary-error', scheduled = g.retry, "end" = at, exit_code = g.exit_code,
-            process_id = coalesce(g.pid, j.process_id), message = coalesce(g.message, nullif(concat_ws(': ', j.message, g.last_word), '')),
+            process_id = coalesce(g.pid, j.process_id),
+            message = coalesce(g.message, nullif(concat_ws(': ', j.message, g.last_word), '')),
             output = coalesce(g.output, j.output), claim = null, lease_until = null, last_update = at
         from given g
         where j.id = any(failing) and j.claim = any(claims) and j.id = g.id
@@ -2407,9 +2606,16 @@ begin
             last_update, task_id, resource_id, attempts, max_attempts, priority, host_rule, unique_key, data, cancel
         )
         select
-            f.id, f.type, f.program, f.args, g.state, coalesce(g.message, nullif(concat_ws(': ', f.message, g.last_word), '')), coalesce(g.output, f.output),
-            f.hostname, coalesce(g.pid, f.process_id), g.exit_code, f.scheduled, f.start, at, at, f.task_id,
-            f.resource_id, f.attempts, f.max_attempts, f.priority, f.host_rule, f.unique_key, f.data, f.cancel
+            f.id, f.type, f.program, f.args, g.final_state,
+            nullif(
+                concat_ws(
+                    ': ', case when g.state <> g.final_state then 'Cancelled' end,
+                    coalesce(g.message, nullif(concat_ws(': ', f.message, g.last_word), ''))
+                ), ''
+            ),
+            coalesce(g.output, f.output), f.hostname, coalesce(g.pid, f.process_id), g.exit_code, f.scheduled, f.start,
+            at, at, f.task_id, f.resource_id, f.attempts, f.max_attempts, f.priority, f.host_rule, f.unique_key, f.data,
+            f.cancel
         from final f
         join given g on g.id = f.id
       union all
@@ -2424,14 +2630,59 @@ begin
         from (
             select resource_id, count(*)::integer as n from logged where resource_id is not null group by resource_id
         ) s
-        where r.id = any(resources) and r.id = s.resource_id
+        where r.id = any(held.resources) and r.id = s.resource_id
     )
     select id from logged;
 
-    if cardinality(resources) > 0 then
-        perform control.wake(resources, at);
+    if cardinality(held.resources) > 0 then
+        perform control.wake(held.resources, at);
+    end if;
+    if cardinality(held.tasks) > 0 then
+        perform control.unpark_tasks(held.tasks);
     end if;
 end
+$$;
+
+CREATE FUNCTION control.stuck_resources() RETURNS SETOF bigint
+    LANGUAGE sql STABLE
+    SET search_path TO ''
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+    with recursive free as (
+        select r.id
+        from control.resource r
+        where r.running < r.capacity and exists (
+            select from control.job j where j.state = 'pending' and j.held_until is not null and j.resource_id = r.id
+        )
+    ), lines as (
+        select f.id as resource_id, first.type, first.host_rule
+        from free f
+        cross join lateral (
+            select j.type, j.host_rule from control.job j
+            where j.state = 'pending' and j.held_until is not null and j.resource_id = f.id
+            order by j.type, j.host_rule limit 1
+        ) first
+      union all
+        select l.resource_id, next.type, next.host_rule
+        from lines l
+        cross join lateral (
+            select j.type, j.host_rule from control.job j
+            where j.state = 'pending' and j.held_until is not null and j.resource_id = l.resource_id
+                and (j.type, j.host_rule) > (l.type, l.host_rule)
+            order by j.type, j.host_rule limit 1
+        ) next
+    )
+    select distinct l.resource_id
+    from lines l
+    cross join lateral (
+        select j.held_until from control.job j
+        where j.state = 'pending' and j.held_until is not null
+            and j.resource_id = l.resource_id and j.type = l.type and j.host_rule = l.host_rule
+        order by j.priority, j.scheduled, j.id limit 1
+    ) first
+    where first.held_until = 'infinity'
 $$;
 
 CREATE FUNCTION control.take_seats(kind text, rule text, jobs bigint[], resources bigint[], taken bigint[], at timestamp with time zone) RETURNS bigint[]
@@ -2524,6 +2775,18 @@ begin
     new.last_update := now();
     return new;
 end
+$$;
+
+CREATE FUNCTION control.unpark_tasks(tasks bigint[]) RETURNS void
+    LANGUAGE sql
+    SET search_path TO ''
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+    update control.task t
+    set waits_for_job = false
+    where t.id = any(tasks) and t.waits_for_job and not exists (select from control.job j where j.task_id = t.id)
 $$;
 
 CREATE FUNCTION control.wake(resources bigint[], at timestamp with time zone) RETURNS void
@@ -2751,6 +3014,7 @@ CREATE TABLE control.task (
     resource_id bigint,
     priority smallint DEFAULT 0 NOT NULL,
     data text,
+    waits_for_job boolean DEFAULT false NOT NULL,
     CONSTRAINT task_has_one_clock CHECK ((((periodicity IS NULL) <> (cron IS NULL)) AND ((cron IS NULL) OR (COALESCE(hour, minute, second) IS NULL)))),
     CONSTRAINT task_hour_exists CHECK (((hour >= 0) AND (hour <= 23))),
     CONSTRAINT task_jitter_not_negative CHECK ((jitter >= '00:00:00'::interval)),
@@ -2769,6 +3033,8 @@ COMMENT ON COLUMN control.task.next_run IS 'When the scheduler makes the next jo
 COMMENT ON COLUMN control.task.latest_run IS 'When its last job started; kept by claim.';
 
 COMMENT ON COLUMN control.task.data IS 'Anything the program might use: handed over as USHER_TASK_DATA.';
+
+COMMENT ON COLUMN control.task.waits_for_job IS 'It is due and its job lives; the end of that job clears it.';
 
 ALTER TABLE control.task ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME control.task_id_seq
@@ -2848,13 +3114,17 @@ CREATE INDEX job_table_item_job ON control.job_table_item USING btree (job_id);
 
 CREATE INDEX job_table_item_row ON control.job_table_item USING btree (table_name, table_row_id);
 
+CREATE INDEX job_table_item_timestamp ON control.job_table_item USING btree ("timestamp");
+
 CREATE UNIQUE INDEX job_task ON control.job USING btree (task_id) WHERE (task_id IS NOT NULL);
 
 CREATE UNIQUE INDEX job_unique_key ON control.job USING btree (unique_key) WHERE (unique_key IS NOT NULL);
 
-CREATE INDEX task_due ON control.task USING btree (next_run) WHERE (state = 'enabled'::text);
+CREATE INDEX task_due ON control.task USING btree (next_run) WHERE ((state = 'enabled'::text) AND (NOT waits_for_job));
 
 CREATE INDEX task_resource ON control.task USING btree (resource_id) WHERE (resource_id IS NOT NULL);
+
+CREATE INDEX task_waits_for_job ON control.task USING btree (id) WHERE waits_for_job;
 
 ALTER INDEX control.job_log_end ATTACH PARTITION control.job_log_default_end_idx;
 

@@ -14,6 +14,7 @@ from usher.errors import BadInput, NotFound, Unreachable
 from usher.porch.atom import MEDIA, write
 from usher.porch.caching import conditional, origin
 from usher.porch.component import Call, Endpoint
+from usher.porch.shapes import Status
 from usher.search import assets, atom, data, shown
 from usher.search.broker import Broker
 from usher.search.outcome import MOST, Answer
@@ -59,6 +60,7 @@ class Desk:
             Endpoint("GET", "/search.json", self.json),
             Endpoint("GET", atom.PATH, self.atom),
             Endpoint("GET", "/api/search", self.api),
+            Endpoint("GET", "/readyz", self.readyz, open=True),
             Endpoint("GET", "/opensearch.xml", self.opensearch, open=True),
             Endpoint("GET", "/robots.txt", self.robots, open=True),
             Endpoint("GET", "/static/{name}", self.static, open=True),
@@ -97,6 +99,15 @@ class Desk:
     async def opensearch(self, call: Call) -> Response:
         body = self._pages.opensearch(origin(call.headers))
         return Response(body, media_type="application/opensearchdescription+xml")
+
+    async def readyz(self, _call: Call) -> Status:
+        """Ready when the map is known and a server of it answers: a load balancer then sends searches here."""
+        hall = self._broker.hall
+        if not any(map(hall.asked, hall.servers)):
+            raise Unreachable(
+                "No index server can be asked.", hint="See `usher components rows` and /metrics."
+            )
+        return Status("ready")
 
     async def robots(self, _call: Call) -> Response:
         return Response(ROBOTS, media_type="text/plain")

@@ -23,6 +23,7 @@ from usher.telemetry import Log
 
 log = Log("search")
 POLL_SECONDS: Final = 1.0
+PROBE_SECONDS: Final = 1.0
 TIMEOUT: Final = 5.0  # seconds for one call to MGMT
 SEE_SECONDS: Final = (
     60.0  # a map that stays the same is looked at again: what is missed is not missed for ever
@@ -33,16 +34,26 @@ SHARE: Final = 0.05  # of the time may go into reading who holds what: that map 
 class Mgmt(Client):
     """MGMT's API, with the map that also names the chunks."""
 
-    _cluster: tuple[str, ClusterMap] = ("", ClusterMap())
+    def __init__(self, url: str, *, token: str = "", timeout: float = TIMEOUT) -> None:
+        super().__init__(url, token=token, timeout=timeout)
+        self._maps: dict[str, tuple[str, ClusterMap]] = {}  # by path: the version and the map
 
     async def cluster_map(self) -> ClusterMap:
-        """The chunks of each server, by row; cheap to ask for as long as nothing changes."""
-        version, cluster = self._cluster
+        """The chunks of each healthy server, by row."""
+        return await self._cluster_map("/v1/map")
+
+    async def probation_map(self) -> ClusterMap:
+        """The chunks of each server on probation, by row."""
+        return await self._cluster_map("/v1/probation")
+
+    async def _cluster_map(self, path: str) -> ClusterMap:
+        """One of the maps with chunks; an unchanged map costs almost nothing."""
+        version, cluster = self._maps.get(path, ("", ClusterMap()))
         known = {"If-None-Match": version} if version else {}
-        told = await self._call("GET", "/v1/map", headers=known)
-        if told.status != NOT_MODIFIED:
-            cluster = read(told, ClusterMap)
-            self._cluster = (told.headers.get("etag", ""), cluster)
+        answer = await self._call("GET", path, headers=known)
+        if answer.status != NOT_MODIFIED:
+            cluster = read(answer, ClusterMap)
+            self._maps[path] = (answer.headers.get("etag", ""), cluster)
         return cluster
 
 
@@ -63,62 +74,91 @@ class Hall:
         self.heard = False  # whether there ever was a map
         self.trouble = ""  # with MGMT, in words
         self._changes = 0
-        self._drawn: tuple[list[Row], ClusterMap] = ([], ClusterMap())
-        self._cluster_due = self._see_at = 0.0
+        self._drawn: tuple[list[Row], ClusterMap, Holdings] = ([], ClusterMap(), {})
+        self._holdings_due = self._see_at = 0.0
 
     async def keep(self) -> None:
+        """Poll MGMT and probe the servers, each at its own pace: a frozen MGMT must not delay the probes."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._keep_map())
+            group.create_task(self._keep_probing())
+
+    async def _keep_map(self) -> None:
         said = False
         while True:
-            await self.refresh()
+            await self._refresh_map()
             if self.trouble and not said:
                 log.warning("no_map", error=self.trouble)
             said = bool(self.trouble)
             await asyncio.sleep(POLL_SECONDS)
 
+    async def _keep_probing(self) -> None:
+        while True:
+            await self._probe()
+            await asyncio.sleep(PROBE_SECONDS)
+
     async def refresh(self) -> None:
-        """Look at the maps and at broken servers, once."""
+        """Look at the maps and at the servers, once."""
+        await self._refresh_map()
+        await self._probe()
+
+    async def _refresh_map(self) -> None:
         try:
             await self._hear()
             self.trouble = ""
         except UsherError as error:
             self.trouble = error.message
+
+    async def _probe(self) -> None:
         await asyncio.gather(*(server.look() for server in self.servers.values()))
         BROKEN.set(sum(server.broken for server in self.servers.values()))
 
     async def _hear(self) -> None:
         rows = await self.mgmt.servers_map()
-        cluster = await self._cluster_map()
+        cluster, probation = await self._holdings()
         now = time.monotonic()
-        changed = (rows, cluster) != self._drawn
+        changed = (rows, cluster, probation) != self._drawn
         self._changes += changed
         if changed or now >= self._see_at:
             if cluster.incarnation != self._drawn[1].incarnation:
                 self.seats = Seats()  # what rows had in another history is not missed
-            self._drawn, self._see_at = (rows, cluster), now + SEE_SECONDS
-            self.seats.see(rows, holdings_of(cluster), now, unrestored=cluster.unrestored)
-            self._meet(rows)
-        for host, ticket in (await self.mgmt.tickets(self.servers)).items():
-            self.servers[host].show(ticket)
+            self._drawn, self._see_at = (rows, cluster, probation), now + SEE_SECONDS
+            holdings, unrestored = holdings_of(cluster), cluster.unrestored
+            self.seats.see(rows, holdings, now, probation, unrestored=unrestored)
+            self._meet(rows, probation)
+        await self._renew_tickets()
         self.heard = True
 
-    async def _cluster_map(self) -> ClusterMap:
+    async def _renew_tickets(self) -> None:
+        """Show each server its ticket; one that a server refused is replaced by a new one."""
+        self.mgmt.forget_tickets(host for host, one in self.servers.items() if one.refused)
+        for host, ticket in (await self.mgmt.tickets(self.servers)).items():
+            self.servers[host].show(ticket)
+
+    async def _holdings(self) -> tuple[ClusterMap, Holdings]:
         """Who holds what, not more often than its size allows; another's MGMT may not know it."""
         began = time.monotonic()
-        known = self._drawn[1]
-        if began < self._cluster_due and not self.is_outdated:
-            return known
+        _, known, probation = self._drawn
+        if began < self._holdings_due and not self.is_outdated:
+            return known, probation
         with suppress(UsherError):
             known = await self.mgmt.cluster_map()
-        self._cluster_due = time.monotonic() + (time.monotonic() - began) / SHARE
-        return known
+            if known.incarnation != self._drawn[1].incarnation:
+                probation = {}
+            second = await self.mgmt.probation_map()
+            # A map of another history may name chunks that the servers do not have now.
+            probation = holdings_of(second) if second.incarnation == known.incarnation else {}
+        self._holdings_due = time.monotonic() + (time.monotonic() - began) / SHARE
+        return known, probation
 
     @property
     def is_outdated(self) -> bool:
         """Whether the database was restored since the map was drawn, so that nobody knows what a row lacks."""
         return self.mgmt.incarnation != self._drawn[1].incarnation
 
-    def _meet(self, rows: list[Row]) -> None:
+    def _meet(self, rows: list[Row], probation: Holdings) -> None:
         hosts = {host for one in rows for host in one.servers}
+        hosts |= {host for servers in probation.values() for host in servers}
         for host in self.servers.keys() - hosts:
             self.servers.pop(host).close()
         for host in hosts - self.servers.keys():
@@ -133,12 +173,12 @@ class Hall:
         return self._changes if self.seats.every else 0
 
     def in_order(self, turn: int) -> list[Bench]:
-        """The rows, best first: those that can answer for all, then the least busy; equals take turns."""
+        """The rows, best first: complete ones, without servers on probation, the least busy; equals take turns."""
         benches = self.seats.benches
         turned = (
             [*benches[turn % len(benches) :], *benches[: turn % len(benches)]] if benches else []
         )
-        return sorted(turned, key=lambda one: (not self.whole(one), self._busy(one)))
+        return sorted(turned, key=lambda one: (not self.whole(one), one.probation, self._busy(one)))
 
     def whole(self, bench: Bench) -> bool:
         """Whether the row can answer for all there is."""

@@ -15,7 +15,9 @@ from usher.search.counts import MORE_ROWS
 from usher.search.hall import Hall
 from usher.search.seats import Bench
 from usher.search.servers import Server
+from usher.telemetry import Log, observed
 
+log = Log("search")
 HEDGE: Final = (
     0.3  # of the time: then another row is asked too, and whichever is whole first is taken
 )
@@ -73,7 +75,7 @@ class Round:
 
     def _spawn(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)
-        self._tasks.add(task)
+        self._tasks.add(observed(task, log))
         task.add_done_callback(self._tasks.discard)
 
     async def _ask_row(self, attempt: Attempt) -> None:

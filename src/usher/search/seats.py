@@ -5,8 +5,9 @@ had and has no more is lost to it, until one of its servers has it again. A chun
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
+from types import MappingProxyType
 from typing import Final
 
 from usher.messages import Row
@@ -15,16 +16,21 @@ GONE_SECONDS: Final = 3_600.0  # so long the chunks of a server that is away are
 NEW: Final = (0.01, 2)  # of all chunks, and chunks: so many a row may lack while it loads them
 
 Holdings = Mapping[int, Mapping[str, Collection[int]]]  # of each row, what each server answers for
+NO_HOLDINGS: Final[Holdings] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """One row as it can be asked now: its servers, how many chunks it has lost, and whether others have far more."""
+    """One row as it can be asked now: its servers, how many chunks it has lost, and whether others have far more.
+
+    A row that is not complete without its servers on probation includes them.
+    """
 
     row: int
     servers: tuple[str, ...]
     lost: int = 0
     behind: bool = False
+    probation: bool = False  # whether servers on probation are among them
 
 
 @dataclass(slots=True)
@@ -45,12 +51,14 @@ class Seats:
     _had: dict[int, set[int]] = field(default_factory=dict)
     _gone: dict[int, dict[str, Gone]] = field(default_factory=dict)
     _last: dict[int, dict[str, set[int]]] = field(default_factory=dict)
+    _unrestored: set[int] = field(default_factory=set)
 
     def see(
         self,
         rows: Sequence[Row],
         holdings: Holdings,
         now: float,
+        probation: Holdings = NO_HOLDINGS,
         *,
         unrestored: Collection[int] = (),
     ) -> None:
@@ -58,24 +66,43 @@ class Seats:
 
         Every row that lacks a chunk of `unrestored` has lost it: the database was restored, and believes it searchable.
         """
-        drawn = {
+        self._unrestored = set(unrestored)
+        healthy = {
             one.row: {host: set(holdings.get(one.row, {}).get(host, ())) for host in one.servers}
             for one in rows
             if one.servers
         }
-        there = union(chain.from_iterable(servers.values() for servers in drawn.values()))
+        spare = {
+            row: {host: set(chunks) for host, chunks in servers.items()}
+            for row, servers in probation.items()
+            if servers
+        }
+        every_row = [*healthy.values(), *spare.values()]
+        there = union(chain.from_iterable(servers.values() for servers in every_row))
+        drawn: dict[int, dict[str, set[int]]] = {}
         benches = []
-        for row, servers in drawn.items():
-            here = union(servers.values())
-            missed = self._missed(row, servers, here, now)
-            had = (self._had.get(row, set()) | here) & (there | missed)
-            had = had.union(unrestored)
-            self._had[row] = had
-            behind = bool(there) and (not here or len(there - here) > most_new(len(there)))
-            benches.append(Bench(row, tuple(servers), len(had - here), behind))
+        for row in sorted(healthy.keys() | spare.keys()):
+            servers = healthy.get(row, {})
+            bench = self._bench(row, servers, there, now)
+            if row in spare and (not servers or bench.lost or bench.behind):
+                servers = servers | spare[row]
+                bench = replace(self._bench(row, servers, there, now), probation=True)
+            drawn[row] = servers
+            benches.append(bench)
         self.benches, self._last = tuple(benches), drawn
         self.held = {host: chunks for servers in drawn.values() for host, chunks in servers.items()}
         self.every = there.union(*(self._had[row] for row in drawn))
+
+    def _bench(
+        self, row: int, servers: Mapping[str, set[int]], there: set[int], now: float
+    ) -> Bench:
+        """The row with these servers; `there` are the chunks of all rows."""
+        here = union(servers.values())
+        missed = self._missed(row, servers, here, now)
+        had = (self._had.get(row, set()) | here) & (there | missed) | self._unrestored
+        self._had[row] = had
+        behind = bool(there) and (not here or len(there - here) > most_new(len(there)))
+        return Bench(row, tuple(servers), len(had - here), behind)
 
     def _missed(
         self, row: int, servers: Mapping[str, set[int]], here: set[int], now: float

@@ -2,9 +2,13 @@
 
 Comes from the map; goes to `POST /search` and its neighbours. Whoever cannot be reached, or is late three times in a
 row, is not asked again before a look at its health says that it is back; the pause before that look gets longer.
+
+A server that has not answered for a second is probed, so that a silent one (its packets, or ours, vanish) is detected
+within PROBE_MISSES * (PROBE_TIMEOUT_SECONDS + 1) seconds, also if no query arrives.
 """
 
 import asyncio
+import math
 from typing import Final, Generic, TypeVar
 from urllib.parse import urlsplit
 
@@ -23,9 +27,11 @@ log = Log("search")
 LATE: Final = 3  # times in a row
 PAUSE: Final = (0.5, 5.0)  # seconds before a look at a broken server: the first, the longest
 SLOW: Final = 0.3  # seconds
-LOOK_SECONDS: Final = 0.5
+QUIET_SECONDS: Final = 1.0  # without an answer; then the server is probed
+PROBE_TIMEOUT_SECONDS: Final = 1.0
+PROBE_MISSES: Final = 3  # in a row
 LONGEST: Final = 60.0
-OK, BUSY = 200, 503
+OK, UNPROVEN, BUSY = 200, 401, 503
 
 
 class Kind(Generic[T]):
@@ -57,7 +63,10 @@ class Server:
         self.host = host
         self.busy = 0
         self.broken = False
+        self.refused = False  # whether the server refused our ticket
         self._late = 0
+        self._probe_misses = 0
+        self._answered_at = -math.inf
         self._pause = PAUSE[0]
         self._look_at = 0.0
         self._lines = Quick(
@@ -71,7 +80,9 @@ class Server:
 
     def show(self, ticket: str) -> None:
         """Prove with this ticket from now on that we may ask."""
-        self._headers["Authorization"] = f"Bearer {ticket}"
+        value = f"Bearer {ticket}"
+        self.refused = self.refused and self._headers.get("Authorization") == value
+        self._headers["Authorization"] = value
 
     async def ask(self, kind: Kind[T], body: bytes, until: float) -> T:
         """The answer, or Unreachable; `until` is a moment of the loop's clock."""
@@ -98,26 +109,40 @@ class Server:
             raise Unreachable(f"{self.host} gives no answer of an index server.") from error
         finally:
             self.busy -= 1
+        self.refused = status == UNPROVEN
         self._failed("busy" if status == BUSY else "failed", f"HTTP {status}")
         raise Unreachable(f"{self.host} answers {status}.")
 
     async def look(self) -> None:
-        """See whether a broken server is back, if it is time to."""
+        """Probe the server if it is broken, or if it has been quiet for a while."""
         now = asyncio.get_running_loop().time()
-        if not self.broken or now < self._look_at:
+        due_at = self._look_at if self.broken else self._answered_at + QUIET_SECONDS
+        if now < due_at:
             return
         try:
-            async with asyncio.timeout(LOOK_SECONDS):
-                told = await self._lines.ask("GET", "/healthz", b"", self._headers)
-        except (TimeoutError, Unreachable):
-            self._break_off()
+            async with asyncio.timeout(PROBE_TIMEOUT_SECONDS):
+                answer = await self._lines.ask("GET", "/healthz", b"", self._headers)
+        except (TimeoutError, Unreachable) as error:
+            self._missed_probe(now, str(error))
             return
-        if told.status == OK:
+        self._probe_misses, self._answered_at = 0, asyncio.get_running_loop().time()
+        if self.broken and answer.status == OK:
             log.info("server_back", server=self.host)
             self.broken, self._late = False, 0
 
+    def _missed_probe(self, asked_at: float, error: str) -> None:
+        if self.broken:
+            self._break_off()
+        elif (
+            self._answered_at < asked_at
+        ):  # a question that was answered meanwhile outweighs the probe
+            self._probe_misses += 1
+            if self._probe_misses >= PROBE_MISSES:
+                self._declare_broken("silent", error)
+
     def _good(self) -> None:
         self.broken, self._late, self._pause = False, 0, PAUSE[0]
+        self._probe_misses, self._answered_at = 0, asyncio.get_running_loop().time()
 
     def _failed(self, why: str, error: str = "") -> None:
         FAILURES.labels(why).inc()
@@ -125,9 +150,14 @@ class Server:
         if why == "failed":
             log.warning("server_failed", server=self.host, error=error)
         elif not self.broken and (why == "away" or self._late >= LATE):
-            log.warning("server_broken", server=self.host, why=why, error=error)
-            self.broken = True
-            self._break_off()
+            self._declare_broken(why, error)
+
+    def _declare_broken(self, why: str, error: str) -> None:
+        """Stop asking; idle connections are closed, for the next answer must not wait for a dead one."""
+        log.warning("server_broken", server=self.host, why=why, error=error)
+        self.broken = True
+        self._lines.close()
+        self._break_off()
 
     def _break_off(self) -> None:
         """Not again for a while, which gets longer until it has answered a question."""

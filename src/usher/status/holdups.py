@@ -11,12 +11,14 @@ from shlex import quote
 from typing import Final
 
 from usher import spans
+from usher.db_clock import SKEW_LIMIT, skew_words
 from usher.mgmt.placements import Missing
-from usher.status.stages import MOST, Failing, Jobs, Queue, Work
+from usher.status.stages import MOST, Failing, FullDisk, Jobs, Queue, Work
 
 LATE: Final = timedelta(minutes=5)  # that something may wait although there is somebody for it
 LONG_REST: Final = timedelta(minutes=1)  # more than politeness asks for
 SLACK: Final = timedelta(minutes=1)  # after which a job that could run, or be made, is late
+ROUND_LATE: Final = timedelta(minutes=2)
 NAMED: Final = 3  # of many
 GIGABYTE: Final = 1024**3
 LOW_DISK: Final = GIGABYTE // 2
@@ -33,6 +35,7 @@ class Around:
     behind: Mapping[str, int] = field(default_factory=dict)  # schema → steps that are missing
     ahead: Sequence[str] = ()
     free: int | None = None  # bytes
+    clock_skew_seconds: float = 0.0  # how far this machine's clock is ahead of the database's
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +66,20 @@ def of_surroundings(around: Around) -> Iterator[Holdup]:
     if around.free is not None and around.free < LOW_DISK:
         left = f"{around.free / GIGABYTE:.2f} GB are left for data."
         yield Holdup("disk", f"The disk is nearly full: {left}", "usher doctor")
+    yield from skewed("this machine", around.clock_skew_seconds)
+
+
+def skewed(machine: str, seconds: float) -> Iterator[Holdup]:
+    if abs(seconds) > SKEW_LIMIT.total_seconds():
+        words = f"The clock of {machine} is {skew_words(seconds)} the database's: run NTP there."
+        yield Holdup("clock_skew", words, "usher doctor")
 
 
 def of_work(work: Work, now: datetime) -> Iterator[Holdup]:
     yield from chain(
-        watch(work),
+        watch(work, now),
         restoring(work, now),
+        full_disks(work.full_disks),
         crawling(work, now),
         building(work, now),
         loading(work, now),
@@ -78,10 +89,23 @@ def of_work(work: Work, now: datetime) -> Iterator[Holdup]:
     )
 
 
-def watch(work: Work) -> Iterator[Holdup]:
+def watch(work: Work, now: datetime) -> Iterator[Holdup]:
     if not work.watched and work.crews:
         words = "No watchdog runs: what fails is not noticed, and what it held does not come back."
         yield Holdup("no_watchdog", words, "usher watchdog")
+    if not work.watched or work.last_round is None:
+        return
+    last = work.last_round
+    if now - last.ended_at > ROUND_LATE:
+        words = f"The watchdog's last round ended {since(last.ended_at, now)} ago: see its log on {last.machine}."
+        yield Holdup("watchdog_late", words, "usher doctor")
+    yield from skewed(f"the watchdog's machine {last.machine}", last.clock_skew_seconds)
+
+
+def full_disks(stopped: Sequence[FullDisk]) -> Iterator[Holdup]:
+    for component in stopped:
+        words = f"The {component.type} {component.host} takes no more work. {component.reason}"
+        yield Holdup("disk_full", words, f"usher components show {quote(component.host)}")
 
 
 def restoring(work: Work, now: datetime) -> Iterator[Holdup]:

@@ -4,9 +4,10 @@ Comes from the guestbook and the chunks on their way; goes to whoever watches a 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from usher.db import Connection
+from usher.fitness import DISK_FULL
 from usher.statements import beside
 from usher.status.stages import MOST
 
@@ -25,6 +26,7 @@ class Progress:
     chunks_open: int
     chunks_unbuilt: int
     chunks_unpropagated: int
+    full_disk: str = ""  # which component stopped because its disk is full
 
     @property
     def known(self) -> int:
@@ -46,4 +48,6 @@ async def progress(conn: Connection, hosts: Sequence[int]) -> Progress:
     given = list(hosts)
     [pages] = await store.pages.tuples(conn, hosts=given)
     [chunks] = await store.chunks.tuples(conn, hosts=given, most=MOST)
-    return Progress(*pages, *chunks)
+    stopped = await store.full_disk.tuples(conn, prefix=f"{DISK_FULL}%")
+    full_disk = "".join(f"{host} waits. {reason}" for host, reason in stopped)
+    return replace(Progress(*pages, *chunks), full_disk=full_disk)

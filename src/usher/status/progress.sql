@@ -9,6 +9,11 @@ select
 from work.guestbook
 where domain64 = any(%(hosts)s);
 
+-- name: full_disk
+-- A component that stopped because its disk is full, and its words.
+select host, state_reason from work.component where state in ('waiting', 'error') and state_reason like %(prefix)s
+order by host limit 1;
+
 -- name: chunks
 -- The chunks on their way that pages of some hosts are in, up to a limit each.
 with mine as (

@@ -10,10 +10,12 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from usher.db import Connection
+from usher.fitness import DISK_FULL
 from usher.mgmt import incarnation, placements, watchdog
 from usher.mgmt.incarnation import Unrestored
 from usher.mgmt.placements import Missing
 from usher.mgmt.trail import QUIET
+from usher.mgmt.watchdog import Round
 from usher.queue import scheduler
 from usher.statements import beside
 from usher.urls import Scheme, Url
@@ -172,6 +174,15 @@ class Poisoned:
 
 
 @dataclass(frozen=True, slots=True)
+class FullDisk:
+    """A component that stopped because its disk is full."""
+
+    host: str
+    type: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Work:
     """The work area."""
 
@@ -184,8 +195,10 @@ class Work:
     failing: Sequence[Failing]
     last_hour: LastHour
     watched: bool  # a watchdog leads
+    last_round: Round | None  # of the watchdog
     poisoned: Sequence[Poisoned] = ()
     unrestored: Unrestored | None = None
+    full_disks: Sequence[FullDisk] = ()
 
     def working(self, type_: str) -> int:
         """How many components of a type take on work."""
@@ -233,8 +246,10 @@ async def look_at_work(conn: Connection, *, now: datetime) -> Work:
         await store.failing.rows(conn, Failing, quiet=quiet, lately=now - LATELY, n=n),
         last_hour,
         await led(conn, watchdog.LOCK),
+        await watchdog.last_round(conn),
         await store.poisoned.rows(conn, Poisoned, lately=now - LATELY, most=MOST, n=FEW),
         await incarnation.unrestored(conn),
+        await store.full_disks.rows(conn, FullDisk, prefix=f"{DISK_FULL}%", n=n),
     )
 
 

@@ -230,6 +230,14 @@ join work.component c on c.id = e.component_id
 order by e.at desc, c.host
 limit %(n)s;
 
+-- name: full_disks
+-- Components that stopped because their disk is full, and their words.
+select host, coalesce(type, 'component') as type, state_reason as reason
+from work.component
+where state in ('waiting', 'error') and state_reason like %(prefix)s
+order by host
+limit %(n)s;
+
 -- name: led
 -- Whether somebody has this lock: whoever leads does.
 select exists (

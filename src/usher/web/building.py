@@ -26,11 +26,11 @@ async def get_content_chunks(call: Call[BuildsQuery]) -> list[ContentChunk]:
     n, compact = call.body.n, call.body.compact
     async with at_mgmt(call, alone=True) as conn:
         found = await chunks.claim_builds(
-            conn, me.id, n=n, lease=lease, now=clock(), compact=compact
+            conn, me.id, n=n, lease=lease, now=clock(call), compact=compact
         )
         if not found and await alone(conn, me):
             found = await chunks.claim_builds(
-                conn, me.id, n=n, lease=lease, now=clock(), alone=True, compact=compact
+                conn, me.id, n=n, lease=lease, now=clock(call), alone=True, compact=compact
             )
     made_of = await sources(call, [one.chunk_id for one in found if one.host is None])
     pages = await pages_of(call, [one.chunk_id for one in found if one.host is not None])
@@ -94,7 +94,10 @@ async def set_index_state(call: Call[IndexState]) -> ChunkKept:
 
 async def settle(call: Call[IndexState], conn: Connection, me: Component, chunk: int) -> bool:
     """Whether the builder had that chunk, and so had its say."""
-    asked, now = call.body, clock()
+    asked, now = call.body, clock(call)
+    if asked.state != "building":
+        # All who write places take this lock before they lock chunks and pages.
+        await placements.plan_alone(conn)
     if not await chunks.renew(conn, me.id, [chunk], lease=call.rooms.terms.lease, now=now):
         return False
     match asked.state:

@@ -8,7 +8,6 @@ import hmac
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Final, Generic, TypeVar
 
 from usher import local_secret
@@ -111,7 +110,7 @@ class Callers:
         self._known_good = Memory[bytes, bool](KNOWN_GOOD_SECONDS)
         self._components = Memory[tuple[str, int | None, bool], Component](COMPONENT_SECONDS)
         self._failures = FailureLimit()
-        now = datetime.now(UTC)
+        now = db.clock.now()
         self._local: dict[str, Token] = {}
         if secret:
             component = local_secret.component_secret(secret)
@@ -124,7 +123,7 @@ class Callers:
             if hmac.compare_digest(known.encode(), secret.encode("utf-8", "replace")):
                 return token
         key = tokens.digest(secret)
-        now = datetime.now(UTC)
+        now = self._db.clock.now()
         if (kept := self._tokens.get(key)) and kept.is_good(now):
             return kept
         if not self._known_good.get(key):
@@ -160,7 +159,7 @@ class Callers:
                 row=row,
                 token_id=asker.token_id,
                 is_trusted=asker.is_trusted,
-                now=datetime.now(UTC),
+                now=self._db.clock.now(),
             )
         self._components.put(key, met)
         return met

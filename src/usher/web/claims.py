@@ -7,7 +7,6 @@ The next statement goes out before anybody reads what the last one brought: the 
 
 import asyncio
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Final
 
 import psycopg
@@ -45,7 +44,7 @@ class Claims:
         """A new chunk for a crawler; None while too few pages wait and none for too long."""
         if ask.n > FEW:
             async with self._db.connection() as conn:
-                return await chunks.claim_links(conn, crawler, ask, now=datetime.now(UTC))
+                return await chunks.claim_links(conn, crawler, ask, now=self._db.clock.now())
         turn = Turn(crawler, ask, asyncio.get_running_loop().create_future())
         self._line.append(turn)
         if self._at_work is None or self._at_work.done():
@@ -72,7 +71,7 @@ class Claims:
     async def _serve(self, conn: Connection, turns: list[Turn]) -> None:
         asked = [(turn.crawler, turn.ask) for turn in turns]
         try:
-            found = await chunks.claim_rows(conn, asked, now=datetime.now(UTC))
+            found = await chunks.claim_rows(conn, asked, now=self._db.clock.now())
         except THEIR_OWN as error:
             if len(turns) == 1:
                 fail(turns, error)

@@ -31,10 +31,10 @@ async def set_component_state(call: Call[ComponentState]) -> StateKept:
     me = await callers.meet(call.asker, asked.host, asked.type, row=asked.row)
     async with at_mgmt(call) as conn:
         await components.declare(
-            conn, me.id, asked.state, reason=asked.reason, weight=asked.weight, now=clock()
+            conn, me.id, asked.state, reason=asked.reason, weight=asked.weight, now=clock(call)
         )
         if asked.anew and me.type == "crawler":
-            await chunks.begin_anew(conn, me.id, n=MOST_CHUNKS, now=clock())
+            await chunks.begin_anew(conn, me.id, n=MOST_CHUNKS, now=clock(call))
     callers.changed(call.asker, asked.host)
     return StateKept(me.host, me.type, asked.state, me.health, me.row)
 
@@ -46,7 +46,7 @@ async def renew_leases(call: Call[LeaseRequest]) -> LeaseAnswer:
     me, lease = await caller(call), call.rooms.terms.lease
     wanted = dict.fromkeys(number_of(one) for one in call.body.chunks)
     async with at_mgmt(call, alone=True) as conn:
-        held = await chunks.renew(conn, me.id, list(wanted), lease=lease, now=clock())
+        held = await chunks.renew(conn, me.id, list(wanted), lease=lease, now=clock(call))
     return LeaseAnswer(sorted(held), [one for one in wanted if one not in held])
 
 

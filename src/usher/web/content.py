@@ -54,8 +54,10 @@ async def set_content_state(call: Call[ContentState]) -> ChunkKept:
 
 
 async def settle(call: Call[ContentState], conn: Connection, me: Component, chunk: int) -> None:
-    asked, now = call.body, clock()
-    if not await chunks.hold(conn, me.id, chunk, lease=call.rooms.terms.lease, now=now):
+    asked, now = call.body, clock(call)
+    # A chunk that ends with this report keeps no host, so there is nothing to renew.
+    lease = call.rooms.terms.lease if asked.state == "crawling" else timedelta(0)
+    if not await chunks.hold(conn, me.id, chunk, lease=lease, now=now):
         said_before(await shown(conn, chunk), me, asked)
         return
     results = await outcomes(conn, chunk, asked.pages) if asked.pages else []
@@ -86,7 +88,7 @@ async def finish(
         chunk,
         sha256=asked.sha256,
         size=asked.bytes,
-        now=clock(),
+        now=clock(call),
         outcomes=told,
         # Whoever reports pages reports all it fetched: the others it never had, or dropped.
         back=None if asked.pages is None else True,

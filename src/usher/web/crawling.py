@@ -1,6 +1,6 @@
 """Crawlers at MGMT: pages handed out in chunks, what became of them, and links they found."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from usher.db import Connection
@@ -74,9 +74,9 @@ async def get_more_links(call: Call[MoreQuery]) -> MoreLinks:
         raise NotFound(f"There is nothing at /get_links/{word[:40]}.")
     if not 1 <= int(word[:10]) <= MOST_PAGES:
         raise BadInput(f"A crawler may ask for 1 to {MOST_PAGES} more links.")
-    me, now, lease = await caller(call, "crawler"), clock(), call.rooms.terms.lease
+    me, now, lease = await caller(call, "crawler"), clock(call), call.rooms.terms.lease
     async with at_mgmt(call) as conn:
-        chunk = number_of(asked.chunk_id) if asked.chunk_id else await the_open_one(conn, me)
+        chunk = number_of(asked.chunk_id) if asked.chunk_id else await the_open_one(conn, me, now)
         if not await chunks.hold(conn, me.id, chunk, lease=lease, now=now):
             lost(await shown(conn, chunk), me)
         ask = Ask(int(word), wait=AT_ONCE, lease=lease, hold=asked.hold)
@@ -84,9 +84,9 @@ async def get_more_links(call: Call[MoreQuery]) -> MoreLinks:
     return MoreLinks(chunk, [page.url for page in pages], listed(pages, asked.pages))
 
 
-async def the_open_one(conn: Connection, me: Component) -> int:
+async def the_open_one(conn: Connection, me: Component, now: datetime) -> int:
     """The chunk that is meant where none is named."""
-    found = await chunks.open_chunks(conn, me.id, now=clock())
+    found = await chunks.open_chunks(conn, me.id, now=now)
     if len(found) == 1:
         return found[0]
     words = "holds several chunks" if found else "holds no chunk"
@@ -95,7 +95,7 @@ async def the_open_one(conn: Connection, me: Component) -> int:
 
 
 async def set_link_state(call: Call[LinkState]) -> LinkKept:
-    asked, now, lease = call.body, clock(), call.rooms.terms.lease
+    asked, now, lease = call.body, clock(call), call.rooms.terms.lease
     url, me = read(asked.link), await caller(call, "crawler")
     async with at_mgmt(call) as conn:
         page = await chunks.find_page(conn, url)
@@ -111,14 +111,16 @@ async def set_link_state(call: Call[LinkState]) -> LinkKept:
             return LinkKept(chunk, page.state)  # said before
         outcome = outcome_of(PageResult(link="", state=asked.state, status=asked.status), page)
         settled = await chunks.report(conn, [outcome], now=now)
-        more = await replaced(conn, me, chunk, lease) if settled and asked.state == "error" else ""
+        more = ""
+        if settled and asked.state == "error":
+            ask = Ask(1, wait=AT_ONCE, lease=lease)
+            more = await replaced(conn, me, chunk, ask, now)
     return LinkKept(chunk, settled[0].state if settled else page.state, more or None)
 
 
-async def replaced(conn: Connection, me: Component, chunk: int, lease: timedelta) -> str:
+async def replaced(conn: Connection, me: Component, chunk: int, ask: Ask, now: datetime) -> str:
     """A page in place of one that failed, if there is one."""
-    ask = Ask(1, wait=AT_ONCE, lease=lease)
-    pages = await chunks.more_links(conn, me.id, chunk, ask, now=clock())
+    pages = await chunks.more_links(conn, me.id, chunk, ask, now=now)
     return pages[0].url if pages else ""
 
 

@@ -46,9 +46,9 @@ async def set_held(call: Call[HeldRequest]) -> Stray:
         compared_with = await check_incarnation(conn, call.headers)
         if not compared_with and await placements.is_unreported(conn, me.id):
             # It cannot compare documents, so it loads all of its chunks again.
-            await placements.returned(conn, me.id, set(), now=clock())
+            await placements.returned(conn, me.id, set(), now=clock(call))
             return Stray(sorted(held))
-        return Stray(sorted(await placements.returned(conn, me.id, held, now=clock())))
+        return Stray(sorted(await placements.returned(conn, me.id, held, now=clock(call))))
 
 
 async def compare(call: Call[ComparedRequest]) -> ComparedAnswer:
@@ -59,7 +59,7 @@ async def compare(call: Call[ComparedRequest]) -> ComparedAnswer:
     async with at_mgmt(call) as conn:
         await placements.plan_alone(conn)
         await check_incarnation(conn, call.headers)
-        comparison = await placements.compare(conn, me.id, chunks, now=clock())
+        comparison = await placements.compare(conn, me.id, chunks, now=clock(call))
     return ComparedAnswer(comparison.stray, comparison.reload)
 
 

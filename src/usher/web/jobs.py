@@ -5,12 +5,12 @@ from typing import Any
 
 from msgspec import UNSET
 
+from usher.db_clock import server_time
 from usher.errors import BadInput, NotFound
 from usher.queue import desk, jobs, look, voice
 from usher.queue.jobs import Entered, New
 from usher.queue.output import clean
 from usher.queue.states import State
-from usher.queue.tasks import server_time
 from usher.queue.times import in_range
 from usher.queue.why import why_waiting
 from usher.web.access import ADMIN, READ_QUEUE

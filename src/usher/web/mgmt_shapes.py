@@ -381,8 +381,3 @@ class RetiredCopy(Struct):
 
 class RetiredCopies(Told, kw_only=True, omit_defaults=True):
     copies: list[RetiredCopy]
-
-
-class Row(Struct):
-    row: int
-    servers: list[str]

@@ -42,7 +42,7 @@ async def set_missing(call: Call[MissingChunks]) -> Lost:
         raise Declined(413, "too_large", f"{len(asked):,} chunks are more than {MOST_CHUNKS:,}.")
     losses = {number_of(one.chunk_id): loss_of(one) for one in asked}  # each once
     async with at_mgmt(call) as conn:
-        became = await missing.lose_indexes(conn, me.id, list(losses.values()), now=clock())
+        became = await missing.lose_indexes(conn, me.id, list(losses.values()), now=clock(call))
     answer = Lost([], [], [])
     for id_, what in sorted(became.items()):
         getattr(answer, what).append(id_)

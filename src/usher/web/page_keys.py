@@ -80,7 +80,7 @@ async def set_foreign_pages(call: Call[ForeignRequest]) -> ForeignAnswer:
     }
     async with at_mgmt(call) as conn:
         recorded = (
-            await page_keys.report(conn, me, list(dropped.values()), now=clock())
+            await page_keys.report(conn, me, list(dropped.values()), now=clock(call))
             if me.type in REPORTERS
             else []
         )

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any, NoReturn
 
 from usher.db import Connection
+from usher.db_clock import server_time
 from usher.errors import BadInput, NotAllowed
 from usher.mgmt.tokens import Token
 from usher.porch.entry import Declined
@@ -21,7 +22,6 @@ from usher.queue.jobs import New, Settled
 from usher.queue.output import Output, clean
 from usher.queue.policy import Policies, Policy
 from usher.queue.states import Ending, Outcome, State, Why, outcome
-from usher.queue.tasks import server_time
 from usher.queue.voice import Fence, Held
 from usher.web.access import CLAIM, MANAGER
 from usher.web.app import Call, Endpoint

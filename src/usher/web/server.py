@@ -117,7 +117,7 @@ async def opened(
                 callers,
                 ServerMap(own),
                 Claims(own),
-                TicketOffice(own),
+                TicketOffice(own, offline_grace=settings.offline_grace),
                 PresentIncarnation(own, callers.forget_all),
                 is_open=is_open,
             )

@@ -4,16 +4,17 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import msgspec
 from starlette.responses import Response
 
 from usher.db import Connection, Database
-from usher.messages import ClusterMap, MappedServer
+from usher.messages import ClusterMap, MappedServer, Row
 from usher.mgmt import placements
+from usher.mgmt.health import Health
 from usher.mgmt.placements import FullMap
-from usher.web.mgmt_shapes import Row
 
 FRESH: Final = 1.0  # seconds
 
@@ -58,12 +59,16 @@ class Kept:
 
 
 class ServerMap:
-    """The maps, one of each for a process: rows and servers, the same with chunks, and all that a front-end needs."""
+    """The maps, one of each for a process: rows and servers, the same with chunks, and two for front-ends.
+
+    Those of front-ends also say of which incarnation they are: one of healthy servers, one of servers on probation.
+    """
 
     def __init__(self, db: Database) -> None:
         self.rows = Kept(db, look_at_rows)
         self.chunks = Kept(db, look_at_chunks)
-        self.cluster = Kept(db, look_at_cluster)
+        self.cluster = Kept(db, partial(look_at_cluster, "healthy"))
+        self.probation = Kept(db, partial(look_at_cluster, "probation"))
 
 
 async def look_at_rows(conn: Connection, before: Ready) -> Ready:
@@ -82,11 +87,11 @@ async def look_at_chunks(conn: Connection, before: Ready) -> Ready:
     return Ready(found.version, msgspec.json.encode(drawn_rows(found)))
 
 
-async def look_at_cluster(conn: Connection, before: Ready) -> Ready:
+async def look_at_cluster(health: Health, conn: Connection, before: Ready) -> Ready:
     """The same with the incarnation and the chunks that are not searchable again since it began."""
-    if await placements.full_version(conn) == before.version:
+    if await placements.full_version(conn, health) == before.version:
         return before
-    full = await placements.full_map(conn)
+    full = await placements.full_map(conn, health)
     drawn = ClusterMap(full.incarnation, drawn_rows(full), full.unrestored)
     return Ready(full.version, msgspec.json.encode(drawn))
 

@@ -3,7 +3,7 @@
 from starlette.responses import Response
 
 from usher.errors import BadInput
-from usher.messages import ClusterMap, MappedServer
+from usher.messages import ClusterMap, MappedServer, Row
 from usher.mgmt import placements, versions
 from usher.mgmt.placements import WantedChunk
 from usher.porch.entry import Declined
@@ -21,7 +21,6 @@ from usher.web.mgmt_shapes import (
     OldHosts,
     RetiredCopies,
     RetiredCopy,
-    Row,
     RowHost,
     ServerChunk,
     number_of,
@@ -57,7 +56,7 @@ async def set_loaded(call: Call[LoadedRequest]) -> LoadedAnswer:
     async with at_mgmt(call) as conn:
         await placements.keep_planners_out(conn)
         await check_incarnation(conn, call.headers)
-        found = await placements.loaded(conn, me.id, asked, now=clock())
+        found = await placements.loaded(conn, me.id, asked, now=clock(call))
     return LoadedAnswer(known(asked, found, f"not wanted on {me.host}"))
 
 
@@ -66,7 +65,7 @@ async def set_dropped(call: Call[LoadedRequest]) -> LoadedAnswer:
     async with at_mgmt(call) as conn:
         await placements.plan_alone(conn)
         await check_incarnation(conn, call.headers)
-        found = await placements.dropped(conn, me.id, asked, now=clock())
+        found = await placements.dropped(conn, me.id, asked, now=clock(call))
     return LoadedAnswer(sorted(found))
 
 
@@ -90,7 +89,7 @@ def known(asked: list[int], found: set[int], trouble: str) -> list[int]:
 async def get_leaving(call: Call[KeepQuery]) -> LeavingChunks:
     me, asked = await caller(call, "index-server"), call.body
     async with at_mgmt(call, alone=True) as conn:
-        found = await placements.leaving(conn, me.id, now=clock(), n=asked.n, after=asked.after)
+        found = await placements.leaving(conn, me.id, now=clock(call), n=asked.n, after=asked.after)
     return LeavingChunks(found)
 
 
@@ -106,6 +105,11 @@ async def get_map(call: Call[None]) -> Response:
 
 async def get_cluster_map(call: Call[None]) -> Response:
     ready = await call.rooms.server_map.cluster.get()
+    return ready.answer(call.headers.get("if-none-match"))
+
+
+async def get_probation(call: Call[None]) -> Response:
+    ready = await call.rooms.server_map.probation.get()
     return ready.answer(call.headers.get("if-none-match"))
 
 
@@ -217,6 +221,15 @@ ENDPOINTS = (
         None,
         ClusterMap,
         "The same, with the incarnation and the chunks that are not searchable again since a restore",
+        access=read_and("front-end", "index-server"),
+    ),
+    Endpoint(
+        "GET",
+        "/v1/probation",
+        get_probation,
+        None,
+        ClusterMap,
+        "The index servers on probation, by row, with their chunks: to ask when no row is complete",
         access=read_and("front-end", "index-server"),
     ),
 )

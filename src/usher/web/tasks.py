@@ -8,11 +8,11 @@ from msgspec import UNSET
 
 from usher import spans
 from usher.db import Connection
+from usher.db_clock import server_time
 from usher.errors import BadInput
 from usher.queue import desk, plan
 from usher.queue import tasks as queue
 from usher.queue.periods import Clock
-from usher.queue.tasks import server_time
 from usher.web.access import ADMIN, READ_QUEUE
 from usher.web.app import Call, Endpoint
 from usher.web.queue import (

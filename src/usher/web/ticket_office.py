@@ -7,6 +7,7 @@ from typing import Final
 from usher.db import Database
 from usher.mgmt import tokens
 from usher.mgmt.tokens import TicketState
+from usher.tickets import LIFETIME_SECONDS
 
 FRESH_SECONDS: Final = 0.5
 
@@ -14,7 +15,9 @@ FRESH_SECONDS: Final = 0.5
 class TicketOffice:
     """One for each process."""
 
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Database, *, offline_grace: float = 0.0) -> None:
+        # A front-end that cannot reach MGMT goes on searching for this long.
+        self.query_lifetime_seconds = max(offline_grace, LIFETIME_SECONDS)
         self._db = db
         self._lock = asyncio.Lock()
         self._state: TicketState | None = None

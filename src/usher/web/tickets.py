@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Annotated, Final
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from usher.errors import BadInput
+from usher.messages import GuardState, Tickets
 from usher.mgmt import components
 from usher.mgmt.names import TYPES, Type
 from usher.mgmt.tokens import Token
@@ -31,24 +32,8 @@ class TicketRequest(Told, kw_only=True):
     hosts: Annotated[list[Host], Meta(extra_json_schema={"maxItems": MAX_HOSTS_PER_REQUEST})]
 
 
-class Tickets(Struct):
-    """A ticket for each host that is a component; send it as `Authorization: Bearer TICKET`."""
-
-    tickets: dict[str, str]
-    seconds: float  # until they expire
-
-
 class GuardQuery(Told, kw_only=True):
     """A component that wants to verify tickets."""
-
-
-class GuardState(Struct):
-    """What a component needs to verify tickets: its key, MGMT's time, and the tokens whose tickets it refuses."""
-
-    host: str
-    key: str
-    now: float
-    revoked: list[int]
 
 
 def actions_of(token: Token) -> tuple[Action, ...]:
@@ -70,7 +55,9 @@ async def give_tickets(call: Call[TicketRequest]) -> Tickets:
     state = await call.rooms.tickets.state()
     async with at_mgmt(call, alone=True) as conn:
         known = await components.known_hosts(conn, hosts)
-    expires = state.now + LIFETIME_SECONDS
+    is_query_only = actions == ("query",)
+    lifetime = call.rooms.tickets.query_lifetime_seconds if is_query_only else LIFETIME_SECONDS
+    expires = state.now + lifetime
     signed = {
         host: sign(Ticket(host, token.id, actions, expires), audience_key(state.key, host))
         for host in known

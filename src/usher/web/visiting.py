@@ -39,7 +39,7 @@ async def get_robots(call: Call[RobotsQuery]) -> RobotsKept:
 
 async def set_robots(call: Call[RobotsRead]) -> RobotsKept:
     """What a crawler read; the sitemaps that it names come in by the door."""
-    asked, now = call.body, clock()
+    asked, now = call.body, clock(call)
     origin = read(asked.origin)
     await caller(call, "crawler")
     delay = None if asked.crawl_delay is None else timedelta(seconds=asked.crawl_delay)
@@ -63,12 +63,12 @@ async def let_in(call: Call[Says], given: Sequence[str], where: Url, found_in: s
     answers = zip(urls, told.answers, strict=True)
     public = [url for url, answer in answers if answer.reason is not Reason.PRIVATE_HOST]
     async with at_mgmt(call) as conn:
-        await robots.add_sitemaps(conn, public, found_in=found_in, now=clock())
+        await robots.add_sitemaps(conn, public, found_in=found_in, now=clock(call))
 
 
 async def add_sitemap(call: Call[SitemapRead]) -> AddedLinks:
     """The pages that a sitemap names: those that changed since we saw them are due."""
-    asked, now = call.body, clock()
+    asked, now = call.body, clock(call)
     if len(asked.links) > MOST_URLS:
         message = f"{len(asked.links):,} links are more than {MOST_URLS:,}."
         raise Declined(413, "too_large", message, hint="Add them in several requests.")
@@ -104,7 +104,7 @@ async def add_feeds(call: Call[FeedsOffered]) -> FeedsKept:
         if not isinstance(url := parse(text), Refused) and may_lead(allowed, where.host, url.host)
     ]
     async with at_mgmt(call) as conn:
-        new = await offers.add_offers(conn, where.host, urls, now=clock()) if urls else []
+        new = await offers.add_offers(conn, where.host, urls, now=clock(call)) if urls else []
     return FeedsKept(len(new))
 
 

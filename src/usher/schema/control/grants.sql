@@ -27,6 +27,7 @@ grant insert (task_id, type, program, args, scheduled, resource_id, priority, ho
     to usher_scheduler;
 grant update (state, last_update) on control.job to usher_scheduler;
 grant update (next_run) on control.task to usher_scheduler;
+grant execute on function control.park_tasks(integer, timestamptz) to usher_scheduler;
 grant execute on function control.reap(integer, timestamptz), control.mend(timestamptz),
     control.make_log(integer, timestamptz) to usher_scheduler;
 

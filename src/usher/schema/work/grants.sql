@@ -26,14 +26,18 @@ grant select on work.unseated, work.seat_count to usher_mgmt, usher_reader;
 grant insert, delete on work.unseated to usher_mgmt;
 grant insert, update on work.seat_count to usher_mgmt;
 grant insert on work.event, work.query_stat to usher_mgmt;
-grant delete on work.query_stat to usher_mgmt;
+grant delete on work.event, work.query_stat to usher_mgmt;
+grant select on work.query_day, work.query_day_term to usher_mgmt, usher_reader;
+grant insert, update, delete on work.query_day, work.query_day_term to usher_mgmt;
 grant update on work.guestbook to usher_mgmt;
 grant update (next_fetch, crawl_started, ready_at, claim_at, empty_looks, troubles, trouble_at, trouble, pace_id, held_by,
-    robots_at, robots_delay) on work.hosts to usher_mgmt;
+    robots_at, robots_delay, rest_until) on work.hosts to usher_mgmt;
 grant select on work.robots, work.sitemap to usher_mgmt, usher_reader;
 grant insert, update on work.robots, work.sitemap to usher_mgmt;
 grant select on work.feed_offer to usher_mgmt, usher_reader;
 grant insert, update on work.feed_offer to usher_mgmt;
+grant select on work.watchdog_round to usher_mgmt, usher_reader;
+grant insert, update on work.watchdog_round to usher_mgmt;
 grant select on work.outdated, work.retire to usher_mgmt, usher_reader;
 grant insert, update, delete on work.outdated to usher_mgmt;
 grant insert, delete on work.retire to usher_mgmt;
@@ -48,14 +52,15 @@ grant execute on function
     work.settle(bigint[], text[], bigint[], text[], smallint[], smallint[], integer[], text[], text[], timestamptz[],
         bigint[], boolean[], smallint[], text[], timestamptz)
     to usher_door, usher_mgmt;
-grant execute on function work.close_crawls(bigint[]) to usher_door, usher_mgmt;
+grant execute on function work.close_crawls(bigint[]), work.keep_door_out(bigint[]) to usher_door, usher_mgmt;
 grant execute on function
     work.report(bigint[], text[], bigint[], text[], smallint[], smallint[], integer[], text[], text[], timestamptz[],
         bigint[], boolean[], smallint[], text[], timestamptz),
     work.finish_crawl(bigint, bigint, text, bigint, boolean, bigint[], text[], text[], smallint[], smallint[], integer[],
         text[], text[], timestamptz[], bigint[], boolean[], smallint[], text[], timestamptz),
     work.outdate(bigint[], bigint[], bigint[], timestamptz), work.let_go(bigint[], timestamptz),
-    work.give_back(bigint, timestamptz)
+    work.give_back(bigint, timestamptz), work.wake(bigint[], timestamptz), work.replace_copies(bigint[], bigint[]),
+    work.trouble_rest(smallint, interval)
     to usher_mgmt;
 grant execute on function
     work.rest_of(work.hosts, work.house),

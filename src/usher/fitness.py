@@ -1,4 +1,4 @@
-"""Whether a component of the index can do its work, and that MGMT hears when that changes.
+"""Whether a component can do its work, and that MGMT hears when that changes.
 
 Comes from whoever finds out; goes to MGMT as the state of the component, and to the watchdog as its health.
 """
@@ -9,18 +9,23 @@ from typing import Final
 
 from usher.client import Client
 from usher.errors import UsherError
+from usher.messages import State
 from usher.telemetry import Log
 
 log = Log("index")
 LEAST_FREE: Final = 50_000_000  # bytes of a disk; with less nothing more is taken on
 LONGEST: Final = 1_000
+DISK_FULL: Final = (
+    "Disk full"  # how the reason begins; `usher status` and `usher crawl` look for it
+)
 
 
 class Fitness:
     """What is wrong, in words; empty as long as nothing is."""
 
-    def __init__(self) -> None:
+    def __init__(self, state_in_trouble: State = "error") -> None:
         self.trouble = ""
+        self._state_in_trouble = state_in_trouble
         self._declared = False  # whether MGMT believes that something is wrong
 
     def health(self) -> str:
@@ -33,7 +38,9 @@ class Fitness:
             return
         log.warning("unfit" if trouble else "fit_again", trouble=trouble)
         try:
-            await mgmt.set_state("error" if trouble else "online", reason=trouble[:LONGEST])
+            await mgmt.set_state(
+                self._state_in_trouble if trouble else "online", reason=trouble[:LONGEST]
+            )
         except UsherError as error:
             log.warning("state_not_heard", error=str(error))
             return
@@ -42,10 +49,12 @@ class Fitness:
 
 def crowded(directory: Path) -> str:
     """Why nothing more should be written there; empty if there is space."""
+    while not directory.exists() and directory != directory.parent:
+        directory = directory.parent  # the first file creates it
     try:
         free = shutil.disk_usage(directory).free
     except OSError as error:
         return f"{directory} cannot be used: {error.strerror}."
     if free >= LEAST_FREE:
         return ""
-    return f"Only {free / 1e6:.0f} MB are free at {directory}, too few to go on."
+    return f"{DISK_FULL}: only {free / 1e6:.0f} MB are free at {directory}."

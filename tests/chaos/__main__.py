@@ -1,0 +1,136 @@
+"""`python -m chaos`: runs itself again in namespaces of its own, so that the kernel cleans up however the run ends."""
+
+import argparse
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from chaos.network import NetworkError, command
+from chaos.run import Plan, Run
+
+ALL_KINDS = (
+    "kill",
+    "freeze",
+    "partition",
+    "lose-incoming",
+    "lose-outgoing",
+    "slow-link",
+    "netem",
+    "full-disk",
+    "clock-ahead",
+    "clock-behind",
+    "pg-restart",
+    "pg-standby",
+    "pg-failover",
+)
+DEBIAN_POSTGRESQL = Path("/usr/lib/postgresql/15/bin")
+UNSHARE = (
+    "unshare",
+    "--net",
+    "--mount",
+    "--pid",
+    "--ipc",
+    "--fork",
+    "--mount-proc",
+    "--kill-child",
+)
+INTERRUPT_SECONDS = 30
+INTERRUPTED = 130
+PROGRAMS = ("unshare", "ip", "tc", "mount", "setpriv")
+
+
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m chaos", description=__doc__)
+    parser.add_argument("--faults", type=int, default=200, help="faults to inject")
+    parser.add_argument("--seed", type=int, default=None, help="chooses the faults; else random")
+    parser.add_argument("--minutes", type=float, default=180, help="no fault begins later")
+    parser.add_argument("--kinds", default=",".join(ALL_KINDS), help="fault types, with commas")
+    parser.add_argument("--keep", action="store_true", help="keep logs and data of the run")
+    parser.add_argument("--jit", action="store_true", help="PostgreSQL compiles statements")
+    parser.add_argument(
+        "--wait-healthy", action="store_true", help="no fault begins before probation is over"
+    )
+    parser.add_argument("--inside", type=Path, default=None, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def obstacle() -> str:
+    """Why a cluster in namespaces cannot run here, or nothing."""
+    if os.geteuid() != 0:
+        return "only root may create network namespaces"
+    missing = [name for name in PROGRAMS if shutil.which(name) is None]
+    if missing:
+        return f"{', '.join(missing)} not installed (iproute2, util-linux, mount)"
+    probe = subprocess.run([*UNSHARE, "true"], capture_output=True, text=True, check=False)
+    return f"unshare fails: {probe.stderr.strip()}" if probe.returncode else ""
+
+
+def outside(options: argparse.Namespace) -> int:
+    """Start the run in its own namespaces, and remove its directory after it."""
+    if reason := obstacle():
+        print(f"chaos: skipped, {reason}")  # noqa: T201
+        return 0
+    seed = random.SystemRandom().randrange(10**6) if options.seed is None else options.seed
+    directory = Path(tempfile.mkdtemp(prefix="usher-chaos-", dir="/var/tmp"))
+    directory.chmod(0o755)
+    print(f"chaos: seed {seed}, {options.faults} faults, files in {directory}", flush=True)  # noqa: T201
+    words = [sys.executable, "-m", "chaos", "--seed", str(seed), "--inside", str(directory)]
+    words += ["--faults", str(options.faults), "--minutes", str(options.minutes)]
+    words += ["--kinds", options.kinds, *(["--jit"] if options.jit else [])]
+    words += ["--wait-healthy"] if options.wait_healthy else []
+    # With the death of this process, however it dies, `unshare` dies, and with it all that it started.
+    process = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", *UNSHARE, *words])
+    signal.signal(signal.SIGTERM, lambda *_: process.kill())
+    try:
+        return process.wait()
+    except KeyboardInterrupt:  # from a terminal the run gets it too, and prints its table
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(INTERRUPT_SECONDS)
+        return INTERRUPTED
+    finally:
+        process.kill()
+        process.wait()
+        if not options.keep:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def inside(options: argparse.Namespace) -> int:
+    """Run in the namespaces; /run is hidden, so names of network namespaces stay here."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    command("mount", "-t", "tmpfs", "chaos", "/run")
+    run = Run(
+        Plan(
+            faults=options.faults,
+            seed=options.seed,
+            minutes=options.minutes,
+            kinds=options.kinds.split(","),
+            directory=options.inside,
+            jit=options.jit,
+            wait_healthy=options.wait_healthy,
+            pg_bin=str(DEBIAN_POSTGRESQL) if DEBIAN_POSTGRESQL.is_dir() else "",
+        )
+    )
+    try:
+        run.all()
+    except KeyboardInterrupt:
+        print(f"{run.report.text()}\nchaos: interrupted before the checks", flush=True)  # noqa: T201
+        return INTERRUPTED
+    except (TimeoutError, RuntimeError, NetworkError) as error:
+        run.report.problems["stuck"].append(f"{error}; `--keep` keeps the logs")
+    print(run.report.text(), flush=True)  # noqa: T201
+    return 1 if run.report.failures else 0
+
+
+def main() -> int:
+    options = parsed()
+    return inside(options) if options.inside else outside(options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,104 @@
+"""No task fails unseen: each is observed, or its result is awaited where it was created."""
+
+import ast
+import asyncio
+import gc
+import logging
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import usher
+from usher.telemetry import Log, observed
+
+PACKAGE = Path(usher.__file__).parent
+# Tasks that the creating code awaits (directly, or with gather), by file. A new one is observed, or counted here.
+AWAITED = Counter(
+    {
+        "cli/crawling.py": 2,
+        "cli/indexing.py": 2,
+        "crawl/crawler.py": 2,
+        "crawl/names.py": 1,
+        "crawl/service.py": 2,
+        "door/doorkeeper.py": 1,
+        "feeds/desk.py": 1,  # its work hands every error to a future that is awaited
+        "feeds/sweep.py": 2,
+        "feeds/worker.py": 1,
+        "index/builder.py": 2,
+        "index/loading.py": 1,
+        "porch/lines.py": 2,  # they answer every error
+        "porch/listen.py": 2,
+        "queue/manager.py": 3,
+        "stage/parts.py": 1,
+        "stage/troupe.py": 3,
+        "web/claims.py": 1,  # its work hands every error to a future that is awaited
+    }
+)
+
+
+def creates_task(node: ast.AST) -> bool:
+    """Whether this is a call that creates a task outside a TaskGroup."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    if node.func.attr == "ensure_future":
+        return True
+    group = isinstance(node.func.value, ast.Name) and node.func.value.id == "group"
+    return node.func.attr == "create_task" and not group
+
+
+def is_observed(call: ast.Call, tree: ast.AST) -> bool:
+    """Whether the task, or the name it is assigned to in the same function, is passed to `observed`."""
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        inside = list(ast.walk(function))
+        if call not in inside:
+            continue
+        names = {
+            target.id
+            for node in inside
+            if isinstance(node, ast.Assign) and node.value is call
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
+        for node in inside:
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "observed":
+                given = node.args[0]
+                if given is call or (isinstance(given, ast.Name) and given.id in names):
+                    return True
+    return False
+
+
+def test_tasks_are_observed_or_awaited() -> None:
+    unobserved: Counter[str] = Counter()
+    for path in PACKAGE.rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            if creates_task(node) and not is_observed(node, tree):  # type: ignore[arg-type]
+                unobserved[str(path.relative_to(PACKAGE))] += 1
+    assert unobserved == AWAITED, (
+        "wrap the task in usher.telemetry.observed, or await it and list it here"
+    )
+
+
+async def test_an_observed_task_that_fails_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    unseen: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unseen.append(context))
+
+    async def fail() -> None:
+        raise ValueError("a defect")
+
+    with caplog.at_level(logging.ERROR, logger="usher.test"):
+        task = observed(asyncio.create_task(fail(), name="failing"), Log("test"))
+        await asyncio.wait([task])
+        await asyncio.sleep(0)
+        del task
+        gc.collect()
+    [record] = caplog.records
+    assert record.getMessage() == "task_failed"
+    assert record.__dict__["fields"] == {"task": "failing", "error": "ValueError('a defect')"}
+    assert not unseen
