@@ -60,10 +60,10 @@ class Usher(Peer):
             self.search = await db.Database("", size=16, role=ROLES[0]).__aenter__()
             self.house = import_module("usher.feeds.house").House(self.search, None, ROLES, "", 5)
         fetch: Any = import_module("usher.crawl.fetch")
-        guard: Any = import_module("usher.crawl.guard")
+        private_hosts: Any = import_module("usher.private_hosts")
         opml: Any = import_module("usher.feeds.opml")
         feeding: Any = import_module("usher.cli.feeding")
-        self.fetcher = fetch.Fetcher(AGENT, allow=guard.parse("127.0.0.0/8"))
+        self.fetcher = fetch.Fetcher(AGENT, allow=private_hosts.parse("127.0.0.0/8"))
         self.polling: Any = import_module("usher.feeds.poll")
         feeds = [opml.Subscription(url) for url in urls]
         await feeding.subscribe(self.house, feeds, knocks=bool(place))

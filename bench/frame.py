@@ -147,7 +147,13 @@ class Child:
 
     def __init__(self, python: str, script: Path, name: str, dsn: str) -> None:
         place = conninfo_to_dict(dsn)
-        names = {"PGHOST": "host", "PGPORT": "port", "PGUSER": "user", "PGDATABASE": "dbname"}
+        names = {
+            "PGHOST": "host",
+            "PGPORT": "port",
+            "PGUSER": "user",
+            "PGPASSWORD": "password",
+            "PGDATABASE": "dbname",
+        }
         there = {variable: str(place[key]) for variable, key in names.items() if key in place}
         self.process = subprocess.Popen(
             [python, str(script), name],

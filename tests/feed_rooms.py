@@ -63,7 +63,7 @@ async def add(
     found = await subscriptions.add(conn, [Subscription(url, tags=tuple(tags))], now=now)
     feed = parse(document, url=url, content_type="application/rss+xml", now=now)
     assert isinstance(feed, Feed), feed
-    kept = await store.save(conn, url, feed, Stamp(), now=now)
+    kept = await store.save(conn, url, feed, Stamp(), id_=found[url], now=now)
     await subscriptions.link_feed(conn, found[url], kept.feed_id)
     await note(conn, found[url], url, now=now)
     return found[url]

@@ -90,6 +90,8 @@ class Job:
 
         if self._conn is None or self._conn.closed:
             self._conn = psycopg.connect(self._url, autocommit=True)
+            # PostgreSQL 15 would spend seconds to compile functions that forbid sequential scans.
+            self._conn.execute("set jit = off")
         row = self._conn.execute(query.encode(), given).fetchone()
         return row[0] if row else None
 

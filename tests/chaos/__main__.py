@@ -119,7 +119,8 @@ def inside(options: argparse.Namespace) -> int:
     try:
         run.all()
     except KeyboardInterrupt:
-        print(f"{run.report.text()}\nchaos: interrupted before the checks", flush=True)  # noqa: T201
+        lines = [*run.report.recovery(), "chaos: interrupted before the checks"]
+        print("\n".join(lines), flush=True)  # noqa: T201
         return INTERRUPTED
     except (TimeoutError, RuntimeError, NetworkError) as error:
         run.report.problems["stuck"].append(f"{error}; `--keep` keeps the logs")

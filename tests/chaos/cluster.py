@@ -195,8 +195,8 @@ class Cluster:
 
     def is_ready(self) -> bool:
         components = self.api("GET", "/v1/components")
-        online = [one for one in components["components"] if one["health"] == "healthy"]
-        return len(online) >= 2 * len(ROLES)
+        health = [component["health"] for component in components["components"]]
+        return health.count("healthy") >= 2 * len(ROLES)
 
     def wait(self, condition: Callable[[], bool], seconds: float, goal: str) -> None:
         deadline = time.monotonic() + seconds

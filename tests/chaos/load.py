@@ -71,8 +71,8 @@ class Load(threading.Thread):
         with suppress(OSError, ValueError):
             body = {"urls": [page.url for page in pages], "pass": True}
             answer = self.cluster.api("POST", "/v1/knock", body)
-            taken = {one["url"] for one in answer["answers"] if one["verdict"] != "refuse"}
-            known = [page for page in pages if page.url in taken]
+            verdicts = {verdict["url"]: verdict["verdict"] for verdict in answer["answers"]}
+            known = [page for page in pages if verdicts.get(page.url, "refuse") != "refuse"]
             self.record.pages.update(known)
             return known
         return []

@@ -72,10 +72,10 @@ class Report:
         for kind in sorted({fault.kind for fault in self.faults}):
             own = [fault for fault in self.faults if fault.kind == kind]
             work = [fault.work_after for fault in own if fault.work_after is not None]
-            found = [fault.searches_after for fault in own if fault.searches_after is not None]
+            complete = [fault.searches_after for fault in own if fault.searches_after is not None]
             middle = f"{statistics.median(work):.1f}" if work else "never"
             longest = f"{max(work):.1f}" if len(work) == len(own) else "never"
-            searches = f"{max(found):.1f}" if len(found) == len(own) else "never"
+            searches = f"{max(complete):.1f}" if len(complete) == len(own) else "never"
             yield f"{kind:<20} {len(own):>6} {middle:>7} {longest:>8} {searches:>9}"
 
     def duplicate_lines(self) -> list[str]:

@@ -77,7 +77,7 @@ def test_a_disk_that_refuses_does_not_use_up_what_waits(database: str, tmp_path:
         house.add(*(web.url(f"/{i}") for i in range(60)))
         house.crawler("crawler", "--pages", "20", "--chunks", "1")
         failed = "select count(*), min(reason) from work.chunk where state = 'error'"
-        assert eventually(lambda: house.ask(failed)[0][0] == 1, 30)
+        assert eventually(lambda: house.ask(failed)[0][0] == 1, 90), house.log[-3000:]
         assert "cannot be written" in house.ask(failed)[0][1]
         time.sleep(1.5)
         assert house.ask("select count(*) from work.chunk") == [(1,)]
@@ -100,7 +100,7 @@ def test_a_crawler_on_a_full_disk_says_so_and_goes_on_when_there_is_space(
         house.add(web.url("/0"))
         house.crawler()
         state = "select state, health from work.component where type = 'crawler'"
-        assert eventually(lambda: house.ask(state) == [("waiting", "healthy")], 30), house.log
+        assert eventually(lambda: house.ask(state) == [("waiting", "healthy")], 90), house.log
         status = run(["status", "--json"], house.cast.environment).json
         [holdup] = [one for one in status["holdups"] if one["kind"] == "disk_full"]
         assert "Disk full: only" in holdup["words"]

@@ -63,3 +63,51 @@ def test_what_is_no_feed_is_told(desk: Desk, site: Website) -> None:
     assert (none.code, "offers none" in none.err) == (3, True)
     assert desk.usher("feeds", "add", "mailto:me").code == 2
     assert desk.usher("feeds", "show", "999999").code == 3
+
+
+def test_a_feed_that_is_there_already_keeps_its_settings_and_gets_the_tags(
+    desk: Desk, site: Website
+) -> None:
+    url = site.add("/feed.xml", Response(RSS, content_type="application/rss+xml"))
+    number = desk.usher("feeds", "add", url, "--every", "3h", "--no-knock", "--tag", "a").out
+    before = desk.usher("feeds", "show", number.strip(), "--json").json
+    wishes = ("--every", "1h", "--knock", "--partial", "--clean", "--tag", "b")
+    again = desk.usher("feeds", "add", url, *wishes)
+    assert (again.code, again.out) == (0, number)
+    assert "keeps its settings" in again.err
+    after = desk.usher("feeds", "show", number.strip(), "--json").json
+    assert after == {**before, "tags": ["a", "b"]}
+    tasks = desk.usher("tasks", "list", "--json").json
+    assert [one["name"] for one in tasks if one["name"].startswith("clean-")] == []
+
+
+def test_a_feed_that_is_there_already_is_not_asked_for(desk: Desk, site: Website) -> None:
+    """Its server may be down, and may say that it is gone."""
+    url = site.add("/feed.xml", Response(status=410))
+    number = desk.usher("feeds", "add", "--no-check", url).out
+    desk.usher("feeds", "poll", number.strip())
+    asked = len(site.served)
+    again = desk.usher("feeds", "add", url, "--tag", "old")
+    assert (again.code, again.out, len(site.served)) == (0, number, asked)
+    assert "gone" in again.err
+    assert f"usher feeds enable {number.strip()}" in again.err
+    [feed] = desk.usher("feeds", "list", "--tag", "old", "--json").json
+    assert feed["state"] == "gone"
+
+
+def test_new_and_old_feeds_in_one_call(desk: Desk, site: Website) -> None:
+    one = site.add("/1.xml", Response(RSS, content_type="application/rss+xml"))
+    two = site.add("/2.xml", Response(RSS, content_type="application/rss+xml"))
+    first = desk.usher("feeds", "add", one).out
+    both = desk.usher("feeds", "add", two, one, two, "--partial")
+    assert both.out.splitlines() == [str(int(first) + 1), first.strip()], "each once, as given"
+    shown = desk.usher("feeds", "show", two, "--json").json
+    assert shown["cleaning"]["partial"], "a new one gets what was asked for"
+    assert not desk.usher("feeds", "show", one, "--json").json["cleaning"]["partial"]
+
+
+def test_feeds_are_numbered_in_the_order_in_which_they_are_given(desk: Desk) -> None:
+    urls = [f"https://{name}.example/feed" for name in "zyxa"]
+    numbers = desk.usher("feeds", "add", "--no-check", *urls).out.split()
+    assert numbers == sorted(numbers, key=int)
+    assert [one["url"] for one in desk.usher("feeds", "list", "--json").json] == urls

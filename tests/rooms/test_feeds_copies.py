@@ -24,9 +24,9 @@ async def stored(conn: Connection, url: str, *given: Item, digested: bool = True
     """A feed of these items; the numbers of those that are new or changed."""
     made = await subscriptions.add(conn, [Subscription(url)], now=NOW)
     feed = replace(Feed("rss20", "utf-8", title=url, link=f"{url}/"), items=given)
-    found = await save(conn, url, feed, Stamp(), now=NOW)
-    for id_ in made.values():
-        await subscriptions.link_feed(conn, id_, found.feed_id)
+    id_ = made.get(url, 0)  # it is there already unless it is new
+    found = await save(conn, url, feed, Stamp(), id_=id_, now=NOW)
+    await subscriptions.link_feed(conn, id_, found.feed_id)
     if digested:
         await texts.digest(conn, await texts.undigested(conn, found.feed_id))
     return [*found.new, *found.changed]

@@ -32,7 +32,10 @@ async def subscribed(conn: Connection, url: str, *given: Item, tags: tuple[str, 
 
 async def stored_in(conn: Connection, url: str, *given: Item) -> Stored:
     feed = replace(Feed("rss20", "utf-8", title=f"Feed {url}", link=f"{url}/"), items=given)
-    stored = await save(conn, url, feed, Stamp(), now=NOW)
+    [(id_,)] = await (
+        await conn.execute("select id from feeds.feed_metadata where url = %s", [url])
+    ).fetchall()
+    stored = await save(conn, url, feed, Stamp(), id_=id_, now=NOW)
     await texts.digest(conn, await texts.undigested(conn, stored.feed_id))
     return stored
 

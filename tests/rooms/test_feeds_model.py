@@ -76,7 +76,7 @@ async def check(conn: Connection, polls: list[tuple[Item, ...]], url: str) -> No
     for hour, items in enumerate(polls):
         now = NOW + timedelta(hours=hour)
         feed = Feed("rss20", "utf-8", link="https://news.example/", items=items)
-        stored = await save(conn, url, feed, Stamp(), now=now)
+        stored = await save(conn, url, feed, Stamp(), id_=1, now=now)
         assert not stored.problems
         model |= {item.title: remembered(model, item, now) for item in items}
         found = await (await conn.execute(ROWS, [stored.feed_id])).fetchall()

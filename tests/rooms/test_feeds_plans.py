@@ -1,6 +1,7 @@
 """The statements of every poll use their indexes, however many items there are."""
 
 import re
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -25,7 +26,7 @@ FILL = """
 KEY = UUID(int=1)
 HOT: dict[str, tuple[Statement, dict[str, Any]]] = {
     "known": (store.store.known, {"feed": 7, "keys": [KEY], "links": [KEY]}),
-    "times": (store.store.times, {"feed": 7, "n": 50}),
+    "times": (store.store.times, {"feeds": [7], "n": 50, "credible": timedelta(days=1)}),
     "to_knock": (store.store.to_knock, {"feed": 7, "n": 50}),
     "knocked": (store.store.knocked, {"ids": [1], "links": ["l"]}),
     "find": (subscriptions.store.find, {"ids": [7]}),

@@ -7,8 +7,9 @@ from msgspec.structs import replace
 
 from feed_samples import JSON, XML
 from usher.db import Connection
+from usher.feeds.pace import rhythm
 from usher.feeds.parse import parse
-from usher.feeds.store import Stamp, Stored, save
+from usher.feeds.store import Stamp, Stored, save, times
 from usher.feeds.values import (
     Author,
     Caption,
@@ -27,6 +28,7 @@ from usher.feeds.values import (
 from usher.telemetry import DB_SECONDS
 
 URL = "https://news.example/rss"
+ID = 41
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
 LATER = NOW + timedelta(hours=1)
 TABLES = "select tablename from pg_tables where schemaname = 'feeds' and tablename <> 'schema_migrations'"
@@ -39,7 +41,7 @@ def feed_of(*items: Item, **more: object) -> Feed:
 
 
 async def saved(conn: Connection, *items: Item, now: datetime = NOW) -> Stored:
-    return await save(conn, URL, feed_of(*items), Stamp(), now=now)
+    return await save(conn, URL, feed_of(*items), Stamp(), id_=ID, now=now)
 
 
 async def rows(conn: Connection, query: str) -> list[tuple[object, ...]]:
@@ -65,12 +67,12 @@ async def test_whole_feeds_three_times_are_one(conn: Connection, body: bytes) ->
     """Defects 34, 37, 38, 39: the second poll of the same feed doubled rows or failed."""
     feed = parse(body, url=URL, now=NOW)
     assert isinstance(feed, Feed)
-    first = await save(conn, URL, feed, Stamp(), now=NOW)
+    first = await save(conn, URL, feed, Stamp(), id_=ID, now=NOW)
     assert len(first.new) == len(feed.items)
     before = await census(conn)
     dates = await rows(conn, "select id, pub_date, mod_date from feeds.feed_item order by id")
     for _ in range(2):
-        again = await save(conn, URL, feed, Stamp(), now=LATER)
+        again = await save(conn, URL, feed, Stamp(), id_=ID, now=LATER)
         assert (again.new, again.changed, again.unchanged) == ([], [], len(feed.items))
     assert await census(conn) == before
     assert (
@@ -97,6 +99,44 @@ async def test_dates_do_not_drift_33(conn: Connection) -> None:
         conn, "select pub_date, mod_date, fetch_date from feeds.feed_item order by id"
     )
     assert found == [(NOW, LATER, NOW), (NOW - timedelta(days=9), LATER, NOW)]
+
+
+async def test_dates_in_the_future_count_as_of_when_the_item_was_first_seen(
+    conn: Connection,
+) -> None:
+    """A feed that dates its items in the future must not keep them on top of every list."""
+    future = NOW + timedelta(days=4000)
+    await saved(conn, Item(guid="1", title="a", pub_date=future), Item(guid="2", pub_date=NOW))
+    query = "select pub_date from feeds.feed_item order by id"
+    assert await rows(conn, query) == [(NOW,), (NOW,)]
+    await saved(conn, Item(guid="1", title="b", pub_date=future), now=LATER)
+    assert await rows(conn, query) == [(NOW,), (NOW,)], (
+        "a change must not bring it to the top again"
+    )
+    await saved(conn, Item(guid="1", title="c", pub_date=LATER), now=LATER)
+    assert await rows(conn, query) == [(LATER,), (NOW,)], "a date that has come counts"
+
+
+async def test_the_rhythm_counts_when_items_were_first_seen(conn: Connection) -> None:
+    """A feed that dates its news wrongly is polled by what arrives, not by what the dates say."""
+    old = NOW - timedelta(days=3650)
+    hour = timedelta(hours=1)
+    await saved(conn, *(Item(guid=f"first-{n}", pub_date=old - n * hour) for n in range(60)))
+    first = (await times(conn, [ID]))[ID]
+    assert first == [old - n * hour for n in range(50)], "of the first document the dates count"
+    for n in range(1, 11):
+        await saved(conn, Item(guid=f"late-{n}", pub_date=old - n * hour), now=NOW + n * hour)
+    late = (await times(conn, [ID]))[ID]
+    assert late[:10] == [NOW + n * hour for n in range(10, 0, -1)]
+    assert set(late[10:]) == {NOW}, "and then those of the first document count no longer"
+    assert rhythm(late, NOW + 10 * hour) == hour
+    minute = timedelta(minutes=1)
+    now = NOW + 11 * hour
+    await saved(
+        conn, Item(guid="x", pub_date=now - minute), Item(guid="y", title="no date"), now=now
+    )
+    assert (await times(conn, [ID]))[ID][:2] == [now, now - minute], "a credible date counts"
+    assert await times(conn, [ID + 1]) == {ID + 1: []}
 
 
 @pytest.mark.parametrize(
@@ -280,7 +320,8 @@ async def test_what_the_ancestor_never_filled_45(conn: Connection) -> None:
         images=(Image("https://news.example/i.png"), Image("https://news.example/f.ico", "icon")),
         authors=(Author("Ann"), Author("Ben", role="contributor")),
     )
-    await save(conn, URL, feed, Stamp('"e"', "Mon, 06 Sep 2021 10:00:00 GMT"), now=NOW)
+    stamp = Stamp('"e"', "Mon, 06 Sep 2021 10:00:00 GMT")
+    await save(conn, URL, feed, stamp, id_=ID, now=NOW)
     found = await rows(conn, "select favicon, etag, lastmod from feeds.feed")
     assert found == [("https://news.example/f.ico", '"e"', "Mon, 06 Sep 2021 10:00:00 GMT")]
     assert await rows(conn, "select type from feeds.feed2author order by 1") == [("a",), ("c",)]
@@ -288,8 +329,9 @@ async def test_what_the_ancestor_never_filled_45(conn: Connection) -> None:
 
 
 async def test_the_feeds_own_words_change_44(conn: Connection) -> None:
-    await save(conn, URL, feed_of(links=(Link("https://x.example/"),)), Stamp(), now=NOW)
-    await save(conn, URL, feed_of(title="Old News"), Stamp(), now=LATER)
+    linked = feed_of(links=(Link("https://x.example/"),))
+    await save(conn, URL, linked, Stamp(), id_=ID, now=NOW)
+    await save(conn, URL, feed_of(title="Old News"), Stamp(), id_=ID, now=LATER)
     found = await rows(conn, "select title, first_date, mod_date from feeds.feed")
     assert found == [("Old News", NOW, LATER)]
     assert (await census(conn))["feed_link"] == 0

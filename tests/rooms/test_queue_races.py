@@ -168,15 +168,15 @@ async def test_two_calls_on_the_same_jobs_do_not_deadlock(
     """The first call waits for a lock that this test holds, the second comes meanwhile, then the lock is released."""
     first, second = PAIRS[pair]
     async with AsyncExitStack() as stack:
-        watcher, holder, one, other = [
+        watcher, holder, left, right = [
             await stack.enter_async_context(await connect(database)) for _ in range(4)
         ]
         await put(watcher, new(resource="r"), new(), new())
         runs = sorted(await started(watcher), key=lambda run: run.id)
         async with holder.transaction():
             await holder.execute(hold.encode())
-            waiting = await start_blocked(watcher, first(one, runs))
-            coming = asyncio.create_task(second(other, runs))
+            waiting = await start_blocked(watcher, first(left, runs))
+            coming = asyncio.create_task(second(right, runs))
             blocked = asyncio.create_task(until_blocked(watcher, sessions=2))
             await asyncio.wait({coming, blocked}, return_when=asyncio.FIRST_COMPLETED)
             blocked.cancel()

@@ -146,3 +146,37 @@ def test_any_bytes_are_a_list_or_bad_input(body: bytes) -> None:
     for one in (body, b"<opml>" + body, FEEDLY[: len(body) * 5] + body):
         with suppress(BadInput):
             read(one)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["News > World", "a < b", "<b>Bold</b> & more", "x /> y", "it's > that", "5 > 3 & 2 < 3 />"],
+)
+@pytest.mark.parametrize("broken", ["", "<outline text='&nbsp;'/>", "<!DOCTYPE opml>"])
+def test_marks_of_markup_in_attributes_lose_no_feed(text: str, broken: str) -> None:
+    body = f"""<opml>{broken}<body><outline text="{text}">
+        <outline text="{text}" type="rss" description="a > b" xmlUrl="https://a.example/?x=1&y=2>3"/>
+        <outline type="rss" xmlUrl="https://b.example/" title="{text}"></outline>
+        </outline><outline text="Last" type="rss" xmlUrl="https://c.example/"/></body></opml>"""
+    feeds = {one.url: one for one in read(body.encode()).subscriptions}
+    assert list(feeds) == [
+        "https://a.example/?x=1&y=2>3",
+        "https://b.example/",
+        "https://c.example/",
+    ]
+    folder = text.replace("/", " ").strip()
+    assert feeds["https://a.example/?x=1&y=2>3"].title == text
+    assert feeds["https://b.example/"].tags == (folder,)
+    assert (feeds["https://c.example/"].title, feeds["https://c.example/"].tags) == ("Last", ())
+
+
+def test_a_quote_that_never_ends_costs_one_feed() -> None:
+    body = b"""<opml><body><outline text="A xmlUrl="https://a.example/"/>
+        <outline text="B" xmlUrl="https://b.example/"/><outline text='C' xmlUrl='https://c.example/'></body>"""
+    urls = [one.url for one in read(body).subscriptions]
+    assert urls[-2:] == ["https://b.example/", "https://c.example/"]
+
+
+def test_a_file_of_nothing_but_open_quotes_is_read_in_no_time() -> None:
+    body = b"<opml><body>" + b'<outline text="x > ' * 200_000
+    assert read(body).subscriptions == ()

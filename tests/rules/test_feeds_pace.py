@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usher.feeds.pace import DEFAULT, LEAST, MOST, Polled, after, freshness, rhythm
+from usher.feeds.pace import (
+    DEFAULT,
+    LEAST,
+    MOST,
+    MOST_RETRY_AFTER,
+    Polled,
+    after,
+    freshness,
+    rhythm,
+)
 from usher.feeds.values import Hints
 
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)  # a Monday
@@ -22,8 +31,8 @@ def steady(gap: timedelta, count: int = 20, now: datetime = NOW) -> list[datetim
 @pytest.mark.parametrize("gap", [10 * MINUTE, HOUR, DAY, 3 * DAY])
 def test_a_steady_feed_is_read_twice_in_its_gap(gap: timedelta) -> None:
     found = after(Polled(), steady(gap), now=NOW, fraction=0)
-    assert found.period == gap / 2
-    assert found.at == NOW + gap / 2
+    assert found.period == min(gap / 2, DAY)
+    assert found.at == NOW + min(gap / 2, DAY)
     assert "It brings something about every" in found.why
 
 
@@ -86,12 +95,33 @@ def test_what_feed_and_server_ask_for_is_heeded(polled: Polled) -> None:
     assert found.period == 6 * HOUR
     assert "rhythm" not in found.why
     slower = after(polled, steady(3 * DAY), now=NOW, fraction=0)
-    assert slower.period == 36 * HOUR
+    assert slower.period == DAY
 
 
-def test_no_hint_puts_a_feed_to_sleep_for_ever() -> None:
-    found = after(Polled(hints=Hints(ttl=365 * DAY)), steady(HOUR), now=NOW, fraction=0.9)
-    assert found.at == NOW + MOST
+@pytest.mark.parametrize(
+    "polled",
+    [
+        Polled(99 * HOUR),
+        Polled(hints=Hints(ttl=365 * DAY)),
+        Polled(hints=Hints(period=30 * DAY)),
+        Polled(fresh=7 * DAY),
+        Polled(hints=Hints(skip_days=frozenset({0, 1, 2, 3, 4, 5}))),
+        Polled(hints=Hints(skip_hours=frozenset(range(24)))),
+        Polled(99 * HOUR, errors=4),
+    ],
+)
+@pytest.mark.parametrize("gap", [HOUR, 40 * DAY])
+def test_no_feed_is_left_alone_for_more_than_a_day(polled: Polled, gap: timedelta) -> None:
+    found = after(polled, steady(gap), now=NOW, fraction=0.9)
+    assert NOW + HOUR / 2 < found.at <= NOW + DAY
+    assert found.period <= DAY
+
+
+def test_a_server_that_asks_to_wait_for_longer_than_a_day_is_obeyed() -> None:
+    found = after(Polled(errors=1, retry_after=60 * HOUR), [], now=NOW, fraction=0)
+    assert found.at == NOW + 60 * HOUR
+    endless = after(Polled(errors=1, retry_after=365 * DAY), [], now=NOW, fraction=0)
+    assert endless.at == NOW + MOST_RETRY_AFTER
 
 
 def test_hours_and_days_to_skip_are_skipped() -> None:
@@ -100,7 +130,7 @@ def test_hours_and_days_to_skip_are_skipped() -> None:
     tuesday = Hints(skip_days=frozenset({0}))
     assert after(Polled(hints=tuesday), steady(HOUR), now=NOW, fraction=0).at == NOW + 12 * HOUR
     always = Hints(skip_hours=frozenset(range(24)))
-    assert after(Polled(hints=always), steady(HOUR), now=NOW, fraction=0).at == NOW + HOUR / 2
+    assert after(Polled(hints=always), steady(HOUR), now=NOW, fraction=0).at == NOW + DAY
 
 
 def test_failures_double_the_wait_up_to_a_day() -> None:
@@ -144,7 +174,8 @@ def test_the_next_poll_is_never_outside_the_bounds(
 ) -> None:
     found = after(polled, times, now=NOW, fraction=fraction)
     assert LEAST <= found.period <= MOST
-    assert NOW + LEAST <= found.at <= NOW + MOST
+    latest = MOST_RETRY_AFTER if polled.errors and polled.retry_after else MOST
+    assert NOW + LEAST <= found.at <= NOW + latest
     assert found.why.endswith(".")
 
 

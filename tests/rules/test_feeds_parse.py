@@ -319,10 +319,11 @@ def test_feedburner_keeps_the_link_that_it_replaced() -> None:
     assert item.links[0].href == "https://feeds.example/~r/1"
 
 
-def test_dates_in_the_future_are_kept_and_told_of() -> None:
+def test_dates_in_the_future_are_told_of() -> None:
     feed = rss("<pubDate>Fri, 01 Jan 2100 00:00:00 GMT</pubDate>")
     assert feed.items[0].pub_date == datetime(2100, 1, 1, tzinfo=UTC)
-    assert feed.problems == ("1 of its items are dated in the future.",)
+    problem = "1 of its items are dated in the future; they count as of when they were first seen."
+    assert feed.problems == (problem,)
 
 
 def test_a_date_that_nobody_can_read_is_not_there_and_another_is_taken() -> None:

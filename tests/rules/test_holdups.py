@@ -7,7 +7,7 @@ import pytest
 
 from usher.mgmt.incarnation import Unrestored
 from usher.mgmt.placements import Missing
-from usher.mgmt.watchdog import Round
+from usher.mgmt.watchdog import WatchdogRound
 from usher.status.holdups import Around, Holdup, holdups
 from usher.status.stages import (
     Chunks,
@@ -42,7 +42,7 @@ WELL = Work(
     [],
     LastHour(100, None, 5, 9),
     watched=True,
-    last_round=Round(NOW, 0.2, 0.0, "here"),
+    last_round=WatchdogRound(NOW, 0.2, 0.0, "here"),
 )
 IDLE = Queue([Jobs("fetch", 3, AGO, 1, 0)], 5, 1, NOW, scheduled=True)
 
@@ -232,14 +232,14 @@ def test_the_pace_of_the_last_hour() -> None:
 
 
 def test_a_watchdog_whose_rounds_do_not_end_is_late() -> None:
-    last = Round(NOW - timedelta(minutes=7), 0.2, 0.0, "m1")
+    last = WatchdogRound(NOW - timedelta(minutes=7), 0.2, 0.0, "m1")
     words = "The watchdog's last round ended 7m ago: see its log on m1."
     assert one(replace(WELL, last_round=last)) == ("watchdog_late", words, "usher doctor")
     assert found(replace(WELL, last_round=None)) == []
 
 
 def test_clock_skew_is_told_of_both_machines() -> None:
-    last = Round(NOW, 0.2, -3600.0, "m1")
+    last = WatchdogRound(NOW, 0.2, -3600.0, "m1")
     words = (
         "The clock of the watchdog's machine m1 is 3600.0 s behind the database's: run NTP there."
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from usher import spans
 from usher.cli.app import App, show_json, show_table, tell
+from usher.cli.output import echo
 from usher.cli.queue import distance, read_span
 from usher.cli.words import display_time, plain, printable, when
 from usher.db import Connection
@@ -47,6 +48,14 @@ async def at_the_feeds(app: App) -> AsyncIterator[Connection]:
 # -- subscribing
 
 
+@dataclass(frozen=True, slots=True)
+class Added:
+    """A feed that a command named, and whether it was subscribed to by that."""
+
+    feed: Listed
+    new: bool
+
+
 async def add_feeds(
     app: App,
     urls: Sequence[str],
@@ -55,22 +64,39 @@ async def add_feeds(
     tags: Sequence[str],
     knocks: bool,
     check: bool,
-) -> list[Listed]:
-    """Subscribe to the feeds at these URLs, or to those that the pages there offer."""
+) -> list[Added]:
+    """Subscribe to the feeds at these URLs, or to those that the pages there offer.
+
+    A feed that is subscribed to already is not requested and gets the tags only.
+    """
     from usher.crawl.service import fetcher_of
     from usher.feeds.finding import find_feed
 
     wanted = [read_url(text) for text in urls]
     async with house_of(app) as house, fetcher_of(app.settings) as fetcher:
-        found = []
-        for url in wanted:
-            feed = await find_feed(fetcher, url) if check else Subscription(str(url))
-            found.append(Subscription(feed.url, feed.title, feed.site, tuple(tags)))
-        period = read_span(every) if every else None
-        await subscribe(house, found, period=period, knocks=knocks)
         async with house.search.transaction() as conn:
-            rows = [await subscriptions.list_feeds(conn, which=one.url) for one in found]
-    return [row for one in rows for row in one]
+            known = {str(url) for url in wanted if await listed(conn, str(url))}
+        feeds: dict[str, Subscription] = {}
+        for url in wanted:
+            asked = check and str(url) not in known
+            feed = await find_feed(fetcher, url) if asked else Subscription(str(url))
+            feeds[feed.url] = Subscription(feed.url, feed.title, feed.site, tuple(tags))
+        period = read_span(every) if every else None
+        new = await subscribe(house, list(feeds.values()), period=period, knocks=knocks)
+        async with house.search.transaction() as conn:
+            rows = [(await listed(conn, url), url in new) for url in feeds]
+    return [Added(feed, is_new) for feed, is_new in rows if feed]
+
+
+def show_added(app: App, added: Sequence[Added]) -> None:
+    for one in added:
+        feed = one.feed
+        echo(feed.id)
+        app.say(f"  {feed.url}")
+        if not one.new:
+            app.say("  was there already and keeps its settings")
+        if feed.state != "enabled":
+            app.say(f"  is {feed.state} and not polled → usher feeds enable {feed.id}")
 
 
 def read_url(text: str) -> Url:
@@ -89,8 +115,8 @@ async def subscribe(
     *,
     period: timedelta | None = None,
     knocks: bool = True,
-) -> int:
-    """Subscriptions and their tasks, due at once; returns how many are new."""
+) -> set[str]:
+    """Subscriptions and their tasks, due at once; returns the URLs of those that are new."""
     now = house.search.clock.now()
     async with house.search.transaction() as conn:
         made = await subscriptions.add(conn, feeds, period=period, knocks=knocks, now=now)
@@ -99,7 +125,7 @@ async def subscribe(
             async with house.queue(conn) as queue:
                 tasks = await rounds.add(queue, hosts, period=period or pace.DEFAULT, now=now)
             await subscriptions.give_tasks(conn, tasks)
-    return len(made)
+    return set(made)
 
 
 async def import_feeds(app: App, file: Path) -> tuple[int, int, list[str]]:
@@ -113,7 +139,7 @@ async def import_feeds(app: App, file: Path) -> tuple[int, int, list[str]]:
         else:
             good.append(Subscription(str(url), one.title, one.site, one.tags))
     async with house_of(app) as house:
-        return await subscribe(house, good), len(good), problems
+        return len(await subscribe(house, good)), len(good), problems
 
 
 async def export_feeds(app: App, tag: str | None) -> bytes:
@@ -164,15 +190,21 @@ async def read_feed(app: App, text: str) -> Looked:
 
 async def feed_of(conn: Connection, text: str) -> Listed:
     """The feed that a person named, by its number or its URL."""
-    which = int(text) if NUMBER.fullmatch(text) else str(read_url(text))
-    found = await subscriptions.list_feeds(conn, which=which)
-    if not found:
+    found = await listed(conn, int(text) if NUMBER.fullmatch(text) else str(read_url(text)))
+    if found is None:
         raise NotFound(f"There is no feed {printable(text)}.", hint="usher feeds list")
-    return found[0]
+    return found
+
+
+async def listed(conn: Connection, which: int | str) -> Listed | None:
+    """The feed of that number or URL."""
+    found = await subscriptions.list_feeds(conn, which=which)
+    return found[0] if found else None
 
 
 def feed_json(feed: Listed) -> dict[str, Any]:
-    return plain(asdict(feed))
+    """A feed as data; `feed_id` is its own number once it was read, so it is left out."""
+    return {name: value for name, value in plain(asdict(feed)).items() if name != "feed_id"}
 
 
 def show_feeds(app: App, found: Sequence[Listed], *, limit: int, as_json: bool) -> None:
@@ -267,7 +299,13 @@ async def poll_feeds(app: App, texts: Sequence[str]) -> list["Told"]:
 
 def show_told(app: App, told: Sequence["Told"], *, as_json: bool) -> None:
     if as_json:
-        show_json([plain(asdict(one)) for one in told])
+        internal = "stored_in"
+        show_json(
+            [
+                {name: value for name, value in plain(asdict(one)).items() if name != internal}
+                for one in told
+            ]
+        )
         return
     now = display_time()
     for one in told:

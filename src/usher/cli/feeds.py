@@ -43,6 +43,8 @@ def feeds() -> None:
 def add(app: App, /, urls: tuple[str, ...], *, as_json: bool, **wanted: Any) -> None:  # noqa: ANN401 - as click read them
     """Subscribe to feeds and print their numbers; of a page, to the feed that it offers.
 
+    A feed that is there already keeps its settings and gets the tags.
+
     \b
     Examples:
       usher feeds add https://example.com/
@@ -51,15 +53,14 @@ def add(app: App, /, urls: tuple[str, ...], *, as_json: bool, **wanted: Any) -> 
     from usher.cli import feeding, reading
 
     after = {"kind": wanted.pop("partial") or None, "clean": wanted.pop("clean") or None}
-    found = run(feeding.add_feeds(app, urls, **wanted))
-    if any(after.values()):
-        run(reading.set_feeds(app, [str(one.id) for one in found], **after))
+    added = run(feeding.add_feeds(app, urls, **wanted))
+    new = [str(one.feed.id) for one in added if one.new]
+    if new and any(after.values()):
+        run(reading.set_feeds(app, new, **after))
     if as_json:
-        show_json([feeding.feed_json(one) for one in found])
-        return
-    for one in found:
-        echo(one.id)
-        app.say(f"  {one.url}")
+        show_json([feeding.feed_json(one.feed) for one in added])
+    else:
+        feeding.show_added(app, added)
 
 
 @feeds.command(name="list")

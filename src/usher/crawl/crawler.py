@@ -158,8 +158,10 @@ class Crawler:
         """Whether the disk takes another chunk; MGMT hears when that changes."""
         now = asyncio.get_running_loop().time()
         if now >= self._disk_check_at:
-            self._disk_check_at = now + DISK_CHECK_SECONDS
-            self._disk_trouble = await asyncio.to_thread(crowded, self.shelf.directory)
+            self._disk_check_at = check_at = now + DISK_CHECK_SECONDS
+            trouble = await asyncio.to_thread(crowded, self.shelf.directory)
+            if self._disk_check_at == check_at:  # else a chunk failed at the disk meanwhile
+                self._disk_trouble = trouble
         await self.fitness.be(self.mgmt, self._disk_trouble)
         return not self._disk_trouble
 

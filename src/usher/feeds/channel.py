@@ -132,7 +132,11 @@ def _period(channel: Channel) -> timedelta | None:
 
 
 def _odd_times(items: tuple[Item, ...], page: Page) -> list[str]:
-    """Dates in the future stay as they are, and are told of."""
+    """Dates in the future are reported; the store replaces them."""
     latest = page.now + FUTURE
     count = sum(1 for one in items if one.pub_date is not None and one.pub_date > latest)
-    return [f"{count} of its items are dated in the future."] if count else []
+    if not count:
+        return []
+    return [
+        f"{count} of its items are dated in the future; they count as of when they were first seen."
+    ]

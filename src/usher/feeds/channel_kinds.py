@@ -35,7 +35,7 @@ def _about(where: Place, feed: Whole, element: Element) -> None:
 
 def _generator(where: Place, feed: Whole, element: Element) -> None:
     given = attributes(element)
-    href = given.get("url", given.get("uri", given.get("href"))) or given.get("href")
+    href = kinds.address_in(given)
     feed.generator = plain(element)
     feed.generator_page = join(where.base_in(given), href) if href else ""
 

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 from usher.areas import named
 from usher.crawl.service import fetcher_of
 from usher.errors import BadSetting, NotFound, UsherError
-from usher.feeds import cleaning, digesting
+from usher.feeds import cleaning, digesting, multimatch
 from usher.feeds import house as houses
 from usher.feeds import permalink as permalinks
 from usher.settings import Settings, load
@@ -44,6 +44,12 @@ def digest() -> None:
     _end(f"{number} items.", good=True)
 
 
+def name_all() -> None:
+    """Give names to the feeds, items and enclosures that have none in the schema `multimatch`."""
+    feeds, items, enclosures = _run(_name_all())
+    _end(f"Named {feeds} feeds, {items} items and {enclosures} enclosures.", good=True)
+
+
 def _run(work: Coroutine[Any, Any, T]) -> T:
     try:
         return asyncio.run(work)
@@ -69,6 +75,11 @@ async def _permalink(id_: int) -> permalinks.Told:
 async def _digest() -> int:
     async with houses.opened(_settings()) as house:
         return await digesting.digest_all(house.search)
+
+
+async def _name_all() -> tuple[int, int, int]:
+    async with houses.opened(_settings()) as house:
+        return await multimatch.name_all(house.search)
 
 
 async def _clean(id_: int) -> cleaning.Told:

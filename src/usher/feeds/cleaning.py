@@ -154,7 +154,7 @@ async def put_clean(conn: Connection, items: Sequence[Uncleaned], made: Sequence
         conn,
         ids=[one.id for one in items],
         hashes=array([one.hash for one in items]),
-        versions=[one.version for one in items],
+        versions=[item.version for item in items],
         texts=[one.text for one in made],
         htmls=[one.html for one in made],
     )

@@ -17,7 +17,7 @@ from usher.errors import UsherError
 from usher.feeds import pace, subscriptions
 from usher.feeds.house import House
 from usher.feeds.outcome import Outcome, Told, following
-from usher.feeds.pace import MOST_TIMES
+from usher.feeds.store import times as item_times
 from usher.feeds.subscriptions import Subscribed
 from usher.statements import array, beside
 
@@ -128,9 +128,7 @@ class Desk:
     async def _nexts(self, conn: Connection, ours: Sequence[Quiet]) -> list[pace.Next]:
         """When to come again."""
         feeds = [one.known.feed_id for one in ours if one.known.feed_id and not one.known.fixed]
-        times: dict[int, list[datetime]] = {}
-        if feeds:
-            times = dict(await store.times.tuples(conn, feeds=feeds, n=MOST_TIMES))
+        times = await item_times(conn, feeds)
         return [
             following(
                 one.known, one.outcome, times.get(one.known.feed_id or 0, []), new=0, now=one.at

@@ -6,13 +6,6 @@ join unnest(%(ids)s::bigint[], %(urls)s::text[]) as g (id, url) on g.id = m.id a
 order by m.id
 for no key update of m;
 
--- name: times
--- When the latest items of each feed are from, which says how often it brings something.
-select g.feed, array(
-    select i.pub_date from feeds.feed_item i where i.feed_id = g.feed order by i.pub_date desc, i.id desc limit %(n)s
-)
-from unnest(%(feeds)s::bigint[]) as g (feed);
-
 -- name: set_clocks
 -- When feeds are polled next, and how often from then on.
 update control.task t

@@ -1,8 +1,9 @@
 """Items and feeds in the making, and the rules that finish them, the same for every parser.
 
 Comes from the fast parser, from feedparser or from JSON, as words; goes to `Item` and `Feed`. The rules: of several
-contents the longest is the content; the summary is the summary or the content, whichever the feed gives first; links
-in HTML are seen from xml:base, else from the item, else from the feed; a date that cannot be read is not there.
+contents HTML is taken before text, text before files, and the longest of a kind; the summary is the summary or the
+content, whichever the feed gives first; links in HTML are seen from xml:base, else from the item, else from the feed; a
+date that cannot be read is not there.
 """
 
 import re
@@ -33,6 +34,7 @@ T = TypeVar("T")
 FUTURE: Final = timedelta(days=1)  # by which a clock or a zone may be wrong
 XHTML: Final = "application/xhtml+xml"
 _HTML: Final = frozenset({"text/html", XHTML})
+_TEXT: Final = frozenset({"text/plain", ""})
 _ITUNES: Final = "urn:itunes"
 MOST_NAME: Final = 500  # characters of an author; more is no name, and slow to take apart
 _EMAIL: Final = re.compile(
@@ -98,7 +100,7 @@ class Draft:
 def finish(draft: Draft, page: Page, language: str) -> Item:
     """The item that a draft describes."""
     link = link_of(draft)
-    content = _longest(draft.contents) if draft.contents else NOTHING
+    content = _best(draft.contents) if draft.contents else NOTHING
     summary = draft.summary or NOTHING
     text = shown(content, link, page)
     updated = dates.read(draft.updated, page.now) if draft.updated else None
@@ -132,8 +134,14 @@ def finish(draft: Draft, page: Page, language: str) -> Item:
     )
 
 
-def _longest(contents: list[Content]) -> Content:
-    return contents[0] if len(contents) == 1 else max(contents, key=lambda one: len(one.value))
+def _best(contents: list[Content]) -> Content:
+    return contents[0] if len(contents) == 1 else max(contents, key=_preference)
+
+
+def _preference(content: Content) -> tuple[bool, int, int]:
+    """HTML before text before files; of one kind the longest; an empty content last."""
+    readable = 2 if content.type in _HTML else int(content.type in _TEXT)
+    return bool(content.value), readable, len(content.value)
 
 
 def unique(things: Sequence[T]) -> tuple[T, ...]:

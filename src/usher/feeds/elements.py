@@ -13,7 +13,13 @@ from xml.sax.saxutils import escape
 
 from usher.feeds.draft import XHTML, Content
 from usher.feeds.relative import join
-from usher.feeds.taught import HANDLED, PREFIXES, looks_like_html, safe_base
+from usher.feeds.taught import (
+    HANDLED,
+    PREFIXES,
+    UNDECLARED_ATOM,
+    looks_like_html,
+    safe_base,
+)
 
 Attributes = Mapping[str, str]
 
@@ -94,7 +100,7 @@ class Names:
         known = _known(uri)
         low = prefix.lower()
         if known is None:
-            if low in _MEANINGFUL:
+            if low in _MEANINGFUL or low == UNDECLARED_ATOM:
                 raise Decline
             self._prefixes.setdefault(uri, prefix)
         elif low in _MEANINGFUL and low != known.lower():

@@ -26,6 +26,7 @@ def read(utf8: bytes, page: Page, most_items: int) -> Feed | NotAFeed:
 
 
 def _read(utf8: bytes, page: Page, most_items: int) -> Feed | NotAFeed:
+    utf8, controls = tolerant.without_controls(utf8)
     utf8, cut = tolerant.bounded(utf8)
     if not utf8 or tolerant.too_many_prefixes(utf8):
         return NotAFeed("It has more tags or more namespaces than a feed can have.")
@@ -36,7 +37,7 @@ def _read(utf8: bytes, page: Page, most_items: int) -> Feed | NotAFeed:
     language = channel.language or page.language
     drafts = map(_item, map(dict, parser.entries), parser.notes)
     items = tuple(finish(draft, page, language) for draft in drafts)
-    problems = [one for one in (problem, cut) if one]
+    problems = [one for one in (problem, controls, cut) if one]
     if parser.full:
         problems.append(too_many(most_items))
     return finish_feed(channel, items, page, dialect=version or "rss", problems=problems)

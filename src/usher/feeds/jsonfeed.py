@@ -4,19 +4,23 @@ Comes from UTF-8 bytes; goes to the drafts that become a `Feed`, or to the reaso
 wrong kind is as if it were not there.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
+from urllib.parse import unquote
 
 import msgspec
 
 from usher.feeds.channel import Channel, finish_feed, too_many
-from usher.feeds.draft import Content, Draft, Page, finish
+from usher.feeds.draft import Content, Draft, Page, author, finish
 from usher.feeds.media import whole
 from usher.feeds.relative import join
 from usher.feeds.values import Author, Category, Enclosure, Feed, Image, Item, Link, NotAFeed
 
 Said = Mapping[str, Any]
 
+_MAILTO: Final = re.compile(r"mailto:([^?]*)", re.IGNORECASE)
+_CONTROLS: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _DIALECTS: Final = {"1": "json10", "1.0": "json10", "1.1": "json11"}
 
 
@@ -118,8 +122,18 @@ def _authors(said: Said, page: Page) -> list[Author]:
     one = said.get("author")
     if not given and isinstance(one, dict):
         given = [one]
-    made = [Author(_text(one, "name"), href=_address(one, "url", page)) for one in given]
-    return [one for one in made if one.name or one.href]
+    made = [_author(one, page) for one in given]
+    return [one for one in made if one.name or one.email or one.href]
+
+
+def _author(said: Said, page: Page) -> Author:
+    """An author; the URL may be `mailto:`, and the name may contain an e-mail address."""
+    name = _text(said, "name")
+    person = author(name) or Author(name)
+    mail = _MAILTO.match(_text(said, "url"))
+    if mail:
+        return Author(person.name, unquote(mail[1]) or person.email)
+    return Author(person.name, person.email, _address(said, "url", page))
 
 
 def _maps(said: Said, key: str) -> list[Said]:
@@ -132,7 +146,7 @@ def _text(said: Said, key: str) -> str:
     value = said.get(key)
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         value = str(value)
-    return value.strip() if isinstance(value, str) else ""
+    return _CONTROLS.sub("", value).strip() if isinstance(value, str) else ""
 
 
 _number = _text

@@ -12,7 +12,7 @@ from xml.etree.ElementTree import Element
 from usher.feeds.draft import Content, author, is_address, place
 from usher.feeds.elements import Decline, Place, attributes, matters, plain
 from usher.feeds.media import keywords, whole
-from usher.feeds.relative import join
+from usher.feeds.relative import is_web, join
 from usher.feeds.sketch import Sketch, Whole
 from usher.feeds.values import Author, Category, Enclosure, Link
 
@@ -101,10 +101,10 @@ def _identify(
 
 
 def link(where: Place, draft: Sketch, element: Element) -> None:
-    """RSS has the address inside, Atom in an attribute."""
+    """RSS has the address inside, Atom in an attribute; in RSS an address inside wins."""
     given = attributes(element)
-    href = _href(given) if given else None
-    if href is None:
+    href = address_in(given) if given else None
+    if href is None or _text_wins(where, element, given):
         href = where.address(element, given)
         if ";" in href:
             href = unstrayed(href if isinstance(draft, Whole) else href.replace("&amp;", "&"))
@@ -122,11 +122,18 @@ def link(where: Place, draft: Sketch, element: Element) -> None:
 def _linked_as(draft: Sketch, href: str, given: Mapping[str, str]) -> None:
     rel = given.get("rel", "alternate")
     kind = given.get("type", "application/atom+xml" if rel == "self" else "text/html")
-    if rel == "alternate" and kind in _HTML and _href(given) is not None:
+    if rel == "alternate" and kind in _HTML and address_in(given) is not None:
         draft.link = href
     if href:
         one = Link(href, rel, kind, given.get("title", ""), given.get("hreflang", ""))
         _linked(draft, one, given)
+
+
+def _text_wins(where: Place, element: Element, given: Mapping[str, str]) -> bool:
+    """Whether the text of a link is its address although an attribute has one, as in RSS."""
+    if where.atom or len(element) or given.get("rel", "alternate") != "alternate":
+        return False
+    return is_web((element.text or "").strip())
 
 
 def unstrayed(address: str) -> str:
@@ -134,8 +141,10 @@ def unstrayed(address: str) -> str:
     return _STRAY.sub(r"&\1", address)
 
 
-def _href(given: Mapping[str, str]) -> str | None:
-    return given.get("url", given.get("uri", given.get("href"))) or given.get("href")
+def address_in(given: Mapping[str, str]) -> str | None:
+    """The address in the attributes of an element, under any of its names."""
+    href = given.get("url", given.get("uri", given.get("href"))) or given.get("href")
+    return href.strip() if href else href
 
 
 def _linked(draft: Sketch, one: Link, given: Mapping[str, str]) -> None:
@@ -150,7 +159,7 @@ def enclosure(_where: Place, draft: Sketch, element: Element) -> None:
     given = attributes(element)
     if len(element):
         raise Decline
-    if href := _href(given):
+    if href := address_in(given):
         _linked(
             draft, Link(href, "enclosure", given.get("type", ""), given.get("title", "")), given
         )
@@ -213,8 +222,10 @@ def category(_where: Place, draft: Sketch, element: Element, scheme: str = "") -
         return text
     term, label = given.get("term", ""), given.get("label", "")
     scheme = given.get("scheme", scheme or given.get("domain", ""))
-    if not term and not text and (scheme or label):
-        raise Decline  # the next one would complete it
+    if not term and not text:
+        if label:
+            draft.categories.append(Category(label, scheme, label))
+        return text
     if term:
         draft.categories.append(Category(term, scheme, label))
         scheme = label = ""

@@ -21,7 +21,7 @@ MOST_BYTES: Final = 10_000_000
 MOST_FEEDS: Final = 100_000
 MOST_DEEP: Final = 50
 
-_OUTLINE: Final = re.compile(r"<(/?)outline\b([^<>]*)>", re.IGNORECASE)
+_OUTLINE: Final = re.compile(r"<(/?)outline\b", re.IGNORECASE)
 _ATTRIBUTE: Final = re.compile(r"""([A-Za-z_:][\w:.-]*)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
 _UNWRITABLE: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
 _FEED: Final = re.compile(r"^feed:(?://)?(?=https?:)", re.IGNORECASE)
@@ -87,7 +87,7 @@ def read(body: bytes) -> Outlines:
         raise BadInput(
             "This is not an OPML file.", hint="Export your subscriptions from your reader as OPML."
         )
-    return Outlines(tuple(found.feeds.values()), tuple(found.problems), title)
+    return Outlines(tuple(found.feeds.values()), tuple(dict.fromkeys(found.problems)), title)
 
 
 def write(subscriptions: Iterable[Subscription], title: str = "Subscriptions") -> bytes:
@@ -132,19 +132,30 @@ def _walk(root: Element, found: _Found) -> None:
 def _scan(text: str, found: _Found) -> None:
     """Outlines by their tags alone, open or closed as they come."""
     open_folders: list[tuple[str, ...]] = [()]
-    for end, body in _OUTLINE.findall(text):
-        if end:
+    tags = list(_OUTLINE.finditer(text))
+    ends = [*(tag.start() for tag in tags[1:]), len(text)]
+    for tag, end in zip(tags, ends, strict=False):
+        if tag[1]:
             if len(open_folders) > 1:
                 open_folders.pop()
             continue
-        given = {
-            name.lower(): html.unescape(one or other)
-            for name, one, other in _ATTRIBUTE.findall(body)
-        }
-        closed = body.rstrip().endswith("/")
+        given, closed = _attributes(text[tag.end() : end])
         inner = _told(given, open_folders[-1], found, holds=not closed)
         if not closed:
             open_folders.append(inner)
+
+
+def _attributes(text: str) -> tuple[dict[str, str], bool]:
+    """The attributes of a tag whose text begins here, and whether it is closed; a `>` in quotes does not end it."""
+    attributes: dict[str, str] = {}
+    position = 0
+    for match in _ATTRIBUTE.finditer(text):
+        if ">" in text[position : match.start()]:
+            break
+        attributes[match[1].lower()] = html.unescape(match[2] or match[3] or "")
+        position = match.end()
+    rest = text[position:].partition(">")[0]
+    return attributes, rest.rstrip().endswith("/")
 
 
 def _told(

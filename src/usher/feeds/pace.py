@@ -4,8 +4,8 @@ Comes from the times of its items, what the last polls brought and the hints of 
 the next poll with the reason. Chance comes in as a fraction, so that thousands of feeds do not wake at once.
 
 The rhythm is the mean time between items, or the silence since the last one if that is longer, so that a feed that
-falls silent is left alone more and more. It is read twice in that time. A feed without dates is read more often as long
-as it brings something, and less often as long as it does not.
+falls silent is left alone more and more, up to a day. It is read twice in that time. A feed without dates is read more
+often as long as it brings something, and less often as long as it does not.
 """
 
 import re
@@ -20,7 +20,8 @@ from usher.feeds.values import Hints
 
 SHORTEST: Final = timedelta(seconds=1)  # between two polls, also where the operator decides
 LEAST: Final = timedelta(minutes=1)
-MOST: Final = timedelta(hours=99)
+MOST: Final = timedelta(days=1)  # no automatic period is longer; the operator's may be
+MOST_RETRY_AFTER: Final = timedelta(hours=99)  # for which a server may ask to be left alone
 DEFAULT: Final = timedelta(hours=1)
 MOST_AFTER_ERRORS: Final = timedelta(days=1)  # a feed that comes back is seen within a day
 MOST_TIMES: Final = 50  # of the newest items, which say what the rhythm is now
@@ -107,17 +108,18 @@ def _asked(polled: Polled) -> tuple[timedelta, str]:
 
 
 def _after_error(polled: Polled, now: datetime, fraction: float) -> Next:
-    """Twice as long after each failure, up to a day, or up to the period if that is longer."""
+    """Twice as long after each failure, up to a day, or until the server says."""
     period = _bounded(polled.period)
     wait = max(period, min(period * 2 ** min(polled.errors, _DOUBLINGS), MOST_AFTER_ERRORS))
-    wait = max(wait, min(polled.retry_after or LEAST, MOST))
-    wait = min(wait * (1 + JITTER * _unit(fraction)), MOST)
+    later = 1 + JITTER * _unit(fraction)
+    asked = min((polled.retry_after or LEAST) * later, MOST_RETRY_AFTER)
+    wait = max(min(wait * later, MOST), asked)
     times = "once" if polled.errors == 1 else f"{polled.errors} times in a row"
     return Next(now + wait, period, f"It failed {times}.")
 
 
 def _not_skipped(at: datetime, hints: Hints, now: datetime) -> datetime:
-    """The first moment from then on that is in no hour and on no day that the feed asks to skip."""
+    """The first moment from then on in no hour and on no day that the feed asks to skip, or a day from now."""
     if not hints.skip_hours and not hints.skip_days:
         return at
     latest = now + MOST
@@ -125,7 +127,7 @@ def _not_skipped(at: datetime, hints: Hints, now: datetime) -> datetime:
     while moment.hour in hints.skip_hours or moment.weekday() in hints.skip_days:
         moment = moment.replace(minute=0, second=0, microsecond=0) + _HOUR
         if moment > latest:
-            return at  # it would never be read: then it is asked to skip too much
+            return latest
     return moment
 
 

@@ -31,7 +31,7 @@ from usher.urls import parse as parse_url
 
 __all__ = ["Outcome", "Told", "judge", "poll", "settle"]
 
-EDITION: Final = b"1"  # of what is read from a document: with another one, each is read anew
+EDITION: Final = b"2"  # of what is read from a document: with another one, each is read anew
 TRIES: Final = 5
 KNOCKS: Final = 500  # in one batch
 SILENT: Final = frozenset({"dns", "connect", "timeout"})  # what our own outage looks like
@@ -82,7 +82,11 @@ def judge(reached: Reached, known: Subscribed, now: datetime) -> Outcome:
     """What the answer means; nothing is wiped by an answer that is no feed."""
     answer, home = reached.answer, reached.home
     rest = answer.retry_after(now)
-    retry = None if rest is None else timedelta(seconds=min(rest, pace.MOST.total_seconds()))
+    retry = (
+        None
+        if rest is None
+        else timedelta(seconds=min(rest, pace.MOST_RETRY_AFTER.total_seconds()))
+    )
     fresh = pace.freshness(answer.header("cache-control"), answer.first("expires"), now)
     if answer.status == UNMODIFIED and (known.etag or known.lastmod):
         return Outcome("same", home, answer.status, fresh=fresh)
@@ -169,7 +173,9 @@ async def keep(
         if outcome.stamp.body is not None and known.feed_id is not None:
             await store.restamp(conn, known.feed_id, outcome.stamp)
         return None
-    stored = await store.save(conn, url, outcome.feed, outcome.stamp, now=now, careful=careful)
+    stored = await store.save(
+        conn, url, outcome.feed, outcome.stamp, id_=known.id, now=now, careful=careful
+    )
     if known.partial:
         await partial.want(conn, [*stored.new, *stored.changed], now=now)
     if stored.feed_id != known.feed_id:
@@ -230,7 +236,8 @@ async def plan(
     failed = outcome.kind == "failed"
     errors = known.errors + (not ours) if failed else 0
     feed_id = told.stored_in or known.feed_id
-    times = await store.times(conn, feed_id) if feed_id and known.fixed is None else []
+    paced = [feed_id] if feed_id and known.fixed is None else []
+    times = (await store.times(conn, paced)).get(feed_id or 0, [])
     then = following(known, outcome, times, new=len(told.new), errors=errors, ours=ours, now=now)
     if not failed:
         began, news = outcome.began or now, bool(told.new)

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from usher.db import Connection
 from usher.feeds import identity
 from usher.feeds.identity import Known, Marks, Placed, Sorted
+from usher.feeds.pace import MOST as LONGEST_PERIOD
 from usher.feeds.pace import MOST_TIMES
 from usher.feeds.values import Feed
 from usher.statements import array, beside
@@ -52,18 +53,25 @@ class Stored:
 
 
 async def save(
-    conn: Connection, url: str, feed: Feed, stamp: Stamp, *, now: datetime, careful: bool = True
+    conn: Connection,
+    url: str,
+    feed: Feed,
+    stamp: Stamp,
+    *,
+    id_: int,
+    now: datetime,
+    careful: bool = True,
 ) -> Stored:
     """Keep a whole document; an item that cannot be kept is named, and the others are.
 
-    Without care, which takes longer, such an item ends the transaction instead.
+    Without care, which takes longer, such an item ends the transaction instead. A new feed gets the number `id_`.
     """
-    [(feed_id, old, first)] = await store.hold_feed.tuples(conn, url=url, now=now)
+    [(feed_id, old, first)] = await store.hold_feed.tuples(conn, id=id_, url=url, now=now)
     stored = Stored(feed_id, problems=list(feed.problems))
     await say_feed(conn, feed_id, old, feed, now=now)
     found = await sort(conn, feed_id, feed, first=first)
     stored.unchanged = len(found.unchanged)
-    stored.problems += found.problems
+    stored.problems = list(dict.fromkeys([*stored.problems, *found.problems]))
     for placed in (found.new, found.changed):
         await (keep if careful or not placed else put)(conn, stored, placed, now=now)
     await store.stamp.run(
@@ -228,9 +236,13 @@ def reason(error: Exception) -> str:
     return (said or str(error)).rstrip(".")
 
 
-async def times(conn: Connection, feed_id: int) -> list[datetime]:
-    """When its latest items are from."""
-    return [time for (time,) in await store.times.tuples(conn, feed=feed_id, n=MOST_TIMES)]
+async def times(conn: Connection, feeds: Sequence[int]) -> dict[int, list[datetime]]:
+    """When the latest items of each feed are from."""
+    if not feeds:
+        return {}
+    return dict(
+        await store.times.tuples(conn, feeds=list(feeds), n=MOST_TIMES, credible=LONGEST_PERIOD)
+    )
 
 
 async def to_knock(conn: Connection, feed_id: int, *, n: int) -> list[tuple[int, str]]:

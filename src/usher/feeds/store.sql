@@ -1,7 +1,8 @@
 -- name: hold_feed
--- The feed of that URL, made if it is new, which nobody else can change until the transaction ends; whether it is new.
-insert into feeds.feed as f (url, first_date, mod_date)
-values (%(url)s, %(now)s, %(now)s)
+-- The feed of that URL, inserted under the number of its subscription if it is new, and locked until the transaction
+-- ends; whether it is new.
+insert into feeds.feed as f (id, url, first_date, mod_date)
+values (%(id)s, %(url)s, %(now)s, %(now)s)
 on conflict (url) do update set url = excluded.url
 returning f.id, f.hash, f.xmax = 0;
 
@@ -37,7 +38,7 @@ from feeds.feed_item
 where feed_id = %(feed)s and link_key = any(%(links)s::uuid[]);
 
 -- name: add_items
--- New items; without a date they are of now.
+-- New items; without a date, or with one in the future, they are of now.
 insert into feeds.feed_item (
     feed_id, key, link_key, hash, guid, permalink, link, title, title_type, summary, summary_type, content, content_type,
     comments_url, comments_count, pub_date, updated, mod_date, fetch_date, copyright, language, image, knocked
@@ -45,7 +46,7 @@ insert into feeds.feed_item (
 select
     %(feed)s, g.key, g.link_key, g.hash, nullif(i.guid, ''), i.permalink, i.link, i.title, i.title_type, i.summary,
     i.summary_type, i.content, i.content_type, nullif(i.comments_url, ''),
-    feeds.bounded8(i.comments_count), coalesce(i.pub_date, %(now)s), i.updated, %(now)s, %(now)s,
+    feeds.bounded8(i.comments_count), coalesce(least(i.pub_date, %(now)s), %(now)s), i.updated, %(now)s, %(now)s,
     i.copyright, i.language, i.image, i.link = ''
 from jsonb_to_recordset(%(items)s::jsonb) as g (key uuid, link_key uuid, hash uuid, item jsonb)
 cross join lateral jsonb_to_record(g.item) as i (
@@ -56,14 +57,15 @@ cross join lateral jsonb_to_record(g.item) as i (
 returning id, key;
 
 -- name: change_items
--- Items that say something else; a date that went missing stays, and another link has still to knock.
+-- Items that say something else. The date stays where there is none any more or one in the future; another link has
+-- still to knock.
 update feeds.feed_item o
 set link_key = g.link_key, hash = g.hash, guid = nullif(i.guid, ''), permalink = i.permalink, link = i.link,
     title = i.title, title_type = i.title_type, summary = i.summary, summary_type = i.summary_type,
     content = case when o.page then o.content else i.content end,
     content_type = case when o.page then o.content_type else i.content_type end, comments_url = nullif(i.comments_url, ''),
     comments_count = feeds.bounded8(i.comments_count),
-    pub_date = coalesce(i.pub_date, o.pub_date), updated = i.updated, mod_date = %(now)s, copyright = i.copyright,
+    pub_date = case when i.pub_date <= %(now)s then i.pub_date else o.pub_date end, updated = i.updated, mod_date = %(now)s, copyright = i.copyright,
     language = i.language, image = i.image, knocked = i.link = '' or (o.knocked and o.link = i.link)
 from jsonb_to_recordset(%(items)s::jsonb) as g (id bigint, link_key uuid, hash uuid, item jsonb)
 cross join lateral jsonb_to_record(g.item) as i (
@@ -319,8 +321,26 @@ join feeds.geo o on o.latitude = p.latitude and o.longitude = p.longitude and o.
 on conflict do nothing;
 
 -- name: times
--- When its latest items are from, which says how often it brings something.
-select pub_date from feeds.feed_item where feed_id = %(feed)s order by pub_date desc, id desc limit %(n)s;
+-- When the latest items of each feed are from, which says how often it brings something. A date counts if the item was
+-- seen soon after it; else the time counts at which the item was first seen. The dates of the first document count as
+-- long as no later item has a date that does not count.
+select g.feed, array(
+    select case when t.credible or (t.first and not t.doubtful) then least(t.pub_date, t.fetch_date) else t.fetch_date end
+    from (
+        select c.*, bool_or(not c.credible and not c.first) over () as doubtful
+        from (
+            select i.pub_date, i.fetch_date, i.fetch_date = f.first_date as first,
+                i.pub_date >= i.fetch_date - %(credible)s::interval as credible
+            from feeds.feed_item i
+            where i.feed_id = g.feed
+            order by i.fetch_date desc, i.pub_date desc
+            limit %(n)s
+        ) c
+    ) t
+    order by t.fetch_date desc, t.pub_date desc
+)
+from unnest(%(feeds)s::bigint[]) as g (feed)
+cross join lateral (select min(i.fetch_date) as first_date from feeds.feed_item i where i.feed_id = g.feed) f;
 
 -- name: to_knock
 -- Links of its items that have not been to the door.

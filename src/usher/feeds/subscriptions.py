@@ -113,9 +113,12 @@ async def add(
     now: datetime,
 ) -> dict[str, int]:
     """Subscribe; the numbers of those that are new, by URL. Tags are added to those that are not."""
-    once = {one.url: one for one in reversed(feeds)}.values()
+    once: dict[str, Subscription] = {}
+    for one in feeds:
+        once.setdefault(one.url, one)
     given = [
-        {"url": one.url, "title": one.title, "site": one.site, "tags": one.tags} for one in once
+        {"url": one.url, "title": one.title, "site": one.site, "tags": one.tags}
+        for one in once.values()
     ]
     text = msgspec.json.encode(given).decode()
     await store.tag.run(conn, feeds=text)

@@ -1,8 +1,10 @@
 -- name: add
--- New subscriptions; those whose URL is there already are not returned.
+-- New subscriptions, numbered in the order given; those whose URL is there already are not returned.
 insert into feeds.feed_metadata (url, title, site, tags, period, knocks, added_at)
 select g.url, g.title, g.site, array(select jsonb_array_elements_text(g.tags)), %(period)s, %(knocks)s, %(now)s
-from jsonb_to_recordset(%(feeds)s::jsonb) as g (url text, title text, site text, tags jsonb)
+from rows from (jsonb_to_recordset(%(feeds)s::jsonb) as (url text, title text, site text, tags jsonb))
+    with ordinality as g (url, title, site, tags, turn)
+order by g.turn
 on conflict (url) do nothing
 returning id, url;
 

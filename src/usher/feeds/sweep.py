@@ -56,9 +56,13 @@ async def host_of(conn: Connection, job: int) -> str:
     return str(found[0][0] or "") if found else ""
 
 
-async def say(conn: Connection, told: Told, *, job: int, claim: str, now: datetime) -> None:
-    """What came of a job, and which items it wrote; said here, for another connection would cost as much as a poll."""
-    await store.say.run(conn, words=words(told), id=job, claim=claim, now=now)
+async def report(conn: Connection, told: Told, *, job: int, claim: str, now: datetime) -> None:
+    """Store the message of a job that succeeded, and which items it wrote.
+
+    A job that failed ends with an exception, whose text becomes its message.
+    """
+    if told.good:
+        await store.say.run(conn, words=words(told), id=job, claim=claim, now=now)
     if told.new:
         await store.wrote.run(conn, job=job, rows=[str(id_) for id_ in told.new])
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from usher.feeds import media
 from usher.feeds.draft import author, is_address
+from usher.feeds.relative import is_web
 
 # feedparser has no types: all of it that is used is named here.
 _api: Final[Any] = import_module("feedparser.api")
@@ -42,6 +43,18 @@ PREFIXES: Final[Mapping[str, str]] = {
     **_MORE,
 }
 MOST_TAGS: Final = 500  # of one item
+UNDECLARED_ATOM: Final = (
+    "atom"  # the prefix that feeds use without declaring it, or declare wrongly
+)
+# Elements whose text is taken as it is written, also with markup that is not escaped.
+_TEXT_ELEMENTS: Final = frozenset({"id", "category", "author", "generator"})
+_LINK_WITH_ADDRESS: Final = "usher_link_with_address"
+_VOID_MARKUP: Final = frozenset({"br", "hr", "img"})
+_MARKUP: Final = _VOID_MARKUP | {
+    *("a", "abbr", "b", "big", "cite", "code", "del", "div", "em", "font", "h1", "h2", "h3", "h4", "h5", "h6"),
+    *("i", "ins", "kbd", "li", "ol", "p", "pre", "q", "s", "small", "span", "strike", "strong", "sub", "sup"),
+    *("tt", "u", "ul"),
+}  # fmt: skip
 
 
 class Enough(Exception):
@@ -75,7 +88,9 @@ class Tolerant:
         self.hours: list[str] = []
         self.days: list[str] = []
         self.popped = ""
+        self.markup: list[str] = []  # open tags inside an element of `_TEXT_ELEMENTS`
         super().__init__(*given)
+        self.namespacemap[UNDECLARED_ATOM] = ""
 
     # What is lost otherwise
 
@@ -154,7 +169,26 @@ class Tolerant:
         self._note().words.append(text)
         self._media_end("keywords", text)
 
+    def unknown_starttag(self: Any, tag: str, attrs: list[tuple[str, str]]) -> None:
+        name = tag.removeprefix("xhtml:")
+        if name in _MARKUP and self.elementstack and self.elementstack[-1][0] in _TEXT_ELEMENTS:
+            self.markup.append(tag)
+            self.handle_data(f"<{name}{self.strattrs(attrs)}>", escape=0)
+        else:
+            _mixin.unknown_starttag(self, tag, attrs)
+
+    def unknown_endtag(self: Any, tag: str) -> None:
+        if tag not in self.markup:
+            _mixin.unknown_endtag(self, tag)
+            return
+        while self.markup.pop() != tag:
+            pass
+        name = tag.removeprefix("xhtml:")
+        if name not in _VOID_MARKUP:
+            self.handle_data(f"</{name}>", escape=0)
+
     def pop(self: Any, *given: Any) -> Any:  # noqa: ANN401 - as feedparser has it
+        self.markup.clear()
         value = _mixin.pop(self, *given)
         self.popped = value if isinstance(value, str) else ""
         return value
@@ -210,6 +244,41 @@ class Tolerant:
     def _add_tag(self: Any, *given: object) -> None:
         if len(self._get_context().setdefault("tags", [])) < MOST_TAGS:
             _mixin._add_tag(self, *given)
+
+    def _end_category(self: Any) -> None:
+        """A category without a term is named by its text or its label, and never by the next category."""
+        value = self.pop("category") or ""
+        tags = self._get_context().get("tags")
+        nameless = tags[-1] if isinstance(tags, list) and tags and not tags[-1]["term"] else None
+        if nameless is None:
+            self._add_tag(value, None, None)
+        elif name := value or nameless["label"]:
+            nameless["term"] = name
+        else:
+            tags.pop()
+
+    _end_keywords = _end_category
+
+    def _enforce_href(self: Any, attrs: dict[str, str]) -> dict[str, str]:
+        attrs = _mixin._enforce_href(attrs)
+        if "href" in attrs:
+            attrs["href"] = attrs["href"].strip()
+        return attrs
+
+    def _start_link(self: Any, attrs: dict[str, str]) -> None:
+        """In RSS the text of a link wins over its attributes, so it is collected where there are both."""
+        _mixin._start_link(self, attrs)
+        if "href" in attrs and attrs["rel"] == "alternate" and not self.inimage:
+            self.push(_LINK_WITH_ADDRESS, 0)
+
+    def _end_link(self: Any) -> None:
+        if not self.elementstack or self.elementstack[-1][0] != _LINK_WITH_ADDRESS:
+            self.pop("link")
+            return
+        _, _, pieces = self.elementstack.pop()
+        if is_web("".join(pieces).strip()) and not self.version.startswith("atom"):
+            self.elementstack.append(["link", 1, pieces])
+            self.pop("link")
 
     def _start_description(self: Any, attrs: dict[str, str]) -> None:
         if self.inentry:

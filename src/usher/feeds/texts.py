@@ -87,7 +87,7 @@ async def digest(conn: Connection, items: Sequence[Undigested]) -> int:
         conn,
         ids=ids,
         hashes=array([one.hash for one in items]),
-        versions=[one.version for one in items],
+        versions=[item.version for item in items],
         titles=[one.title for one in made],
         bodies=[one.body for one in made],
         simhashes=[one.simhash for one in made],

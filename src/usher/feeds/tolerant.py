@@ -25,6 +25,11 @@ _doctype: Final[Callable[[bytes], tuple[str | None, bytes, dict[str, str]]]] = i
 _PREFIX: Final = re.compile(rb"xmlns:([^\s=]{1,100})")
 # Of a long entity a short feed could make a long one.
 _LONG_ENTITY: Final = re.compile(rb"<!ENTITY[^>]{60,}>")
+# As bytes, or as references such as &#8; and &#x1F;
+_CONTROLS: Final = re.compile(
+    rb"[\x00-\x08\x0b\x0c\x0e-\x1f]|&#(?:0*(?:[0-8]|1[1245-9]|2[0-9]|3[01])|x0*(?:[0-8bcef]|1[0-9a-f]));",
+    re.IGNORECASE,
+)
 _SPACE: Final = re.compile(rb"\s{20,}")
 _ELEMENT: Final = re.compile(rb"<\w")
 _DECLARATION: Final = re.compile(rb"<\?xml[^>]{0,500}>")
@@ -69,6 +74,16 @@ def _parse_strictly(parser: Any, data: bytes) -> str:  # noqa: ANN401
     except xml.sax.SAXException as error:
         return f"It is not well-formed XML: {error}."
     return ""
+
+
+def without_controls(utf8: bytes) -> tuple[bytes, str]:
+    """The bytes without control characters, which make XML invalid, and the problem to report."""
+    first = _CONTROLS.search(utf8)
+    if first is None:
+        return utf8, ""
+    line = utf8.count(b"\n", 0, first.start()) + 1
+    problem = f"It is not well-formed XML: control character in line {line}; all were left out."
+    return _CONTROLS.sub(b"", utf8), problem
 
 
 def bounded(utf8: bytes, most: int = MOST_TAGS) -> tuple[bytes, str]:

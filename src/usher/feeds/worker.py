@@ -20,7 +20,7 @@ from usher.crawl.service import fetcher_of
 from usher.errors import BadSetting, NotFound, UsherError
 from usher.feeds import house as houses
 from usher.feeds import sweep
-from usher.feeds.chores import clean, digest, permalink
+from usher.feeds.chores import clean, digest, name_all, permalink
 from usher.feeds.house import House
 from usher.feeds.poll import Told
 from usher.feeds.poll import poll as poll_feed
@@ -29,7 +29,7 @@ from usher.queue.policy import policies
 from usher.settings import Loaded, load
 from usher.worker import PermanentError, TemporaryError
 
-__all__ = ["clean", "digest", "permalink", "poll"]
+__all__ = ["clean", "digest", "name_all", "permalink", "poll"]
 
 # What the manager gives is the queue as a worker may use it; a poll also sets its task's clock.
 NOT_OURS: Final = "USHER_CONTROL_URL"
@@ -78,5 +78,5 @@ async def _sweep(
             raise TemporaryError("Told to stop.") from None
         async with queue.connection() as conn:
             now = queue.clock.now()
-            await sweep.say(conn, told, job=int(job), claim=claim, now=now)
+            await sweep.report(conn, told, job=int(job), claim=claim, now=now)
         return told

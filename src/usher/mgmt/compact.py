@@ -72,6 +72,8 @@ async def compact(
 ) -> Done:
     """One round; `by_hand` looks also at what is not due yet, and what every row has only just got."""
     await store.compact_alone.tuples(conn, lock=LOCK)
+    # All who write places take this lock before they lock chunks and pages, and here rows of work.thin.
+    await placements.plan_alone(conn)
     made = [id_ for (id_,) in await store.close.tuples(conn, now=now)]
     vain = await store.give_up.tuples(conn, before=now - LONG, again=now + LONG)
     due = datetime.max.replace(tzinfo=UTC) if by_hand else now
@@ -110,10 +112,9 @@ def words(one: Made) -> str:
 
 
 async def _retire(conn: Connection, chunks: Sequence[int], now: datetime) -> list[int]:
-    """Those of these that nobody needs leave, while nobody gives seats."""
+    """Those of these that nobody needs leave."""
     if not chunks:
         return []
-    await placements.plan_alone(conn)
     return [id_ for (id_,) in await store.retire.tuples(conn, chunks=list(chunks), now=now)]
 
 

@@ -59,7 +59,7 @@ DEFAULT_RETENTION: Final = Retention()
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class WatchdogRound:
     """The last complete round of the leading watchdog."""
 
     ended_at: datetime
@@ -68,9 +68,9 @@ class Round:
     machine: str
 
 
-async def last_round(conn: Connection) -> Round | None:
+async def last_round(conn: Connection) -> WatchdogRound | None:
     """Return the last complete round; None before the first."""
-    return await store.last_round.row(conn, Round)
+    return await store.last_round.row(conn, WatchdogRound)
 
 
 class Watchdog:
@@ -310,7 +310,7 @@ async def watch(
     with places(settings) as found:
         await migrate.ensure(found, ("work",), patience=settings.connect_timeout)
         dsn = found.dsns[Area.WORK]
-        role = await role_at(dsn, ROLE)
+        role = await role_at(dsn, ROLE, patience=settings.connect_timeout)
         with told_to_stop(told) as (stop, _):
             ready("watchdog")
             keep = retention.retention_of(settings)

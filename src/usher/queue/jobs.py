@@ -223,9 +223,9 @@ async def report(conn: Connection, host: str, reports: Sequence[Report], *, now:
         await store.vacate.run(
             conn,
             host=host,
-            ids=[one.id for one in reports],
+            ids=[entry.id for entry in reports],
             pids=pids,
-            claims=[one.claim for one in reports],
+            claims=[entry.claim for entry in reports],
         )
     return await store.report.run(
         conn,

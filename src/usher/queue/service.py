@@ -49,7 +49,7 @@ async def manage(
     kin.hide_memory()
     host = (wish.host or socket.gethostname()).lower()
     async with opened(settings) as dsn:
-        role = await role_at(dsn, MANAGER)
+        role = await role_at(dsn, MANAGER, patience=settings.connect_timeout)
         post = Post(
             host=host,
             policies=rules,
@@ -68,7 +68,7 @@ async def manage(
 async def schedule(settings: Settings, *, ready: Ready, told: asyncio.Event | None = None) -> None:
     """Make jobs of tasks, and bring back what failed or was lost."""
     async with opened(settings) as dsn:
-        role = await role_at(dsn, SCHEDULER)
+        role = await role_at(dsn, SCHEDULER, patience=settings.connect_timeout)
         with told_to_stop(told) as (stop, _):
             ready("scheduler")
             await Scheduler(dsn, role=role).run(stop)

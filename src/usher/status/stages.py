@@ -15,7 +15,7 @@ from usher.mgmt import incarnation, placements, watchdog
 from usher.mgmt.incarnation import Unrestored
 from usher.mgmt.placements import Missing
 from usher.mgmt.trail import QUIET
-from usher.mgmt.watchdog import Round
+from usher.mgmt.watchdog import WatchdogRound
 from usher.queue import scheduler
 from usher.statements import beside
 from usher.urls import Scheme, Url
@@ -195,7 +195,7 @@ class Work:
     failing: Sequence[Failing]
     last_hour: LastHour
     watched: bool  # a watchdog leads
-    last_round: Round | None  # of the watchdog
+    last_round: WatchdogRound | None  # of the watchdog
     poisoned: Sequence[Poisoned] = ()
     unrestored: Unrestored | None = None
     full_disks: Sequence[FullDisk] = ()

@@ -140,5 +140,6 @@ def terms_of(settings: Settings) -> Terms:
 
 
 async def pool(settings: Settings, dsn: str, role: str) -> Database:
-    role = await role_at(dsn, role)
-    return Database(dsn, size=settings.pool_size, patience=settings.connect_timeout, role=role)
+    patience = settings.connect_timeout
+    role = await role_at(dsn, role, patience=patience)
+    return Database(dsn, size=settings.pool_size, patience=patience, role=role)

@@ -157,56 +157,6 @@ begin
 end
 $$;
 
--- Takes back runs whose lease has ended; the attempt counts, and the last one is final. Skips what is locked: the next
--- round takes it back, and a frozen transaction cannot stop the scheduler.
-create or replace function control.reap(n integer, at timestamptz) returns setof bigint
-    language plpgsql security definer
-    set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off
-as $$
-declare
-    expired constant bigint[] := array(
-        select j.id from control.job j where j.state = 'running' and j.lease_until < at order by j.lease_until limit n
-    );
-    resources bigint[];
-    lost record;
-begin
-    if expired = '{}' then
-        return;
-    end if;
-    resources := array(
-        select distinct j.resource_id from control.job j where j.id = any(expired) and j.resource_id is not null
-    );
-    resources := array(
-        select r.id from control.resource r where r.id = any(resources) order by r.id for no key update skip locked
-    );
-    select
-        array_agg(j.id) as jobs, array_agg(j.claim) as claims,
-        array_agg(
-            case
-                when j.cancel then 'cancelled'
-                when j.attempts >= coalesce(j.max_attempts, 1) then 'permanent-error'
-                else 'temporary-error'
-            end
-        ) as states,
-        array_agg(format('Lost: no sign of life from %s since its lease ended', coalesce(j.hostname, '?'))) as messages
-    into lost
-    from (
-        select * from control.job
-        where id = any(expired) and state = 'running' and lease_until < at
-            and (resource_id is null or resource_id = any(resources))
-        order by id
-        for update skip locked
-    ) j;
-    if lost.jobs is not null then
-        return query
-        select control.settle(
-            lost.jobs, lost.claims, lost.states, null, null, lost.messages, null, null,
-            array_fill(at, array[cardinality(lost.jobs)]), at
-        );
-    end if;
-end
-$$;
-
 -- Cancels jobs: ends those that wait, and asks the managers to stop those that run. Waits for claims and settles in
 -- progress, so it sees each job before or after them.
 create or replace function control.cancel(jobs bigint[], why text, at timestamptz) returns table (id bigint, state text)
@@ -360,40 +310,6 @@ begin
 
     if cardinality(resources) > 0 then
         perform control.wake(resources, at);
-    end if;
-end
-$$;
-
-create or replace function control.reap(n integer, at timestamptz) returns setof bigint
-    language plpgsql security definer
-    set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off
-as $$
-declare
-    lost record;
-begin
-    select
-        array_agg(j.id) as jobs, array_agg(j.claim) as claims,
-        array_agg(
-            case
-                when j.cancel then 'cancelled'
-                when j.attempts >= coalesce(j.max_attempts, 1) then 'permanent-error'
-                else 'temporary-error'
-            end
-        ) as states,
-        array_agg(format('Lost: no sign of life from %s since its lease ended', coalesce(j.hostname, '?'))) as messages
-    into lost
-    from (
-        select * from control.job
-        where state = 'running' and lease_until < at
-        order by lease_until limit n
-        for update skip locked
-    ) j;
-    if lost.jobs is not null then
-        return query
-        select control.settle(
-            lost.jobs, lost.claims, lost.states, null, null, lost.messages, null, null,
-            array_fill(at, array[cardinality(lost.jobs)]), at
-        );
     end if;
 end
 $$;
