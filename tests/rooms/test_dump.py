@@ -1,15 +1,18 @@
 """Dumps: whole or absent, from one moment, and back into one database or three."""
 
+import asyncio
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from psycopg import sql
 
 from fix_database import all_in
 from usher.areas import SCHEMAS, Area, Places
 from usher.db import connect
 from usher.door import hosts
 from usher.errors import BadInput, UsherError
+from usher.mgmt import incarnation
 from usher.schema import dump, migrate, restore, roles
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
@@ -80,6 +83,43 @@ async def test_a_failing_restore_leaves_what_was_there(
     with pytest.raises(UsherError, match="pg_restore failed"):
         await restore.restore(places, tmp_path / "backup", (), replace=True)
     assert await found(database) == before
+
+
+async def test_a_restore_that_the_server_ends_because_of_a_deadlock_is_tried_again(
+    places: Places, database: str, tmp_path: Path
+) -> None:
+    before = await fill(database)
+    await dump.dump(places, tmp_path / "backup", ("work",))
+    waits = "select count(*) from pg_locks where not granted and relation = 'work.token'::regclass"
+    async with await connect(database) as conn, await connect(database) as other:
+        # psql looks for deadlocks after ten seconds, and the other connection never.
+        name = sql.Identifier(conn.info.dbname)
+        await conn.execute(sql.SQL("alter database {} set deadlock_timeout = '10s'").format(name))
+        await other.execute("set deadlock_timeout = '1h'")
+        async with asyncio.TaskGroup() as group, other.transaction(force_rollback=True):
+            await other.execute("lock table work.token in access exclusive mode")
+            group.create_task(restore.restore(places, tmp_path / "backup", (), replace=True))
+            for _ in range(600):
+                if await (await conn.execute(waits)).fetchone() == (1,):
+                    break
+                await asyncio.sleep(0.05)
+            await other.execute("lock table work.chunk in access exclusive mode")
+    assert await found(database) == before
+
+
+async def test_ids_continue_after_all_that_were_issued_before_and_after_the_dump(
+    places: Places, database: str, tmp_path: Path
+) -> None:
+    async with await connect(database) as conn:
+        await dump.dump(places, tmp_path / "backup", ALL)
+        old = await incarnation.current(conn)
+        await conn.execute("select setval('work.chunk_id_seq', 1500000000)")
+        await conn.execute("select setval('control.job_id_seq', 700)")
+        await restore.restore(places, tmp_path / "backup", (), replace=True)
+        new = await incarnation.current(conn)
+        assert (new.id != old.id, new.last_chunk) == (True, 2_000_000_000)
+        jobs = await conn.execute("select last_value from control.job_id_seq")
+        assert await jobs.fetchone() == (1_000_000_000,)
 
 
 async def test_a_failing_dump_leaves_no_directory(empty_database: str, tmp_path: Path) -> None:

@@ -161,12 +161,16 @@ async def piped(source: Process, target: Process, first: bytes, last: bytes) -> 
         )
         await asyncio.gather(source.wait(), target.wait())
     finally:
-        for process in (source, target):
-            with suppress(ProcessLookupError):
-                process.kill()
+        end(source)
+        end(target)
     if source.returncode and source.returncode > 0:
         return f"pg_restore failed: {complaint}"
     return f"psql failed: {refusal}" if target.returncode else ""
+
+
+def end(process: Process) -> None:
+    with suppress(ProcessLookupError):  # as a rule it has ended
+        process.kill()
 
 
 async def feed(source: Process, target: Process, first: bytes, last: bytes) -> None:
@@ -183,7 +187,7 @@ async def feed(source: Process, target: Process, first: bytes, last: bytes) -> N
             await target.stdin.drain()
         target.stdin.close()
     except (BrokenPipeError, ConnectionResetError):
-        source.kill()  # psql has ended, and says why
+        end(source)  # psql has ended, and says why
 
 
 async def said_by(process: Process) -> str:
