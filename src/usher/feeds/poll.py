@@ -244,14 +244,9 @@ async def plan(
         then = await hub_asking.minded(house, conn, known, then, news=news, began=began, now=now)
     told.next_at, told.why = then.at, then.why
     if known.task_id is not None:
+        period = max(then.at - now, pace.SHORTEST)
         async with house.queue(conn) as queue:
-            await rounds.set_clock(
-                queue,
-                known.task_id,
-                period=max(then.at - now, pace.SHORTEST),
-                next_run=then.at,
-                host=host,
-            )
+            await rounds.set_clock(queue, known.task_id, period=period, next_run=then.at, host=host)
     noted = Noted(
         host=host,
         silent=outcome.silent,
