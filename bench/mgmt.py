@@ -137,7 +137,7 @@ async def filled(place: Place) -> None:
         for work in (
             fill(worlds["large"], "hosts", "pages", hosts=HOSTS, days=-1, rows=place.more),
             fill(worlds["small"], "hosts", "pages", hosts=HOSTS, days=-1, rows=place.rows),
-            fill(worlds["idle"], "hosts", "map", hosts=IDLE_HOSTS, days=1, **seats),
+            fill(worlds["idle"], "hosts", "map", hosts=IDLE_HOSTS, days=-1, **seats),
             fill(worlds["bare"], "bare", hosts=HOSTS, rows=place.rows),
         ):
             all_at_once.create_task(work)
@@ -227,6 +227,10 @@ def claiming(place: Place, ours: list[Child]) -> Iterator[Measure]:
 def idling(place: Place) -> Iterator[Measure]:
     place.bench.say("polls that find nothing")
     child, times = place.child("usher", "idle"), place.few(1000)
+    first = median(child, "idle", 1)
+    place.bench.note(
+        f"the first poll takes {short(IDLE_HOSTS)} hosts out of the line: {first:,.0f} ms"
+    )
     turns = {
         "usher": partial(median, child, "idle", times),
         "limit": partial(median, child, "bare_idle", times),
@@ -235,7 +239,7 @@ def idling(place: Place) -> Iterator[Measure]:
         turns["crawlee"] = partial(median, place.crawlee[0], "idle", times)
     frame.interleaved(turns, 1)
     figures = frame.interleaved(turns, place.bench.repeats)
-    yield frame.measured(f"poll with {short(IDLE_HOSTS)} hosts, none due", "ms", figures)
+    yield frame.measured(f"poll with {short(IDLE_HOSTS)} finished hosts", "ms", figures)
 
 
 class Served:
@@ -281,7 +285,7 @@ def serving(place: Place) -> Iterator[Measure]:
     yield frame.measured(what, "calls/s", figures, better="higher")
     poll = partial(median, served.clients, "idle", [served.quiet], place.few(500))
     figures = frame.interleaved({"usher": poll}, place.bench.repeats)
-    what = f"/get_links with {short(IDLE_HOSTS)} hosts, none due, one client"
+    what = f"/get_links with {short(IDLE_HOSTS)} finished hosts, one client"
     yield frame.measured(what, "ms", figures)
 
 

@@ -70,10 +70,10 @@ class Usher:
 
     async def join(self) -> None:
         """One more crawler."""
-        components: Any = import_module("usher.mgmt.components")
+        identity: Any = import_module("usher.mgmt.identity")
         host = f"crawler-{os.getpid()}-{len(self.crawlers)}:5000"
         conn = await import_module("usher.db").connect("")
-        me = await components.meet(conn, host=host, type="crawler", now=datetime.now(UTC))
+        me = await identity.meet(conn, host=host, type="crawler", now=datetime.now(UTC))
         self.crawlers.append((me.id, conn))
 
     def asked(self, n: int, width: int, depth: int) -> Any:  # noqa: ANN401 - an Ask

@@ -35,7 +35,8 @@ VENVS = {
     "procrastinate": ["procrastinate==3.10.0", "psycopg[binary]==3.3.8", "uvloop==0.23.0"],
     "pgqueuer": ["pgqueuer[asyncpg]==1.6.0", "asyncpg==0.32.0", "uvloop==0.23.0"],
 }
-TARGETS = """targets: claim and settle in batches of 20 and 100 at least 0.7 of the limit and 3 times the better peer;
+TARGETS = """targets: the whole path with a no-op coroutine 1.2 times the better peer; enqueue in batches
+at least PgQueuer; claim and settle in batches of 20 and 100 at least 0.7 of the limit and 3 times the better peer;
 a claim's cost beside 1 M others at least 0.7 of the limit, which is the same claim with nothing beside it; the fork
 runner 10 times the exec runner (as its peer); a process started 25 ms after the insert (p50)"""
 LIMIT = """limit of claim and settle: pgbench, as many clients, calling the same two functions with the same batches in
@@ -44,7 +45,9 @@ processes that do nothing, five at once, forked or spawned by a Python that has 
 PEERS = """peers: their own worker loops over async no-ops, in as many processes, on the same server in databases of
 their own, with its settings (synchronous_commit on); PgQueuer's tables stay durable, its default, and have the
 autovacuum settings of `pgq autovac`. Ours are the library's calls alone, each a transaction, with nothing run between;
-what it takes to run jobs is in the lines on runners. All under uvloop, drivers as each one's documentation has them"""
+what it takes to run jobs is in the lines on the whole path and on runners. The whole path is a manager that runs the
+same no-op as a coroutine inside its process, from its first claim to its last settle, with the number of jobs at once
+that the notes name. All under uvloop, drivers as each one's documentation has them"""
 
 
 def contenders(bench: Bench, dsn: str, ends: AsyncExitStack) -> list[Side]:
@@ -108,6 +111,22 @@ def claiming(bench: Bench, sides: list[Side], limit: Limit | None) -> Iterator[M
             for who in ("usher", "limit") if limit else ("usher",):
                 found[who] = figures[f"{who} {batch}"]
             yield frame.measured(f"{what}, batches of {batch}", "jobs/s", found, better="higher")
+
+
+def whole_path(bench: Bench, sides: list[Side]) -> Iterator[Measure]:
+    """Claim, run a no-op coroutine and settle: our managers inside their processes, beside the peers' workers."""
+    ours = sides[0]
+    if not bench.quick:
+        ours.tune(size(bench, "pgqueuer"))
+    bench.note(f"jobs inside the manager, by number of processes: {ours.ways}")
+    for processes, words in list(PROCESSES.items())[: 1 if bench.quick else None]:
+        what = f"claim, run a no-op coroutine and settle, {words}"
+        bench.say(what)
+        numbers = dict.fromkeys((side.name for side in sides), 8_000 if bench.quick else 40_000)
+        numbers["procrastinate"] = size(bench, "procrastinate")
+        turns = {side.name: partial(side.run, numbers[side.name], processes) for side in sides}
+        figures = frame.interleaved(turns, bench.repeats)
+        yield frame.measured(what, "jobs/s", figures, better="higher")
 
 
 async def populated(dsn: str, kind: str, rows: int, due: int) -> None:
@@ -193,6 +212,7 @@ def measure(bench: Bench, loop: asyncio.Runner, ends: AsyncExitStack) -> list[Me
         bench.note(f"no limit: there is no {limit.program}")
     return [
         *enqueueing(bench, sides, known),
+        *whole_path(bench, sides),
         *claiming(bench, sides, known),
         *costs(bench, worlds, loop, ends),
         *running(bench, sides[0], limit.home, ends),

@@ -8,6 +8,7 @@ import sys
 sys.path.pop(0)  # bench/ holds a queue.py, and everybody needs the standard one
 
 import asyncio
+import gc
 import json
 import logging
 from abc import ABC, abstractmethod
@@ -17,6 +18,7 @@ from time import monotonic, perf_counter
 from typing import Any
 
 TASK = "noop"
+PROGRAM = "__main__:noop"
 TAIL = timedelta(seconds=0.01)  # how soon an emptied queue is noticed
 LEASE, TRIES = timedelta(minutes=5), 4
 
@@ -51,9 +53,10 @@ class Usher(Peer):
         self.jobs: Any = import_module("usher.queue.jobs")
         self.done = import_module("usher.queue.states").State.COMPLETED
         self.conn = await import_module("usher.db").connect("")
+        self.managers: dict[str, InManager] = {}
 
     async def enqueue(self, number: int, batch: int) -> None:
-        new = [self.jobs.New(TASK, TASK)] * batch
+        new = [self.jobs.New(TASK, PROGRAM)] * batch
         for _ in range(0, number, batch):
             await self.jobs.enqueue(self.conn, new, now=datetime.now(UTC))
 
@@ -70,6 +73,15 @@ class Usher(Peer):
         ends = [self.jobs.Settled(job.id, job.claim, self.done, exit_code=0) for job in ours]
         if len(await self.jobs.settle(self.conn, ends, now=datetime.now(UTC))) != len(ours):
             raise RuntimeError("a claim was lost")
+
+    async def run(self, way: dict[str, Any]) -> tuple[float, float]:
+        """Let a manager run the jobs. It stays, with its connections, as those of the peers do."""
+        key = json.dumps(way)
+        if key not in self.managers:
+            self.managers[key] = InManager(way)
+            await self.managers[key].open()
+            await asyncio.sleep(1)  # until its launcher is there
+        return await self.managers[key].run(self.conn)
 
     async def cost(self, claims: int, batch: int) -> list[float]:
         """The milliseconds of each claim; what was claimed is settled in between."""
@@ -88,6 +100,43 @@ class Usher(Peer):
         while not (ours := await self.claim(batch)):
             pass
         await self.settle(ours)
+
+
+class InManager:
+    """A manager in this process that runs the no-op as a coroutine, whenever its gate is open."""
+
+    def __init__(self, way: dict[str, Any]) -> None:
+        self.way = way
+        self.gate = asyncio.Event()
+
+    async def open(self) -> None:
+        module: Any = import_module("usher.queue.manager")
+        gc.set_threshold(import_module("usher.cli.app").CYCLES)  # as `usher manager` does
+        gate = self.gate
+
+        class Gated(module.Manager):  # type: ignore[misc]
+            async def fill(self, type_: str) -> None:
+                await gate.wait()
+                await super().fill(type_)
+
+        rules = import_module("usher.queue.policy").policies({TASK: {"run": "async", **self.way}})
+        post = module.Post(host="bench", policies=rules, dsn="", types=frozenset([TASK]))
+        self.db = await import_module("usher.db").Database("").__aenter__()
+        self.manager = Gated(self.db, post)
+        self.task = asyncio.create_task(self.manager.run(asyncio.Event(), asyncio.Event()))
+
+    async def run(self, conn: Any) -> tuple[float, float]:  # noqa: ANN401 - one of Usher's
+        """Run every job; returns when it began to claim and when all were settled."""
+        begin, is_empty = monotonic(), False
+        self.gate.set()
+        self.manager.ask(TASK)
+        while not is_empty:
+            await asyncio.sleep(TAIL.total_seconds())
+            if not self.manager.ledger.runs:  # to look costs more the more rows have died
+                rows = await conn.execute("select not exists (select from control.job)")
+                [(is_empty,)] = await rows.fetchall()
+        self.gate.clear()
+        return begin, monotonic()
 
 
 class Procrastinate(Peer):

@@ -139,3 +139,22 @@ def mgmt(
     with Mgmt(process, address, log, data) as running:
         assert address, log.read_text()
         yield running
+
+
+@contextmanager
+def watchdog(dsn: str, *words: str, settings: Mapping[str, str] | None = None) -> Iterator[None]:
+    """`usher watchdog` with these options, once it runs; killed at the end."""
+    clean = {name: value for name, value in os.environ.items() if "USHER" not in name}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "usher", "watchdog", *words],
+        env={**clean, "DATABASE_URL": dsn, **(settings or {})},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"watchdog\n"
+        yield
+    finally:
+        process.kill()
+        process.communicate()

@@ -1,11 +1,23 @@
 """Fixtures for every test: a real PostgreSQL, a real web site, a real browser, and a desk for commands."""
 
 import os
+from collections.abc import Iterator
+from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import settings
 
+ONE_SERVER_MODULES = frozenset(
+    {
+        "test_async_runner",
+        "test_feeds_pages",
+        "test_feeds_poll",
+        "test_feeds_websub",
+        "test_manager",
+        "test_scheduler",
+    }
+)
 BYTECODE = None
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
     # Hundreds of processes start: let them compile once, if not beside the sources. Workers have it from us.
@@ -17,13 +29,33 @@ settings.register_profile("house", deadline=None)
 settings.load_profile("house")
 
 
+@pytest.fixture(autouse=True)
+def usual_umask() -> Iterator[None]:
+    """Undo what a role that a test ran in this process did to the umask."""
+    mask = os.umask(0o022)
+    yield
+    os.umask(mask)
+
+
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     """Bytes have a name in tests, not a picture: what is packed anew has other bytes in each process."""
     return argname if isinstance(val, bytes) else None
 
 
+def is_for_one_server(path: Path) -> bool:
+    return "security" in path.parts or path.stem in ONE_SERVER_MODULES
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Carry what an attack test declares to the process that prints the table, also from a worker of xdist."""
+    """Carry what an attack test declares to the process that prints the table, also from a worker of xdist.
+
+    Tests of HTTP, files, processes and pages run on the embedded server only: they take long on a second one.
+    """
+    items[:] = [
+        item
+        for item in items
+        if not (item.get_closest_marker("debian") and is_for_one_server(item.path))
+    ]
     for item in items:
         if marker := item.get_closest_marker("attack"):
             finding, attempt, result = marker.args

@@ -116,8 +116,10 @@ async def fill(dsn: str, *, now: datetime | None = None) -> dict[str, int]:
             "<comments>https://lights.example.org/talk</comments><author>Ida Lewis</author>"
         )
         long = "".join(f"<p>{text}</p>" for _, text in STORIES * 2)
+        # The newest, also in the hour after midnight: the others of today are dated midnight.
+        newest = max(now - HOUR, now.replace(hour=0, minute=0, second=0, microsecond=1))
         special = item(
-            "horn", "The horn, recorded", long, base=lights, date=now - HOUR, tags=["sea", "sound"], more=media
+            "horn", "The horn, recorded", long, base=lights, date=newest, tags=["sea", "sound"], more=media
         )  # fmt: skip
         found = {}
         items = [special, *busy(lights, per_day=counts, now=now)]

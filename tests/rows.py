@@ -22,6 +22,7 @@ from usher.errors import BadInput, NotFound, Unreachable
 from usher.index.answering import Desk
 from usher.index.document import Document
 from usher.index.engine import Engine
+from usher.messages import INCARNATION_HEADER
 from usher.porch.component import Call, Endpoint, GuardOptions, face
 from usher.porch.listen import read_bind
 from usher.search.front import Wish, front
@@ -47,6 +48,7 @@ class Seat:
     host: str
     chunks: list[int]
     stack: AsyncExitStack
+    engine: Engine
     open: asyncio.Event = field(default_factory=asyncio.Event)
     asked: list[str] = field(default_factory=list)
     refused: set[str] = field(default_factory=set)  # paths that it is too busy for
@@ -64,6 +66,7 @@ class Maps:
     probation: dict[int, dict[str, list[int]]] = field(default_factory=dict)
     away: bool = False
     full: bool = True
+    incarnation: str = ""
     old: bool = False  # it knows no endpoints of ours
     told: list[dict[str, Any]] = field(default_factory=list)
     states: list[dict[str, Any]] = field(default_factory=list)
@@ -75,7 +78,8 @@ class Maps:
         status = 503 if self.away else 304 if call.headers.get("if-none-match") == etag else 200
         self.answered.append(status)
         kept = body if status == 200 else b""
-        return Response(kept, status, {"ETag": etag}, media_type="application/json")
+        headers = {"ETag": etag, INCARNATION_HEADER: self.incarnation}
+        return Response(kept, status, headers, media_type="application/json")
 
     async def servers_map(self, call: Call) -> Response:
         rows = [{"row": row, "servers": list(hosts)} for row, hosts in self.rows.items()]
@@ -95,7 +99,7 @@ class Maps:
             [{"host": host, "chunk_ids": chunks} for host, chunks in rows.get(row, {}).items()]
             for row in numbers
         ]
-        return self.drawn(every, call)
+        return self.drawn({"incarnation": self.incarnation, "rows": every, "unrestored": []}, call)
 
     async def send_query_stats(self, call: Call) -> Response:
         one = json.loads(await call.request.body())
@@ -122,7 +126,7 @@ class Maps:
     def endpoints(self) -> list[Endpoint]:
         return [
             Endpoint("GET", "/get_servers_map", self.servers_map),
-            Endpoint("GET", "/get_map", self.full_map),
+            Endpoint("GET", "/v1/map", self.full_map),
             Endpoint("GET", "/v1/probation", self.probation_map),
             Endpoint("POST", "/send_query_stats", self.send_query_stats),
             Endpoint("POST", "/set_component_state", self.set_state),
@@ -159,7 +163,7 @@ class Rows:
         desk = Desk(2)
         desk.engine = engine
         stack.callback(desk.close)
-        seat = Seat(row, "", list(chunks), stack)
+        seat = Seat(row, "", list(chunks), stack, engine)
         seat.open.set()
         endpoints = [watched(one, seat) for one in desk.endpoints()]
         address = await stack.enter_async_context(face(endpoints, ANY))

@@ -21,7 +21,7 @@ async def component(conn: Connection, host: str, type_: str, row: int | None = N
     [(id_,)] = await rows_of(
         conn,
         "insert into work.component (host, type, row, machine, health_since) values (%s, %s, %s, %s, %s) "
-        "on conflict (host) do update set host = excluded.host returning id",
+        "on conflict (host, coalesce(type, '')) do update set host = excluded.host returning id",
         host, type_, row, host.partition(":")[0], NOW - MINUTE,
     )  # fmt: skip
     return int(id_)

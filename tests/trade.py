@@ -61,8 +61,14 @@ class Trade:
         )
         return state, reason
 
-    async def crawl(self, *records: Record, damage: bytes = b"", kept: bool = True) -> int:
-        """A chunk of these pages, crawled; `damage` is what its file is instead."""
+    async def crawl(
+        self,
+        *records: Record,
+        damage: bytes = b"",
+        kept: bool = True,
+        rewrite: Callable[[bytes], bytes] | None = None,
+    ) -> int:
+        """A chunk of these pages, crawled; `damage` is what its file is instead, `rewrite` what becomes of it."""
         host = f"h{next(NUMBERS)}.test"
         found = [replace(one, url=one.url.replace("example.com", host)) for one in records]
         await self.crawler.add_links([one.url for one in found])
@@ -78,6 +84,8 @@ class Trade:
             path.write_bytes(damage)
         else:
             await chunk_file(path, *found)
+        if rewrite:
+            path.write_bytes(rewrite(path.read_bytes()))
         file = self.content.find(pack.chunk_id)
         assert file
         pages = [Page(link=one.url, result="success", status=200) for one in found]

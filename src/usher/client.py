@@ -17,19 +17,22 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from usher.errors import BadInput, Conflict, NotAllowed, Unreachable, UsherError, tree
+from usher.errors import Unreachable, UsherError
 from usher.local_secret import COMPONENT_PREFIX
 from usher.messages import (
+    INCARNATION_HEADER,
     Added,
     Changed,
     ChunkPages,
     ChunkState,
+    Compared,
     Component,
     ContentChunk,
     Copies,
     Copy,
     FeedsKept,
     ForeignPages,
+    HeldChunk,
     Ids,
     Leases,
     Link,
@@ -39,27 +42,19 @@ from usher.messages import (
     Pack,
     Page,
     PageKeys,
-    Problem,
     Robots,
     Row,
     ServerChunk,
     State,
     Tickets,
 )
+from usher.mgmt_answers import error_of, read
 from usher.wire import Answer, lines_to_mgmt
 
 T = TypeVar("T")
 NOT_MODIFIED, DECLINED = 304, 400
-# Of problems that have no error of their own here.
-KINDS = {
-    400: BadInput,
-    401: NotAllowed,
-    409: Conflict,
-    413: BadInput,
-    422: BadInput,
-    503: Unreachable,
-}
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+HEADER_BYTES = INCARNATION_HEADER.encode()
 
 
 class Client:
@@ -76,6 +71,11 @@ class Client:
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
         self._map: tuple[str, list[Row]] = ("", [])
+        self.incarnation = ""  # of the database, as MGMT said it last
+        self.compared_with = ""  # the incarnation that an index server compared its chunks with
+        self._declared: dict[str, Any] = {}  # what this component said of itself last
+        self._undeclared = False  # whether a new incarnation has yet to hear it
+        self._is_declaring = False
         # Components of one machine need no tickets: only a token of one's own gets any.
         self._gets_tickets = bool(token) and not token.startswith(COMPONENT_PREFIX)
         self._tickets: dict[
@@ -102,6 +102,7 @@ class Client:
     ) -> Component:
         """Say how this component is; the first time, what it is. A crawler that begins `anew` has no chunks."""
         body = given(state=state, type=type, row=row, weight=weight, reason=reason or None)
+        self._declared |= body | {"reason": reason}
         body |= {"anew": True} if anew else {}
         return await self._post("/set_component_state", body, Component)
 
@@ -270,7 +271,7 @@ class Client:
 
     async def loaded(self, chunks: Iterable[int]) -> list[int]:
         """Chunks that this server has loaded; returns those that are wanted on it."""
-        told = await self._post("/set_chunk_loaded", {"chunk_ids": list(chunks)}, Ids)
+        told = await self._report("/set_chunk_loaded", chunks)
         return told.chunk_ids
 
     async def leaving(self) -> list[int]:
@@ -278,7 +279,7 @@ class Client:
         return (await self._get("/get_chunks/leaving", Ids)).chunks
 
     async def dropped(self, chunks: Iterable[int]) -> list[int]:
-        told = await self._post("/set_chunk_dropped", {"chunk_ids": list(chunks)}, Ids)
+        told = await self._report("/set_chunk_dropped", chunks)
         return told.chunk_ids
 
     async def missing(self, chunks: Sequence[MissingChunk]) -> Lost:
@@ -293,9 +294,17 @@ class Client:
         """Report pages that this builder or server dropped; returns the chunks that MGMT took a report of."""
         return (await self._post("/v1/foreign_pages", {"chunks": chunks}, Ids)).chunk_ids
 
+    async def compare(self, chunks: Sequence[HeldChunk], incarnation: str) -> Compared:
+        """Compare chunks that a server has with a database that was restored, up to 10,000 at once."""
+        body = msgspec.json.encode({"chunks": chunks})
+        headers = {INCARNATION_HEADER: incarnation}
+        return read(
+            await self._call("POST", "/v1/holdings/compare", body, headers=headers), Compared
+        )
+
     async def holds(self, chunks: Iterable[int]) -> list[int]:
         """All chunks that a server has when it comes back; returns those it has no use for."""
-        return (await self._post("/v1/holdings", {"chunk_ids": list(chunks)}, Ids)).stray
+        return (await self._report("/v1/holdings", chunks)).stray
 
     async def to_retire(self, n: int = 1000) -> list[Copy]:
         """Pages that this server is to take out of chunks it has."""
@@ -328,6 +337,12 @@ class Client:
 
     # -- calls
 
+    async def _report(self, path: str, chunks: Iterable[int]) -> Ids:
+        """What an index server has; MGMT declines it if the server did not compare it with this incarnation."""
+        headers = {INCARNATION_HEADER: self.compared_with} if self.compared_with else {}
+        body = msgspec.json.encode({"chunk_ids": list(chunks)})
+        return read(await self._call("POST", path, body, headers=headers), Ids)
+
     async def _get(self, path: str, of: type[T], **query: object) -> T:
         asked = urlencode({name: value for name, value in query.items() if value is not None})
         told = await self._call("GET", f"{path}?{asked}" if asked else path)
@@ -347,35 +362,37 @@ class Client:
         while True:
             try:
                 told = await self._lines.ask(method, path, body, sent)
+                self._note_incarnation(told)
                 if told.status < DECLINED:
-                    return told
+                    break
                 raise error_of(told)
             except Unreachable:
                 if asyncio.get_running_loop().time() + pause > deadline:
                     raise
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
+        if self._undeclared and not self._is_declaring:
+            await self._declare_again()
+        return told
+
+    def _note_incarnation(self, answer: Answer) -> None:
+        """Take note of the incarnation; one that is new may not know this component, or how it is."""
+        seen = next((value for name, value in answer.fields if name.lower() == HEADER_BYTES), b"")
+        if seen and (incarnation := seen.decode("latin-1")) != self.incarnation:
+            self._undeclared = bool(self.incarnation and self._declared)
+            self.incarnation = incarnation
+
+    async def _declare_again(self) -> None:
+        """Once for each answer: two MGMT processes may name different incarnations in turns after a restore."""
+        self._undeclared, self._is_declaring = False, True
+        try:
+            await self._post("/set_component_state", self._declared, Component)
+        except UsherError:
+            self._undeclared = True  # with the next answer
+        finally:
+            self._is_declaring = False
 
 
 def given(**values: Any) -> dict[str, Any]:  # noqa: ANN401 - as the call has them
     """Only what is there."""
     return {name: value for name, value in values.items() if value is not None}
-
-
-def read(told: Answer, of: type[T]) -> T:
-    try:
-        return msgspec.json.decode(told.body, type=of)
-    except msgspec.MsgspecError as error:
-        raise Unreachable(
-            f"That was no answer of MGMT: {error}.", hint="Check the address, and its version."
-        ) from error
-
-
-def error_of(told: Answer) -> UsherError:
-    """What MGMT said, as the error it would be here."""
-    try:
-        problem = msgspec.json.decode(told.body, type=Problem)
-    except msgspec.MsgspecError:
-        problem = Problem(f"MGMT answered {told.status}.")
-    kind = tree().get(problem.code) or KINDS.get(told.status, UsherError)
-    return kind(problem.detail, hint=problem.hint)

@@ -112,6 +112,9 @@ async def clock(conn: Connection) -> Check:
 
 async def schema(conn: Connection, schemas: list[str]) -> Check:
     states = [await state(conn, name) for name in schemas]
+    if older := [found.schema for found in states if found.of_older_checkout]:
+        detail = f"of a checkout from before the first release: {', '.join(older)}"
+        return Check("schema", "bad", detail, "See `usher db status`.")
     if unknown := [found.schema for found in states if found.unknown]:
         return Check(
             "schema", "bad", f"newer than this Usher: {', '.join(unknown)}", "Upgrade Usher."

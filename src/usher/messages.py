@@ -4,10 +4,12 @@ Comes from and goes to `client`, which is how our own components speak.
 """
 
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Final, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
+INCARNATION_HEADER: Final = "x-usher-incarnation"  # of answers, and of reports of index servers
+Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 State = Literal["online", "error", "waiting", "paused"]
 Result = Literal["success", "unchanged", "failure", "gone", "moved", "barred"]
 
@@ -193,6 +195,37 @@ class Row(Struct):
 
     row: int
     servers: list[str]
+
+
+class MappedServer(Struct):
+    """A server of the map, with the chunks that it answers for."""
+
+    host: str
+    chunk_ids: list[int]
+
+
+class ClusterMap(Struct):
+    """The servers of each row with their chunks; `unrestored` are chunks that some row lacks since a restore."""
+
+    incarnation: str = ""
+    rows: list[list[MappedServer]] = []
+    unrestored: list[int] = []
+
+
+class HeldChunk(Struct, frozen=True):
+    """A chunk in a server's index: its searchable documents, those in its file, and the file's checksum."""
+
+    chunk_id: Annotated[int, Meta(ge=1, le=2**63 - 1)]
+    documents: Count
+    file_documents: Count | None = None  # None: the file is not there
+    sha256: str | None = None
+
+
+class Compared(Struct):
+    """Chunks that a server has to drop, and those that it has to load again from their files."""
+
+    stray: list[int] = []
+    reload: list[int] = []
 
 
 class FeedsKept(Struct):

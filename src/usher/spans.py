@@ -1,4 +1,4 @@
-"""Spans of time, as people write them and as they are shown: 15m, 1h30m, 2w, P1DT6H.
+"""Spans of time, as people write them and as they are shown: 15m, 1h30m, 0.5s, 250ms, 2w, P1DT6H.
 
 Comes from whatever reads cadences, periods or settings; goes to timedeltas, whose bounds the reader sets.
 """
@@ -11,14 +11,15 @@ from typing import Final
 
 # M is a month of 30 days, the one unit that is no small letter.
 _SECONDS: Final[Mapping[str, int]] = MappingProxyType(
-    {"M": 2_592_000, "w": 604_800, "d": 86_400, "h": 3_600, "m": 60, "s": 1}
+    {"M": 2_592_000, "w": 604_800, "d": 86_400, "h": 3_600, "m": 60}
 )
 _SECOND: Final = timedelta(seconds=1)
 _LONGEST: Final = timedelta.max // _SECOND
 
 # Nine digits are far beyond any bound. ISO puts a T before hours, so that its minutes are no months.
 _NUMBERS: Final = [rf"(?:(?P<{unit}>[0-9]{{1,9}}){unit})?" for unit in _SECONDS]
-_INTERVAL: Final = re.compile(" ?".join(_NUMBERS))
+_NUMBERS.append(r"(?:(?P<s>[0-9]{1,9}(?:\.[0-9]{1,6})?)s)?")
+_INTERVAL: Final = re.compile(" ?".join([*_NUMBERS, "(?:(?P<ms>[0-9]{1,9})ms)?"]))
 _ISO: Final = re.compile(
     "p{}{}(?:t(?=[0-9]){}{}{})?".format(*_NUMBERS[1:]), re.ASCII | re.IGNORECASE
 )
@@ -30,16 +31,21 @@ def read(text: str) -> timedelta | None:
     counts = {unit: count for unit, count in match.groupdict().items() if count} if match else {}
     if not counts:
         return None
-    seconds = sum(int(count) * _SECONDS[unit] for unit, count in counts.items())
-    return timedelta(seconds=seconds) if seconds < _LONGEST else timedelta.max
+    milliseconds = int(counts.pop("ms", 0))
+    seconds, _, part = counts.pop("s", "0").partition(".")
+    whole = int(seconds) + sum(int(count) * _SECONDS[unit] for unit, count in counts.items())
+    if whole >= _LONGEST:
+        return timedelta.max
+    microseconds = int(part.ljust(6, "0")) if part else 0
+    return timedelta(seconds=whole, milliseconds=milliseconds, microseconds=microseconds)
 
 
 def show(span: timedelta) -> str:
-    """From days to seconds, as `read` reads it if the seconds are whole."""
+    """From days to seconds and parts of a second, as `read` reads it."""
     rest, part = divmod(span, _SECOND)
     shown = []
     for unit in "dhm":
         count, rest = divmod(rest, _SECONDS[unit])
         shown.append(f"{count}{unit}" if count else "")
-    seconds = f"{rest + part / _SECOND:g}"
+    seconds = f"{rest}.{part.microseconds:06}".rstrip("0").removesuffix(".")
     return "".join([*shown, f"{seconds}s" if seconds != "0" else ""]) or "0s"

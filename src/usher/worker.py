@@ -10,13 +10,19 @@ In any other language: the same SQL functions, or `POST /v1/jobs/…`.
         job().enqueue("clean", "my.module:clean", url)
 """
 
+import json
 import os
+from collections.abc import Sequence
+from contextvars import ContextVar
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import psycopg
+
+
+MAX_RESULT_BYTES = 16_384
 
 
 class TemporaryError(Exception):
@@ -29,6 +35,10 @@ class PermanentError(Exception):
 
 class Job:
     """The job that this process runs."""
+
+    stopping = (
+        False  # set for a job inside the manager that is to end; other jobs get the signal TERM
+    )
 
     def __init__(self, url: str, *, id_: int, task_id: int | None = None) -> None:
         self.id = id_
@@ -54,17 +64,33 @@ class Job:
         host_rule: str = "",
         key: str | None = None,
         data: str | None = None,
+        needs: Sequence[int] = (),
     ) -> int:
-        """Put in a job below this one; returns its number, or that of the live one with the same key."""
-        query = """
-            select control.enqueue(
+        """Put in a job below this one; returns its number, or that of the live one with the same key.
+
+        `needs` names jobs that must complete first: this job's own number, or its other children.
+        """
+        function = "enqueue_after(%s::bigint[]," if needs else "enqueue("
+        query = f"""
+            select control.{function}
                 %s, %s, %s::text[], coalesce(%s::timestamptz, now()) + coalesce(%s::interval, '0'), %s, %s, %s, %s, %s
             )
         """
-        found = self._call(
-            query, type_, program, list(args), at, after, resource, priority, host_rule, key, data
-        )
-        return int(found)
+        values = (type_, program, list(args), at, after, resource, priority, host_rule, key, data)
+        added = self._call(query, *([list(needs)] if needs else []), *values)
+        return int(added)
+
+    def result(self, value: object) -> None:
+        """Set the result of this job, a JSON value of up to 16 KB; a later one replaces it.
+
+        A function can also return its result.
+        """
+        self._call("select control.put_result(%s::jsonb)", encode_result(value))
+
+    def results(self) -> dict[int, Any]:
+        """The results of the jobs that this one waited for; None for a job that set none."""
+        query = "select jsonb_object_agg(job_id, value) from control.needed_results()"
+        return {int(id_): value for id_, value in (self._call(query) or {}).items()}
 
     def wrote(self, table: str, *rows: object) -> None:
         """Which rows this job wrote, so that people can ask who made one."""
@@ -96,8 +122,28 @@ class Job:
         return row[0] if row else None
 
 
+def encode_result(value: object) -> str:
+    """A result as JSON text; PermanentError if it cannot be stored."""
+    try:
+        text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise PermanentError(f"The result cannot be stored as JSON: {error}.") from error
+    if len(text) > MAX_RESULT_BYTES:
+        raise PermanentError(
+            f"The result has {len(text):,} bytes of JSON; at most {MAX_RESULT_BYTES:,} can be stored. "
+            "Store the data elsewhere and return its place."
+        )
+    return text
+
+
+# Set for code that runs for a job inside another process: a manager (`run = "async"`) or a test (`usher.jobs.testing`).
+CURRENT_JOB: ContextVar[Job] = ContextVar("usher_job")
+
+
 def job() -> Job:
-    """The job of this process."""
+    """The job of this coroutine, thread or process."""
+    if current := CURRENT_JOB.get(None):
+        return current
     if "USHER_JOB_ID" not in os.environ:
         raise PermanentError("This process was not started by an Usher manager.")
     if "USHER_CONTROL_URL" not in os.environ:

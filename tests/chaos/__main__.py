@@ -52,10 +52,6 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=180, help="no fault begins later")
     parser.add_argument("--kinds", default=",".join(ALL_KINDS), help="fault types, with commas")
     parser.add_argument("--keep", action="store_true", help="keep logs and data of the run")
-    parser.add_argument("--jit", action="store_true", help="PostgreSQL compiles statements")
-    parser.add_argument(
-        "--wait-healthy", action="store_true", help="no fault begins before probation is over"
-    )
     parser.add_argument("--inside", type=Path, default=None, help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -82,8 +78,7 @@ def outside(options: argparse.Namespace) -> int:
     print(f"chaos: seed {seed}, {options.faults} faults, files in {directory}", flush=True)  # noqa: T201
     words = [sys.executable, "-m", "chaos", "--seed", str(seed), "--inside", str(directory)]
     words += ["--faults", str(options.faults), "--minutes", str(options.minutes)]
-    words += ["--kinds", options.kinds, *(["--jit"] if options.jit else [])]
-    words += ["--wait-healthy"] if options.wait_healthy else []
+    words += ["--kinds", options.kinds]
     # With the death of this process, however it dies, `unshare` dies, and with it all that it started.
     process = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", *UNSHARE, *words])
     signal.signal(signal.SIGTERM, lambda *_: process.kill())
@@ -111,8 +106,6 @@ def inside(options: argparse.Namespace) -> int:
             minutes=options.minutes,
             kinds=options.kinds.split(","),
             directory=options.inside,
-            jit=options.jit,
-            wait_healthy=options.wait_healthy,
             pg_bin=str(DEBIAN_POSTGRESQL) if DEBIAN_POSTGRESQL.is_dir() else "",
         )
     )

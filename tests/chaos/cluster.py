@@ -49,11 +49,11 @@ poll_interval = "1s"
 class Cluster:
     """Creates everything in `directory`; all of it ends with the harness's own namespaces."""
 
-    def __init__(self, directory: Path, pg_bin: str = "", *, jit: bool = False) -> None:
+    def __init__(self, directory: Path, pg_bin: str = "") -> None:
         self.directory = directory
         self.numbers = iter(range(1, 100))
         nodes = [self.namespace("pg-1"), self.namespace("pg-2")]
-        self.pair = Pair(nodes, directory, find(pg_bin), jit=jit)
+        self.pair = Pair(nodes, directory, find(pg_bin))
         self.machines: dict[str, Machine] = {node.name: node for node in self.pair.nodes}
         self.supervisor = Supervisor(list(self.machines.values()))
         self.admin_token = ""

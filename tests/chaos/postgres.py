@@ -48,11 +48,10 @@ class Pair:
     """A primary and its standby."""
 
     def __init__(
-        self, namespaces: Sequence[Namespace], directory: Path, binaries: Binaries, *, jit: bool
+        self, namespaces: Sequence[Namespace], directory: Path, binaries: Binaries
     ) -> None:
         self.account: Account = server_account()
         self.binaries, self.password = binaries, "chaos"
-        self.configuration = CONFIGURATION + f"jit = {'on' if jit else 'off'}\n"
         self.nodes = [self.node(namespace, directory) for namespace in namespaces]
         self.primary, self.standby = self.nodes
 
@@ -80,7 +79,7 @@ class Pair:
         options = ["-U", "usher", "-E", "UTF8", "--locale", "C", "-A", "trust", "--no-sync"]
         self.run([self.binaries / "initdb", "-D", str(data), *options])
         with (data / "postgresql.conf").open("a") as file:
-            file.write(self.configuration)
+            file.write(CONFIGURATION)
         with (data / "pg_hba.conf").open("a") as file:
             file.write(f"host all all {NETWORK} trust\nhost replication all {NETWORK} trust\n")
         self.primary.start()

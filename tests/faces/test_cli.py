@@ -143,6 +143,7 @@ def test_a_schema_behind_is_exit_code_6(empty_database: str) -> None:
     ]
 
 
+@pytest.mark.seed("002.2", "003.4")
 def test_migrate_status_rollback_drop(empty_database: str) -> None:
     there = to(empty_database)
     made = usher("db", "migrate", "--json", environment=there)
@@ -157,6 +158,7 @@ def test_migrate_status_rollback_drop(empty_database: str) -> None:
     assert usher("db", "drop", "--schema", "feeds", "--yes", environment=there).code == 0
 
 
+@pytest.mark.seed("000.31", "002.2")
 def test_create_makes_the_database_too(empty_database: str) -> None:
     fresh = make_conninfo(empty_database, dbname="made_by_usher")
     assert usher("db", "status", environment=to(fresh)).code == 5
@@ -171,6 +173,7 @@ def test_create_makes_the_database_too(empty_database: str) -> None:
             conn.execute("drop database if exists made_by_usher")
 
 
+@pytest.mark.seed("002.10")
 def test_roles(database: str) -> None:
     import psycopg
 
@@ -193,6 +196,7 @@ def test_a_role_without_the_right_is_exit_code_4(database: str) -> None:
     assert "CREATEROLE" in ran.err
 
 
+@pytest.mark.seed("002.2")
 def test_dump_and_restore(database: str, tmp_path: Path) -> None:
     there = to(database)
     ran = usher("db", "dump", tmp_path / "backup", "--json", environment=there)

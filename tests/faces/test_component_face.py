@@ -78,15 +78,17 @@ async def ask(shelf: Shelf) -> AsyncIterator[Asked]:
         yield Asked(address)
 
 
+@pytest.mark.seed("001.36", "001.37")
 async def test_every_component_has_the_same_probes(ask: Asked) -> None:
     assert (await ask("GET", "/healthz")).json == {"status": "ok"}
     assert set((await ask("GET", "/version")).json) == {"usher", "python"}
     assert b"usher_" in (await ask("GET", "/metrics")).body
     for path in ("/get_health_status", "/get_health", "/health_status"):
         assert (await ask("GET", path)).json == {"status": "probation"}
-    assert await ping.ask(f"127.0.0.1:{ask.place[1]}") == "probation"
+    assert await ping.ask(f"http://127.0.0.1:{ask.place[1]}/get_health_status") == "probation"
 
 
+@pytest.mark.seed("001.20")
 async def test_a_chunk_comes_whole_with_its_checksum(ask: Asked, shelf: Shelf) -> None:
     kept = shelf.find(7)
     assert kept is not None
@@ -143,6 +145,7 @@ async def test_a_part_of_another_file_is_no_part_of_this_one(ask: Asked) -> None
     assert past.headers["content-range"] == f"bytes */{len(DATA)}"
 
 
+@pytest.mark.seed("001.20")
 async def test_all_chunks_are_listed_page_by_page(ask: Asked, shelf: Shelf) -> None:
     every = (await ask("GET", "/get_chunks")).json
     assert [one["chunk_id"] for one in every] == [7, 8, 1009]

@@ -158,6 +158,7 @@ def test_all_refused_is_exit_code_3_and_no_url_is_none(database: str) -> None:
     assert (empty.code, empty.out) == (0, "VERDICT  REASON  URLS\n")
 
 
+@pytest.mark.seed("004.3", "004.28")
 def test_full_knocks_and_passes(database: str) -> None:
     there = to(database)
     assert usher("add", "x.example/1", "x.example/2", environment=there).code == 0

@@ -191,6 +191,7 @@ def test_block_pause_open(database: str) -> None:
     )
 
 
+@pytest.mark.seed("003.22", "004.22")
 def test_recrawl(database: str) -> None:
     at(database, "add", "a.gov/1", "a.gov/2", "b.gov/1")
     with psycopg.connect(database) as conn:

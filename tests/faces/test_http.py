@@ -22,6 +22,7 @@ def pages(guestbook: str, host: str) -> dict[str, str]:
         return dict(conn.execute(asks, [host]).fetchall())
 
 
+@pytest.mark.seed("004.12")
 def test_a_knock_answers_every_url(door: Mgmt, guestbook: str) -> None:
     given = ("https://KNOCK.example/a?utm_source=x#top", "javascript:1", "knock.example/a", "::")
     told = door.knock(*given).json
@@ -74,6 +75,7 @@ def test_where_a_link_was_found_limits_it(door: Mgmt) -> None:
     assert door.knock("x.example", found_on="javascript:1").problem == (422, "bad_input")
 
 
+@pytest.mark.seed("004.1", "004.12")
 @pytest.mark.parametrize(
     ("way", "reason"),
     [

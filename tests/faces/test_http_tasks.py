@@ -73,6 +73,7 @@ def test_resources(door: Mgmt, kind: str) -> None:
         "running": 0,
         "waiting": 0,
         "latest_run": None,
+        "paused": False,
     }
     assert door.ask("PUT", path, {"interval": 0}).json["capacity"] == 2
     jobs = [{"type": kind, "program": "true", "resource": kind}] * 3

@@ -58,6 +58,7 @@ def script(tmp_path: Path, text: str) -> str:
     return str(file)
 
 
+@pytest.mark.seed("002.14", "002.15")
 def test_add_and_show(database: str) -> None:
     id_ = added(
         database, "--type", "fetch", "--at", "+15m", "--resource", "example.com", "--priority", "-3",

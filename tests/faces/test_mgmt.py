@@ -215,6 +215,7 @@ def test_a_database_that_is_not_migrated_is_exit_code_6(empty_database: str) -> 
     assert "usher db migrate" in ran.err
 
 
+@pytest.mark.seed("000.31")
 def test_with_nothing_but_a_directory(data: Path) -> None:
     """Makes its own PostgreSQL, knocks and stops; nothing is left running."""
     import subprocess

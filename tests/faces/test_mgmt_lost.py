@@ -1,17 +1,12 @@
 """W12 over HTTP: what only a dead crawler or builder had is made again; a page crawled again is indexed again."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from calls import Mgmt, mgmt
-from commands import clean
+from calls import Mgmt, mgmt, watchdog
 from crowd import Component, at_once
 from processes import eventually
 from standins import Standin, standins
@@ -25,24 +20,6 @@ def running(database: str, tmp_path: Path) -> Iterator[Mgmt]:
     at_once(database)
     with mgmt(database, tmp_path / "log") as started:
         yield started
-
-
-@contextmanager
-def watchdog(dsn: str) -> Iterator[None]:
-    environment = clean({"DATABASE_URL": dsn, "PATH": os.environ["PATH"]})
-    process = subprocess.Popen(
-        [sys.executable, "-m", "usher", "watchdog", *HASTY],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"watchdog\n"
-        yield
-    finally:
-        process.kill()
-        process.communicate()
 
 
 def enter(server: Mgmt, standin: Standin, type_: str) -> Component:
@@ -90,7 +67,7 @@ def test_w12_what_only_the_dead_had_is_made_again(running: Mgmt, database: str) 
         ]
         crawler.post("/add_links", links=LINKS)
         lost, _ = crawl(crawler, "aa" * 20)
-        with watchdog(database):
+        with watchdog(database, *HASTY):
             cast[0].kill()
             again, links = crawl(spare, "aa" * 20)
             assert (again > lost, links) == (True, LINKS)

@@ -100,6 +100,7 @@ def built(crawler: Component, builder: Component) -> None:
     sent(builder, "/set_index_chunk_metadata", BUILT)
 
 
+@pytest.mark.seed("001.1", "001.2", "001.6")
 def test_a_component_that_starts_up_says_online(seeded: Mgmt, database: str) -> None:
     """The bare body works: who it is is where it calls from, and what it is shows in what it asks for."""
     crawler = Component(seeded, "127.0.0.2")
@@ -112,6 +113,7 @@ def test_a_component_that_starts_up_says_online(seeded: Mgmt, database: str) -> 
     assert one(database, "select type from mgmt.host") == "Crawler"
 
 
+@pytest.mark.seed("000.17", "000.18", "001.7", "001.10")
 def test_links_are_five_with_a_chunk_id(crawler: Component, database: str) -> None:
     canonical = full_of_links(crawler)
     told = crawler.get("/get_links")
@@ -123,15 +125,18 @@ def test_links_are_five_with_a_chunk_id(crawler: Component, database: str) -> No
     assert states(database) == {"crawling": 5}
 
 
+@pytest.mark.seed("001.8")
 def test_no_links_are_an_empty_object(crawler: Component) -> None:
     assert crawler.get("/get_links") == {}
 
 
+@pytest.mark.seed("001.9")
 def test_fewer_than_five_are_an_empty_object_at_first(crawler: Component) -> None:
     sent(crawler, "/add_links", ADD_LINKS)
     assert crawler.get("/get_links") == {}
 
 
+@pytest.mark.seed("000.19", "000.20", "001.11", "001.13")
 def test_crawled(crawler: Component, database: str) -> None:
     full_of_links(crawler)
     crawler.get("/get_links")
@@ -140,6 +145,7 @@ def test_crawled(crawler: Component, database: str) -> None:
     assert states(database) == {"crawled": 5}
 
 
+@pytest.mark.seed("000.3", "000.14", "001.14", "001.16")
 def test_any_number_of_links_can_be_added(crawler: Component, database: str) -> None:
     told = sent(crawler, "/add_links", ADD_LINKS)
     assert told == {"counts": {"admit": 3, "wait": 0, "refuse": 0}, "reasons": {"new_page": 3}}
@@ -150,6 +156,7 @@ def test_any_number_of_links_can_be_added(crawler: Component, database: str) -> 
     ]
 
 
+@pytest.mark.seed("000.4", "000.16", "000.17", "001.17")
 def test_more_links_for_a_chunk_without_a_new_id(crawler: Component, database: str) -> None:
     full_of_links(crawler)
     crawler.get("/get_links")
@@ -161,6 +168,7 @@ def test_more_links_for_a_chunk_without_a_new_id(crawler: Component, database: s
     assert one(database, "select count(*) from mgmt.chunk") == 1
 
 
+@pytest.mark.seed("000.21", "000.22")
 def test_a_link_that_fails_is_marked_and_another_comes_into_its_chunk(
     crawler: Component, database: str
 ) -> None:
@@ -178,6 +186,7 @@ def test_a_link_that_fails_is_marked_and_another_comes_into_its_chunk(
     assert states(database) == {"crawled": 5, "error": 1, "pending": 2}
 
 
+@pytest.mark.seed("000.25", "000.26", "001.18", "001.19")
 def test_a_builder_gets_five_chunks_with_their_crawler(
     crawler: Component, builder: Component, database: str
 ) -> None:
@@ -194,6 +203,7 @@ def test_a_builder_gets_five_chunks_with_their_crawler(
     assert kept == [(101, BUILDER, "building")]
 
 
+@pytest.mark.seed("000.28", "001.22")
 @pytest.mark.parametrize(
     ("state", "kept"),
     [("building", "building"), ("built", "built"), ("error", "error"), ("propagated", "building")],
@@ -209,6 +219,7 @@ def test_every_state_of_an_index_chunk(
     assert told == {"chunk_id": 101, "state": kept}
 
 
+@pytest.mark.seed("000.30", "000.32", "001.21", "001.23", "001.25", "001.27", "001.29", "001.30")
 def test_built_is_answered_and_distributed_to_every_row(
     seeded: Mgmt, crawler: Component, builder: Component, database: str
 ) -> None:
@@ -233,6 +244,7 @@ def test_built_is_answered_and_distributed_to_every_row(
     assert sorted(kept) == [(1, 101, SERVERS[0]), (2, 101, SERVERS[1])]
 
 
+@pytest.mark.seed("001.11", "001.12")
 def test_propagated_is_when_every_row_has_it(
     seeded: Mgmt, crawler: Component, builder: Component, database: str
 ) -> None:
@@ -247,6 +259,7 @@ def test_propagated_is_when_every_row_has_it(
     assert one(database, "select ib_task from mgmt.index_builder") == "propagated"
 
 
+@pytest.mark.seed("001.32")
 def test_query_statistics(seeded: Mgmt, database: str) -> None:
     sent(Component(seeded, host=SERVERS[0]), "/send_query_stats", STATS)
     with psycopg.connect(database) as conn:
@@ -256,6 +269,7 @@ def test_query_statistics(seeded: Mgmt, database: str) -> None:
     assert at == pytest.approx(1512142011.098839)
 
 
+@pytest.mark.seed("001.33", "001.34")
 def test_the_map_of_servers(database: str, tmp_path: Path) -> None:
     at_once(database, rows=3)
     with mgmt(database, tmp_path / "log") as server:
@@ -275,6 +289,7 @@ def test_the_map_of_servers(database: str, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.seed("001.37")
 def test_health(seeded: Mgmt) -> None:
     assert seeded.get("/get_health_status").json == json.loads(HEALTHY)
 
@@ -293,6 +308,7 @@ def test_old_names_answer_like_the_new(seeded: Mgmt) -> None:
         assert seeded.get(name).json == json.loads(HEALTHY)
 
 
+@pytest.mark.seed("000.1", "000.6", "000.7", "000.10", "000.11", "000.12")
 async def test_the_six_relations_are_there(database: str) -> None:
     with psycopg.connect(database) as conn:
         for name, columns in RELATIONS.items():
@@ -300,6 +316,7 @@ async def test_the_six_relations_are_there(database: str) -> None:
             assert [column.name for column in found or ()] == columns
 
 
+@pytest.mark.seed("000.8", "000.9")
 def test_the_hosts_of_the_first_document(seeded: Mgmt, database: str) -> None:
     """With the type that it misspells."""
     for host, kind in zip(

@@ -44,6 +44,7 @@ def crawl(house: Crawls, web: Website, *words: str) -> tuple[Counter[int | None]
     return Counter(one.status for one in served), time.monotonic() - begun
 
 
+@pytest.mark.seed("004.14")
 @pytest.mark.soak
 def test_every_page_once_and_then_only_what_changed(
     database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -126,6 +126,7 @@ async def becomes(hall: Hall, remote: str, *, asked: bool) -> bool:
 
 
 @needs_root
+@pytest.mark.soak
 @pytest.mark.parametrize("lost", [FRONT_ADDRESS, SERVER_ADDRESS], ids=["answers", "questions"])
 def test_packets_lost_in_one_direction(tmp_path: Path, lost: str) -> None:
     """No query is needed to detect it, and no search is partial because of it."""

@@ -74,18 +74,39 @@ def test_in_python(database: str, tmp_path: Path) -> None:
     assert fetched["permanent-error"] == "reading /no/such: there is no /no/such"
 
 
+def test_inside_the_manager(database: str, tmp_path: Path) -> None:
+    (tmp_path / "mails.py").write_text(example("async"))
+    (tmp_path / "usher.toml").write_text('[worker.mail]\nrun = "async"\n')
+    add(database, "--type", "mail", "--", "mails:send", "ada@example.org")
+    add(database, "--type", "mail", "--", "mails:archive", "ada@example.org")
+    settings = {"DATABASE_URL": database, "USHER_CONFIG": str(tmp_path / "usher.toml")}
+    with manager(settings, tmp_path) as process:
+        rows = done(database, 2)
+        with psycopg.connect(database) as conn:
+            pids = conn.execute("select distinct process_id from control.job_log").fetchall()
+    assert sorted(rows) == [
+        ("mails:archive", "completed", None, "archiving ada@example.org\n"),
+        ("mails:send", "completed", "sent to ada@example.org", "sending to ada@example.org\n"),
+    ]
+    assert pids == [(process.pid,)]
+
+
 @pytest.mark.skipif(not shutil.which("perl"), reason="perl is not installed")
 def test_in_any_language(database: str, tmp_path: Path) -> None:
     script = tmp_path / "report.pl"
     script.write_text(example("perl"))
     script.chmod(0o755)
-    with mgmt(database, tmp_path / "log") as server, manager({"DATABASE_URL": database}, tmp_path):
-        add(database, "--type", "report", "--", str(script), server.address)
-        [row] = done(database, 1)
+    with mgmt(database, tmp_path / "log") as server:
+        environment = {"DATABASE_URL": database, "USHER_MGMT_URL": server.address}
+        with manager(environment, tmp_path):
+            add(database, "--type", "report", "--", str(script))
+            [row] = done(database, 1)
     assert row[1:] == ("completed", "counting", "counted\n")
     with psycopg.connect(database) as conn:
         found = conn.execute("select table_name, table_row_id from control.job_table_item")
         assert sorted(found.fetchall()) == [("numbers", "1"), ("numbers", "2")]
+        results = conn.execute("select value from control.job_result")
+        assert results.fetchall() == [({"numbers": 2},)]
 
 
 def test_a_job_is_given_what_the_page_lists(database: str, tmp_path: Path) -> None:
@@ -105,7 +126,7 @@ def test_the_settings_of_the_page_are_settings() -> None:
     tables = [
         tomllib.loads(text)["worker"] for text in re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
     ]
-    assert len(tables) == 3
+    assert len(tables) == 4
     for table in tables:
         policies(table)
 

@@ -1,14 +1,18 @@
 """Functions that the runner's tests run as fork jobs."""
 # ruff: noqa: T201 - what they print is what the tests look at
 
+import asyncio
+import fcntl
+import json
 import os
 import random
 import subprocess
 import sys
 import time
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-from usher.worker import PermanentError, TemporaryError
+from usher.worker import PermanentError, TemporaryError, job
 
 NOT_A_FUNCTION = 1
 
@@ -68,3 +72,54 @@ def leave_behind(marker: str) -> None:
     subprocess.Popen(
         [sys.executable, "-c", "import time; time.sleep(60)", marker], start_new_session=True
     )
+
+
+def give_back(text: str) -> object:
+    return json.loads(text)
+
+
+def give_back_a_set() -> object:
+    return {1, 2}
+
+
+def give_back_much() -> object:
+    return "x" * 100_000
+
+
+def set_result(text: str) -> None:
+    job().result(text)
+
+
+def stuff_pipes() -> None:
+    """Fill every pipe of this process beyond what one read takes."""
+    for fd in [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]:
+        if fd > 2:
+            try:
+                fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, 1 << 20)
+            except OSError:
+                continue  # not a pipe
+            os.write(fd, b"1" * 300_000)
+
+
+async def say_later(*args: str) -> None:
+    print("before")
+    await asyncio.sleep(0.01)
+    print(*args)
+
+
+async def fail_later(kind: str, text: str) -> None:
+    await asyncio.sleep(0)
+    fail(kind, text)
+
+
+def say_by_coroutine(text: str) -> object:
+    """A plain function that returns a coroutine, as some decorators make of an async one."""
+    return say_later(text)
+
+
+def generate() -> Iterator[int]:
+    yield 1
+
+
+async def generate_later() -> AsyncIterator[int]:
+    yield 1

@@ -84,6 +84,26 @@ async def test_servers_together_find_what_one_index_finds(rows: Rows, tmp_path: 
     assert sum(same) / len(same) >= 0.95
 
 
+async def test_answers_from_another_history_than_the_maps_are_partial(rows: Rows) -> None:
+    """A server hears of a restored database first and drops chunks, while the front-end has the old map."""
+    await rows.rows(2, 1, CHUNKS)
+    rows.maps.incarnation = "before"
+    async with rows.hall() as hall:
+        for first, second, is_partial in (
+            ("before", "before", False),
+            ("", "", False),  # servers of another make do not say
+            ("after", "before", False),  # one whole row is enough
+            ("after", "after", True),
+        ):
+            rows.seats[0].engine.incarnation = first
+            rows.seats[1].engine.incarnation = second
+            for _ in range(2):  # rows take turns
+                assert (await find(hall, "everywhere")).partial is is_partial, (first, second)
+        rows.maps.incarnation = "after"
+        await hall.refresh()
+        assert not (await find(hall, "everywhere")).partial
+
+
 async def test_pages_hold_every_hit_once(rows: Rows) -> None:
     await rows.rows(1, 3, CHUNKS)
     async with rows.hall() as hall:

@@ -1,6 +1,7 @@
 """The index builder: which pages become documents, and what becomes of chunks that cannot be built."""
 
 import asyncio
+import gzip
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -45,6 +46,7 @@ def builds(trade: Trade, tmp_path: Path) -> Builds:
     return made
 
 
+@pytest.mark.seed("001.20")
 async def test_a_chunk_is_built_served_and_kept_until_every_row_has_it(
     trade: Trade, builds: Builds, tmp_path: Path
 ) -> None:
@@ -70,16 +72,51 @@ async def test_a_chunk_that_cannot_be_built_says_why_and_hurts_no_other(
     wrong = await trade.crawl(titled("/wrong", "Wrong"), damage=noise(1, 5_000))
     good = await trade.crawl(titled("/good", "Good"))
     async with builds():
-        for chunk, words in ((gone, "is not at its crawler"), (wrong, "is damaged from the start")):
+        for chunk, words in ((gone, "is not at its crawler"), (wrong, "is not a WARC file")):
             told = await soon(lambda chunk=chunk, words=words: words in trade.chunk(chunk)[1])  # type: ignore[misc]
             assert told, trade.chunk(chunk)
+        [(crawler,)] = trade.ask("select host from work.component where type = 'crawler'")
+        assert f"chunk {wrong} from {crawler} is not" in trade.chunk(wrong)[1]
         assert await soon(lambda: trade.chunk(good)[0] == "built")
-    # Or the builders of other tests go on trying, and the page that its crawler lost is crawled again.
+    give_up(trade, gone, wrong)
+
+
+def give_up(trade: Trade, *chunks: int) -> None:
+    """Or the builders of other tests go on trying, and the page that its crawler lost is crawled again."""
     over = """
         update work.chunk set state = 'error', index_state = null, build_lease_until = null where id = any(%s)
         returning 1
     """
-    assert len(trade.ask(over, [gone, wrong])) == 2
+    assert len(trade.ask(over, list(chunks))) == len(chunks)
+
+
+@pytest.mark.seed("001.20")
+@pytest.mark.parametrize(
+    "rewrite", [gzip.decompress, lambda data: gzip.compress(gzip.decompress(data))]
+)
+async def test_files_of_other_crawlers_are_built(
+    trade: Trade, builds: Builds, rewrite: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
+    async with builds() as host:
+        chunk = await trade.crawl(titled("/a", "A"), titled("/b", "B"), rewrite=rewrite)
+        assert await soon(lambda: trade.chunk(chunk) == ("built", "")), trade.chunk(chunk)
+        kept = await pull(host, chunk, "index", tmp_path / "pulled")
+        assert sorted(texts_of(kept.path, chunk).values()) == ["A", "B"]
+
+
+async def test_no_error_of_a_builder_shows_a_path(
+    trade: Trade, builds: Builds, tmp_path: Path
+) -> None:
+    async with builds():
+        [directory] = {path.parent for path in (tmp_path / "built").glob("*/incoming")}
+        blocked = directory / "000000"
+        blocked.write_text("a file where a directory should be")
+        chunk = await trade.crawl(titled("/a", "A"))
+        assert await soon(lambda: trade.chunk(chunk)[1]), trade.chunk(chunk)
+    reason = trade.chunk(chunk)[1]
+    give_up(trade, chunk)
+    assert reason.startswith(f"The index of chunk {chunk} cannot be written: "), reason
+    assert "/" not in reason
 
 
 async def test_a_crawler_that_is_away_for_a_moment_is_waited_for(

@@ -4,6 +4,8 @@ import asyncio
 from collections import Counter
 from datetime import datetime, timedelta
 
+import pytest
+
 from admitted import LEASE, NONE, NOW, SOON, admit, component, delay, names, pages, states, url
 from usher.db import Connection, Database, connect
 from usher.door.doorkeeper import Doorkeeper
@@ -13,6 +15,7 @@ from usher.mgmt import chunks
 from usher.mgmt.chunks import Ask, Pack, Trouble
 
 
+@pytest.mark.seed("000.15", "000.16")
 async def test_five_links_of_the_host_in_the_order_they_came(database: str) -> None:
     await admit(database, *pages("a.com", 12))
     async with await connect(database) as conn:
@@ -31,6 +34,7 @@ async def test_five_links_of_the_host_in_the_order_they_came(database: str) -> N
         assert await states(conn) == {"crawling": 12}
 
 
+@pytest.mark.seed("001.9")
 async def test_fewer_than_five_wait_for_others_and_then_go(database: str) -> None:
     await admit(database, *pages("a.com", 3))
     async with await connect(database) as conn:
@@ -113,12 +117,13 @@ async def test_a_page_that_comes_for_an_idle_host_is_seen_at_once(database: str)
     async with await connect(database) as conn:
         await delay(conn, 0)
         me = await component(conn, "c")
-        now = NOW
-        for _ in range(30):
-            now += timedelta(minutes=5)
-            await chunks.claim_links(conn, me, Ask(wait=NONE), now=now)
+        now = NOW + SOON
+        pack = await chunks.claim_links(conn, me, Ask(wait=NONE), now=now)
+        assert pack
+        await chunks.finish_crawl(conn, me, pack.chunk_id, sha256=None, size=None, now=now)
         rows = await conn.execute("select claim_at = 'infinity' from work.hosts")
         assert await rows.fetchall() == [(True,)]
+        now += timedelta(days=31)
         await admit(database, "https://a.com/new", now=now)
         pack = await chunks.claim_links(conn, me, Ask(wait=NONE), now=now)
         assert pack

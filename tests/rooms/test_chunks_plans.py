@@ -12,8 +12,8 @@ async def many(conn: Connection, claim_at: str) -> None:
     await conn.execute(
         f"""
         insert into work.hosts (domain64, name, next_fetch, claim_at, crawl_delay)
-        select work.domain64_encode(1, 1, i), 'h' || i || '.many.com', now(), {claim_at}, '0'
-        from generate_series(1, 5000) i
+        select work.domain64_encode(1, 1, domain.i), 'h' || domain.i || '.many.com', now(), {claim_at}, '0'
+        from generate_series(1, 5000) as domain (i)
         """.encode()
     )
     await conn.execute(
@@ -30,6 +30,51 @@ async def blocks(conn: Connection, statement: str, *given: object) -> int:
     return int(plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"])
 
 
+CLAIM = "select * from work.claim_links(%s, %s, %s, %s, null, %s, %s, %s, now())"
+
+
+def asks(crawler: int, together: int = 1) -> list[str]:
+    """What so many crawlers ask for at once, each for five pages."""
+    values = (str(crawler), "5", "5", "5", "1 s", "5 min", "f")
+    return [f"{{{','.join([value] * together)}}}" for value in values]
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+async def test_a_claim_passes_finished_hosts_once(database: str, *, grouped: bool) -> None:
+    """It finds the last host that has pages behind all that have none; the next poll reads nothing of these."""
+    async with await connect(database) as conn:
+        me = await component(conn, "c")
+        await many(conn, "now() - interval '1 hour' + domain.i * interval '1 ms'")
+        await conn.execute(
+            "update work.guestbook set state = 'crawled' "
+            "where domain64 < (select max(domain64) from work.hosts) or id %% 10 >= 5",
+            [],
+        )
+        if grouped:
+            await conn.execute("insert into work.pace (name) values ('other')")
+        claimed = await (await conn.execute(CLAIM.encode(), asks(me))).fetchall()
+        assert len(claimed) == 5
+        idle = [await blocks(conn, CLAIM, *asks(me)) for _ in range(3)]
+        assert min(idle) < 50
+        rows = await conn.execute("select count(*) from work.hosts where claim_at < 'infinity'")
+        assert await rows.fetchall() == [(1,)]
+
+
+async def test_a_claim_passes_hosts_of_a_group_that_rests(database: str) -> None:
+    async with await connect(database) as conn:
+        me = await component(conn, "c")
+        await many(conn, "now() - interval '1 hour' + domain.i * interval '1 ms'")
+        await conn.execute(
+            "insert into work.pace (name, ready_at) values ('resting', now() + interval '1 hour')"
+        )
+        await conn.execute(
+            "update work.hosts set pace_id = (select id from work.pace) "
+            "where domain64 < (select max(domain64) from work.hosts)"
+        )
+        assert len(await (await conn.execute(CLAIM.encode(), asks(me))).fetchall()) == 5
+        assert min([await blocks(conn, CLAIM, *asks(me)) for _ in range(3)]) < 400
+
+
 @pytest.mark.parametrize("together", [1, 4])
 @pytest.mark.parametrize("crowd", ["resting", "idle", "waiting"])
 async def test_a_claim_reads_little_whatever_the_guestbook_holds(
@@ -39,12 +84,7 @@ async def test_a_claim_reads_little_whatever_the_guestbook_holds(
     async with await connect(database) as conn:
         me = await component(conn, "c")
         await many(conn, when)
-        arrays = [
-            f"{{{','.join([one] * together)}}}"
-            for one in (str(me), "5", "5", "5", "1 s", "5 min", "f")
-        ]
-        claim = "select * from work.claim_links(%s, %s, %s, %s, null, %s, %s, %s, now())"
-        counts = [await blocks(conn, claim, *arrays) for _ in range(4)]
+        counts = [await blocks(conn, CLAIM, *asks(me, together)) for _ in range(4)]
         assert min(counts) < 400 * together
 
 

@@ -186,6 +186,7 @@ async def lose(conn: Connection, model: Model) -> None:
     await conn.execute("update control.job set state = 'pending' where state = 'temporary-error'")
 
 
+@pytest.mark.seed("002.23", "002.31")
 @settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -255,6 +256,7 @@ async def more(conn: Connection, host: str) -> bool:
     return bool(left)
 
 
+@pytest.mark.seed("002.29", "002.30")
 async def test_eight_claimers_at_once(database: str) -> None:
     luck = random.Random(8)  # noqa: S311 - repeatable
     async with await connect(database) as conn:
@@ -324,6 +326,7 @@ async def touched(conn: Connection, call: str, *given: object) -> int:
     return int(plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"])
 
 
+@pytest.mark.seed("002.27")
 @pytest.mark.parametrize("filling", FILLINGS)
 async def test_a_claim_reads_little_whatever_else_there_is(database: str, filling: str) -> None:
     async with await connect(database) as conn:

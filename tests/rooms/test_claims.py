@@ -177,7 +177,8 @@ async def test_pages_that_others_change_meanwhile_are_claimed_as_they_are(databa
                 for _ in range(12):
                     packs = await chunks.claim_all(own, [(me, Ask())] * 2, now=NOW + SOON)
                     for pack in packs:
-                        assert pack is None or len(pack.pages) == 5
+                        # Fewer than five where the others have the last pages locked.
+                        assert pack is None or 1 <= len(pack.pages) <= 5
                         given += names(pack.pages) if pack else []
             return given
 
@@ -187,7 +188,9 @@ async def test_pages_that_others_change_meanwhile_are_claimed_as_they_are(databa
         done.set()
         await asyncio.gather(*noise)
         given = [page for some in found for page in some]
-        assert len(given) == len(set(given)) > 0
+        while pack := (await chunks.claim_all(conn, [(all_of_them[0], Ask())], now=NOW + SOON))[0]:
+            given += names(pack.pages)
+        assert len(given) == len(set(given)) == 60 * len(HOSTS), "none was lost or given twice"
         rows = await conn.execute("select count(*) from work.guestbook where state = 'crawling'")
         assert await rows.fetchall() == [(len(given),)]
 

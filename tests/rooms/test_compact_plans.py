@@ -1,18 +1,14 @@
 """Compaction by its rules, and its statements: they find their rows by what happened, however much there is."""
 
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
-import usher
 from admitted import NOW
 from thin import LATER, House
 from usher.db import Connection
 from usher.mgmt import compact, merging, page_keys, versions
 from usher.mgmt.compact import Look, enough, judge
 from usher.statements import Statement
-
-PACKAGE = Path(usher.__file__).parent
 
 
 def test_a_chunk_is_judged_by_what_is_left_of_it() -> None:
@@ -111,18 +107,3 @@ async def test_candidates_are_found_by_what_happened(conn: Connection) -> None:
         plan = "\n".join(line for (line,) in await found.fetchall())
         bad = ("guestbook", "outdated", "chunk", "thin", "made_of")
         assert not [one for one in bad if f"Seq Scan on {one}" in plan], (statement.name, plan)
-
-
-async def test_the_version_before_finds_nothing_that_it_does_not_know(conn: Connection) -> None:
-    house = House(conn)
-    await house.begin()
-    made = await house.begun()
-    await house.taken()
-    await house.built(made.chunk_id)
-    await house.load(made.chunk_id)
-    await house.compact()
-    step = PACKAGE / "schema" / "work" / "20261116000009_compact.sql"
-    await conn.execute(step.read_text().partition("-- migrate:down")[2].encode())
-    assert await house.ask("select from work.chunk where crawler_id is null") == []
-    assert (await house.states())[made.sources[0]] == "error"
-    assert (await house.states())[made.chunk_id] == "built"

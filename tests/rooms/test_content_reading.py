@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from chunk_files import AT, CUT, EVERY, HTML, NO_ANSWER, NOT_ASKED, chunk_file, head, page
 from usher.crawl.content import Record, written
-from usher.crawl.reading import entries
+from usher.crawl.reading import Entry, entries
 from usher.errors import BadContent, NotFound
 
 brotli: Any = import_module("brotli")  # it has no types
@@ -90,7 +90,6 @@ async def test_a_bomb_takes_no_memory(tmp_path: Path) -> None:
     ("data", "reason"),
     [
         (b"", "it is empty"),
-        (b"plain words", "header"),
         (gzip.compress(b"words"), "no record"),
         (gzip.compress(b"words\r\n\r\n"), "no record"),
         (gzip.compress(b"WARC/1.1\r\n" + b"a: b\r\n" * 200_000), "no record"),
@@ -98,7 +97,9 @@ async def test_a_bomb_takes_no_memory(tmp_path: Path) -> None:
         (gzip.compress(RECORD % (b"Content-Length: -1", b"")), "how long"),
         (gzip.compress(RECORD % (b"Content-Length: 99999999999", b"")), "how long"),
         (gzip.compress(RECORD % (b"Content-Length: 5", b"four")), "does not end"),
-        (gzip.compress(RECORD % (b"Content-Length: 4", b"four") * 2), "does not end"),
+        (RECORD % (b"Content-Length: 5", b"four"), "does not end"),
+        (RECORD % (b"Content-Length: 9", b"four"), "does not end"),
+        (gzip.compress(RECORD % (b"Content-Length: 4", b"four") + b"words"), "no record"),
         (
             gzip.compress(RECORD % (b"Content-Type: application/http\r\nContent-Length: 0", b"")),
             "when",
@@ -110,6 +111,39 @@ def test_what_is_no_chunk_is_said_to_be_none(tmp_path: Path, data: bytes, reason
     path.write_bytes(data)
     with pytest.raises(BadContent, match=f"damaged from the start.*{reason}"):
         list(entries(path))
+
+
+@pytest.mark.parametrize("data", [b"plain words", b"<html>", b"%PDF-1.7", b"PK\x03\x04"])
+def test_what_is_no_warc_file_is_said_to_be_none(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "7.warc.gz"
+    path.write_bytes(data)
+    with pytest.raises(BadContent, match=r"^The content of chunk 7 from c:1 is not a WARC file"):
+        list(entries(path, name="The content of chunk 7 from c:1"))
+
+
+def members(data: bytes, records: int) -> bytes:
+    """The records of an uncompressed file in gzip members with so many records each."""
+    parts = [part + b"\r\n\r\n" for part in data.split(b"\r\n\r\nWARC/1.1")]
+    parts = [part if not number else b"WARC/1.1" + part for number, part in enumerate(parts)]
+    parts[-1] = parts[-1].removesuffix(b"\r\n\r\n")
+    starts = range(0, len(parts), records)
+    return b"".join(gzip.compress(b"".join(parts[at : at + records])) for at in starts)
+
+
+@pytest.mark.parametrize("records", [0, 1, 2, 1000])
+async def test_files_may_be_uncompressed_or_have_several_records_in_a_member(
+    tmp_path: Path, records: int
+) -> None:
+    kept = await chunk_file(tmp_path / "7.warc.gz", *EVERY, page("/long", HTML * 1000))
+    plain = gzip.decompress(kept.path.read_bytes())
+    before = list(entries(kept.path))
+    path = tmp_path / "8.warc"
+    path.write_bytes(members(plain, records) if records else plain)
+    assert list(entries(path)) == before
+    path.write_bytes(path.read_bytes()[:-3])
+    whole: list[Entry] = []
+    with pytest.raises(BadContent, match=f"8.warc is damaged after {len(before) - 1} whole pages"):
+        whole.extend(entries(path))
 
 
 def test_one_that_is_not_there(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 import asyncio
 import os
 import signal
+import socket
+from contextlib import closing
 from itertools import pairwise
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from fetches import fetching, url
 from hostile import ROBOTS, at_home, ok, page, pdf, said
 from usher.crawl.crawler import Turn
+from usher.crawl.fetch import Limits
 from usher.crawl.lease import Lease
 from usher.crawl.manners import Manners
 from usher.crawl.memory import Heard
@@ -52,8 +55,27 @@ async def test_a_lease_that_is_renewed_while_somebody_rests_is_good() -> None:
     held = lease(0.05)
     resting = asyncio.create_task(held.rest(0.15))
     await asyncio.sleep(0.02)
-    held.until = clock() + 5
+    held.renew(clock() + 5)
     assert await resting
+
+
+@pytest.mark.parametrize("delay", [0, 0.01])
+async def test_a_request_under_way_ends_with_the_lease(delay: float) -> None:
+    """It could reach the host later, when another crawler has it."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        there = url(f"http://127.0.0.1:{listener.getsockname()[1]}/")
+        async with fetching(Limits(idle=60, total=60)) as fetcher:
+            manners, held = Manners(fetcher, "usher"), lease(0.2)
+            asking = asyncio.create_task(manners.ask(there, {}, delay=delay, lease=held))
+            await asyncio.sleep(0.05)
+            held.renew(clock() + 0.3)
+            await asyncio.sleep(0.2)
+            assert not asking.done(), "it was renewed"
+            assert await asking is None
+        connection, _ = listener.accept()
+        with closing(connection), pytest.raises(ConnectionResetError):
+            while connection.recv(65536):
+                pass
 
 
 # -- pace

@@ -50,6 +50,9 @@ async def clocks(door: Doorkeeper, name: str) -> tuple[datetime, set[datetime]]:
         return host.next_fetch, {time for (time,) in await rows.fetchall()}
 
 
+@pytest.mark.seed("003.3", "003.21", "003.22")
+@pytest.mark.seed("004.15", "004.16", "004.17", "004.18", "004.19", "004.20", "004.22")
+@pytest.mark.seed("004.23")
 async def test_the_week_of_allthe_gov(door: Doorkeeper) -> None:
     """Seed 004's example, day by day."""
     root, about = "https://allthe.gov/", "https://allthe.gov/about"

@@ -42,6 +42,20 @@ def test_a_chunk_counts_once_it_is_committed(engine: Engine) -> None:
     assert found(engine, "index") == []
 
 
+def test_a_chunk_that_has_to_be_loaded_again_is_found_until_it_is(engine: Engine) -> None:
+    engine.add(5, PAGES)
+    engine.add(6, [page("x", "other text")])
+    engine.commit()
+    engine.retire([(PAGES[0].key, 5)])
+    engine.unload([5])
+    engine.commit()
+    assert (engine.chunks(), engine.not_loaded()) == ({6}, {5})
+    assert (engine.count(5), engine.count(6)) == (len(PAGES) - 1, 1)
+    engine.add(5, PAGES)
+    engine.commit()
+    assert (engine.chunks(), engine.not_loaded(), engine.count(5)) == ({5, 6}, set(), len(PAGES))
+
+
 def test_the_newer_version_of_a_page_stays(engine: Engine) -> None:
     pdf = [page(f"f.pdf#page={n}", f"old page{n}", key="https://a.org/f.pdf") for n in range(3)]
     engine.add(1, [page("x", "old text"), page("y", "old too"), *pdf])

@@ -35,6 +35,7 @@ async def feed(room: Newsroom, site: Website, *given: str) -> int:
     return id_
 
 
+@pytest.mark.seed("002.46")
 async def test_polls_do_not_clean_and_the_job_does(room: Newsroom, site: Website) -> None:
     evil = "<p>Hello <b>world</b><script>alert(1)</script><img src='/i.png' onerror='x()'></p>"
     id_ = await feed(room, site, item("a", "https://e.org/a/b", evil), item("b", "", "plain text"))

@@ -215,6 +215,7 @@ HOT: dict[str, tuple[Statement, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.soak
 async def test_by_index_however_many_there_are(conn: Connection) -> None:
     for statement in FILL.split(";\n"):
         if statement.strip():

@@ -85,6 +85,7 @@ async def opened(database: str, *, apart: bool = False) -> AsyncIterator[House]:
             yield House(db, queue, roles, database, 5)
 
 
+@pytest.mark.seed("002.39")
 async def test_first_poll_then_nothing_new_30(room: Room, site: Website) -> None:
     id_ = await room.add(site.add("/feed", rss("a", "b")))
     first = await room.poll(id_)

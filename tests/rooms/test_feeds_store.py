@@ -80,6 +80,7 @@ async def test_whole_feeds_three_times_are_one(conn: Connection, body: bytes) ->
     )
 
 
+@pytest.mark.seed("002.45")
 async def test_content_is_kept_and_the_clean_text_survives_32(conn: Connection) -> None:
     await saved(conn, Item(guid="1", title="a", summary="short", content="<p>long</p>"))
     await conn.execute(
@@ -92,6 +93,7 @@ async def test_content_is_kept_and_the_clean_text_survives_32(conn: Connection) 
     assert found == [("b", "<p>long</p>", "long", "x")]
 
 
+@pytest.mark.seed("002.48", "002.49")
 async def test_dates_do_not_drift_33(conn: Connection) -> None:
     await saved(conn, Item(guid="1", title="a"), Item(guid="2", pub_date=NOW - timedelta(days=9)))
     await saved(conn, Item(guid="1", title="b"), Item(guid="2"), now=LATER)
@@ -139,6 +141,7 @@ async def test_the_rhythm_counts_when_items_were_first_seen(conn: Connection) ->
     assert await times(conn, [ID + 1]) == {ID + 1: []}
 
 
+@pytest.mark.seed("002.42")
 @pytest.mark.parametrize(
     "item",
     [
@@ -271,6 +274,7 @@ def film(**more: object) -> Enclosure:
     return replace(film, **more)
 
 
+@pytest.mark.seed("002.38")
 async def test_media_are_kept_once_and_keep_their_numbers_38_39(conn: Connection) -> None:
     await saved(conn, Item(guid="1", enclosures=(film(), film())))
     before = await census(conn)
@@ -361,6 +365,7 @@ async def test_a_thousand_items_take_a_handful_of_statements_49(conn: Connection
     assert (await census(conn))["category"] == 7
 
 
+@pytest.mark.seed("002.52")
 async def test_urns_are_given_once(conn: Connection) -> None:
     await saved(conn, Item(guid="1", enclosures=(film(),)), Item(guid="2"))
     assert await rows(conn, "select * from multimatch.name_all()") == [(1, 2, 1)]

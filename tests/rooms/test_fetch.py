@@ -76,6 +76,22 @@ async def test_headers_are_added_or_take_the_place_of_ours(site: Website) -> Non
     assert site.asked("/about")[0].connection == site.asked("/about")[1].connection
 
 
+def test_a_request_that_was_given_up_is_discarded() -> None:
+    """Else the kernel delivers it minutes later, when another crawler has the host: an impolite request."""
+
+    async def give_up(port: int) -> None:
+        async with fetching(Limits(idle=0.2, total=1)) as fetcher:
+            answer = await fetcher.get(url(f"http://127.0.0.1:{port}/"))
+        assert answer.kind == "timeout"
+
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        asyncio.run(give_up(listener.getsockname()[1]))
+        connection, _ = listener.accept()
+        with closing(connection), pytest.raises(ConnectionResetError):
+            while connection.recv(65536):
+                pass
+
+
 async def test_our_own_mistakes_raise() -> None:
     async with fetching() as fetcher:
         with pytest.raises(ValueError, match="line break"):

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psycopg
+import pytest
 
 from calls import Mgmt, mgmt
 from commands import clean
@@ -60,6 +61,7 @@ def freeze_in_transaction(dsn: str, server: Mgmt, crawler: Component) -> threadi
     return request
 
 
+@pytest.mark.soak
 def test_mgmt_frozen_in_a_transaction_does_not_stop_the_watchdog(
     database: str, tmp_path: Path
 ) -> None:

@@ -204,4 +204,5 @@ async def test_questions_of_every_kind_are_answered(trade: Trade, serves: Serves
         )
         assert snippet["pieces"][0] == ["Crimson", True]
         assert await server.ask("/suggest", {"query": "crimsn"}) == []
-        assert await server.ask("/search", {"query": '"unbalanced -( OR ' * 500}) == {}
+        nothing = {"incarnation": hits["incarnation"]}
+        assert await server.ask("/search", {"query": '"unbalanced -( OR ' * 500}) == nothing

@@ -71,9 +71,13 @@ class House:
 
 
 @asynccontextmanager
-async def house(dsn: str, **wish: Any) -> AsyncIterator[House]:  # noqa: ANN401 - of a Post
+async def house(
+    dsn: str,
+    tables: dict[str, dict[str, Any]] = TABLES,
+    **wish: Any,  # noqa: ANN401 - of a Post
+) -> AsyncIterator[House]:
     worker = make_conninfo(dsn, user="usher_worker")
-    post = Post(host="here", policies=policies(TABLES), dsn=worker, **wish)
+    post = Post(host="here", policies=policies(tables), dsn=worker, **wish)
     async with Database(dsn, role="usher_manager") as db:
         manager = Manager(db, post)
         stop, stop_now = asyncio.Event(), asyncio.Event()
@@ -97,6 +101,7 @@ def shell(text: str) -> New:
     return New("t", "/bin/sh", ("-c", text))
 
 
+@pytest.mark.seed("002.14", "002.18", "002.19", "002.21", "002.32")
 async def test_every_exit_code_has_its_state(database: str) -> None:
     async with house(database) as here:
         ids = await here.add(*(shell(f"echo {code}; exit {code}") for code in (0, 1, 2, 3, 255)))
@@ -113,6 +118,7 @@ async def test_every_exit_code_has_its_state(database: str) -> None:
         assert set(rows) == {("here", True, 1, True)}
 
 
+@pytest.mark.seed("002.21")
 async def test_signals_timeouts_and_what_never_ran(database: str, tmp_path: Path) -> None:
     mark = tmp_path / "pids"
     stubborn = f"trap '' TERM; sleep 50 & echo $$ $! > {mark}; wait; sleep 50"
@@ -134,6 +140,7 @@ async def test_signals_timeouts_and_what_never_ran(database: str, tmp_path: Path
         assert (state, code) == ("permanent-error", 1)
 
 
+@pytest.mark.seed("002.18", "002.20")
 async def test_output_is_bounded_readable_and_seen_while_it_runs(database: str) -> None:
     async with house(database) as here:
         noise = f'{sys.executable} -c "import os; os.write(1, bytes(range(256)) * 4000)"'
@@ -155,7 +162,7 @@ async def test_output_is_bounded_readable_and_seen_while_it_runs(database: str) 
         async with here.db.transaction() as conn:
             assert await jobs.cancel(conn, [id_], why="enough", now=datetime.now(UTC))
         [(state, code, message, _)] = await here.logged([id_])
-        assert (state, code, message) == ("cancelled", -15, "Cancelled")
+        assert (state, code, message) == ("cancelled", -15, "enough")
         assert not running(found[0][1])
 
 
@@ -204,6 +211,7 @@ async def test_errors_of_functions(database: str) -> None:
         assert "no_such_module" in message
 
 
+@pytest.mark.seed("002.13")
 async def test_pools_have_room_for_so_many(database: str, tmp_path: Path) -> None:
     async with house(database, most=3) as here:
         text = f"echo + >> {tmp_path}/n; sleep 0.2; echo - >> {tmp_path}/n"
@@ -217,6 +225,7 @@ async def test_pools_have_room_for_so_many(database: str, tmp_path: Path) -> Non
         assert rows == [("pending",)]
 
 
+@pytest.mark.seed("002.37")
 async def test_a_resource_keeps_starts_apart_and_the_manager_comes_back_in_time(
     database: str,
 ) -> None:
@@ -292,6 +301,7 @@ async def test_host_rules(database: str, host: str) -> None:
             assert rows == [("pending",)]
 
 
+@pytest.mark.seed("002.15")
 async def test_a_hostile_argument_is_an_argument(database: str, tmp_path: Path) -> None:
     async with house(database) as here:
         word = f"'; touch {tmp_path}/x; '"

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -57,6 +58,7 @@ def know(monkeypatch: pytest.MonkeyPatch, known: dict[str, steps.Step]) -> None:
         )
 
 
+@pytest.mark.seed("002.4", "003.4")
 async def test_all_steps_are_applied_once(empty_database: str) -> None:
     places = all_in(empty_database)
     made = await migrate.migrate(places)
@@ -72,6 +74,7 @@ async def test_six_at_once_make_each_step_once(empty_database: str) -> None:
     assert sum(map(len, made)) == expected
 
 
+@pytest.mark.seed("003.4", "004.33")
 async def test_dbmate_goes_on_where_we_stopped_and_the_other_way_round(empty_database: str) -> None:
     for schema in SCHEMAS:
         done = dbmate(empty_database, schema, "up")
@@ -85,6 +88,7 @@ async def test_dbmate_goes_on_where_we_stopped_and_the_other_way_round(empty_dat
     assert "Pending: 0" in done.stdout
 
 
+@pytest.mark.seed("004.33", "004.34")
 async def test_dbmate_makes_the_same_schema(empty_database: str, places: Places) -> None:
     for schema in SCHEMAS:
         dbmate(empty_database, schema, "up")
@@ -92,13 +96,17 @@ async def test_dbmate_makes_the_same_schema(empty_database: str, places: Places)
     assert await picture(all_in(empty_database), names) == await picture(places, names)
 
 
-async def test_down_and_up_again_gives_the_same(places: Places) -> None:
-    before = await picture(places, ("work",))
-    undone = await migrate.rollback(places, "work", count=99)
-    assert len(undone) == len(steps.steps("work"))
-    assert "work.hosts" not in await picture(places, ("work",))
+@pytest.mark.parametrize("schema", SCHEMAS)
+async def test_down_leaves_only_the_list_of_steps_and_up_again_gives_the_same(
+    places: Places, schema: str
+) -> None:
+    before = await picture(places, (schema,))
+    undone = await migrate.rollback(places, schema, count=99)
+    assert len(undone) == len(steps.steps(schema))
+    left = re.findall(r"^CREATE (.*?)(?: \(|;)", await picture(places, (schema,)), re.MULTILINE)
+    assert left == [f"SCHEMA {schema}", f"TABLE {schema}.schema_migrations"]
     await migrate.migrate(places)
-    assert await picture(places, ("work",)) == before
+    assert await picture(places, (schema,)) == before
 
 
 async def test_a_failing_step_leaves_nothing_of_itself(
@@ -136,6 +144,21 @@ async def test_a_database_of_a_newer_usher_is_left_alone(places: Places, databas
             await work
 
 
+async def test_a_database_of_an_older_checkout_is_refused_until_it_is_dropped(
+    places: Places, database: str
+) -> None:
+    """Checkouts from before the first release have other versions, all lower than the first of this program."""
+    async with await connect(database) as conn:
+        await conn.execute("update work.schema_migrations set version = '20261115000001'")
+    for work in (migrate.migrate(places), migrate.ensure(places), migrate.rollback(places, "work")):
+        with pytest.raises(SchemaOutOfDate, match="before the first release") as refused:
+            await work
+        assert "usher db drop" in refused.value.hint
+    await migrate.drop(places, ("work",))
+    await migrate.migrate(places)
+    assert all(state.current for state in await migrate.status(places))
+
+
 async def test_a_server_of_the_operators_own_is_never_migrated_in_passing(
     empty_database: str,
 ) -> None:
@@ -144,6 +167,7 @@ async def test_a_server_of_the_operators_own_is_never_migrated_in_passing(
     assert all(not state.applied for state in await migrate.status(all_in(empty_database)))
 
 
+@pytest.mark.seed("003.1")
 async def test_three_areas_in_three_databases(empty_database: str, database: str) -> None:
     places = Places({Area.WORK: database, Area.CONTROL: empty_database, Area.SEARCH: database})
     made = await migrate.migrate(places)
@@ -152,6 +176,7 @@ async def test_three_areas_in_three_databases(empty_database: str, database: str
         assert await versions(conn, "work") == []
 
 
+@pytest.mark.seed("002.1", "002.2")
 async def test_drop_removes_only_what_it_names(places: Places) -> None:
     await migrate.drop(places, ("feeds", "multimatch"))
     applied = {state.schema: bool(state.applied) for state in await migrate.status(places)}

@@ -11,7 +11,7 @@ from usher.db import Connection, Database, connect
 from usher.door import hosts
 from usher.door.doorkeeper import Doorkeeper
 from usher.errors import BadInput, NotFound
-from usher.mgmt import chunks, components, paces
+from usher.mgmt import chunks, identity, paces
 from usher.mgmt.chunks import Ask
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
@@ -109,7 +109,7 @@ async def test_mgmts_own_role_is_enough_and_claims_follow(database: str) -> None
         await conn.execute("update work.house set crawl_delay = '0'")
         async with conn.transaction():
             await paces.group(conn, "shared", ["a.com", "b.com"], delay=2 * SECOND)
-        me = await components.meet(conn, host="c", type="crawler", now=NOW)
+        me = await identity.meet(conn, host="c", type="crawler", now=NOW)
         claims = Counter[str]()
         for tenths in range(0, 200, 5):
             now = NOW + SECOND + tenths * SECOND / 10

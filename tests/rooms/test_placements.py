@@ -42,6 +42,7 @@ async def may_drop(conn: Connection, id_: int, n: int = 9) -> list[int]:
     return await placements.leaving(conn, id_, now=NOW + placements.LINGER, n=n)
 
 
+@pytest.mark.seed("001.23", "001.26")
 async def test_the_example_of_the_seed(conn: Connection) -> None:
     rows = await grid(conn, 5, 5)
     await build(conn, 100)

@@ -45,6 +45,7 @@ async def house(conn: Connection, wanted: int) -> dict[str, Any]:
         "chunks": some,
         "n": 5,
         "after": some[0],
+        "around": True,
         "now": NOW,
         "before": NOW,
     }

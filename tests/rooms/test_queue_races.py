@@ -12,6 +12,7 @@ from lock_waits import WAIT_SECONDS, start_blocked, until_blocked
 from queued import HOUR, LEASE, NOW, add_task, new, put, started
 from usher.db import Connection, connect
 from usher.queue import desk, jobs, tasks
+from usher.queue.children import Origin
 from usher.queue.jobs import Claimed, Settled
 from usher.queue.states import State
 
@@ -66,7 +67,7 @@ async def test_a_temporary_error_after_a_cancel_ends_the_job(conn: Connection) -
     runs = await started(conn)
     assert await cancel(conn, id_) == {id_: State.RUNNING}
     assert await settle(conn, runs, State.TEMPORARY_ERROR) == {id_}
-    assert await all_rows(conn, LOG) == [("cancelled", "Cancelled: busy", True)]
+    assert await all_rows(conn, LOG) == [("cancelled", "not wanted: busy", True)]
     assert await all_rows(conn, "select id from control.job") == []
     assert await all_rows(conn, "select running from control.resource") == [(0,)]
 
@@ -79,7 +80,7 @@ async def test_settle_tells_cancelled_jobs_from_the_others_of_a_batch(conn: Conn
     assert await all_rows(conn, "select id, state from control.job") == [(first, "temporary-error")]
     assert await all_rows(conn, LOG) == [
         ("temporary-error", "busy", False),
-        ("cancelled", "Cancelled: busy", True),
+        ("cancelled", "not wanted: busy", True),
     ]
 
 
@@ -97,7 +98,7 @@ async def test_a_cancelled_run_that_is_given_back_ends(conn: Connection) -> None
     await cancel(conn, first)
     assert await give_back(conn, runs) == {first, second}
     assert await all_rows(conn, "select id, attempts from control.job") == [(second, 0)]
-    assert await all_rows(conn, LOG) == [("cancelled", "Cancelled", True)]
+    assert await all_rows(conn, LOG) == [("cancelled", "not wanted", True)]
     assert await all_rows(conn, "select running from control.resource") == [(0,)]
 
 
@@ -126,6 +127,25 @@ async def test_a_lease_that_is_extended_meanwhile_is_not_taken_back(database: st
             assert await tasks.reap(scheduler, n=10, now=LATER) == []
         assert await tasks.reap(scheduler, n=10, now=LATER) == []
         assert await tasks.reap(scheduler, n=10, now=LATER + 3 * LEASE) == [id_]
+
+
+async def test_a_child_that_arrives_during_a_claim_has_its_origin(database: str) -> None:
+    """The statements inside control.claim see newer rows than the statement that calls it."""
+    async with (
+        await connect(database) as manager,
+        await connect(database) as run,
+        await connect(database) as watcher,
+    ):
+        await put(manager, new(program="parent"))
+        [parent] = await started(manager)
+        [first] = await put(manager, new(program="first"))
+        async with run.transaction():
+            await run.execute("lock table control.job in exclusive mode")
+            claiming = await start_blocked(watcher, started(manager))
+            [child] = await put(run, new(program="child"))
+            await run.execute("select control.descend(%s, %s, true)", [[child], parent.id])
+        origins = {job.id: job.origin for job in await claiming}
+    assert origins == {first: None, child: Origin("t", "parent")}
 
 
 # -- no deadlock

@@ -39,6 +39,7 @@ async def one(conn: Connection, query: str, *given: object) -> object:
     return row[0] if row else None
 
 
+@pytest.mark.seed("002.7")
 async def test_a_manager_claims_reports_and_settles(database: str) -> None:
     first, second = await running(database)
     async with await connect(database, role="usher_manager") as conn:
@@ -58,6 +59,7 @@ def fence(job: Claimed) -> tuple[int, UUID]:
     return job.id, job.claim
 
 
+@pytest.mark.seed("002.8", "002.17")
 async def test_a_worker_updates_its_message_and_nothing_else(database: str) -> None:
     mine, other = await running(database)
     async with await connect(login(database, mine)) as conn:
@@ -87,6 +89,7 @@ async def test_a_worker_updates_its_message_and_nothing_else(database: str) -> N
                 await conn.execute(query.encode())
 
 
+@pytest.mark.seed("002.8")
 async def test_a_worker_says_writes_and_puts_in(database: str) -> None:
     mine, _ = await running(database)
     async with await connect(login(database, mine)) as conn:
@@ -133,6 +136,7 @@ async def test_a_worker_that_lost_its_claim_can_do_nothing(database: str) -> Non
                 await conn.execute(f"select {call}".encode())
 
 
+@pytest.mark.seed("002.9")
 async def test_a_scheduler_does_its_round_and_no_more(database: str) -> None:
     async with await connect(database, role="usher_scheduler") as conn:
         await Scheduler(database, role="usher_scheduler").round(conn)

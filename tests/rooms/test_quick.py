@@ -1,11 +1,13 @@
 """Quick lines: asked and answered as over HTTP, left to HTTP where they are not known, and never confused."""
 
 import asyncio
+import gc
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
+import uvloop
 from msgspec import Struct
 
 from trade import soon
@@ -245,6 +247,30 @@ async def test_whoever_stops_waiting_gets_nobody_elses_answer(room: Room, addres
                     await put(quick, "/wait", {"words": "late"})
             assert await put(quick, "/echo", {"words": "new"}) == (200, {"words": "new"})
         room.open.set()
+
+
+def test_an_answer_to_a_closed_connection_is_dropped() -> None:
+    """On uvloop, which the components use, a closed transport refuses to write."""
+    errors: list[str] = []
+
+    async def hang_up_while_the_server_works() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _loop, context: errors.append(context["message"]))
+        room = Room()
+        async with face(room.endpoints(), ANY) as address:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port(address))
+            writer.write(WISH)
+            await reader.readexactly(len(SWITCHED))
+            writer.write(b'/wait 13\n{"words":"a"}')
+            assert await soon(lambda: room.begun == 1)
+            writer.transport.abort()
+            await asyncio.sleep(0.2)  # the server must notice, else this tests nothing
+            room.open.set()
+        gc.collect()  # an exception that no code retrieved is reported when its task is freed
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(hang_up_while_the_server_works())
+    assert errors == []
 
 
 async def test_a_line_that_is_not_used_is_closed_and_replaced(

@@ -24,6 +24,7 @@ async def as_role(database: str, role: str) -> Connection:
     return await connect(make_conninfo(database, user=role))
 
 
+@pytest.mark.seed("002.6")
 @pytest.mark.parametrize("role", roles.ROLES)
 async def test_each_role_logs_in_and_sees_only_its_schemas(database: str, role: str) -> None:
     async with await as_role(database, role) as conn:
@@ -89,6 +90,7 @@ async def test_a_process_takes_its_role_over_any_dsn(database: str) -> None:
                 await conn.execute("delete from work.hosts")
 
 
+@pytest.mark.seed("002.10")
 async def test_check_finds_what_is_missing_and_what_is_too_much(database: str) -> None:
     async with await connect(database) as conn:
         assert (await roles.check(conn)).good

@@ -40,6 +40,7 @@ async def only(conn: Connection, task: NewTask, now: datetime = NOW) -> int:
     return await tasks.add(conn, task, now=now)
 
 
+@pytest.mark.seed("002.36")
 async def test_a_task_runs_at_once_and_then_by_its_period(conn: Connection) -> None:
     task = await only(conn, NewTask("t", "p", HOURLY, args=("a b",), data="d", priority=3))
     assert await pass_by(conn, NOW) == 1

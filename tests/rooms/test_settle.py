@@ -45,6 +45,7 @@ async def guest(conn: Connection, number: int, path: str = "/") -> Guest:
     return found
 
 
+@pytest.mark.seed("003.14", "003.15", "003.16", "004.23", "004.32")
 async def test_success(conn: Connection) -> None:
     number = await crawling(conn, "/")
     changed = NOW - timedelta(days=3)
@@ -58,6 +59,7 @@ async def test_success(conn: Connection) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.seed("003.14")
 async def test_without_the_servers_date_the_page_changed_when_it_was_fetched(
     conn: Connection,
 ) -> None:
@@ -146,11 +148,11 @@ async def test_the_adaptive_pace_is_that_of_the_pure_rule(
 async def test_a_crawl_closes_when_nothing_waits(conn: Connection) -> None:
     number = await crawling(conn, "/a", "/b")
     await guestbook.settle(conn, outcomes=[Outcome(number, "/a", "success", 7)], now=NOW)
-    assert await guestbook.close_crawls(conn, domain64s=[number]) == []
+    assert await guestbook.close_crawls(conn, domain64s=[number], now=NOW) == []
     later = NOW + timedelta(hours=1)
     await guestbook.settle(conn, outcomes=[Outcome(number, "/b", "failure", 7)], now=later)
-    assert await guestbook.close_crawls(conn, domain64s=[number]) == [number]
-    assert await guestbook.close_crawls(conn, domain64s=[number]) == []
+    assert await guestbook.close_crawls(conn, domain64s=[number], now=later) == [number]
+    assert await guestbook.close_crawls(conn, domain64s=[number], now=later) == []
     (host,) = await hosts.find(conn, names=[NAME])
     assert host.next_fetch == NOW + WEEK
 
@@ -172,6 +174,7 @@ async def test_eight_who_settle_the_last_pages_at_once_close_the_crawl_once(data
     assert [closed for _, closed in done if closed] == [[number]]
 
 
+@pytest.mark.seed("004.21")
 async def test_the_nightly_round_knocks_for_every_due_host(database: str) -> None:
     async with Database(database) as db:
         doorkeeper = Doorkeeper(db)

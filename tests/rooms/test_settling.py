@@ -70,6 +70,7 @@ def test_small_segments_become_one_and_all_is_found_as_before(tmp_path: Path) ->
         [hit.score for hit in before.hits], rel=0.01
     )
     assert engine.chunks() == set(range(1, MANY + 1))
+    assert engine.not_loaded() == set()
     assert engine.documents == MANY * (LEAST // MANY + 1)
     assert not engine.settle(), "there is nothing left to do"
     engine.close()
@@ -108,6 +109,7 @@ def test_killed_while_it_settles_it_has_all_it_had(tmp_path: Path) -> None:
     engine = Engine.open(tmp_path / "index", heap=HEAP)
     assert (engine.search(parse("velvet")).total, engine.documents) == (total, documents)
     assert engine.chunks() == set(range(1, MANY + 1))
+    assert engine.not_loaded() == set()
     assert engine.settle()
     assert eventually(one_left(tmp_path / "index"), 20)
     engine.refresh()
@@ -132,4 +134,5 @@ async def test_a_server_settles_when_nothing_changes(
         await running
     assert settled
     assert engine.chunks() == set(range(1, MANY + 1))
+    assert engine.not_loaded() == set()
     engine.close()

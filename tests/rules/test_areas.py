@@ -14,6 +14,7 @@ def conf(directory: Path, schema: str, text: str) -> None:
     (directory / schema / "database.conf").write_text(text)
 
 
+@pytest.mark.seed("002.3")
 def test_a_conf_names_the_database_of_its_area(tmp_path: Path) -> None:
     conf(
         tmp_path,
@@ -31,6 +32,14 @@ def test_a_conf_names_the_database_of_its_area(tmp_path: Path) -> None:
     assert from_conf(Area.WORK, tmp_path) == ""
 
 
+@pytest.mark.seed("002.4")
+def test_two_directories_may_share_a_conf(tmp_path: Path) -> None:
+    conf(tmp_path, "control", "hostname = db\n")
+    (tmp_path / "feeds").mkdir()
+    (tmp_path / "feeds" / "database.conf").symlink_to(tmp_path / "control" / "database.conf")
+    assert from_conf(Area.SEARCH, tmp_path) == from_conf(Area.CONTROL, tmp_path) == "host=db"
+
+
 def test_sections_and_empty_lines_are_let_pass(tmp_path: Path) -> None:
     conf(tmp_path, "feeds", "# mine\n\n[database]\nhostname = db\npassword =\n")
     assert conninfo_to_dict(from_conf(Area.SEARCH, tmp_path)) == {"host": "db"}
@@ -44,6 +53,7 @@ def test_what_cannot_be_read_is_said(tmp_path: Path, text: str) -> None:
         from_conf(Area.CONTROL, tmp_path)
 
 
+@pytest.mark.seed("002.1", "002.3")
 @pytest.mark.parametrize("schema", SCHEMAS)
 def test_every_schema_has_a_sample_that_can_be_read(schema: str, tmp_path: Path) -> None:
     sample = (DIRECTORIES / schema / "database.conf-sample").read_text()

@@ -15,6 +15,7 @@ RULES = policies(
         "none": {"child_programs": []},
         "any": {"child_programs": ["*"]},
         "apart": {"user": "nobody"},
+        "inside": {"run": "async"},
     }
 )
 
@@ -61,6 +62,24 @@ def test_a_whole_module_means_the_functions_it_defines(
 ) -> None:
     found = permission(RULES, origin, "plain", program)
     assert (found.refusal, found.defined_only) == ("", defined_only)
+
+
+@pytest.mark.parametrize(
+    ("origin", "program", "allowed"),
+    [
+        (None, "m:f", True),
+        (Origin("inside", "m:f"), "m:g", True),
+        (Origin("inside", "m:f"), "os:system", False),
+        (Origin("plain", "m:f"), "m:f", False),
+        (Origin("any", "m:f"), "m:f", False),  # by a wildcard only
+        (Origin("listed", "x"), "titles:run", False),
+        (Origin("listed", "x"), "deep:os.path.join", True),
+    ],
+)
+def test_the_manager_runs_no_code_inside_itself_that_its_operator_did_not_name(
+    origin: Origin | None, program: str, *, allowed: bool
+) -> None:
+    assert (permission(RULES, origin, "inside", program).refusal == "") == allowed
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,7 @@ def test_rss_says_how_often_it_wants_to_be_read() -> None:
     assert (sorted(hints.skip_hours), sorted(hints.skip_days)) == ([0, 5], [6])
 
 
+@pytest.mark.seed("002.47")
 def test_an_item_of_rss() -> None:
     item = read(RSS).items[0]
     assert (item.guid, item.permalink, item.link) == ("n-1", False, "https://news.example/1")
@@ -147,6 +148,7 @@ def test_a_guid_stays_the_same_when_the_feed_moves() -> None:
     assert there.link == "https://new.example/x"
 
 
+@pytest.mark.seed("002.44")
 def test_the_summary_is_the_summary_or_the_content_whichever_comes_first() -> None:
     more = ' xmlns:content="http://purl.org/rss/1.0/modules/content/"'
     both = rss("<description>S</description><content:encoded>C</content:encoded>", more).items[0]
@@ -178,6 +180,7 @@ def test_atom_says_what_it_is() -> None:
     assert feed.categories == (Category("tech", "https://s.example/", "Technology"),)
 
 
+@pytest.mark.seed("002.51")
 def test_entries_of_atom() -> None:
     first, second = read(ATOM).items
     assert (first.pub_date, first.link) == (at(5, 8), "https://blog.example/base/1")
@@ -192,6 +195,7 @@ def test_entries_of_atom() -> None:
     assert (second.pub_date, second.link) == (at(6), "")  # its id is no address
 
 
+@pytest.mark.seed("002.50")
 def test_rdf() -> None:
     feed = read(RDF)
     (item,) = feed.items

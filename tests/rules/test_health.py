@@ -57,6 +57,7 @@ class Watch:
         return due_actions(self.record, self.now, PATIENCE)
 
 
+@pytest.mark.seed("001.38", "001.39", "001.40")
 @pytest.mark.parametrize(
     ("said", "health"),
     [
@@ -82,18 +83,20 @@ def test_health_follows_the_answers(said: str, health: str) -> None:
     assert Watch().hear(said).health == health
 
 
+@pytest.mark.seed("001.39")
 def test_every_transition_is_an_event_with_its_time_and_reason() -> None:
     watch = Watch().hear("---ggggg")
     at = [START + n * ROUND for n in (3, 4, 8)]
     assert watch.events == [
         Event(at[0], "healthy", "failure", "timed out"),
-        Event(at[1], "failure", "probation", "it answers again"),
+        Event(at[1], "failure", "probation", "it answers or calls again"),
         Event(at[2], "probation", "healthy", "no error on probation"),
     ]
     assert watch.record.seen == watch.now
     assert watch.hear("--").record.seen == at[2]
 
 
+@pytest.mark.seed("001.3", "001.39")
 @pytest.mark.parametrize(
     ("ping", "reason"),
     [
@@ -112,6 +115,28 @@ def test_the_reason_says_what_is_wrong(ping: Ping, reason: str) -> None:
     watch = Watch().hear([ping] * 3)
     assert watch.record.reason == reason
     assert watch.record.health == ("failure" if reason else "healthy")
+
+
+@pytest.mark.parametrize(
+    ("ping", "reason"),
+    [
+        (Ping(None, "timed out", has_called=True), ""),
+        (Ping("HTTP 500", has_called=True), ""),
+        (Ping("no HTTP", has_called=True), ""),
+        (Ping("HTTP 500"), "it answered 'HTTP 500'"),
+        (Ping("failure", has_called=True), "it answered 'failure'"),
+        (Ping(None, declared="error", has_called=True), "it declared an error"),
+    ],
+)
+def test_a_call_is_a_sign_of_life(ping: Ping, reason: str) -> None:
+    watch = Watch().hear([ping] * 3)
+    assert watch.record.reason == reason
+    assert watch.record.health == ("failure" if reason else "healthy")
+
+
+def test_calls_end_a_failure_and_one_call_is_enough_not_to_suspect_oneself() -> None:
+    assert Watch().hear([SILENT] * 3 + [Ping(None, has_called=True)] * 5).health == "hhfpppph"
+    assert not suspect_self([SILENT, Ping(None, has_called=True)])
 
 
 def test_one_that_waits_or_is_paused_fails_only_when_it_is_silent() -> None:

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from usher.mgmt.incarnation import Unrestored
 from usher.mgmt.placements import Missing
 from usher.mgmt.watchdog import WatchdogRound
 from usher.status.holdups import Around, Holdup, holdups
@@ -195,6 +196,16 @@ def test_components_that_brought_foreign_pages() -> None:
     )
 
 
+def test_chunks_that_are_not_confirmed_since_a_restore() -> None:
+    work = replace(WELL, unrestored=Unrestored(AGO, "restored from monday", 2))
+    words = (
+        "The database was restored at 11:51 UTC (restored from monday). "
+        "Index servers have not confirmed 2 chunks yet, and searches are marked partial."
+    )
+    assert one(work) == ("restoring", words, "usher components rows")
+    assert found(replace(WELL, unrestored=Unrestored(AGO, "created", 0))) == []
+
+
 def test_nobody_watches() -> None:
     assert one(replace(WELL, watched=False))[::2] == ("no_watchdog", "usher watchdog")
 
@@ -225,6 +236,15 @@ def test_a_watchdog_whose_rounds_do_not_end_is_late() -> None:
     words = "The watchdog's last round ended 7m ago: see its log on m1."
     assert one(replace(WELL, last_round=last)) == ("watchdog_late", words, "usher doctor")
     assert found(replace(WELL, last_round=None)) == []
+
+
+def test_when_no_component_is_heard_the_watchdog_may_be_cut_off() -> None:
+    last = WatchdogRound(NOW, 0.2, 0.0, "m1", NOW - timedelta(minutes=7), 5)
+    words = (
+        "None of 5 components has answered or called since 11:51 UTC: perhaps the network of m1, "
+        "where the watchdog runs, is down. Nothing is done about them."
+    )
+    assert one(replace(WELL, last_round=last)) == ("all_silent", words, "usher components list")
 
 
 def test_clock_skew_is_told_of_both_machines() -> None:

@@ -229,3 +229,26 @@ def test_spans(text: str, span: timedelta | None) -> None:
 @given(st.integers(0, 10**12).map(lambda seconds: timedelta(seconds=seconds)))
 def test_a_span_is_read_as_it_is_shown(span: timedelta) -> None:
     assert spans.read(spans.show(span)) == span
+
+
+@pytest.mark.parametrize(
+    ("tables", "words"),
+    [
+        ({"defaults": {"run": "async"}}, "would run every job inside the manager"),
+        ({"fetch": {"run": "async", "user": "daemon"}}, "user has no effect"),
+        ({"fetch": {"run": "async", "memory": "1G"}}, "memory has no effect"),
+        ({"defaults": {"cpu": "1m"}, "fetch": {"run": "async"}}, "cpu has no effect"),
+    ],
+)
+def test_what_jobs_inside_the_manager_cannot_have(
+    tables: dict[str, dict[str, Any]], words: str
+) -> None:
+    with pytest.raises(BadSetting, match=words) as error:
+        policies(tables)
+    assert error.value.hint
+
+
+def test_a_type_inside_the_manager_can_remove_a_default() -> None:
+    own: dict[str, Any] = {"run": "async", "memory": 0}
+    tables = {"defaults": {"memory": "1G"}, "fetch": own}
+    assert policies(tables).of("fetch").in_manager

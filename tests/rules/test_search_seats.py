@@ -46,6 +46,17 @@ def test_the_only_row_misses_what_no_other_names() -> None:
     assert lost(seats) == [0]
 
 
+def test_every_row_misses_what_is_not_searchable_since_a_restore() -> None:
+    seats, rows = Seats(), [Row(1, ["a"]), Row(2, ["b"])]
+    seats.see(rows, {1: {"a": [1]}, 2: {"b": [1, 2]}}, 0.0, unrestored=[2, 3])
+    assert lost(seats) == [2, 1]
+    assert seats.missing(["a", "b"]) == 1 / 3
+    seats.see(rows, {1: {"a": [1, 2, 3]}, 2: {"b": [1, 2]}}, 1.0, unrestored=[3])
+    assert lost(seats) == [0, 1]
+    seats.see(rows, {1: {"a": [1, 2]}, 2: {"b": [1, 2]}}, 2.0)
+    assert lost(seats) == [0, 0], "its pages were crawled again"
+
+
 def test_a_chunk_that_is_dropped_in_order_is_not_missed() -> None:
     seats = Seats()
     see(seats, {1: {"a": [1, 2]}, 2: {"b": [1, 2]}})

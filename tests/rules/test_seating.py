@@ -29,6 +29,7 @@ from usher.mgmt.seating import (
 )
 
 
+@pytest.mark.seed("001.25", "001.26")
 def test_the_example_of_the_seed() -> None:
     house = House(5, grid(5, 5))
     house.build(100)

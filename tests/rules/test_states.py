@@ -17,8 +17,12 @@ KILLS = replace(POLICY, retry_after_kill=True)
 TEMPORARY, PERMANENT = State.TEMPORARY_ERROR, State.PERMANENT_ERROR
 
 
+@pytest.mark.seed("002.16")
 def test_the_states_are_those_of_the_database() -> None:
-    words = ["pending", "running", "completed", "temporary-error", "permanent-error", "cancelled"]
+    words = [
+        *("pending", "waiting", "running", "completed"),
+        *("temporary-error", "permanent-error", "cancelled"),
+    ]
     assert [str(state) for state in State] == words
     assert {"completed", "permanent-error", "cancelled"} == FINAL
 

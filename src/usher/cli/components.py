@@ -44,13 +44,16 @@ def list_(
 
 @components.command()
 @click.argument("host")
+@click.option(
+    "--type", "type_", type=click.Choice(TYPES), help="Which one, if several share the host."
+)
 @json_option
 @pass_app
-def show(app: App, host: str, *, as_json: bool) -> None:
+def show(app: App, host: str, type_: str | None, *, as_json: bool) -> None:
     """Show one component: what it declares, what the watchdog found, what it holds, what happened to it lately."""
     from usher.cli import fleet
 
-    fleet.show_component(run(fleet.read_component(app, host)), as_json=as_json)
+    fleet.show_component(run(fleet.read_component(app, host, type_)), as_json=as_json)
 
 
 @components.command()

@@ -55,7 +55,7 @@ def status(app: App, schemas: tuple[str, ...], *, as_json: bool) -> None:
     """Show how far each schema is; exit code 6 if one is behind."""
     from usher.areas import places
     from usher.schema import migrate
-    from usher.schema.state import newer, out_of_date
+    from usher.schema.state import not_ours, out_of_date
 
     with places(app.settings) as found:
         states = run(migrate.status(found, schemas or NAMES))
@@ -75,7 +75,7 @@ def status(app: App, schemas: tuple[str, ...], *, as_json: bool) -> None:
         show_table(("SCHEMA", "VERSION", "APPLIED", "PENDING", "UNKNOWN"), rows)
     for state in states:
         if state.unknown:
-            raise newer(state)
+            raise not_ours(state)
     if behind := [state.schema for state in states if state.pending]:
         raise out_of_date(behind)
 
@@ -176,15 +176,35 @@ def dump(app: App, directory: Path, schemas: tuple[str, ...], *, as_json: bool) 
 def restore(app: App, directory: Path, schemas: tuple[str, ...], *, replace: bool) -> None:
     """Read schemas back from a dump; each comes whole or not at all."""
     from usher.areas import places
-    from usher.schema import dump as dumps
     from usher.schema import migrate
+    from usher.schema import restore as restores
 
     with places(app.settings) as found:
-        run(dumps.restore(found, directory, schemas, replace=replace, pg_bin=app.settings.pg_bin))
+        pg_bin = app.settings.pg_bin
+        run(restores.restore(found, directory, schemas, replace=replace, pg_bin=pg_bin))
         behind = [state.schema for state in run(migrate.status(found)) if state.pending]
     app.say(f"restored from {directory}")
     if behind:
-        app.say(f"  → {', '.join(behind)}: run `usher db migrate`")
+        app.say(f"  → {', '.join(behind)}: run `usher db migrate`, then `usher db incarnate`")
+
+
+@db.command()
+@click.option("--reason", default="the operator restored it", help="What happened, for the log.")
+@yes_option
+@pass_app
+def incarnate(app: App, reason: str, *, yes: bool) -> None:
+    """Tell all components that the database was restored by other means.
+
+    `usher db restore` does this itself. Run it after point-in-time recovery, pg_restore or a lost failover, before
+    MGMT is started: ids continue after all that were issued, and index servers compare their chunks with the database.
+    """
+    from usher.areas import places
+    from usher.schema import restore as restores
+
+    confirm("Have all index servers compare their chunks? Answers are partial until then.", yes=yes)
+    with places(app.settings) as found:
+        run(restores.incarnate(found, reason))
+    app.say("a new incarnation has begun")
 
 
 @db.command()
@@ -197,6 +217,39 @@ def schema(app: App, schemas: tuple[str, ...]) -> None:
 
     with places(app.settings) as found:
         echo(run(dumps.picture(found, schemas or NAMES, pg_bin=app.settings.pg_bin)), nl=False)
+
+
+@db.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option(
+    "--schema",
+    "schema_",
+    default="control",
+    show_default=True,
+    type=click.Choice(NAMES),
+    help="Which database, and the search path.",
+)
+@click.option("--role", default="", metavar="ROLE", help="Work as this role, such as usher_reader.")
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[PSQL ARGS]...")
+@pass_app
+@click.pass_context
+def shell(ctx: click.Context, app: App, schema_: str, role: str, words: tuple[str, ...]) -> None:
+    """Open psql on a database with the login of the settings; what follows is for psql.
+
+    \b
+    Examples:
+      usher db shell
+      usher db shell --schema work --role usher_reader
+      usher db shell -- -c "select state, count(*) from job group by 1"
+    """
+    from usher.areas import places
+    from usher.schema.roles import ROLES
+    from usher.schema.shell import run_psql
+
+    if role and role not in ROLES:
+        raise click.BadParameter(f"{role!r} is none of {', '.join(ROLES)}.", param_hint="--role")
+    with places(app.settings) as found:
+        pg_bin = app.settings.pg_bin
+        ctx.exit(run_psql(found.dsn(schema_), words, schema=schema_, role=role, pg_bin=pg_bin))
 
 
 @db.group()

@@ -18,6 +18,7 @@ from usher.db_clock import server_time
 from usher.mgmt import components, desk, look, placements
 from usher.mgmt.components import Component, Event
 from usher.mgmt.look import MOST, Holding
+from usher.mgmt.names import type_of
 from usher.mgmt.placements import Missing
 
 ROLE = "usher_mgmt"
@@ -52,9 +53,10 @@ async def with_holdings(conn: Connection, found: Sequence[Component]) -> list[Se
     return [Seen(one, held[one.id]) for one in found]
 
 
-async def read_component(app: App, host: str) -> Seen:
+async def read_component(app: App, host: str, type_: str | None = None) -> Seen:
+    kind = None if type_ is None else type_of(type_)
     async with at_mgmt(app) as conn:
-        found = await components.show(conn, host)
+        found = await components.show(conn, host, kind)
         [seen] = await with_holdings(conn, [found])
         return Seen(found, seen.holding, await components.events(conn, found.id, EVENTS))
 
@@ -88,7 +90,7 @@ def show_components(app: App, found: Sequence[Seen], *, limit: int, as_json: boo
         for one in found
     ]
     show_table(("HOST", "TYPE", "STATE", "HEALTH", "SEEN", "ROW", "HOLDS", "REASON"), rows)
-    if len(found) == limit:
+    if len(found) >= limit:
         app.say(f"  → perhaps more: --after {found[-1].component.host}")
 
 
@@ -117,6 +119,8 @@ def show_component(seen: Seen, *, as_json: bool) -> None:
     tell("state", since_words(one.state, one.state_since, one.state_reason, now))
     tell("health", since_words(one.health, one.health_since, one.health_reason, now))
     tell("seen", when(one.seen_at, now) if one.seen_at else "never")
+    tell("called", when(one.called_at, now) if one.called_at else "never")
+    tell("answers at", one.health_url or "not known: until it answers a ping, its calls count")
     tell("registered", when(one.registered_at, now))
     if one.row is not None:
         drained = ", draining" if one.draining else ""

@@ -9,7 +9,7 @@ import click
 from usher.cli.app import App, json_option, pass_app, run, show_json
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-LIVE = ("pending", "running", "temporary-error")
+LIVE = ("pending", "waiting", "running", "temporary-error")
 ENDED = ("completed", "permanent-error", "cancelled", "temporary-error")
 ID = click.IntRange(1, 2**63 - 1)
 # Everything after the program is the program's, also what looks like an option.
@@ -196,6 +196,13 @@ def show(app: App, id_: int, attempt: int | None, host: str | None, *, as_json: 
     "--key", metavar="KEY", help="While a job with this key waits or runs, none is added."
 )
 @click.option("--data", metavar="TEXT", help="Handed to the program as USHER_TASK_DATA.")
+@click.option(
+    "--needs",
+    multiple=True,
+    type=ID,
+    metavar="ID",
+    help="A job that must complete first; may be repeated.",
+)
 @json_option
 @click.argument("words", nargs=-1, required=True, metavar="PROGRAM [ARGS]...")
 @pass_app
@@ -203,13 +210,14 @@ def add(app: App, /, words: tuple[str, ...], *, as_json: bool, **wanted: Any) ->
     """Put a job in and print its number; a single word is split as a shell would, and run without one.
 
     With - in place of the program, jobs come from standard input, one JSON object a line:
-    type, program, args, scheduled, resource, priority, host_rule, key, data, parent.
+    type, program, args, scheduled, resource, priority, host_rule, key, data, parent, needs.
 
     \b
     Examples:
       usher jobs add -- ls -l /tmp
       usher jobs add --type fetch --at +15m --resource example.com 'curl -sS "https://example.com/a b"'
       usher jobs add --type index my.module:function 2026-11
+      usher jobs add --needs 12 --needs 13 -- ./report.sh
       usher jobs add - < jobs.jsonl
     """
     from usher.cli import running
@@ -264,6 +272,77 @@ def cancel(
 
     found = run(running.cancel_jobs(app, ids, reason))
     ctx.exit(0 if running.show_fates(found, as_json=as_json) else 3)
+
+
+@jobs.command()
+@click.argument("id_", type=ID, metavar="ID")
+@click.option("--wait", metavar="SPAN", help="Wait up to so long for its end.")
+@pass_app
+@click.pass_context
+def result(ctx: click.Context, app: App, id_: int, wait: str | None) -> None:
+    """Print the result of a job that completed, as JSON.
+
+    Exit code 3 if it set none; 1 if it has not ended or did not complete.
+
+    \b
+    Examples:
+      usher jobs result 12
+      usher jobs result 12 --wait 1m
+    """
+    from usher.cli import job_results
+
+    shown = run(job_results.read_result(app, id_, wait))
+    if not job_results.show_result(shown):
+        app.say(f"job {id_} completed without a result")
+        ctx.exit(3)
+
+
+@jobs.command()
+@click.argument("types", nargs=-1, required=True, metavar="TYPE...")
+@click.option("--reason", default="", help="Shown to others.")
+@pass_app
+def pause(app: App, types: tuple[str, ...], reason: str) -> None:
+    """Let no manager start further jobs of a type; those that run finish.
+
+    \b
+    Examples:
+      usher jobs pause fetch --reason "the site is down"
+    """
+    from usher.cli import pauses
+
+    run(pauses.pause_types(app, types, reason))
+    app.say(f"paused: {', '.join(types)}")
+
+
+@jobs.command()
+@click.argument("types", nargs=-1, required=True, metavar="TYPE...")
+@pass_app
+@click.pass_context
+def resume(ctx: click.Context, app: App, types: tuple[str, ...]) -> None:
+    """Let managers start jobs of a paused type again.
+
+    Exit code 3 if one of them was not paused.
+
+    \b
+    Examples:
+      usher jobs resume fetch
+    """
+    from usher.cli import pauses
+
+    resumed = run(pauses.resume_types(app, types))
+    for type_ in types:
+        app.say(f"{type_}: {'resumed' if type_ in resumed else 'was not paused'}")
+    ctx.exit(0 if len(resumed) == len(types) else 3)
+
+
+@jobs.command()
+@json_option
+@pass_app
+def paused(app: App, *, as_json: bool) -> None:
+    """List the paused types of job, since when and why."""
+    from usher.cli import pauses
+
+    pauses.show_paused(run(pauses.find_paused(app)), as_json=as_json)
 
 
 @jobs.command()

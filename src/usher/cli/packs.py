@@ -23,6 +23,7 @@ from usher.mgmt.chunks import Chunk
 from usher.mgmt.compact import Done
 from usher.mgmt.desk import Retried
 from usher.mgmt.look import MOST, Count, Shown
+from usher.mgmt.names import Type
 
 NUMBER = re.compile(r"([1-9][0-9]{0,17})c?", re.ASCII)
 
@@ -47,15 +48,15 @@ async def find_chunks(
     async with at_mgmt(app) as conn:
         return await look.list_chunks(
             conn,
-            crawler=await id_of(conn, crawler),
-            builder=await id_of(conn, builder),
+            crawler=await id_of(conn, crawler, "crawler"),
+            builder=await id_of(conn, builder, "index-builder"),
             n=limit,
             **wanted,
         )
 
 
-async def id_of(conn: Connection, host: str | None) -> int | None:
-    return None if host is None else (await components.show(conn, host)).id
+async def id_of(conn: Connection, host: str | None, type_: Type) -> int | None:
+    return None if host is None else (await components.show(conn, host, type_)).id
 
 
 def chunk_json(chunk: Chunk) -> dict[str, Any]:

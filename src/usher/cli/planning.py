@@ -212,7 +212,7 @@ def show_resources(app: App, found: Sequence[Resource], *, limit: int, as_json: 
     rows = [
         (
             printable(one.name),
-            f"{one.running} of {one.capacity}",
+            f"{one.running} of {one.capacity}{', paused' if one.paused else ''}",
             spans.show(one.interval),
             distance(one.latest_run, now),
             f"≥ {MOST}" if one.waiting >= MOST else one.waiting,

@@ -1,5 +1,6 @@
 """A job at length: the lines of `usher jobs show` and the drawing of `usher jobs tree`."""
 
+import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -26,6 +27,9 @@ def job_json(found: Shown, why: Sequence[str]) -> dict[str, Any]:
         "root_task": found.root_task,
         "children": found.children,
         "wrote": [plain(asdict(one)) for one in found.wrote],
+        "result": plain(asdict(found.result)) if found.result else None,
+        "needs": [asdict(need) for need in found.needs],
+        "needed_by": found.needed_by,
     }
 
 
@@ -74,6 +78,12 @@ def related(found: Shown) -> Iterator[tuple[str, str]]:
     if found.children:
         more = "≥ " if found.children >= MOST else ""
         yield "children", f"{more}{found.children}: usher jobs tree {found.job.id}"
+    for need in found.needs[:ROWS]:
+        yield "needs", f"job {need.id}, {need.state or 'unknown'}"
+    if found.needed_by:
+        yield "needed by", ", ".join(f"job {id_}" for id_ in found.needed_by[:ROWS])
+    if found.result is not None:
+        yield "result", printable(json.dumps(found.result.value, ensure_ascii=False), LONG)
     for row in found.wrote[:ROWS]:
         yield "wrote", printable(f"{row.table} {row.row_id}")
     if len(found.wrote) > ROWS:

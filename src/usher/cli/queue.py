@@ -28,7 +28,7 @@ ROLE = "usher_manager"
 NEIGHBOURS = 10_000
 NUMBER = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
 LONGEST = timedelta(days=3650)
-SPAN_HINT = "Such as 90s, 15m, 1h30m or 2d."
+SPAN_HINT = "Such as 0.5s, 90s, 15m, 1h30m or 2d."
 TIME_HINT = "Such as 2026-11-30T08:00 (in UTC) or 2026-11-30T08:00+01:00, or {}."
 COMMAND = 60  # characters of a command line that a table shows
 

@@ -58,7 +58,7 @@ async def posted(app: App, db: Database) -> Post:
         host=socket.gethostname().lower(),
         policies=policies(app.loaded.workers),
         dsn=await worker_dsn(db.dsn, app.settings.worker_url),
-        env=passed_on(app.settings.data, app.loaded.file),
+        env=passed_on(app.settings.data, app.loaded.file, app.settings.mgmt_url),
     )
 
 

@@ -60,3 +60,37 @@ def set_(app: App, name: str, capacity: int | None, interval: str | None, *, as_
     found, new = run(planning.set_resource(app, name, capacity, interval))
     planning.show_resources(app, [found], limit=0, as_json=as_json)
     app.say("made" if new else "set")
+
+
+@resources.command()
+@click.argument("name")
+@json_option
+@pass_app
+def pause(app: App, name: str, *, as_json: bool) -> None:
+    """Let no further job of a resource start; those that run finish.
+
+    \b
+    Examples:
+      usher resources pause example.com
+    """
+    from usher.cli import pauses, planning
+
+    changed = run(pauses.pause_resource(app, name))
+    planning.show_resources(app, [changed], limit=0, as_json=as_json)
+
+
+@resources.command()
+@click.argument("name")
+@json_option
+@pass_app
+def resume(app: App, name: str, *, as_json: bool) -> None:
+    """Let jobs of a paused resource start again.
+
+    \b
+    Examples:
+      usher resources resume example.com
+    """
+    from usher.cli import pauses, planning
+
+    changed = run(pauses.resume_resource(app, name))
+    planning.show_resources(app, [changed], limit=0, as_json=as_json)

@@ -253,7 +253,8 @@ async def add_job(
     async with at_the_queue(app) as conn:
         now = await server_time(conn)
         scheduled = read_at(at, now) if at else None
-        job = New(read_type(type_), program, args, scheduled=scheduled, **wanted)
+        needs = tuple(wanted.pop("needs", ()))
+        job = New(read_type(type_), program, args, scheduled=scheduled, needs=needs, **wanted)
         [entered] = await jobs.enqueue(conn, [job], now=now)
         return entered
 

@@ -25,6 +25,7 @@ HEADINGS = ("STAGE", "WAITING", "OLDEST", "UNDER WAY", "FAILED", "LAST HOUR", "B
 STAFF = ("crawler", "index-builder", "index-server", "front-end")
 WORDS = {"index-builder": "builder", "index-server": "server", None: "unknown"}
 LONG = 1_000  # characters of a reason
+MAX_PAUSED_NAMES = 3
 
 
 async def show_once(app: App, *, as_json: bool) -> bool:
@@ -98,6 +99,10 @@ def queue_row(queue: Queue, now: datetime) -> Sequence[str]:
     waiting = sum(one.waiting + one.again for one in queue.types)
     running = sum(one.running for one in queue.types)
     leads = "a scheduler leads" if queue.scheduled else "no scheduler"
+    if queue.paused:
+        names = ", ".join(f"{entry.kind} {entry.name}" for entry in queue.paused[:MAX_PAUSED_NAMES])
+        more = len(queue.paused) - MAX_PAUSED_NAMES
+        leads += f"; paused: {printable(names)}" + (f" and {more} more" if more > 0 else "")
     return (
         "jobs", count(waiting), age(oldest, now), f"{running:,} jobs", count(queue.failed),
         f"{count(queue.done)} done", leads,

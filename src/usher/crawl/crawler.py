@@ -85,6 +85,7 @@ class Crawler:
         self.open: dict[int, Crawl] = {}
         self.pages = 0
         self._heard = Heard()
+        self._incarnation = ""  # of the database that was told of the links in `_heard`
         self._stopped = False
         self._wake = asyncio.Event()  # somebody stopped us, or a chunk ended
         self._pause = FIRST_PAUSE
@@ -260,6 +261,9 @@ class Crawler:
         """What was found is told soon, also where one slow page keeps its chunk open."""
         while True:
             await asyncio.sleep(SOON)
+            if self.mgmt.incarnation != self._incarnation:
+                self._incarnation = self.mgmt.incarnation
+                self._heard.forget()
             for crawl in list(self.open.values()):
                 with suppress(UsherError):  # told again, at the latest before its chunk is reported
                     await crawl.news.send()
@@ -279,7 +283,7 @@ class Crawler:
                 continue
             for chunk in leases.held:
                 if crawl := self.open.get(chunk):
-                    crawl.lease.until = asked + self._lease
+                    crawl.lease.renew(asked + self._lease)
             for chunk in leases.lost:
                 crawl = self.open.get(chunk)
                 if crawl and crawl.task and not crawl.is_reporting:

@@ -1,34 +1,58 @@
-"""A lease: until when a chunk is ours, and the word to leave it before that.
+"""A lease: how long a chunk belongs to this crawler.
 
-Comes from MGMT with the chunk, and is moved on by every sign of life; goes to whoever is about to send a request, and
-must not if the pages may be another's by now.
+No request may reach a host after the lease: MGMT gives the host to another crawler then.
 """
 
 import asyncio
-from contextlib import suppress
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 
 
 class Lease:
-    """Good until a moment on the loop's clock, or until somebody ends it."""
+    """Valid until a moment on the monotonic clock, or until the crawler stops."""
 
-    __slots__ = ("_over", "until")
+    __slots__ = ("_over", "_requests", "_until")
 
     def __init__(self, until: float) -> None:
-        self.until = until
+        self._until = until
         self._over = asyncio.Event()
+        self._requests: set[asyncio.Timeout] = set()
 
     @property
     def good(self) -> bool:
-        # The clock goes on while a process is stopped or a machine sleeps: asked late, it says so.
-        return not self._over.is_set() and asyncio.get_running_loop().time() < self.until
+        # Not the loop's clock, which uvloop reads once in a while: a process that was stopped has an old time.
+        return not self._over.is_set() and time.monotonic() < self._until
+
+    def renew(self, until: float) -> None:
+        """Extend the lease, also for requests under way."""
+        self._until = until
+        for timeout in self._requests:
+            if not timeout.expired():
+                timeout.reschedule(until)
 
     def end(self) -> None:
+        """Allow no further request. Those under way go on."""
         self._over.set()
 
     async def rest(self, seconds: float) -> bool:
-        """Wait that long, or until it is over; whether it is still good then."""
+        """Wait that long, or until the lease is over; return whether it is still valid."""
         if seconds > 0:
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._over.wait()
         return self.good
+
+    @asynccontextmanager
+    async def covers(self) -> AsyncIterator[None]:
+        """Cancel a request that is under way when the lease expires, and raise TimeoutError.
+
+        A request that was sent while the network was down would reach the host later.
+        """
+        timeout = asyncio.timeout_at(self._until)
+        try:
+            async with timeout:
+                self._requests.add(timeout)
+                yield
+        finally:
+            self._requests.discard(timeout)

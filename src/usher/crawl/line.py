@@ -5,12 +5,20 @@ the reason where it is not whole.
 """
 
 import asyncio
+import socket
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
+from typing import Final, cast
 
 from usher.crawl.answer import Answer, Kind, Trouble
 from usher.crawl.hearing import Hearing
+
+# What closing a socket does to a request that the kernel has not delivered: discard it and reset the connection, or
+# go on delivering it for minutes. Fields of struct linger: on or off, seconds.
+DISCARD_UNSENT: Final = struct.pack("ii", 1, 0)
+DELIVER_UNSENT: Final = struct.pack("ii", 0, 0)
+USER_TIMEOUT_OPTION: Final = getattr(socket, "TCP_USER_TIMEOUT", None)  # Linux has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +43,7 @@ class Line(asyncio.Protocol):
         self._limits, self._gone = limits, gone
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
+        self._socket: socket.socket | None = None
         self._watch: asyncio.TimerHandle | None = None
         self._hearing = Hearing(limits.head, limits.body)
         self._asked = 0
@@ -52,6 +61,7 @@ class Line(asyncio.Protocol):
         self._hearing.begin(answer)
         self._until, answer.ip = until, self.ip
         self._heard_at = answer.sent_at = self._loop.time()
+        self._on_close(DISCARD_UNSENT)
         self._transport.write(answer.request)
         if self._asked == 1:  # the dialling may have left less time than a new line thinks
             self._look()
@@ -75,10 +85,23 @@ class Line(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def _on_close(self, linger: bytes) -> None:
+        """Tell the kernel what to do with the request if the socket is closed, also by `kill -9` of this process.
+
+        A request that was given up must not reach the host later: the host's crawl delay counts from the time it was
+        sent, and another crawler may have the host by then.
+        """
+        if self._socket is not None:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+
     # What the loop calls:
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        self._socket = transport.get_extra_info("socket")
+        if self._socket is not None and USER_TIMEOUT_OPTION is not None:
+            milliseconds = max(1, int(self._limits.idle * 1000))
+            self._socket.setsockopt(socket.IPPROTO_TCP, USER_TIMEOUT_OPTION, milliseconds)
         self._look()
 
     def data_received(self, data: bytes) -> None:
@@ -95,10 +118,11 @@ class Line(asyncio.Protocol):
             answer.head_at = self._heard_at
         if hearing.done:
             self.reusable = hearing.reusable
+            self._on_close(DELIVER_UNSENT)
             self._end()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._transport, self.reusable = None, False
+        self._transport, self._socket, self.reusable = None, None, False
         if self._watch is not None:
             self._watch.cancel()
         if self._answer is not None:

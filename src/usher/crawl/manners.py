@@ -80,21 +80,27 @@ class Manners:
         lease: Lease,
         cause: Cause = NAMED,
     ) -> Answer | None:
-        """The page, when its host has rested; None where that was too long for the lease, and nothing was asked."""
+        """The page, when its host has rested; None where the lease ended before that, or before the answer came."""
         pace = self._pace(url.host)
         if not delay:
-            return await self._get(url, headers, pace, cause) if lease.good else None
+            return await self._get(url, headers, pace, lease, cause) if lease.good else None
         async with pace.turn:
             rest = pace.asked_at + delay - asyncio.get_running_loop().time()
             if not await lease.rest(rest):
                 return None
-            return await self._get(url, headers, pace, cause)
+            return await self._get(url, headers, pace, lease, cause)
 
-    async def _get(self, url: Url, headers: Mapping[str, str], pace: Pace, cause: Cause) -> Answer:
+    async def _get(
+        self, url: Url, headers: Mapping[str, str], pace: Pace, lease: Lease, cause: Cause
+    ) -> Answer | None:
         try:
-            answer = await self._fetcher.get(
-                url, headers, source=cause.source, permission=cause.permission
-            )
+            async with lease.covers():
+                answer = await self._fetcher.get(
+                    url, headers, source=cause.source, permission=cause.permission
+                )
+        except TimeoutError:
+            pace.asked_at = asyncio.get_running_loop().time()
+            return None
         except BaseException:
             pace.asked_at = asyncio.get_running_loop().time()  # perhaps
             raise

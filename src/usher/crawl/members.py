@@ -1,6 +1,6 @@
-"""WARC records as they lie in a file: one gzip member after the other, unpacked in pieces.
+"""WARC records of a file, unpacked in pieces: uncompressed, or gzip members with one record or several each.
 
-Comes from an open file, whole or not; goes to `reading`, which knows what records mean.
+`reading` knows what the records mean.
 """
 
 import zlib
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import BinaryIO, Final
 
 PIECE: Final = 1 << 16
-MOST_HEAD: Final = 1 << 16
+MAX_HEAD_BYTES: Final = 1 << 17  # of a record
 MAX_RECORD_BYTES: Final = (
     1 << 30
 )  # unpacked; ten times the longest page that a crawler may be set to fetch
@@ -17,11 +17,17 @@ MAX_RECORDS: Final = 100_000  # a crawler writes three for each of at most 1,000
 MAX_TOTAL_BYTES: Final = 1 << 34  # unpacked, of one file
 MOST_DIGITS: Final = 10  # of a length
 END: Final = b"\r\n\r\n"
+WARC: Final = b"WARC/"
+GZIP: Final = b"\x1f\x8b"
 Fields = dict[str, str]
 
 
 class Damaged(ValueError):
     """What is there is no record."""
+
+
+class NotWarc(ValueError):
+    """The file is neither WARC nor gzip."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,78 +44,116 @@ def records(file: BinaryIO, most: int) -> Iterator[Raw]:
 
     Damaged, if a record, the number of records or their total size exceeds its limit: a small file may be a bomb.
     """
-    packed = file.read(PIECE)
-    if not packed:
-        raise Damaged("it is empty")
-    number = total = 0
-    while packed:
-        member = Member(file, packed)
-        yield member.record(most)
-        number, total = number + 1, total + member.size
+    stream = UnpackedBytes(unpacked(file))
+    number = 0
+    while stream.is_open():
+        yield record(stream, most)
+        number += 1
         if number > MAX_RECORDS:
             raise Damaged(f"it has more than {MAX_RECORDS:,} records")
-        if total > MAX_TOTAL_BYTES:
+
+
+def unpacked(file: BinaryIO) -> Iterator[bytes]:
+    """The bytes of a WARC file in pieces, with an empty piece at the end of each gzip member.
+
+    NotWarc if it begins neither like a record nor like a gzip file.
+    """
+    data = file.read(PIECE)
+    if not data:
+        raise Damaged("it is empty")
+    if data.startswith(WARC):
+        while data:
+            yield data
+            data = file.read(PIECE)
+        return
+    if not data.startswith(GZIP):
+        raise NotWarc
+    while data:
+        member = zlib.decompressobj(31)
+        yield from inflated(member, data, file)
+        yield b""
+        data = member.unused_data or file.read(PIECE)
+
+
+def inflated(member: "zlib._Decompress", data: bytes, file: BinaryIO) -> Iterator[bytes]:
+    """The bytes of one gzip member in pieces; at its end its checksum was right."""
+    while not member.eof:
+        # Also with no input: zlib may still hold some of what it was given.
+        piece = member.decompress(data, PIECE)
+        data = member.unconsumed_tail
+        if piece:
+            yield piece
+        elif not data and not member.eof:
+            data = file.read(PIECE)
+            if not data:
+                raise EOFError("it ends in the middle of a record")
+
+
+class UnpackedBytes:
+    """Pieces of a file as one sequence of bytes that is read from its start to its end."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._rest = b""
+        self._total = 0
+
+    def is_open(self) -> bool:
+        """Return whether there are more bytes."""
+        while not self._rest:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return False
+            self._add(piece)
+        return True
+
+    def until(self, end: bytes, most: int) -> bytes | None:
+        """Read up to this mark and past it; None if it is not within so many bytes."""
+        while (position := self._rest.find(end)) < 0 or position > most:
+            if len(self._rest) > most or (piece := next(self._pieces, None)) is None:
+                return None
+            self._add(piece)
+        data, self._rest = self._rest[:position], self._rest[position + len(end) :]
+        return data
+
+    def parts(self, length: int) -> Iterator[bytes]:
+        """Read so many bytes in pieces; fewer at the end of the file."""
+        while length > 0 and self.is_open():
+            part, self._rest = self._rest[:length], self._rest[length:]
+            length -= len(part)
+            yield part
+
+    def check(self) -> None:
+        """At the end of a gzip member, read its checksum, but nothing of the next member."""
+        if not self._rest:
+            self._add(next(self._pieces, b""))
+
+    def _add(self, piece: bytes) -> None:
+        self._rest += piece
+        self._total += len(piece)
+        if self._total > MAX_TOTAL_BYTES:
             raise Damaged(f"its records have more than {MAX_TOTAL_BYTES:,} bytes")
-        packed = member.rest() or file.read(PIECE)
 
 
-class Member:
-    """One gzip member; at its end its checksum was right."""
-
-    def __init__(self, file: BinaryIO, packed: bytes) -> None:
-        self._file = file
-        self._packed = packed
-        self._inflate = zlib.decompressobj(31)
-        self.size = 0  # bytes unpacked so far
-
-    def record(self, most: int) -> Raw:
-        head, _, rest = self._head().partition(END)
-        fields = warc_fields(head)
-        length = int(fields["content-length"])
-        if length > MAX_RECORD_BYTES:
-            raise Damaged(f"a record has {length:,} bytes, more than {MAX_RECORD_BYTES:,}")
-        block, size = bytearray(rest), len(rest)
-        while size <= length + len(END) and (piece := self._piece()):
-            size += len(piece)
-            if len(block) < most:
-                block += piece
-        if size != length + len(END):
-            raise Damaged(f"a record of {length} bytes does not end where it should")
-        return Raw(fields, bytes(block[: min(length, most)]), cut=length > most)
-
-    def rest(self) -> bytes:
-        """What comes after it."""
-        return self._inflate.unused_data
-
-    def _head(self) -> bytes:
-        """The head, and whatever came with it."""
-        found = b""
-        while END not in found:
-            piece = self._piece()
-            found += piece
-            if not piece or len(found) > MOST_HEAD + PIECE:
-                raise Damaged("there is something that is no record")
-        return found
-
-    def _piece(self) -> bytes:
-        """A little more, or nothing at the end."""
-        while not self._inflate.eof:
-            # Also with nothing to give it: zlib may still hold some of what it was given.
-            out = self._inflate.decompress(self._packed, PIECE)
-            self._packed = self._inflate.unconsumed_tail
-            if out:
-                self.size += len(out)
-                return out
-            if not self._packed and not self._inflate.eof:
-                self._packed = self._file.read(PIECE)
-                if not self._packed:
-                    raise EOFError("it ends in the middle of a record")
-        return b""
+def record(stream: UnpackedBytes, most: int) -> Raw:
+    head = stream.until(END, MAX_HEAD_BYTES)
+    if head is None:
+        raise Damaged("there is something that is no record")
+    fields = warc_fields(head)
+    length = int(fields["content-length"])
+    if length > MAX_RECORD_BYTES:
+        raise Damaged(f"a record has {length:,} bytes, more than {MAX_RECORD_BYTES:,}")
+    block = bytearray()
+    for part in stream.parts(length):
+        block += part[: max(0, most - len(block))]
+    if b"".join(stream.parts(len(END))) != END:
+        raise Damaged(f"a record of {length} bytes does not end where it should")
+    stream.check()
+    return Raw(fields, bytes(block), cut=length > most)
 
 
 def warc_fields(head: bytes) -> Fields:
     first, *lines = head.decode("utf-8", "replace").split("\r\n")
-    if not first.startswith("WARC/"):
+    if not first.startswith(WARC.decode()):
         raise Damaged("there is something that is no record")
     fields = dict(named(lines))
     length = fields.get("content-length", "")

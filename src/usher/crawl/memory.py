@@ -21,6 +21,10 @@ class Heard:
         self._old: dict[int, int] = {}
         self._since = clock()
 
+    def forget(self) -> None:
+        """Forget all links: the database that was told of them may be lost."""
+        self._young, self._old = {}, {}
+
     def fresh(self, where: str, depth: int, links: Iterable[str]) -> list[str]:
         """Those that were not told yet, or as farther away than this."""
         young, old = self._young, self._old

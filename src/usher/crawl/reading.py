@@ -1,4 +1,4 @@
-"""Content chunks read back: one entry for each page, from any WARC file with a gzip member for each record.
+"""Content chunks read back: one entry for each page, from any WARC file, compressed with gzip or not.
 
 Comes from a file that may be cut short, damaged or made by somebody else; goes to the builder. No more than one page is
 in memory, and of that no more than the limit.
@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from usher.crawl.content import STATUS
-from usher.crawl.members import Damaged, Raw, named, records
+from usher.crawl.members import Damaged, NotWarc, Raw, named, records
 from usher.crawl.unpack import unpack
 from usher.errors import BadContent, DiskUnusable, NotFound
 
@@ -51,21 +51,26 @@ class Entry:
         return ", ".join(value for key, value in self.headers if key == name)
 
 
-def entries(path: Path, *, most: int = MOST) -> Iterator[Entry]:
-    """The pages of a content chunk; BadContent where it is damaged, after all that came whole before that."""
-    pages = 0
+def entries(path: Path, *, name: str = "", most: int = MOST) -> Iterator[Entry]:
+    """The pages of a content chunk; BadContent where it is damaged, after all that came whole before that.
+
+    Errors call the file by its `name`, because other machines show them; without one by its path.
+    """
+    pages, name = 0, name or str(path)
     try:
         with path.open("rb") as file:
             for entry in joined(records(file, most + MOST_HEAD), most):
                 yield entry
                 pages += 1
+    except NotWarc as error:
+        raise BadContent(f"{name} is not a WARC file, uncompressed or in gzip.") from error
     except (Damaged, EOFError, zlib.error) as error:
         after = f"after {pages} whole pages" if pages else "from the start"
-        raise BadContent(f"{path} is damaged {after}: {error}.") from error
+        raise BadContent(f"{name} is damaged {after}: {error}.") from error
     except FileNotFoundError as error:
-        raise NotFound(f"There is no {path}.") from error
+        raise NotFound(f"There is no {name}.") from error
     except OSError as error:
-        raise DiskUnusable(f"{path} cannot be read: {error.strerror}.") from error
+        raise DiskUnusable(f"{name} cannot be read: {error.strerror}.") from error
 
 
 def joined(found: Iterator[Raw], most: int) -> Iterator[Entry]:

@@ -113,7 +113,9 @@ class Doorkeeper:
         async def work(conn: Connection) -> tuple[list[guestbook.Settled], list[int]]:
             settled = await guestbook.settle(conn, outcomes=outcomes, now=when)
             numbers = sorted({page.domain64 for page in settled if not page.waits})
-            return settled, await guestbook.close_crawls(conn, domain64s=numbers) if numbers else []
+            if not numbers:
+                return settled, []
+            return settled, await guestbook.close_crawls(conn, domain64s=numbers, now=when)
 
         return await self.db.run(work)
 

@@ -88,6 +88,8 @@ async def knock(
         "hall_pass": knock.hall_pass,
         "house_revision": house_revision,
         "depth": depth,
+        "grace": knock.grace,
+        "source": knock.source or "",
         "now": now,
     }
     await by_index(conn)
@@ -163,9 +165,9 @@ def columns(outcomes: Sequence[Outcome]) -> dict[str, str | None]:
     return dict(zip(COLUMNS, map(written, values), strict=True))
 
 
-async def close_crawls(conn: Connection, *, domain64s: Sequence[int]) -> list[int]:
+async def close_crawls(conn: Connection, *, domain64s: Sequence[int], now: datetime) -> list[int]:
     """End the open crawls of these hosts where nothing waits any more; returns whose ended."""
-    found = await store.close_crawls.tuples(conn, domain64s=list(domain64s))
+    found = await store.close_crawls.tuples(conn, domain64s=list(domain64s), now=now)
     return [number for (number,) in found]
 
 

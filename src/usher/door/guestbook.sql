@@ -12,7 +12,9 @@ with host as materialized (
         h.domain64,
         h.revision is distinct from given.revision or house.revision <> %(house_revision)s as stale,
         coalesce(h.cadence, house.cadence) as cadence,
-        h.crawl_started is not null or h.next_fetch <= %(now)s as due
+        h.crawl_started is not null or h.next_fetch <= %(now)s as due,
+        -- The crawl is over, and this is a page that one of its own pages led to.
+        h.last_crawl_ended > %(now)s::timestamptz - %(grace)s::interval and %(source)s in ('', h.name) as is_late
     from unnest(%(hosts)s::bigint[], %(revisions)s::int[]) with ordinality as given (domain64, revision, place)
     -- "offset 0" keeps a look-up by index, whatever the planner thinks of the sizes; so below.
     left join lateral (select * from work.hosts where domain64 = given.domain64 offset 0) h on true
@@ -33,7 +35,7 @@ judged as materialized (
             when %(hall_pass)s then case when page.id is null then 'Q' else 'P' end
             when page.next_fetch <= %(now)s then 'D'
             when page.next_fetch is not null then 'p'
-            when host.due then 'N'
+            when host.due or host.is_late then 'N'
             else 'h'
         end as letter
     from rows from (
@@ -54,7 +56,9 @@ entered as materialized (
         h.id,
         h.domain64,
         h.crawl_started is null as closed,
-        h.claim_at > greatest(h.ready_at, %(now)s) as asleep
+        h.claim_at > greatest(h.ready_at, %(now)s) as asleep,
+        -- A crawl that is reopened keeps its start: the next one is due a cadence after that.
+        case when h.next_fetch <= %(now)s then %(now)s else coalesce(h.last_crawl_started, %(now)s) end as start
     from work.hosts h
     where h.domain64 = any(array(select domain64 from judged where letter in ('N', 'D', 'P', 'Q')))
     order by h.domain64
@@ -106,11 +110,18 @@ moved_up as (
         and (page.depth > %(depth)s::smallint or (%(hall_pass)s and page.state = 'pending' and page.priority > 0))
 ),
 called as (
-    -- The host's crawl opens, and a claim looks at it at once if it had no reason to before.
-    select entered.id, entered.domain64, entered.asleep, entered.closed and wanted.opens as opens
+    -- The host's crawl opens, and a claim looks at it at once if it had no reason to before. Hosts are claimed in the order
+    -- in which the batch names them: each is in line a microsecond before the next.
+    select
+        entered.id,
+        entered.domain64,
+        entered.asleep,
+        entered.start,
+        entered.closed and wanted.opens as opens,
+        %(now)s::timestamptz - interval '1 microsecond' * ((select count(*) from judged) - wanted.ord) as claim_at
     from entered
     join (
-        select domain64, bool_or(due and letter in ('N', 'D')) as opens
+        select domain64, min(ord) as ord, bool_or(letter = 'N' or (due and letter = 'D')) as opens
         from judged
         where letter in ('N', 'D', 'P', 'Q')
         group by domain64
@@ -119,8 +130,8 @@ called as (
 ),
 opened as (
     update work.hosts h set
-        crawl_started = case when called.opens then coalesce(h.crawl_started, %(now)s) else h.crawl_started end,
-        claim_at = case when called.asleep then least(h.claim_at, greatest(h.ready_at, %(now)s)) else h.claim_at end,
+        crawl_started = case when called.opens then coalesce(h.crawl_started, called.start) else h.crawl_started end,
+        claim_at = case when called.asleep then least(h.claim_at, greatest(h.ready_at, called.claim_at)) else h.claim_at end,
         empty_looks = case when called.asleep then 0 else h.empty_looks end
     from (
         select id
@@ -370,7 +381,7 @@ from work.settle(
 
 -- name: close_crawls
 -- End the open crawls of hosts where nothing waits any more.
-select work.close_crawls(%(domain64s)s::bigint[]);
+select work.close_crawls(%(domain64s)s::bigint[], %(now)s);
 
 -- name: page
 -- One page with all we know of it.

@@ -68,11 +68,15 @@ class Knock:
 
     `source` is the host whose page names the URL, empty if it is unknown: it leads to no private host but itself. None
     means that the operator names the URL.
+
+    `grace` is for links that a crawler reports after the pages that it found them on: a crawl that ended less than this
+    time ago accepts them.
     """
 
     kind: Kind = "single"
     hall_pass: bool = False
     source: str | None = None
+    grace: timedelta = timedelta(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +101,24 @@ class Clock:
     next_fetch: datetime
     cadence: timedelta
     crawl_started: datetime | None = None
+    last_crawl_started: datetime | None = None
+    last_crawl_ended: datetime | None = None
+    name: str = ""
 
     def due(self, now: datetime) -> bool:
         return self.crawl_started is not None or self.next_fetch <= now
+
+    def accepts_late(self, knock: Knock, now: datetime) -> bool:
+        """Return whether the last crawl still accepts new pages that its own pages led to."""
+        if self.last_crawl_ended is None or (knock.source or "") not in ("", self.name):
+            return False
+        return self.last_crawl_ended > now - knock.grace
+
+    def start(self, now: datetime) -> datetime:
+        """Return the start of the crawl that opens now: a crawl that is reopened before its time keeps its start."""
+        if self.crawl_started is not None:
+            return self.crawl_started
+        return now if self.next_fetch <= now else self.last_crawl_started or now
 
 
 def judge(knock: Knock, page: Page | None, clock: Clock, now: datetime) -> Reason:
@@ -112,7 +131,8 @@ def judge(knock: Knock, page: Page | None, clock: Clock, now: datetime) -> Reaso
         return Reason.SINGLE_PASS
     if page is not None:
         return Reason.PAGE_DUE if page.next_fetch <= now else Reason.PAGE_NOT_DUE
-    return Reason.NEW_PAGE if clock.due(now) else Reason.HOST_NOT_DUE
+    is_open = clock.due(now) or clock.accepts_late(knock, now)
+    return Reason.NEW_PAGE if is_open else Reason.HOST_NOT_DUE
 
 
 def shut_out(*, depth: int, max_depth: int, room: int) -> Reason | None:
@@ -169,12 +189,20 @@ def clock_after(clock: Clock, reason: Reason, now: datetime) -> Clock:
     """The host's clock after the verdict: what comes in while the host is due belongs to its crawl."""
     if reason is Reason.FULL_PASS:
         return replace(clock, next_fetch=now - HOST_BACK, crawl_started=clock.crawl_started or now)
-    opens = reason in {Reason.PAGE_DUE, Reason.NEW_PAGE, Reason.HOST_DUE} and clock.due(now)
-    return replace(clock, crawl_started=clock.crawl_started or now) if opens else clock
+    opens = reason is Reason.NEW_PAGE or (
+        reason in {Reason.PAGE_DUE, Reason.HOST_DUE} and clock.due(now)
+    )
+    return replace(clock, crawl_started=clock.start(now)) if opens else clock
 
 
-def closed(clock: Clock) -> Clock:
+def closed(clock: Clock, now: datetime) -> Clock:
     """The clock when nothing of the host waits any more: the crawl ends, and the next is a cadence after its start."""
     if clock.crawl_started is None:
         return clock
-    return replace(clock, next_fetch=clock.crawl_started + clock.cadence, crawl_started=None)
+    return replace(
+        clock,
+        next_fetch=clock.crawl_started + clock.cadence,
+        crawl_started=None,
+        last_crawl_started=clock.crawl_started,
+        last_crawl_ended=now,
+    )

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
+from msgspec import structs
+
 from usher.errors import Unreachable, UsherError
 from usher.index.asking import Common, Search, Snippet, Snippets, Words, meant, sound
 from usher.index.counts import ANSWER_SECONDS, ASKED
@@ -55,9 +57,12 @@ class Desk:
         query, stats = meant(asked.query), sound(asked.stats)
 
         def find() -> Hits:
-            return self._opened().search(
+            engine = self._opened()
+            hits = engine.search(
                 query, asked.k, asked.offset, stats=stats, hosts=asked.hosts, show=asked.show
             )
+            # Read after the search: a comparison names itself before it drops a chunk.
+            return structs.replace(hits, incarnation=engine.incarnation)
 
         return await self._answer("search", find, asked.deadline)
 

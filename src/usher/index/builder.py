@@ -141,7 +141,8 @@ class Builder:
         except Exception as error:  # noqa: BLE001 - one chunk that fails must not end the others
             log.error("chunk_failed", chunk=chunk, error=repr(error))  # noqa: TRY400 - ours has none
             with suppress(UsherError):
-                await self.mgmt.not_built(chunk, f"the builder failed: {error!r}"[:LONGEST_REASON])
+                reason = self._without_paths(one, f"the builder failed: {error!r}")
+                await self.mgmt.not_built(chunk, reason[:LONGEST_REASON])
         finally:
             self.claims.drop(chunk)
             self.away.discard(chunk)
@@ -157,12 +158,35 @@ class Builder:
             parts = None if one.made_of is None else await self._pull_parts(one, one.made_of)
             if parts is None and (lost := await self._pull_whole(one)):
                 return lost
-            job = Job(chunk, str(content), str(index), one.keys, one.textless_keys, parts=parts)
+            job = Job(
+                chunk,
+                str(content),
+                str(index),
+                one.keys,
+                one.textless_keys,
+                parts=parts,
+                name=content_name(one),
+            )
             made = await self.workshop.make(job)
         except UsherError as error:
-            return NotMade(error.message)
+            return NotMade(self._without_paths(one, error.message))
         self.shelf.remember(chunk, Kept(index, made.sha256, made.size))
         return made
+
+    def _without_paths(self, one: ContentChunk, reason: str) -> str:
+        """Name chunks in place of the files of this machine: other machines show the reason."""
+        names = {
+            str(self.claims.content(one.chunk_id)): content_name(one),
+            str(self.shelf.path(one.chunk_id)): f"The index of chunk {one.chunk_id}",
+        }
+        for source in one.made_of or []:
+            path = self.claims.source(one.chunk_id, source.chunk_id)
+            names |= dict.fromkeys((str(path), path.name), f"The index of chunk {source.chunk_id}")
+        for directory in (self.claims.directory, self.shelf.directory):
+            names[str(directory)] = "The builder's disk"
+        for path_name, name in names.items():
+            reason = reason.replace(path_name, name)
+        return reason
 
     async def _pull_whole(self, one: ContentChunk) -> NotMade | None:
         """The content, unless its crawler has it no more, or another than it said."""
@@ -254,3 +278,8 @@ class Builder:
                 if (task := self.open.get(chunk)) and chunk not in self._reporting:
                     log.warning("chunk_lost", chunk=chunk, error="its lease ended")
                     task.cancel()
+
+
+def content_name(one: ContentChunk) -> str:
+    """What errors call the content of a chunk."""
+    return f"The content of chunk {one.chunk_id} from {one.host}"

@@ -118,6 +118,15 @@ def check(path: Path, chunk: int | None = None) -> Header:
         return _check(file, path, chunk)
 
 
+def count(path: Path) -> int:
+    """How many documents the file says it has; only its first bytes are read."""
+    with _opened(path) as file:
+        start = file.read(_HEADER.size)
+    if len(start) < _HEADER.size or not start.startswith(MAGIC):
+        raise BadInput(f"{path.name} is no index chunk.", hint=_AGAIN)
+    return int(_HEADER.unpack(start)[3])
+
+
 def read(path: Path, chunk: int | None = None) -> tuple[Header, Iterator[Document]]:
     """Check the whole file, then give its documents one by one."""
     file = _opened(path)

@@ -25,7 +25,7 @@ from usher.index.document import Document
 from usher.index.frequent import frequent
 from usher.index.questions import Question, anything
 from usher.index.ranking import best, counted
-from usher.index.settling import segments
+from usher.index.settling import FILLER, segments
 from usher.index.view import View
 from usher.private_files import make_directory
 from usher.search.answers import Hits, Stats, Suggestion
@@ -46,6 +46,7 @@ class Engine:
 
     def __init__(self, path: Path, index: tantivy.Index, heap: int) -> None:
         self.path = path
+        self.incarnation = ""  # of the database that its chunks were compared with, for its answers
         self._index = index
         self._heap = heap
         self._lock = RLock()
@@ -94,6 +95,12 @@ class Engine:
             for chunk in chunks:
                 _forget(writer, chunk)
 
+    def unload(self, chunks: Iterable[int]) -> None:
+        """Forget that chunks are loaded, after `commit`; what is there of them is found until they are added again."""
+        with self._writing() as writer:
+            for chunk in chunks:
+                writer.delete_documents_by_term("loaded", str(chunk))
+
     def retire(self, versions: Iterable[tuple[str, int]]) -> None:
         """Take out what these chunks hold of these pages, after `commit`; the chunks stay loaded."""
         with self._writing() as writer:
@@ -122,6 +129,19 @@ class Engine:
     def chunks(self) -> set[int]:
         """The chunks that are loaded, wholly and for good."""
         return {int(name) for name, _ in self._terms("loaded", "")}
+
+    def not_loaded(self) -> set[int]:
+        """The chunks that have documents and are not loaded."""
+        names = {name for name, _ in self._terms("chunk", "")} - {FILLER}
+        return {int(name) for name in names} - self.chunks()
+
+    def count(self, chunk: int) -> int:
+        """How many documents of a chunk there are to find."""
+        both = [
+            (Occur.Must, Tantivy.term_query(fields.schema(), "chunk", str(chunk), "basic")),
+            (Occur.Must, anything()),
+        ]
+        return counted(self._view.searcher.search(Tantivy.boolean_query(both), 1))
 
     def versions(self, key: str) -> set[int]:
         """The chunks that have something of a page to find."""

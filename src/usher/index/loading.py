@@ -18,10 +18,16 @@ from usher.fitness import Fitness, crowded
 from usher.index import chunkfile
 from usher.index.counts import DOCUMENTS, FOREIGN, LOADED, NOT_LOADED, RETIRED
 from usher.index.engine import Engine
+from usher.index.holdings import (
+    NOT_COMPARED,
+    count_documents,
+    forget_incarnation,
+    write_incarnation,
+)
 from usher.index.making import key_of
 from usher.index.page_filter import PageFilter
 from usher.index.sources import Sources
-from usher.messages import ChunkPages, ForeignPages, ServerChunk
+from usher.messages import ChunkPages, ForeignPages, HeldChunk, ServerChunk
 from usher.telemetry import Log
 from usher.urls import Refused, parse
 
@@ -37,6 +43,7 @@ QUIET_SECONDS: Final = 2.0  # without a change, after which the index is put in 
 HOLDS_SECONDS: Final = 600.0
 TIDY_SECONDS: Final = 60.0
 MOST: Final = 1_000  # asked of MGMT at once
+COMPARED_AT_ONCE: Final = 1_000  # chunks
 ANEW: Final = "Its index could not be used and is loaded again."
 
 
@@ -77,9 +84,7 @@ class Loader:
             await self._end()
 
     async def _end(self) -> None:
-        for task in self._fetching.values():
-            task.cancel()
-        await asyncio.gather(*self._fetching.values(), return_exceptions=True)
+        await self._give_up_fetching()
         await asyncio.to_thread(self._writer.shutdown, wait=True)
 
     async def _round(self) -> bool:
@@ -117,13 +122,60 @@ class Loader:
 
     async def _hold(self) -> None:
         """Tell MGMT what is here, at first and now and then; what it has no use for is dropped."""
-        if not self._is_due("holds", HOLDS_SECONDS):
+        if not self._is_due("holds", HOLDS_SECONDS) and not self._is_restored():
             return
         self._due["holds"] = 0.0  # until it has heard
         self.held = await self._write(self._look)
+        if self._is_restored():
+            await self._compare(self.mgmt.incarnation)
         stray = await self.mgmt.holds(sorted(self.held))
         await self._drop(stray)
+        await self._drop_orphans()
         self._is_due("holds", HOLDS_SECONDS)
+
+    def _is_restored(self) -> bool:
+        """Whether the database was restored since the chunks were compared with it."""
+        return self.mgmt.incarnation != self.mgmt.compared_with
+
+    async def _compare(self, incarnation: str) -> None:
+        """Compare all chunks with a restored database; those of another history are dropped or loaded again."""
+        log.warning("comparing", incarnation=incarnation, chunks=len(self.held))
+        directory = self.engine.path.parent
+        self.engine.incarnation, self.mgmt.compared_with = (
+            NOT_COMPARED,
+            "",
+        )  # also if it ends halfway
+        await asyncio.to_thread(forget_incarnation, directory)
+        await self._give_up_fetching()
+        held = sorted(self.held)
+        for start in range(0, len(held), COMPARED_AT_ONCE):
+            part = held[start : start + COMPARED_AT_ONCE]
+            chunks = await asyncio.to_thread(count_documents, self.engine, self.shelf, part)
+            answer = await self.mgmt.compare(chunks, incarnation)
+            await self._drop(answer.stray)
+            if answer.reload:
+                await self._write(self._committed, self.engine.unload, answer.reload)
+                self.held.difference_update(answer.reload)
+            stray, again = len(answer.stray), len(answer.reload)
+            log.info("compared", chunks=len(part), stray=stray, reload=again)
+        await asyncio.to_thread(write_incarnation, directory, incarnation)
+        self.engine.incarnation = self.mgmt.compared_with = incarnation
+
+    async def _drop_orphans(self) -> None:
+        """Drop what is left of chunks that were to be loaded again after a restore, and that moved since."""
+        orphans = await self._write(self.engine.not_loaded)
+        if orphans and self.mgmt.compared_with:
+            chunks = [HeldChunk(chunk, 0) for chunk in sorted(orphans)[:COMPARED_AT_ONCE]]
+            answer = await self.mgmt.compare(chunks, self.mgmt.compared_with)
+            await self._write(self._committed, self.engine.drop, answer.stray)
+
+    async def _give_up_fetching(self) -> None:
+        """What is on its way was wanted in another history."""
+        for task in self._fetching.values():
+            task.cancel()
+        await asyncio.gather(*self._fetching.values(), return_exceptions=True)
+        self._fetching.clear()
+        self._pages.clear()
 
     async def _retire(self) -> bool:
         """Take out pages that are out of date."""
@@ -164,7 +216,9 @@ class Loader:
         wanted = await self.mgmt.get_chunks(min(MOST, most + busy))
         await self._fetch(wanted, most)
         if not self._fetching:
-            self.anew = False  # as far as it can be
+            if self.anew:  # all that can be had is here
+                self.anew = False
+                self.engine.incarnation = self.mgmt.compared_with or NOT_COMPARED
             if not wanted and self._is_due("tidy", TIDY_SECONDS):
                 await self._tidy()
             return False

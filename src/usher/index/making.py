@@ -39,7 +39,8 @@ class Part(Struct, frozen=True):
 class Job(Struct, frozen=True):
     """A chunk to make: from this file into that one, without the pages at these places, each for a reason.
 
-    Only pages with these keys count. One that is made of others has `parts` in place of content and keys.
+    Only pages with these keys count. One that is made of others has `parts` in place of content and keys. Errors call
+    the content by its `name`.
     """
 
     chunk: int
@@ -49,6 +50,7 @@ class Job(Struct, frozen=True):
     textless_keys: list[str] = []
     without: dict[int, str] = {}
     parts: list[Part] | None = None
+    name: str = ""
 
 
 class Made(Struct, frozen=True):
@@ -70,7 +72,7 @@ def make(job: Job, at: Callable[[int], None]) -> Made:
     left: Counter[str] = Counter()
     own = PageFilter(job.chunk, job.keys, job.textless_keys)
     budget = chunkfile.Budget()
-    for place, entry in enumerate(entries(Path(job.content))):
+    for place, entry in enumerate(entries(Path(job.content), name=job.name)):
         at(place)
         why = job.without.get(place) or unwanted(entry)
         url = parse(entry.url)

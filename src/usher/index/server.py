@@ -18,6 +18,7 @@ from usher.fitness import Fitness, crowded
 from usher.index.answering import Desk
 from usher.index.building import MEDIA_TYPE, SUFFIX
 from usher.index.engine import Engine
+from usher.index.holdings import NOT_COMPARED, read_incarnation
 from usher.index.loading import Loader
 from usher.index.place import alone_in, folder_of
 from usher.index.sources import Sources
@@ -63,7 +64,11 @@ async def serve_index(settings: Settings, wish: Wish, stop: asyncio.Event, *, re
             await asyncio.to_thread(shelf.tidy)
             engine, anew = await asyncio.to_thread(opened, directory / "engine")
             loader = Loader(mgmt, engine, Sources(shelf, mgmt.ticket), fitness)
-            loader.anew, desk.engine = anew, engine
+            loader.anew = anew
+            mgmt.compared_with = read_incarnation(directory)
+            compared = "" if anew else mgmt.compared_with
+            engine.incarnation = compared or NOT_COMPARED
+            desk.engine = engine
             try:
                 if await declared(mgmt, wish, stop):
                     ready(f"index server at {host}")

@@ -23,6 +23,9 @@ from usher.urls import Url, written
 store = beside(__file__)
 MOST_CRAWLS: Final = 3  # of a page whose crawlers die, before it is an error
 MOST_BUILDS: Final = 3
+MAX_LEASES_BY_CALL: Final = (
+    12  # that calls which do not name a chunk renew its lease, counted from its claim
+)
 Rows = Sequence[TupleRow]  # of what was claimed for one crawler
 
 
@@ -303,6 +306,24 @@ async def renew(
         conn, component=component, chunks=list(chunks), lease=lease, now=now
     )
     return {id_ for (id_,) in found}
+
+
+async def renew_by_call(
+    conn: Connection, component: int, *, lease: timedelta, now: datetime
+) -> None:
+    """Renew leases that are half over, because their component has called.
+
+    A component that was restarted may have forgotten a chunk, so that is done for `MAX_LEASES_BY_CALL` leases only.
+    """
+    due = await store.leases_half_over.tuples(
+        conn,
+        component=component,
+        half=now + lease / 2,
+        earliest_claim=now - MAX_LEASES_BY_CALL * lease,
+        now=now,
+    )
+    if due:
+        await renew(conn, component, [id_ for (id_,) in due], lease=lease, now=now)
 
 
 async def claim_builds(

@@ -123,6 +123,16 @@ with mine as (
 )
 select id from mine;
 
+-- name: leases_half_over
+-- The chunks that a component claimed lately and crawls or builds, whose lease ends soon.
+select id from work.chunk
+where crawler_id = %(component)s and state = 'crawling' and lease_until > %(now)s and lease_until <= %(half)s
+    and claimed_at > %(earliest_claim)s
+union all
+select id from work.chunk
+where builder_id = %(component)s and index_state = 'building' and build_lease_until > %(now)s
+    and build_lease_until <= %(half)s and build_claimed_at > %(earliest_claim)s;
+
 -- name: crawls_of
 -- The crawls of a crawler that are under way.
 select id from work.chunk
@@ -145,7 +155,7 @@ with mine as (
 )
 update work.chunk k
 set index_state = 'building', builder_id = %(builder)s, build_attempts = k.build_attempts + 1,
-    build_lease_until = %(now)s::timestamptz + %(lease)s::interval, reason = ''
+    build_lease_until = %(now)s::timestamptz + %(lease)s::interval, build_claimed_at = %(now)s, reason = ''
 from mine
 where k.id = mine.id
 returning k.id as chunk_id, (select c.host from work.component c where c.id = k.crawler_id) as host, k.sha256, k.bytes;
@@ -170,7 +180,9 @@ returning coalesce(index_state, 'error') as state;
 update work.chunk k
 set index_state = null, built_at = null, reason = %(why)s
 where k.builder_id = %(builder)s and k.index_state = 'built' and k.propagated_at is null
-    and not exists (select from work.placement p where p.chunk_id = k.id and p.state in ('loaded', 'leaving'))
+    and not exists (
+        select from work.placement p where p.chunk_id = k.id and (p.state in ('loaded', 'leaving') or p.unreported)
+    )
 returning k.id;
 
 -- name: content_of

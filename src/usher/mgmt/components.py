@@ -1,7 +1,7 @@
 """Components: our own processes, as they declare themselves and as the watchdog sees them.
 
-Comes from whoever calls MGMT, from operators and from the watchdog; goes to work.component and work.event. A host is
-one component for ever, whatever is restarted there; its type is learned once.
+A component is identified by its host and its type, so it stays the same over restarts.
+`identity` finds the one that calls.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,11 +10,11 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from usher.db import Connection
-from usher.errors import BadInput, Conflict, NotAllowed, NotFound
+from usher.errors import BadInput, Conflict, NotFound
 from usher.mgmt.health import Event as Transition
 from usher.mgmt.health import Health, Patience, Record, condition
-from usher.mgmt.names import State, Type, host_of, state_of, type_of, words
-from usher.mgmt.seating import Server, machine, row_for
+from usher.mgmt.names import State, Type, host_of, state_of, words
+from usher.mgmt.seating import Server, row_for
 from usher.statements import beside
 
 store = beside(__file__)
@@ -47,12 +47,21 @@ class Component:
     draining: bool
     token_id: int | None
     state_since: datetime
+    called_at: datetime | None = None
+    health_url: str | None = None
+    renews_leases: bool = False
 
     @property
     def record(self) -> Record:
         """What the watchdog judges by."""
         return Record(
-            self.health, self.health_since, self.health_reason, self.misses, self.seen_at, self.down
+            self.health,
+            self.health_since,
+            self.health_reason,
+            self.misses,
+            self.seen_at,
+            self.down,
+            self.health_url,
         )
 
 
@@ -84,82 +93,6 @@ class Event:
     reason: str
 
 
-async def meet(
-    conn: Connection,
-    *,
-    host: str,
-    type: str | None = None,  # noqa: A002 - the name of the column, as the callers have it
-    row: int | None = None,
-    token_id: int | None = None,
-    is_trusted: bool = False,
-    now: datetime,
-) -> Component:
-    """The component of that host, registered if it is new, seen now.
-
-    Another type than it had is a conflict. While its token is good, callers with another token or with none are not
-    allowed, unless they are `is_trusted`: then they proved to be the operator.
-    """
-    name, kind = host_of(host), None if type is None else type_of(type)
-    found = await store.meet.row(conn, Component, host=name, now=now)
-    if found and found.token_id != token_id and not is_trusted:
-        await _check_token(conn, found)
-    if found and not _news(found, kind, row, token_id):
-        return found
-    async with conn.transaction():
-        if found is None:
-            await _register(conn, name, now)
-        one = await show(conn, name)
-        await _bind(conn, one, token_id)
-        await _learn(conn, one, kind, now)
-        return await join_row(conn, await show(conn, name), row, now)
-
-
-def _news(found: Component, kind: Type | None, row: int | None, token_id: int | None) -> bool:
-    return (
-        (kind or found.type) != found.type
-        or (token_id is not None and token_id != found.token_id)
-        or (row is not None and row != found.row)
-        or (found.type == "index-server" and found.row is None)
-    )
-
-
-async def _register(conn: Connection, host: str, now: datetime) -> None:
-    for (id_,) in await store.register.tuples(conn, host=host, machine=machine(host), now=now):
-        await event(conn, Happening(now, "registered", id_))
-
-
-async def _check_token(conn: Connection, one: Component) -> None:
-    """Raise if the component's own token is good: then only that one speaks for it."""
-    if one.token_id is not None and await store.has_good_token.tuples(conn, id=one.id):
-        raise not_its_token(one)
-
-
-async def _bind(conn: Connection, one: Component, token_id: int | None) -> None:
-    if token_id is None or token_id == one.token_id:
-        return
-    if not await store.bind.tuples(conn, id=one.id, token=token_id):
-        raise not_its_token(one)
-
-
-def not_its_token(one: Component) -> NotAllowed:
-    return NotAllowed(
-        f"{one.host} belongs to another token.",
-        hint="Use its own, or revoke that with `usher tokens revoke`.",
-    )
-
-
-async def _learn(conn: Connection, one: Component, kind: Type | None, now: datetime) -> None:
-    if kind is None or kind == one.type:
-        return
-    if await store.learn.tuples(conn, id=one.id, type=kind):
-        await event(conn, Happening(now, "type", one.id, None, kind))
-    elif (known := (await show(conn, one.host)).type) != kind:
-        raise Conflict(
-            f"{one.host} is a component of type {known}, not {kind}.",
-            hint="Give every component a host and port of its own.",
-        )
-
-
 async def join_row(conn: Connection, one: Component, row: int | None, now: datetime) -> Component:
     """An index server in its row: the one it declares, or else the shortest; what it has in another it gives away."""
     if one.type != "index-server":
@@ -167,7 +100,7 @@ async def join_row(conn: Connection, one: Component, row: int | None, now: datet
             raise BadInput(f"Only index servers sit in rows; {one.host} is none.", hint=HINT)
         return one
     await lock_rows(conn)
-    one = await show(conn, one.host)  # another call of it may have been first
+    one = await of_id(conn, one.id)  # another call of it may have been first
     if one.row is not None and row in (None, one.row):
         return one
     most = await row_count(conn)
@@ -177,7 +110,7 @@ async def join_row(conn: Connection, one: Component, row: int | None, now: datet
     await store.join_row.run(conn, id=one.id, row=wanted)
     before = None if one.row is None else str(one.row)
     await event(conn, Happening(now, "row", one.id, before, str(wanted)))
-    return await show(conn, one.host)
+    return await of_id(conn, one.id)
 
 
 async def lock_rows(conn: Connection) -> None:
@@ -185,16 +118,35 @@ async def lock_rows(conn: Connection) -> None:
     await store.lock_rows.tuples(conn, lock=LOCK)
 
 
-async def find(conn: Connection, host: str) -> Component | None:
-    """The component of that host, however it is written."""
-    return await store.find.row(conn, Component, host=host_of(host))
+async def find(
+    conn: Connection,
+    host: str,
+    type: Type | None = None,  # noqa: A002 - the name of the column, as the callers have it
+) -> Component | None:
+    """The component of that host, however it is written; raise Conflict if it has several and no type is named."""
+    name = host_of(host)
+    known = await store.find.rows(conn, Component, host=name, type=type)
+    if len(known) > 1:
+        types = ", ".join(component.type or "unknown" for component in known)
+        raise Conflict(f"{name} has several components: {types}.", hint="Name one with --type.")
+    return known[0] if known else None
 
 
-async def show(conn: Connection, host: str) -> Component:
-    """The component of that host, which must be there."""
-    if (found := await find(conn, host)) is None:
-        raise NotFound(f"No component has the host {host_of(host)}.", hint=HINT)
+async def show(
+    conn: Connection,
+    host: str,
+    type: Type | None = None,  # noqa: A002 - the name of the column, as the callers have it
+) -> Component:
+    """The component of that host, which must be there; see `find`."""
+    if (found := await find(conn, host, type)) is None:
+        kind = f" and the type {type}" if type else ""
+        raise NotFound(f"No component has the host {host_of(host)}{kind}.", hint=HINT)
     return found
+
+
+async def of_id(conn: Connection, id_: int) -> Component:
+    [component] = await store.of_id.rows(conn, Component, id=id_)
+    return component
 
 
 async def known_hosts(conn: Connection, hosts: Sequence[str]) -> list[str]:
@@ -236,7 +188,7 @@ async def declare(
     for (before,) in was:
         if before != after:
             await event(conn, Happening(now, "state", id_, before, after, why))
-    [one] = await store.of_id.rows(conn, Component, id=id_)
+    one = await of_id(conn, id_)
     if row is None or row == one.row:
         return one
     async with conn.transaction():
@@ -245,15 +197,20 @@ async def declare(
 
 async def drain(conn: Connection, host: str, *, on: bool, now: datetime) -> Component:
     """An index server gives its chunks to the others of its row, or takes its share again."""
-    one = await show(conn, host)
+    one = await find(conn, host, "index-server") or await show(conn, host)
     if one.type != "index-server":
         raise BadInput(
             f"Only index servers are drained; {one.host} is {one.type or 'of unknown type'}.",
             hint="A crawler or builder that is stopped loses nothing: its work is done again.",
         )
-    if await store.drain.tuples(conn, host=one.host, draining=on):
+    if await store.drain.tuples(conn, id=one.id, draining=on):
         await event(conn, Happening(now, "drain" if on else "undrain", one.id))
-    return await show(conn, host)
+    return await of_id(conn, one.id)
+
+
+async def set_renews_leases(conn: Connection, id_: int) -> None:
+    """Note that a component names its chunks to POST /v1/lease: its other calls renew no lease from now on."""
+    await store.set_renews_leases.run(conn, id=id_)
 
 
 async def record_health(
@@ -271,6 +228,7 @@ async def record_health(
         misses=[one.misses for _, one in records],
         seens=[one.seen for _, one in records],
         downs=[one.down for _, one in records],
+        urls=[one.url for _, one in records],
     )
     written = {id_ for (id_,) in found}
     happened = [

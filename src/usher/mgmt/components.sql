@@ -1,34 +1,17 @@
--- name: meet
--- The component of a host, seen now. Written once a second at most, and never waited for: calls of one component must
--- not stand in line for its row.
-with alive as (
-    update work.component
-    set seen_at = greatest(seen_at, %(now)s)
-    where id = (
-        select c.id from work.component c
-        where c.host = %(host)s and (c.seen_at is null or c.seen_at <= %(now)s::timestamptz - interval '1 second')
-        for no key update skip locked
-    )
-)
-select
-    id, host, type, state, state_reason, health, health_since, health_reason, misses, down,
-    greatest(seen_at, %(now)s) as seen_at, registered_at, "row", machine, weight, draining, token_id, state_since
-from work.component
-where host = %(host)s;
-
 -- name: find
--- The component of a host.
+-- The components of a host, or the one of a type.
 select
     id, host, type, state, state_reason, health, health_since, health_reason, misses, down, seen_at, registered_at,
-    "row", machine, weight, draining, token_id, state_since
+    "row", machine, weight, draining, token_id, state_since, called_at, health_url, renews_leases
 from work.component
-where host = %(host)s;
+where host = %(host)s and (%(type)s::text is null or type = %(type)s)
+order by type;
 
 -- name: of_id
 -- One component.
 select
     id, host, type, state, state_reason, health, health_since, health_reason, misses, down, seen_at, registered_at,
-    "row", machine, weight, draining, token_id, state_since
+    "row", machine, weight, draining, token_id, state_since, called_at, health_url, renews_leases
 from work.component
 where id = %(id)s;
 
@@ -36,48 +19,16 @@ where id = %(id)s;
 -- Those of the hosts that are components.
 select host from work.component where host = any(%(hosts)s);
 
--- name: has_good_token
--- Whether the token of a component still lets it in.
-select c.id
-from work.component c
-join work.token t on t.id = c.token_id
-where c.id = %(id)s and t.revoked_at is null and (t.expires_at is null or t.expires_at > now());
-
 -- name: list_components
--- Components by host, of one type or all.
+-- Components by host, of one type or all; all of the last host, so that the next page begins with another one.
 select
     id, host, type, state, state_reason, health, health_since, health_reason, misses, down, seen_at, registered_at,
-    "row", machine, weight, draining, token_id, state_since
+    "row", machine, weight, draining, token_id, state_since, called_at, health_url, renews_leases
 from work.component
 where (%(type)s::text is null or type = %(type)s) and (%(health)s::text is null or health = %(health)s)
     and host > %(after)s
 order by host
-limit %(n)s;
-
--- name: register
--- A host that calls for the first time; nothing if another call of it was first.
-insert into work.component (host, machine, state_since, health_since, seen_at, registered_at)
-values (%(host)s, %(machine)s, %(now)s, %(now)s, %(now)s, %(now)s)
-on conflict (host) do nothing
-returning id;
-
--- name: learn
--- A component's type, learned once.
-update work.component set type = %(type)s where id = %(id)s and type is null returning id;
-
--- name: bind
--- A component's token: its first, or a new one when the old has been revoked or has expired.
-update work.component c
-set token_id = %(token)s
-where c.id = %(id)s
-    and (
-        c.token_id is null
-        or exists (
-            select from work.token t
-            where t.id = c.token_id and (t.revoked_at is not null or t.expires_at <= now())
-        )
-    )
-returning c.id;
+fetch first (coalesce(%(n)s::bigint, 9223372036854775807)) rows with ties;
 
 -- name: lock_rows
 -- Rows are given by one at a time, so that two servers that come at once do not both take the shortest.
@@ -110,7 +61,7 @@ returning was.state;
 -- name: drain
 -- An index server gives its chunks away, or takes some again.
 update work.component set draining = %(draining)s
-where host = %(host)s and type = 'index-server' and draining <> %(draining)s
+where id = %(id)s and type = 'index-server' and draining <> %(draining)s
 returning id;
 
 -- name: record_health
@@ -121,11 +72,12 @@ set health = given.health,
     health_reason = given.reason,
     misses = least(given.misses, 32000),
     seen_at = greatest(c.seen_at, given.seen),
-    down = given.down
+    down = given.down,
+    health_url = coalesce(given.url, c.health_url)
 from unnest(
     %(ids)s::bigint[], %(healths)s::text[], %(sinces)s::timestamptz[], %(reasons)s::text[], %(misses)s::int[],
-    %(seens)s::timestamptz[], %(downs)s::interval[]
-) as given (id, health, since, reason, misses, seen, down)
+    %(seens)s::timestamptz[], %(downs)s::interval[], %(urls)s::text[]
+) as given (id, health, since, reason, misses, seen, down, url)
 where c.id = given.id and c.health_since <= given.since
 returning c.id;
 
@@ -155,3 +107,7 @@ join work.component c on c.id = e.component_id
 where e.component_id = %(component)s and e.id < %(before)s
 order by e.component_id desc, e.id desc
 limit %(n)s;
+
+-- name: set_renews_leases
+-- A component that names its chunks to POST /v1/lease.
+update work.component set renews_leases = true where id = %(id)s and not renews_leases;

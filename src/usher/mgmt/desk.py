@@ -61,5 +61,7 @@ async def set_rows(conn: Connection, rows: int, *, now: datetime) -> list[str]:
         await components.event(conn, Happening(now, "rows", None, str(before), str(rows)))
     moved = [str(host) for (host,) in await store.leave_rows.tuples(conn, rows=rows)]
     for host in moved:  # one after the other: each is put into the row that is shortest then
-        await components.join_row(conn, await components.show(conn, host), None, now)
+        await components.join_row(
+            conn, await components.show(conn, host, "index-server"), None, now
+        )
     return moved

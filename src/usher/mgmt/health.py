@@ -7,6 +7,8 @@ what must be done about it.
                                                       ▲                     │
                                                       └──────any error──────┘
 
+A call to MGMT is a sign of life as a good answer is: a component is silent only if it neither answers nor calls.
+
 A good answer takes one miss back, so that a component that is silent most of the time fails as well. The grace counts
 all time in failure since it was last healthy, so that one that comes and goes cannot put off its end, while its time on
 probation is not held against it.
@@ -16,12 +18,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, get_args
 
 from usher.mgmt.seating import Condition
 
 Health = Literal["healthy", "failure", "probation"]
 Declared = Literal["online", "error", "waiting", "paused"]
+HEALTHS: Final = frozenset(get_args(Health))
 ALIVE: Final = frozenset({"healthy", "probation"})  # what a component may answer of itself
 IDLE: Final = frozenset({"waiting", "paused"})
 MAX_REASON: Final = 200
@@ -38,11 +41,16 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How many misses are a failure, how long probation is, and how long a failure may last before others take over."""
+    """How many misses are a failure, how long probation is, and how long a failure may last before others take over.
+
+    A call is a sign of life for `call`, and for `lease` if the component has no known health address.
+    """
 
     misses: int = 3
     probation: timedelta = timedelta(minutes=1)
     grace: timedelta = timedelta(minutes=5)
+    call: timedelta = timedelta(seconds=5)
+    lease: timedelta = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +63,30 @@ class Record:
     misses: int = 0
     seen: datetime | None = None
     down: timedelta = timedelta(0)  # in earlier failures since it was last healthy
+    url: str | None = None  # where it last answered with its health
 
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """One ping: what the component said, or nothing and why, beside the state it declared before."""
+    """One ping: what the component said, or nothing and why, beside the state it declared before.
+
+    `url` is where it answered with its health. `has_called` says that it called MGMT lately.
+    """
 
     status: str | None
     reason: str = ""
     declared: Declared = "online"
+    url: str | None = None
+    has_called: bool = False
+
+    @property
+    def is_silent(self) -> bool:
+        return self.status is None and not self.has_called
+
+    @property
+    def is_health(self) -> bool:
+        """Whether the component said how it is; any other answer is that of a server that knows nothing of health."""
+        return self.status in HEALTHS
 
 
 class Event(NamedTuple):
@@ -81,14 +104,17 @@ class Judgement(NamedTuple):
 
 
 def complaint(ping: Ping) -> str:
-    """What is wrong, empty if nothing is; a component may well be unable to work while it waits or is paused."""
-    if ping.status is None:
+    """What is wrong, empty if nothing is; a component may well be unable to work while it waits or is paused.
+
+    One that calls is alive, unless it declares an error or answers that it fails.
+    """
+    if ping.is_silent:
         return (ping.reason or "no answer")[:MAX_REASON]
     if ping.declared == "error":
         return "it declared an error"
-    if ping.status in ALIVE or ping.declared in IDLE:
+    if ping.status in ALIVE or ping.declared in IDLE or (ping.has_called and not ping.is_health):
         return ""
-    return f"it answered {ping.status[:40]!a}"
+    return f"it answered {str(ping.status)[:40]!a}"
 
 
 def judge(record: Record, ping: Ping, now: datetime, patience: Patience) -> Judgement:
@@ -98,7 +124,8 @@ def judge(record: Record, ping: Ping, now: datetime, patience: Patience) -> Judg
     seen = record.seen if ping.status is None else now
     misses = record.misses + 1 if wrong else max(0, record.misses - 1)
     kept = record.reason if misses or record.health != "healthy" else ""
-    heard = replace(record, misses=misses, seen=seen, reason=wrong or kept)
+    url = ping.url or record.url
+    heard = replace(record, misses=misses, seen=seen, reason=wrong or kept, url=url)
     after = _health(heard, ping, wrong, now, patience)
     return Judgement(heard, []) if after == record.health else _changed(heard, after, wrong, now)
 
@@ -114,7 +141,9 @@ def _health(heard: Record, ping: Ping, wrong: str, now: datetime, patience: Pati
 
 
 def _changed(heard: Record, after: Health, wrong: str, now: datetime) -> Judgement:
-    reason = wrong or ("it answers again" if after == "probation" else "no error on probation")
+    reason = wrong or (
+        "it answers or calls again" if after == "probation" else "no error on probation"
+    )
     earlier = now - heard.since if heard.health == "failure" else timedelta(0)
     record = replace(
         heard,
@@ -128,12 +157,12 @@ def _changed(heard: Record, after: Health, wrong: str, now: datetime) -> Judgeme
 
 
 def suspect_self(pings: Iterable[Ping]) -> bool:
-    """Whether all of several components are silent: then the fault is likely here, and nothing is judged or done.
+    """Whether all of several components are silent: then the fault is likely here. It is recorded, and nothing is done.
 
     Were it theirs, waiting would cost little: nobody is left to take over, and leases end by themselves.
     """
-    statuses = [ping.status for ping in pings]
-    return len(statuses) > 1 and all(status is None for status in statuses)
+    silent = [ping.is_silent for ping in pings]
+    return len(silent) > 1 and all(silent)
 
 
 def overdue(record: Record, now: datetime, patience: Patience) -> bool:

@@ -32,7 +32,8 @@ cross join lateral (
     select coalesce(array_agg(c.host order by c.host), '{}') as hosts
     from work.placement p
     join work.component c on c.id = p.component_id
-    where p.chunk_id = m.source_id and p.state <> 'wanted' and p.released_at is null and c.health <> 'failure'
+    where p.chunk_id = m.source_id and (p.state <> 'wanted' or p.unreported) and p.released_at is null
+        and c.health <> 'failure'
 ) peers
 cross join lateral (
     select array_agg(h.name || g.path order by g.id) as keys

@@ -24,7 +24,7 @@ from (
         )
         and not exists (
             select from work.placement p
-            where p.chunk_id = o.id and p.state in ('loaded', 'leaving') and p.component_id <> all(%(gone)s)
+            where p.chunk_id = o.id and (p.state in ('loaded', 'leaving') or p.unreported) and p.component_id <> all(%(gone)s)
         )
 ) lost
 where k.id = lost.id and k.index_state = 'built'
@@ -37,6 +37,6 @@ set state = 'error', index_state = null
 where k.id = any(%(chunks)s) and k.index_state = 'parked'
     and not exists (
         select from work.placement p
-        where p.chunk_id = k.id and p.state in ('loaded', 'leaving') and p.component_id <> all(%(gone)s)
+        where p.chunk_id = k.id and (p.state in ('loaded', 'leaving') or p.unreported) and p.component_id <> all(%(gone)s)
     )
 returning k.id;

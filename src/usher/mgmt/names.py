@@ -17,6 +17,9 @@ STATES: Final[tuple[State, ...]] = get_args(State)
 MAX_TEXT: Final = 300
 MAX_WORDS: Final = 200
 NOWHERE: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - what cannot be reached
+IDENTITY_HINT: Final = (
+    "A component names itself by `host` in the body or the query, or by the header X-Usher-Host."
+)
 HOST_HINT: Final = "A name or an address with its port, such as 10.0.0.7:5000 or [fd00::7]:5000."
 
 

@@ -1,6 +1,7 @@
 """Pings: what a component answers to GET /get_health_status, or why it does not.
 
-Comes from the watchdog; goes out over the network, to any process at that address, and back as a `health.Ping`.
+The health address of a component is at the port that it declared, or else at the first of `PORTS` that answers with a
+health status; its path is the first of `PATHS` that does. The watchdog remembers it as `health_url`.
 """
 
 import asyncio
@@ -8,18 +9,21 @@ import json
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
 
 import httptools
 
 from usher.mgmt.components import Component
-from usher.mgmt.health import Ping
+from usher.mgmt.health import HEALTHS, Ping
 from usher.mgmt.seating import machine
 
 TIMEOUT: Final = 2.0  # seconds for one ping, from the look-up of its name to the end of its answer
 AT_ONCE: Final = 100
 LONGEST: Final = 1 << 16  # bytes of an answer
-HTTP_PORT: Final = 80
+PORTS: Final = (80, 5000)  # of a component that declared none; the first system used 5000
+PATHS: Final = ("/get_health_status", "/get_health")
+NOT_FOUND: Final = "HTTP 404"
 PORT: Final = re.compile(r"[0-9]{1,5}")
 OK: Final = 200
 
@@ -64,27 +68,86 @@ async def ping_all(found: Sequence[Component], *, timeout: float = TIMEOUT) -> l
     return list(await asyncio.gather(*map(one, found)))
 
 
+class Outcome(NamedTuple):
+    """What came of asking one address: a status, or none and why."""
+
+    url: str
+    status: str | None
+    reason: str = ""
+
+    @property
+    def is_health(self) -> bool:
+        return self.status in HEALTHS
+
+
 async def ping(component: Component, seconds: float) -> Ping:
     """One component; whatever goes wrong is a reason."""
+    outcome = await known_address(component, seconds)
+    if outcome is None or not (outcome.is_health or is_final(component, outcome)):
+        outcome = await find_address(component, seconds, outcome)
+    url = outcome.url if outcome.is_health else None
+    return Ping(outcome.status, outcome.reason, component.state, url)
+
+
+async def known_address(component: Component, seconds: float) -> Outcome | None:
+    """What the component answers at the address where it answered before; None if there is none."""
+    if component.health_url is None:
+        return None
+    return await attempt(component.health_url, seconds)
+
+
+def is_final(component: Component, outcome: Outcome) -> bool:
+    """Whether asking elsewhere cannot help: the declared port is silent."""
+    return outcome.status is None and port_of(component.host) is not None
+
+
+async def find_address(component: Component, seconds: float, known: Outcome | None) -> Outcome:
+    """Ask where the health address may be; the first health status counts.
+
+    Without any, the answer at a declared port or at the known address counts. What else answers at a port that was
+    not declared need not be the component.
+    """
+    host, port = component.host, port_of(component.host)
+    ports = PORTS if port is None else (port,)
+    outcomes = await asyncio.gather(*(ask_paths(host, number, seconds) for number in ports))
+    for outcome in outcomes:
+        if outcome.is_health:
+            return outcome
+    if port is not None or known is not None:
+        return known or outcomes[0]
+    tried = " and ".join(map(str, ports))
+    return Outcome(outcomes[0].url, None, f"no health status at the ports {tried}")
+
+
+async def ask_paths(host: str, port: int, seconds: float) -> Outcome:
+    """The first health status at this port; else what the first path answers."""
+    first = await attempt(url_of(host, port, PATHS[0]), seconds)
+    if first.status != NOT_FOUND:
+        return first
+    second = await attempt(url_of(host, port, PATHS[1]), seconds)
+    return second if second.is_health else first
+
+
+async def attempt(url: str, seconds: float) -> Outcome:
+    """Ask one address; whatever goes wrong is a reason."""
     try:
         async with asyncio.timeout(seconds):
-            status = await ask(component.host)
+            return Outcome(url, await ask(url))
     except TimeoutError:
-        return Ping(None, f"no answer in {seconds:g} s", component.state)
+        return Outcome(url, None, f"no answer in {seconds:g} s")
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        return Ping(None, reason, component.state)
+        return Outcome(url, None, reason)
     except (httptools.HttpParserError, EOFError):
-        return Ping("no HTTP", "", component.state)
-    return Ping(status, "", component.state)
+        return Outcome(url, "no HTTP")
 
 
-async def ask(host: str) -> str:
+async def ask(url: str) -> str:
     """Its health in its own words."""
-    name, port = machine(host), port_of(host)
-    reader, writer = await asyncio.open_connection(name, port)
+    parts = urlsplit(url)
+    reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
     try:
-        head = f"GET /get_health_status HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+        head = f"GET {parts.path} HTTP/1.1\r\nHost: {parts.netloc}\r\nConnection: close\r\n\r\n"
         writer.write(head.encode("ascii"))
         return await read(reader)
     finally:
@@ -106,7 +169,17 @@ async def read(reader: asyncio.StreamReader) -> str:
     return answer.status()
 
 
-def port_of(host: str) -> int:
-    """The port at the end of a host."""
+def port_of(host: str) -> int | None:
+    """The port at the end of a host; None if it declares none."""
     _, _, port = host.removeprefix(f"[{machine(host)}]").rpartition(":")
-    return int(port) if ":" in host and PORT.fullmatch(port) else HTTP_PORT
+    return int(port) if ":" in host and PORT.fullmatch(port) else None
+
+
+def url_of(host: str, port: int, path: str) -> str:
+    name = machine(host)
+    return f"http://{f'[{name}]' if ':' in name else name}:{port}{path}"
+
+
+def has_address(component: Component) -> bool:
+    """Whether silence means something: the component declared a port, or answered before."""
+    return component.health_url is not None or port_of(component.host) is not None

@@ -17,7 +17,8 @@ from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from usher.db import Connection
-from usher.mgmt import components, seating, versions
+from usher.messages import HeldChunk
+from usher.mgmt import components, incarnation, seating, versions
 from usher.mgmt.health import Health, Patience
 from usher.mgmt.seating import ANSWERS, Copy, Offer, Quota, Server
 from usher.statements import beside
@@ -25,6 +26,7 @@ from usher.statements import beside
 store = beside(__file__)
 LOCK: Final = 0x7573_6865_7221  # "usher", 33: seats are given by one at a time
 PACK: Final = 20_000  # seats given in one transaction
+FIRST_PACK: Final = 1_000  # seats given to a new server while it waits for an answer
 CHOICE: Final = 2  # so many times as many seats are looked at as must move, to keep copies on different machines
 PATIENCE: Final = Patience()
 KEPT: Final = timedelta(days=1)  # for a server to hear that it may drop a copy
@@ -67,10 +69,19 @@ class ServersMap:
 
 @dataclass(frozen=True, slots=True)
 class FullMap:
-    """The same with the chunks that each answers for."""
+    """The same with the chunks that each answers for, and those that a restored database lacks still."""
 
     rows: list[tuple[int, list[tuple[str, list[int]]]]]
     version: str
+    incarnation: str
+    unrestored: list[int]
+
+
+class Comparison(NamedTuple):
+    """Chunks that a server has no use for, and those that it has to load again from their files."""
+
+    stray: list[int]
+    reload: list[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +97,11 @@ class Missing:
 async def plan_alone(conn: Connection) -> None:
     """Until the transaction ends nobody else gives seats, and no server reports."""
     await store.plan_alone.tuples(conn, lock=LOCK)
+
+
+async def keep_planners_out(conn: Connection) -> None:
+    """Until the transaction ends no seats are given; any number of servers may report."""
+    await store.keep_planners_out.tuples(conn, lock=LOCK)
 
 
 async def seat(
@@ -148,9 +164,9 @@ async def _look_through(conn: Connection, now: datetime) -> int:
 
 
 async def _plan_row(
-    conn: Connection, row: int, pack: int, now: datetime, patience: Patience
+    conn: Connection, row: int, pack: int, now: datetime, patience: Patience, *, moving: bool = True
 ) -> Planned:
-    """One pack of moves in a row."""
+    """One pack of moves in a row; unless `moving`, only chunks without a seat get one."""
     await plan_alone(conn)
     held = await _counts(conn)
     servers = await components.servers(conn, now=now, patience=patience)
@@ -160,7 +176,10 @@ async def _plan_row(
         [(waiting,)] = await store.waiting.tuples(conn, row=row, n=pack)
     counts = {one.id: held.get((one.id, row), 0) for one in here}
     quota = seating.quotas(here, counts, waiting)
-    offers = await _offers(conn, row, quota, waiting, pack)
+    if not moving:
+        quota = quota._replace(counts={id_: max(0, n) for id_, n in quota.counts.items()})
+    gone = [one.id for one in here if one.condition == "gone"]
+    offers = await _offers(conn, row, quota, waiting, pack, gone)
     return await _write(conn, row, seating.moves(here, quota, offers), now) if offers else Planned()
 
 
@@ -172,7 +191,9 @@ def _as_of(row: int, server: Server) -> Server:
     return replace(server, row=row, condition=leaves)
 
 
-async def _offers(conn: Connection, row: int, quota: Quota, waiting: int, pack: int) -> list[Offer]:
+async def _offers(
+    conn: Connection, row: int, quota: Quota, waiting: int, pack: int, gone: Collection[int] = ()
+) -> list[Offer]:
     """What may move: somewhat more than must, and no more than a pack."""
     must = {id_: -count for id_, count in quota.counts.items() if count < 0}
     found: list[tuple[Any, ...]] = []
@@ -186,6 +207,7 @@ async def _offers(conn: Connection, row: int, quota: Quota, waiting: int, pack: 
             givers=list(must),
             most=[max(1, int(CHOICE * count * room)) for count in must.values()],
             takers=[*(id_ for id_, count in quota.counts.items() if count > 0), *quota.more],
+            gone=list(gone),
         )
     return [
         Offer(chunk, giver, wanted_, elsewhere or (), holders or ())
@@ -259,29 +281,76 @@ async def returned(
     await store.dropped.tuples(conn, server=server, chunks=sorted(lost), now=now)
     there = [one.chunk for one in found.copies if one.state == "loaded"]
     await loaded(conn, server, there, now=now)
+    await store.reported.run(conn, server=server)
     return found.stray
+
+
+async def compare(
+    conn: Connection, server: int, held: Sequence[HeldChunk], *, now: datetime
+) -> Comparison:
+    """A server compares chunks that it holds with a database that was restored.
+
+    A chunk counts as loaded if it is whole. From any other, documents were taken out that the database may believe
+    searchable: the server loads it again, and is then told what is out of date in it.
+    """
+    chunks = [chunk.chunk_id for chunk in held]
+    sums: dict[int, str | None] = dict(await store.sums.tuples(conn, chunks=chunks))
+    whole = [chunk.chunk_id for chunk in held if is_whole(chunk, sums.get(chunk.chunk_id))]
+    rest = set(chunks).difference(whole)
+    await dropped(conn, server, sorted(rest), now=now)
+    await loaded(conn, server, whole, now=now)
+    placed = {chunk for chunk, *_ in await store.placed.tuples(conn, server=server)}
+    stray, again = (sorted(some) for some in (set(chunks) - placed, rest & placed))
+    return Comparison(stray, again)
+
+
+def is_whole(chunk: HeldChunk, sha256: str | None) -> bool:
+    """Whether it is the file that the database knows, with all documents: none was taken out in any history."""
+    return chunk.documents == chunk.file_documents and sha256 in (None, chunk.sha256)
+
+
+async def is_unreported(conn: Connection, server: int) -> bool:
+    """Whether a server has to compare its chunks since the database was restored."""
+    [(is_due,)] = await store.is_unreported.tuples(conn, server=server)
+    return bool(is_due)
 
 
 async def loaded(
     conn: Connection, server: int, chunks: Sequence[int], *, now: datetime
 ) -> set[int]:
     """A server has loaded chunks that are wanted on it; returns those, also if it said so before."""
-    await store.keep_planners_out.tuples(conn, lock=LOCK)
+    await keep_planners_out(conn)
     built = [id_ for (id_,) in await store.lock_chunks.tuples(conn, chunks=list(chunks))]
     found = {id_ for (id_,) in await store.load.tuples(conn, server=server, chunks=built, now=now)}
     if found:
         await store.propagate.run(conn, chunks=sorted(found), now=now)
         await versions.loaded(conn, sorted(found))
+        await incarnation.settle(conn, sorted(found))
     return found
 
 
-async def wanted(conn: Connection, server: int, *, n: int, after: int = 0) -> list[WantedChunk]:
-    """Chunks that a server is to load, in order."""
-    found = await store.wanted.tuples(conn, server=server, n=n, after=after)
+async def wanted(
+    conn: Connection, server: int, *, n: int, after: int = 0, around: bool = False
+) -> list[WantedChunk]:
+    """Chunks that a server is to load, those after an id; `around` also those before it, at the end."""
+    found = await store.wanted.tuples(conn, server=server, n=n, after=after, around=around)
     return [
         WantedChunk(*(*known, list(zip(rows, hosts, strict=True)), peers))
         for *known, rows, hosts, peers in found
     ]
+
+
+async def fill_new_server(conn: Connection, server: components.Component, *, now: datetime) -> bool:
+    """Seat chunks that wait for a server in the row of one that never had a seat; whether there were any.
+
+    The watchdog's next plan gives it its share of what other servers have.
+    """
+    if server.row is None or await store.had_seats.tuples(conn, server=server.id):
+        return False
+    async with conn.transaction():
+        planned = await _plan_row(conn, server.row, FIRST_PACK, now, PATIENCE, moving=False)
+        await store.had_no_seats.run(conn, server=server.id, row=server.row)
+    return planned != Planned()
 
 
 async def servers_map(conn: Connection) -> ServersMap:
@@ -294,17 +363,19 @@ async def servers_map(conn: Connection) -> ServersMap:
 
 async def full_version(conn: Connection, health: Health = "healthy") -> str:
     """The version of the full map, without reading it."""
-    return _version(await store.fit_servers.tuples(conn, health=health))
+    servers = await store.fit_servers.tuples(conn, health=health)
+    return _version([*await store.map_version.tuples(conn), *servers])
 
 
 async def full_map(conn: Connection, health: Health = "healthy") -> FullMap:
-    """The servers of a health, by row, each with the chunks it answers for: every chunk once in a row."""
+    """The healthy servers, or with "probation" the second choice, by row, each with the chunks it answers for."""
     # The version first: a map that is newer than its version does no harm.
     version = await full_version(conn, health)
+    [(_, _, unrestored, id_), *found] = await store.full_map.tuples(conn, health=health)
     rows: dict[int, list[tuple[str, list[int]]]] = {}
-    for row, host, chunks in await store.full_map.tuples(conn, health=health):
+    for row, host, chunks, _ in found:
         rows.setdefault(row, []).append((host, chunks or []))
-    return FullMap(list(rows.items()), version)
+    return FullMap(list(rows.items()), version, id_, unrestored)
 
 
 def _version(parts: Iterable[Any]) -> str:

@@ -58,6 +58,7 @@ select count(*) from (select from work.unseated where "row" = %(row)s limit %(n)
 
 -- name: offers
 -- Seats of a row that may move: of each giver so many, those not loaded first, and all of which a taker still has a copy.
+-- A seat whose server has not reported since a restore stays, unless the server is gone: it may have the only copy.
 -- With each come the machines of its other seats, and the servers of this row that have a copy they may not drop yet.
 with given as (
     select * from unnest(%(givers)s::bigint[], %(most)s::bigint[]) as g (component_id, most)
@@ -68,6 +69,7 @@ with given as (
         select p.chunk_id, p.component_id, p.state
         from work.placement p
         where p.component_id = g.component_id and p."row" = %(row)s and p.state <> 'leaving'
+            and (not p.unreported or p.component_id = any(%(gone)s))
         order by p.state desc, p.chunk_id
         limit g.most
     ) p
@@ -183,6 +185,18 @@ select chunk_id from forgotten union all select chunk_id from again;
 -- All placements of a server.
 select chunk_id, "row", component_id, state from work.placement where component_id = %(server)s;
 
+-- name: is_unreported
+-- Whether a server has to compare its chunks since the database was restored.
+select exists (select from work.placement where component_id = %(server)s and unreported);
+
+-- name: reported
+-- A server has compared its chunks.
+update work.placement set unreported = false where component_id = %(server)s and unreported;
+
+-- name: sums
+-- The checksums of index chunks, as the database knows them.
+select id, index_sha256 from work.chunk where id = any(%(chunks)s);
+
 -- name: lock_chunks
 -- Chunks that a server reports: the last of several at once sees what the others wrote.
 select id from work.chunk where id = any(%(chunks)s) and index_state = 'built' order by id for no key update;
@@ -191,7 +205,7 @@ select id from work.chunk where id = any(%(chunks)s) and index_state = 'built' o
 -- A server has loaded these; gives all of its seats among them, also those it reported before.
 with done as (
     update work.placement
-    set state = 'loaded', since = %(now)s
+    set state = 'loaded', since = %(now)s, unreported = false
     where component_id = %(server)s and chunk_id = any(%(chunks)s) and state = 'wanted'
     returning chunk_id
 )
@@ -216,25 +230,42 @@ returning k.id;
 -- Chunks that a server is to load, with all it needs to get and check them. They are found by where they begin in the
 -- index of servers, and looked up one by one: else all chunks might be read up to the first that this server wants.
 with mine as (
-    select p.chunk_id
-    from work.placement p
-    cross join lateral (
-        select from work.chunk k where k.id = p.chunk_id and k.index_state = 'built' offset 0
-    ) k
-    where (p.component_id, p.chunk_id) > (%(server)s, %(after)s) and p.component_id <= %(server)s and p.state = 'wanted'
-    order by p.component_id, p.chunk_id
+    (
+        select p.chunk_id, false as is_around
+        from work.placement p
+        cross join lateral (
+            select from work.chunk k where k.id = p.chunk_id and k.index_state = 'built' offset 0
+        ) k
+        where (p.component_id, p.chunk_id) > (%(server)s, %(after)s) and p.component_id <= %(server)s
+            and p.state = 'wanted'
+        order by p.component_id, p.chunk_id
+        limit %(n)s
+    )
+    union all
+    (
+        select p.chunk_id, true
+        from work.placement p
+        cross join lateral (
+            select from work.chunk k where k.id = p.chunk_id and k.index_state = 'built' offset 0
+        ) k
+        where %(around)s and (p.component_id, p.chunk_id) <= (%(server)s, %(after)s) and p.component_id >= %(server)s
+            and p.state = 'wanted'
+        order by p.component_id, p.chunk_id
+        limit %(n)s
+    )
+    order by is_around, chunk_id
     limit %(n)s
 ), seats as (
     select
-        p.chunk_id,
+        p.chunk_id, mine.is_around,
         array_agg(p."row" order by p."row") filter (where p.state <> 'leaving') as "rows",
         array_agg(c.host order by p."row") filter (where p.state <> 'leaving') as hosts,
         array_agg(c.host order by c.host)
-            filter (where p.state <> 'wanted' and p.released_at is null and c.health <> 'failure') as peers
+            filter (where (p.state <> 'wanted' or p.unreported) and p.released_at is null and c.health <> 'failure') as peers
     from mine
     join work.placement p on p.chunk_id = mine.chunk_id
     join work.component c on c.id = p.component_id
-    group by p.chunk_id
+    group by p.chunk_id, mine.is_around
 )
 select
     k.id, coalesce(crawler.host, builder.host), builder.host, k.index_sha256, k.index_bytes, k.sha256, k.bytes, s."rows", s.hosts,
@@ -243,31 +274,61 @@ from seats s
 join work.chunk k on k.id = s.chunk_id
 left join work.component crawler on crawler.id = k.crawler_id
 join work.component builder on builder.id = k.builder_id
-order by k.id;
+order by s.is_around, k.id;
+
+-- name: had_seats
+-- Whether a server ever had a seat, or there was none for it when it first asked.
+select component_id from work.seat_count where component_id = %(server)s;
+
+-- name: had_no_seats
+-- A server has asked what to load: from now on it waits for the watchdog's plan.
+insert into work.seat_count (component_id, "row", seats, changes)
+values (%(server)s, %(row)s, 0, 0)
+on conflict do nothing;
 
 -- name: fit_servers
--- The servers of a health, by row, and how often their placements changed: healthy ones are asked first.
+-- The healthy servers by row, and how often their placements changed; or else the second choice: servers on probation, and
+-- those that declared an error, such as a full disk, which may still answer.
 select c."row", c.host, coalesce(s.changes, 0)
 from work.component c
 left join work.seat_count s on s.component_id = c.id and s."row" = c."row"
 cross join work.house h
-where c.type = 'index-server' and c."row" <= h."rows" and c.health = %(health)s and c.state <> 'error'
+where c.type = 'index-server' and c."row" <= h."rows" and case
+        when %(health)s::text = 'healthy' then c.health = 'healthy' and c.state <> 'error'
+        else c.health = 'probation' or c.state = 'error'
+    end
 order by c."row", c.host;
 
+-- name: map_version
+-- What else the full map depends on: the incarnation, and how many chunks are not searchable again since it began.
+select i.id::text, (select count(*) from work.unrestored) as unrestored from work.incarnation i;
+
 -- name: full_map
--- Which chunks each server answers for: what it has loaded, and what moves away until its successor is loaded.
-select c."row", c.host,
-    array_agg(p.chunk_id order by p.chunk_id) filter (
-        where p.state = 'loaded' or (p.state = 'leaving' and p.released_at is null and not exists (
-            select from work.placement s where s.chunk_id = p.chunk_id and s."row" = p."row" and s.state = 'loaded'
-        ))
-    )
-from work.component c
-left join work.placement p on p.component_id = c.id and p."row" = c."row"
-cross join work.house h
-where c.type = 'index-server' and c."row" <= h."rows" and c.health = %(health)s and c.state <> 'error'
-group by c."row", c.host
-order by c."row", c.host;
+-- Which chunks each server answers for: what it has loaded, and what moves away until its successor is loaded. Row 0 has
+-- the chunks that a restored database believes searchable and that not every row has. All of one moment.
+with incarnation as (select id::text from work.incarnation)
+select 0 as "row", '' as host, array(select chunk_id from work.unrestored order by chunk_id) as chunks, i.id
+from incarnation i
+union all
+select m."row", m.host, m.chunks, i.id
+from incarnation i
+cross join lateral (
+    select c."row", c.host,
+        array_agg(p.chunk_id order by p.chunk_id) filter (
+            where p.state = 'loaded' or (p.state = 'leaving' and p.released_at is null and not exists (
+                select from work.placement s where s.chunk_id = p.chunk_id and s."row" = p."row" and s.state = 'loaded'
+            ))
+        ) as chunks
+    from work.component c
+    left join work.placement p on p.component_id = c.id and p."row" = c."row"
+    cross join work.house h
+    where c.type = 'index-server' and c."row" <= h."rows" and case
+        when %(health)s::text = 'healthy' then c.health = 'healthy' and c.state <> 'error'
+        else c.health = 'probation' or c.state = 'error'
+    end
+    group by c."row", c.host
+) m
+order by "row", host;
 
 -- name: missing
 -- Of each row: its seats, the chunks that have none, and the seats that are not loaded yet; the last two counted up to n.

@@ -10,17 +10,26 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Final
 
 from usher.areas import Area, places
 from usher.db import IN_THE_WAY, Connection, stay_connected
 from usher.db_clock import DatabaseClock
-from usher.mgmt import chunks, compact, components, health, placements, retention, versions
+from usher.mgmt import (
+    chunks,
+    compact,
+    components,
+    health,
+    incarnation,
+    placements,
+    retention,
+    versions,
+)
 from usher.mgmt.components import Component, Happening
 from usher.mgmt.health import Action, Patience, Ping, Record
-from usher.mgmt.ping import TIMEOUT, ping_all
+from usher.mgmt.ping import TIMEOUT, has_address, ping_all
 from usher.mgmt.retention import Retention
 from usher.schema import migrate
 from usher.schema.roles import role_at
@@ -44,6 +53,9 @@ log = Log("watchdog")
 LOCK: Final = 0x7573_6865_7222  # "usher", 34: one watchdog leads
 TICK: Final = 5.0
 SILENCE: Final = 120.0  # seconds after which a watchdog leads no more
+CALL_SECONDS: Final = (
+    3.0  # that a call counts at least as a sign of life: MGMT writes one every two seconds
+)
 PACK: Final = 1_000  # chunks in one transaction
 ROLE: Final = "usher_mgmt"
 DEFAULT_RETENTION: Final = Retention()
@@ -57,6 +69,8 @@ class WatchdogRound:
     seconds: float
     clock_skew_seconds: float
     machine: str
+    silent_since: datetime | None = None  # no component answers or calls since then
+    silent_components: int = 0
 
 
 async def last_round(conn: Connection) -> WatchdogRound | None:
@@ -87,7 +101,12 @@ class Watchdog:
         self.retention = retention
         self.clock = DatabaseClock()
         self.leading = False
-        self.suspects_itself = False
+        self.silent_since: datetime | None = None
+        self.silent_components = 0
+
+    @property
+    def suspects_itself(self) -> bool:
+        return self.silent_since is not None
 
     async def run(self, stop: asyncio.Event) -> None:
         """Watch whenever it is this one's turn to lead, until told to stop; a lost server is waited for."""
@@ -135,33 +154,68 @@ class Watchdog:
             seconds=seconds,
             skew=self.clock.skew.total_seconds(),
             machine=socket.gethostname(),
+            silent_since=self.silent_since,
+            silent_components=self.silent_components,
         )
 
     async def round(self, conn: Connection) -> None:
         """Look after everything, once."""
-        found = await components.list_components(conn)
-        pings = await ping_all(found, timeout=self.timeout)
         await self.clock.sync(conn)
+        listed_at = self.clock.now()
+        found = await components.list_components(conn)
+        answers = await ping_all(found, timeout=self.timeout)
+        pings = self.with_calls(found, answers, listed_at)
         now = self.clock.now()
-        self.doubt(pings)
+        await self.doubt(conn, pings, now)
         if not self.suspects_itself:
             records = await self.record(conn, found, pings, now)
             await self.act(conn, records, now)
         await self.reap(conn, now)
         await self.retire(conn, now)
+        await incarnation.settle(conn)
         if not self.suspects_itself:
             await self.reseat(conn, now)
             await self.compact(conn, now)
         await self.prune(conn, now)
         await self.measure(conn)
 
-    def doubt(self, pings: Sequence[Ping]) -> None:
-        suspects = health.suspect_self(pings)
-        if suspects and not self.suspects_itself:
-            log.error("suspects_itself", silent=len(pings))
-        self.suspects_itself = suspects
+    def with_calls(
+        self, found: Sequence[Component], pings: Sequence[Ping], listed_at: datetime
+    ) -> list[Ping]:
+        """The pings, each with whether its component had called lately when it was listed.
+
+        Silence of a component without a health address means nothing: calls alone count, for as long as a lease. One
+        whose role is not known yet is alive as long as another role at its host calls.
+        """
+        latest: dict[str, datetime] = {}
+        for component in found:
+            if component.called_at:
+                seen = latest.get(component.host, component.called_at)
+                latest[component.host] = max(seen, component.called_at)
+        heard = []
+        for component, ping in zip(found, pings, strict=True):
+            called = component.called_at if component.type else latest.get(component.host)
+            window = self.patience.call if has_address(component) else self.patience.lease
+            has_called = called is not None and listed_at - called <= window
+            heard.append(replace(ping, has_called=has_called))
+        return heard
+
+    async def doubt(self, conn: Connection, pings: Sequence[Ping], now: datetime) -> None:
+        """Record when all components fall silent, and when they are back; nothing is done about them meanwhile."""
         for ping in pings:
             PINGS.labels(_result(ping)).inc()
+        is_silent = health.suspect_self(pings)
+        self.silent_components = len(pings) if is_silent else 0
+        if is_silent == self.suspects_itself:
+            return
+        self.silent_since = now if is_silent else None
+        if is_silent:
+            log.error("suspects_itself", silent=len(pings))
+            reason = f"none of {len(pings)} components answers or calls; nothing is done about it"
+        else:
+            reason = "components answer or call again"
+        after = "all_silent" if is_silent else "heard"
+        await components.event(conn, Happening(now, "silence", after=after, reason=reason))
 
     async def record(
         self, conn: Connection, found: Sequence[Component], pings: Sequence[Ping], now: datetime
@@ -303,6 +357,12 @@ async def watch(
         role = await role_at(dsn, ROLE, patience=settings.connect_timeout)
         with told_to_stop(told) as (stop, _):
             ready("watchdog")
+            patience = replace(
+                patience,
+                call=timedelta(seconds=max(CALL_SECONDS, tick)),
+                lease=timedelta(seconds=settings.chunk_lease),
+            )
             keep = retention.retention_of(settings)
-            await Watchdog(dsn, role=role, tick=tick, patience=patience, retention=keep).run(stop)
+            dog = Watchdog(dsn, role=role, tick=tick, patience=patience, retention=keep)
+            await dog.run(stop)
     log.info("stopped")

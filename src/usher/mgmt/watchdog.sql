@@ -8,17 +8,19 @@ select
 
 -- name: record_round
 -- The last complete round, for `usher status`.
-insert into work.watchdog_round (ended_at, seconds, clock_skew_seconds, machine)
-values (%(now)s, %(seconds)s, %(skew)s, %(machine)s)
+insert into work.watchdog_round as r (ended_at, seconds, clock_skew_seconds, machine, silent_since, silent_components)
+values (%(now)s, %(seconds)s, %(skew)s, %(machine)s, %(silent_since)s, %(silent_components)s)
 on conflict (is_only) do update
 set ended_at = excluded.ended_at,
     seconds = excluded.seconds,
     clock_skew_seconds = excluded.clock_skew_seconds,
-    machine = excluded.machine;
+    machine = excluded.machine,
+    silent_since = case when excluded.silent_since is not null then least(r.silent_since, excluded.silent_since) end,
+    silent_components = excluded.silent_components;
 
 -- name: last_round
 -- The last complete round; no row before the first.
-select ended_at, seconds, clock_skew_seconds, machine from work.watchdog_round;
+select ended_at, seconds, clock_skew_seconds, machine, silent_since, silent_components from work.watchdog_round;
 
 -- name: end_leases
 -- The leases of components that failed end now; whoever takes back what expired takes these too.
@@ -53,7 +55,8 @@ where c.id = any(%(components)s)
             select from work.chunk k
             where k.builder_id = c.id and k.propagated_at is null and k.index_state = 'built'
                 and not exists (
-                    select from work.placement p where p.chunk_id = k.id and p.state in ('loaded', 'leaving')
+                    select from work.placement p
+                    where p.chunk_id = k.id and (p.state in ('loaded', 'leaving') or p.unreported)
                 )
         ))
     )

@@ -303,6 +303,8 @@ class Line(asyncio.Protocol):
         )
 
     def _write(self, told: Response | Answered) -> None:
+        if self._transport.is_closing():  # uvloop raises an error then
+            return
         self._transport.write(b"%d %d\n%s" % (told.status_code, len(told.body), told.body))
 
     def _handler(self, path: bytes) -> Asked:

@@ -16,13 +16,17 @@ import signal
 import sys
 from gc import enable as collect_again
 from os import _exit, close, closerange, dup2, setsid
+from types import AsyncGeneratorType, GeneratorType
 
 from usher.queue.kin import die_with, unblock
 
 TYPE_CHECKING = False  # as type checkers know it; the module typing would weigh on every fork
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+    from types import TracebackType
     from typing import NoReturn
+
+    from usher.queue.states import Why
 
     # The fields of an `Order`, in its order.
     Bounds = tuple[float, float, int | None, int | None, int]
@@ -37,12 +41,12 @@ LONGEST = 1000  # characters of a detail, so that the pipe takes it at once
 class Refused(Exception):
     """The program cannot run; `why` is `missing`, `forbidden` or `unstartable`."""
 
-    def __init__(self, why: str, detail: str) -> None:
+    def __init__(self, why: Why, detail: str) -> None:
         super().__init__(detail)
         self.why = why
 
 
-def become(order: Order, *, keeper: int, out: int, status: int) -> NoReturn:
+def become(order: Order, *, keeper: int, out: int, status: int, result: int) -> NoReturn:
     """Turn this fork into the job; never returns to the keeper's code."""
     code = 1
     try:
@@ -54,7 +58,8 @@ def become(order: Order, *, keeper: int, out: int, status: int) -> NoReturn:
         dup2(out, 1)
         dup2(out, 2)
         closerange(3, status)
-        closerange(status + 1, MOST_FDS)
+        closerange(status + 1, result)
+        closerange(result + 1, MOST_FDS)
         if directory:
             enter(directory)
         if env:
@@ -65,7 +70,7 @@ def become(order: Order, *, keeper: int, out: int, status: int) -> NoReturn:
             limit(resource.RLIMIT_CPU, cpu, cpu + 1)  # XCPU first, and a second later KILL
         unblock()
         if how == "fork":
-            code = call(program, args, status, defined_only=defined_only)
+            code = call(program, args, status, result, defined_only=defined_only)
         else:
             execute(program, args)
     except Refused as refused:
@@ -147,23 +152,62 @@ def refusal(program: str, error: OSError) -> Refused:
 # -- a function
 
 
-def call(program: str, args: tuple[str, ...], status: int, *, defined_only: bool) -> int:
-    """Call the function with the arguments; its exit code."""
-    try:
+def call(
+    program: str, args: tuple[str, ...], status: int, result: int, *, defined_only: bool
+) -> int:
+    """Call the function with the arguments and pass on what it returns; its exit code."""
+
+    def work() -> None:
         collect_again()
         sys.argv = [program, *args]
         function = function_of(program, defined_only=defined_only)
         close(status)
-        function(*args)
+        value = value_of(function, args)
+        if value is not None:
+            from usher.worker import encode_result  # noqa: PLC0415 - would weigh on every fork
+
+            os.write(result, encode_result(value).encode())
+
+    try:
+        return exit_code_of(work)
+    finally:
+        flush()
+
+
+def exit_code_of(work: Callable[[], object]) -> int:
+    """Do the work and return its exit code. Print why it failed."""
+    try:
+        work()
     except Refused:
         raise
     except SystemExit as error:
         return exit_code(error)
     except BaseException as error:  # noqa: BLE001 - whatever a worker raises
         return show(error)
-    finally:
-        flush()
     return 0
+
+
+def value_of(function: Callable[..., object], args: Sequence[str]) -> object:
+    """Run a function to its end and return its value. What an async function returns is awaited."""
+    value = function(*args)
+    if hasattr(value, "__await__"):
+        import asyncio  # noqa: PLC0415 - would weigh on every fork
+
+        return asyncio.run(awaited(lambda: value, ()))
+    return checked(value)
+
+
+async def awaited(function: Callable[..., object], args: Sequence[str]) -> object:
+    """Run an async function to its end and return its value."""
+    value = function(*args)
+    return await value if hasattr(value, "__await__") else checked(value)
+
+
+def checked(value: object) -> object:
+    """Raise TypeError for a generator, whose body has not run."""
+    if isinstance(value, (GeneratorType, AsyncGeneratorType)):
+        raise TypeError("This worker is a generator and has not run. Remove its yield.")
+    return value
 
 
 def function_of(program: str, *, defined_only: bool) -> Callable[..., object]:
@@ -223,8 +267,17 @@ def show(error: BaseException) -> int:
         if worker and isinstance(error, (worker.TemporaryError, worker.PermanentError)):
             print(error, file=sys.stderr)  # noqa: T201
             return 2 if isinstance(error, worker.PermanentError) else 1
-        way = error.__traceback__.tb_next if error.__traceback__ else None  # without our own call
-        traceback.print_exception(error.with_traceback(way))
+        traceback.print_exception(error.with_traceback(way_of(error)))
     except Exception:  # noqa: BLE001 - no memory, no stderr: then the exit code must do
         return 1
     return 1
+
+
+def way_of(error: BaseException) -> TracebackType | None:
+    """Return the traceback without the frames that lead to the worker's own code."""
+    way = entry = error.__traceback__
+    while entry:
+        if entry.tb_frame.f_code.co_filename == __file__:
+            way = entry.tb_next
+        entry = entry.tb_next
+    return way

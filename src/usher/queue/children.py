@@ -37,6 +37,12 @@ def permission(policies: Policies, origin: Origin | None, type_: str, program: s
             f"A job of type {origin.type} may not start one of type {type_}: "
             f"their `user` settings differ. Set the same user in both tables of usher.toml"
         )
+    listed = parent.child_programs or ()
+    if policies.of(type_).in_manager and not parent.in_manager and program not in listed:
+        return Permission(
+            f"A job of type {origin.type} may not start one of type {type_}, which runs inside the manager. "
+            f"Add {program[:200]!r}, without wildcards, to child_programs in [worker.{origin.type}]"
+        )
     patterns = default_patterns(origin) if parent.child_programs is None else parent.child_programs
     if program in patterns or ANY_PROGRAM in patterns:
         return Permission()

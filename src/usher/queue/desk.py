@@ -12,11 +12,12 @@ from typing import Any, Final, Literal, TypedDict, Unpack
 import psycopg
 
 from usher.db import Connection
-from usher.errors import BadInput
+from usher.errors import BadInput, NotFound
 from usher.queue import plan, voice
 from usher.queue.jobs import Entered, New, reason
 from usher.queue.periods import Clock, first_run, host_rule, next_run
-from usher.queue.plan import Resource, Task
+from usher.queue.plan import PausedType, Resource, Task
+from usher.queue.policy import TYPE
 from usher.statements import beside
 
 store = beside(__file__)
@@ -229,6 +230,37 @@ async def set_resource(
     await store.wake.tuples(conn, ids=[id_], now=now)
     [found] = await plan.list_resources(conn, name=name)
     return found, new
+
+
+async def pause_resource(conn: Connection, name: str) -> Resource:
+    """Let no further job of a resource start; those that run finish."""
+    if not await store.pause_resource.tuples(conn, name=name):
+        raise NotFound(f"There is no resource {name!r}.", hint="usher resources list")
+    [resource] = await plan.list_resources(conn, name=name)
+    return resource
+
+
+async def resume_resource(conn: Connection, name: str, *, now: datetime) -> Resource:
+    """Let jobs of a resource start again."""
+    resumed = await store.resume_resource.tuples(conn, name=name)
+    if not resumed:
+        raise NotFound(f"There is no resource {name!r}.", hint="usher resources list")
+    await store.wake.tuples(conn, ids=[resumed[0][0]], now=now)
+    [resource] = await plan.list_resources(conn, name=name)
+    return resource
+
+
+async def pause_type(conn: Connection, type_: str, *, reason: str, now: datetime) -> PausedType:
+    """Let no manager claim jobs of a type; those that run finish."""
+    if not TYPE.fullmatch(type_):
+        raise BadInput(f"{type_[:80]!a} names no type of job.", hint="usher jobs list --summary")
+    [(since,)] = await store.pause_type.tuples(conn, type=type_, reason=reason, now=now)
+    return PausedType(type_, reason, since)
+
+
+async def resume_type(conn: Connection, type_: str) -> bool:
+    """Let managers claim jobs of a type again; False if it was not paused."""
+    return bool(await store.resume_type.tuples(conn, type=type_))
 
 
 async def keep_log(conn: Connection, span: timedelta) -> None:

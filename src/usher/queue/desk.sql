@@ -81,7 +81,8 @@ delete from control.task where id = %(id)s;
 insert into control.resource as r (name, capacity, "interval")
 values (%(name)s, coalesce(%(capacity)s::integer, 1), coalesce(%(interval)s::interval, interval '10 seconds'))
 on conflict (name) do update set
-    capacity = coalesce(%(capacity)s::integer, r.capacity),
+    capacity = case when r.paused_capacity is null then coalesce(%(capacity)s::integer, r.capacity) else 0 end,
+    paused_capacity = case when r.paused_capacity is not null then coalesce(%(capacity)s::integer, r.paused_capacity) end,
     "interval" = coalesce(%(interval)s::interval, r."interval")
 returning id, xmax = 0;
 
@@ -92,3 +93,28 @@ select control.wake(%(ids)s::bigint[], %(now)s);
 -- name: keep_log
 -- How long the log is kept.
 update control.house set log_keep = %(span)s;
+
+-- name: pause_resource
+-- Lets no further job of a resource start; null if there is none of that name.
+update control.resource set capacity = 0, paused_capacity = coalesce(paused_capacity, capacity)
+where name = %(name)s
+returning id;
+
+-- name: resume_resource
+-- Gives a resource its capacity back; null if there is none of that name.
+update control.resource set capacity = coalesce(paused_capacity, capacity), paused_capacity = null
+where name = %(name)s
+returning id;
+
+-- name: pause_type
+-- Lets no manager claim jobs of a type.
+insert into control.paused_type as p (type, reason, since) values (%(type)s, %(reason)s, %(now)s)
+on conflict (type) do update set reason = excluded.reason
+returning p.since;
+
+-- name: resume_type
+-- Lets managers claim jobs of a type again, and wakes them.
+with resumed as (
+    delete from control.paused_type where type = %(type)s returning type
+)
+select pg_notify('usher_job', type) from resumed;

@@ -4,7 +4,7 @@ Comes from whoever wants a program run and from the managers that run it; goes t
 control.job_log. The rules of claiming and settling are SQL functions of the schema, so that everyone keeps them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -34,6 +34,7 @@ class New:
     host_rule: str = ""
     key: str | None = None
     data: str | None = None
+    needs: tuple[int, ...] = ()  # jobs that must complete first
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +45,9 @@ class Entered:
     new: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Claimed:
-    """A job that is ours to run, until its lease ends."""
+    """A job that is ours to run, until its lease ends. Not frozen: that would double the time of its creation."""
 
     id: int
     type: str
@@ -73,7 +74,7 @@ class Claimed:
         return self.priority, self.scheduled, self.id
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Settled:
     """How a run ended, under the claim it had."""
 
@@ -86,6 +87,7 @@ class Settled:
     last_words: str | None = None  # its message, if nobody gave one
     output: str | None = None
     retry_at: datetime | None = None
+    result: str | None = None  # JSON
 
 
 async def enqueue(
@@ -94,26 +96,52 @@ async def enqueue(
     """Put jobs in, one answer for each; a key that waits or runs already is answered with that job."""
     if not jobs:
         return []
+    if any(job.needs for job in jobs):
+        plain = [replace(job, needs=()) for job in jobs]
+        async with conn.transaction():
+            entered = await enqueue(conn, plain, now=now, parent=parent)
+            await wait_for(conn, zip(jobs, entered, strict=True))
+        return entered
+    keys, values = array(job.key for job in jobs), columns(jobs)
     try:
-        made = await store.enqueue.tuples(conn, now=now, **columns(jobs))
+        if keys is None:
+            rows = await store.enqueue.tuples(conn, now=now, **values)
+        else:
+            rows = await store.enqueue_keyed.tuples(conn, now=now, keys=keys, **values)
     except (psycopg.DataError, psycopg.errors.CheckViolation) as error:
         raise BadInput(f"A job cannot be put in: {reason(error)}.") from error
-    if parent is not None and made:
-        await store.descend.tuples(conn, children=[id_ for id_, _ in made], parent=parent)
-    return await answers(conn, jobs, made)
+    if parent is not None and rows:
+        await store.descend.tuples(conn, children=[row[0] for row in rows], parent=parent)
+    if keys is None:
+        return [Entered(id_, new=True) for (id_,) in sorted(rows)]
+    return await answers(conn, jobs, rows)
+
+
+async def wait_for(conn: Connection, entered: Iterable[tuple[New, Entered]]) -> None:
+    """Make new jobs wait for those they need, in the transaction that inserted them."""
+    pairs = [(added.id, needed) for job, added in entered if added.new for needed in job.needs]
+    try:
+        await store.wait_for.tuples(
+            conn, jobs=[id_ for id_, _ in pairs], needs=[needed for _, needed in pairs]
+        )
+    except (psycopg.DataError, psycopg.errors.CheckViolation) as error:
+        raise BadInput(
+            f"A job cannot wait for another: {reason(error)}.", hint="usher jobs list"
+        ) from error
 
 
 def columns(jobs: Sequence[New]) -> dict[str, str | None]:
+    """The columns as arrays; null for a column of defaults, which is then neither written nor read."""
+    has_args = any(job.args for job in jobs)
     return {
         "types": array(job.type for job in jobs),
         "programs": array(job.program for job in jobs),
         # A list of lists of different lengths is no array, so that each is written on its own.
-        "args": array(array(job.args) or "{}" for job in jobs),
+        "args": array(array(job.args) or "{}" for job in jobs) if has_args else None,
         "scheduled": array(job.scheduled for job in jobs),
         "resources": array(job.resource for job in jobs),
-        "priorities": array(job.priority for job in jobs),
-        "host_rules": array(host_rule(job.host_rule) for job in jobs),
-        "keys": array(job.key for job in jobs),
+        "priorities": array(job.priority or None for job in jobs),
+        "host_rules": array(host_rule(job.host_rule) if job.host_rule else None for job in jobs),
         "data": array(job.data for job in jobs),
     }
 
@@ -125,6 +153,7 @@ def reason(error: psycopg.Error) -> str:
 async def answers(
     conn: Connection, jobs: Sequence[New], made: Sequence[tuple[int, str | None]]
 ) -> list[Entered]:
+    """One answer for each job, of which some have keys."""
     plain = iter(sorted(id_ for id_, key in made if key is None))
     fresh = {key: id_ for id_, key in made if key is not None}
     known: dict[str, int] = {}
@@ -163,7 +192,8 @@ async def claim(
                 conn, ids=[job.id for job in claimed]
             )
         }
-        claimed = [with_origin(job, *origins.get(job.id, (None, None))) for job in claimed]
+        if origins:
+            claimed = [with_origin(job, *origins.get(job.id, (None, None))) for job in claimed]
     return sorted(claimed, key=lambda job: job.turn)
 
 
@@ -179,6 +209,10 @@ async def next_due(conn: Connection, type_: str, host: str) -> datetime | None:
 
 async def settle(conn: Connection, ends: Sequence[Settled], *, now: datetime) -> set[int]:
     """End runs; returns those that were still ours, the others had lost their lease."""
+    if any(end.result is not None for end in ends):
+        async with conn.transaction():
+            stored = await put_results(conn, ends, now=now)
+            return await settle(conn, stored, now=now)
     found = await store.settle.tuples(
         conn,
         ids=array(end.id for end in ends),
@@ -193,6 +227,36 @@ async def settle(conn: Connection, ends: Sequence[Settled], *, now: datetime) ->
         now=now,
     )
     return {end.id for end in ends} - {id_ for (id_,) in found}
+
+
+async def put_results(conn: Connection, ends: Sequence[Settled], *, now: datetime) -> list[Settled]:
+    """Store the results of runs; a run whose result cannot be stored has failed permanently."""
+    given = [end for end in ends if end.result is not None]
+    try:
+        async with conn.transaction():
+            await store.put_results.tuples(
+                conn,
+                ids=[end.id for end in given],
+                claims=[end.claim for end in given],
+                results=[end.result for end in given],
+                now=now,
+            )
+    except (psycopg.DataError, psycopg.errors.CheckViolation) as error:
+        if len(given) > 1:
+            halves = given[: len(given) // 2], given[len(given) // 2 :]
+            stored = [end for half in halves for end in await put_results(conn, half, now=now)]
+        else:
+            message = f"The result cannot be stored: {reason(error)}"
+            stored = [replace(given[0], state=State.PERMANENT_ERROR, message=message, result=None)]
+        by_id = {end.id: end for end in stored}
+        return [by_id.get(end.id, end) for end in ends]
+    return [replace(end, result=None) for end in ends]
+
+
+async def report_starts(conn: Connection, starts: Sequence[tuple[int, UUID, datetime]]) -> None:
+    """Tell when processes started; the intervals of their resources count from then."""
+    ids, claims, times = zip(*starts, strict=True)
+    await store.report_starts.tuples(conn, ids=list(ids), claims=list(claims), starts=list(times))
 
 
 async def give_back(

@@ -65,10 +65,13 @@ class Keeper:
         self.inbox: list[Any] = []
         self.unsaid = b""
         self.status, self.tell = os.pipe()
+        # Results come over a pipe of their own: the function that a job runs can write to it, and it holds only text.
+        self.results, self.result_end = os.pipe()
         self.poll = select.poll()
         self.poll.register(line, select.POLLIN)
         os.set_blocking(line, False)
         os.set_blocking(self.status, False)
+        os.set_blocking(self.results, False)
 
     def serve(self) -> None:
         """One order after the other; what is meant for one that has ended is let go."""
@@ -153,10 +156,11 @@ class Run:
         self.out, theirs = os.pipe()
         os.set_blocking(self.out, False)
         me, tell, order = os.getpid(), self.keeper.tell, self.order
+        result = self.keeper.result_end
         try:
             pid = os.fork()
             if pid == 0:
-                become(order, keeper=me, out=theirs, status=tell)
+                become(order, keeper=me, out=theirs, status=tell, result=result)
         finally:
             os.close(theirs)
         self.pid = pid
@@ -264,8 +268,21 @@ class Run:
             others = f"{left} of its processes run as another user and could not be ended"
             self.detail = f"{self.detail}; {others}" if self.detail else others
         text = self.output.text() if self.output.seen else ""
-        self.keeper.say("ended", self.code, self.why, self.detail, text, self.seconds, left)
+        ending = (self.code, self.why, self.detail, text, self.seconds, self.result(), left)
+        self.keeper.say("ended", *ending)
         return left
+
+    def result(self) -> str:
+        """What the function of the job returned, as JSON; empty if nothing."""
+        if self.order[1] != "fork":
+            return ""
+        text = b""
+        try:
+            while piece := os.read(self.keeper.results, PIECE):
+                text = text or piece  # all of it is read, so that nothing is left for the next job
+        except BlockingIOError:
+            pass
+        return text.decode("utf-8", "replace")
 
     def forget(self, end: int) -> None:
         try:  # noqa: SIM105

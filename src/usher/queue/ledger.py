@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
@@ -55,6 +55,7 @@ class Ledger:
         self.lease = lease
         self.runs: dict[int, Run] = {}
         self._ended: list[Settled] = []
+        self._starts: list[tuple[int, UUID, datetime]] = []
         self._news = asyncio.Event()
         self._settling = asyncio.Lock()
 
@@ -63,6 +64,13 @@ class Ledger:
         run = Run(job, policy, asked + self.lease.total_seconds(), asked)
         self.runs[job.id] = run
         return run
+
+    def note_start(self, run: Run, pid: int) -> None:
+        """Its process started; if it uses a resource, the interval of the resource counts from now."""
+        run.pid = pid
+        if run.job.resource_id is not None:
+            self._starts.append((*run.fence, self.clock.now()))
+            self._news.set()
 
     def end(self, run: Run, settled: Settled) -> None:
         """It is over; the book is written as soon as the last page is dry."""
@@ -82,6 +90,9 @@ class Ledger:
 
     async def flush(self) -> None:
         async with self._settling:
+            starts, self._starts = self._starts, []
+            if starts:
+                await self.db.run(lambda conn: jobs.report_starts(conn, starts), alone=True)
             ended, self._ended = self._ended, []
             if not ended:
                 return

@@ -19,6 +19,7 @@ MOST: Final = 10_000  # counted, of what may be millions
 MOST_LOGGED: Final = 1_000_000
 MOST_ATTEMPTS: Final = 1_000
 MOST_KIN: Final = 1_000
+MAX_SHOWN_NEEDS: Final = 1_000
 DEEPEST: Final = 100
 DAY: Final = timedelta(days=1)
 JOBS_HINT: Final = "usher jobs list, or usher jobs log for those that ended."
@@ -111,6 +112,23 @@ class Wrote:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredResult:
+    """The JSON value that a run set last, and which attempt did."""
+
+    value: Any
+    attempt: int
+    set_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """A job that another waits for; without a state if the log has dropped it."""
+
+    id: int
+    state: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Shown:
     """A job, its attempts, its kin and its works."""
 
@@ -121,6 +139,9 @@ class Shown:
     root_task: int | None
     children: int
     wrote: list[Wrote]
+    result: StoredResult | None
+    needs: list[Need]
+    needed_by: list[int]  # jobs that wait for it
 
 
 async def show_job(conn: Connection, id_: int, *, attempt: int | None = None) -> Shown:
@@ -139,7 +160,20 @@ async def show_job(conn: Connection, id_: int, *, attempt: int | None = None) ->
         job.task_id if job.task_id is not None else task,
         children,
         await store.wrote.rows(conn, Wrote, id=id_, most=MOST_ATTEMPTS),
+        await show_result(conn, id_),
+        await list_needs(conn, id_),
+        [job_id for (job_id,) in await store.needed_by.tuples(conn, id=id_, most=MAX_SHOWN_NEEDS)],
     )
+
+
+async def show_result(conn: Connection, id_: int) -> StoredResult | None:
+    """The result of a job, whatever its state."""
+    return await store.show_result.row(conn, StoredResult, id=id_)
+
+
+async def list_needs(conn: Connection, id_: int) -> list[Need]:
+    """The jobs that a job waits or waited for."""
+    return await store.list_needs.rows(conn, Need, id=id_, most=MAX_SHOWN_NEEDS)
 
 
 @dataclass(frozen=True, slots=True)

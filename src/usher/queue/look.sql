@@ -96,6 +96,28 @@ where job_id = %(id)s
 order by "timestamp", table_name, table_row_id
 limit %(most)s;
 
+-- name: show_result
+-- The result of a job.
+select value, attempt, set_at from control.job_result where job_id = %(id)s;
+
+-- name: list_needs
+-- The jobs that a job waits or waited for, each with its last state, those that have not ended first.
+select d.needs_id as id, s.state
+from control.job_dependency d
+left join lateral (
+    select state from control.job where id = d.needs_id
+  union all
+    (select state from control.job_log where id = d.needs_id order by "end" desc, completed desc limit 1)
+    limit 1
+) s on true
+where d.job_id = %(id)s
+order by d.resolved, d.needs_id
+limit %(most)s;
+
+-- name: needed_by
+-- The jobs that still wait for a job.
+select job_id from control.job_dependency where needs_id = %(id)s and not resolved order by job_id limit %(most)s;
+
 -- name: made_by
 -- The jobs that wrote a row, the last first, each with its last state.
 select i.job_id as id, i."timestamp" as "at", j.type, j.program, j.args, j.state, j.message
@@ -131,6 +153,14 @@ with recursive types as (
     ) n
   union all
     select type, 'running', count(*), false from control.job where state = 'running' group by type
+  union all
+    select j.type, 'waiting', count(*), sum(count(*)) over () >= %(most)s
+    from (
+        select distinct d.job_id from control.job_dependency d where not d.resolved limit %(most)s
+    ) d
+    join control.job j on j.id = d.job_id
+    where j.state = 'waiting'
+    group by j.type
   union all
     select type, 'temporary-error', count(*), sum(count(*)) over () >= %(most)s
     from (select type from control.job where state = 'temporary-error' limit %(most)s) j

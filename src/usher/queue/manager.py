@@ -6,29 +6,28 @@ The first TERM or INT lets what runs end; the second stops it and gives it back.
 
 import asyncio
 import random
-import shutil
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
-from pathlib import Path
+from datetime import datetime, timedelta
+from functools import partial
 from typing import Final, NoReturn
-
-from prometheus_client import Gauge, Histogram
 
 from usher.db import Database
 from usher.db_clock import DatabaseClock
 from usher.queue import jobs
-from usher.queue.accounts import account_of, in_private_directory
+from usher.queue.accounts import in_private_directory
+from usher.queue.async_runner import AsyncRunner
 from usher.queue.children import permission
 from usher.queue.jobs import Claimed, Settled
 from usher.queue.ledger import Ledger, Run
-from usher.queue.papers import environment
+from usher.queue.meters import Meters
+from usher.queue.orders import order
 from usher.queue.policy import Policies, Policy
-from usher.queue.runner import Ended, Order, Runner, Started
+from usher.queue.runner import Ended, Runner, Started
 from usher.queue.states import Ending, State, outcome
-from usher.telemetry import RUN_SECONDS, RUNNING, RUNS, WAITED, Log
+from usher.telemetry import Log
 
 log = Log("manager")
 LEASE: Final = timedelta(seconds=60)
@@ -58,15 +57,6 @@ class Post:
         return "" if policy.user and in_private_directory(self.dsn) else self.dsn
 
 
-@dataclass(frozen=True, slots=True)
-class Meters:
-    """The metrics of one type; to find them costs more than to move them."""
-
-    running: Gauge
-    waited: Histogram
-    seconds: Histogram
-
-
 class Manager:
     """An actor: `await Manager(db, post).run(stop, now)`; both are events."""
 
@@ -85,10 +75,11 @@ class Manager:
         self._woken = asyncio.Event()
         self._idle = asyncio.Event()
         self._runner: Runner
+        self._async_runner = AsyncRunner(post.dsn, self.heard)
 
     async def run(self, stop: asyncio.Event, stop_now: asyncio.Event) -> None:
         """Until told to stop, and then until what runs has ended or `stop_now` is set."""
-        async with Runner(preload=self.preload()) as self._runner:
+        async with Runner(preload=self.preload()) as self._runner, self._async_runner:
             try:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(self.serve(stop, stop_now))
@@ -103,7 +94,8 @@ class Manager:
             group.create_task(self.hear())
             group.create_task(self.tidy())
             group.create_task(self.ledger.settle())
-            group.create_task(self.ledger.report(self._runner.output))
+            group.create_task(self._async_runner.watch())
+            group.create_task(self.ledger.report(self.output))
             group.create_task(self.ledger.beat(self.stop, self.kill))
             group.create_task(self.ledger.watch(self.kill))
             log.info("works", host=self.post.host, types=sorted(self.post.types) or "all")
@@ -190,13 +182,23 @@ class Manager:
             ),
             alone=True,
         )
-        self._ahead[type_] += [self.ledger.enter(job, policy, asked) for job in claimed]
+        runs = [self.ledger.enter(job, policy, asked) for job in await self.startable(claimed)]
+        self._ahead[type_] += runs
         self.begin(type_)
         if any(job.resource_id for job in claimed):
             self._bound.add(type_)
             await self.give_back([run for run in self._ahead[type_] if run.job.resource_id])
         if len(claimed) < wanted:
             await self.wait_for(type_)
+
+    async def startable(self, claimed: list[Claimed]) -> list[Claimed]:
+        """Give back jobs whose lost run has not ended here yet: its end would count as that of the new run."""
+        early = [job for job in claimed if job.id in self.ledger.runs]
+        if not early:
+            return claimed
+        fences = [(job.id, job.claim) for job in early]
+        await self.db.run(lambda conn: jobs.give_back(conn, fences, now=self.clock.now()))
+        return [job for job in claimed if job.id not in self.ledger.runs]
 
     def ahead(self, type_: str, policy: Policy) -> int:
         """How many more to have at hand than can begin now: some, where runs are so short that asking takes longer.
@@ -205,10 +207,13 @@ class Manager:
         """
         here = len(self._ahead[type_])
         short = self._pace.get(type_, SHORT) < SHORT and type_ not in self._bound
-        return AHEAD - here if short and policy.max_processes and here <= AHEAD // 2 else -here
+        most = ahead_limit(policy)
+        return most - here if short and policy.max_processes and here <= most // 2 else -here
 
     def room(self, type_: str, policy: Policy) -> int:
-        free = policy.max_processes - self.busy[type_]
+        if policy.in_manager and self._async_runner.is_blocked:
+            return 0
+        free = policy.max_processes - self.busy[type_] - self._async_runner.stuck[type_]
         return free if self.post.most is None else min(free, self.post.most - self.busy.total())
 
     async def wait_for(self, type_: str) -> None:
@@ -222,9 +227,9 @@ class Manager:
 
     def begin(self, type_: str) -> None:
         """Start what is at hand, as far as there is room."""
-        here = self._ahead[type_]
+        here, now = self._ahead[type_], self.clock.now()
         while here and not self._leaving and self.room(type_, here[0].policy) > 0:
-            self.start(here.popleft())
+            self.start(here.popleft(), now)
 
     async def tidy(self) -> None:
         """Give back what does not get its turn here: the runs before it take longer than those so far."""
@@ -235,20 +240,27 @@ class Manager:
             self._pace.update(dict.fromkeys((run.job.type for run in stuck), SHORT))
             await self.give_back(stuck)
 
-    def start(self, run: Run) -> None:
+    def start(self, run: Run, now: datetime) -> None:
         job, policy = run.job, run.policy
         self.busy[job.type] += 1
-        meters = self.meters(job.type)
-        meters.running.inc()
-        meters.waited.observe((self.clock.now() - job.scheduled).total_seconds())
-        self._runner.start(order(job, policy, self.post))
+        self.meters(job.type).waited.observe((now - job.scheduled).total_seconds())
+        if policy.in_manager:
+            allowed = permission(self.post.policies, job.origin, job.type, job.program)
+            self._async_runner.start(job, policy, allowed)
+        else:
+            self._runner.start(order(job, policy, self.post))
 
-    def meters(self, type_: str) -> "Meters":
+    def meters(self, type_: str) -> Meters:
         if type_ not in self._meters:
-            self._meters[type_] = Meters(
-                RUNNING.labels(type_), WAITED.labels(type_), RUN_SECONDS.labels(type_)
-            )
+            self._meters[type_] = Meters(type_, running=partial(self.busy.__getitem__, type_))
         return self._meters[type_]
+
+    def runner_of(self, run: Run) -> Runner | AsyncRunner:
+        return self._async_runner if run.policy.in_manager else self._runner
+
+    def output(self, key: int) -> str:
+        run = self.ledger.runs.get(key)
+        return self.runner_of(run).output(key) if run else ""
 
     def stop(self, run: Run) -> None:
         """Somebody cancelled it."""
@@ -256,14 +268,14 @@ class Manager:
             end = Ended(run.job.id, None, None, "cancelled", "", "", 0.0)
             self.ledger.end(run, judged(run, end, self.clock))
         else:
-            self._runner.stop(run.job.id)
+            self.runner_of(run).stop(run.job.id)
 
     def kill(self, run: Run) -> None:
         """It is no longer ours."""
         if self.put_down(run):
             self.ledger.runs.pop(run.job.id, None)
         else:
-            self._runner.kill(run.job.id)
+            self.runner_of(run).kill(run.job.id)
 
     def put_down(self, run: Run) -> bool:
         """Whether it had not begun, and now will not."""
@@ -276,35 +288,42 @@ class Manager:
     async def hear(self) -> None:
         events = self._runner.events
         while True:
-            self.heard(await events.get())
+            batch = [await events.get()]
             while not events.empty():
-                self.heard(events.get_nowait())
+                batch.append(events.get_nowait())
+            self.heard(batch)
 
-    def heard(self, event: Started | Ended) -> None:
-        run = self.ledger.runs.get(event.key)
-        if run and isinstance(event, Started):
-            run.pid = event.pid
-        elif run and isinstance(event, Ended):
-            self.ended(run, event)
+    def heard(self, events: Iterable[Started | Ended]) -> None:
+        """Write down what became of runs, then fill their places."""
+        types: set[str] = set()
+        for event in events:
+            run = self.ledger.runs.get(event.key)
+            if run and isinstance(event, Started):
+                self.ledger.note_start(run, event.pid)
+            elif run and isinstance(event, Ended):
+                types.add(run.job.type)
+                self.ended(run, event)
+        self.refill(list(self._ask) if self.post.most is not None else types)
 
     def ended(self, run: Run, event: Ended) -> None:
         """A process has gone: its place is free, and how it ended is to be written down."""
         type_ = run.job.type
         self.busy[type_] -= 1
         meters = self.meters(type_)
-        meters.running.dec()
         meters.seconds.observe(event.seconds)
         self._pace[type_] = 0.8 * self._pace.get(type_, event.seconds) + 0.2 * event.seconds
         if run.lost:
             self.ledger.runs.pop(run.job.id, None)
         elif not run.given_up:
             settled = judged(run, event, self.clock)
-            RUNS.labels(type_, settled.state.value).inc()
+            meters.runs(settled.state).inc()
             self.ledger.end(run, settled)
-        for waiting in list(self._ask) if self.post.most is not None else (type_,):
-            self.begin(waiting)
-            if len(self._ahead[waiting]) <= AHEAD // 2:
-                self.ask(waiting)
+
+    def refill(self, types: Iterable[str]) -> None:
+        for type_ in types:
+            self.begin(type_)
+            if len(self._ahead[type_]) <= ahead_limit(self.post.policies.of(type_)) // 2:
+                self.ask(type_)
         if not self.busy.total():
             self._idle.set()
 
@@ -341,6 +360,11 @@ class Manager:
             await self.ledger.give_back(list(runs))
 
 
+def ahead_limit(policy: Policy) -> int:
+    """How many jobs to have at hand at most; inside the manager jobs can be so short that claims must overlap runs."""
+    return max(AHEAD, policy.max_processes) if policy.in_manager else AHEAD
+
+
 class Finished(Exception):
     """The way out of the task group."""
 
@@ -359,6 +383,7 @@ def judged(run: Run, event: Ended, clock: DatabaseClock) -> Settled:
         message=found.message,
         last_words=last_words(event.output, found.note) if failed else None,
         output=event.output or None,
+        result=event.result or None,
         retry_at=None if found.retry_in is None else clock.now() + found.retry_in,
     )
 
@@ -367,33 +392,3 @@ def last_words(output: str, note: str) -> str | None:
     """The last line of what a failed program said, and why it is not tried again."""
     line = output.rstrip().rpartition("\n")[2].strip()[:LONGEST_WORDS]
     return "; ".join(filter(None, (line, note))) or None
-
-
-def order(job: Claimed, policy: Policy, post: Post) -> Order:
-    """What the runner is to do."""
-    forks = policy.forks(job.program)
-    allowed = permission(post.policies, job.origin, job.type, job.program)
-    account = account_of(policy.user)
-    return Order(
-        key=job.id,
-        how="fork" if forks else "exec",
-        program=job.program if forks else found(job.program, policy.directory),
-        args=tuple(job.args),
-        env={**post.env, **account.env, **environment(job, post.dsn_for(policy))},
-        refusal=allowed.refusal,
-        defined_only=allowed.defined_only,
-        account=account.ids,
-        directory=policy.directory,
-        kill_after=policy.kill_after.total_seconds(),
-        grace=policy.grace.total_seconds(),
-        memory=policy.memory,
-        cpu=policy.cpu,
-        output=policy.output,
-    )
-
-
-def found(program: str, directory: str) -> str:
-    """A bare name is looked for in the program directory, then where the system has its programs."""
-    if "/" in program or (Path(directory) / program).exists():
-        return program
-    return shutil.which(program) or program

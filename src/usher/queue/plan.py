@@ -94,6 +94,21 @@ class Resource:
     running: int
     latest_run: datetime | None
     waiting: int
+    paused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PausedType:
+    """A type of job that no manager may claim."""
+
+    type: str
+    reason: str
+    since: datetime
+
+
+async def paused_types(conn: Connection) -> list[PausedType]:
+    """The paused types, by name."""
+    return await store.paused_types.rows(conn, PausedType)
 
 
 async def list_resources(

@@ -31,7 +31,9 @@ where t.id = %(id)s or t.name = %(name)s;
 
 -- name: list_resources
 -- Resources by name, a page at a time, with how many jobs wait for each, counted up to a limit.
-select r.id, r.name, r.capacity, r."interval", r.running, r.latest_run, w.waiting
+select
+    r.id, r.name, coalesce(r.paused_capacity, r.capacity) as capacity, r."interval", r.running, r.latest_run, w.waiting,
+    r.paused_capacity is not null as paused
 from control.resource r
 cross join lateral (
     select count(*) as waiting
@@ -42,6 +44,10 @@ where r.name > %(after)s
     and (%(name)s::text is null or r.name = %(name)s)
 order by r.name
 limit %(n)s;
+
+-- name: paused_types
+-- Types of job that no manager may claim.
+select type::text, reason, since from control.paused_type order by type;
 
 -- name: log_keep
 -- How long the log is kept.

@@ -14,7 +14,7 @@ from usher import spans
 from usher.errors import BadSetting
 from usher.settings import to_bool, to_float, to_int, to_text, unknown
 
-Run = Literal["auto", "exec", "fork"]
+Run = Literal["auto", "exec", "fork", "async"]
 
 DEFAULTS: Final = "defaults"
 SECOND: Final = timedelta(seconds=1)
@@ -59,7 +59,15 @@ class Policy:
         """Whether the program is a function of the warm process: by its look, unless told."""
         if self.run == "auto":
             return FUNCTION.fullmatch(program) is not None
-        return self.run == "fork"
+        return self.run in {
+            "fork",
+            "async",
+        }  # a function of the manager's process also runs in a fork
+
+    @property
+    def in_manager(self) -> bool:
+        """Whether its jobs run inside the manager's process."""
+        return self.run == "async"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +86,26 @@ def policies(tables: Mapping[str, Mapping[str, Any]]) -> Policies:
     read = {name: options(name, table) for name, table in tables.items()}
     defaults = read.pop(DEFAULTS, {})
     named = {name: Policy(**(defaults | own)) for name, own in read.items()}
+    if Policy(**defaults).in_manager:
+        raise BadSetting(
+            'run = "async" in [worker.defaults] would run every job inside the manager.',
+            hint="Set it in the table of each type whose code you trust.",
+        )
+    for name, policy in named.items():
+        check_in_manager(name, policy)
     return Policies(Policy(**defaults), MappingProxyType(named))
+
+
+def check_in_manager(type_: str, policy: Policy) -> None:
+    """Raise BadSetting if jobs inside the manager are to have what only a process of its own can have."""
+    wanted = {"user": policy.user, "memory": policy.memory, "cpu": policy.cpu}
+    impossible = [name for name, value in wanted.items() if value]
+    if policy.in_manager and impossible:
+        raise BadSetting(
+            f'[worker.{type_}] has run = "async", so {impossible[0]} has no effect: its jobs have no process of '
+            "their own.",
+            hint=f'Set run = "fork", or remove {impossible[0]} (in [worker.{type_}], "" or 0 removes a default).',
+        )
 
 
 def options(type_: str, table: Mapping[str, Any]) -> dict[str, Any]:

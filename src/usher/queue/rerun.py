@@ -15,7 +15,8 @@ from usher.db import Database
 from usher.errors import BadInput
 from usher.queue import desk, jobs
 from usher.queue.ledger import Ledger, Run
-from usher.queue.manager import Post, judged, order
+from usher.queue.manager import Post, judged
+from usher.queue.orders import order
 from usher.queue.runner import Ended, Runner, Started
 from usher.statements import beside
 
@@ -109,7 +110,7 @@ async def run_out(again: Again, run: Run, ledger: Ledger) -> Ended:
             obey(again.kill, lambda: runner.kill(key)),
         ]
         tasks = [group.create_task(work) for work in meanwhile]
-        event = await followed(runner, run, again.hear)
+        event = await followed(runner, run, ledger, again.hear)
         for task in tasks:
             task.cancel()
     return event
@@ -120,7 +121,7 @@ async def obey(told: asyncio.Event, act: Callable[[], None]) -> None:
     act()
 
 
-async def followed(runner: Runner, run: Run, hear: Callable[[str], None]) -> Ended:
+async def followed(runner: Runner, run: Run, ledger: Ledger, hear: Callable[[str], None]) -> Ended:
     """Until it ends; what it says is passed on as it comes."""
     heard = ""
     while True:
@@ -134,7 +135,7 @@ async def followed(runner: Runner, run: Run, hear: Callable[[str], None]) -> End
                 heard = said
             continue
         if isinstance(event, Started):
-            run.pid = event.pid
+            ledger.note_start(run, event.pid)
         else:
             hear(event.output[alike(heard, event.output) :])
             return event

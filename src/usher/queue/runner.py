@@ -66,7 +66,7 @@ class Started:
     pid: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Ended:
     """It is over, and none of its processes is left."""
 
@@ -77,6 +77,7 @@ class Ended:
     detail: str
     output: str
     seconds: float
+    result: str = ""  # JSON; empty if a function returned nothing
 
 
 @dataclass(slots=True, eq=False)
@@ -200,17 +201,24 @@ class Runner:
                 self.events.put_nowait(Started(seat.order.key, pid))
             case ("output", text):
                 seat.output = text
-            case (_, code, why, detail, text, seconds, left):
-                self._settle(seat, code, why, detail, text, seconds)
+            case (_, code, why, detail, text, seconds, result, left):
+                self._settle(seat, code, why, detail, text, seconds, result)
                 self._free(seat, fit=not left)
 
     def _settle(
-        self, seat: Seat, code: int | None, why: Why, detail: str, text: str, seconds: float
+        self,
+        seat: Seat,
+        code: int | None,
+        why: Why,
+        detail: str,
+        text: str,
+        seconds: float,
+        result: str = "",
     ) -> None:
         if seat.order:
             key, seat.order = seat.order.key, None
             del self._busy[key]
-            self.events.put_nowait(Ended(key, seat.pid, code, why, detail, text, seconds))
+            self.events.put_nowait(Ended(key, seat.pid, code, why, detail, text, seconds, result))
 
     def _free(self, seat: Seat, *, fit: bool) -> None:
         """Keep the keeper for another job, unless it is spoilt or knows fewer modules than a new one would."""

@@ -54,7 +54,7 @@ async def manage(
             host=host,
             policies=rules,
             dsn=await worker_dsn(dsn, settings.worker_url),
-            env=passed_on(settings.data, loaded.file),
+            env=passed_on(settings.data, loaded.file, settings.mgmt_url),
             types=wish.types,
             most=wish.most,
             lease=timedelta(seconds=settings.job_lease),
@@ -83,7 +83,7 @@ async def opened(settings: Settings) -> AsyncIterator[str]:
         yield found.dsns[Area.CONTROL]
 
 
-def passed_on(data: Path, file: Path | None) -> dict[str, str]:
-    """So that a job that runs `usher …` finds the same settings; passwords stay with the manager."""
-    found = {"USHER_DATA": str(data.absolute())}
-    return found | ({"USHER_CONFIG": str(file.absolute())} if file else {})
+def passed_on(data: Path, file: Path | None, mgmt_url: str) -> dict[str, str]:
+    """So that a job that runs `usher …` or calls MGMT finds the same ones; passwords stay with the manager."""
+    shared = {"USHER_DATA": str(data.absolute()), "USHER_MGMT_URL": mgmt_url}
+    return shared | ({"USHER_CONFIG": str(file.absolute())} if file else {})

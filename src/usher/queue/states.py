@@ -17,6 +17,7 @@ from usher.queue.policy import Policy
 
 class State(StrEnum):
     PENDING = "pending"
+    WAITING = "waiting"  # until the jobs that it needs have completed
     RUNNING = "running"
     COMPLETED = "completed"
     TEMPORARY_ERROR = "temporary-error"
@@ -29,10 +30,10 @@ FINAL: Final = frozenset({State.COMPLETED, State.PERMANENT_ERROR, State.CANCELLE
 EXITS: Final = MappingProxyType(
     {0: State.COMPLETED, 1: State.TEMPORARY_ERROR, 2: State.PERMANENT_ERROR}
 )
-Why = Literal["ended", "timeout", "cancelled", "missing", "forbidden", "unstartable"]
+Why = Literal["ended", "timeout", "cancelled", "unstoppable", "missing", "forbidden", "unstartable"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Ending:
     """How a process ended: by itself, by us, or before it began."""
 
@@ -41,7 +42,7 @@ class Ending:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Outcome:
     """What becomes of the job; without a message, what the worker itself wrote stays."""
 
@@ -70,7 +71,9 @@ def judged(ending: Ending, policy: Policy) -> tuple[State, str | None]:
     match ending.why:
         case "cancelled":
             return State.CANCELLED, f"Cancelled: {ending.detail}" if ending.detail else "Cancelled"
-        case "missing" | "forbidden":
+        case (
+            "missing" | "forbidden" | "unstoppable"
+        ):  # code that runs on would run beside its retry
             return State.PERMANENT_ERROR, ending.detail or "Program not found"
         case "unstartable":
             reason = f": {ending.detail}" if ending.detail else ""

@@ -10,7 +10,7 @@ from datetime import datetime
 from uuid import UUID
 
 from usher.db import Connection
-from usher.errors import BadInput
+from usher.errors import BadInput, NotAllowed
 from usher.queue import jobs
 from usher.queue.jobs import Entered, New
 from usher.statements import beside
@@ -41,6 +41,13 @@ async def put_output(conn: Connection, run: Fence, output: str) -> bool:
     return bool(await store.put_output.tuples(conn, id=run[0], claim=run[1], output=output))
 
 
+async def put_result(conn: Connection, run: Fence, result: str, *, now: datetime) -> bool:
+    """Set the result of a run, as JSON."""
+    return bool(
+        await store.put_result.tuples(conn, id=run[0], claim=run[1], result=result, now=now)
+    )
+
+
 async def wrote(
     conn: Connection, run: Fence, table: str, rows: Sequence[str], *, now: datetime
 ) -> bool:
@@ -57,6 +64,12 @@ async def enqueue_below(
     """Put jobs in as children of a run."""
     if not await hold(conn, run):
         return None
+    needs = sorted({id_ for job in new for id_ in job.needs} - {run[0]})
+    if needs and (foreign := await store.foreign.tuples(conn, parent=run[0], needs=needs)):
+        raise NotAllowed(
+            f"Job {foreign[0][0]} is not a child of job {run[0]}.",
+            hint="A job can make its children wait for itself and for its other children.",
+        )
     return await enqueue_under(conn, [(job, run[0]) for job in new], now=now, by_run=True)
 
 

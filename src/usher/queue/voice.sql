@@ -10,6 +10,17 @@ update control.job set output = %(output)s
 where id = %(id)s and claim = %(claim)s and state = 'running'
 returning id;
 
+-- name: put_result
+-- The result of a run.
+select control.put_results(array[%(id)s::bigint], array[%(claim)s::uuid], array[%(result)s::text], %(now)s);
+
+-- name: foreign
+-- Those of these jobs that are not children of a run.
+select g.id
+from unnest(%(needs)s::bigint[]) as g (id)
+where not exists (select from control.job_hierarchy h where h.job_id = g.id and h.parent_job_id = %(parent)s)
+limit 1;
+
 -- name: hold
 -- Keeps a run from ending until what it does is written down.
 select id from control.job

@@ -4,15 +4,18 @@ Comes from what the database knows of the job, its resource and its type; goes t
 first, each with the next thing to try where there is one.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from shlex import quote
 from typing import Final
 
 from usher import spans
 from usher.db import Connection
 from usher.queue import look
+from usher.queue.look import Need
 from usher.queue.periods import may_run
+from usher.queue.states import State
 from usher.statements import beside
 
 store = beside(__file__)
@@ -50,6 +53,8 @@ class Facts:
     interval: timedelta | None
     running: int | None
     latest_run: datetime | None
+    resource_paused: bool
+    type_paused: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +85,18 @@ async def why_waiting(
     if facts is None:
         shown = await look.show_job(conn, id_)
         return [f"It has ended: {shown.job.state}, {moment(shown.job.end)}."]
+    if facts.state == State.WAITING:
+        return list(needs_words(await look.list_needs(conn, id_)))
     around = await look_around(conn, facts, host, now) if facts.state == "pending" else None
     return list(reasons(facts, around, host, now))
+
+
+def needs_words(needs: Sequence[Need]) -> Iterator[str]:
+    """Which of the needed jobs have not completed."""
+    unfinished = [need for need in needs if need.state != State.COMPLETED]
+    named = ", ".join(f"{need.id} ({need.state or 'unknown'})" for need in unfinished[:SHOWN])
+    more = f" and {len(unfinished) - SHOWN} more" if len(unfinished) > SHOWN else ""
+    yield f"It waits until other jobs have completed: {named}{more}."
 
 
 async def look_around(conn: Connection, facts: Facts, host: str | None, now: datetime) -> Around:
@@ -144,6 +159,9 @@ def waits(facts: Facts, around: Around, host: str | None, now: datetime) -> Iter
     if facts.scheduled > now:
         yield f"Its time comes {moment(facts.scheduled)}, in {span(facts.scheduled - now)}."
         return
+    if facts.type_paused:
+        yield f"Its type {facts.type} is paused: usher jobs resume {facts.type}"
+        return
     yield from host_words(facts.host_rule, host)
     held = list(resource_words(facts, around, now))
     yield from held
@@ -177,6 +195,9 @@ def host_words(rule: str, host: str | None) -> Iterator[str]:
 def resource_words(facts: Facts, around: Around, now: datetime) -> Iterator[str]:
     """Held back by its resource: no seat, no pause since the last start, or others of its line."""
     if facts.running is None or facts.capacity is None or facts.interval is None:
+        return
+    if facts.resource_paused:
+        yield f"Its resource {facts.resource} is paused: usher resources resume {quote(facts.resource or '')}"
         return
     free_at = None if facts.latest_run is None else facts.latest_run + facts.interval
     if facts.running >= facts.capacity:

@@ -4,7 +4,9 @@ select
     j.id, j.type, j.state, j.scheduled, j.priority, j.host_rule, j.attempts, j.max_attempts, j.hostname, j.process_id,
     j.start, j.lease_until, j.cancel, j.held_until is not null as held,
     coalesce(t.name, t.id::text) as task, coalesce(t.state = 'disabled', false) as task_disabled,
-    r.id as resource_id, r.name as resource, r.capacity, r."interval", r.running, r.latest_run
+    r.id as resource_id, r.name as resource, coalesce(r.paused_capacity, r.capacity) as capacity, r."interval",
+    r.running, r.latest_run, coalesce(r.paused_capacity is not null, false) as resource_paused,
+    exists (select from control.paused_type p where p.type = j.type) as type_paused
 from control.job j
 left join control.task t on t.id = j.task_id
 left join control.resource r on r.id = j.resource_id

@@ -1,4 +1,4 @@
-"""Schemas to files and back, by PostgreSQL's own pg_dump and pg_restore.
+"""Schemas to files, by PostgreSQL's own pg_dump; `restore` reads them back.
 
 A dump is a directory: one archive a schema and a manifest, all of one moment in each database. Because each schema
 has its own file, a dump of one database can be restored into three.
@@ -14,18 +14,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from usher import __version__
-from usher.areas import SCHEMAS, Places, with_beside
-from usher.db import Connection, connect, for_program
+from usher.areas import Places, with_beside
+from usher.db import connect, for_program
 from usher.embedded import binaries
 from usher.errors import BadInput, NoServer, UsherError
-from usher.schema.migrate import locked
-from usher.schema.roles import close_to_public, exist, grant
-from usher.schema.state import newer, state
-from usher.schema.steps import steps
+from usher.schema.state import state
 
 MANIFEST = "manifest.json"
 PORTABLE = ("--no-owner", "--no-acl")  # grants are made anew from their files
-RESTORE = ("--single-transaction", "--exit-on-error", "--clean", "--if-exists", *PORTABLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,42 +90,6 @@ def read_manifest(source: Path) -> dict[str, str]:
     except (OSError, ValueError, KeyError) as error:
         raise BadInput(f"{source} is not a dump of Usher's: no readable {MANIFEST}.") from error
     return found
-
-
-async def restore(
-    places: Places, source: Path, schemas: tuple[str, ...], *, replace: bool, pg_bin: str = ""
-) -> None:
-    """Read a dump back; each schema comes in one transaction, so a failure leaves what was there."""
-    manifest = read_manifest(source)
-    chosen = tuple(
-        schema for schema in SCHEMAS if schema in manifest and schema in (schemas or manifest)
-    )
-    if absent := [schema for schema in schemas if schema not in manifest]:
-        raise BadInput(f"{source} holds no schema {', '.join(absent)}.")
-    for schema in chosen:
-        if manifest[schema] not in steps(schema):
-            raise BadInput(f"{source} was made by a newer Usher.", hint="Upgrade this one first.")
-    for dsn, here in places.databases(chosen).items():
-        async with locked(dsn) as conn:
-            for schema in here:
-                await check_place(conn, schema, replace=replace)
-                tool = program("pg_restore", conn.info.server_version // 10000, pg_bin)
-                await run([tool, *RESTORE, str(source / f"{schema}.dump")], dsn)
-            await close_to_public(conn, here)
-            if await exist(conn):
-                await grant(conn)
-
-
-async def check_place(conn: Connection, schema: str, *, replace: bool) -> None:
-    """Refuse to write over a schema that is there, or that a newer Usher made."""
-    now = await state(conn, schema)
-    if now.unknown:
-        raise newer(now)
-    if now.applied and not replace:
-        raise BadInput(
-            f"Schema {schema!r} is there already, and restoring would replace everything in it.",
-            hint="Add --replace if that is what you want.",
-        )
 
 
 def program(name: str, major: int, pg_bin: str) -> str:

@@ -15,7 +15,7 @@ from usher.areas import SCHEMAS, Places, with_beside
 from usher.db import Connection, connect
 from usher.errors import MigrationFailed
 from usher.schema import roles
-from usher.schema.state import State, newer, out_of_date, state, table, versions
+from usher.schema.state import State, not_ours, out_of_date, state, table, versions
 from usher.schema.steps import Step, steps
 from usher.telemetry import Log
 
@@ -94,7 +94,7 @@ async def apply_pending(conn: Connection, schema: str) -> list[Change]:
     await prepare(conn, schema)
     now = await state(conn, schema)
     if now.unknown:
-        raise newer(now)
+        raise not_ours(now)
     for version in now.pending:
         step = steps(schema)[version]
         await perform(conn, schema, step)
@@ -147,7 +147,7 @@ async def rollback(places: Places, schema: str, *, count: int = 1) -> list[Chang
     async with locked(places.dsn(schema)) as conn:
         now = await state(conn, schema)
         if now.unknown:
-            raise newer(now)
+            raise not_ours(now)
         for version in reversed(now.applied[-count:]):
             step = steps(schema)[version]
             await undo(conn, schema, step)
@@ -170,7 +170,7 @@ async def ensure(places: Places, schemas: tuple[str, ...] = ALL, *, patience: fl
     states = await status(places, schemas, patience=patience)
     for found in states:
         if found.unknown:
-            raise newer(found)
+            raise not_ours(found)
     behind = [found.schema for found in states if found.pending]
     ours = tuple(schema for schema in behind if places.owned(schema))
     if len(ours) < len(behind):

@@ -156,19 +156,27 @@ async def current(conn: Connection) -> list[str]:
 
 
 async def regrant(conn: Connection, schema: str) -> None:
-    names = sql.SQL(", ").join(map(sql.Identifier, ROLES))
-    kinds = ("schema", "all tables in schema", "all sequences in schema", "all functions in schema")
-    for objects, name in product(kinds, with_beside(schema)):
-        # New functions are open to PUBLIC, that is to every login of the server.
-        revoke = sql.SQL("revoke all on {} {} from public, {}")
-        await conn.execute(revoke.format(sql.SQL(objects), sql.Identifier(name), names))
     try:
-        await conn.execute((HERE / schema / "grants.sql").read_bytes())
+        for statement in grants_of(schema):
+            await conn.execute(statement)
     except ABSENT as error:
         raise MigrationFailed(
             f"Schema {schema} lacks what its steps make: {str(error).strip()}",
             hint="A version between releases made it, or somebody changed it: dump, drop and make it anew.",
         ) from error
+
+
+def grants_of(schema: str) -> list[sql.SQL | sql.Composed]:
+    """What takes back all rights in a schema, and grants those of its file."""
+    names = sql.SQL(", ").join(map(sql.Identifier, ROLES))
+    kinds = ("schema", "all tables in schema", "all sequences in schema", "all functions in schema")
+    # New functions are open to PUBLIC, that is to every login of the server.
+    revoke = sql.SQL("revoke all on {} {} from public, {}")
+    taken = [
+        revoke.format(sql.SQL(objects), sql.Identifier(name), names)
+        for objects, name in product(kinds, with_beside(schema))
+    ]
+    return [*taken, sql.SQL((HERE / schema / "grants.sql").read_text("utf-8"))]
 
 
 async def check(conn: Connection) -> Finding:

@@ -27,6 +27,53 @@ begin
 end
 $$;
 
+CREATE FUNCTION work.begin_incarnation(why text) RETURNS uuid
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO ''
+    AS $$
+declare
+    new_id uuid := gen_random_uuid();
+    step constant bigint := 1000000000;
+begin
+    -- As `placements.plan_alone`: reports of servers under the old incarnation end before this, or are refused after it.
+    perform pg_catalog.pg_advisory_xact_lock(129138533167649);
+
+    delete from work.placement p
+    where p.state = 'leaving' and (
+        p.released_at is not null
+        or exists (
+            select from work.placement s
+            where s.chunk_id = p.chunk_id and s."row" = p."row"
+                and (s.state = 'loaded' or (s.state = 'leaving' and s.released_at is null and s.component_id < p.component_id))
+        )
+    );
+    delete from work.placement p
+    where p.state = 'wanted' and exists (
+        select from work.placement s where s.chunk_id = p.chunk_id and s."row" = p."row" and s.state = 'leaving'
+    );
+    insert into work.unrestored (chunk_id)
+    select distinct p.chunk_id
+    from work.placement p
+    join work.chunk k on k.id = p.chunk_id and k.index_state = 'built'
+    where p.state <> 'wanted'
+    on conflict do nothing;
+    update work.placement set state = 'wanted', unreported = true, since = now() where state <> 'wanted';
+    delete from work.retire;
+
+    perform pg_catalog.setval(
+        pg_catalog.format('%I.%I', s.schemaname, s.sequencename)::regclass,
+        (coalesce(s.last_value, 0) / step + 1) * step
+    )
+    from pg_catalog.pg_sequences s
+    where s.schemaname = 'work';
+    update work.house set revision = revision + 1000000;
+
+    insert into work.incarnation (id, since, reason) values (new_id, now(), why)
+    on conflict (is_current) do update set id = excluded.id, since = excluded.since, reason = excluded.reason;
+    return new_id;
+end
+$$;
+
 CREATE FUNCTION work.claim_links(callers bigint[], ns integer[], widths integer[], eaches integer[], chunk bigint, waits interval[], leases interval[], holds boolean[], at timestamp with time zone) RETURNS TABLE(turn integer, chunk_id bigint, id bigint, host text, scheme smallint, path text, etag text, last_modified timestamp with time zone, crawl_delay interval, text64 bigint, depth smallint)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO ''
@@ -36,13 +83,15 @@ CREATE FUNCTION work.claim_links(callers bigint[], ns integer[], widths integer[
     AS $$
 #variable_conflict use_column
 declare
-    rounds constant integer := 20;
+    largest_sweep constant integer := 500000;  -- hosts
     grouped constant boolean := exists (select from work.pace);
     many constant integer := cardinality(callers);
     n integer := ns[1];
     width integer := widths[1];
     each integer := eaches[1];
     need constant integer := (n - 1) / each + 1;  -- hosts, if each has enough pages
+    round integer;
+    sweep integer;  -- hosts at the head of the line that are checked together
     looked bigint[];
     seen bigint[] := '{}';
     before integer;  -- hosts that were seen in earlier turns
@@ -95,7 +144,10 @@ begin
         whose := '{}';
         oldest := null;
         before := cardinality(seen);
-        for round in 1..rounds loop
+        round := 0;
+        sweep := 5;
+        loop
+            round := round + 1;
             looked := array(
                 select h.domain64 from work.hosts h
                 where h.claim_at <= at and h.claim_at < 'infinity' and h.policy = 'open' and h.domain64 <> all(seen)
@@ -128,11 +180,13 @@ begin
 
             if picked is null or not looked <@ found then
                 perform work.look_later(array(select unnest(looked) except select unnest(found)), at);
+                sweep := least(sweep * 10, largest_sweep);
+                perform work.clear_line(sweep, at, owners, grouped);
             end if;
             mine := mine || picked;
             whose := whose || found;
             oldest := least(oldest, since);
-            exit when cardinality(mine) >= n or cardinality(seen) - before >= 10 * width;
+            exit when cardinality(mine) >= n;
         end loop;
         if mine = '{}' or (
             chunk is null and cardinality(mine) < n and (served <> '{}' or oldest > at - waits[turn])
@@ -193,8 +247,9 @@ begin
         set state = 'crawling', chunk_id = chunks[t.turn]
         from unnest(taken, turns) as t (place, turn)
         where g.ctid = t.place
-        returning t.turn, g.id, g.domain64, g.scheme, g.path, g.etag, g.last_modified, g.text64, g.depth, g.priority,
-            -- What could be found and cannot is wanted whole, whether it changed or not.
+        returning t.turn, g.id, g.domain64, g.scheme, g.path, g.etag, g.text64, g.depth, g.priority,
+            case when not g.last_modified_assigned then g.last_modified end as last_modified,
+            -- A page that should be in the index and is not is fetched whole, whether it changed or not.
             g.indexed_in is not null or g.noindex or g.text64 is null as kept
     )
     select
@@ -209,7 +264,51 @@ begin
 end
 $$;
 
-CREATE FUNCTION work.close_crawls(domain64s bigint[]) RETURNS SETOF bigint
+CREATE FUNCTION work.clear_line(number integer, at timestamp with time zone, claimed bigint[], grouped boolean) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO ''
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+#variable_conflict use_column
+declare
+    first bigint[] := array(
+        select h.domain64 from work.hosts h
+        where h.claim_at <= at and h.claim_at < 'infinity' and h.policy = 'open'
+        order by h.claim_at
+        limit number
+    );
+    empty bigint[] := array(
+        select f.domain64 from unnest(first) as f (domain64)
+        where not exists (
+            select from work.guestbook g where g.domain64 = f.domain64 and g.state = 'pending' offset 0
+        )
+    );
+begin
+    if empty <> '{}' then
+        perform work.look_later(empty, at);
+    end if;
+    if grouped then
+        update work.hosts h
+        set claim_at = greatest(resting.ready_at, at + interval '100 ms')
+        from (
+            select k.domain64, p.ready_at
+            from work.hosts k
+            join work.pace p on p.id = k.pace_id
+            where k.domain64 = any(first) and (
+                p.ready_at > at
+                or p.id in (select o.pace_id from work.hosts o where o.domain64 = any(claimed) and o.pace_id is not null)
+            )
+            order by k.domain64
+            for no key update of k skip locked
+        ) resting
+        where h.domain64 = resting.domain64 and h.claim_at < 'infinity';
+    end if;
+end
+$$;
+
+CREATE FUNCTION work.close_crawls(domain64s bigint[], at timestamp with time zone) RETURNS SETOF bigint
     LANGUAGE plpgsql
     SET search_path TO ''
     SET plan_cache_mode TO 'force_generic_plan'
@@ -234,7 +333,8 @@ begin
     end if;
     return query
     update work.hosts h
-    set next_fetch = h.crawl_started + coalesce(h.cadence, (select cadence from work.house)), crawl_started = null
+    set next_fetch = h.crawl_started + coalesce(h.cadence, (select cadence from work.house)), crawl_started = null,
+        last_crawl_started = h.crawl_started, last_crawl_ended = at, claim_at = 'infinity', empty_looks = 0
     where h.domain64 = any(over) and h.crawl_started is not null
         and not exists (select from work.guestbook g where g.domain64 = h.domain64 and g.state = 'pending' offset 0)
         and not exists (select from work.guestbook g where g.domain64 = h.domain64 and g.state = 'crawling' offset 0)
@@ -403,7 +503,7 @@ begin
     told := 0;
     rest := 0;
     if domain64s is not null then
-        -- As `work.report` does, without handing on what was settled.
+        -- As work.report, without returning the settled pages.
         select
             count(*), array_agg(s.id), array_agg(s.before), array_agg(s.after),
             bool_or(s.before is not null and s.before is distinct from s.after),
@@ -425,11 +525,11 @@ begin
             perform work.wake(again, at);
         end if;
         if over is not null then
-            perform work.close_crawls(over);
+            perform work.close_crawls(over, at);
         end if;
     end if;
 
-    -- By the chunk, not by what is being crawled at all.
+    -- By the index on the chunk, not by the one on pages that are being crawled.
     select array_agg(g.domain64 order by g.id), array_agg(g.path order by g.id) into numbers, names
     from (select g.id, g.domain64, g.path, g.state from work.guestbook g where g.chunk_id = chunk offset 0) g
     where g.state = 'crawling';
@@ -545,27 +645,28 @@ CREATE TABLE work.guestbook (
     last_fetched timestamp with time zone,
     last_modified timestamp with time zone,
     chunk_id bigint,
+    indexed_in bigint,
+    text64 bigint,
+    same_as bigint,
     cadence interval,
     content_length integer DEFAULT 0 NOT NULL,
     scheme smallint DEFAULT 1 NOT NULL,
     content_type smallint DEFAULT 1 NOT NULL,
     status smallint,
     failures smallint DEFAULT 0 NOT NULL,
+    misses smallint DEFAULT 0 NOT NULL,
+    attempts smallint DEFAULT 0 NOT NULL,
     priority smallint DEFAULT 1 NOT NULL,
+    depth smallint DEFAULT 0 NOT NULL,
     gone boolean DEFAULT false NOT NULL,
+    noindex boolean DEFAULT false NOT NULL,
+    lost_copy boolean DEFAULT false NOT NULL,
+    last_modified_assigned boolean DEFAULT false NOT NULL,
     state text DEFAULT 'idle'::text NOT NULL,
     path text NOT NULL COLLATE pg_catalog."C",
     content_sha1 text,
     etag text,
-    attempts smallint DEFAULT 0 NOT NULL,
-    depth smallint DEFAULT 0 NOT NULL,
-    text64 bigint,
-    same_as bigint,
-    noindex boolean DEFAULT false NOT NULL,
-    indexed_in bigint,
-    misses smallint DEFAULT 0 NOT NULL,
     reason text,
-    lost_copy boolean DEFAULT false NOT NULL,
     CONSTRAINT guestbook_admitted_if_waiting CHECK (((state <> ALL (ARRAY['pending'::text, 'crawling'::text])) OR (admitted_at IS NOT NULL))),
     CONSTRAINT guestbook_cadence_positive CHECK ((cadence > '00:00:00'::interval)),
     CONSTRAINT guestbook_depth_not_negative CHECK ((depth >= 0)),
@@ -582,27 +683,29 @@ COMMENT ON TABLE work.guestbook IS 'Every page we know, one row a URL, for ever:
 
 COMMENT ON COLUMN work.guestbook.last_fetched IS 'Set by a fetch and by nothing else.';
 
-COMMENT ON COLUMN work.guestbook.content_type IS 'A code of work.content_type.';
-
-COMMENT ON COLUMN work.guestbook.priority IS 'Lower goes first; 0 is the front, where a hall pass puts a page.';
-
-COMMENT ON COLUMN work.guestbook.attempts IS 'Crawls of this admission that were lost with their crawler.';
-
-COMMENT ON COLUMN work.guestbook.depth IS 'Clicks from where a crawl came in, by the shortest way that was found.';
+COMMENT ON COLUMN work.guestbook.indexed_in IS 'The chunk that its newest text came in; null while there is nothing to find.';
 
 COMMENT ON COLUMN work.guestbook.text64 IS 'A hash of the text, without what surrounds it.';
 
 COMMENT ON COLUMN work.guestbook.same_as IS 'The page that had the same text before this one did.';
 
-COMMENT ON COLUMN work.guestbook.noindex IS 'The page, or its server, asks not to be found.';
-
-COMMENT ON COLUMN work.guestbook.indexed_in IS 'The chunk that its newest text came in; null while there is nothing to find.';
+COMMENT ON COLUMN work.guestbook.content_type IS 'A code of work.content_type.';
 
 COMMENT ON COLUMN work.guestbook.misses IS 'Answers in a row that it is not there; the second one counts.';
 
-COMMENT ON COLUMN work.guestbook.reason IS 'Why its last fetch failed, or where it moved, in words.';
+COMMENT ON COLUMN work.guestbook.attempts IS 'Crawls of this admission that were lost with their crawler.';
+
+COMMENT ON COLUMN work.guestbook.priority IS 'Lower goes first; 0 is the front, where a hall pass puts a page.';
+
+COMMENT ON COLUMN work.guestbook.depth IS 'Clicks from where a crawl came in, by the shortest way that was found.';
+
+COMMENT ON COLUMN work.guestbook.noindex IS 'The page, or its server, asks not to be found.';
 
 COMMENT ON COLUMN work.guestbook.lost_copy IS 'Its copy was lost while it was being fetched: if it is reported as unchanged, it is fetched once more, whole.';
+
+COMMENT ON COLUMN work.guestbook.last_modified_assigned IS 'The server sent no date, and last_modified is the time of the fetch: no condition for a request.';
+
+COMMENT ON COLUMN work.guestbook.reason IS 'Why its last fetch failed, or where it moved, in words.';
 
 CREATE FUNCTION work.is_untold(page work.guestbook) RETURNS boolean
     LANGUAGE sql IMMUTABLE
@@ -637,7 +740,10 @@ begin
         update work.hosts h
         set held_by = null, empty_looks = 0,
             ready_at = greatest(at + work.rest_of(h, house), h.rest_until),
-            claim_at = greatest(at + work.rest_of(h, house), h.rest_until)
+            claim_at = case
+                when h.claim_at = 'infinity' then h.claim_at
+                else greatest(at + work.rest_of(h, house), h.rest_until)
+            end
         from work.house, (
             select domain64 from work.hosts where held_by = any(chunks) order by domain64 for no key update
         ) mine
@@ -659,21 +765,19 @@ CREATE FUNCTION work.look_later(hosts bigint[], at timestamp with time zone) RET
 declare
     idle constant bigint[] := work.keep_door_out(hosts);
 begin
+    perform work.close_crawls(idle, at);
     update work.hosts h
-    set empty_looks = h.empty_looks + 1,
+    set empty_looks = case when busy.busy then h.empty_looks + 1 else 0 end,
         claim_at = case
-            when h.empty_looks < 11 then at + interval '1 second' * power(2, h.empty_looks) else 'infinity'
-        end,
-        next_fetch = case when over.over then h.crawl_started + coalesce(h.cadence, house.cadence) else h.next_fetch end,
-        crawl_started = case when over.over then null else h.crawl_started end
+            when busy.busy then at + interval '1 second' * power(2, least(h.empty_looks, 11)) else 'infinity'
+        end
     from work.hosts old
-    cross join work.house
     cross join lateral (
-        select old.crawl_started is not null and not exists (
+        select exists (
             select from work.guestbook g where g.domain64 = old.domain64 and g.state = 'crawling' offset 0
-        ) as over
-    ) over
-    where h.domain64 = any(idle) and old.domain64 = h.domain64
+        ) as busy
+    ) busy
+    where h.domain64 = any(idle) and old.domain64 = h.domain64 and h.claim_at < 'infinity'
         and not exists (select from work.guestbook g where g.domain64 = h.domain64 and g.state = 'pending' offset 0);
 end
 $$;
@@ -792,7 +896,7 @@ begin
         perform work.wake(back, at);
     end if;
     if over is not null then
-        perform work.close_crawls(over);
+        perform work.close_crawls(over, at);
     end if;
 end
 $$;
@@ -825,27 +929,29 @@ CREATE TABLE work.hosts (
     cadence interval,
     adaptive boolean DEFAULT false NOT NULL,
     crawl_started timestamp with time zone,
+    last_crawl_started timestamp with time zone,
+    last_crawl_ended timestamp with time zone,
     crawl_delay interval,
+    pace_id bigint,
+    robots_at timestamp with time zone,
+    robots_delay interval,
     ready_at timestamp with time zone DEFAULT '-infinity'::timestamp with time zone NOT NULL,
+    rest_until timestamp with time zone,
+    claim_at timestamp with time zone DEFAULT 'infinity'::timestamp with time zone NOT NULL,
+    empty_looks smallint DEFAULT 0 NOT NULL,
+    held_by bigint,
+    troubles smallint DEFAULT 0 NOT NULL,
+    trouble_at timestamp with time zone,
+    trouble text DEFAULT ''::text NOT NULL,
     policy text DEFAULT 'open'::text NOT NULL,
     policy_reason text DEFAULT ''::text NOT NULL,
     scope text DEFAULT 'host'::text NOT NULL,
     scope_ranges int8multirange DEFAULT '{}'::int8multirange NOT NULL,
     filters jsonb DEFAULT '[]'::jsonb NOT NULL,
-    revision integer DEFAULT 1 NOT NULL,
-    claim_at timestamp with time zone DEFAULT 'infinity'::timestamp with time zone NOT NULL,
-    empty_looks smallint DEFAULT 0 NOT NULL,
-    pace_id bigint,
-    held_by bigint,
-    robots_at timestamp with time zone,
-    robots_delay interval,
-    troubles smallint DEFAULT 0 NOT NULL,
-    trouble_at timestamp with time zone,
-    trouble text DEFAULT ''::text NOT NULL,
     max_pages integer,
     max_depth smallint,
     pages integer DEFAULT 0 NOT NULL,
-    rest_until timestamp with time zone,
+    revision integer DEFAULT 1 NOT NULL,
     CONSTRAINT domain64_domain CHECK (((domain64 > 0) AND (domain64 <= work.max_bigint()))),
     CONSTRAINT hosts_cadence_positive CHECK ((cadence > '00:00:00'::interval)),
     CONSTRAINT hosts_crawl_delay_not_negative CHECK ((crawl_delay >= '00:00:00'::interval)),
@@ -865,13 +971,19 @@ COMMENT ON COLUMN work.hosts.next_fetch IS 'The host clock: the host is due from
 
 COMMENT ON COLUMN work.hosts.crawl_started IS 'When the crawl that is open now began; null while none is.';
 
+COMMENT ON COLUMN work.hosts.last_crawl_started IS 'When the last crawl that ended began; it continues if the door reopens it.';
+
+COMMENT ON COLUMN work.hosts.last_crawl_ended IS 'When the last crawl ended: its last page was reported then.';
+
 COMMENT ON COLUMN work.hosts.crawl_delay IS 'Rest between two requests; null for the default.';
+
+COMMENT ON COLUMN work.hosts.robots_at IS 'When its robots.txt was last read.';
+
+COMMENT ON COLUMN work.hosts.robots_delay IS 'The rest between two requests that its robots.txt asks for, up to a limit.';
 
 COMMENT ON COLUMN work.hosts.ready_at IS 'Politeness: nobody asks the host for a page before this time.';
 
-COMMENT ON COLUMN work.hosts.scope IS 'Which links found on this host may bring new hosts or pages in.';
-
-COMMENT ON COLUMN work.hosts.revision IS 'Counts changes of policy, scope and filters.';
+COMMENT ON COLUMN work.hosts.rest_until IS 'The end of the last rest after a refusal or failure (Retry-After); it outlives the chunk that holds the host.';
 
 COMMENT ON COLUMN work.hosts.claim_at IS 'When a claim looks at this host next; infinity if nothing of it waits.';
 
@@ -879,11 +991,9 @@ COMMENT ON COLUMN work.hosts.empty_looks IS 'Claims that found nothing here in a
 
 COMMENT ON COLUMN work.hosts.held_by IS 'The chunk whose crawler alone asks this host until it reports; ready_at is its lease.';
 
-COMMENT ON COLUMN work.hosts.robots_at IS 'When its robots.txt was last read.';
-
-COMMENT ON COLUMN work.hosts.robots_delay IS 'The rest between two requests that its robots.txt asks for, up to a limit.';
-
 COMMENT ON COLUMN work.hosts.troubles IS 'Refusals and failures in a row, each doubling its rest.';
+
+COMMENT ON COLUMN work.hosts.scope IS 'Which links found on this host may bring new hosts or pages in.';
 
 COMMENT ON COLUMN work.hosts.max_pages IS 'How many pages may be known of it; null for the house''s.';
 
@@ -891,18 +1001,18 @@ COMMENT ON COLUMN work.hosts.max_depth IS 'How many clicks a new page may be fro
 
 COMMENT ON COLUMN work.hosts.pages IS 'At least so many pages are known: counted when it had as many as it may, else 0.';
 
-COMMENT ON COLUMN work.hosts.rest_until IS 'The end of the last rest after a refusal or failure (Retry-After); it outlives the chunk that holds the host.';
+COMMENT ON COLUMN work.hosts.revision IS 'Counts changes of policy, scope and filters.';
 
 CREATE TABLE work.house (
     one boolean DEFAULT true NOT NULL,
     revision integer DEFAULT 1 NOT NULL,
     cadence interval DEFAULT '30 days'::interval NOT NULL,
-    filters jsonb DEFAULT '[]'::jsonb NOT NULL,
     crawl_delay interval DEFAULT '00:00:01'::interval NOT NULL,
-    rows smallint DEFAULT 1 NOT NULL,
-    seated_rows smallint DEFAULT 0 NOT NULL,
     max_pages integer DEFAULT 1000000 NOT NULL,
     max_depth smallint DEFAULT 20 NOT NULL,
+    filters jsonb DEFAULT '[]'::jsonb NOT NULL,
+    rows smallint DEFAULT 1 NOT NULL,
+    seated_rows smallint DEFAULT 0 NOT NULL,
     CONSTRAINT house_cadence_positive CHECK ((cadence > '00:00:00'::interval)),
     CONSTRAINT house_crawl_delay_not_negative CHECK ((crawl_delay >= '00:00:00'::interval)),
     CONSTRAINT house_filters_are_a_list CHECK ((jsonb_typeof(filters) = 'array'::text)),
@@ -1013,15 +1123,16 @@ begin
         cross join lateral (select * from work.hosts where domain64 = o.domain64 offset 0) h
         cross join work.house
     ),
-    -- Page by page and by index, in the order of their key: joined, every page being crawled was read (28 ms for ten of
+    -- Page by page and by index, in the order of their key: a join read every page that is being crawled (28 ms for ten of
     -- ten thousand; 0.8 ms so).
     locked as (
         select
-            o.*, g.id, g.indexed_in, g.misses, g.cadence as own_cadence, g.lost_copy,
+            o.*, g.id, g.indexed_in, g.misses, g.cadence as own_cadence, g.lost_copy, g.last_modified as dated_before,
             g.content_sha1 is distinct from o.content_sha1 as differs
         from (select * from outcome order by domain64, path collate "C") o
         cross join lateral (
-            select b.id, b.state, b.chunk_id, b.indexed_in, b.misses, b.cadence, b.content_sha1, b.lost_copy
+            select b.id, b.state, b.chunk_id, b.indexed_in, b.misses, b.cadence, b.content_sha1, b.lost_copy,
+                b.last_modified
             from work.guestbook b
             where b.domain64 = o.domain64 and b.path = o.path
             offset 0
@@ -1037,6 +1148,7 @@ begin
             l.result not in ('failure', 'barred') as fetched,
             l.result = 'success' or (l.result = 'unchanged' and l.status = 200 and not l.lost_copy) as described,
             l.result = 'unchanged' and l.lost_copy as again,
+            l.result = 'success' or (l.result = 'unchanged' and not l.lost_copy and l.dated_before is null) as dated,
             l.result = 'gone' and (l.status is distinct from 404 or l.indexed_in is null or l.misses > 0) as gone,
             l.result = 'success' and l.differs as changed,
             host.adaptive and l.result in ('success', 'unchanged') as adapts,
@@ -1049,7 +1161,7 @@ begin
     paced as (
         select
             page.*,
-            -- Who said it first: a page that we know, or the first of this batch.
+            -- The page that had the text first: a known one, or the first of this batch.
             case
                 when page.result = 'success' and page.text64 is not null then coalesce(
                     (
@@ -1082,9 +1194,8 @@ begin
         state = case when not settled then 'error' when again then 'pending' else 'crawled' end,
         lost_copy = false,
         last_fetched = case when fetched then at else g.last_fetched end,
-        last_modified = case
-            when paced.result = 'success' then coalesce(paced.last_modified, at) else g.last_modified
-        end,
+        last_modified = case when dated then coalesce(paced.last_modified, at) else g.last_modified end,
+        last_modified_assigned = case when dated then paced.last_modified is null else g.last_modified_assigned end,
         content_type = case when described then paced.content_type else g.content_type end,
         content_length = case when described then paced.content_length else g.content_length end,
         content_sha1 = case when described then paced.content_sha1 else g.content_sha1 end,
@@ -1143,8 +1254,10 @@ CREATE TABLE work.chunk (
     crawled_at timestamp with time zone,
     bytes bigint,
     sha256 text,
+    page_ids bigint[],
     index_state text,
     builder_id bigint,
+    build_claimed_at timestamp with time zone,
     build_lease_until timestamp with time zone,
     build_attempts smallint DEFAULT 0 NOT NULL,
     built_at timestamp with time zone,
@@ -1152,7 +1265,6 @@ CREATE TABLE work.chunk (
     index_sha256 text,
     reason text DEFAULT ''::text NOT NULL,
     propagated_at timestamp with time zone,
-    page_ids bigint[],
     CONSTRAINT chunk_building_is_leased CHECK (((NOT (index_state IS DISTINCT FROM 'building'::text)) = (build_lease_until IS NOT NULL))),
     CONSTRAINT chunk_built_when_crawled CHECK (((index_state IS NULL) OR (state = 'crawled'::text))),
     CONSTRAINT chunk_bytes_not_negative CHECK ((bytes >= 0)),
@@ -1165,11 +1277,11 @@ CREATE TABLE work.chunk (
 
 COMMENT ON COLUMN work.chunk.crawler_id IS 'Null if it is made of other chunks.';
 
+COMMENT ON COLUMN work.chunk.page_ids IS 'The pages that its crawler was given, recorded when the crawl ends; null if the chunk is made of others.';
+
 COMMENT ON COLUMN work.chunk.reason IS 'Why it is in error or parked.';
 
 COMMENT ON COLUMN work.chunk.propagated_at IS 'When every row had it; found out by us, whatever anybody says.';
-
-COMMENT ON COLUMN work.chunk.page_ids IS 'The pages that its crawler was given, recorded when the crawl ends; null if the chunk is made of others.';
 
 CREATE VIEW mgmt.chunk AS
  SELECT id AS index,
@@ -1189,12 +1301,16 @@ CREATE TABLE work.component (
     health_reason text DEFAULT ''::text NOT NULL,
     misses smallint DEFAULT 0 NOT NULL,
     down interval DEFAULT '00:00:00'::interval NOT NULL,
+    health_url text,
     seen_at timestamp with time zone,
+    called_at timestamp with time zone,
     registered_at timestamp with time zone DEFAULT now() NOT NULL,
+    renews_leases boolean DEFAULT false NOT NULL,
     "row" smallint,
     machine text DEFAULT ''::text NOT NULL,
     weight smallint DEFAULT 1 NOT NULL,
     draining boolean DEFAULT false NOT NULL,
+    offered_chunks bigint[] DEFAULT '{}'::bigint[] NOT NULL,
     CONSTRAINT component_health_known CHECK ((health = ANY (ARRAY['healthy'::text, 'failure'::text, 'probation'::text]))),
     CONSTRAINT component_host_short CHECK (((host <> ''::text) AND (length(host) <= 255))),
     CONSTRAINT component_row_positive CHECK (("row" > 0)),
@@ -1212,7 +1328,15 @@ COMMENT ON COLUMN work.component.state IS 'What it declares.';
 
 COMMENT ON COLUMN work.component.health IS 'What the watchdog found.';
 
+COMMENT ON COLUMN work.component.health_url IS 'Where the watchdog last got a health status; null until it gets the first.';
+
 COMMENT ON COLUMN work.component.seen_at IS 'The last sign of life: a call to us, or an answer to the watchdog.';
+
+COMMENT ON COLUMN work.component.called_at IS 'Its last call to MGMT; seen_at also counts answers to the watchdog.';
+
+COMMENT ON COLUMN work.component.renews_leases IS 'It names its chunks to POST /v1/lease, so its other calls renew no lease.';
+
+COMMENT ON COLUMN work.component.offered_chunks IS 'The last answer to GET /get_chunks of an index server; the next one begins after its last chunk.';
 
 CREATE VIEW mgmt.crawler AS
  SELECT k.id AS index,
@@ -1246,7 +1370,7 @@ CREATE VIEW mgmt.index_builder AS
     c.host AS ib_host,
         CASE
             WHEN (k.propagated_at IS NOT NULL) THEN 'propagated'::text
-            WHEN (k.index_state = 'parked'::text) THEN 'error'::text
+            WHEN ((k.index_state IS NULL) OR (k.index_state = 'parked'::text)) THEN 'error'::text
             ELSE k.index_state
         END AS ib_task
    FROM (work.chunk k
@@ -1259,11 +1383,14 @@ CREATE TABLE work.placement (
     state text DEFAULT 'wanted'::text NOT NULL,
     since timestamp with time zone NOT NULL,
     released_at timestamp with time zone,
+    unreported boolean DEFAULT false NOT NULL,
     CONSTRAINT placement_released_when_leaving CHECK (((released_at IS NULL) OR (state = 'leaving'::text))),
     CONSTRAINT placement_state_known CHECK ((state = ANY (ARRAY['wanted'::text, 'loaded'::text, 'leaving'::text])))
 );
 
 COMMENT ON COLUMN work.placement.released_at IS 'When its successor was loaded: from then on nobody counts on this copy, and its server may drop it.';
+
+COMMENT ON COLUMN work.placement.unreported IS 'Loaded when the database was dumped, and its server has not reported since the restore. It may have the copy.';
 
 CREATE VIEW mgmt.index_server AS
  SELECT row_number() OVER (ORDER BY p.chunk_id, p."row") AS index,
@@ -1283,7 +1410,10 @@ CREATE VIEW mgmt.link AS
             WHEN 3 THEN 'sftp'::text
             ELSE 'ftp'::text
         END || '://'::text) || h.name) || g.path) AS link,
-    g.chunk_id,
+        CASE
+            WHEN (g.state <> 'pending'::text) THEN g.chunk_id
+            ELSE NULL::bigint
+        END AS chunk_id,
     g.state
    FROM (work.guestbook g
      JOIN work.hosts h USING (domain64));
@@ -1367,6 +1497,16 @@ ALTER TABLE work.hosts ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     NO MAXVALUE
     CACHE 1
 );
+
+CREATE TABLE work.incarnation (
+    id uuid NOT NULL,
+    since timestamp with time zone NOT NULL,
+    reason text NOT NULL,
+    is_current boolean DEFAULT true NOT NULL,
+    CONSTRAINT incarnation_is_one_row CHECK (is_current)
+);
+
+COMMENT ON TABLE work.incarnation IS 'One row. The id changes when the database is restored: see work.begin_incarnation.';
 
 CREATE TABLE work.made_of (
     chunk_id bigint NOT NULL,
@@ -1547,11 +1687,11 @@ CREATE TABLE work.token (
     hash bytea NOT NULL,
     scope text NOT NULL,
     type text,
+    address text,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
+    expires_at timestamp with time zone,
     used_at timestamp with time zone,
     revoked_at timestamp with time zone,
-    expires_at timestamp with time zone,
-    address text,
     CONSTRAINT token_address_short CHECK (((address <> ''::text) AND (length(address) <= 255))),
     CONSTRAINT token_is_named CHECK ((name <> ''::text)),
     CONSTRAINT token_scope_known CHECK ((scope = ANY (ARRAY['read'::text, 'work'::text, 'admin'::text]))),
@@ -1559,9 +1699,9 @@ CREATE TABLE work.token (
     CONSTRAINT token_work_has_type CHECK (((scope <> 'work'::text) OR (type IS NOT NULL)))
 );
 
-COMMENT ON COLUMN work.token.used_at IS 'The last use, to the minute.';
-
 COMMENT ON COLUMN work.token.address IS 'The host of the one component that may use it: set by the operator, or by the first call of the component.';
+
+COMMENT ON COLUMN work.token.used_at IS 'The last use, to the minute.';
 
 ALTER TABLE work.token ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME work.token_id_seq
@@ -1570,6 +1710,10 @@ ALTER TABLE work.token ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     NO MINVALUE
     NO MAXVALUE
     CACHE 1
+);
+
+CREATE TABLE work.unrestored (
+    chunk_id bigint NOT NULL
 );
 
 CREATE TABLE work.unseated (
@@ -1583,16 +1727,17 @@ CREATE TABLE work.watchdog_round (
     seconds double precision NOT NULL,
     clock_skew_seconds double precision NOT NULL,
     machine text NOT NULL,
+    silent_since timestamp with time zone,
+    silent_components integer DEFAULT 0 NOT NULL,
     CONSTRAINT watchdog_round_is_only CHECK (is_only)
 );
 
 COMMENT ON COLUMN work.watchdog_round.clock_skew_seconds IS 'How far the clock of the watchdog''s machine is ahead of the database''s.';
 
+COMMENT ON COLUMN work.watchdog_round.silent_since IS 'Since when no component answers or calls; the watchdog suspects its own network then, and does nothing about them.';
+
 ALTER TABLE ONLY work.chunk
     ADD CONSTRAINT chunk_pkey PRIMARY KEY (id);
-
-ALTER TABLE ONLY work.component
-    ADD CONSTRAINT component_host_key UNIQUE (host);
 
 ALTER TABLE ONLY work.component
     ADD CONSTRAINT component_pkey PRIMARY KEY (id);
@@ -1632,6 +1777,9 @@ ALTER TABLE ONLY work.hosts
 
 ALTER TABLE ONLY work.house
     ADD CONSTRAINT house_pkey PRIMARY KEY (one);
+
+ALTER TABLE ONLY work.incarnation
+    ADD CONSTRAINT incarnation_pkey PRIMARY KEY (is_current);
 
 ALTER TABLE ONLY work.made_of
     ADD CONSTRAINT made_of_pkey PRIMARY KEY (chunk_id, source_id);
@@ -1696,6 +1844,9 @@ ALTER TABLE ONLY work.token
 ALTER TABLE ONLY work.token
     ADD CONSTRAINT token_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY work.unrestored
+    ADD CONSTRAINT unrestored_pkey PRIMARY KEY (chunk_id);
+
 ALTER TABLE ONLY work.unseated
     ADD CONSTRAINT unseated_pkey PRIMARY KEY ("row", chunk_id);
 
@@ -1717,6 +1868,8 @@ CREATE INDEX chunk_retired ON work.chunk USING btree (id) WHERE (index_state = '
 CREATE INDEX chunk_to_build ON work.chunk USING btree (id) WHERE ((state = 'crawled'::text) AND (index_state IS NULL));
 
 CREATE INDEX chunk_to_propagate ON work.chunk USING btree (id) WHERE ((index_state = 'built'::text) AND (propagated_at IS NULL));
+
+CREATE UNIQUE INDEX component_host_role ON work.component USING btree (host, COALESCE(type, ''::text));
 
 CREATE INDEX component_row ON work.component USING btree ("row") WHERE (type = 'index-server'::text);
 
@@ -1769,6 +1922,8 @@ CREATE INDEX placement_leaving ON work.placement USING btree (component_id, chun
 CREATE INDEX placement_of_chunk ON work.placement USING btree (chunk_id);
 
 CREATE UNIQUE INDEX placement_seat ON work.placement USING btree (chunk_id, "row") WHERE (state <> 'leaving'::text);
+
+CREATE INDEX placement_unreported ON work.placement USING btree (chunk_id) WHERE unreported;
 
 CREATE INDEX placement_wanted ON work.placement USING btree (component_id, chunk_id) WHERE (state = 'wanted'::text);
 
@@ -1856,6 +2011,9 @@ ALTER TABLE ONLY work.sitemap
 ALTER TABLE ONLY work.thin
     ADD CONSTRAINT thin_chunk_id_fkey FOREIGN KEY (chunk_id) REFERENCES work.chunk(id);
 
+ALTER TABLE ONLY work.unrestored
+    ADD CONSTRAINT unrestored_chunk_id_fkey FOREIGN KEY (chunk_id) REFERENCES work.chunk(id);
+
 ALTER TABLE ONLY work.unseated
     ADD CONSTRAINT unseated_chunk_id_fkey FOREIGN KEY (chunk_id) REFERENCES work.chunk(id);
 
@@ -1866,6 +2024,56 @@ CREATE DOMAIN control.host_rule AS text COLLATE pg_catalog."C" DEFAULT ''::text
 
 CREATE DOMAIN control.job_type AS text COLLATE pg_catalog."C"
 	CONSTRAINT job_type_is_a_word CHECK ((VALUE ~ '^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$'::text));
+
+CREATE FUNCTION control.add_jobs(jobs jsonb) RETURNS TABLE(id bigint, is_new boolean)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO ''
+    AS $_$
+#variable_conflict use_column
+declare
+    ids bigint[];
+    keys text[];
+    added bigint[];
+begin
+    -- Ids are taken first, so that each row of the answer belongs to its job.
+    select array_agg(nextval('control.job_id_seq') order by e.n), array_agg(e.job ->> 'key' order by e.n) into ids, keys
+    from jsonb_array_elements(jobs) with ordinality as e (job, n);
+    with entered as (
+        insert into control.job (
+            id, type, program, args, scheduled, resource_id, priority, host_rule, unique_key, data
+        )
+        overriding system value
+        select
+            ids[e.n], e.job ->> 'type', e.job ->> 'program',
+            array(
+                select a.word from jsonb_array_elements_text(coalesce(e.job -> 'args', '[]')) with ordinality a (word, n)
+                order by a.n
+            ),
+            coalesce((e.job ->> 'scheduled')::timestamptz, now())
+                + make_interval(secs => coalesce((e.job ->> 'delay')::double precision, 0)),
+            control.resource_id(e.job ->> 'resource'), coalesce((e.job ->> 'priority')::smallint, 0),
+            coalesce(e.job ->> 'host_rule', ''), e.job ->> 'key', e.job ->> 'data'
+        from jsonb_array_elements(jobs) with ordinality as e (job, n)
+        order by e.n
+        on conflict (unique_key) where unique_key is not null do nothing
+        returning control.job.id
+    )
+    select coalesce(array_agg(entered.id), '{}') into added from entered;
+
+    if jsonb_path_exists(jobs, '$[*].needs[*]') then
+        perform control.wait_for(array_agg(ids[e.n]), array_agg(needed.id::bigint))
+        from jsonb_array_elements(jobs) with ordinality as e (job, n)
+        cross join lateral jsonb_array_elements_text(coalesce(e.job -> 'needs', '[]')) as needed (id)
+        join unnest(added) as a (id) on a.id = ids[e.n]
+        having count(*) > 0;
+    end if;
+    return query
+    select coalesce(a.id, (select j.id from control.job j where j.unique_key = g.key)), a.id is not null
+    from unnest(ids, keys) with ordinality as g (id, key, n)
+    left join unnest(added) as a (id) on a.id = g.id
+    order by g.n;
+end
+$_$;
 
 CREATE FUNCTION control.cancel(jobs bigint[], why text, at timestamp with time zone) RETURNS TABLE(id bigint, state text)
     LANGUAGE plpgsql SECURITY DEFINER
@@ -1878,7 +2086,7 @@ declare
     held constant record := control.lock_jobs(jobs);
 begin
     return query
-    update control.job j set cancel = true, last_update = at
+    update control.job j set cancel = true, cancel_reason = nullif(why, ''), last_update = at
     where j.id = any(jobs) and j.state = 'running'
     returning j.id, j.state;
     if found then
@@ -1888,7 +2096,7 @@ begin
     return query
     with gone as (
         delete from control.job j
-        where j.id = any(jobs) and j.state in ('pending', 'temporary-error')
+        where j.id = any(jobs) and j.state in ('pending', 'waiting', 'temporary-error')
         returning j.*
     ), logged as (
         insert into control.job_log (
@@ -1896,14 +2104,29 @@ begin
             last_update, task_id, resource_id, attempts, max_attempts, priority, host_rule, unique_key, data, cancel
         )
         select
-            id, type, program, args, 'cancelled', why, output, hostname, process_id, exit_code, scheduled, start, at,
-            at, task_id, resource_id, attempts, max_attempts, priority, host_rule, unique_key, data, true
+            id, type, program, args, 'cancelled', why, output, hostname, process_id, exit_code,
+            coalesce(first_scheduled, scheduled), start, at, at, task_id, resource_id, attempts, max_attempts,
+            priority, host_rule, unique_key, data, true
         from gone
         returning id, state
     )
     select id, state from logged;
     perform control.wake(held.resources, at);
     perform control.unpark_tasks(held.tasks);
+    perform control.resolve_dependencies(jobs, at);
+end
+$$;
+
+CREATE FUNCTION control.check_dependency() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO ''
+    AS $$
+begin
+    perform from control.job j where j.id = new.needs_id for key share;
+    if not found then
+        perform control.resolve_dependencies(array[new.needs_id], now());
+    end if;
+    return null;
 end
 $$;
 
@@ -1920,6 +2143,7 @@ CREATE TABLE control.job (
     exit_code integer,
     completed boolean GENERATED ALWAYS AS ((state = ANY (ARRAY['completed'::text, 'permanent-error'::text, 'cancelled'::text]))) STORED,
     scheduled timestamp with time zone DEFAULT now() NOT NULL,
+    first_scheduled timestamp with time zone,
     start timestamp with time zone,
     "end" timestamp with time zone,
     last_update timestamp with time zone DEFAULT now() NOT NULL,
@@ -1935,11 +2159,12 @@ CREATE TABLE control.job (
     lease_until timestamp with time zone,
     held_until timestamp with time zone,
     cancel boolean DEFAULT false NOT NULL,
+    cancel_reason text,
     CONSTRAINT job_cancel_only_running CHECK (((state = 'running'::text) OR (NOT cancel))),
     CONSTRAINT job_program_given CHECK ((program <> ''::text)),
     CONSTRAINT job_running_is_leased CHECK ((((state = 'running'::text) = (claim IS NOT NULL)) AND ((state = 'running'::text) = (lease_until IS NOT NULL)))),
     CONSTRAINT job_scheduled_in_our_time CHECK (((scheduled >= '1970-01-01 00:00:00+00'::timestamp with time zone) AND (scheduled <= '9000-01-01 00:00:00+00'::timestamp with time zone))),
-    CONSTRAINT job_state_known CHECK ((state = ANY (ARRAY['pending'::text, 'running'::text, 'temporary-error'::text, 'completed'::text, 'permanent-error'::text, 'cancelled'::text])))
+    CONSTRAINT job_state_known CHECK ((state = ANY (ARRAY['pending'::text, 'waiting'::text, 'running'::text, 'temporary-error'::text, 'completed'::text, 'permanent-error'::text, 'cancelled'::text])))
 )
 WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='0', autovacuum_analyze_scale_factor='0', autovacuum_analyze_threshold='50000');
 
@@ -1949,6 +2174,8 @@ COMMENT ON COLUMN control.job.args IS 'Arguments as the program gets them; no sh
 
 COMMENT ON COLUMN control.job.scheduled IS 'It runs not before this time.';
 
+COMMENT ON COLUMN control.job.first_scheduled IS 'The time before the first retry changed `scheduled`; null until then.';
+
 COMMENT ON COLUMN control.job.priority IS 'Lower goes first.';
 
 COMMENT ON COLUMN control.job.claim IS 'The fence of a run: whoever lost it can settle nothing.';
@@ -1956,6 +2183,8 @@ COMMENT ON COLUMN control.job.claim IS 'The fence of a run: whoever lost it can 
 COMMENT ON COLUMN control.job.held_until IS 'Held back by its resource; infinity while another of its line goes first.';
 
 COMMENT ON COLUMN control.job.cancel IS 'Its process is to be stopped.';
+
+COMMENT ON COLUMN control.job.cancel_reason IS 'Why its process is to be stopped.';
 
 CREATE FUNCTION control.claim(kind text, host text, n integer, lease interval, tries integer, at timestamp with time zone) RETURNS SETOF control.job
     LANGUAGE plpgsql SECURITY DEFINER
@@ -1975,9 +2204,13 @@ declare
     taken bigint[] := '{}';
     wanted integer;
     looked integer := 0;
-    -- One look at the system's randomness costs 4 µs, so that each claim is made of one and the job's number.
+    -- gen_random_uuid costs 4 µs, so the claims of a batch are derived from one value and the job's id.
     secret constant text := gen_random_uuid();
 begin
+    if exists (select from control.paused_type p where p.type = kind) then
+        return;
+    end if;
+
     <<lanes>>
     for lane in
         with recursive lanes as (
@@ -2080,6 +2313,10 @@ CREATE FUNCTION control.descend(children bigint[], parent bigint, by_run boolean
     left join control.job_hierarchy h on h.job_id = parent
 $$;
 
+CREATE FUNCTION control.end_message(by_cancel boolean, reason text, message text) RETURNS text
+    LANGUAGE sql STABLE
+    RETURN CASE WHEN by_cancel THEN concat_ws(': '::text, COALESCE(reason, 'Cancelled'::text), NULLIF(NULLIF(message, 'Cancelled'::text), ''::text)) ELSE NULLIF(message, ''::text) END;
+
 CREATE FUNCTION control.enqueue(kind text, program text, args text[] DEFAULT '{}'::text[], scheduled timestamp with time zone DEFAULT now(), resource text DEFAULT NULL::text, priority integer DEFAULT 0, host_rule text DEFAULT ''::text, key text DEFAULT NULL::text, data text DEFAULT NULL::text) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO ''
@@ -2098,6 +2335,21 @@ begin
     on conflict (unique_key) where unique_key is not null do nothing
     returning id into made;
     return coalesce(made, (select id from control.job j where j.unique_key = key));
+end
+$$;
+
+CREATE FUNCTION control.enqueue_after(needs bigint[], kind text, program text, args text[] DEFAULT '{}'::text[], scheduled timestamp with time zone DEFAULT now(), resource text DEFAULT NULL::text, priority integer DEFAULT 0, host_rule text DEFAULT ''::text, key text DEFAULT NULL::text, data text DEFAULT NULL::text) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO ''
+    AS $$
+declare
+    job bigint := (select j.id from control.job j where j.unique_key = key);
+begin
+    if job is null then
+        job := control.enqueue(kind, program, args, scheduled, resource, priority, host_rule, key, data);
+        perform control.wait_for(array_fill(job, array[cardinality(needs)]), needs);
+    end if;
+    return job;
 end
 $$;
 
@@ -2146,9 +2398,37 @@ begin
 end
 $$;
 
+CREATE FUNCTION control.inserted_job() RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO ''
+    AS $$
+begin
+    return currval('control.job_id_seq');
+exception when object_not_in_prerequisite_state then
+    return null;
+end
+$$;
+
 CREATE FUNCTION control.is_worker() RETURNS boolean
     LANGUAGE sql STABLE
     RETURN ('usher_worker'::text = ANY (ARRAY[(SESSION_USER)::text, current_setting('role'::text)]));
+
+CREATE FUNCTION control.job_status(job bigint) RETURNS TABLE(state text, message text, exit_code integer, attempts smallint, result jsonb)
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO ''
+    AS $$
+    select s.state, s.message, s.exit_code, s.attempts, r.value
+    from (
+        select j.state, j.message, j.exit_code, j.attempts from control.job j where j.id = job
+      union all
+        (
+            select l.state, l.message, l.exit_code, l.attempts from control.job_log l
+            where l.id = job and l.completed order by l."end" desc limit 1
+        )
+        limit 1
+    ) s
+    left join control.job_result r on r.job_id = job
+$$;
 
 CREATE FUNCTION control.lock_jobs(jobs bigint[], OUT resources bigint[], OUT tasks bigint[]) RETURNS record
     LANGUAGE plpgsql
@@ -2189,11 +2469,11 @@ begin
     loop
         name := format('control.%I', 'job_log_' || to_char(first at time zone 'UTC', 'YYYY_MM'));
         continue when to_regclass(name) is not null;
-        -- Whoever writes to the log has chosen a partition already: let them end, and let nobody begin.
+        -- A transaction that writes to the log has chosen its partition: wait for it to end, and let no other begin.
         lock table control.job_log in share row exclusive mode;
         lock table control.job_log_default in access exclusive mode;
         execute format('create table %s (like control.job_log including defaults including generated)', name);
-        -- What came before its month had a partition moves there.
+        -- Rows of the month that came before its partition move there.
         execute format(
             'with moved as (delete from control.job_log_default where "end" >= %L and "end" < %L returning %s)
              insert into %s (%s) select %s from moved',
@@ -2268,6 +2548,17 @@ begin
 end
 $$;
 
+CREATE FUNCTION control.needed_results() RETURNS TABLE(job_id bigint, value jsonb)
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO ''
+    AS $$
+    select d.needs_id, r.value
+    from control.job_dependency d
+    left join control.job_result r on r.job_id = d.needs_id
+    where d.job_id = control.my_job()
+    order by d.needs_id
+$$;
+
 CREATE FUNCTION control.next_due(kind text, host text) RETURNS timestamp with time zone
     LANGUAGE sql STABLE SECURITY DEFINER
     SET search_path TO ''
@@ -2295,7 +2586,8 @@ CREATE FUNCTION control.next_due(kind text, host text) RETURNS timestamp with ti
             limit 1
         ) next
     )
-    select nullif(min(l.due), 'infinity') from lanes l where control.may_run(l.host_rule, host)
+    select nullif(min(l.due), 'infinity') from lanes l
+    where control.may_run(l.host_rule, host) and not exists (select from control.paused_type p where p.type = kind)
 $$;
 
 CREATE FUNCTION control.park_tasks(n integer, at timestamp with time zone) RETURNS integer
@@ -2350,6 +2642,8 @@ begin
         (select min(id) from control.job_log where "end" >= cut), (select min(id) from control.job)
     );
     delete from control.job_hierarchy where job_id < oldest;
+    delete from control.job_result where job_id < oldest;
+    delete from control.job_dependency where job_id < oldest;
 
     perform set_config('lock_timeout', '2s', true);
     perform pg_advisory_xact_lock(7310315001);
@@ -2373,6 +2667,29 @@ CREATE FUNCTION control.put_output(words text) RETURNS void
     SET search_path TO ''
     AS $$
     update control.job set output = words where id = control.my_job()
+$$;
+
+CREATE FUNCTION control.put_result(result jsonb) RETURNS void
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO ''
+    AS $$
+    insert into control.job_result (job_id, attempt, value)
+    select j.id, j.attempts, result from control.job j where j.id = control.my_job()
+    on conflict (job_id) do update set attempt = excluded.attempt, value = excluded.value, set_at = now()
+$$;
+
+CREATE FUNCTION control.put_results(jobs bigint[], claims uuid[], results text[], at timestamp with time zone) RETURNS SETOF bigint
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO ''
+    SET enable_seqscan TO 'off'
+    AS $$
+    insert into control.job_result (job_id, attempt, value, set_at)
+    select j.id, j.attempts, g.result::jsonb, at
+    from unnest(jobs, claims, results) as g (id, claim, result)
+    join control.job j on j.id = g.id and j.claim = g.claim
+    where j.state = 'running' and g.result is not null
+    on conflict (job_id) do update set attempt = excluded.attempt, value = excluded.value, set_at = excluded.set_at
+    returning job_id
 $$;
 
 CREATE FUNCTION control.reap(n integer, at timestamp with time zone) RETURNS SETOF bigint
@@ -2434,6 +2751,103 @@ begin
         perform control.descend(array(select id from fresh), control.my_job(), true);
     end if;
     return null;
+end
+$$;
+
+CREATE FUNCTION control.report_starts(jobs bigint[], claims uuid[], starts timestamp with time zone[]) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO ''
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    AS $$
+declare
+    resources constant bigint[] := array(
+        select distinct j.resource_id from control.job j where j.id = any(jobs) and j.resource_id is not null
+    );
+begin
+    perform from control.resource r where r.id = any(resources) order by r.id for no key update;
+    update control.resource r
+    set latest_run = greatest(r.latest_run, s.start)
+    from (
+        select j.resource_id, max(g.start) as start
+        from unnest(jobs, claims, starts) as g (id, claim, start)
+        join control.job j on j.id = g.id and j.claim = g.claim
+        where j.resource_id is not null and j.state = 'running'
+        group by j.resource_id
+    ) s
+    where r.id = s.resource_id and r."interval" > interval '0';
+end
+$$;
+
+CREATE FUNCTION control.resolve_dependencies(ended bigint[], at timestamp with time zone) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO ''
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_nestloop TO 'on'
+    AS $$
+declare
+    needed constant bigint[] := array(
+        select distinct d.needs_id from control.job_dependency d
+        where d.needs_id = any(ended) and not d.resolved
+            and not exists (select from control.job j where j.id = d.needs_id)
+    );
+    failed bigint[];
+    direct bigint[];
+    cancelled bigint[] := '{}';
+    causes bigint[] := '{}';
+    notified integer;
+begin
+    if needed = '{}' then
+        return;
+    end if;
+    failed := array(
+        select n.id from unnest(needed) n (id)
+        where not exists (select from control.job_log l where l.id = n.id and l.state = 'completed')
+    );
+    direct := array(
+        select distinct d.job_id from control.job_dependency d where d.needs_id = any(needed) and not d.resolved
+    );
+    if cardinality(failed) > 0 then
+        with recursive below as (
+            select d.job_id, d.needs_id from control.job_dependency d
+            where d.needs_id = any(failed) and not d.resolved
+          union
+            select d.job_id, d.needs_id
+            from below b
+            join control.job_dependency d on d.needs_id = b.job_id and not d.resolved
+        )
+        select array_agg(b.job_id), array_agg(b.needs_id) into cancelled, causes
+        from (select job_id, min(needs_id) as needs_id from below group by job_id) b;
+    end if;
+    perform from control.job j where j.id = any(direct || cancelled) and j.state = 'waiting' order by j.id for update;
+
+    if cardinality(cancelled) > 0 then
+        with gone as (
+            delete from control.job j where j.id = any(cancelled) and j.state = 'waiting' returning j.*
+        )
+        insert into control.job_log (
+            id, type, program, args, state, message, scheduled, "end", last_update, task_id, resource_id, attempts,
+            max_attempts, priority, host_rule, unique_key, data, cancel
+        )
+        select
+            g.id, g.type, g.program, g.args, 'cancelled',
+            format('Cancelled: job %s, which it waits for, did not complete', c.needs_id),
+            g.scheduled, at, at, g.task_id, g.resource_id, g.attempts, g.max_attempts, g.priority, g.host_rule,
+            g.unique_key, g.data, true
+        from gone g
+        join unnest(cancelled, causes) as c (job_id, needs_id) on c.job_id = g.id;
+    end if;
+
+    update control.job_dependency d set resolved = true
+    where d.needs_id = any(needed || cancelled) and not d.resolved;
+    with released as (
+        update control.job j set state = 'pending', last_update = at
+        where j.id = any(direct) and j.state = 'waiting'
+            and not exists (select from control.job_dependency d where d.job_id = j.id and not d.resolved)
+        returning j.type
+    )
+    select count(pg_notify('usher_job', r.type)) into notified from (select distinct type from released) r;
 end
 $$;
 
@@ -2518,7 +2932,8 @@ begin
         returning j.*
     ), again as (
         update control.job j
-        set state = 'temporary-error', scheduled = g.retry, "end" = at, exit_code = g.exit_code,
+        set state = 'temporary-error', first_scheduled = coalesce(j.first_scheduled, j.scheduled),
+            scheduled = g.retry, "end" = at, exit_code = g.exit_code,
             process_id = coalesce(g.pid, j.process_id),
             message = coalesce(g.message, nullif(concat_ws(': ', j.message, g.last_word), '')),
             output = coalesce(g.output, j.output), claim = null, lease_until = null, last_update = at
@@ -2532,21 +2947,19 @@ begin
         )
         select
             f.id, f.type, f.program, f.args, g.final_state,
-            nullif(
-                concat_ws(
-                    ': ', case when g.state <> g.final_state then 'Cancelled' end,
-                    coalesce(g.message, nullif(concat_ws(': ', f.message, g.last_word), ''))
-                ), ''
+            control.end_message(
+                f.cancel and g.final_state = 'cancelled', f.cancel_reason,
+                coalesce(g.message, nullif(concat_ws(': ', f.message, g.last_word), ''))
             ),
-            coalesce(g.output, f.output), f.hostname, coalesce(g.pid, f.process_id), g.exit_code, f.scheduled, f.start,
-            at, at, f.task_id, f.resource_id, f.attempts, f.max_attempts, f.priority, f.host_rule, f.unique_key, f.data,
-            f.cancel
+            coalesce(g.output, f.output), f.hostname, coalesce(g.pid, f.process_id), g.exit_code,
+            coalesce(f.first_scheduled, f.scheduled), f.start, at, at, f.task_id, f.resource_id, f.attempts,
+            f.max_attempts, f.priority, f.host_rule, f.unique_key, f.data, f.cancel
         from final f
         join given g on g.id = f.id
       union all
         select
-            id, type, program, args, state, message, output, hostname, process_id, exit_code, scheduled, start, "end",
-            last_update, task_id, resource_id, attempts, max_attempts, priority, host_rule, unique_key, data, cancel
+            id, type, program, args, state, message, output, hostname, process_id, exit_code, first_scheduled, start,
+            "end", last_update, task_id, resource_id, attempts, max_attempts, priority, host_rule, unique_key, data, cancel
         from again
         returning id, resource_id
     ), freed as (
@@ -2564,6 +2977,9 @@ begin
     end if;
     if cardinality(held.tasks) > 0 then
         perform control.unpark_tasks(held.tasks);
+    end if;
+    if cardinality(ending) > 0 and exists (select from control.job_dependency d where not d.resolved) then
+        perform control.resolve_dependencies(ending, at);
     end if;
 end
 $$;
@@ -2643,7 +3059,7 @@ begin
         ) t on t.resource_id = r.id
         where r.id = any(mine)
     ), line as (
-        -- Whoever was held back before goes before the newcomer: a job of the pack is only a ticket for its line.
+        -- Jobs that were held back go before new ones: a job of the batch is only a ticket for its line.
         select j.id, j.resource_id, j.priority, j.scheduled, j.held_until
         from control.job j
         where j.id = any(jobs) and j.resource_id = any(mine)
@@ -2674,7 +3090,7 @@ begin
         update control.job j
         set held_until = w.until, last_update = at
         from (
-            -- Who stays behind stands ready if a seat is left, one where starts keep apart; the rest of the line waits until woken.
+            -- As many jobs as there are seats left become ready, one if the resource has an interval; the others wait for wake.
             select
                 id, held_until,
                 case
@@ -2712,6 +3128,58 @@ CREATE FUNCTION control.unpark_tasks(tasks bigint[]) RETURNS void
     update control.task t
     set waits_for_job = false
     where t.id = any(tasks) and t.waits_for_job and not exists (select from control.job j where j.task_id = t.id)
+$$;
+
+CREATE FUNCTION control.wait_for(jobs bigint[], needs bigint[]) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO ''
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    AS $$
+declare
+    mine constant bigint := case when control.is_worker() then control.my_job() end;
+    stranger bigint;
+    waiting bigint[];
+    changed integer;
+begin
+    if mine is not null then
+        select n.id into stranger
+        from (select unnest(jobs) union select unnest(array_remove(needs, mine))) n (id)
+        where not exists (select from control.job_hierarchy h where h.job_id = n.id and h.parent_job_id = mine)
+        limit 1;
+        if found then
+            raise insufficient_privilege using
+                message = format('job %s is not a child of this job', stranger),
+                hint = 'A job can make its children wait for itself and for its other children.';
+        end if;
+    end if;
+    select n.id into stranger
+    from unnest(needs) n (id)
+    where not exists (select from control.job j where j.id = n.id)
+        and not exists (select from control.job_log l where l.id = n.id and l.completed)
+    limit 1;
+    if found then
+        raise invalid_parameter_value using message = format('there is no job %s to wait for', stranger);
+    end if;
+
+    insert into control.job_dependency (job_id, needs_id, resolved)
+    select p.job_id, p.needs_id, exists (select from control.job_log l where l.id = p.needs_id and l.state = 'completed')
+    from (select distinct g.job_id, g.needs_id from unnest(jobs, needs) as g (job_id, needs_id)) p
+    order by p.needs_id, p.job_id
+    on conflict do nothing;
+    waiting := array(
+        select distinct d.job_id from control.job_dependency d where d.job_id = any(jobs) and not d.resolved
+    );
+    update control.job j set state = 'waiting'
+    where j.id = any(waiting) and j.state in ('pending', 'waiting') and j.attempts = 0;
+    get diagnostics changed = row_count;
+    if changed < cardinality(waiting) then
+        raise invalid_parameter_value using
+            message = 'a job has started and cannot wait for others',
+            hint = 'Call wait_for in the transaction that inserts the job.';
+    end if;
+    perform control.resolve_dependencies(needs, now());
+end
 $$;
 
 CREATE FUNCTION control.wake(resources bigint[], at timestamp with time zone) RETURNS void
@@ -2784,6 +3252,15 @@ CREATE TABLE control.house (
     CONSTRAINT house_log_keep_sane CHECK ((log_keep >= '1 day'::interval))
 );
 
+CREATE TABLE control.job_dependency (
+    job_id bigint NOT NULL,
+    needs_id bigint NOT NULL,
+    resolved boolean DEFAULT false NOT NULL,
+    CONSTRAINT job_dependency_is_older CHECK ((needs_id < job_id))
+);
+
+COMMENT ON COLUMN control.job_dependency.resolved IS 'The needed job has ended.';
+
 CREATE TABLE control.job_hierarchy (
     job_id bigint NOT NULL,
     parent_job_id bigint,
@@ -2807,39 +3284,39 @@ ALTER TABLE control.job ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
 );
 
 CREATE TABLE control.job_log (
-    id bigint CONSTRAINT job_id_not_null NOT NULL,
-    type control.job_type CONSTRAINT job_type_not_null NOT NULL,
-    program text CONSTRAINT job_program_not_null NOT NULL,
-    args text[] DEFAULT '{}'::text[] CONSTRAINT job_args_not_null NOT NULL,
-    state text DEFAULT 'pending'::text CONSTRAINT job_state_not_null NOT NULL,
+    id bigint NOT NULL,
+    type control.job_type NOT NULL,
+    program text NOT NULL,
+    args text[] DEFAULT '{}'::text[] NOT NULL,
+    state text DEFAULT 'pending'::text NOT NULL,
     message text,
     output text,
     hostname text,
     process_id integer,
     exit_code integer,
     completed boolean GENERATED ALWAYS AS ((state = ANY (ARRAY['completed'::text, 'permanent-error'::text, 'cancelled'::text]))) STORED,
-    scheduled timestamp with time zone DEFAULT now() CONSTRAINT job_scheduled_not_null NOT NULL,
+    scheduled timestamp with time zone DEFAULT now() NOT NULL,
     start timestamp with time zone,
     "end" timestamp with time zone NOT NULL,
-    last_update timestamp with time zone DEFAULT now() CONSTRAINT job_last_update_not_null NOT NULL,
+    last_update timestamp with time zone DEFAULT now() NOT NULL,
     task_id bigint,
     resource_id bigint,
-    attempts smallint DEFAULT 0 CONSTRAINT job_attempts_not_null NOT NULL,
+    attempts smallint DEFAULT 0 NOT NULL,
     max_attempts smallint,
-    priority smallint DEFAULT 0 CONSTRAINT job_priority_not_null NOT NULL,
-    host_rule control.host_rule CONSTRAINT job_host_rule_not_null NOT NULL,
+    priority smallint DEFAULT 0 NOT NULL,
+    host_rule control.host_rule NOT NULL,
     unique_key text,
     data text,
     claim uuid,
     lease_until timestamp with time zone,
     held_until timestamp with time zone,
-    cancel boolean DEFAULT false CONSTRAINT job_cancel_not_null NOT NULL
+    cancel boolean DEFAULT false NOT NULL
 )
 PARTITION BY RANGE ("end");
 
 COMMENT ON COLUMN control.job_log.args IS 'Arguments as the program gets them; no shell ever reads them.';
 
-COMMENT ON COLUMN control.job_log.scheduled IS 'It runs not before this time.';
+COMMENT ON COLUMN control.job_log.scheduled IS 'When the job was first to run, whatever retries there were.';
 
 COMMENT ON COLUMN control.job_log.priority IS 'Lower goes first.';
 
@@ -2850,34 +3327,44 @@ COMMENT ON COLUMN control.job_log.held_until IS 'Held back by its resource; infi
 COMMENT ON COLUMN control.job_log.cancel IS 'Its process is to be stopped.';
 
 CREATE TABLE control.job_log_default (
-    id bigint CONSTRAINT job_id_not_null NOT NULL,
-    type control.job_type CONSTRAINT job_type_not_null NOT NULL,
-    program text CONSTRAINT job_program_not_null NOT NULL,
-    args text[] DEFAULT '{}'::text[] CONSTRAINT job_args_not_null NOT NULL,
-    state text DEFAULT 'pending'::text CONSTRAINT job_state_not_null NOT NULL,
+    id bigint CONSTRAINT job_log_id_not_null NOT NULL,
+    type control.job_type CONSTRAINT job_log_type_not_null NOT NULL,
+    program text CONSTRAINT job_log_program_not_null NOT NULL,
+    args text[] DEFAULT '{}'::text[] CONSTRAINT job_log_args_not_null NOT NULL,
+    state text DEFAULT 'pending'::text CONSTRAINT job_log_state_not_null NOT NULL,
     message text,
     output text,
     hostname text,
     process_id integer,
     exit_code integer,
     completed boolean GENERATED ALWAYS AS ((state = ANY (ARRAY['completed'::text, 'permanent-error'::text, 'cancelled'::text]))) STORED,
-    scheduled timestamp with time zone DEFAULT now() CONSTRAINT job_scheduled_not_null NOT NULL,
+    scheduled timestamp with time zone DEFAULT now() CONSTRAINT job_log_scheduled_not_null NOT NULL,
     start timestamp with time zone,
     "end" timestamp with time zone CONSTRAINT job_log_end_not_null NOT NULL,
-    last_update timestamp with time zone DEFAULT now() CONSTRAINT job_last_update_not_null NOT NULL,
+    last_update timestamp with time zone DEFAULT now() CONSTRAINT job_log_last_update_not_null NOT NULL,
     task_id bigint,
     resource_id bigint,
-    attempts smallint DEFAULT 0 CONSTRAINT job_attempts_not_null NOT NULL,
+    attempts smallint DEFAULT 0 CONSTRAINT job_log_attempts_not_null NOT NULL,
     max_attempts smallint,
-    priority smallint DEFAULT 0 CONSTRAINT job_priority_not_null NOT NULL,
-    host_rule control.host_rule CONSTRAINT job_host_rule_not_null NOT NULL,
+    priority smallint DEFAULT 0 CONSTRAINT job_log_priority_not_null NOT NULL,
+    host_rule control.host_rule CONSTRAINT job_log_host_rule_not_null NOT NULL,
     unique_key text,
     data text,
     claim uuid,
     lease_until timestamp with time zone,
     held_until timestamp with time zone,
-    cancel boolean DEFAULT false CONSTRAINT job_cancel_not_null NOT NULL
+    cancel boolean DEFAULT false CONSTRAINT job_log_cancel_not_null NOT NULL
 );
+
+CREATE TABLE control.job_result (
+    job_id bigint NOT NULL,
+    attempt smallint NOT NULL,
+    value jsonb NOT NULL,
+    set_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT job_result_is_small CHECK ((octet_length((value)::text) <= 32768))
+);
+
+COMMENT ON TABLE control.job_result IS 'Pruned with the log. `attempt` is the run that set the value.';
 
 CREATE TABLE control.job_table_item (
     job_id bigint NOT NULL,
@@ -2886,20 +3373,33 @@ CREATE TABLE control.job_table_item (
     "timestamp" timestamp with time zone DEFAULT now() NOT NULL
 );
 
+CREATE TABLE control.paused_type (
+    type control.job_type NOT NULL,
+    reason text DEFAULT ''::text NOT NULL,
+    since timestamp with time zone DEFAULT now() NOT NULL
+);
+
 CREATE TABLE control.resource (
     id bigint NOT NULL,
     name text NOT NULL,
     capacity integer DEFAULT 1 NOT NULL,
+    paused_capacity integer,
     "interval" interval DEFAULT '00:00:10'::interval NOT NULL,
     running integer DEFAULT 0 NOT NULL,
     latest_run timestamp with time zone,
-    CONSTRAINT resource_capacity_sane CHECK (((capacity >= 1) AND (capacity <= 100000))),
+    CONSTRAINT resource_capacity_sane CHECK (
+CASE
+    WHEN (paused_capacity IS NULL) THEN ((capacity >= 1) AND (capacity <= 100000))
+    ELSE ((capacity = 0) AND ((paused_capacity >= 1) AND (paused_capacity <= 100000)))
+END),
     CONSTRAINT resource_interval_not_negative CHECK (("interval" >= '00:00:00'::interval)),
     CONSTRAINT resource_is_named CHECK ((name <> ''::text)),
     CONSTRAINT resource_running_not_negative CHECK ((running >= 0))
 );
 
 COMMENT ON COLUMN control.resource.capacity IS 'How many of its jobs may run at once.';
+
+COMMENT ON COLUMN control.resource.paused_capacity IS 'The capacity to restore on resume; null unless it is paused.';
 
 COMMENT ON COLUMN control.resource."interval" IS 'The least time between two starts.';
 
@@ -2935,11 +3435,11 @@ CREATE TABLE control.task (
     jitter interval DEFAULT '00:00:00'::interval NOT NULL,
     autoperiodicity boolean DEFAULT false NOT NULL,
     next_run timestamp with time zone DEFAULT now() NOT NULL,
+    waits_for_job boolean DEFAULT false NOT NULL,
     latest_run timestamp with time zone,
     resource_id bigint,
     priority smallint DEFAULT 0 NOT NULL,
     data text,
-    waits_for_job boolean DEFAULT false NOT NULL,
     CONSTRAINT task_has_one_clock CHECK ((((periodicity IS NULL) <> (cron IS NULL)) AND ((cron IS NULL) OR (COALESCE(hour, minute, second) IS NULL)))),
     CONSTRAINT task_hour_exists CHECK (((hour >= 0) AND (hour <= 23))),
     CONSTRAINT task_jitter_not_negative CHECK ((jitter >= '00:00:00'::interval)),
@@ -2955,11 +3455,11 @@ COMMENT ON COLUMN control.task.autoperiodicity IS 'Whether the program may set t
 
 COMMENT ON COLUMN control.task.next_run IS 'When the scheduler makes the next job; kept by it.';
 
+COMMENT ON COLUMN control.task.waits_for_job IS 'It is due and its job lives; the end of that job clears it.';
+
 COMMENT ON COLUMN control.task.latest_run IS 'When its last job started; kept by claim.';
 
 COMMENT ON COLUMN control.task.data IS 'Anything the program might use: handed over as USHER_TASK_DATA.';
-
-COMMENT ON COLUMN control.task.waits_for_job IS 'It is due and its job lives; the end of that job clears it.';
 
 ALTER TABLE control.task ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME control.task_id_seq
@@ -2983,11 +3483,20 @@ ALTER TABLE ONLY control.job_log ATTACH PARTITION control.job_log_default DEFAUL
 ALTER TABLE ONLY control.house
     ADD CONSTRAINT house_pkey PRIMARY KEY (one);
 
+ALTER TABLE ONLY control.job_dependency
+    ADD CONSTRAINT job_dependency_pkey PRIMARY KEY (job_id, needs_id);
+
 ALTER TABLE ONLY control.job_hierarchy
     ADD CONSTRAINT job_hierarchy_pkey PRIMARY KEY (job_id);
 
 ALTER TABLE ONLY control.job
     ADD CONSTRAINT job_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY control.job_result
+    ADD CONSTRAINT job_result_pkey PRIMARY KEY (job_id);
+
+ALTER TABLE ONLY control.paused_type
+    ADD CONSTRAINT paused_type_pkey PRIMARY KEY (type);
 
 ALTER TABLE ONLY control.resource
     ADD CONSTRAINT resource_name_key UNIQUE (name);
@@ -3008,6 +3517,10 @@ ALTER TABLE ONLY control.worker_login
     ADD CONSTRAINT worker_login_pkey PRIMARY KEY (one);
 
 CREATE INDEX job_claim ON control.job USING btree (type, host_rule, priority, GREATEST(scheduled, held_until), id) WHERE (state = 'pending'::text);
+
+CREATE INDEX job_dependency_needs ON control.job_dependency USING btree (needs_id) WHERE (NOT resolved);
+
+CREATE INDEX job_dependency_open ON control.job_dependency USING btree (job_id) WHERE (NOT resolved);
 
 CREATE INDEX job_hierarchy_parent ON control.job_hierarchy USING btree (parent_job_id);
 
@@ -3045,6 +3558,8 @@ CREATE UNIQUE INDEX job_task ON control.job USING btree (task_id) WHERE (task_id
 
 CREATE UNIQUE INDEX job_unique_key ON control.job USING btree (unique_key) WHERE (unique_key IS NOT NULL);
 
+CREATE INDEX resource_paused ON control.resource USING btree (name) WHERE (paused_capacity IS NOT NULL);
+
 CREATE INDEX task_due ON control.task USING btree (next_run) WHERE ((state = 'enabled'::text) AND (NOT waits_for_job));
 
 CREATE INDEX task_resource ON control.task USING btree (resource_id) WHERE (resource_id IS NOT NULL);
@@ -3056,6 +3571,8 @@ ALTER INDEX control.job_log_end ATTACH PARTITION control.job_log_default_end_idx
 ALTER INDEX control.job_log_id ATTACH PARTITION control.job_log_default_id_idx;
 
 ALTER INDEX control.job_log_task ATTACH PARTITION control.job_log_default_task_id_idx;
+
+CREATE CONSTRAINT TRIGGER job_dependency_is_checked AFTER INSERT ON control.job_dependency DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN ((NOT new.resolved)) EXECUTE FUNCTION control.check_dependency();
 
 CREATE TRIGGER job_has_origin AFTER INSERT ON control.job REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION control.record_origin();
 
@@ -3076,13 +3593,23 @@ ALTER TABLE control.job ENABLE ROW LEVEL SECURITY;
 
 CREATE POLICY job_delete ON control.job FOR DELETE USING ((CURRENT_USER <> ALL (ARRAY['usher_worker'::name, 'usher_scheduler'::name])));
 
+ALTER TABLE control.job_dependency ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY job_dependency_own ON control.job_dependency USING (((CURRENT_USER <> 'usher_worker'::name) OR (job_id = ( SELECT control.claimed_job() AS claimed_job)) OR (EXISTS ( SELECT
+   FROM control.job_hierarchy h
+  WHERE (h.job_id = job_dependency.job_id))))) WITH CHECK ((CURRENT_USER <> 'usher_worker'::name));
+
 ALTER TABLE control.job_hierarchy ENABLE ROW LEVEL SECURITY;
 
 CREATE POLICY job_hierarchy_own ON control.job_hierarchy USING (((CURRENT_USER <> 'usher_worker'::name) OR (job_id = ( SELECT control.claimed_job() AS claimed_job)) OR (parent_job_id = ( SELECT control.claimed_job() AS claimed_job)))) WITH CHECK ((CURRENT_USER <> 'usher_worker'::name));
 
 CREATE POLICY job_insert ON control.job FOR INSERT WITH CHECK (((state = 'pending'::text) AND (attempts = 0) AND (claim IS NULL) AND (lease_until IS NULL) AND (hostname IS NULL) AND (process_id IS NULL) AND ((CURRENT_USER <> 'usher_worker'::name) OR (control.my_job() IS NOT NULL))));
 
-CREATE POLICY job_select ON control.job FOR SELECT USING (((CURRENT_USER <> 'usher_worker'::name) OR (claim = (NULLIF(current_setting('usher.claim'::text, true), ''::text))::uuid)));
+ALTER TABLE control.job_result ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY job_result_own ON control.job_result USING (((CURRENT_USER <> 'usher_worker'::name) OR (job_id = ( SELECT control.claimed_job() AS claimed_job)))) WITH CHECK ((CURRENT_USER <> 'usher_worker'::name));
+
+CREATE POLICY job_select ON control.job FOR SELECT USING (((CURRENT_USER <> 'usher_worker'::name) OR (claim = (NULLIF(current_setting('usher.claim'::text, true), ''::text))::uuid) OR ((state = 'pending'::text) AND (last_update = now()) AND (id = control.inserted_job()))));
 
 ALTER TABLE control.job_table_item ENABLE ROW LEVEL SECURITY;
 
@@ -3362,8 +3889,11 @@ CREATE TABLE feeds.feed_item (
     summary_type text NOT NULL,
     content text NOT NULL,
     content_type text NOT NULL,
+    page boolean DEFAULT false NOT NULL,
     content_clean text,
     content_clean_html text,
+    cleaned uuid,
+    digested uuid,
     comments_url text,
     comments_count bigint,
     pub_date timestamp with time zone NOT NULL,
@@ -3373,18 +3903,21 @@ CREATE TABLE feeds.feed_item (
     copyright text NOT NULL,
     language text NOT NULL,
     image text NOT NULL,
-    knocked boolean DEFAULT false NOT NULL,
-    page boolean DEFAULT false NOT NULL,
-    cleaned uuid,
-    digested uuid,
-    same_as bigint
+    same_as bigint,
+    knocked boolean DEFAULT false NOT NULL
 );
 
 COMMENT ON COLUMN feeds.feed_item.key IS 'What it is known by in its feed: of its guid, else its link, else its text.';
 
 COMMENT ON COLUMN feeds.feed_item.hash IS 'Of all that the feed says about it: another one is a change.';
 
+COMMENT ON COLUMN feeds.feed_item.page IS 'Whether content is its page, as fetched; polls leave that alone.';
+
 COMMENT ON COLUMN feeds.feed_item.content_clean IS 'Made by a job of its own; polls leave it alone.';
+
+COMMENT ON COLUMN feeds.feed_item.cleaned IS 'The hash of what content_clean was made of.';
+
+COMMENT ON COLUMN feeds.feed_item.digested IS 'The hash of what its words were taken from.';
 
 COMMENT ON COLUMN feeds.feed_item.pub_date IS 'What the feed says, but no later than when we read it; else fetch_date.';
 
@@ -3392,15 +3925,9 @@ COMMENT ON COLUMN feeds.feed_item.mod_date IS 'When it last changed here; not ta
 
 COMMENT ON COLUMN feeds.feed_item.fetch_date IS 'When we saw it first.';
 
-COMMENT ON COLUMN feeds.feed_item.knocked IS 'Whether its link has been to the door.';
-
-COMMENT ON COLUMN feeds.feed_item.page IS 'Whether content is its page, as fetched; polls leave that alone.';
-
-COMMENT ON COLUMN feeds.feed_item.cleaned IS 'The hash of what content_clean was made of.';
-
-COMMENT ON COLUMN feeds.feed_item.digested IS 'The hash of what its words were taken from.';
-
 COMMENT ON COLUMN feeds.feed_item.same_as IS 'The item of another feed that told this story first.';
+
+COMMENT ON COLUMN feeds.feed_item.knocked IS 'Whether its link has been to the door.';
 
 CREATE TABLE feeds.feed_item2author (
     feed_item_id bigint NOT NULL,
@@ -3574,6 +4101,7 @@ CREATE TABLE feeds.feed_metadata (
     partial_args text[] DEFAULT '{}'::text[] NOT NULL,
     tags text[] DEFAULT '{}'::text[] NOT NULL,
     cleanup boolean DEFAULT false NOT NULL,
+    cleanup_learn boolean DEFAULT false NOT NULL,
     cleanup_train_size integer DEFAULT 10 NOT NULL,
     cleanup_max_duplicates integer DEFAULT 2 NOT NULL,
     cleanup_threshold double precision DEFAULT 0.1 NOT NULL,
@@ -3585,7 +4113,6 @@ CREATE TABLE feeds.feed_metadata (
     reason text DEFAULT ''::text NOT NULL,
     task_id bigint,
     added_at timestamp with time zone NOT NULL,
-    cleanup_learn boolean DEFAULT false NOT NULL,
     CONSTRAINT feed_metadata_class_known CHECK ((class = ANY (ARRAY['text'::text, 'audio'::text, 'video'::text]))),
     CONSTRAINT feed_metadata_duplicates_sane CHECK ((cleanup_max_duplicates > 0)),
     CONSTRAINT feed_metadata_kind_known CHECK ((kind = ANY (ARRAY['full'::text, 'partial'::text]))),
@@ -3599,6 +4126,8 @@ COMMENT ON COLUMN feeds.feed_metadata.kind IS 'partial: the pages of its items a
 
 COMMENT ON COLUMN feeds.feed_metadata.cleanup IS 'Whether its items are made into clean texts.';
 
+COMMENT ON COLUMN feeds.feed_metadata.cleanup_learn IS 'Whether it is learned from its pages what all of them have.';
+
 COMMENT ON COLUMN feeds.feed_metadata.cleanup_model IS 'What was learned; data, checked whenever it is read.';
 
 COMMENT ON COLUMN feeds.feed_metadata.period IS 'How often it is polled; null: at its own pace.';
@@ -3606,8 +4135,6 @@ COMMENT ON COLUMN feeds.feed_metadata.period IS 'How often it is polled; null: a
 COMMENT ON COLUMN feeds.feed_metadata.knocks IS 'Whether the links of its items knock at the door.';
 
 COMMENT ON COLUMN feeds.feed_metadata.task_id IS 'In control.task; no key, as that may be another database.';
-
-COMMENT ON COLUMN feeds.feed_metadata.cleanup_learn IS 'Whether it is learned from its pages what all of them have.';
 
 ALTER TABLE feeds.feed_metadata ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME feeds.feed_metadata_id_seq

@@ -23,6 +23,11 @@ class State:
     def current(self) -> bool:
         return not self.pending and not self.unknown
 
+    @property
+    def of_older_checkout(self) -> bool:
+        """Whether it has a version from before the first of this program's; released versions are never removed."""
+        return any(is_before_first(self.schema, version) for version in self.unknown)
+
 
 async def state(conn: Connection, schema: str) -> State:
     applied = await versions(conn, schema)
@@ -50,7 +55,18 @@ def table(schema: str) -> sql.Identifier:
     return sql.Identifier(schema, "schema_migrations")
 
 
-def newer(found: State) -> SchemaOutOfDate:
+def is_before_first(schema: str, version: str) -> bool:
+    return version < next(iter(steps(schema)))
+
+
+def not_ours(found: State) -> SchemaOutOfDate:
+    """Return the error for a schema with steps that this program does not have."""
+    if found.of_older_checkout:
+        return SchemaOutOfDate(
+            f"Schema {found.schema!r} is of a checkout from before the first release, which this Usher cannot upgrade.",
+            hint="Use a new data directory or database, or delete the data with `usher db drop`, then run "
+            "`usher db migrate`. Save what you need with the older checkout first (`usher hosts list`).",
+        )
     return SchemaOutOfDate(
         f"Schema {found.schema!r} has steps this Usher does not know ({', '.join(found.unknown)}).",
         hint="A newer Usher made them: upgrade this one.",

@@ -35,12 +35,16 @@ class Hit(Struct, frozen=True, omit_defaults=True):
 
 
 class Hits(Struct, frozen=True, omit_defaults=True):
-    """The best hits of one server, how many match at all, on which hosts most are, and passages of the first ones."""
+    """The best hits of one server, how many match at all, on which hosts most are, and passages of the first ones.
+
+    `incarnation` is the one of the database that the server compared its chunks with; empty if the server has none.
+    """
 
     total: int = 0
     hits: tuple[Hit, ...] = ()
     hosts: dict[str, int] = field(default_factory=dict)
     passages: tuple[list[Segment], ...] = ()
+    incarnation: str = ""
 
 
 class Stats(Struct, frozen=True, omit_defaults=True):

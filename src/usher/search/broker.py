@@ -161,6 +161,8 @@ class Broker:
             results, total=total, more=total > last > 0, hosts=alone.hosts, exact=False
         )
         missing = self._missing(attempts, heard)
+        if self.hall.is_outdated or not all(map(self.hall.is_of_map, heard.values())):
+            missing = missing or 1.0  # nobody knows yet how much
         return Answer(query, results, passages, 0.0, missing, at_least=True)
 
     def _missing(self, attempts: Sequence[Attempt], heard: Iterable[str]) -> float:

@@ -10,12 +10,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
-from msgspec import Struct
-
-from usher.client import NOT_MODIFIED, Client, read
+from usher.client import NOT_MODIFIED, Client
 from usher.errors import BadInput, UsherError
-from usher.messages import Row
+from usher.messages import ClusterMap, Row
+from usher.mgmt_answers import read
 from usher.porch.credentials import credential
+from usher.search.answers import Hits
 from usher.search.counts import BROKEN
 from usher.search.seats import Bench, Holdings, Seats
 from usher.search.servers import Server
@@ -32,41 +32,37 @@ SEE_SECONDS: Final = (
 SHARE: Final = 0.05  # of the time may go into reading who holds what: that map can be large
 
 
-class Mapped(Struct):
-    """A server of the full map."""
-
-    host: str
-    chunk_ids: list[int]
-
-
 class Mgmt(Client):
     """MGMT's API, with the map that also names the chunks."""
 
     def __init__(self, url: str, *, token: str = "", timeout: float = TIMEOUT) -> None:
         super().__init__(url, token=token, timeout=timeout)
-        self._chunk_maps: dict[str, tuple[str, Holdings]] = {}  # by path: the version and the map
+        self._maps: dict[str, tuple[str, ClusterMap]] = {}  # by path: the version and the map
 
-    async def full_map(self) -> Holdings:
+    async def cluster_map(self) -> ClusterMap:
         """The chunks of each healthy server, by row."""
-        return await self._chunk_map("/get_map")
+        return await self._cluster_map("/v1/map")
 
-    async def probation_map(self) -> Holdings:
+    async def probation_map(self) -> ClusterMap:
         """The chunks of each server on probation, by row."""
-        return await self._chunk_map("/v1/probation")
+        return await self._cluster_map("/v1/probation")
 
-    async def _chunk_map(self, path: str) -> Holdings:
+    async def _cluster_map(self, path: str) -> ClusterMap:
         """One of the maps with chunks; an unchanged map costs almost nothing."""
-        version, holdings = self._chunk_maps.get(path, ("", {}))
+        version, cluster = self._maps.get(path, ("", ClusterMap()))
         known = {"If-None-Match": version} if version else {}
         answer = await self._call("GET", path, headers=known)
         if answer.status != NOT_MODIFIED:
-            rows = read(answer, list[list[Mapped]])
-            holdings = {
-                row: {server.host: server.chunk_ids for server in servers}
-                for row, servers in enumerate(rows, 1)
-            }
-            self._chunk_maps[path] = (answer.headers.get("etag", ""), holdings)
-        return holdings
+            cluster = read(answer, ClusterMap)
+            self._maps[path] = (answer.headers.get("etag", ""), cluster)
+        return cluster
+
+
+def holdings_of(cluster: ClusterMap) -> Holdings:
+    return {
+        row: {server.host: server.chunk_ids for server in servers}
+        for row, servers in enumerate(cluster.rows, 1)
+    }
 
 
 class Hall:
@@ -79,7 +75,7 @@ class Hall:
         self.heard = False  # whether there ever was a map
         self.trouble = ""  # with MGMT, in words
         self._changes = 0
-        self._drawn: tuple[list[Row], Holdings, Holdings] = ([], {}, {})
+        self._drawn: tuple[list[Row], ClusterMap, Holdings] = ([], ClusterMap(), {})
         self._holdings_due = self._see_at = 0.0
 
     async def keep(self) -> None:
@@ -120,13 +116,16 @@ class Hall:
 
     async def _hear(self) -> None:
         rows = await self.mgmt.servers_map()
-        holdings, probation = await self._holdings()
+        cluster, probation = await self._holdings()
         now = time.monotonic()
-        changed = (rows, holdings, probation) != self._drawn
+        changed = (rows, cluster, probation) != self._drawn
         self._changes += changed
         if changed or now >= self._see_at:
-            self._drawn, self._see_at = (rows, holdings, probation), now + SEE_SECONDS
-            self.seats.see(rows, holdings, now, probation)
+            if cluster.incarnation != self._drawn[1].incarnation:
+                self.seats = Seats()  # what rows had in another history is not missed
+            self._drawn, self._see_at = (rows, cluster, probation), now + SEE_SECONDS
+            holdings, unrestored = holdings_of(cluster), cluster.unrestored
+            self.seats.see(rows, holdings, now, probation, unrestored=unrestored)
             self._meet(rows, probation)
         await self._renew_tickets()
         self.heard = True
@@ -137,17 +136,31 @@ class Hall:
         for host, ticket in (await self.mgmt.tickets(self.servers)).items():
             self.servers[host].show(ticket)
 
-    async def _holdings(self) -> tuple[Holdings, Holdings]:
+    async def _holdings(self) -> tuple[ClusterMap, Holdings]:
         """Who holds what, not more often than its size allows; another's MGMT may not know it."""
         began = time.monotonic()
         _, known, probation = self._drawn
-        if began < self._holdings_due:
+        if began < self._holdings_due and not self.is_outdated:
             return known, probation
         with suppress(UsherError):
-            known = await self.mgmt.full_map()
-            probation = await self.mgmt.probation_map()
+            known = await self.mgmt.cluster_map()
+            if known.incarnation != self._drawn[1].incarnation:
+                probation = {}
+            second = await self.mgmt.probation_map()
+            # A map of another history may name chunks that the servers do not have now.
+            probation = holdings_of(second) if second.incarnation == known.incarnation else {}
         self._holdings_due = time.monotonic() + (time.monotonic() - began) / SHARE
         return known, probation
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether the database was restored since the map was drawn, so that nobody knows what a row lacks."""
+        return self.mgmt.incarnation != self._drawn[1].incarnation
+
+    def is_of_map(self, hits: Hits) -> bool:
+        """Whether a server answered from the same history as the map's; servers of another make do not say."""
+        incarnation = self._drawn[1].incarnation
+        return not hits.incarnation or not incarnation or hits.incarnation == incarnation
 
     def _meet(self, rows: list[Row], probation: Holdings) -> None:
         hosts = {host for one in rows for host in one.servers}
@@ -175,7 +188,12 @@ class Hall:
 
     def whole(self, bench: Bench) -> bool:
         """Whether the row can answer for all there is."""
-        return not bench.lost and not bench.behind and all(map(self.asked, bench.servers))
+        return (
+            not bench.lost
+            and not bench.behind
+            and not self.is_outdated
+            and all(map(self.asked, bench.servers))
+        )
 
     def asked(self, host: str) -> bool:
         server = self.servers.get(host)

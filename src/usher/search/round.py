@@ -90,8 +90,12 @@ class Round:
 
     async def _ask_one(self, server: Server, stats: Stats | None, attempt: Attempt) -> None:
         try:
-            attempt.answers[server.host] = await self._ask(server, stats, self._until)
+            hits = await self._ask(server, stats, self._until)
         except Unreachable:
+            attempt.settle(whole=False)
+            return
+        attempt.answers[server.host] = hits
+        if not self._hall.is_of_map(hits):
             attempt.settle(whole=False)
 
     async def _watch(self, *, last: bool) -> None:

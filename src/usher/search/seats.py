@@ -51,6 +51,7 @@ class Seats:
     _had: dict[int, set[int]] = field(default_factory=dict)
     _gone: dict[int, dict[str, Gone]] = field(default_factory=dict)
     _last: dict[int, dict[str, set[int]]] = field(default_factory=dict)
+    _unrestored: set[int] = field(default_factory=set)
 
     def see(
         self,
@@ -58,8 +59,14 @@ class Seats:
         holdings: Holdings,
         now: float,
         probation: Holdings = NO_HOLDINGS,
+        *,
+        unrestored: Collection[int] = (),
     ) -> None:
-        """Take note of a map; `holdings` may be older than `rows`, or not be known at all."""
+        """Take note of a map; `holdings` may be older than `rows`, or not be known at all.
+
+        Every row that lacks a chunk of `unrestored` has lost it: the database was restored, and believes it searchable.
+        """
+        self._unrestored = set(unrestored)
         healthy = {
             one.row: {host: set(holdings.get(one.row, {}).get(host, ())) for host in one.servers}
             for one in rows
@@ -92,7 +99,7 @@ class Seats:
         """The row with these servers; `there` are the chunks of all rows."""
         here = union(servers.values())
         missed = self._missed(row, servers, here, now)
-        had = (self._had.get(row, set()) | here) & (there | missed)
+        had = (self._had.get(row, set()) | here) & (there | missed) | self._unrestored
         self._had[row] = had
         behind = bool(there) and (not here or len(there - here) > most_new(len(there)))
         return Bench(row, tuple(servers), len(had - here), behind)

@@ -61,7 +61,7 @@ def of_surroundings(around: Around) -> Iterator[Holdup]:
         words = f"The database is {steps} migration{plural(steps)} behind (schema {schema})."
         yield Holdup("schema_behind", words, "usher db migrate")
     for schema in around.ahead:
-        words = f"A newer Usher has changed the database (schema {schema}): upgrade this one."
+        words = f"Another version of Usher made the schema {schema}."
         yield Holdup("schema_ahead", words, "usher db status")
     if around.free is not None and around.free < LOW_DISK:
         left = f"{around.free / GIGABYTE:.2f} GB are left for data."
@@ -78,6 +78,7 @@ def skewed(machine: str, seconds: float) -> Iterator[Holdup]:
 def of_work(work: Work, now: datetime) -> Iterator[Holdup]:
     yield from chain(
         watch(work, now),
+        restoring(work, now),
         full_disks(work.full_disks),
         crawling(work, now),
         building(work, now),
@@ -98,6 +99,13 @@ def watch(work: Work, now: datetime) -> Iterator[Holdup]:
     if now - last.ended_at > ROUND_LATE:
         words = f"The watchdog's last round ended {since(last.ended_at, now)} ago: see its log on {last.machine}."
         yield Holdup("watchdog_late", words, "usher doctor")
+    if last.silent_since is not None:
+        words = (
+            f"None of {last.silent_components} components has answered or called since "
+            f"{moment(last.silent_since, now)}: perhaps the network of {last.machine}, where the watchdog runs, "
+            "is down. Nothing is done about them."
+        )
+        yield Holdup("all_silent", words, "usher components list")
     yield from skewed(f"the watchdog's machine {last.machine}", last.clock_skew_seconds)
 
 
@@ -105,6 +113,17 @@ def full_disks(stopped: Sequence[FullDisk]) -> Iterator[Holdup]:
     for component in stopped:
         words = f"The {component.type} {component.host} takes no more work. {component.reason}"
         yield Holdup("disk_full", words, f"usher components show {quote(component.host)}")
+
+
+def restoring(work: Work, now: datetime) -> Iterator[Holdup]:
+    restored = work.unrestored
+    if restored and restored.chunks:
+        chunks = f"{number(restored.chunks)} chunk{plural(restored.chunks)}"
+        words = (
+            f"The database was restored at {moment(restored.since, now)} ({restored.reason}). "
+            f"Index servers have not confirmed {chunks} yet, and searches are marked partial."
+        )
+        yield Holdup("restoring", words, "usher components rows")
 
 
 def crawling(work: Work, now: datetime) -> Iterator[Holdup]:
@@ -214,8 +233,12 @@ def components(failing: Sequence[Failing], now: datetime) -> Iterator[Holdup]:
 
 
 def of_queue(queue: Queue, now: datetime) -> Iterator[Holdup]:
+    paused = {entry.name for entry in queue.paused if entry.kind == "type"}
     for one in queue.types:
-        if one.since is not None and not one.running and now - one.since > SLACK:
+        if one.type in paused and one.waiting:
+            words = f"{number(one.waiting)} job{plural(one.waiting)} of the paused type {one.type} wait."
+            yield Holdup("type_paused", words, f"usher jobs resume {one.type}")
+        elif one.since is not None and not one.running and now - one.since > SLACK:
             yield Holdup("jobs_wait", job_words(one, now), f"usher manager --type {one.type}")
     overdue = queue.next_run is not None and now - queue.next_run > SLACK
     again = sum(one.again for one in queue.types)

@@ -7,11 +7,12 @@ hold, so that a look costs the same for ten pages and for ten million.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, Literal
 
 from usher.db import Connection
 from usher.fitness import DISK_FULL
-from usher.mgmt import placements, watchdog
+from usher.mgmt import incarnation, placements, watchdog
+from usher.mgmt.incarnation import Unrestored
 from usher.mgmt.placements import Missing
 from usher.mgmt.trail import QUIET
 from usher.mgmt.watchdog import WatchdogRound
@@ -196,6 +197,7 @@ class Work:
     watched: bool  # a watchdog leads
     last_round: WatchdogRound | None  # of the watchdog
     poisoned: Sequence[Poisoned] = ()
+    unrestored: Unrestored | None = None
     full_disks: Sequence[FullDisk] = ()
 
     def working(self, type_: str) -> int:
@@ -219,6 +221,14 @@ class Jobs:
 
 
 @dataclass(frozen=True, slots=True)
+class Paused:
+    """A type of job or a resource whose jobs do not start."""
+
+    kind: Literal["type", "resource"]
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Queue:
     """The control area; `done` and `failed` in the last hour."""
 
@@ -227,6 +237,7 @@ class Queue:
     failed: int
     next_run: datetime | None  # of the tasks that are enabled, the first
     scheduled: bool  # a scheduler leads
+    paused: Sequence[Paused] = ()
 
 
 async def look_at_work(conn: Connection, *, now: datetime) -> Work:
@@ -246,6 +257,7 @@ async def look_at_work(conn: Connection, *, now: datetime) -> Work:
         await led(conn, watchdog.LOCK),
         await watchdog.last_round(conn),
         await store.poisoned.rows(conn, Poisoned, lately=now - LATELY, most=MOST, n=FEW),
+        await incarnation.unrestored(conn),
         await store.full_disks.rows(conn, FullDisk, prefix=f"{DISK_FULL}%", n=n),
     )
 
@@ -280,7 +292,8 @@ async def look_at_queue(conn: Connection, *, now: datetime) -> Queue:
     await store.by_index.tuples(conn)
     types = await store.jobs.rows(conn, Jobs, now=now, most=MOST, n=TYPES)
     [(done, failed, next_run)] = await store.ended.tuples(conn, since=now - HOUR, most=MOST)
-    return Queue(types, done, failed, next_run, await led(conn, scheduler.LOCK))
+    paused = await store.paused.rows(conn, Paused, n=TYPES)
+    return Queue(types, done, failed, next_run, await led(conn, scheduler.LOCK), paused)
 
 
 async def led(conn: Connection, lock: int) -> bool:

@@ -310,3 +310,9 @@ select
     (
         select next_run from control.task where state = 'enabled' and type <> 'usher' order by next_run limit 1
     ) as next_run;
+
+-- name: paused
+-- Types of job and resources that the operator paused.
+(select 'type' as kind, type::text as name from control.paused_type order by type limit %(n)s)
+union all
+(select 'resource', name from control.resource where paused_capacity is not null order by name limit %(n)s);

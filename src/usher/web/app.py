@@ -15,12 +15,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from usher.db import Database
 from usher.door.doorkeeper import Doorkeeper
 from usher.errors import NotFound
+from usher.messages import INCARNATION_HEADER
 from usher.porch.bodies import decoded, queried, read, written
 from usher.porch.entry import Declined, Porch, bearer, check_site, is_forwarded
 from usher.queue.policy import Policies
 from usher.web.access import Access, check
 from usher.web.callers import Asker, Callers
 from usher.web.claims import Claims
+from usher.web.present_incarnation import PresentIncarnation
 from usher.web.server_map import ServerMap
 from usher.web.ticket_office import TicketOffice
 
@@ -54,6 +56,7 @@ class Rooms:
     server_map: ServerMap
     claims: Claims
     tickets: TicketOffice
+    incarnation: PresentIncarnation
     is_open: bool = False  # to callers of this machine, as far as an endpoint allows it
 
 
@@ -139,6 +142,7 @@ class Resource:
         if request.method not in self.endpoints:
             self.refuse(request.method)
         endpoint, decode = self.endpoints[request.method]
+        incarnation = "" if endpoint.access.scope == "open" else await self.rooms.incarnation.id()
         asker = await self.admit(endpoint, request)
         if decode:
             body = decoded(decode, await read(request), LIST)
@@ -146,7 +150,10 @@ class Resource:
             body = queried(endpoint.request, request, LIST) if endpoint.request else None
         call = Call(self.rooms, body, request.path_params, request.headers, asker)
         told = await endpoint.handler(call)
-        await written(told)(scope, receive, send)
+        response = written(told)
+        if incarnation:
+            response.headers[INCARNATION_HEADER] = incarnation
+        await response(scope, receive, send)
 
     async def admit(self, endpoint: Endpoint[Any, Any], request: Request) -> Asker:
         """The caller, if it may call; a token that is shown must be good, even where none is needed."""

@@ -8,7 +8,16 @@ from usher.mgmt.missing import Loss
 from usher.mgmt.page_keys import ChunkPageKeys
 from usher.web.access import work
 from usher.web.app import Call, Endpoint
-from usher.web.coordinator import at_mgmt, caller, clock, index_state_of, lost, shown
+from usher.web.coordinator import (
+    PROPAGATORS,
+    at_mgmt,
+    caller,
+    clock,
+    index_state_of,
+    lost,
+    propagating,
+    shown,
+)
 from usher.web.mgmt_shapes import (
     BuildsQuery,
     ChunkKept,
@@ -83,11 +92,17 @@ async def alone(conn: Connection, me: Component) -> bool:
 async def set_index_state(call: Call[IndexState]) -> ChunkKept:
     """Any state may be said again; what is over cannot be undone."""
     asked, chunk = call.body, number_of(call.body.chunk_id)
-    me = await caller(call, None if asked.state == "propagated" else "index-builder")
+    if asked.state == "propagated":
+        me = await caller(call, *PROPAGATORS)
+        async with at_mgmt(call) as conn:
+            await propagating(call, conn, me, chunk)
+            return index_state_of(await shown(conn, chunk))
+    me = await caller(call, "index-builder")
     async with at_mgmt(call) as conn:
-        if asked.state != "propagated" and not await settle(call, conn, me, chunk):
+        if not await settle(call, conn, me, chunk):
             found = await shown(conn, chunk)
-            if found.builder_id != me.id or index_state_of(found).state != asked.state:
+            said_before = asked.state in (found.index_state, index_state_of(found).state)
+            if found.builder_id != me.id or not said_before:
                 lost(found, me)
         return index_state_of(await shown(conn, chunk))
 

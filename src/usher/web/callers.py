@@ -1,21 +1,24 @@
 """Who calls MGMT: the token it shows, and the component it is.
 
-Tokens and components are remembered for a moment, so most calls of a component cost no statement for this, and its
-sign of life is written once in that moment. A caller that shows bad tokens again and again is held off.
+Tokens and components are remembered for a moment, so most calls of a component cost no statement for this. Once in that
+moment its sign of life is written, and renews the leases that it does not renew itself. A caller that shows bad tokens
+again and again is held off.
 """
 
 import hmac
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Final, Generic, TypeVar
 
 from usher import local_secret
-from usher.db import Database
+from usher.db import Connection, Database
 from usher.errors import NotAllowed
-from usher.mgmt import components, tokens
+from usher.mgmt import chunks, identity, tokens
 from usher.mgmt.components import Component
-from usher.mgmt.names import Type, host_of, type_of
+from usher.mgmt.identity import CallerIdentity
+from usher.mgmt.names import IDENTITY_HINT, Type, host_of, type_of
 from usher.mgmt.tokens import Token, local_token
 from usher.porch.entry import Declined, unproven
 
@@ -25,6 +28,7 @@ MAX_REMEMBERED: Final = 10_000  # of each kind
 FAILURE_LIMIT: Final = 30  # bad tokens from one address within the window
 FAILURE_WINDOW_SECONDS: Final = 60.0
 KNOWN_GOOD_SECONDS: Final = 3600.0
+LEASE_HOLDERS: Final = frozenset({"crawler", "index-builder"})
 # As the first documents spell them, too.
 OLD_TYPES: Final = {"index builider": "index-builder", "back-end": "front-end"}
 Key = TypeVar("Key")
@@ -70,6 +74,9 @@ class Memory(Generic[Key, Value]):
     def forget(self, key: Key) -> None:
         self._kept.pop(key, None)
 
+    def forget_all(self, matches: Callable[[Key], bool]) -> None:
+        self._kept = {key: kept for key, kept in self._kept.items() if not matches(key)}
+
 
 class FailureLimit:
     """Counts bad tokens by the address they come from."""
@@ -104,11 +111,16 @@ class FailureLimit:
 class Callers:
     """One for each process; `secret` is the data directory's, or empty where there is none."""
 
-    def __init__(self, db: Database, secret: str = "") -> None:
+    def __init__(
+        self, db: Database, secret: str = "", *, lease: timedelta = timedelta(minutes=5)
+    ) -> None:
         self._db = db
+        self._lease = lease
+        # A lease is renewed several times before it ends.
+        self._component_seconds = min(COMPONENT_SECONDS, lease.total_seconds() / 4)
         self._tokens = Memory[bytes, Token](TOKEN_SECONDS)
         self._known_good = Memory[bytes, bool](KNOWN_GOOD_SECONDS)
-        self._components = Memory[tuple[str, int | None, bool], Component](COMPONENT_SECONDS)
+        self._components = Memory[CallerIdentity, Component](self._component_seconds)
         self._failures = FailureLimit()
         now = db.clock.now()
         self._local: dict[str, Token] = {}
@@ -139,34 +151,73 @@ class Callers:
         return checked
 
     async def meet(
-        self, asker: Asker, host: str | None, kind: str | None, *, row: int | None = None
+        self, asker: Asker, host: str | None, roles: Sequence[Type] = (), *, row: int | None = None
     ) -> Component:
-        """The component that calls, registered if it is new; `kind` is what the call makes it."""
-        wanted = kind_of(asker.token, kind)
-        name = address_of(asker, host)
-        key = (name, asker.token_id, asker.is_trusted)
-        kept = self._components.get(key)
-        if kept and row is None and wanted in (None, kept.type) and kept.state != "paused":
+        """The component that calls, registered if it is new; `roles` are those that the call implies."""
+        caller = identity_of(asker, host, roles)
+        kept = self._components.get(caller)
+        if kept and row is None and kept.state != "paused":
             return kept
         async with self._db.connection() as conn:
             if asker.token_id and asker.token and asker.token.address is None:
-                bound = await tokens.bind_once(conn, asker.token_id, name)
-                name = address_of(replace(asker, token=replace(asker.token, address=bound)), host)
-            met = await components.meet(
-                conn,
-                host=name,
-                type=wanted,
-                row=row,
-                token_id=asker.token_id,
-                is_trusted=asker.is_trusted,
-                now=self._db.clock.now(),
-            )
-        self._components.put(key, met)
+                bound = await tokens.bind_once(conn, asker.token_id, caller.host)
+                bound_asker = replace(asker, token=replace(asker.token, address=bound))
+                caller = identity_of(bound_asker, host, roles)
+            met = await identity.identify(conn, caller, row=row, now=self._db.clock.now())
+            await self._renew(conn, met)
+        self._components.put(caller, met)
         return met
 
+    async def note(self, asker: Asker, host: str | None, roles: Sequence[Type]) -> None:
+        """Write the sign of life of a caller whose host has components; a caller from elsewhere stays unknown."""
+        declared = host or asker.declared
+        if asker.token and (asker.token.scope == "read" or (asker.is_trusted and not declared)):
+            return
+        caller = identity_of(asker, host, () if declared else roles)
+        if self._components.get(caller):
+            return
+        async with self._db.connection() as conn:
+            if not await identity.has_components(conn, caller.host):
+                return
+            now = self._db.clock.now()
+            known = await identity.recognise(conn, caller, now=now)
+            if not caller.is_named:
+                known = await identity.identify(conn, caller, now=now)
+            if known:
+                await self._renew(conn, known)
+                self._components.put(caller, known)
+
+    async def _renew(self, conn: Connection, component: Component) -> None:
+        """A call is a sign of life for the chunks of a component that does not name them to POST /v1/lease."""
+        if component.type in LEASE_HOLDERS and not component.renews_leases:
+            now = self._db.clock.now()
+            await chunks.renew_by_call(conn, component.id, lease=self._lease, now=now)
+
+    def forget_all(self) -> None:
+        """Forget all tokens and components, because the database has another history."""
+        self._tokens = Memory(TOKEN_SECONDS)
+        self._components = Memory(self._component_seconds)
+
     def changed(self, asker: Asker, host: str | None) -> None:
-        """Forget what is remembered of a component, because it changes."""
-        self._components.forget((address_of(asker, host), asker.token_id, asker.is_trusted))
+        """Forget what is remembered of the components of a host, because one of them changes."""
+        name = address_of(asker, host)
+        self._components.forget_all(lambda caller: caller.host == name)
+
+
+def is_named(asker: Asker, host: str | None) -> bool:
+    """Whether the caller says which host it is, or has a token that does."""
+    return bool(host or asker.declared or asker.token_id)
+
+
+def identity_of(asker: Asker, host: str | None, roles: Sequence[Type]) -> CallerIdentity:
+    """Who calls: a component with a token has its role from there."""
+    return CallerIdentity(
+        address_of(asker, host),
+        roles_of(asker.token, roles),
+        is_named=is_named(asker, host),
+        token_id=asker.token_id,
+        is_trusted=asker.is_trusted,
+    )
 
 
 def address_of(asker: Asker, host: str | None) -> str:
@@ -184,18 +235,22 @@ def wrong_address(token: Token | None, bound: str, declared: str) -> NotAllowed:
     name = token.name if token else ""
     return NotAllowed(
         f"The token {name!r} belongs to {bound}, not to {declared}.",
-        hint=f"Only the operator can change this: usher tokens move {name} {declared}",
+        hint=f"Only the operator can change this: usher tokens move {name} {declared}. {IDENTITY_HINT}",
     )
 
 
-def kind_of(token: Token | None, kind: str | None) -> Type | None:
-    """What the caller is by this call or by its token, which must agree."""
-    wanted = None if kind is None else type_of(OLD_TYPES.get(kind.lower(), kind))
+def role_named(text: str) -> Type:
+    """A type as callers write it, also as the first documents spell it."""
+    return type_of(OLD_TYPES.get(text.lower(), text))
+
+
+def roles_of(token: Token | None, roles: Sequence[Type]) -> tuple[Type, ...]:
+    """The roles that the call implies, or the one of its token, which must be among them."""
     if token is None or token.type is None:
-        return wanted
-    if wanted not in (None, token.type):
+        return tuple(roles)
+    if roles and token.type not in roles:
         raise NotAllowed(
-            f"The token {token.name!r} is for components of type {token.type}, not {wanted}.",
-            hint=f"usher tokens add --type {wanted}",
+            f"The token {token.name!r} is for components of type {token.type}, not {roles[0]}.",
+            hint=f"usher tokens add --type {roles[0]}",
         )
-    return token.type
+    return (token.type,)

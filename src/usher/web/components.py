@@ -7,7 +7,8 @@ from usher.mgmt.names import TYPES, type_of, words
 from usher.porch.entry import Declined
 from usher.web.access import READ, work
 from usher.web.app import Call, Endpoint
-from usher.web.coordinator import at_mgmt, caller, clock
+from usher.web.callers import role_named
+from usher.web.coordinator import at_mgmt, clock, lease_holders
 from usher.web.mgmt_shapes import (
     MOST_CHUNKS,
     WORD,
@@ -28,7 +29,8 @@ from usher.web.mgmt_shapes import (
 async def set_component_state(call: Call[ComponentState]) -> StateKept:
     asked, callers = call.body, call.rooms.callers
     callers.changed(call.asker, asked.host)
-    me = await callers.meet(call.asker, asked.host, asked.type, row=asked.row)
+    roles = () if asked.type is None else (role_named(asked.type),)
+    me = await callers.meet(call.asker, asked.host, roles, row=asked.row)
     async with at_mgmt(call) as conn:
         await components.declare(
             conn, me.id, asked.state, reason=asked.reason, weight=asked.weight, now=clock(call)
@@ -43,10 +45,14 @@ async def renew_leases(call: Call[LeaseRequest]) -> LeaseAnswer:
     if len(call.body.chunks) > MOST_CHUNKS:
         message = f"{len(call.body.chunks):,} chunks are more than {MOST_CHUNKS:,}."
         raise Declined(413, "too_large", message, hint="Ask in several requests.")
-    me, lease = await caller(call), call.rooms.terms.lease
+    lease, held = call.rooms.terms.lease, set[int]()
+    holders = await lease_holders(call)
     wanted = dict.fromkeys(number_of(one) for one in call.body.chunks)
     async with at_mgmt(call, alone=True) as conn:
-        held = await chunks.renew(conn, me.id, list(wanted), lease=lease, now=clock(call))
+        for me in holders:
+            held |= await chunks.renew(conn, me.id, list(wanted), lease=lease, now=clock(call))
+            if not me.renews_leases:
+                await components.set_renews_leases(conn, me.id)
     return LeaseAnswer(sorted(held), [one for one in wanted if one not in held])
 
 
@@ -57,9 +63,10 @@ async def list_components(call: Call[ComponentsQuery]) -> ComponentList:
     return ComponentList([shown_component(one) for one in found])
 
 
-async def show_component(call: Call[None]) -> ShownComponent:
+async def show_component(call: Call[ComponentsQuery]) -> ShownComponent:
+    kind = None if call.body.type is None else type_of(call.body.type)
     async with call.rooms.mgmt.connection() as conn:
-        return shown_component(await components.show(conn, call.words["host"]))
+        return shown_component(await components.show(conn, call.words["host"], kind))
 
 
 def shown_component(one: Component) -> ShownComponent:
@@ -77,7 +84,8 @@ async def show_chunk(call: Call[None]) -> look.Shown:
 async def list_events(call: Call[EventsQuery]) -> EventList:
     asked = call.body
     async with call.rooms.mgmt.connection() as conn:
-        one = None if asked.host is None else (await components.show(conn, asked.host)).id
+        kind = None if asked.type is None else type_of(asked.type)
+        one = None if asked.host is None else (await components.show(conn, asked.host, kind)).id
         found = await components.events(conn, one, asked.limit, before=asked.before)
     fields = ShownEvent.__struct_fields__
     shown = [ShownEvent(**{name: getattr(event, name) for name in fields}) for event in found]
@@ -116,9 +124,9 @@ ENDPOINTS = (
         "GET",
         "/v1/components/{host}",
         show_component,
-        None,
+        ComponentsQuery,
         ShownComponent,
-        "One component",
+        "One component; `type` says which where several share a host",
         access=READ,
     ),
     Endpoint(

@@ -10,10 +10,21 @@ from usher.errors import BadInput, NotFound
 from usher.mgmt import chunks, leftovers
 from usher.mgmt.chunks import Chunk, Trouble
 from usher.mgmt.components import Component
+from usher.mgmt.names import Type
 from usher.urls import Refused, Scheme, Url, parse
 from usher.web.access import work
 from usher.web.app import Call, Endpoint
-from usher.web.coordinator import at_mgmt, caller, clock, lost, shown, state_of
+from usher.web.coordinator import (
+    PROPAGATORS,
+    at_mgmt,
+    caller,
+    clock,
+    lease_holders,
+    lost,
+    propagating,
+    shown,
+    state_of,
+)
 from usher.web.mgmt_shapes import (
     ChunkKept,
     ContentState,
@@ -27,6 +38,7 @@ NOT_MODIFIED: Final = 304
 LATER: Final = frozenset({429, 503})  # answers that ask us to come another time
 UNSURE: Final = frozenset({"failure", "barred"})  # results that do not say that the host answers
 UNKNOWN_TYPE: Final = 1
+CRAWLER: Final[tuple[Type, ...]] = ("crawler",)
 
 
 class Numbered(Protocol):
@@ -43,12 +55,14 @@ class Numbered(Protocol):
 async def set_content_state(call: Call[ContentState]) -> ChunkKept:
     """Any state may be said again; what is over cannot be undone."""
     asked, chunk = call.body, number_of(call.body.chunk_id)
-    me = await caller(call, None if asked.state == "propagated" else "crawler")
+    me = await caller(call, *(PROPAGATORS if asked.state == "propagated" else CRAWLER))
     done = asked.state == "crawled" and not asked.pages
     async with at_mgmt(call, alone=done) as conn:
         if done and not await finish(call, conn, me, chunk):
             said_before(await shown(conn, chunk), me, asked)
-        elif asked.state != "propagated" and not done:
+        elif asked.state == "propagated":
+            await propagating(call, conn, me, chunk)
+        elif not done:
             await settle(call, conn, me, chunk)
         return state_of(await shown(conn, chunk))
 
@@ -189,9 +203,11 @@ def code_of(content_type: str | None, codes: Mapping[str, int]) -> int:
 
 
 async def get_unpropagated(call: Call[KeepQuery]) -> Keep:
-    me, asked = await caller(call), call.body
+    holders, asked, kept = await lease_holders(call), call.body, set[int]()
     async with at_mgmt(call, alone=True) as conn:
-        found = await chunks.unpropagated(conn, me.id, after=asked.after, n=asked.n)
+        for me in holders:
+            kept.update(await chunks.unpropagated(conn, me.id, after=asked.after, n=asked.n))
+    found = sorted(kept)[: asked.n]
     return Keep(found, found[-1] if len(found) == asked.n else None)
 
 

@@ -2,28 +2,33 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import datetime
+from http import HTTPStatus
 from typing import Any, Final, NoReturn, TypeVar
 
 import psycopg
 from starlette.responses import Response
 
 from usher.db import IN_THE_WAY, Connection
-from usher.errors import BadInput, NotFound, Unreachable
-from usher.mgmt import chunks
+from usher.errors import BadInput, NotAllowed, NotFound, Unreachable
+from usher.messages import INCARNATION_HEADER
+from usher.mgmt import chunk_offers, chunks, incarnation, placements
 from usher.mgmt.chunks import Chunk
 from usher.mgmt.components import Component
-from usher.mgmt.names import Type
+from usher.mgmt.names import IDENTITY_HINT, Type
 from usher.porch.entry import Declined
 from usher.web.app import Call
+from usher.web.callers import is_named
 from usher.web.mgmt_shapes import ChunkKept, Told
 
 Says = TypeVar("Says", bound=Told)
 Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")
 Handler = Callable[[Call[Asked]], Awaitable[Answer | Response]]
+# Who may say `propagated`, and index servers first: of others it means nothing.
+PROPAGATORS: Final[tuple[Type, ...]] = ("index-server", "crawler", "index-builder")
 PAUSES: Final = (0.01, 0.05, 0.2)  # seconds; jitter keeps those apart who met
 
 
@@ -71,9 +76,59 @@ def begun_anew(handler: Handler[Asked, Answer]) -> Handler[Asked, Answer]:
     return patient
 
 
-async def caller(call: Call[Says], kind: Type | None = None) -> Component:
-    """The component that calls; `kind` is what this endpoint is for."""
-    return await call.rooms.callers.meet(call.asker, call.body.host, kind)
+async def caller(call: Call[Says], *roles: Type) -> Component:
+    """The component that calls; `roles` are those that the endpoint is for, the likeliest first."""
+    return await call.rooms.callers.meet(call.asker, call.body.host, roles)
+
+
+async def lease_holders(call: Call[Says]) -> list[Component]:
+    """The component that calls; at an address that two roles share, its crawler and its index builder."""
+    first = await caller(call, "crawler", "index-builder")
+    second = await caller(call, "index-builder", "crawler")
+    return [first] if first.id == second.id else [first, second]
+
+
+async def propagating(call: Call[Says], conn: Connection, me: Component, chunk: int) -> None:
+    """An index server that says `propagated` has loaded the chunk, if it is assigned to it; of others it means nothing.
+
+    Where roles share an address, the builder may say so before the server has the chunk: then the server must have been
+    offered it.
+    """
+    if me.type != "index-server":
+        return
+    await placements.keep_planners_out(conn)
+    await check_incarnation(conn, call.headers)
+    if is_named(call.asker, call.body.host) or chunk in await chunk_offers.offered(conn, me.id):
+        await placements.loaded(conn, me.id, [chunk], now=clock(call))
+
+
+def noting(handler: Handler[Asked, Answer], roles: Sequence[Type]) -> Handler[Asked, Answer]:
+    """A handler whose calls are signs of life of components in these roles, although it need not know who calls."""
+
+    async def noted(call: Call[Asked]) -> Answer | Response:
+        with suppress(NotAllowed, BadInput):  # the handler decides who may call, and what it reads
+            await call.rooms.callers.note(call.asker, getattr(call.body, "host", None), roles)
+        return await handler(call)
+
+    return noted
+
+
+async def check_incarnation(conn: Connection, headers: Mapping[str, str]) -> str:
+    """The incarnation that an index server compared its chunks with, empty if it knows of none; 412 if it is another.
+
+    Call it in a transaction that keeps planners out: a new incarnation begins before it or after it.
+    """
+    claimed = headers.get(INCARNATION_HEADER, "")
+    present = (await incarnation.current(conn)).id
+    if claimed and claimed != present:
+        raise Declined(
+            HTTPStatus.PRECONDITION_FAILED,
+            "other_incarnation",
+            "The database was restored since this server compared its chunks with it.",
+            hint="POST them to /v1/holdings/compare first.",
+            headers={INCARNATION_HEADER: present},
+        )
+    return claimed
 
 
 async def shown(conn: Connection, chunk: int) -> Chunk:
@@ -101,7 +156,12 @@ def lost(chunk: Chunk, me: Component) -> NoReturn:
     """The caller has no lease on this chunk, or has none any more."""
     if me.id not in (chunk.crawler_id, chunk.builder_id):
         message = f"Chunk {chunk.id} is not with {me.host}."
-        raise Declined(409, "not_yours", message, hint="A component reports what it was given.")
+        raise Declined(
+            409,
+            "not_yours",
+            message,
+            hint=f"A component reports what it was given. {IDENTITY_HINT}",
+        )
     state = (
         chunk.state if chunk.index_state is None else f"{chunk.state}, index {chunk.index_state}"
     )

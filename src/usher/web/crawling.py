@@ -9,6 +9,7 @@ from usher.errors import BadInput, NotFound
 from usher.mgmt import chunks
 from usher.mgmt.chunks import Ask, Given
 from usher.mgmt.components import Component
+from usher.mgmt.names import IDENTITY_HINT
 from usher.porch.entry import Declined
 from usher.web.access import work
 from usher.web.app import NEVER, Call, Endpoint
@@ -90,7 +91,7 @@ async def the_open_one(conn: Connection, me: Component, now: datetime) -> int:
     if len(found) == 1:
         return found[0]
     words = "holds several chunks" if found else "holds no chunk"
-    hint = "Name it: ?chunk_id=" if found else "GET /get_links gives one."
+    hint = "Name it: ?chunk_id=" if found else f"GET /get_links gives one. {IDENTITY_HINT}"
     raise Declined(409, "which_chunk", f"{me.host} {words}.", hint=hint)
 
 
@@ -131,7 +132,9 @@ async def add_links(call: Call[AddLinks]) -> AddedLinks:
         raise Declined(413, "too_large", message, hint="Add them in several requests.")
     door = call.rooms.doorkeeper
     found_on = host_of(asked.found_on)
-    knock = Knock(source=found_on or host_of(asked.moved_from))
+    # A crawler may report its last pages before it sends the links that it found on them.
+    source, grace = found_on or host_of(asked.moved_from), call.rooms.terms.lease
+    knock = Knock(source=source, grace=grace)
     answers = await door.knock(asked.links, knock=knock, found_on=found_on, depth=asked.depth)
     told = summed_up(answers, listed=False)
     return AddedLinks(told.counts, told.reasons)

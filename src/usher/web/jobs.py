@@ -15,7 +15,15 @@ from usher.queue.times import in_range
 from usher.queue.why import why_waiting
 from usher.web.access import ADMIN, READ_QUEUE
 from usher.web.app import Call, Endpoint
-from usher.web.queue import at_most, at_the_desk, check_contains, number, shown_to, wrong_state
+from usher.web.queue import (
+    at_most,
+    at_the_desk,
+    check_contains,
+    number,
+    sees_arguments,
+    shown_to,
+    wrong_state,
+)
 from usher.web.queue_shapes import (
     MOST_JOBS,
     Cancelled,
@@ -23,6 +31,7 @@ from usher.web.queue_shapes import (
     EnteredJob,
     EnteredJobs,
     JobList,
+    JobResult,
     JobsQuery,
     NewJob,
     NewJobs,
@@ -97,6 +106,7 @@ def new_job(job: NewJob) -> New:
         host_rule=job.host_rule,
         key=job.key,
         data=job.data,
+        needs=tuple(job.needs),
     )
 
 
@@ -117,7 +127,18 @@ async def show_job(call: Call[None]) -> ShownJob:
         found.root_task,
         found.children,
         found.wrote,
+        found.result if sees_arguments(call) else None,
+        found.needs,
+        found.needed_by,
     )
+
+
+async def show_result(call: Call[None]) -> JobResult:
+    id_ = number(call)
+    async with at_the_desk(call) as conn:
+        shown = await look.show_job(conn, id_)
+    result = shown.result
+    return JobResult(id_, shown.job.state, result and result.value, result is not None)
 
 
 async def show_tree(call: Call[None]) -> Tree:
@@ -177,6 +198,15 @@ ENDPOINTS = (
         ShownJob,
         "One job, why it waits, and what became of it",
         access=READ_QUEUE,
+    ),
+    Endpoint(
+        "GET",
+        "/v1/jobs/{id}/result",
+        show_result,
+        None,
+        JobResult,
+        "The result of a job",
+        access=ADMIN,
     ),
     Endpoint(
         "GET",

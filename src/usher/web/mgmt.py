@@ -4,11 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from usher.mgmt.names import Type
 from usher.web import (
     building,
     components,
     content,
     crawling,
+    holdings,
     missing,
     page_keys,
     searches,
@@ -17,7 +19,7 @@ from usher.web import (
     visiting,
 )
 from usher.web.app import Endpoint
-from usher.web.coordinator import begun_anew
+from usher.web.coordinator import begun_anew, noting
 
 PARTS: Final[Sequence[Sequence[Endpoint[Any, Any]]]] = (
     components.ENDPOINTS,
@@ -25,14 +27,31 @@ PARTS: Final[Sequence[Sequence[Endpoint[Any, Any]]]] = (
     content.ENDPOINTS,
     building.ENDPOINTS,
     serving.ENDPOINTS,
+    holdings.ENDPOINTS,
     searches.ENDPOINTS,
     missing.ENDPOINTS,
     page_keys.ENDPOINTS,
     visiting.ENDPOINTS,
     tickets.ENDPOINTS,
 )
+# Handlers that do not ask who calls; such a call is still a sign of life of a component in this role.
+NOTED_ROLES: Final[Mapping[str, Sequence[Type]]] = {
+    "/add_links": ("crawler",),
+    "/get_servers_map": ("front-end",),
+    "/get_map": ("front-end",),
+    "/v1/map": ("front-end",),
+}
+
+
+def canonical(endpoint: Endpoint[Any, Any]) -> Endpoint[Any, Any]:
+    handler = endpoint.handler
+    if roles := NOTED_ROLES.get(endpoint.path):
+        handler = noting(handler, roles)
+    return replace(endpoint, handler=begun_anew(handler))
+
+
 CANONICAL: Final[Sequence[Endpoint[Any, Any]]] = tuple(
-    replace(endpoint, handler=begun_anew(endpoint.handler)) for part in PARTS for endpoint in part
+    canonical(endpoint) for part in PARTS for endpoint in part
 )
 ONE_MORE: Final = "/get_links/{number}"
 # As the API document, the code and still older drafts call them.

@@ -87,6 +87,8 @@ class ShownComponent(Struct):
     machine: str
     weight: int
     draining: bool
+    called_at: datetime | None
+    health_url: str | None
 
 
 class ComponentsQuery(Struct, forbid_unknown_fields=True):
@@ -101,6 +103,7 @@ class EventsQuery(Struct, forbid_unknown_fields=True):
     """The latest events, of one component or of all."""
 
     host: Host | None = None
+    type: Type | None = None
     limit: Annotated[int, Meta(ge=1, le=1_000)] = 100
     before: Number | None = None
 
@@ -318,15 +321,17 @@ class IndexState(Told, kw_only=True):
 
 
 class ChunksQuery(Told, kw_only=True):
+    """Without `after`, the chunks that were offered least recently; with it, those that follow by id."""
+
     n: Small = 5
-    after: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
+    after: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
 
 
 class AllChunksQuery(Told, kw_only=True):
     """As a body, once, and then all chunks were meant."""
 
     n: Small = 1_000
-    after: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
+    after: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
 
 
 class RowHost(Struct):
@@ -365,18 +370,6 @@ class LoadedRequest(Told, kw_only=True):
 
 class LoadedAnswer(Struct):
     chunk_ids: list[int]
-
-
-class HeldRequest(Told, kw_only=True):
-    """All chunks that a server has, checked and sound, when it comes back."""
-
-    chunk_ids: list[ChunkId]
-
-
-class Stray(Struct):
-    """Chunks that the server has no use for."""
-
-    stray: list[int]
 
 
 class LeavingChunks(Struct):

@@ -5,6 +5,7 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 
 from usher.mgmt import page_keys
+from usher.mgmt.names import IDENTITY_HINT
 from usher.mgmt.page_keys import ForeignCount
 from usher.porch.entry import Declined
 from usher.web.access import work
@@ -69,7 +70,7 @@ async def get_page_keys(call: Call[KeysRequest]) -> KeysAnswer:
 
 
 async def set_foreign_pages(call: Call[ForeignRequest]) -> ForeignAnswer:
-    me, reports = await caller(call), call.body.chunks
+    me, reports = await caller(call, "index-builder", "index-server"), call.body.chunks
     if len(reports) > MOST_CHUNKS:
         message = f"{len(reports):,} chunks are more than {MOST_CHUNKS:,}."
         raise Declined(413, "too_large", message, hint="Report them in several requests.")
@@ -86,7 +87,9 @@ async def set_foreign_pages(call: Call[ForeignRequest]) -> ForeignAnswer:
         )
     if dropped and not recorded:
         message = f"None of these chunks is with {me.host}."
-        raise Declined(409, "not_yours", message, hint="Report chunks that you build or load.")
+        raise Declined(
+            409, "not_yours", message, hint=f"Report chunks that you build or load. {IDENTITY_HINT}"
+        )
     return ForeignAnswer(recorded)
 
 

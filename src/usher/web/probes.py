@@ -12,7 +12,7 @@ from usher import __version__
 from usher.db import Database
 from usher.errors import Unreachable
 from usher.porch.shapes import Status, Version
-from usher.schema.state import State, newer, out_of_date, state
+from usher.schema.state import State, not_ours, out_of_date, state
 from usher.telemetry import exposition
 from usher.web.access import OPEN
 from usher.web.app import Call, Endpoint
@@ -41,7 +41,7 @@ async def readyz(call: Call[None]) -> Status:
         raise Unreachable(message, hint="See `usher doctor`.") from error
     for one in found:
         if one.unknown:
-            raise newer(one)
+            raise not_ours(one)
     if behind := [one.schema for one in found if one.pending]:
         raise out_of_date(behind)
     return Status("ready")

@@ -1,19 +1,20 @@
 """What requests to the queue and its answers look like; bounds are those of the columns, and of what an index holds."""
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from usher.queue.desk import TaskState
 from usher.queue.jobs import Claimed
-from usher.queue.look import Job, Listed, Node, Wrote
+from usher.queue.look import Job, Listed, Need, Node, StoredResult, Wrote
 from usher.queue.states import State
 
 MOST_JOBS = 10_000
 MOST_CLAIMED = 1_000
 MOST_LISTED = 1_000
+MAX_NEEDS = 1_000  # of one job
 LONGEST_NAME = 200
 
 Id = Annotated[int, Meta(ge=1, le=2**63 - 1)]
@@ -76,6 +77,7 @@ class Conditions(Strict):
     key: Key | None = None
     data: str | None = None
     parent: Id | None = None
+    needs: Annotated[list[Id], Meta(max_length=MAX_NEEDS)] = []
 
 
 class NewJob(Conditions, kw_only=True):
@@ -113,6 +115,18 @@ class ShownJob(Struct):
     root_task: int | None
     children: int
     wrote: list[Wrote]
+    result: StoredResult | None
+    needs: list[Need]
+    needed_by: list[int]
+
+
+class JobResult(Struct):
+    """The state of a job and the JSON value it set; `set` tells a result of null from none."""
+
+    id: int
+    state: str
+    result: Any
+    set: bool
 
 
 class Tree(Struct):
@@ -156,6 +170,10 @@ class OutputRequest(Fenced):
     output: str
 
 
+class ResultRequest(Fenced):
+    result: Any
+
+
 class WroteRequest(Fenced):
     table: Name
     rows: Annotated[list[Row], MANY]
@@ -195,6 +213,7 @@ class End(Fenced):
     output: str | None = None
     pid: Positive | None = None
     retry_in: Span | None = None
+    result: Any | UnsetType = UNSET
 
 
 class SettleRequest(Strict):
@@ -320,6 +339,7 @@ class ResourceChange(Strict):
 
     capacity: Annotated[int, Meta(ge=1, le=100_000)] | None = None
     interval: Span | None = None
+    paused: bool | None = None
 
 
 class Resource(Struct):
@@ -331,6 +351,27 @@ class Resource(Struct):
     running: int
     waiting: int
     latest_run: datetime | None
+    paused: bool
+
+
+class TypeChange(Strict):
+    """Whether managers may claim jobs of a type."""
+
+    paused: bool
+    reason: Message = ""
+
+
+class JobType(Struct):
+    """`reason` and `since` are those of the pause."""
+
+    type: str
+    paused: bool
+    reason: str
+    since: datetime | None
+
+
+class JobTypeList(Struct):
+    types: list[JobType]
 
 
 class ResourceList(Struct):

@@ -10,6 +10,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, NoReturn
 
+from msgspec import UNSET
+
 from usher.db import Connection
 from usher.db_clock import server_time
 from usher.errors import BadInput, NotAllowed
@@ -41,10 +43,12 @@ from usher.web.queue_shapes import (
     ExtendRequest,
     MessageRequest,
     OutputRequest,
+    ResultRequest,
     SettleAnswer,
     SettleRequest,
     WroteRequest,
 )
+from usher.worker import PermanentError, encode_result
 
 # -- what workers say and do
 
@@ -67,6 +71,22 @@ async def put_output(call: Call[OutputRequest]) -> Status:
         if not await voice.put_output(conn, run, output):
             refuse(run)
     return Status("ok")
+
+
+async def put_result(call: Call[ResultRequest]) -> Status:
+    run, result = fence(call), encoded(call.body.result)
+    async with at_the_desk(call) as conn:
+        if not await voice.put_result(conn, run, result, now=await server_time(conn)):
+            refuse(run)
+    return Status("ok")
+
+
+def encoded(result: object) -> str:
+    """A result as the database stores it."""
+    try:
+        return encode_result(result)
+    except PermanentError as error:
+        raise BadInput(str(error)) from None
 
 
 async def wrote(call: Call[WroteRequest]) -> Status:
@@ -218,6 +238,7 @@ def settled(end: End, held: Held, policies: Policies, now: datetime) -> Settled:
         message=message(end, found),
         output=None if end.output is None else kept(end.output, policy),
         retry_at=None if wait is None else now + wait,
+        result=None if end.result is UNSET else encoded(end.result),
     )
 
 
@@ -284,6 +305,15 @@ ENDPOINTS = (
         OutputRequest,
         Status,
         "The output of a run so far",
+        access=CLAIM,
+    ),
+    Endpoint(
+        "POST",
+        "/v1/jobs/{id}/result",
+        put_result,
+        ResultRequest,
+        Status,
+        "Set the result of a run",
         access=CLAIM,
     ),
     Endpoint(

@@ -34,7 +34,7 @@ class QueryStats(Told, kw_only=True):
 
 
 async def send_query_stats(call: Call[QueryStat]) -> Status:
-    asked, me = [read(call.body, clock(call))], await caller(call)
+    asked, me = [read(call.body, clock(call))], await caller(call, "front-end", "index-server")
     async with at_mgmt(call, alone=True) as conn:
         await query_stats.add(conn, asked, me.id)
     return Status("ok")
@@ -45,7 +45,7 @@ async def send_many(call: Call[QueryStats]) -> Status:
     if len(given) > MOST:
         raise Declined(413, "too_large", f"{len(given):,} queries are more than {MOST:,}.")
     now = clock(call)
-    asked, me = [read(one, now) for one in given], await caller(call)
+    asked, me = [read(one, now) for one in given], await caller(call, "front-end", "index-server")
     if asked:
         async with at_mgmt(call, alone=True) as conn:
             await query_stats.add(conn, asked, me.id)

@@ -25,6 +25,7 @@ from usher.web.app import NEVER, Rooms, Terms, make_app
 from usher.web.callers import Callers
 from usher.web.claims import Claims
 from usher.web.openapi import Endpoints
+from usher.web.present_incarnation import PresentIncarnation
 from usher.web.server_map import ServerMap
 from usher.web.ticket_office import TicketOffice
 
@@ -105,17 +106,20 @@ async def opened(
             await pool(settings, found.dsn("work"), "usher_mgmt") as own,
             await pool(settings, found.dsn("control"), "usher_manager") as control,
         ):
+            terms = terms_of(settings)
+            callers = Callers(own, machine_secret(settings), lease=terms.lease)
             yield Rooms(
                 work,
                 Doorkeeper(work, private_hosts.parse(settings.allow_private)),
                 control,
                 rules,
                 own,
-                terms_of(settings),
-                Callers(own, machine_secret(settings)),
+                terms,
+                callers,
                 ServerMap(own),
                 Claims(own),
                 TicketOffice(own, offline_grace=settings.offline_grace),
+                PresentIncarnation(own, callers.forget_all),
                 is_open=is_open,
             )
 

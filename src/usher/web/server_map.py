@@ -8,24 +8,15 @@ from functools import partial
 from typing import Final
 
 import msgspec
-from msgspec import Struct
 from starlette.responses import Response
 
 from usher.db import Connection, Database
+from usher.messages import ClusterMap, MappedServer, Row
 from usher.mgmt import placements
 from usher.mgmt.health import Health
+from usher.mgmt.placements import FullMap
 
 FRESH: Final = 1.0  # seconds
-
-
-class Row(Struct):
-    row: int
-    servers: list[str]
-
-
-class MappedServer(Struct):
-    host: str
-    chunk_ids: list[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +59,16 @@ class Kept:
 
 
 class ServerMap:
-    """The maps, one of each for a process: rows and servers, the same with chunks, and servers on probation."""
+    """The maps, one of each for a process: rows and servers, the same with chunks, and two for front-ends.
+
+    Those of front-ends also say of which incarnation they are: one of healthy servers, one of servers on probation.
+    """
 
     def __init__(self, db: Database) -> None:
         self.rows = Kept(db, look_at_rows)
-        self.chunks = Kept(db, partial(look_at_chunks, "healthy"))
-        self.probation = Kept(db, partial(look_at_chunks, "probation"))
+        self.chunks = Kept(db, look_at_chunks)
+        self.cluster = Kept(db, partial(look_at_cluster, "healthy"))
+        self.probation = Kept(db, partial(look_at_cluster, "probation"))
 
 
 async def look_at_rows(conn: Connection, before: Ready) -> Ready:
@@ -84,17 +79,29 @@ async def look_at_rows(conn: Connection, before: Ready) -> Ready:
     return Ready(found.version, msgspec.json.encode(drawn))
 
 
-async def look_at_chunks(health: Health, conn: Connection, before: Ready) -> Ready:
+async def look_at_chunks(conn: Connection, before: Ready) -> Ready:
     """Drawn only when something is new; the place of a list is its row."""
+    if await placements.full_version(conn) == before.version:
+        return before
+    found = await placements.full_map(conn)
+    return Ready(found.version, msgspec.json.encode(drawn_rows(found)))
+
+
+async def look_at_cluster(health: Health, conn: Connection, before: Ready) -> Ready:
+    """The same with the incarnation and the chunks that are not searchable again since it began."""
     if await placements.full_version(conn, health) == before.version:
         return before
-    found = await placements.full_map(conn, health)
-    rows = dict(found.rows)
-    drawn = [
+    full = await placements.full_map(conn, health)
+    drawn = ClusterMap(full.incarnation, drawn_rows(full), full.unrestored)
+    return Ready(full.version, msgspec.json.encode(drawn))
+
+
+def drawn_rows(full: FullMap) -> list[list[MappedServer]]:
+    rows = dict(full.rows)
+    return [
         [MappedServer(host, chunks) for host, chunks in rows.get(row, [])]
         for row in range(1, max(rows, default=0) + 1)
     ]
-    return Ready(found.version, msgspec.json.encode(drawn))
 
 
 def has(known: str, etag: str) -> bool:

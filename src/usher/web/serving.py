@@ -2,18 +2,21 @@
 
 from starlette.responses import Response
 
+from usher.db import Connection
 from usher.errors import BadInput
-from usher.mgmt import placements, versions
+from usher.messages import ClusterMap, MappedServer, Row
+from usher.mgmt import chunk_offers, placements, versions
+from usher.mgmt.components import Component
+from usher.mgmt.names import IDENTITY_HINT
 from usher.mgmt.placements import WantedChunk
 from usher.porch.entry import Declined
 from usher.web.access import read_and, work
 from usher.web.app import Call, Endpoint
-from usher.web.coordinator import at_mgmt, caller, clock
+from usher.web.coordinator import at_mgmt, caller, check_incarnation, clock
 from usher.web.mgmt_shapes import (
     MOST_CHUNKS,
     AllChunksQuery,
     ChunksQuery,
-    HeldRequest,
     KeepQuery,
     LeavingChunks,
     LoadedAnswer,
@@ -23,19 +26,28 @@ from usher.web.mgmt_shapes import (
     RetiredCopy,
     RowHost,
     ServerChunk,
-    Stray,
     number_of,
 )
-from usher.web.server_map import MappedServer, Row
 
 
 async def get_chunks(call: Call[ChunksQuery] | Call[AllChunksQuery]) -> list[ServerChunk]:
-    me, asked = await call.rooms.callers.meet(call.asker, call.body.host, "index-server"), call.body
+    callers, asked = call.rooms.callers, call.body
+    me = await callers.meet(call.asker, asked.host, ("index-server",))
     if me.state == "paused":
         return []
     async with call.rooms.mgmt.connection() as conn:
-        found = await placements.wanted(conn, me.id, n=asked.n, after=asked.after)
-    return [server_chunk(one) for one in found]
+        chunks = await offered_to(conn, me, asked)
+        if not chunks and await placements.fill_new_server(conn, me, now=clock(call)):
+            chunks = await offered_to(conn, me, asked)
+    return [server_chunk(chunk) for chunk in chunks]
+
+
+async def offered_to(
+    conn: Connection, me: Component, asked: ChunksQuery | AllChunksQuery
+) -> list[WantedChunk]:
+    if asked.after is None:
+        return await chunk_offers.offer(conn, me.id, n=asked.n)
+    return await placements.wanted(conn, me.id, n=asked.n, after=asked.after)
 
 
 def server_chunk(one: WantedChunk) -> ServerChunk:
@@ -56,6 +68,8 @@ def server_chunk(one: WantedChunk) -> ServerChunk:
 async def set_loaded(call: Call[LoadedRequest]) -> LoadedAnswer:
     asked, me = numbers(call.body), await caller(call, "index-server")
     async with at_mgmt(call) as conn:
+        await placements.keep_planners_out(conn)
+        await check_incarnation(conn, call.headers)
         found = await placements.loaded(conn, me.id, asked, now=clock(call))
     return LoadedAnswer(known(asked, found, f"not wanted on {me.host}"))
 
@@ -63,6 +77,8 @@ async def set_loaded(call: Call[LoadedRequest]) -> LoadedAnswer:
 async def set_dropped(call: Call[LoadedRequest]) -> LoadedAnswer:
     asked, me = numbers(call.body), await caller(call, "index-server")
     async with at_mgmt(call) as conn:
+        await placements.plan_alone(conn)
+        await check_incarnation(conn, call.headers)
         found = await placements.dropped(conn, me.id, asked, now=clock(call))
     return LoadedAnswer(sorted(found))
 
@@ -80,7 +96,7 @@ def numbers(asked: LoadedRequest) -> list[int]:
 def known(asked: list[int], found: set[int], trouble: str) -> list[int]:
     """Those that were found; declined if none was: nothing happened, and the server must know."""
     if not found:
-        raise Declined(409, "not_yours", f"Chunk {asked[0]} is {trouble}.")
+        raise Declined(409, "not_yours", f"Chunk {asked[0]} is {trouble}.", hint=IDENTITY_HINT)
     return sorted(found)
 
 
@@ -91,13 +107,6 @@ async def get_leaving(call: Call[KeepQuery]) -> LeavingChunks:
     return LeavingChunks(found)
 
 
-async def set_held(call: Call[HeldRequest]) -> Stray:
-    me = await caller(call, "index-server")
-    held = {number_of(one) for one in call.body.chunk_ids}
-    async with at_mgmt(call) as conn:
-        return Stray(sorted(await placements.returned(conn, me.id, held, now=clock(call))))
-
-
 async def get_servers_map(call: Call[None]) -> Response:
     ready = await call.rooms.server_map.rows.get()
     return ready.answer(call.headers.get("if-none-match"))
@@ -105,6 +114,11 @@ async def get_servers_map(call: Call[None]) -> Response:
 
 async def get_map(call: Call[None]) -> Response:
     ready = await call.rooms.server_map.chunks.get()
+    return ready.answer(call.headers.get("if-none-match"))
+
+
+async def get_cluster_map(call: Call[None]) -> Response:
+    ready = await call.rooms.server_map.cluster.get()
     return ready.answer(call.headers.get("if-none-match"))
 
 
@@ -197,15 +211,6 @@ ENDPOINTS = (
         access=work("index-server"),
     ),
     Endpoint(
-        "POST",
-        "/v1/holdings",
-        set_held,
-        HeldRequest,
-        Stray,
-        "The index server has these chunks and no others",
-        access=work("index-server"),
-    ),
-    Endpoint(
         "GET",
         "/get_servers_map",
         get_servers_map,
@@ -225,11 +230,20 @@ ENDPOINTS = (
     ),
     Endpoint(
         "GET",
+        "/v1/map",
+        get_cluster_map,
+        None,
+        ClusterMap,
+        "The same, with the incarnation and the chunks that are not searchable again since a restore",
+        access=read_and("front-end", "index-server"),
+    ),
+    Endpoint(
+        "GET",
         "/v1/probation",
         get_probation,
         None,
-        list[list[MappedServer]],
-        "The index servers on probation, by row, with their chunks: to ask when no row is complete",
+        ClusterMap,
+        "The index servers on probation or with an error, by row, with their chunks: to ask when no row is complete",
         access=read_and("front-end", "index-server"),
     ),
 )

@@ -28,6 +28,8 @@ from usher.web.queue_shapes import (
     LONGEST_NAME,
     Changes,
     EnteredJob,
+    JobType,
+    JobTypeList,
     NewTask,
     Resource,
     ResourceChange,
@@ -37,6 +39,7 @@ from usher.web.queue_shapes import (
     TaskChange,
     TaskList,
     TasksQuery,
+    TypeChange,
 )
 
 
@@ -155,10 +158,34 @@ async def set_resource(call: Call[ResourceChange]) -> Resource:
         interval = span(asked.interval, "interval", 0 * SECOND)
     async with at_the_desk(call) as conn:
         now = await server_time(conn)
-        found, _ = await desk.set_resource(
+        changed, _ = await desk.set_resource(
             conn, name, capacity=asked.capacity, interval=interval, now=now
         )
-    return resource(found)
+        if asked.paused:
+            changed = await desk.pause_resource(conn, name)
+        elif asked.paused is not None:
+            changed = await desk.resume_resource(conn, name, now=now)
+    return resource(changed)
+
+
+async def list_types(call: Call[None]) -> JobTypeList:
+    async with at_the_desk(call) as conn:
+        pauses = await plan.paused_types(conn)
+    return JobTypeList([paused(pause) for pause in pauses])
+
+
+async def set_type(call: Call[TypeChange]) -> JobType:
+    type_, asked = call.words["type"], call.body
+    async with at_the_desk(call) as conn:
+        if asked.paused:
+            now = await server_time(conn)
+            return paused(await desk.pause_type(conn, type_, reason=asked.reason, now=now))
+        await desk.resume_type(conn, type_)
+    return JobType(type_, paused=False, reason="", since=None)
+
+
+def paused(pause: plan.PausedType) -> JobType:
+    return JobType(pause.type, paused=True, reason=pause.reason, since=pause.since)
 
 
 def resource(found: plan.Resource) -> Resource:
@@ -169,6 +196,7 @@ def resource(found: plan.Resource) -> Resource:
         found.running,
         found.waiting,
         found.latest_run,
+        found.paused,
     )
 
 
@@ -212,7 +240,25 @@ ENDPOINTS = (
         set_resource,
         ResourceChange,
         Resource,
-        "Make a resource, or change one",
+        "Make a resource, or change, pause or resume one",
+        access=ADMIN,
+    ),
+    Endpoint(
+        "GET",
+        "/v1/types",
+        list_types,
+        None,
+        JobTypeList,
+        "Types of job that are paused",
+        access=READ_QUEUE,
+    ),
+    Endpoint(
+        "PUT",
+        "/v1/types/{type}",
+        set_type,
+        TypeChange,
+        JobType,
+        "Pause or resume a type of job",
         access=ADMIN,
     ),
 )

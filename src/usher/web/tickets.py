@@ -71,7 +71,7 @@ async def show_guard(call: Call[GuardQuery]) -> GuardState:
             "Only a component with a token of its own has a key to verify tickets.",
             hint="usher tokens add --type crawler",
         )
-    me = await call.rooms.callers.meet(call.asker, call.body.host, None)
+    me = await call.rooms.callers.meet(call.asker, call.body.host)
     state = await call.rooms.tickets.state()
     return GuardState(me.host, audience_key(state.key, me.host).hex(), state.now, state.revoked)
 

@@ -31,7 +31,7 @@ MOST_SITEMAPS: Final = 1_000  # told of at once
 
 async def get_robots(call: Call[RobotsQuery]) -> RobotsKept:
     asked = read(call.body.origin)
-    await caller(call)
+    await caller(call, "crawler")
     async with at_mgmt(call, alone=True) as conn:
         found = await robots.find(conn, asked.host, asked.scheme)
     return shown(found) if found else RobotsKept()

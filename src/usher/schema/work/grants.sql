@@ -9,8 +9,8 @@ grant select on work.house, work.guestbook, work.content_type to usher_door, ush
 grant update (revision, cadence, filters, max_pages, max_depth) on work.house to usher_door;
 grant insert, update on work.guestbook to usher_door;
 grant usage on sequence work.guestbook_id_seq to usher_door;
-grant update (next_fetch, crawl_started, cadence, adaptive, crawl_delay, ready_at, policy, policy_reason, scope,
-    scope_ranges, filters, max_pages, max_depth, pages, revision) on work.hosts to usher_door;
+grant update (next_fetch, crawl_started, last_crawl_started, last_crawl_ended, cadence, adaptive, crawl_delay, ready_at,
+    policy, policy_reason, scope, scope_ranges, filters, max_pages, max_depth, pages, revision) on work.hosts to usher_door;
 
 -- Waking a host whose page came in.
 grant update (claim_at, empty_looks) on work.hosts to usher_door;
@@ -30,8 +30,8 @@ grant delete on work.event, work.query_stat to usher_mgmt;
 grant select on work.query_day, work.query_day_term to usher_mgmt, usher_reader;
 grant insert, update, delete on work.query_day, work.query_day_term to usher_mgmt;
 grant update on work.guestbook to usher_mgmt;
-grant update (next_fetch, crawl_started, ready_at, claim_at, empty_looks, troubles, trouble_at, trouble, pace_id, held_by,
-    robots_at, robots_delay, rest_until) on work.hosts to usher_mgmt;
+grant update (next_fetch, crawl_started, last_crawl_started, last_crawl_ended, ready_at, claim_at, empty_looks, troubles,
+    trouble_at, trouble, pace_id, held_by, robots_at, robots_delay, rest_until) on work.hosts to usher_mgmt;
 grant select on work.robots, work.sitemap to usher_mgmt, usher_reader;
 grant insert, update on work.robots, work.sitemap to usher_mgmt;
 grant select on work.feed_offer to usher_mgmt, usher_reader;
@@ -52,7 +52,7 @@ grant execute on function
     work.settle(bigint[], text[], bigint[], text[], smallint[], smallint[], integer[], text[], text[], timestamptz[],
         bigint[], boolean[], smallint[], text[], timestamptz)
     to usher_door, usher_mgmt;
-grant execute on function work.close_crawls(bigint[]), work.keep_door_out(bigint[]) to usher_door, usher_mgmt;
+grant execute on function work.close_crawls(bigint[], timestamptz), work.keep_door_out(bigint[]) to usher_door, usher_mgmt;
 grant execute on function
     work.report(bigint[], text[], bigint[], text[], smallint[], smallint[], integer[], text[], text[], timestamptz[],
         bigint[], boolean[], smallint[], text[], timestamptz),
@@ -81,3 +81,9 @@ grant select on mgmt.link, mgmt.chunk, mgmt.host, mgmt.crawler, mgmt.index_build
 grant select on work.private_access to usher_door, usher_mgmt, usher_reader;
 grant execute on function work.allow_private(text, integer, inet[], timestamptz), work.forbid_private(text) to usher_door;
 grant select (host) on work.component to usher_door;
+
+-- The incarnation: MGMT reads it, and starts a new one when it sees that the database went back in time.
+grant select on work.incarnation, work.unrestored to usher_mgmt, usher_reader;
+grant delete on work.unrestored to usher_mgmt;
+grant select on sequence work.chunk_id_seq to usher_mgmt;
+grant execute on function work.begin_incarnation(text) to usher_mgmt;

@@ -1,0 +1,175 @@
+"""The client of producers, for plain code and for asyncio.
+
+Both forms run the same three statements; each is one round trip, in the caller's transaction if the caller has one.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final, Self, Unpack
+
+import psycopg
+from psycopg import AsyncConnection, Connection
+
+from usher.errors import BadInput, NotFound, Unreachable
+from usher.jobs.values import AddedJob, JobFailed, JobOptions, JobSpec, JobStatus, encoded
+
+ADD: Final = "select id, is_new from control.add_jobs(%s::jsonb)"
+STATUS: Final = "select %(id)s::bigint, state, message, exit_code, attempts, result from control.job_status(%(id)s)"
+CANCEL: Final = "select id from control.cancel(array[%s::bigint], %s, now())"
+FIRST_POLL_SECONDS: Final = 0.05
+MAX_POLL_SECONDS: Final = 1.0
+
+
+def add(conn: Connection[Any], *jobs: JobSpec) -> list[AddedJob]:
+    """Add jobs on the caller's connection; they are there when the caller commits.
+
+    BadInput for what cannot be stored; the transaction has then failed, as after any error of SQL.
+    """
+    with understood():
+        rows = conn.cursor(row_factory=psycopg.rows.tuple_row).execute(ADD, [encoded(jobs)])
+        return [AddedJob(*row) for row in rows.fetchall()]
+
+
+async def add_async(conn: AsyncConnection[Any], *jobs: JobSpec) -> list[AddedJob]:
+    """As `add`, on a connection of asyncio."""
+    with understood():
+        cursor = conn.cursor(row_factory=psycopg.rows.tuple_row)
+        await cursor.execute(ADD, [encoded(jobs)])
+        return [AddedJob(*row) for row in await cursor.fetchall()]
+
+
+@contextmanager
+def understood() -> Iterator[None]:
+    """The errors of the driver that a caller can correct, as Usher's own."""
+    try:
+        yield
+    except (psycopg.DataError, psycopg.IntegrityError) as error:
+        reason = (error.diag.message_primary or str(error)).rstrip(".")
+        raise BadInput(f"The jobs cannot be added: {reason}.", hint="See docs/python.md") from error
+
+
+class JobQueue:
+    """`with JobQueue(url) as queue`: a connection of its own on which each call is a transaction."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def __enter__(self) -> Self:
+        try:
+            self._conn = psycopg.connect(self._url, autocommit=True)
+        except psycopg.OperationalError as error:
+            raise unreachable(error) from error
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._conn.close()
+
+    def add(
+        self, type_: str, program: str, *args: str, **conditions: Unpack[JobOptions]
+    ) -> AddedJob:
+        """Add one job."""
+        [added] = add(self._conn, JobSpec(type_, program, args, **conditions))
+        return added
+
+    def add_all(self, *jobs: JobSpec) -> list[AddedJob]:
+        """Add jobs in one transaction, all or none."""
+        return add(self._conn, *jobs)
+
+    def status(self, id_: int) -> JobStatus:
+        """How a job stands; NotFound if there is none of that number."""
+        return status_of(id_, self._conn.execute(STATUS, {"id": id_}).fetchone())
+
+    def wait(self, id_: int, *, timeout: float) -> JobStatus:
+        """Wait for a job to complete; JobFailed if it does not, TimeoutError after so many seconds."""
+        deadline = time.monotonic() + timeout
+        for pause in pauses():
+            status = self.status(id_)
+            if status.ended:
+                return completed(status)
+            if time.monotonic() + pause > deadline:
+                raise overdue(status)
+            time.sleep(pause)
+        raise AssertionError  # pauses never end
+
+    def cancel(self, id_: int, reason: str = "Cancelled by the producer") -> bool:
+        """Cancel a job, or have it stopped if it runs; False if it has ended."""
+        return self._conn.execute(CANCEL, [id_, reason]).fetchone() is not None
+
+
+class AsyncJobQueue:
+    """`async with AsyncJobQueue(url) as queue`: as JobQueue, for asyncio."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    async def __aenter__(self) -> Self:
+        try:
+            self._conn = await AsyncConnection.connect(self._url, autocommit=True)
+        except psycopg.OperationalError as error:
+            raise unreachable(error) from error
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._conn.close()
+
+    async def add(
+        self, type_: str, program: str, *args: str, **conditions: Unpack[JobOptions]
+    ) -> AddedJob:
+        """Add one job."""
+        [added] = await add_async(self._conn, JobSpec(type_, program, args, **conditions))
+        return added
+
+    async def add_all(self, *jobs: JobSpec) -> list[AddedJob]:
+        """Add jobs in one transaction, all or none."""
+        return await add_async(self._conn, *jobs)
+
+    async def status(self, id_: int) -> JobStatus:
+        """How a job stands; NotFound if there is none of that number."""
+        return status_of(id_, await (await self._conn.execute(STATUS, {"id": id_})).fetchone())
+
+    async def wait(self, id_: int, *, timeout: float) -> JobStatus:  # noqa: ASYNC109 - as in JobQueue
+        """Wait for a job to complete; JobFailed if it does not, TimeoutError after so many seconds."""
+        deadline = time.monotonic() + timeout
+        for pause in pauses():
+            status = await self.status(id_)
+            if status.ended:
+                return completed(status)
+            if time.monotonic() + pause > deadline:
+                raise overdue(status)
+            await asyncio.sleep(pause)
+        raise AssertionError  # pauses never end
+
+    async def cancel(self, id_: int, reason: str = "Cancelled by the producer") -> bool:
+        """Cancel a job, or have it stopped if it runs; False if it has ended."""
+        return await (await self._conn.execute(CANCEL, [id_, reason])).fetchone() is not None
+
+
+def status_of(id_: int, row: tuple[Any, ...] | None) -> JobStatus:
+    if row is None:
+        raise NotFound(f"There is no job {id_}.", hint="usher jobs log")
+    return JobStatus(*row)
+
+
+def completed(status: JobStatus) -> JobStatus:
+    if status.state != "completed":
+        raise JobFailed(status)
+    return status
+
+
+def overdue(status: JobStatus) -> TimeoutError:
+    return TimeoutError(f"Job {status.id} has not ended: it is {status.state}.")
+
+
+def unreachable(error: psycopg.OperationalError) -> Unreachable:
+    reason = " ".join(str(error).split())
+    return Unreachable(f"The queue cannot be reached: {reason}", hint="Check the address.")
+
+
+def pauses() -> Iterator[float]:
+    """Seconds between looks at a job, growing."""
+    pause = FIRST_POLL_SECONDS
+    while True:
+        yield pause
+        pause = min(2 * pause, MAX_POLL_SECONDS)

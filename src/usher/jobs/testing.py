@@ -1,0 +1,239 @@
+"""Helpers for tests of your workers and producers.
+
+`run_inline` calls one worker function in this process, without a database, and records what it did. `drain` runs the
+jobs that are in the queue of a database, one after the other, until none is due. Both have a form for asyncio.
+
+    ran = run_inline(fetch, "https://example.com/")
+    assert ran.state == "completed" and ran.enqueued[0].program == "my.module:clean"
+
+    jobs.add(conn, jobs.JobSpec("mail", "shop.mail:confirm", ["7"])); conn.commit()
+    [ran] = drain(url)
+    assert ran.state == "completed", ran.message
+"""
+
+import asyncio
+import contextlib
+import inspect
+import io
+import os
+import subprocess
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import msgspec
+from psycopg.conninfo import make_conninfo
+
+from usher.db import connect
+from usher.db_clock import server_time
+from usher.jobs.values import JobSpec
+from usher.queue import jobs as queue
+from usher.queue.child import Refused, awaited, function_of, value_of
+from usher.queue.jobs import Claimed, Settled
+from usher.queue.papers import environment, worker_url
+from usher.queue.policy import FUNCTION, Policy
+from usher.queue.states import Ending, State, outcome
+from usher.schema.roles import WORKER, may_take
+from usher.worker import CURRENT_JOB, Job, PermanentError, TemporaryError, encode_result
+
+HOST: Final = "usher-testing"
+LEASE: Final = timedelta(hours=1)
+MAX_JOBS: Final = 1_000
+EXIT_CODES: Final = {TemporaryError: 1, PermanentError: 2}
+
+
+@dataclass(slots=True)
+class RanJob:
+    """How a job ended, and what it did."""
+
+    state: str  # as the queue would have it after the first attempt
+    exit_code: int
+    result: Any = None
+    message: str | None = None
+    output: str = ""
+    error: BaseException | None = None
+    id: int = 0
+    type: str = ""
+    program: str = ""
+    enqueued: list[JobSpec] = field(default_factory=list)  # run_inline only
+    wrote: list[tuple[str, str]] = field(default_factory=list)  # run_inline only
+
+
+class InlineJob(Job):
+    """The job of `run_inline`: records what the worker says and does."""
+
+    def __init__(self, ran: RanJob, *, data: str, attempt: int, results: Mapping[int, Any]) -> None:
+        super().__init__("", id_=1)
+        self.data, self.attempt, self._ran, self._results = data, attempt, ran, dict(results)
+
+    def message(self, text: str) -> None:
+        self._ran.message = text
+
+    def enqueue(
+        self,
+        type_: str,
+        program: str,
+        *args: str,
+        at: datetime | None = None,
+        after: timedelta | None = None,
+        **conditions: Any,  # noqa: ANN401 - as in Job
+    ) -> int:
+        delay = after or timedelta(0)
+        job = JobSpec(type_, program, args, at, delay, **conditions)
+        self._ran.enqueued.append(job)
+        return self.id + len(self._ran.enqueued)
+
+    def result(self, value: object) -> None:
+        self._ran.result = msgspec.json.decode(encode_result(value))
+
+    def results(self) -> dict[int, Any]:
+        return self._results
+
+    def wrote(self, table: str, *rows: object) -> None:
+        self._ran.wrote += [(table, str(row)) for row in rows]
+
+    def set_pace(self, period: timedelta) -> timedelta | None:
+        return period
+
+    def prune_log(self) -> int:
+        return 0
+
+
+def run_inline(
+    function: Callable[..., object],
+    *args: str,
+    data: str = "",
+    attempt: int = 1,
+    results: Mapping[int, Any] | None = None,
+) -> RanJob:
+    """Call a worker function as a job, in this process; `results` are those of the jobs it needs."""
+    return asyncio.run(
+        run_inline_async(function, *args, data=data, attempt=attempt, results=results)
+    )
+
+
+async def run_inline_async(
+    function: Callable[..., object],
+    *args: str,
+    data: str = "",
+    attempt: int = 1,
+    results: Mapping[int, Any] | None = None,
+) -> RanJob:
+    """As `run_inline`, for asyncio."""
+    ran = RanJob(State.COMPLETED, 0)
+    job = InlineJob(ran, data=data, attempt=attempt, results=results or {})
+    await call(ran, job, function, args)
+    return ran
+
+
+async def call(
+    ran: RanJob, job: Job, function: Callable[..., object], args: tuple[str, ...]
+) -> None:
+    """Run the function for the job: a coroutine here, a plain function in a thread. Fill in how it ended."""
+    output = io.StringIO()
+    token = CURRENT_JOB.set(job)
+    try:
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+            if inspect.iscoroutinefunction(function):
+                value = await awaited(function, args)
+            else:
+                value = await asyncio.to_thread(value_of, function, args)
+            if value is not None:
+                ran.result = msgspec.json.decode(encode_result(value))
+    except SystemExit as error:
+        ran.error, ran.exit_code = error, error.code if isinstance(error.code, int) else 1
+    except Exception as error:  # noqa: BLE001 - whatever a worker raises
+        ran.error, ran.exit_code = error, EXIT_CODES.get(type(error), 1)
+        print(*failure_lines(error), sep="", file=output)
+    finally:
+        CURRENT_JOB.reset(token)
+        job.close()
+    ran.output = output.getvalue()
+    ran.state = outcome(Ending(ran.exit_code), attempts=1, policy=Policy(), luck=0).state
+
+
+def failure_lines(error: Exception) -> list[str]:
+    """What the queue shows of an error: the worker's own words, or the traceback."""
+    if type(error) in EXIT_CODES:
+        return [str(error)]
+    return traceback.format_exception(error)
+
+
+def drain(url: str, *types: str, limit: int = MAX_JOBS) -> list[RanJob]:
+    """Run the jobs that are due, of these types or of all, until none is; up to so many.
+
+    The address is that of the control database, with the rights of its owner. Jobs that a job adds run too. Each job
+    has one attempt; a temporary error stays in the queue. Pauses, needs, host rules, times and resources count.
+    """
+    return asyncio.run(drain_async(url, *types, limit=limit))
+
+
+async def drain_async(url: str, *types: str, limit: int = MAX_JOBS) -> list[RanJob]:
+    """As `drain`, for asyncio."""
+    done: list[RanJob] = []
+    async with await connect(url) as conn:
+        # As a worker, if there are roles, so that a test finds what a job may not do.
+        as_worker = await may_take(conn, WORKER)
+        worker_address = make_conninfo(url, options=f"-c role={WORKER}") if as_worker else url
+        while len(done) < limit:
+            for type_ in types or await queue.waiting_types(conn):
+                now = await server_time(conn)
+                claimed = await queue.claim(conn, type_, HOST, 1, lease=LEASE, tries=2, now=now)
+                if claimed:
+                    break
+            else:
+                return done
+            ran = await run_claimed(worker_address, claimed[0])
+            done.append(ran)
+            await queue.settle(conn, [settled(claimed[0], ran, now)], now=await server_time(conn))
+    return done
+
+
+async def run_claimed(url: str, job: Claimed) -> RanJob:
+    ran = RanJob(State.COMPLETED, 0, id=job.id, type=job.type, program=job.program)
+    try:
+        if FUNCTION.fullmatch(job.program):
+            worker = Job(worker_url(url, job), id_=job.id, task_id=job.task_id)
+            worker.data, worker.attempt = job.data or "", job.attempts
+            await call(ran, worker, function_of(job.program, defined_only=False), tuple(job.args))
+        else:
+            await execute(ran, url, job)
+    except (Refused, OSError) as error:
+        ran.state, ran.exit_code, ran.error, ran.output = (
+            State.PERMANENT_ERROR,
+            2,
+            error,
+            str(error),
+        )
+    return ran
+
+
+async def execute(ran: RanJob, url: str, job: Claimed) -> None:
+    """Run a program; fill in how it ended."""
+    given = {**os.environ, **environment(job, url)}
+    process = await asyncio.to_thread(
+        subprocess.run,
+        [job.program, *job.args],
+        env=given,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
+    ran.output, ran.exit_code = process.stdout.decode(errors="replace"), process.returncode
+    ran.state = outcome(Ending(ran.exit_code), attempts=1, policy=Policy(), luck=0).state
+
+
+def settled(job: Claimed, ran: RanJob, now: datetime) -> Settled:
+    state = State(ran.state)
+    return Settled(
+        job.id,
+        job.claim,
+        state,
+        exit_code=ran.exit_code,
+        last_words=ran.output.rstrip().rpartition("\n")[2] or None if ran.exit_code else None,
+        output=ran.output or None,
+        retry_at=now + Policy().reschedule_after if state is State.TEMPORARY_ERROR else None,
+        result=None if ran.result is None else encode_result(ran.result),
+    )

@@ -1,0 +1,4 @@
+-- What has a name, as tables to read.
+create view multimatch.feed as select * from multimatch.named_feeds();
+create view multimatch.feed_item as select * from multimatch.named_items();
+create view multimatch.enclosure as select * from multimatch.named_enclosures();

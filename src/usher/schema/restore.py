@@ -1,0 +1,197 @@
+"""Schemas from a dump, each in one transaction with all that a restore changes: ids, grants and the incarnation.
+
+`pg_restore` writes the script and `psql` runs it, so that what follows from the restore is in the same transaction:
+no process sees old data under the present incarnation, or gets an id that was issued before.
+"""
+
+import asyncio
+import os
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from psycopg import sql
+
+from usher.areas import SCHEMAS, Places
+from usher.db import Connection, for_program
+from usher.errors import BadInput, UsherError
+from usher.schema import roles
+from usher.schema.dump import PORTABLE, program, read_manifest
+from usher.schema.migrate import locked
+from usher.schema.state import is_before_first, not_ours, state
+from usher.schema.steps import steps
+from usher.statements import beside
+
+store = beside(__file__)
+SCRIPT: Final = ("--clean", "--if-exists", "--file=-", *PORTABLE)
+PSQL: Final = ("--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1")
+PIECE_BYTES: Final = 1 << 20
+MAX_ATTEMPTS: Final = 5  # components that work meanwhile can cause deadlocks
+# Sequences as high as they were in the database that is replaced.
+RAISE_IDS: Final = sql.SQL("""
+select pg_catalog.setval(
+    pg_catalog.format('%I.%I', s.schemaname, s.sequencename)::regclass, greatest(s.last_value, k.last_value)
+)
+from pg_catalog.pg_sequences s
+join unnest({names}::text[], {last_values}::bigint[]) as k (name, last_value) on k.name = s.sequencename
+where s.schemaname = {schema}
+""")
+# As work.begin_incarnation does in the work area: ids continue at the next billion.
+ADVANCE_IDS: Final = sql.SQL("""
+select pg_catalog.setval(
+    pg_catalog.format('%I.%I', schemaname, sequencename)::regclass,
+    (coalesce(last_value, 0) / 1000000000 + 1) * 1000000000
+)
+from pg_catalog.pg_sequences
+where schemaname = {schema}
+""")
+Script = Sequence[sql.SQL | sql.Composed]
+
+
+async def restore(
+    places: Places, source: Path, schemas: tuple[str, ...], *, replace: bool, pg_bin: str = ""
+) -> None:
+    """Read a dump back; each schema comes in one transaction, so a failure leaves what was there."""
+    manifest = read_manifest(source)
+    chosen = tuple(
+        schema for schema in SCHEMAS if schema in manifest and schema in (schemas or manifest)
+    )
+    if absent := [schema for schema in schemas if schema not in manifest]:
+        raise BadInput(f"{source} holds no schema {', '.join(absent)}.")
+    for schema in chosen:
+        if is_before_first(schema, manifest[schema]):
+            raise BadInput(
+                f"{source} is of a checkout from before the first release, which this Usher cannot restore.",
+                hint="Restore it with that checkout.",
+            )
+        if manifest[schema] not in steps(schema):
+            raise BadInput(f"{source} was made by a newer Usher.", hint="Upgrade this one first.")
+    for dsn, here in places.databases(chosen).items():
+        async with locked(dsn) as conn:
+            for schema in here:
+                await check_place(conn, schema, replace=replace)
+                major = conn.info.server_version // 10000
+                read = [program("pg_restore", major, pg_bin), *SCRIPT]
+                write = [program("psql", major, pg_bin), *PSQL]
+                first, last = await around(conn, schema, manifest[schema], source.name)
+                archive = str(source / f"{schema}.dump")
+                await run_script([*read, archive], write, dsn, first, last)
+            await roles.close_to_public(conn, here)
+
+
+async def incarnate(places: Places, reason: str) -> None:
+    """What follows from a restore, for databases that were restored by other means than `usher db restore`."""
+    for dsn, here in places.databases().items():
+        async with locked(dsn) as conn, conn.transaction():
+            for schema in here:
+                if (await state(conn, schema)).applied:
+                    for statement in new_history(schema, {}, reason):
+                        await conn.execute(statement)
+
+
+async def check_place(conn: Connection, schema: str, *, replace: bool) -> None:
+    """Refuse to write over a schema that is there, or that a newer Usher made."""
+    now = await state(conn, schema)
+    if now.unknown:
+        raise not_ours(now)
+    if now.applied and not replace:
+        raise BadInput(
+            f"Schema {schema!r} is there already, and restoring would replace everything in it.",
+            hint="Add --replace if that is what you want.",
+        )
+
+
+async def around(conn: Connection, schema: str, version: str, name: str) -> tuple[bytes, bytes]:
+    """What comes before the script of a schema, and what comes after it in the same transaction."""
+    issued: dict[str, int] = dict(await store.issued_ids.tuples(conn, schema=schema))
+    last = [*new_history(schema, issued, f"restored from {name}")]
+    if version == list(steps(schema))[-1] and await roles.exist(conn):
+        last += roles.grants_of(schema)  # they are not in the archive
+    return as_text(conn, await lock_tables(conn, schema)), as_text(conn, last)
+
+
+def as_text(conn: Connection, script: Script) -> bytes:
+    return b"".join(statement.as_bytes(conn) + b";\n" for statement in script)
+
+
+async def lock_tables(conn: Connection, schema: str) -> Script:
+    """Lock all tables that are replaced: a deadlock with a component comes at once, not after hours."""
+    names = [name for (name,) in await store.tables.tuples(conn, schema=schema)]
+    if not names:
+        return []
+    tables = sql.SQL(", ").join(sql.Identifier(schema, name) for name in names)
+    return [sql.SQL("lock table {} in access exclusive mode").format(tables)]
+
+
+def new_history(schema: str, issued: Mapping[str, int], reason: str) -> Script:
+    """Ids continue after all that were issued; in the work area a new incarnation begins."""
+    raised = RAISE_IDS.format(names=list(issued), last_values=list(issued.values()), schema=schema)
+    if schema == "work":
+        return [raised, sql.SQL("select work.begin_incarnation({})").format(reason)]
+    return [raised, ADVANCE_IDS.format(schema=schema)]
+
+
+async def run_script(
+    read: list[str], write: list[str], dsn: str, first: bytes, last: bytes
+) -> None:
+    """Have psql run what pg_restore writes; again if the server ends it because of a deadlock."""
+    for attempt in range(1, MAX_ATTEMPTS + 1):
+        source = await asyncio.create_subprocess_exec(*read, stdout=PIPE, stderr=PIPE)
+        address, secret = for_program(dsn)
+        target = await asyncio.create_subprocess_exec(
+            *write,
+            f"--dbname={address}",
+            env={**os.environ, **secret, "PGCLIENTENCODING": "UTF8"},
+            stdin=PIPE,
+            stdout=DEVNULL,
+            stderr=PIPE,
+        )
+        words = await piped(source, target, first, last)
+        if not words:
+            return
+        if "deadlock detected" not in words or attempt == MAX_ATTEMPTS:
+            raise UsherError(words)
+
+
+async def piped(source: Process, target: Process, first: bytes, last: bytes) -> str:
+    """Why the script failed; empty if it was committed, which it is only if both programs succeed."""
+    try:
+        _, complaint, refusal = await asyncio.gather(
+            feed(source, target, first, last), said_by(source), said_by(target)
+        )
+        await asyncio.gather(source.wait(), target.wait())
+    finally:
+        end(source)
+        end(target)
+    if source.returncode and source.returncode > 0:
+        return f"pg_restore failed: {complaint}"
+    return f"psql failed: {refusal}" if target.returncode else ""
+
+
+def end(process: Process) -> None:
+    with suppress(ProcessLookupError):  # as a rule it has ended
+        process.kill()
+
+
+async def feed(source: Process, target: Process, first: bytes, last: bytes) -> None:
+    """Write the whole transaction; it is committed only if the source ends well."""
+    assert source.stdout  # noqa: S101 - it is a pipe
+    assert target.stdin  # noqa: S101
+    try:
+        target.stdin.write(b"begin;\n" + first)
+        while piece := await source.stdout.read(PIECE_BYTES):
+            target.stdin.write(piece)
+            await target.stdin.drain()
+        if await source.wait() == 0:
+            target.stdin.write(last + b"commit;\n")
+            await target.stdin.drain()
+        target.stdin.close()
+    except (BrokenPipeError, ConnectionResetError):
+        end(source)  # psql has ended, and says why
+
+
+async def said_by(process: Process) -> str:
+    assert process.stderr  # noqa: S101 - it is a pipe
+    return (await process.stderr.read()).decode(errors="replace").strip()

@@ -1,0 +1,206 @@
+-- A new chunk for each of some crawlers, or more pages for one chunk of one crawler: up to n pages of up to `width` hosts, at
+-- most `each` of one host; nothing unless there are n, or a page has waited long enough. A function, because it must read the
+-- pages of a host after it locked the host (ADR 0011). Its cost does not depend on the size of the guestbook: hosts that rest
+-- or have no pending page are not read.
+-- * A host rests once for each of its pages. With `hold` the host belongs to the caller until it reports or its lease ends,
+--   because only then the time of its last request is known.
+-- * Crawlers that ask together get pages of different hosts. If these are not enough for one of them, it gets nothing and may
+--   ask again alone. They are served one after the other, unless all want the same and the hosts have enough pages.
+-- * A claim continues until it has enough pages or no ready host is left. When it meets a host without pages it clears the
+--   head of the line, each time ten times as far: a host costs this once, because only a new page brings it back.
+-- * All is written at once: the fixed cost of the three writes is as large as that of five pages. Locked pages do not move, so
+--   they are written by ctid, without another index lookup. (CPU beside one write a crawler: 0.94 for one crawler of ten
+--   pages of ten hosts, 0.82 for eight of them.)
+-- * A crawler gets only dates that the server sent as conditions for its requests.
+create function work.claim_links(
+    callers bigint[], ns integer[], widths integer[], eaches integer[], chunk bigint, waits interval[],
+    leases interval[], holds boolean[], at timestamptz
+) returns table (
+    turn integer, chunk_id bigint, id bigint, host text, scheme smallint, path text, etag text, last_modified timestamptz,
+    crawl_delay interval, text64 bigint, depth smallint
+)
+    language plpgsql security definer
+    set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
+as $$
+#variable_conflict use_column
+declare
+    largest_sweep constant integer := 500000;  -- hosts
+    grouped constant boolean := exists (select from work.pace);
+    many constant integer := cardinality(callers);
+    n integer := ns[1];
+    width integer := widths[1];
+    each integer := eaches[1];
+    need constant integer := (n - 1) / each + 1;  -- hosts, if each has enough pages
+    round integer;
+    sweep integer;  -- hosts at the head of the line that are checked together
+    looked bigint[];
+    seen bigint[] := '{}';
+    before integer;  -- hosts that were seen in earlier turns
+    picked tid[];
+    found bigint[];
+    mine tid[];
+    whose bigint[];
+    since timestamptz;
+    oldest timestamptz;
+    taken tid[] := '{}';  -- the pages of all turns, their hosts, and whose turn it was
+    owners bigint[] := '{}';
+    turns integer[] := '{}';
+    served integer[] := '{}';
+    made bigint[];
+    chunks bigint[];  -- of each turn
+begin
+    if many > 1 and not grouped and need <= width and n = all(ns) and width = all(widths) and each = all(eaches) then
+        select array_agg(g.place), array_agg(g.domain64), array_agg(((h.place - 1) / need + 1)::integer)
+        into picked, found, turns
+        from (
+            select h.domain64, row_number() over (order by h.claim_at) as place
+            from (
+                select h.domain64, h.claim_at from work.hosts h
+                where h.claim_at <= at and h.claim_at < 'infinity' and h.policy = 'open'
+                order by h.claim_at
+                limit need * many
+                for no key update skip locked
+            ) h
+        ) h
+        cross join lateral (
+            select g.ctid as place, g.domain64 from work.guestbook g
+            where g.domain64 = h.domain64 and g.state = 'pending'
+            order by g.priority, g.id
+            limit case when h.place % need = 0 then n - (need - 1) * each else each end
+            for no key update skip locked
+        ) g;
+        if cardinality(picked) = n * many then
+            taken := picked;
+            owners := found;
+            served := array(select generate_series(1, many));
+        else
+            turns := '{}';
+        end if;
+    end if;
+    for turn in 1..case when served = '{}' then many else 0 end loop
+        n := ns[turn];
+        width := widths[turn];
+        each := eaches[turn];
+        mine := '{}';
+        whose := '{}';
+        oldest := null;
+        before := cardinality(seen);
+        round := 0;
+        sweep := 5;
+        loop
+            round := round + 1;
+            looked := array(
+                select h.domain64 from work.hosts h
+                where h.claim_at <= at and h.claim_at < 'infinity' and h.policy = 'open' and h.domain64 <> all(seen)
+                order by h.claim_at
+                -- As many as it takes if each of them has enough; then as many as there are pages to find.
+                limit least(width, case when round = 1 then (n - 1) / each + 1 else n - cardinality(mine) end)
+                for no key update skip locked
+            );
+            exit when looked = '{}';
+            seen := seen || looked;
+            if grouped then
+                looked := work.rested(looked, at, owners);
+            end if;
+
+            select array_agg(p.place), array_agg(p.domain64), min(p.admitted_at) into picked, found, since
+            from (
+                select g.place, g.domain64, g.admitted_at
+                from unnest(looked) with ordinality as turn (domain64, place)
+                cross join lateral (
+                    select g.ctid as place, g.id, g.domain64, g.priority, g.admitted_at
+                    from work.guestbook g
+                    where g.domain64 = turn.domain64 and g.state = 'pending'
+                    order by g.priority, g.id
+                    limit least(each, n - cardinality(mine))
+                    for no key update skip locked
+                ) g
+                order by turn.place, g.priority, g.id
+                limit n - cardinality(mine)
+            ) p;
+
+            if picked is null or not looked <@ found then
+                perform work.look_later(array(select unnest(looked) except select unnest(found)), at);
+                sweep := least(sweep * 10, largest_sweep);
+                perform work.clear_line(sweep, at, owners, grouped);
+            end if;
+            mine := mine || picked;
+            whose := whose || found;
+            oldest := least(oldest, since);
+            exit when cardinality(mine) >= n;
+        end loop;
+        if mine = '{}' or (
+            chunk is null and cardinality(mine) < n and (served <> '{}' or oldest > at - waits[turn])
+        ) then
+            seen := seen[:before];
+            continue;
+        end if;
+        served := served || turn;
+        taken := taken || mine;
+        owners := owners || whose;
+        turns := turns || array_fill(turn, array[cardinality(mine)]);
+    end loop;
+    if served = '{}' then
+        return;
+    end if;
+
+    if chunk is null then
+        with new as (
+            insert into work.chunk (crawler_id, claimed_at, lease_until)
+            select callers[s.turn], at, at + leases[s.turn] from unnest(served) as s (turn) order by s.turn
+            returning work.chunk.id
+        )
+        select array_agg(new.id order by new.id) into made from new;
+    else
+        made := array[chunk];
+    end if;
+    for i in 1..cardinality(served) loop
+        chunks[served[i]] := made[i];
+    end loop;
+
+    return query
+    with resting as (
+        update work.hosts h
+        set ready_at = t.until, claim_at = t.until, empty_looks = 0, held_by = case when t.held then chunks[t.turn] end
+        from (
+            select k.ctid as place, s.turn, held.held, rest.rest,
+                case when held.held then at + leases[s.turn] else greatest(k.ready_at, at) + s.pages * rest.rest end
+                    as until
+            from (
+                select s.domain64, min(s.turn) as turn, count(*) as pages
+                from unnest(owners, turns) as s (domain64, turn)
+                group by s.domain64
+            ) s
+            join work.hosts k on k.domain64 = s.domain64
+            cross join work.house
+            cross join lateral (select work.rest_of(k, house) as rest) rest
+            cross join lateral (
+                select holds[s.turn] and (k.robots_at is null or rest.rest > interval '0') as held
+            ) held
+        ) t
+        where h.ctid = t.place
+        returning h.domain64, h.name, case
+            when h.pace_id is null then t.rest
+            else greatest(t.rest, (select p.crawl_delay from work.pace p where p.id = h.pace_id))
+        end as crawl_delay
+    ), mine as (
+        update work.guestbook g
+        set state = 'crawling', chunk_id = chunks[t.turn]
+        from unnest(taken, turns) as t (place, turn)
+        where g.ctid = t.place
+        returning t.turn, g.id, g.domain64, g.scheme, g.path, g.etag, g.text64, g.depth, g.priority,
+            case when not g.last_modified_assigned then g.last_modified end as last_modified,
+            -- A page that should be in the index and is not is fetched whole, whether it changed or not.
+            g.indexed_in is not null or g.noindex or g.text64 is null as kept
+    )
+    select
+        m.turn, chunks[m.turn], m.id, h.name, m.scheme, m.path, case when m.kept then m.etag end,
+        case when m.kept then m.last_modified end, h.crawl_delay, case when m.kept then m.text64 end, m.depth
+    from mine m
+    join resting h on h.domain64 = m.domain64
+    order by m.turn, m.priority, m.id;
+    if grouped then
+        perform work.rest_groups(owners, at);
+    end if;
+end
+$$;

@@ -1,0 +1,47 @@
+-- Of these hosts, returns those that no transaction admits pages for at this moment; none can until this one ends. A knock has a
+-- lock FOR KEY SHARE on the hosts it admits for, which only FOR UPDATE conflicts with. Look for pages in a later statement:
+-- it sees what the knocks before have committed. Skips locked hosts, because a knock may wait for pages that the caller wrote.
+create function work.keep_door_out(domain64s bigint[]) returns bigint[]
+    language sql
+    set search_path = '' set enable_seqscan = off
+as $$
+    select array(
+        select h.domain64 from work.hosts h
+        where h.domain64 = any(domain64s)
+        order by h.domain64
+        for update skip locked
+    );
+$$;
+
+-- Ends the open crawls of these hosts where no page is pending or being crawled. The next crawl is due a cadence after this one
+-- began. Claims do not look at the host until a page comes in. A host that the door admits pages for at this moment stays open.
+create function work.close_crawls(domain64s bigint[], at timestamptz) returns setof bigint
+    language plpgsql
+    set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
+as $$
+#variable_conflict use_column
+declare
+    over bigint[] := array(
+        select h.domain64 from work.hosts h
+        where h.domain64 = any(domain64s) and h.crawl_started is not null
+            and not exists (select from work.guestbook g where g.domain64 = h.domain64 and g.state = 'pending' offset 0)
+        order by h.domain64
+        for no key update
+    );
+begin
+    if over <> '{}' then
+        over := work.keep_door_out(over);
+    end if;
+    if over = '{}' then
+        return;
+    end if;
+    return query
+    update work.hosts h
+    set next_fetch = h.crawl_started + coalesce(h.cadence, (select cadence from work.house)), crawl_started = null,
+        last_crawl_started = h.crawl_started, last_crawl_ended = at, claim_at = 'infinity', empty_looks = 0
+    where h.domain64 = any(over) and h.crawl_started is not null
+        and not exists (select from work.guestbook g where g.domain64 = h.domain64 and g.state = 'pending' offset 0)
+        and not exists (select from work.guestbook g where g.domain64 = h.domain64 and g.state = 'crawling' offset 0)
+    returning h.domain64;
+end
+$$;

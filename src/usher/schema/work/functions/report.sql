@@ -1,0 +1,166 @@
+-- Reports of pages. One call does all that follows from them: as separate statements these were three to seven round trips for
+-- each chunk.
+
+-- Settles pages of held chunks (work.settle). Then it records copies that are outdated by that, replaces the copies of pages
+-- that are back, wakes hosts whose pages are pending again, and closes crawls that are over.
+create function work.report(
+    domain64s bigint[], paths text[], chunks bigint[], results text[], statuses smallint[], types smallint[],
+    lengths integer[], hashes text[], etags text[], modified timestamptz[], texts bigint[], hidden boolean[],
+    schemes smallint[], reasons text[], at timestamptz
+) returns table (
+    domain64 bigint, path text, state text, next_fetch timestamptz, id bigint, before bigint, after bigint, waits boolean
+)
+    language plpgsql
+    set search_path = ''
+as $$
+declare
+    ids bigint[];
+    old bigint[];
+    new bigint[];
+    moved boolean := false;
+    over bigint[];
+    back bigint[];
+    returned boolean := false;
+begin
+    for domain64, path, state, next_fetch, id, before, after, waits in
+        select * from work.settle(
+            domain64s, paths, chunks, results, statuses, types, lengths, hashes, etags, modified, texts, hidden, schemes,
+            reasons, at
+        )
+    loop
+        ids := ids || id;
+        old := old || before;
+        new := new || after;
+        moved := moved or (before is not null and before is distinct from after);
+        returned := returned or (before is null and after is not null);
+        if state = 'pending' then
+            back := back || domain64;
+        end if;
+        if not waits then
+            over := over || domain64;
+        end if;
+        return next;
+    end loop;
+    if moved then
+        perform work.outdate(ids, old, new, at);
+    end if;
+    if returned then
+        perform work.replace_copies(ids, new);
+    end if;
+    if back is not null then
+        perform work.wake(back, at);
+    end if;
+    if over is not null then
+        perform work.close_crawls(over, at);
+    end if;
+end
+$$;
+
+-- Makes the pages of a chunk that its crawler did not report pending again. They were not lost with their crawler, so this
+-- counts no attempt: a crawler may return a page of a host that rests as often as it must.
+create function work.give_back(chunk bigint, at timestamptz) returns void
+    language plpgsql
+    set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
+as $$
+#variable_conflict use_column
+declare
+    hosts bigint[];
+begin
+    with back as (
+        update work.guestbook g
+        set state = 'pending'
+        where g.chunk_id = chunk and g.state = 'crawling'
+        returning g.domain64
+    )
+    select array_agg(distinct domain64) into hosts from back;
+    perform work.wake(hosts, at);
+end
+$$;
+
+-- A crawler has the content of a chunk on its disk, and reports all pages. The pages of the chunk are recorded in the same
+-- statement. Pages without a report go `back`, or count as fetched and unchanged; if `back` is null, they go back if the
+-- crawler reported others before. Returns how many pages it reported and how many were left, or null if it has no lease on
+-- the chunk: then nothing changes.
+create function work.finish_crawl(
+    crawler bigint, chunk bigint, sha256 text, bytes bigint, back boolean,
+    domain64s bigint[], paths text[], results text[], statuses smallint[], types smallint[],
+    lengths integer[], hashes text[], etags text[], modified timestamptz[], texts bigint[], hidden boolean[],
+    schemes smallint[], reasons text[], at timestamptz,
+    out told integer, out rest integer
+)
+    language plpgsql
+    set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
+as $$
+declare
+    ids bigint[];
+    old bigint[];
+    new bigint[];
+    moved boolean;
+    over bigint[];
+    again bigint[];
+    returned boolean;
+    numbers bigint[];
+    names text[];
+begin
+    update work.chunk k
+    set state = 'crawled', crawled_at = at, lease_until = null, sha256 = finish_crawl.sha256, bytes = finish_crawl.bytes,
+        page_ids = array(select g.id from work.guestbook g where g.chunk_id = chunk)
+    where k.id = chunk and k.crawler_id = crawler and k.state = 'crawling' and k.lease_until > at;
+    if not found then
+        return;
+    end if;
+    told := 0;
+    rest := 0;
+    if domain64s is not null then
+        -- As work.report, without returning the settled pages.
+        select
+            count(*), array_agg(s.id), array_agg(s.before), array_agg(s.after),
+            bool_or(s.before is not null and s.before is distinct from s.after),
+            bool_or(s.before is null and s.after is not null),
+            array_agg(s.domain64) filter (where s.state = 'pending'),
+            array_agg(s.domain64) filter (where not s.waits)
+        into told, ids, old, new, moved, returned, again, over
+        from work.settle(
+            domain64s, paths, array_fill(chunk, array[cardinality(domain64s)]), results, statuses, types, lengths, hashes,
+            etags, modified, texts, hidden, schemes, reasons, at
+        ) s;
+        if moved then
+            perform work.outdate(ids, old, new, at);
+        end if;
+        if returned then
+            perform work.replace_copies(ids, new);
+        end if;
+        if again is not null then
+            perform work.wake(again, at);
+        end if;
+        if over is not null then
+            perform work.close_crawls(over, at);
+        end if;
+    end if;
+
+    -- By the index on the chunk, not by the one on pages that are being crawled.
+    select array_agg(g.domain64 order by g.id), array_agg(g.path order by g.id) into numbers, names
+    from (select g.id, g.domain64, g.path, g.state from work.guestbook g where g.chunk_id = chunk offset 0) g
+    where g.state = 'crawling';
+    if numbers is not null then
+        rest := cardinality(numbers);
+        if coalesce(
+            back,
+            exists (
+                select from (select g.state from work.guestbook g where g.chunk_id = chunk offset 0) g
+                where g.state = 'crawled'
+            )
+        ) then
+            perform work.give_back(chunk, at);
+        else
+            perform from work.report(
+                numbers, names, array_fill(chunk, array[rest]), array_fill('unchanged'::text, array[rest]),
+                null, null, null, null, null, null, null, null, null, null, at
+            );
+        end if;
+    end if;
+    if exists (select from work.hosts h where h.held_by = chunk) then
+        perform work.let_go(array[chunk], at);
+    end if;
+end
+$$;

@@ -1,0 +1,32 @@
+-- Chunks with outdated copies or few texts: when to check them next, and how many pages are left. Chunks with none left are
+-- retired; several with few are merged into one new chunk.
+create table work.thin (
+    chunk_id bigint primary key references work.chunk (id),
+    look_at timestamptz not null,
+    pages integer not null default 0,
+    alive integer
+);
+
+comment on column work.thin.pages is 'How many pages it was crawled with, if few of them brought a text.';
+comment on column work.thin.alive is 'How many pages are left, if these are few enough to be put into another chunk.';
+
+create index thin_look on work.thin (look_at);
+create index thin_sparse on work.thin (chunk_id) where alive is not null;
+
+-- The sources of a chunk that compaction made.
+create table work.made_of (
+    chunk_id bigint not null references work.chunk (id),
+    source_id bigint not null references work.chunk (id),
+    pages bigint[] not null,
+    given bigint[] not null default '{}',
+    open boolean not null default true,
+    primary key (chunk_id, source_id)
+);
+
+comment on column work.made_of.pages is 'What was alive of the source when this began.';
+comment on column work.made_of.given is 'Of these, what the last builder that took it was told to put into it.';
+comment on column work.made_of.open is 'Until every row has the new chunk, or it was given up.';
+
+-- A source is in one open chunk at a time.
+create unique index made_of_open on work.made_of (source_id) where open;
+create index made_of_source on work.made_of (source_id);

@@ -1,0 +1,33 @@
+-- Settings for all hosts that have none of their own, and of the index; one row. max_depth (clicks from where a crawl came in)
+-- and max_pages (of one host) keep a crawl out of traps.
+create table work.house (
+    one boolean primary key default true constraint house_has_one_row check (one),
+    revision integer not null default 1,
+    cadence interval not null default interval '30 days' constraint house_cadence_positive check (cadence > interval '0'),
+    crawl_delay interval not null default interval '1 second'
+        constraint house_crawl_delay_not_negative check (crawl_delay >= interval '0'),
+    max_pages integer not null default 1000000 constraint house_max_pages_positive check (max_pages > 0),
+    max_depth smallint not null default 20 constraint house_max_depth_not_negative check (max_depth >= 0),
+    filters jsonb not null default '[]' constraint house_filters_are_a_list check (jsonb_typeof(filters) = 'array'),
+    "rows" smallint not null default 1 constraint house_rows_positive check ("rows" between 1 and 1000),
+    seated_rows smallint not null default 0
+);
+
+comment on column work.house.revision is 'Counts changes of the filters, so that whoever judged by older ones knows.';
+comment on column work.house.seated_rows is 'How many rows the seats of all chunks were last looked through for.';
+
+-- The filters of a new installation; `usher hosts rules` shows and changes them. Session ids and the order of parameters
+-- make many URLs of one page.
+insert into work.house (filters) values ('[
+    {"name": "long", "rule": "length", "most": 1000},
+    {"name": "loops", "rule": "repeats", "most": 3},
+    {"name": "media", "rule": "extension", "any": ["avif", "bmp", "eps", "gif", "heic", "ico", "jpeg", "jpg",
+        "png", "psd", "svg", "tif", "tiff", "webp", "eot", "otf", "ttf", "woff", "woff2", "aac", "avi", "flac",
+        "flv", "m4a", "m4v", "mkv", "mov", "mp3", "mp4", "mpeg", "mpg", "ogg", "ogv", "wav", "webm", "wma",
+        "wmv"]},
+    {"name": "downloads", "rule": "extension", "any": ["7z", "apk", "bin", "bz2", "deb", "dmg", "exe", "gz",
+        "iso", "jar", "msi", "pkg", "rar", "rpm", "tar", "tgz", "xz", "zip", "zst", "doc", "docx", "epub",
+        "odp", "ods", "odt", "ppt", "pptx", "xls", "xlsx"]},
+    {"name": "sessions", "rule": "sessions"},
+    {"name": "permutations", "rule": "order"}
+]');

@@ -1,0 +1,36 @@
+"""A component and two MGMT processes that name different incarnations for a moment after a restore."""
+
+import itertools
+
+from starlette.responses import Response
+
+from usher.client import Client
+from usher.messages import INCARNATION_HEADER
+from usher.porch.component import Call, Endpoint, face
+from usher.porch.listen import read_bind
+
+COMPONENT = (
+    b'{"host": "here:1", "type": "crawler", "state": "online", "health": "healthy", "row": null}'
+)
+
+
+async def test_a_component_declares_itself_once_for_each_answer() -> None:
+    """It declared itself again for each answer to its declaration, until Python's stack was full."""
+    incarnations, declarations = itertools.cycle(["old", "new"]), itertools.count()
+
+    async def declare(_call: Call) -> Response:
+        next(declarations)
+        headers = {INCARNATION_HEADER: next(incarnations)}
+        return Response(COMPONENT, headers=headers, media_type="application/json")
+
+    endpoints = [Endpoint("POST", "/set_component_state", declare)]
+    async with (
+        face(endpoints, read_bind("127.0.0.1:0")) as address,
+        Client(address, host="here:1") as client,
+    ):
+        await client.set_state("online", type="crawler")
+        await client.set_state("online", type="crawler")
+        await client.set_state("online", type="crawler")
+    assert next(declarations) == 5, (
+        "three calls, and one declaration after each change but the first"
+    )
