@@ -5,6 +5,7 @@ as `python -m usher` does. That each command loads what it needs is for tests/ho
 """
 
 import atexit
+import ctypes
 import gc
 import json
 import os
@@ -23,7 +24,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 LONGEST = 1 << 20  # bytes of a wish
-STREAMS = 3
+FILES_SENT = 4  # three streams, and the caller's network namespace
+OWN_NETWORK = "/proc/thread-self/ns/net"
 
 
 class Nursery:
@@ -51,7 +53,9 @@ class Nursery:
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as line:
             line.settimeout(120)
             line.connect(self._address)
-            socket.send_fds(line, [json.dumps(wish).encode("utf-8", "surrogateescape")], streams)
+            message = json.dumps(wish).encode("utf-8", "surrogateescape")
+            with open(OWN_NETWORK, "rb") as network:  # noqa: PTH123 - only its descriptor is used
+                socket.send_fds(line, [message], [*streams, network.fileno()])
             pid = int(line.recv(64))
             try:
                 return int(line.recv(64))
@@ -103,7 +107,7 @@ def serve(listener: socket.socket) -> None:
 
 
 def fork(line: socket.socket) -> tuple[int, int]:
-    message, streams, _, _ = socket.recv_fds(line, LONGEST, STREAMS)
+    message, streams, _, _ = socket.recv_fds(line, LONGEST, FILES_SENT)
     pid = os.fork()
     if not pid:
         line.close()
@@ -118,7 +122,9 @@ def become(child: Child) -> None:
     """The command, as if Python had just been started for it."""
     import runpy
 
-    for number, stream in enumerate(child.streams):
+    *streams, network = child.streams
+    enter_network(network)
+    for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
     wish = child.wish
@@ -129,6 +135,15 @@ def become(child: Child) -> None:
     sys.path[0:1] = [wish["cwd"], *filter(None, os.environ.get("PYTHONPATH", "").split(":"))]
     sys.argv[1:] = wish["words"]
     runpy.run_module("usher", run_name="__main__", alter_sys=True)
+
+
+def enter_network(network: int) -> None:
+    """Move this process into the caller's network namespace; the nursery may have been started in another."""
+    if os.fstat(network).st_ino != Path(OWN_NETWORK).stat().st_ino:
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.setns(network, 0):
+            raise OSError(ctypes.get_errno(), "setns")
+    os.close(network)
 
 
 def modules() -> list[str]:
