@@ -80,8 +80,8 @@ def scrapy(url: str, file: str) -> None:
 async def fetch_all(url: str) -> tuple[int, float, float]:
     """All pages of the site, found first, then fetched by a client that does nothing else."""
     from usher import private_hosts
-    from usher.crawl.fetch import Fetcher
-    from usher.crawl.page import walk
+    from usher.crawl.http.fetch import Fetcher
+    from usher.crawl.page.parse import walk
     from usher.urls import Url, parse
 
     async with Fetcher(

@@ -15,7 +15,7 @@ from typing import ClassVar, Protocol, Self
 
 import psycopg
 
-from usher.embedded.guest import lodge
+from usher.db.embedded.client_process import lodge
 
 PEERS = Path(__file__).with_name("crawl_peers.py")
 TICK = os.sysconf("SC_CLK_TCK")

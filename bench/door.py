@@ -24,7 +24,7 @@ from typing import Any
 
 import frame
 from frame import Bench, Measure
-from usher.db import Connection, Database, connect
+from usher.db.pool import Connection, Database, connect
 from usher.door.doorkeeper import Doorkeeper
 from usher.door.rules import Reason
 

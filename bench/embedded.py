@@ -23,13 +23,13 @@ import psycopg
 
 import frame
 from frame import Bench, Measure, PeerMissing
-from usher.areas import Area, Places
-from usher.embedded.account import Account
-from usher.embedded.account_files import give_directory
-from usher.embedded.binaries import Binaries
-from usher.embedded.guest import Lodging, lodge
-from usher.embedded.keeper import cluster_in
-from usher.embedded.processes import postmaster_alive
+from usher.db.areas import Area, Places
+from usher.db.embedded.account import Account
+from usher.db.embedded.account_files import give_directory
+from usher.db.embedded.binaries import Binaries
+from usher.db.embedded.client_process import Lodging, lodge
+from usher.db.embedded.processes import postmaster_alive
+from usher.db.embedded.supervisor import cluster_in
 from usher.schema import migrate
 
 # What is measured, as steps of a life: the last one is timed, then the server is stopped.

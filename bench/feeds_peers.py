@@ -55,23 +55,25 @@ class Usher(Peer):
     """The poll alone, as the library has it, in one process and without the queue's jobs."""
 
     async def subscribe(self, urls: list[str], place: str) -> None:
-        db: Any = import_module("usher.db")
+        db: Any = import_module("usher.db.pool")
         if not hasattr(self, "house"):
             self.search = await db.Database("", size=16, role=ROLES[0]).__aenter__()
-            self.house = import_module("usher.feeds.house").House(self.search, None, ROLES, "", 5)
-        fetch: Any = import_module("usher.crawl.fetch")
+            self.house = import_module("usher.feeds.store.databases").House(
+                self.search, None, ROLES, "", 5
+            )
+        fetch: Any = import_module("usher.crawl.http.fetch")
         private_hosts: Any = import_module("usher.private_hosts")
         opml: Any = import_module("usher.feeds.opml")
-        feeding: Any = import_module("usher.cli.feeding")
+        feeding: Any = import_module("usher.cli.actions.feeds")
         self.fetcher = fetch.Fetcher(AGENT, allow=private_hosts.parse("127.0.0.0/8"))
-        self.polling: Any = import_module("usher.feeds.poll")
+        self.polling: Any = import_module("usher.feeds.poll.feed_poll")
         feeds = [opml.Subscription(url) for url in urls]
         await feeding.subscribe(self.house, feeds, knocks=bool(place))
 
     async def poll(self, at_once: int) -> int:
         left = [id_ for (id_,) in await self.ask("select id from feeds.feed_metadata order by id")]
 
-        desk = import_module("usher.feeds.desk").Desk(self.house, later=True)
+        desk = import_module("usher.feeds.poll.shared_statements").Desk(self.house, later=True)
 
         async def work() -> None:
             while left:
@@ -92,7 +94,7 @@ class Usher(Peer):
 
 def parsed(bodies: list[str]) -> dict[str, float]:
     """Entries a second that each parser reads, by what reads them."""
-    feeds: Any = import_module("usher.feeds.parse")
+    feeds: Any = import_module("usher.feeds.parse.parser")
     feedparser: Any = import_module("feedparser")
     given = [body.encode() for body in bodies]
     ways = {

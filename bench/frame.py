@@ -25,10 +25,10 @@ from typing import Any, Literal, NoReturn
 
 from psycopg.conninfo import conninfo_to_dict
 
-from usher.areas import Area, Places
-from usher.embedded.guest import lodge
-from usher.embedded.locks import held, is_held
-from usher.embedded.tuning import memory
+from usher.db.areas import Area, Places
+from usher.db.embedded.client_process import lodge
+from usher.db.embedded.locks import held, is_held
+from usher.db.embedded.tuning import memory
 from usher.errors import UsherError
 from usher.schema import migrate
 

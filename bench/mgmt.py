@@ -18,7 +18,7 @@ import frame
 from frame import Bench, Child, Measure, PeerMissing
 from mgmt_sides import PEERS, Limit, mgmt, plain, text, together
 from queue_sides import made
-from usher.db import connect
+from usher.db.pool import connect
 
 HOSTS, IDLE_HOSTS = 10_000, 200_000
 CHUNKS, ROWS, SERVERS = 500, 3, 15

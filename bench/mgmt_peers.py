@@ -60,9 +60,9 @@ class Usher:
         ] = []  # each has a connection of its own for its reports
 
     async def open(self) -> None:
-        self.db: Any = import_module("usher.db").Database("", size=CLAIMS)
+        self.db: Any = import_module("usher.db.pool").Database("", size=CLAIMS)
         await self.db.__aenter__()  # for as long as this process lives
-        self.claims: Any = import_module("usher.web.claims").Claims(self.db)
+        self.claims: Any = import_module("usher.api.claim_batcher").Claims(self.db)
         async with self.db.connection() as conn:
             rows = await conn.execute("select name, domain64 from work.hosts")
             self.numbers = dict(await rows.fetchall())
@@ -70,9 +70,9 @@ class Usher:
 
     async def join(self) -> None:
         """One more crawler."""
-        identity: Any = import_module("usher.mgmt.identity")
+        identity: Any = import_module("usher.mgmt.caller_identity")
         host = f"crawler-{os.getpid()}-{len(self.crawlers)}:5000"
-        conn = await import_module("usher.db").connect("")
+        conn = await import_module("usher.db.pool").connect("")
         me = await identity.meet(conn, host=host, type="crawler", now=datetime.now(UTC))
         self.crawlers.append((me.id, conn))
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import psycopg
 
 from frame import Child
-from usher.embedded import binaries
-from usher.statements import split
+from usher.db.embedded import binaries
+from usher.db.statements import split
 
 PEERS = Path(__file__).with_name("mgmt_peers.py")
 TEXTS = dict(split(Path(__file__).with_name("mgmt.sql").read_text()))

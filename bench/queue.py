@@ -17,7 +17,7 @@ from psycopg.conninfo import conninfo_to_dict
 import frame
 from frame import Bench, Child, Measure, PeerMissing
 from queue_sides import PROCESSES, SCRIPT, TEXTS, House, Limit, Side, bare, made
-from usher.db import connect
+from usher.db.pool import connect
 
 BATCHES = 1, 20, 100
 ENQUEUED = 1, 100, 10_000

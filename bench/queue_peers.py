@@ -51,8 +51,8 @@ class Usher(Peer):
 
     async def open(self) -> None:
         self.jobs: Any = import_module("usher.queue.jobs")
-        self.done = import_module("usher.queue.states").State.COMPLETED
-        self.conn = await import_module("usher.db").connect("")
+        self.done = import_module("usher.queue.job_states").State.COMPLETED
+        self.conn = await import_module("usher.db.pool").connect("")
         self.managers: dict[str, InManager] = {}
 
     async def enqueue(self, number: int, batch: int) -> None:
@@ -121,7 +121,7 @@ class InManager:
 
         rules = import_module("usher.queue.policy").policies({TASK: {"run": "async", **self.way}})
         post = module.Post(host="bench", policies=rules, dsn="", types=frozenset([TASK]))
-        self.db = await import_module("usher.db").Database("").__aenter__()
+        self.db = await import_module("usher.db.pool").Database("").__aenter__()
         self.manager = Gated(self.db, post)
         self.task = asyncio.create_task(self.manager.run(asyncio.Event(), asyncio.Event()))
 

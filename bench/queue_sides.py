@@ -15,8 +15,8 @@ from psycopg.conninfo import make_conninfo
 
 import frame
 from frame import Child
-from usher.embedded import binaries
-from usher.statements import split
+from usher.db.embedded import binaries
+from usher.db.statements import split
 
 PROCESSES = {1: "one process", 2: "two processes"}
 # How a peer's worker may be run, the first where there is no time to try.

@@ -18,11 +18,11 @@ import uvloop
 import frame
 from frame import Bench, Measure
 from search_sides import EACH, Asker, Crawl, Direct, House, documents, queries
-from usher.index.building import SUFFIX
-from usher.porch.chunks import chunk_endpoints
-from usher.porch.component import face
-from usher.porch.listen import read_bind
-from usher.shelf import Shelf
+from usher.chunk_store import Shelf
+from usher.http.server.chunk_files import chunk_endpoints
+from usher.http.server.component import face
+from usher.http.server.listen import read_bind
+from usher.index.builder_service import SUFFIX
 
 DOCUMENTS, QUICK_DOCUMENTS = 20_000, 3_000
 QUERIES, QUICK_QUERIES = 400, 80  # of each repeat, none of them asked before

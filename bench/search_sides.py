@@ -22,15 +22,15 @@ import tantivy
 
 from crawl_sides import Meter, Nginx, Ran, dsn_of, postmaster, said
 from frame import wait_until
-from usher.client import Client
-from usher.crawl import page
-from usher.embedded.guest import lodge
-from usher.index import chunkfile
+from usher.chunk_store import Shelf
+from usher.crawl.page import parse as page
+from usher.db.embedded.client_process import lodge
+from usher.http.client.mgmt_client import Client
+from usher.http.client.pool import Lines
+from usher.index import chunk_file
 from usher.index.document import Document, from_page
 from usher.messages import Page
-from usher.shelf import Shelf
 from usher.urls import Url, parse
-from usher.wire import Lines
 
 TREES = {
     "postgresql": "/usr/share/doc/postgresql-doc-15/html",
@@ -80,8 +80,8 @@ def read(files: Sequence[tuple[str, Path, str]], kept: Path) -> list[Document]:
         kept.parent.mkdir(exist_ok=True)
         with ProcessPoolExecutor(2) as pool:
             found = [one for one in pool.map(document, files, chunksize=50) if one]
-        chunkfile.write(kept, 1, found)
-    return list(chunkfile.read(kept)[1])
+        chunk_file.write(kept, 1, found)
+    return list(chunk_file.read(kept)[1])
 
 
 def document(file: tuple[str, Path, str]) -> Document | None:
@@ -271,7 +271,7 @@ class House:
                 some = [known[one.link] for one in pack.pages if one.link in known]
                 path = shelf.path(pack.chunk_id)
                 path.parent.mkdir(parents=True, exist_ok=True)
-                chunkfile.write(path, pack.chunk_id, some)
+                chunk_file.write(path, pack.chunk_id, some)
             while claimed := await builder.get_content_chunks(50):
                 for one in claimed:
                     file = shelf.find(one.chunk_id)

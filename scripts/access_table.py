@@ -5,17 +5,17 @@ from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from typing import Any
 
+from usher.api.access import Access, check
+from usher.api.app import Endpoint
+from usher.api.openapi import with_document
+from usher.api.server import OWN
 from usher.errors import NotAllowed
-from usher.feeds.endpoints import Desk
-from usher.feeds.endpoints_reach import Reach
-from usher.mgmt.names import TYPES
+from usher.feeds.pages.databases import Reach
+from usher.feeds.pages.endpoints import Desk
+from usher.http.server.middleware import Declined
+from usher.mgmt.component_names import TYPES
 from usher.mgmt.tokens import Token
-from usher.porch.entry import Declined
 from usher.settings import Settings
-from usher.web.access import Access, check
-from usher.web.app import Endpoint
-from usher.web.openapi import with_document
-from usher.web.server import OWN
 
 NOTHING, NOTHING_LOCALLY = "nothing", "nothing, on this machine"
 COLUMNS = (NOTHING, NOTHING_LOCALLY, *TYPES, "read", "admin")

@@ -7,7 +7,7 @@ of an older checkout, instead of failing later at a table that is not there.
 
 from pathlib import Path
 
-from usher.areas import DIRECTORIES, SCHEMAS, with_beside
+from usher.db.areas import DIRECTORIES, SCHEMAS, with_beside
 
 FIRST_VERSION = 20261118000100
 SUFFIX = "_schema.sql"

@@ -3,7 +3,7 @@
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 
-from usher.db import Connection, Database
+from usher.db.pool import Connection, Database
 from usher.door.doorkeeper import Doorkeeper
 from usher.door.rules import Reason
 from usher.mgmt.chunks import Given

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable
 
-from usher.db import Connection
+from usher.db.pool import Connection
 
 
 async def blocked(task: "asyncio.Task[object]", conn: Connection) -> bool:

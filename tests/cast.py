@@ -14,7 +14,7 @@ import psycopg
 
 from commands import clean
 from fix_database import open_directory, wait_stopped
-from usher.embedded.guest import Lodging, lodge
+from usher.db.embedded.client_process import Lodging, lodge
 
 TESTS = Path(__file__).parent
 USHER = (sys.executable, "-m", "usher")

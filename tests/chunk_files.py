@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from usher.crawl.content import About, Earlier, Record, Writer, Written
+from usher.crawl.warc.writer import About, Earlier, Record, Writer, Written
 
 AT = datetime(2026, 11, 16, 12, 30, 15, 123456, UTC)
 REQUEST = b"GET /a HTTP/1.1\r\nHost: example.com\r\nUser-Agent: Usher\r\n\r\n"

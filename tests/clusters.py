@@ -5,8 +5,8 @@ from pathlib import Path
 
 import psycopg
 
-from usher.embedded.account_files import give_directory
-from usher.embedded.cluster import Cluster
+from usher.db.embedded.account_files import give_directory
+from usher.db.embedded.cluster import Cluster
 
 
 def free_port() -> int:

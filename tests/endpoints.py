@@ -2,11 +2,11 @@
 
 from contextlib import AsyncExitStack
 
-from usher.feeds.endpoints import Desk
-from usher.feeds.endpoints_reach import Reach
+from usher.api.openapi import with_document
+from usher.api.server import OWN
+from usher.feeds.pages.databases import Reach
+from usher.feeds.pages.endpoints import Desk
 from usher.settings import Settings
-from usher.web.openapi import with_document
-from usher.web.server import OWN
 
 FEEDS = Desk(Reach(Settings(), AsyncExitStack())).endpoints()
 ENDPOINTS = with_document((*OWN, *FEEDS))

@@ -11,7 +11,7 @@ from typing import Any
 
 from selectolax.lexbor import LexborHTMLParser
 
-from usher.feeds.values import Author, Category, Enclosure, Feed, Image, Item, Link, Place
+from usher.feeds.model import Author, Category, Enclosure, Feed, Image, Item, Link, Place
 
 ALIASES = {
     "guid": "id",

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from xml.sax.saxutils import escape
 
-from usher.db import Connection, Database, connect
-from usher.feeds import store, subscriptions, texts
+from usher.db.pool import Connection, Database, connect
+from usher.feeds.model import Feed
 from usher.feeds.opml import Subscription
-from usher.feeds.parse import parse
-from usher.feeds.store import Stamp
-from usher.feeds.subscriptions import Noted
-from usher.feeds.values import Feed
+from usher.feeds.parse.parser import parse
+from usher.feeds.store import item_texts, save_feed, subscriptions
+from usher.feeds.store.save_feed import Stamp
+from usher.feeds.store.subscriptions import Noted
 
 HOUR = timedelta(hours=1)
 HOSTILE = (
@@ -63,7 +63,7 @@ async def add(
     found = await subscriptions.add(conn, [Subscription(url, tags=tuple(tags))], now=now)
     feed = parse(document, url=url, content_type="application/rss+xml", now=now)
     assert isinstance(feed, Feed), feed
-    kept = await store.save(conn, url, feed, Stamp(), id_=found[url], now=now)
+    kept = await save_feed.save(conn, url, feed, Stamp(), id_=found[url], now=now)
     await subscriptions.link_feed(conn, found[url], kept.feed_id)
     await note(conn, found[url], url, now=now)
     return found[url]
@@ -147,7 +147,7 @@ async def fill(dsn: str, *, now: datetime | None = None) -> dict[str, int]:
     async with Database(dsn) as db, db.connection() as conn:
         rows = await conn.execute("select id from feeds.feed")
         for (id_,) in await rows.fetchall():
-            await texts.digest_feed(db, id_)
+            await item_texts.digest_feed(db, id_)
         rows = await conn.execute("select min(id) from feeds.feed_item")
         [(found["item"],)] = await rows.fetchall()
     return found

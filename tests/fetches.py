@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from usher import private_hosts
-from usher.crawl.fetch import Answer, Fetcher, Limits
+from usher.crawl.http.fetch import Answer, Fetcher, Limits
 from usher.urls import Url, parse
 from website import Website
 

@@ -19,11 +19,11 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from usher.areas import Area, Places
-from usher.db import Connection, connect
-from usher.embedded.cluster import first_number
-from usher.embedded.guest import Lodging, lodge
-from usher.embedded.processes import postmaster_alive
+from usher.db.areas import Area, Places
+from usher.db.embedded.client_process import Lodging, lodge
+from usher.db.embedded.cluster import first_number
+from usher.db.embedded.processes import postmaster_alive
+from usher.db.pool import Connection, connect
 from usher.schema import migrate, roles
 
 DEBIAN = Path("/usr/lib/postgresql/15/bin")

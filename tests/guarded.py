@@ -21,7 +21,7 @@ from commands import run
 from crawls import ready
 from processes import eventually, keepers
 from stock import EACH, Texts, stocked
-from usher.embedded.guest import Lodging
+from usher.db.embedded.client_process import Lodging
 
 TICKET_SECONDS = 6.0
 OUT_OF_TOUCH_SECONDS = 1.0
@@ -29,8 +29,8 @@ OUT_OF_TOUCH_SECONDS = 1.0
 SHORT_TICKETS = f"""
 import usher.tickets
 usher.tickets.LIFETIME_SECONDS = {TICKET_SECONDS}
-import usher.porch.guard
-usher.porch.guard.OUT_OF_TOUCH_SECONDS = {OUT_OF_TOUCH_SECONDS}
+import usher.http.server.ticket_guard
+usher.http.server.ticket_guard.OUT_OF_TOUCH_SECONDS = {OUT_OF_TOUCH_SECONDS}
 from usher.cli.main import main
 main()
 """

@@ -5,7 +5,7 @@ from typing import Any
 
 from usher.index.document import Document
 from usher.index.engine import Engine
-from usher.search.query import Query, parse
+from usher.query.language import Query, parse
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 HEAP = 15_000_000

@@ -1,6 +1,6 @@
 """What holds between the tables of the work area at every moment, as queries that find each violation."""
 
-from usher.db import Connection
+from usher.db.pool import Connection
 
 DEAD = "(k.state = 'error' or k.index_state = 'retired')"
 INVARIANTS = {

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from usher.db import Connection
+from usher.db.pool import Connection
 
 T = TypeVar("T")
 WAIT_SECONDS = 30.0

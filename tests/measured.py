@@ -13,7 +13,7 @@ from tempfile import TemporaryFile
 from backports import zstd
 
 from papers import assembled
-from usher.index.chunkfile import MAGIC, VERSION
+from usher.index.chunk_file import MAGIC, VERSION
 
 MIB = 1 << 20
 PYTHON = (sys.executable, "-c")

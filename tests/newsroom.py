@@ -6,12 +6,14 @@ from datetime import UTC, datetime, timedelta
 from html import escape
 
 from usher import private_hosts
-from usher.crawl.fetch import Fetcher
-from usher.db import Database, connect
-from usher.feeds import cleaning, errands, partial, permalink, rounds, subscriptions
-from usher.feeds.house import House
+from usher.crawl.http.fetch import Fetcher
+from usher.db.pool import Database, connect
+from usher.feeds.items import clean_job, followup_jobs, full_pages, permalink
 from usher.feeds.opml import Subscription
-from usher.feeds.poll import Told, poll
+from usher.feeds.poll import tasks as rounds
+from usher.feeds.poll.feed_poll import Told, poll
+from usher.feeds.store import subscriptions
+from usher.feeds.store.databases import House
 from website import Response
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
@@ -44,14 +46,14 @@ class Newsroom:
             made = await subscriptions.add(conn, [Subscription(url)], knocks=False, now=NOW)
             [id_] = made.values()
             if is_partial:
-                await partial.set_partial(conn, [id_], partial=True, now=NOW)
+                await full_pages.set_partial(conn, [id_], partial=True, now=NOW)
             if clean:
-                await cleaning.set_cleaning(conn, [id_], cleanup=True)
+                await clean_job.set_cleaning(conn, [id_], cleanup=True)
             async with self.house.queue(conn) as queue:
                 hosts = {id_: url.split("/")[2]}
                 tasks = await rounds.add(queue, hosts, period=HOUR, now=NOW)
                 if clean:
-                    await errands.keep_clean(queue, [id_], now=NOW)
+                    await followup_jobs.keep_clean(queue, [id_], now=NOW)
             await subscriptions.give_tasks(conn, tasks)
         return id_
 
@@ -62,8 +64,8 @@ class Newsroom:
     async def page(self, id_: int) -> permalink.Told:
         return await permalink.permalink(self.house, self.fetcher, id_, now=self.now)
 
-    async def clean(self, id_: int) -> cleaning.Told:
-        return await cleaning.clean_feed(self.house, id_, now=self.now)
+    async def clean(self, id_: int) -> clean_job.Told:
+        return await clean_job.clean_feed(self.house, id_, now=self.now)
 
     async def ask(self, query: str) -> list[tuple[object, ...]]:
         async with await connect(self.house.work) as conn:

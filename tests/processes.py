@@ -12,7 +12,7 @@ from pathlib import Path
 GUEST = """
 import sys
 from pathlib import Path
-from usher.embedded.guest import lodge
+from usher.db.embedded.client_process import lodge
 with lodge(Path(sys.argv[1]), pg_bin=sys.argv[2]) as lodging:
     print(lodging.cluster.pid(), flush=True)
     sys.stdin.readline()
@@ -81,7 +81,7 @@ def keepers(data: Path) -> list[int]:
             words = entry.read_bytes().split(b"\0")
         except OSError:
             continue
-        if b"usher.embedded" in words and os.fsencode(data) in words:
+        if b"usher.db.embedded" in words and os.fsencode(data) in words:
             found.append(int(entry.parent.name))
     return [pid for pid in found if running(pid)]
 

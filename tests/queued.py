@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from usher.db import Connection
+from usher.db.pool import Connection
 from usher.queue import jobs, tasks
+from usher.queue.job_states import State
 from usher.queue.jobs import Claimed, New, Settled
 from usher.queue.periods import Clock
-from usher.queue.states import State
 from usher.queue.tasks import NewTask
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)

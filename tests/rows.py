@@ -19,14 +19,14 @@ from starlette.responses import Response
 
 from indexed import HEAP, page
 from usher.errors import BadInput, NotFound, Unreachable
-from usher.index.answering import Desk
+from usher.http.server.component import Call, Endpoint, GuardOptions, face
+from usher.http.server.listen import read_bind
 from usher.index.document import Document
 from usher.index.engine import Engine
+from usher.index.rpc_handlers import Desk
 from usher.messages import INCARNATION_HEADER
-from usher.porch.component import Call, Endpoint, GuardOptions, face
-from usher.porch.listen import read_bind
-from usher.search.front import Wish, front
-from usher.search.hall import Hall, Mgmt
+from usher.search.cluster_map import Hall, Mgmt
+from usher.search.front_end import Wish, front
 from usher.settings import Settings
 
 ANY = read_bind("127.0.0.1:0")

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from usher.mgmt.seating import (
+from usher.mgmt.placement_rules import (
     ANSWERS,
     GIVES_ALL,
     Condition,

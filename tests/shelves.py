@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from usher.db import Connection
+from usher.db.pool import Connection
 from usher.mgmt import placements
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)

@@ -7,15 +7,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from indexed import page
-from usher.client import Client
-from usher.index import chunkfile
-from usher.index.building import SUFFIX
+from usher.chunk_store import Shelf
+from usher.http.client.mgmt_client import Client
+from usher.http.server.chunk_files import chunk_endpoints
+from usher.http.server.component import face
+from usher.http.server.listen import read_bind
+from usher.index import chunk_file
+from usher.index.builder_service import SUFFIX
 from usher.index.document import Document
 from usher.messages import Page
-from usher.porch.chunks import chunk_endpoints
-from usher.porch.component import face
-from usher.porch.listen import read_bind
-from usher.shelf import Shelf
 
 EACH = 50  # documents of a chunk
 LETTERS = "bcdfghklmnprstv"
@@ -90,7 +90,7 @@ class Stock:
     async def _build(self, chunk: int) -> None:
         path = self.shelf.path(chunk)
         path.parent.mkdir(parents=True, exist_ok=True)
-        await asyncio.to_thread(chunkfile.write, path, chunk, self.chunks[chunk])
+        await asyncio.to_thread(chunk_file.write, path, chunk, self.chunks[chunk])
         file = self.shelf.find(chunk)
         assert file
         await self.builder.built(chunk, sha256=file.sha256, size=file.size)

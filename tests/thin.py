@@ -5,12 +5,12 @@ from datetime import datetime, timedelta
 from typing import Any, Self
 
 from admitted import NONE, NOW, component, delay, url
-from usher.db import Connection
+from usher.db.pool import Connection
 from usher.door import hosts
 from usher.door.guestbook import Outcome, Result
-from usher.mgmt import chunks, compact, merging, placements, versions
+from usher.mgmt import chunks, compaction, compaction_merge, page_versions, placements
 from usher.mgmt.chunks import Ask
-from usher.mgmt.compact import Done, Made
+from usher.mgmt.compaction import Done, Made
 
 LEASE = timedelta(minutes=5)
 LATER = NOW + timedelta(days=2)
@@ -122,14 +122,14 @@ class House:
 
     async def retire(self, row: int) -> list[tuple[int, str]]:
         """What a server is to take out, taken out."""
-        found = await versions.to_retire(self.conn, self.servers[row], n=1000)
+        found = await page_versions.to_retire(self.conn, self.servers[row], n=1000)
         done = [(one.chunk_id, one.page_id) for one in found]
-        await versions.retired(self.conn, self.servers[row], done)
+        await page_versions.retired(self.conn, self.servers[row], done)
         return [(one.chunk_id, one.url.removeprefix("https://a.com")) for one in found]
 
     async def compact(self, now: datetime = LATER, *, by_hand: bool = False) -> Done:
         async with self.conn.transaction():
-            return await compact.compact(self.conn, now=now, by_hand=by_hand)
+            return await compaction.compact(self.conn, now=now, by_hand=by_hand)
 
     async def sparse(self, number: int = 3, *, size: int = 4) -> list[int]:
         """So many chunks of pages of which the first alone is still good."""
@@ -145,10 +145,10 @@ class House:
         [made] = (await self.compact()).begun
         return made
 
-    async def taken(self, builder: int = 0) -> tuple[int, list[merging.Source]]:
+    async def taken(self, builder: int = 0) -> tuple[int, list[compaction_merge.Source]]:
         """It is taken by a builder; what that is told."""
         chunk = (await self.claim(builder))[0]
-        return chunk, (await merging.manifest(self.conn, [chunk]))[chunk]
+        return chunk, (await compaction_merge.manifest(self.conn, [chunk]))[chunk]
 
     async def indexed(self, *of: str) -> set[int]:
         found = await self.ask("select indexed_in from work.guestbook where path = any(%s)", [*of])

@@ -17,17 +17,17 @@ from calls import Mgmt, mgmt
 from chunk_files import chunk_file, page
 from commands import clean
 from crowd import at_once
-from usher.client import Client
-from usher.crawl.content import Record
-from usher.index import chunkfile
-from usher.index.building import SUFFIX
+from usher.chunk_store import Shelf
+from usher.crawl.warc.writer import Record
+from usher.http.client.mgmt_client import Client
+from usher.http.server.chunk_files import chunk_endpoints
+from usher.http.server.component import face
+from usher.http.server.listen import Bind, read_bind
+from usher.index import chunk_file as chunkfile
+from usher.index.builder_service import SUFFIX
 from usher.index.document import Document
 from usher.messages import Page
-from usher.porch.chunks import chunk_endpoints
-from usher.porch.component import face
-from usher.porch.listen import Bind, read_bind
 from usher.settings import Settings
-from usher.shelf import Shelf
 
 SMALL = b"<html lang=en><title>%s</title><p>Some words of a page.</p>"
 ANY = read_bind("127.0.0.1:0")

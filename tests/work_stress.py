@@ -8,12 +8,19 @@ from datetime import UTC, datetime, timedelta
 
 from admitted import component, url
 from invariants import violations
-from usher.db import IN_THE_WAY, Connection, Database, connect
+from usher.db.pool import IN_THE_WAY, Connection, Database, connect
 from usher.door.doorkeeper import Doorkeeper
 from usher.door.guestbook import Outcome, Result
-from usher.mgmt import chunks, compact, merging, missing, placements, versions
+from usher.mgmt import (
+    chunks,
+    compaction,
+    compaction_merge,
+    missing_chunks,
+    page_versions,
+    placements,
+)
 from usher.mgmt.chunks import Ask, Given, Pack, Trouble
-from usher.mgmt.missing import Loss
+from usher.mgmt.missing_chunks import Loss
 
 HOSTS, FIRST_PAGES = 4, 10
 LEASE = timedelta(seconds=2)
@@ -184,7 +191,7 @@ class Stress:
             for chunk in claimed:
                 if chunk.host is None:
                     async with conn.transaction():
-                        await merging.manifest(conn, [chunk.chunk_id])
+                        await compaction_merge.manifest(conn, [chunk.chunk_id])
                 await asyncio.sleep(self.random.random() / 100)
                 self.counts[await self.built(conn, id_, chunk.chunk_id)] += 1
             await asyncio.sleep(0.005)
@@ -199,7 +206,7 @@ class Stress:
                 return "late builds"
             if self.random.random() < 0.1:
                 if await chunks.fail_build(conn, me, chunk, why=WHY) == "parked":
-                    await missing.lose_content(conn, me, Loss(chunk, WHY), now=now())
+                    await missing_chunks.lose_content(conn, me, Loss(chunk, WHY), now=now())
                 return "failed builds"
             if await chunks.finish_build(conn, me, chunk, sha256="x", size=1, now=now()):
                 await placements.seat(conn, [chunk], now=now())
@@ -211,11 +218,11 @@ class Stress:
             async with conn.transaction():
                 if wanted and self.random.random() < 0.1:
                     losses = [Loss(chunk, WHY) for chunk in wanted]
-                    lost = await missing.lose_indexes(conn, id_, losses, now=now())
+                    lost = await missing_chunks.lose_indexes(conn, id_, losses, now=now())
                     return f"lost indexes {bool(lost)}"
                 await placements.loaded(conn, id_, wanted, now=now())
-            old = await versions.to_retire(conn, id_, n=50)
-            await versions.retired(conn, id_, [(one.chunk_id, one.page_id) for one in old])
+            old = await page_versions.to_retire(conn, id_, n=50)
+            await page_versions.retired(conn, id_, [(one.chunk_id, one.page_id) for one in old])
             if self.random.random() < 0.05:
                 async with conn.transaction():
                     some = [
@@ -233,12 +240,12 @@ class Stress:
         async with conn.transaction():
             await chunks.reap(conn, n=100, now=now())
         async with conn.transaction():
-            await versions.judge(conn, n=100, now=now())
+            await page_versions.judge(conn, n=100, now=now())
         await placements.plan(conn, now=now())
         async with conn.transaction():
             await placements.drop(conn, now=now())
         async with conn.transaction():
-            done = await compact.compact(conn, now=now(), by_hand=True)
+            done = await compaction.compact(conn, now=now(), by_hand=True)
             self.counts["compactions"] += bool(done)
         async with conn.transaction():
             if self.random.random() < 0.1:

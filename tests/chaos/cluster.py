@@ -23,7 +23,7 @@ from chaos.scale import (
     SCALE,
     START_SECONDS,
 )
-from usher.embedded.binaries import find
+from usher.db.embedded.binaries import find
 
 USHER = (sys.executable, "-m", "usher")
 MGMT_PORT, SWITCH_PORT = 8411, 8410

@@ -15,8 +15,8 @@ import psycopg
 
 from chaos.machines import Machine
 from chaos.network import NETWORK, Namespace
-from usher.embedded.account import Account, server_account
-from usher.embedded.binaries import Binaries
+from usher.db.embedded.account import Account, server_account
+from usher.db.embedded.binaries import Binaries
 
 PORT = 5432
 CONFIGURATION = f"""

@@ -14,8 +14,8 @@ from commands import usher
 from fix_database import DEBIAN
 from processes import keepers
 from usher import __version__
-from usher.areas import SCHEMAS
-from usher.cli.db import NAMES
+from usher.cli.commands.db import NAMES
+from usher.db.areas import SCHEMAS
 
 
 def to(dsn: str) -> dict[str, str]:

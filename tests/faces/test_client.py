@@ -11,8 +11,8 @@ import pytest
 from calls import mgmt
 from crowd import at_once, one, states
 from processes import eventually
-from usher.client import Client
 from usher.errors import BadInput, Conflict, NotAllowed, NotFound, Unreachable, UsherError
+from usher.http.client.mgmt_client import Client
 from usher.messages import Page
 
 LINKS = [f"https://h{n}.example/{n}" for n in range(7)]

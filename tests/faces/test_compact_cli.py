@@ -5,7 +5,7 @@ from pathlib import Path
 from commands import Ran, usher
 from crawls import EMBEDDED
 from thin import House, paths
-from usher.db import connect
+from usher.db.pool import connect
 
 pytestmark = EMBEDDED
 

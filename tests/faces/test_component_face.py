@@ -13,15 +13,15 @@ from msgspec import Struct
 from calls import Mgmt, Reply
 from crowd import one
 from trade import soon
-from usher.client import Client
-from usher.db import connect
+from usher.chunk_store import Draft, Shelf
+from usher.db.pool import connect
 from usher.errors import BadInput, NotAllowed
+from usher.http.client.mgmt_client import Client
+from usher.http.server.chunk_files import chunk_endpoints
+from usher.http.server.component import Call, Endpoint, GuardOptions, face
+from usher.http.server.listen import read_bind
+from usher.http.server.ticket_guard import Guard
 from usher.mgmt import ping, tokens
-from usher.porch.chunks import chunk_endpoints
-from usher.porch.component import Call, Endpoint, GuardOptions, face
-from usher.porch.guard import Guard
-from usher.porch.listen import read_bind
-from usher.shelf import Draft, Shelf
 
 ANY = read_bind("127.0.0.1:0")
 DATA = bytes(range(256)) * 4000

@@ -7,8 +7,8 @@ import psycopg
 import pytest
 
 from commands import Ran, usher
-from usher.db import Connection, connect
-from usher.mgmt import components, identity, tokens
+from usher.db.pool import Connection, connect
+from usher.mgmt import caller_identity, components, tokens
 from usher.mgmt.components import Component
 
 pytestmark = pytest.mark.soak  # a process for each command takes its time
@@ -23,7 +23,7 @@ def at(dsn: str, *words: str | Path) -> Ran:
 
 
 async def meet(conn: Connection, host: str, type_: str) -> Component:
-    return await identity.meet(conn, host=host, type=type_, now=NOW)
+    return await caller_identity.meet(conn, host=host, type=type_, now=NOW)
 
 
 async def furnish(dsn: str) -> None:

@@ -14,7 +14,7 @@ from endpoints import ENDPOINTS, FEEDS
 from feed_rooms import fill
 from fix_database import Server, clone
 from hubs import Hub
-from usher.db import connect
+from usher.db.pool import connect
 
 
 @pytest.fixture(scope="module")

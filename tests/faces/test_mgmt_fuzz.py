@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from calls import Mgmt
-from usher.web.app import Endpoint
-from usher.web.mgmt import CANONICAL
+from usher.api.app import Endpoint
+from usher.api.endpoints import CANONICAL
 
 KNOWN = {200, 304, 400, 404, 409, 413, 422}
 WORDS = (

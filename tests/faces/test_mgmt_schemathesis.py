@@ -19,8 +19,9 @@ from schemathesis.specs.openapi import checks
 from calls import Mgmt
 from crowd import Component, at_once
 from endpoints import ENDPOINTS
-from usher.web import building, openapi, serving
-from usher.web.mgmt import CANONICAL
+from usher.api import builder as building
+from usher.api import index_server, openapi
+from usher.api.endpoints import CANONICAL
 
 Case = schemathesis.Case[Any]
 DOCUMENT = openapi.document(ENDPOINTS)
@@ -44,7 +45,7 @@ SOUND = [
 BOUNDED = settings(deadline=None, suppress_health_check=list(HealthCheck), print_blob=False)
 CRAWLER, BUILDER, SERVER = "crawler:1", "builder:1", "server:1"
 CALLERS = dict.fromkeys((one.path for one in building.ENDPOINTS), BUILDER)
-CALLERS |= dict.fromkeys((one.path for one in serving.ENDPOINTS), SERVER)
+CALLERS |= dict.fromkeys((one.path for one in index_server.ENDPOINTS), SERVER)
 TABLES = """
 select table_schema, table_name from information_schema.tables
 where table_schema in ('work', 'control') and table_type = 'BASE TABLE' order by 1, 2

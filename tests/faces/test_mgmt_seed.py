@@ -10,7 +10,7 @@ import pytest
 
 from calls import Mgmt, mgmt
 from crowd import Component, at_once, done, one, states
-from usher.web.mgmt import CANONICAL, OLD_NAMES
+from usher.api.endpoints import CANONICAL, OLD_NAMES
 
 CRAWLER, BUILDER = "10.10.127.100:5000", "10.10.127.101:5000"
 SERVERS = ("10.10.127.102:5000", "10.10.127.102:5001", "10.10.127.103:5000")

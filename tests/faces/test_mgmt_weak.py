@@ -16,7 +16,7 @@ import pytest
 from calls import Mgmt, mgmt
 from crowd import Component, at_once, one, states
 from processes import eventually
-from usher.db import connect
+from usher.db.pool import connect
 from usher.mgmt import chunks, placements
 
 SOON = {"USHER_CHUNK_LEASE": "1"}

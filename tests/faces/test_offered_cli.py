@@ -2,8 +2,8 @@
 
 from admitted import NOW, url
 from commands import usher
-from usher.db import connect
-from usher.mgmt.offers import add_offers
+from usher.db.pool import connect
+from usher.mgmt.offered_feeds import add_offers
 
 
 async def test_feeds_on_offer_until_they_are_subscribed_to(database: str) -> None:

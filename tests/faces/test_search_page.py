@@ -12,10 +12,18 @@ import pytest
 
 from commands import Ran, usher
 from rows import Rows, fronting, library
-from usher.search.query import parse
-from usher.search.shown import address_of, crumbs, filters, is_link, narrowed, page_number, turn
-from usher.search.shown import wanted_address as wanted
-from usher.wire import Answer, Lines
+from usher.http.client.pool import Answer, Lines
+from usher.query.language import parse
+from usher.search.result_view import (
+    address_of,
+    crumbs,
+    filters,
+    is_link,
+    narrowed,
+    page_number,
+    turn,
+)
+from usher.search.result_view import wanted_address as wanted
 
 POLICY = {
     "default-src 'none'",

@@ -193,6 +193,6 @@ def test_release(database: str) -> None:
 
 
 def test_help_needs_no_driver() -> None:
-    code = "import sys, usher.cli.status; print('psycopg' in sys.modules)"
+    code = "import sys, usher.cli.commands.status; print('psycopg' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

@@ -4,7 +4,7 @@ import psycopg
 
 from cast import USHER, ask, stage
 from processes import eventually
-from usher.embedded.guest import Lodging
+from usher.db.embedded.client_process import Lodging
 
 CONFIG = """
 job_lease = 3

@@ -12,8 +12,8 @@ from commands import run
 from crawls import EMBEDDED, crawls
 from hostile import at_home, links, page, said
 from processes import eventually
-from usher.db import connect
-from usher.status.progress import progress
+from usher.db.pool import connect
+from usher.observe.crawl_progress import progress
 from website import HTML, Website, render
 
 pytestmark = EMBEDDED

@@ -13,9 +13,9 @@ import pytest
 from clusters import free_port
 from fix_database import DEBIAN, open_directory, wait_stopped
 from processes import GUEST, Guest, eventually, guests, keepers, kill_9, running
-from usher.embedded import account
-from usher.embedded.account_files import give_directory
-from usher.embedded.guest import lodge
+from usher.db.embedded import account
+from usher.db.embedded.account_files import give_directory
+from usher.db.embedded.client_process import lodge
 from usher.errors import DataUnusable, NoServer, ServerUnusable, WrongVersion
 
 pytestmark = pytest.mark.soak

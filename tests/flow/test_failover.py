@@ -18,7 +18,7 @@ from clusters import Standby, free_port, standby
 from commands import clean, usher
 from processes import eventually, keepers, kill_9
 from usher import local_secret
-from usher.embedded.guest import Lodging, lodge
+from usher.db.embedded.client_process import Lodging, lodge
 from usher.mgmt import watchdog
 from usher.queue import scheduler
 

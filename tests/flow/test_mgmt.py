@@ -15,7 +15,7 @@ from cast import TESTS, USHER, Cast, ask, stage
 from clusters import free_port
 from crawls import FORGIVEN
 from processes import eventually, kill_9, running
-from usher.embedded.guest import Lodging
+from usher.db.embedded.client_process import Lodging
 
 HOSTS, PAGES, SECONDS, DELAY = 12, 100, 20, 0.05
 CONFIG = "chunk_lease = 3\nchunk_wait = 0.2\n"

@@ -9,7 +9,7 @@ import pytest
 from commands import usher
 from job_runs import manager
 from processes import eventually
-from usher.db import connect
+from usher.db.pool import connect
 from usher.queue.scheduler import Scheduler
 
 

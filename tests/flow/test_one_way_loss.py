@@ -15,9 +15,9 @@ from indexed import page
 from namespaces import CLONE_NEWNET, needs_root
 from rows import Process, Rows, filled
 from trade import soon
+from usher.query.language import parse
 from usher.search.broker import Broker
-from usher.search.hall import Hall
-from usher.search.query import parse
+from usher.search.cluster_map import Hall
 
 DOCUMENTS = {1: [page(f"{number}", "everywhere") for number in range(10)]}
 FRONT_ADDRESS, SERVER_ADDRESS = "10.77.1.1", "10.77.2.1"

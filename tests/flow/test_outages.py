@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from guarded import TICKET_SECONDS, GuardedCluster, call, failed_searches, guarded_cluster, soon
-from usher.client import Client
+from usher.http.client.mgmt_client import Client
 
 OUTAGE_SECONDS = 1.5 * TICKET_SECONDS
 FRONTS = ("front", "front-2")

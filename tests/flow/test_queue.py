@@ -14,7 +14,7 @@ import pytest
 
 from cast import TESTS, USHER, Cast, ask, stage
 from processes import eventually, kill_9, running
-from usher.embedded.guest import Lodging
+from usher.db.embedded.client_process import Lodging
 
 JOBS, MANAGERS, SECONDS = 2_000, 3, 15
 CONFIG = """

@@ -19,10 +19,10 @@ from crawls import EMBEDDED
 from indexes import House, house
 from rows import Chunks, filled
 from stock import EACH, Texts, stocked
-from usher.search.data import Listing
+from usher.http.client.pool import Lines
+from usher.query.language import parse
+from usher.search.json_results import Listing
 from usher.search.merge import merge
-from usher.search.query import parse
-from usher.wire import Lines
 
 pytestmark = EMBEDDED
 ROWS, SERVERS = 2, 3

@@ -11,7 +11,7 @@ import pytest
 
 import usher
 from usher.door.rules import WAITING, Clock, Kind, Knock, Page, Reason, State, Verdict, judge
-from usher.explain import ROWS
+from usher.observe.explain import ROWS
 
 DOC = (Path(usher.__file__).parents[2] / "docs" / "door.md").read_text()
 NOW = datetime(2026, 11, 16, tzinfo=UTC)

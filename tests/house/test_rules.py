@@ -15,14 +15,14 @@ import pytest
 import usher
 from fix_database import Server, clone
 from usher import domain64, errors
-from usher.areas import SCHEMAS, Places
 from usher.cli.main import root
-from usher.db import Connection, connect
+from usher.db.areas import SCHEMAS, Places
+from usher.db.pool import Connection, connect
+from usher.db.statements import Statement, Statements
 from usher.door import guestbook, hosts
 from usher.schema.dump import picture
 from usher.schema.steps import steps
 from usher.settings import names
-from usher.statements import Statement, Statements
 from usher.telemetry import REGISTRY
 
 PACKAGE = Path(usher.__file__).parent
@@ -231,9 +231,9 @@ def test_every_advisory_lock_has_a_number_of_its_own() -> None:
 
 # Files that may read this machine's clock, although their packages write to the database.
 LOCAL_CLOCK = {
-    "cli/words.py": "ages on the screen",
-    "feeds/finding.py": "dates of items in a document that is only looked at",
-    "feeds/permalink.py": "Retry-After as a date, compared with the web server's clock",
+    "cli/wording.py": "ages on the screen",
+    "feeds/poll/find_feed.py": "dates of items in a document that is only looked at",
+    "feeds/items/permalink.py": "Retry-After as a date, compared with the web server's clock",
     "schema/dump.py": "a note in the manifest",
 }
 DATABASE_PACKAGES = ("cli", "door", "feeds", "mgmt", "queue", "schema", "stage", "status", "web")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from usher.areas import SCHEMAS
+from usher.db.areas import SCHEMAS
 from usher.schema.steps import HERE
 
 SCRIPT = runpy.run_path(str(Path(__file__).parents[2] / "scripts" / "migrations.py"))

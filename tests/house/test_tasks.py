@@ -17,24 +17,24 @@ PACKAGE = Path(usher.__file__).parent
 # Tasks that the creating code awaits (directly, or with gather), by file. A new one is observed, or counted here.
 AWAITED = Counter(
     {
-        "cli/crawling.py": 2,
-        "cli/indexing.py": 2,
+        "cli/commands/crawler.py": 2,
+        "cli/commands/index.py": 2,
         "crawl/crawler.py": 2,
-        "crawl/names.py": 1,
+        "crawl/http/dns.py": 1,
         "crawl/service.py": 2,
         "door/doorkeeper.py": 1,
-        "feeds/desk.py": 1,  # its work hands every error to a future that is awaited
-        "feeds/sweep.py": 2,
+        "feeds/poll/shared_statements.py": 1,  # its work hands every error to a future that is awaited
+        "feeds/poll/sweep.py": 2,
         "feeds/worker.py": 1,
         "index/builder.py": 2,
-        "index/loading.py": 1,
-        "porch/lines.py": 2,  # they answer every error
-        "porch/listen.py": 2,
-        "queue/async_runner.py": 1,  # it reports every error as the end of the job
+        "index/loader.py": 1,
+        "http/server/rpc_connections.py": 2,  # they answer every error
+        "http/server/listen.py": 2,
+        "queue/runners/async_runner.py": 1,  # it reports every error as the end of the job
         "queue/manager.py": 3,
-        "stage/parts.py": 1,
-        "stage/troupe.py": 3,
-        "web/claims.py": 1,  # its work hands every error to a future that is awaited
+        "local/roles.py": 1,
+        "local/supervisor.py": 3,
+        "api/claim_batcher.py": 1,  # its work hands every error to a future that is awaited
     }
 )
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any, Literal
 
-from usher.queue.runner import Ended, Order, Runner, Started
+from usher.queue.runners.process_runner import Ended, Order, Runner, Started
 
 NUMBERS = itertools.count(1)
 PATIENCE = 30

@@ -3,8 +3,8 @@
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from usher.db import Connection
-from usher.statements import array
+from usher.db.pool import Connection
+from usher.db.statements import array
 
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rooms.test_manager import House, house, until
-from usher.db import connect
+from usher.db.pool import connect
 from usher.queue import jobs, tasks
 from usher.queue.jobs import New
 from usher.queue.periods import Clock
@@ -200,7 +200,7 @@ async def test_a_blocking_coroutine_costs_no_lease(database: str) -> None:
 async def test_a_blocked_event_loop_is_logged_and_gets_no_further_jobs(
     database: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("usher.queue.async_runner.BLOCKED_SECONDS", 0.5)
+    monkeypatch.setattr("usher.queue.runners.async_runner.BLOCKED_SECONDS", 0.5)
     async with house(database, TABLES) as here:
         [blocking] = await here.add(quick("block", "3"))
         runner = here.manager._async_runner

@@ -12,11 +12,11 @@ from indexed import page
 from rows import Chunks, Process, Rows, filled
 from usher.errors import Unreachable
 from usher.index.document import Document
+from usher.query.language import parse
 from usher.search.broker import Broker
-from usher.search.hall import Hall
+from usher.search.cluster_map import Hall
 from usher.search.merge import merge
-from usher.search.outcome import MOST, Answer
-from usher.search.query import parse
+from usher.search.search_result import MOST, Answer
 
 WORDS = [f"{letter}{number}" for letter in "abcdefgh" for number in range(60)]
 WEIGHTS = [1 / (number + 2) for number in range(len(WORDS))]

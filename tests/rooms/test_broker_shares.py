@@ -8,8 +8,8 @@ import pytest
 from indexed import page
 from rows import Rows
 from usher.index.document import Document
+from usher.query.language import parse
 from usher.search.broker import Broker, part
-from usher.search.query import parse
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ import pytest
 
 from indexed import page
 from rows import Rows
+from usher.query.language import parse
 from usher.search.broker import Broker
-from usher.search.hall import Hall
-from usher.search.outcome import Answer
-from usher.search.query import parse
-from usher.search.servers import PROBE_TIMEOUT_SECONDS
+from usher.search.cluster_map import Hall
+from usher.search.index_servers import PROBE_TIMEOUT_SECONDS
+from usher.search.search_result import Answer
 
 DOCUMENTS = {
     chunk: [page(f"{chunk}/{number}", "everywhere", chunk=chunk) for number in range(8)]

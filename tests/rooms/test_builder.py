@@ -17,11 +17,11 @@ from crawls import EMBEDDED
 from fix_database import Server, clone
 from trade import ANY, Trade, acting, free_bind, soon, texts_of, titled, trading
 from usher.errors import Conflict
-from usher.index.building import Wish, build
-from usher.porch.chunks import chunk_endpoints
-from usher.porch.component import face
-from usher.porch.listen import read_bind
-from usher.pull import pull
+from usher.http.client.download import pull
+from usher.http.server.chunk_files import chunk_endpoints
+from usher.http.server.component import face
+from usher.http.server.listen import read_bind
+from usher.index.builder_service import Wish, build
 
 pytestmark = EMBEDDED
 Builds = Callable[..., AbstractAsyncContextManager[str]]

@@ -20,10 +20,10 @@ from chunk_files import (
 from hostile import pdf
 from processes import running
 from trade import SMALL, texts_of, titled
-from usher.index import chunkfile
-from usher.index.making import Job, key_of, make
-from usher.index.press import Line
-from usher.index.workshop import Bounds, Press, Workshop
+from usher.index import chunk_file as chunkfile
+from usher.index.build_pool import Bounds, Press, Workshop
+from usher.index.build_worker import Line
+from usher.index.chunk_documents import Job, key_of, make
 from usher.messages import ForeignPages
 from usher.urls import Url, parse
 
@@ -159,7 +159,9 @@ def presses() -> list[int]:
     text = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text()
     children = [int(pid) for pid in text.split()]
     return [
-        pid for pid in children if b"usher.index.press" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        pid
+        for pid in children
+        if b"usher.index.build_worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
     ]
 
 

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from shelves import component, rows_of
-from usher.db import Connection, connect
+from usher.db.pool import Connection, connect
 from usher.mgmt import chunks
 from usher.mgmt.chunks import MAX_LEASES_BY_CALL
 

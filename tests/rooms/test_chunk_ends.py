@@ -3,7 +3,7 @@
 import pytest
 
 from admitted import LEASE, NONE, NOW, SOON, admit, component, delay, pages, states, url
-from usher.db import Connection, connect
+from usher.db.pool import Connection, connect
 from usher.door.guestbook import Outcome, Result
 from usher.mgmt import chunks
 from usher.mgmt.chunks import Ask, Pack

@@ -13,8 +13,8 @@ import pytest
 from backports import zstd
 
 from usher.errors import BadInput
-from usher.index import chunkfile
-from usher.index.chunkfile import MAGIC, MAX_DOCUMENT, MAX_DOCUMENTS, VERSION
+from usher.index import chunk_file
+from usher.index.chunk_file import MAGIC, MAX_DOCUMENT, MAX_DOCUMENTS, VERSION
 from usher.index.document import Document
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
@@ -43,7 +43,7 @@ def packed(*records: bytes) -> bytes:
 def refused(path: Path, data: bytes) -> str:
     path.write_bytes(data)
     with pytest.raises(BadInput) as caught:
-        list(chunkfile.read(path)[1])
+        list(chunk_file.read(path)[1])
     assert caught.value.hint
     return caught.value.message
 
@@ -51,20 +51,20 @@ def refused(path: Path, data: bytes) -> str:
 @pytest.mark.parametrize("number", [0, 1, 50])
 def test_what_is_written_is_read(tmp_path: Path, number: int) -> None:
     path = tmp_path / "7"
-    written = chunkfile.write(path, 7, documents(number, 300))
-    assert chunkfile.check(path, 7) == written
-    header, found = chunkfile.read(path, 7)
+    written = chunk_file.write(path, 7, documents(number, 300))
+    assert chunk_file.check(path, 7) == written
+    header, found = chunk_file.read(path, 7)
     assert list(found) == documents(number, 300)
     assert header == written
     assert header.documents == number
     assert header.size == path.stat().st_size
     assert [one.name for one in tmp_path.iterdir()] == ["7"]
-    assert chunkfile.write(path, 7, documents(number, 300)).sha256 == written.sha256
+    assert chunk_file.write(path, 7, documents(number, 300)).sha256 == written.sha256
 
 
 def test_every_cut_and_every_flipped_bit_is_seen(tmp_path: Path) -> None:
     path = tmp_path / "7"
-    chunkfile.write(path, 7, documents(3))
+    chunk_file.write(path, 7, documents(3))
     good = path.read_bytes()
     for size in range(len(good)):
         assert "cut short" in (told := refused(path, good[:size])) or size == 0, told
@@ -82,12 +82,12 @@ def test_foreign_files_and_other_versions(tmp_path: Path) -> None:
     assert "is no index chunk" in refused(path, sealed(b"", 0, magic=b"USHERCON"))
     assert "has version 2; this program reads version 1" in refused(path, sealed(b"", 0, version=2))
     with pytest.raises(BadInput, match="No such file"):
-        chunkfile.check(tmp_path / "none")
+        chunk_file.check(tmp_path / "none")
     with pytest.raises(BadInput, match="Is a directory"):
-        chunkfile.read(tmp_path)
-    chunkfile.write(path, 7, [])
+        chunk_file.read(tmp_path)
+    chunk_file.write(path, 7, [])
     with pytest.raises(BadInput, match="holds chunk 7, not 8"):
-        chunkfile.check(path, 8)
+        chunk_file.check(path, 8)
 
 
 def test_a_right_checksum_over_wrong_contents(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_a_bomb_is_unpacked_block_by_block(tmp_path: Path) -> None:
     path.write_bytes(sealed(payload + packer.flush(), MAX_DOCUMENTS))
     tracemalloc.start()
     with pytest.raises(BadInput, match="is not what its header says"):
-        list(chunkfile.read(path)[1])
+        list(chunk_file.read(path)[1])
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert most < 20_000_000
@@ -120,9 +120,9 @@ def test_a_bomb_is_unpacked_block_by_block(tmp_path: Path) -> None:
 
 def test_a_big_chunk_is_read_document_by_document(tmp_path: Path) -> None:
     path = tmp_path / "7"
-    chunkfile.write(path, 7, documents(60, 60_000))
+    chunk_file.write(path, 7, documents(60, 60_000))
     tracemalloc.start()
-    number = sum(1 for _ in chunkfile.read(path)[1])
+    number = sum(1 for _ in chunk_file.read(path)[1])
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert number == 60
@@ -131,11 +131,11 @@ def test_a_big_chunk_is_read_document_by_document(tmp_path: Path) -> None:
 
 def test_a_failed_write_leaves_what_was_there(tmp_path: Path) -> None:
     path = tmp_path / "7"
-    chunkfile.write(path, 7, documents(1))
+    chunk_file.write(path, 7, documents(1))
     before = path.read_bytes()
     huge = msgspec.structs.replace(documents(1)[0], body="x" * (MAX_DOCUMENT + 1))
     with pytest.raises(BadInput, match="bytes, more than"):
-        chunkfile.write(path, 7, [huge])
+        chunk_file.write(path, 7, [huge])
     assert path.read_bytes() == before
     assert [one.name for one in tmp_path.iterdir()] == ["7"]
 
@@ -166,4 +166,4 @@ def test_killed_amid_writing_there_is_a_whole_file(tmp_path: Path) -> None:
     finally:
         process.kill()
         process.communicate(timeout=30)
-    assert 1 <= len(list(chunkfile.read(path, 7)[1])) <= 9
+    assert 1 <= len(list(chunk_file.read(path, 7)[1])) <= 9

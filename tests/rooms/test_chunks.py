@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from admitted import LEASE, NONE, NOW, SOON, admit, component, delay, names, pages, states, url
-from usher.db import Connection, Database, connect
+from usher.db.pool import Connection, Database, connect
 from usher.door.doorkeeper import Doorkeeper
 from usher.door.guestbook import Outcome
 from usher.door.rules import Knock

@@ -3,7 +3,7 @@
 import pytest
 
 from admitted import component
-from usher.db import Connection, connect
+from usher.db.pool import Connection, connect
 
 
 async def many(conn: Connection, claim_at: str) -> None:

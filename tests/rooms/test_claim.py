@@ -11,11 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from usher.db import Connection, connect
+from usher.db.pool import Connection, connect
 from usher.queue import jobs
+from usher.queue.job_states import State
 from usher.queue.jobs import New, Settled
 from usher.queue.periods import may_run
-from usher.queue.states import State
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
 LEASE = timedelta(seconds=60)

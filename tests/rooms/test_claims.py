@@ -10,11 +10,11 @@ import psycopg
 import pytest
 
 from admitted import NONE, NOW, SOON, admit, component, delay, names, pages, url
-from usher.db import Connection, Database, connect
+from usher.api.claim_batcher import FEW, MOST, Claims
+from usher.db.pool import Connection, Database, connect
 from usher.errors import Unreachable
 from usher.mgmt import chunks
 from usher.mgmt.chunks import Ask, Pack
-from usher.web.claims import FEW, MOST, Claims
 
 HOSTS = [f"h{i}.com" for i in range(8)]
 NOBODY = 999_999

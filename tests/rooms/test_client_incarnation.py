@@ -4,10 +4,10 @@ import itertools
 
 from starlette.responses import Response
 
-from usher.client import Client
+from usher.http.client.mgmt_client import Client
+from usher.http.server.component import Call, Endpoint, face
+from usher.http.server.listen import read_bind
 from usher.messages import INCARNATION_HEADER
-from usher.porch.component import Call, Endpoint, face
-from usher.porch.listen import read_bind
 
 COMPONENT = (
     b'{"host": "here:1", "type": "crawler", "state": "online", "health": "healthy", "row": null}'

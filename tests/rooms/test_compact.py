@@ -8,9 +8,9 @@ import pytest
 
 from admitted import NOW
 from thin import LATER, LEASE, House, paths
-from usher.db import Connection, connect
-from usher.mgmt import chunks, compact, components, look, placements, versions
-from usher.mgmt.compact import LONG
+from usher.db.pool import Connection, connect
+from usher.mgmt import chunks, compaction, components, page_versions, placements, queries
+from usher.mgmt.compaction import LONG
 
 FIRSTS = ("/0", "/4", "/8")
 
@@ -43,13 +43,13 @@ async def test_a_chunk_with_nothing_left_leaves_when_every_row_has_what_is_newer
     for server in house.servers:
         later = LATER + placements.LINGER
         assert await placements.leaving(house.conn, server, now=later, n=9) == [old]
-        assert await versions.to_retire(house.conn, server, n=9) == []
+        assert await page_versions.to_retire(house.conn, server, n=9) == []
     found = await placements.full_map(house.conn)
     assert [chunks for _, servers in found.rows for _, chunks in servers] == [[new], [new]]
     assert await house.ask("select seats from work.seat_count") == [(1,), (1,)]
     assert await house.ask("select from work.outdated union all select from work.thin") == []
-    shown = await look.show_chunk(house.conn, old)
-    assert look.stage(shown.chunk) == "retired"
+    shown = await queries.show_chunk(house.conn, old)
+    assert queries.stage(shown.chunk) == "retired"
     [event] = await components.events(house.conn, n=1)
     assert (event.kind, event.chunk_id) == ("retired", old)
 
@@ -69,10 +69,10 @@ async def test_what_has_left_is_seated_nowhere_again(house: House) -> None:
 async def test_a_chunk_stays_while_what_disappears_of_it_is_held_back(house: House) -> None:
     old = await house.crawl(*(f"/{number}" for number in range(20)))
     await house.fetch(*(f"/{number}" for number in range(20)), result="gone", status=410)
-    [(number, may_go)] = (await versions.judge(house.conn, n=100, now=NOW)).items()
+    [(number, may_go)] = (await page_versions.judge(house.conn, n=100, now=NOW)).items()
     assert not may_go
     assert not await house.compact(by_hand=True)
-    await versions.release(house.conn, number)
+    await page_versions.release(house.conn, number)
     assert (await house.compact(by_hand=True)).retired == [old]
 
 
@@ -108,7 +108,7 @@ async def test_what_was_seen_is_not_looked_at_again_at_once(house: House) -> Non
     assert not await house.compact(NOW)
     await house.load(new)
     assert not await house.compact(NOW + timedelta(minutes=1))
-    assert (await house.compact(NOW + compact.SOON)).retired
+    assert (await house.compact(NOW + compaction.SOON)).retired
 
 
 # -- chunks with little left
@@ -156,10 +156,10 @@ async def test_chunks_say_what_they_are_made_of_and_where_they_went(house: House
     made = await house.begun()
     await house.taken()
     assert await house.built(made.chunk_id)
-    new = await look.show_chunk(house.conn, made.chunk_id)
+    new = await queries.show_chunk(house.conn, made.chunk_id)
     assert (new.made_of, new.merged_into) == (made.sources, [])
     assert sorted(page.url for page in new.pages) == [f"https://a.com{path}" for path in FIRSTS]
-    old = await look.show_chunk(house.conn, made.sources[0])
+    old = await queries.show_chunk(house.conn, made.sources[0])
     assert (old.made_of, old.merged_into) == ([], [made.chunk_id])
     wanted = await placements.wanted(house.conn, house.servers[0], n=1)
     assert wanted[0].crawler_host == "b"  # nobody crawled it
@@ -199,9 +199,9 @@ async def test_a_page_gone_meanwhile_goes_from_the_new_chunk_too(house: House) -
     await house.begun()
     chunk, _ = await house.taken()
     await house.fetch("/0", result="gone", status=410)
-    assert set((await versions.judge(house.conn, n=9, now=NOW)).values()) == {True}
+    assert set((await page_versions.judge(house.conn, n=9, now=NOW)).values()) == {True}
     assert await house.built(chunk)
-    assert await versions.judge(house.conn, n=9, now=NOW) == {}  # it was looked at
+    assert await page_versions.judge(house.conn, n=9, now=NOW) == {}  # it was looked at
     await house.load(chunk)
     assert (chunk, "/0") in await house.retire(0)
 
@@ -300,7 +300,7 @@ async def test_nothing_is_begun_while_a_row_lacks_chunks(house: House) -> None:
     new = await house.crawl("/30", rows=[0])
     assert not await house.compact()
     await house.load(new, [1])
-    assert (await house.compact(LATER + compact.LATER)).begun
+    assert (await house.compact(LATER + compaction.LATER)).begun
 
 
 async def test_two_at_once_take_no_source_twice(shared: House, database: str) -> None:

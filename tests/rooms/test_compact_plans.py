@@ -5,10 +5,10 @@ from typing import Any
 
 from admitted import NOW
 from thin import LATER, House
-from usher.db import Connection
-from usher.mgmt import compact, merging, page_keys, versions
-from usher.mgmt.compact import Look, enough, judge
-from usher.statements import Statement
+from usher.db.pool import Connection
+from usher.db.statements import Statement
+from usher.mgmt import compaction, compaction_merge, page_keys, page_versions
+from usher.mgmt.compaction import Look, enough, judge
 
 
 def test_a_chunk_is_judged_by_what_is_left_of_it() -> None:
@@ -60,16 +60,16 @@ def test_one_that_spoils_others_is_left_with_one_in_the_end() -> None:
 
 
 PLANS: dict[Statement, dict[str, Any]] = {
-    compact.store.look: {"due": NOW, "n": 5},
-    compact.store.sparse: {"n": 5},
-    compact.store.give_up: {"before": NOW, "again": NOW},
-    compact.store.close: {"now": NOW},
-    merging.store.born: {"chunk": 1, "share": 0.25, "now": NOW},
-    merging.store.give: {"chunks": [1]},
-    merging.store.manifest: {"chunks": [1]},
-    merging.store.lock_pages: {"chunk": 1},
-    versions.store.lose_copies: {"chunks": [1], "most": 3, "now": NOW},
-    versions.store.take_back: {"chunks": [1]},
+    compaction.store.look: {"due": NOW, "n": 5},
+    compaction.store.sparse: {"n": 5},
+    compaction.store.give_up: {"before": NOW, "again": NOW},
+    compaction.store.close: {"now": NOW},
+    compaction_merge.store.born: {"chunk": 1, "share": 0.25, "now": NOW},
+    compaction_merge.store.give: {"chunks": [1]},
+    compaction_merge.store.manifest: {"chunks": [1]},
+    compaction_merge.store.lock_pages: {"chunk": 1},
+    page_versions.store.lose_copies: {"chunks": [1], "most": 3, "now": NOW},
+    page_versions.store.take_back: {"chunks": [1]},
     page_keys.store.page_keys: {"chunks": [1], "server": 1},
     page_keys.store.suspects: {"chunks": [1], "reporter": 1, "prefix": "index-server s dropped "},
 }

@@ -15,14 +15,14 @@ from chunk_files import AT, chunk_file
 from crawls import EMBEDDED
 from indexes import post
 from trade import Trade, acting, free_bind, soon, titled, trading
-from usher.crawl.content import Record
-from usher.index.building import Wish as BuilderWish
-from usher.index.building import build
+from usher.crawl.warc.writer import Record
+from usher.index.builder_service import Wish as BuilderWish
+from usher.index.builder_service import build
 from usher.index.server import Wish as ServerWish
 from usher.index.server import serve_index
 from usher.messages import Page
 from usher.mgmt.watchdog import Watchdog
-from usher.search.answers import Hits
+from usher.query.results import Hits
 from usher.search.merge import merge
 
 pytestmark = EMBEDDED

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from chunk_files import EVERY, GZIPPED, HTML, chunk_file, noise, page, small_disk
-from usher.crawl.content import Writer
-from usher.crawl.reading import Entry, entries
+from usher.chunk_store import Shelf
+from usher.crawl.warc.reader import Entry, entries
+from usher.crawl.warc.writer import Writer
 from usher.errors import BadContent, DiskUnusable
-from usher.shelf import Shelf
 
 warcio: Any = import_module("warcio.archiveiterator")  # it has no types
 with warnings.catch_warnings(
@@ -138,7 +138,7 @@ import asyncio, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from chunk_files import EVERY, chunk_file, page
-from usher.shelf import Shelf
+from usher.chunk_store import Shelf
 async def main():
     shelf = Shelf(Path(sys.argv[1]))
     for number in range(100_000):

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chunk_files import AT, CUT, EVERY, HTML, NO_ANSWER, NOT_ASKED, chunk_file, head, page
-from usher.crawl.content import Record, written
-from usher.crawl.reading import Entry, entries
+from usher.crawl.warc.reader import Entry, entries
+from usher.crawl.warc.writer import Record, written
 from usher.errors import BadContent, NotFound
 
 brotli: Any = import_module("brotli")  # it has no types

@@ -11,13 +11,13 @@ import pytest
 
 from fetches import fetching, url
 from hostile import ROBOTS, at_home, ok, page, pdf, said
+from usher.crawl.chunk_lease import Lease
 from usher.crawl.crawler import Turn
-from usher.crawl.fetch import Limits
-from usher.crawl.lease import Lease
-from usher.crawl.manners import Manners
-from usher.crawl.memory import Heard
-from usher.crawl.papers import BROKEN, Papers
-from usher.crawl.visit import Visitor
+from usher.crawl.http.fetch import Limits
+from usher.crawl.page.pdf_process import BROKEN, Papers
+from usher.crawl.page_visit import Visitor
+from usher.crawl.politeness import Manners
+from usher.crawl.recent_links import Heard
 from usher.messages import Link, Page
 from website import Website
 

@@ -7,9 +7,9 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from fix_database import DEBIAN, all_in
-from usher.db import Database, connect
-from usher.doctor import role_check
-from usher.embedded.guest import lodge
+from usher.db.embedded.client_process import lodge
+from usher.db.pool import Database, connect
+from usher.observe.doctor import role_check
 from usher.schema import migrate, operate, roles
 
 PASSWORD = "not a secret"

@@ -9,10 +9,10 @@ import pytest
 
 from clusters import free_port, rows_on, standby
 from processes import eventually, keepers, kill_9
-from usher.db import Connection, Database, Wake, complete, connect, for_program
-from usher.embedded.guest import lodge
+from usher.db.embedded.client_process import lodge
+from usher.db.pool import Connection, Database, Wake, complete, connect, for_program
+from usher.db.statements import Statements, beside
 from usher.errors import BadSetting, SchemaOutOfDate, Unreachable
-from usher.statements import Statements, beside
 from usher.telemetry import exposition
 
 
@@ -164,7 +164,7 @@ async def test_a_final_refusal_is_not_tried_again(database: str) -> None:
 
 
 async def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("usher.db.FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("usher.db.pool.FIRST_PAUSE", 0.01)
     async with asyncio.timeout(5):
         with pytest.raises(Unreachable):
             await connect("postgresql://127.0.0.1:1/none", patience=0.2)

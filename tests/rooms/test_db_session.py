@@ -6,8 +6,8 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from usher.db import Connection, Database, connect
-from usher.db_clock import DatabaseClock
+from usher.db.clock import DatabaseClock
+from usher.db.pool import Connection, Database, connect
 from usher.errors import Unreachable
 
 SETTINGS = {

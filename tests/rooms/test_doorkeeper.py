@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from usher.db import Connection, Database, connect
-from usher.door import desk, filters, guestbook, hosts
+from usher.db.pool import Connection, Database, connect
+from usher.door import admin, filters, guestbook, hosts
 from usher.door.doorkeeper import Doorkeeper
 from usher.door.guestbook import Outcome
 from usher.door.rules import Knock, Verdict
@@ -58,7 +58,7 @@ async def test_the_week_of_allthe_gov(door: Doorkeeper) -> None:
     root, about = "https://allthe.gov/", "https://allthe.gov/about"
     async with door.db.transaction() as conn:
         await hosts.register(conn, names=["allthe.gov"], now=MONDAY)
-        await desk.change_host(conn, names=["allthe.gov"], cadence=WEEK)
+        await admin.change_host(conn, names=["allthe.gov"], cadence=WEEK)
     # Monday: crawled, and what is found on the way comes in while the crawl is open.
     assert await reasons(door, root, knock=FULL) == ["host_due"]
     assert await reasons(door, about, found_on="allthe.gov") == ["new_page"]
@@ -204,32 +204,34 @@ async def test_policy_changes_hold_at_once(door: Doorkeeper) -> None:
     ):
         async with door.db.transaction() as conn:
             await hosts.register(conn, names=["example.com"], now=MONDAY)
-            await desk.change_policy(conn, names=["example.com"], policy=policy, reason="because")  # type: ignore[arg-type]
+            await admin.change_policy(conn, names=["example.com"], policy=policy, reason="because")  # type: ignore[arg-type]
         (answer,) = (await door.knock([page], now=MONDAY)).answers
         assert answer.reason == reason
         assert answer.detail == ("" if policy == "open" else "because")
     async with door.db.transaction() as conn:
-        await desk.change_policy(conn, names=["example.com"], policy="blocked")
+        await admin.change_policy(conn, names=["example.com"], policy="blocked")
     assert await reasons(door, "https://example.com/2", knock=FULL_PASS) == ["host_blocked"]
 
 
 async def test_filters_of_house_and_host_hold_at_once(door: Doorkeeper) -> None:
     page = "https://example.com/private/x"
     assert await reasons(door, page, dry_run=True) == ["new_page"]
-    private: desk.Filters = [{"name": "mine", "rule": "path", "matches": "^/private/"}]
+    private: admin.Filters = [{"name": "mine", "rule": "path", "matches": "^/private/"}]
     async with door.db.transaction() as conn:
-        await desk.change_house(conn, filters=private)
+        await admin.change_house(conn, filters=private)
     (answer,) = (await door.knock([page], now=MONDAY)).answers
     assert (answer.reason.value, answer.detail.split(":")[0]) == ("filtered", "mine")
     async with door.db.transaction() as conn:
         await hosts.register(conn, names=["example.com"], now=MONDAY)
-        await desk.change_host(conn, names=["example.com"], filters=[{"name": "mine", "off": True}])
+        await admin.change_host(
+            conn, names=["example.com"], filters=[{"name": "mine", "off": True}]
+        )
     assert await reasons(door, page) == ["new_page"]
 
 
 async def test_a_query_filter_changes_what_is_kept(door: Doorkeeper) -> None:
     async with door.db.transaction() as conn:
-        await desk.change_house(conn, filters=[{"rule": "query", "keep": "none"}])
+        await admin.change_house(conn, filters=[{"rule": "query", "keep": "none"}])
     assert await reasons(door, "https://example.com/?a=1", "https://example.com/?b=2") == [
         "new_page",
         "already_waiting",
@@ -257,7 +259,7 @@ async def test_a_query_filter_changes_what_is_kept(door: Doorkeeper) -> None:
     ],
 )
 async def test_links_reach_as_far_as_the_scope(
-    door: Doorkeeper, scope: desk.ScopeKind, reached: list[str]
+    door: Doorkeeper, scope: admin.ScopeKind, reached: list[str]
 ) -> None:
     found = [
         "https://www.nasa.gov/",
@@ -271,7 +273,7 @@ async def test_links_reach_as_far_as_the_scope(
         )
         ranges = await hosts.known_parts(conn, names=["noaa.gov", "any.mil"])
         listed = [one for one in ranges if one]
-        await desk.change_host(conn, names=["blogs.nasa.gov"], scope=scope, ranges=listed)
+        await admin.change_host(conn, names=["blogs.nasa.gov"], scope=scope, ranges=listed)
     assert there["noaa.gov"].domain64
     answers = (
         await door.knock([*found, "https://known.org/"], found_on="blogs.nasa.gov", now=MONDAY)
@@ -330,7 +332,7 @@ async def test_a_host_that_changes_between_two_batches_is_judged_anew(door: Door
     assert await reasons(door, *twice) == ["new_page", "new_page", "already_waiting", "new_page"]
     later = [url + "?x=1" for url in twice]
     async with door.db.transaction() as conn:
-        await desk.change_host(
+        await admin.change_host(
             conn, names=["example.com"], filters=[{"rule": "query", "keep": "none"}]
         )
     assert await reasons(door, *later) == ["already_waiting"] * 3 + ["new_page"]
@@ -352,7 +354,7 @@ async def test_batches_at_once_are_not_disturbed_by_what_others_learn_or_forget(
         """Hosts that change all the time, so that every batch makes the doorkeeper forget."""
         while not done.is_set():
             async with door.db.transaction() as conn:
-                await desk.change_host(
+                await admin.change_host(
                     conn, names=["h0.example.com"], crawl_delay=timedelta(seconds=1)
                 )
             await asyncio.sleep(0.05)

@@ -8,8 +8,8 @@ import pytest
 from psycopg import sql
 
 from fix_database import all_in
-from usher.areas import SCHEMAS, Area, Places
-from usher.db import connect
+from usher.db.areas import SCHEMAS, Area, Places
+from usher.db.pool import connect
 from usher.door import hosts
 from usher.errors import BadInput, UsherError
 from usher.mgmt import incarnation

@@ -15,7 +15,7 @@ from indexed import HEAP, PAGES, found, page
 from usher.errors import BadInput, Conflict, UsherError
 from usher.index.document import Document
 from usher.index.engine import Engine
-from usher.search.query import parse
+from usher.query.language import parse
 
 ROOT = os.geteuid() == 0
 

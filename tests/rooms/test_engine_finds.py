@@ -10,13 +10,13 @@ import pytest
 
 from indexed import HEAP, NOW, PAGES, found, page
 from usher import domain64
-from usher.index import ballast, fields
+from usher.index import fields, length_padding
 from usher.index.document import Document
 from usher.index.engine import Engine
-from usher.index.view import MAX_FOUND
-from usher.search.answers import Hits, together
+from usher.index.index_reader import MAX_FOUND
+from usher.query.language import Query, parse
+from usher.query.results import Hits, together
 from usher.search.merge import merge
-from usher.search.query import Query, parse
 
 NUMBERS = {"www.nasa.gov": domain64.Parts(1, 5, 1), "blogs.nasa.gov": domain64.Parts(1, 5, 2)}
 FOUND = {
@@ -242,17 +242,17 @@ def test_ballast_gives_every_chunk_the_same_averages(engine: Engine) -> None:
     chance = random.Random(2)  # noqa: S311
     counts: Callable[[str], int] = lambda text: len(fields.words().analyze(text))  # noqa: E731
     for size in (0, 5, 700, 90_000):
-        weight = ballast.Ballast()
+        weight = length_padding.Ballast()
         texts = [fields.texts(page("x", zipf(chance, size))) for _ in range(3)]
         for one in texts:
             weight.weigh(one)
         missing, empty = weight.balanced()
         assert min(missing.values()) >= 0
         assert empty >= 0
-        for name, average in ballast.AVERAGE.items():
+        for name, average in length_padding.AVERAGE.items():
             total = sum(counts(one[name]) for one in texts) + missing[name]
             assert total == average * (3 + 1 + empty)
-    assert ballast.count("a-b c_d é, 12") == 6
+    assert length_padding.count("a-b c_d é, 12") == 6
     assert engine.documents == 0
 
 
@@ -261,10 +261,10 @@ def test_ballast_gives_every_chunk_the_same_averages(engine: Engine) -> None:
     [(0, 0, 0), (1, 0, 0), (200, 0, 0), (50_000, 0, 0), (1_000, 30_000_000, 0), (9, 0, 9_000_000)],
 )
 def test_ballast_is_bounded_and_spread(documents: int, headings: int, body: int) -> None:
-    weight = ballast.Ballast()
+    weight = length_padding.Ballast()
     weight.documents = documents
     weight.lengths.update({fields.HEADINGS: headings, fields.BODY: body})
     missing, empty = weight.balanced()
-    needed = documents * sum(ballast.AVERAGE.values())
-    assert sum(missing.values()) <= max(ballast.MAX_WORDS, 1.1 * needed)
-    assert max(missing.values()) <= ballast.MAX_WORDS_PER_FIELD * (empty + 1)
+    needed = documents * sum(length_padding.AVERAGE.values())
+    assert sum(missing.values()) <= max(length_padding.MAX_WORDS, 1.1 * needed)
+    assert max(missing.values()) <= length_padding.MAX_WORDS_PER_FIELD * (empty + 1)

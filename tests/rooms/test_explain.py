@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from usher.db import Database, connect
+from usher.db.pool import Database, connect
 from usher.door.doorkeeper import Doorkeeper
-from usher.explain import Story, explain
-from usher.mgmt.findable import Finding
+from usher.mgmt.searchable import Finding
+from usher.observe.explain import Story, explain
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 HOUR = timedelta(hours=1)

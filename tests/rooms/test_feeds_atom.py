@@ -16,12 +16,12 @@ from calls import Mgmt, Reply, mgmt
 from feed_rooms import HOSTILE, fill
 from fix_database import Server, clone
 from rows import Rows, fronting, library
-from usher.feeds import atom
-from usher.feeds.endpoints_shapes import ItemList, ItemRow, ItemsQuery
-from usher.feeds.parse import parse
-from usher.feeds.values import Feed
-from usher.porch.atom import MEDIA, Document, Entry, Link, name, write
-from usher.wire import Lines
+from usher.feeds.model import Feed
+from usher.feeds.pages import atom
+from usher.feeds.pages.messages import ItemList, ItemRow, ItemsQuery
+from usher.feeds.parse.parser import parse
+from usher.http.atom import MEDIA, Document, Entry, Link, name, write
+from usher.http.client.pool import Lines
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
 SPACE = "{http://www.w3.org/2005/Atom}"

@@ -14,7 +14,7 @@ from commands import clean as environment_of
 from newsroom import Newsroom, item, newsroom, rss
 from processes import eventually
 from usher.errors import NotFound
-from usher.feeds import cleaning, items
+from usher.feeds.items import clean_job, search
 from usher.telemetry import DB_SECONDS
 from website import Response, Website
 
@@ -55,8 +55,8 @@ async def test_only_what_changed_is_cleaned_again(room: Newsroom, site: Website)
     site.add("/feed", rss(item("a", text="<p>three</p>"), item("b", text="<p>two</p>")))
     await room.poll(id_)
     async with room.house.search.connection() as conn:
-        [found] = await items.find(conn, words="three")
-        assert await items.find(conn, words="one") == []
+        [found] = await search.find(conn, words="three")
+        assert await search.find(conn, words="one") == []
         assert found.excerpt == "one"  # until it is cleaned
     assert (await room.clean(id_)).cleaned == 1
     assert [text for text, _ in await room.ask(CLEAN)] == ["three", "two"]
@@ -77,11 +77,11 @@ async def test_news_wake_the_task_and_nothing_else_does(room: Newsroom, site: We
 async def test_clean_words_are_what_items_are_found_by(room: Newsroom, site: Website) -> None:
     id_ = await pages(room, site, 6)
     async with room.house.search.connection() as conn:
-        assert len(await items.find(conn, words="imprint")) == 6
+        assert len(await search.find(conn, words="imprint")) == 6
     await room.clean(id_)
     async with room.house.search.connection() as conn:
-        assert await items.find(conn, words="imprint") == []
-        assert len(await items.find(conn, words="usher curtain")) == 6
+        assert await search.find(conn, words="imprint") == []
+        assert len(await search.find(conn, words="usher curtain")) == 6
 
 
 def page(number: int) -> str:
@@ -126,7 +126,7 @@ async def test_a_page_is_cleaned_once_it_is_there(room: Newsroom, site: Website)
 
 async def learns(room: Newsroom, id_: int, **more: object) -> None:
     async with room.house.search.transaction() as conn:
-        await cleaning.set_cleaning(conn, [id_], learns=True, **more)
+        await clean_job.set_cleaning(conn, [id_], learns=True, **more)
 
 
 async def test_what_all_pages_have_is_learned(room: Newsroom, site: Website) -> None:
@@ -212,12 +212,12 @@ async def test_what_changed_while_it_was_cleaned_is_cleaned_again(
     id_ = await pages(room, site, 1)
     async with room.house.search.connection() as conn:
         [(feed_id,)] = await (await conn.execute("select feed_id from feeds.feed_item")).fetchall()
-        waiting = await cleaning.uncleaned(conn, feed_id)
-        made = [cleaning.cleaned(one, None, 0.1) for one in waiting]
+        waiting = await clean_job.uncleaned(conn, feed_id)
+        made = [clean_job.cleaned(one, None, 0.1) for one in waiting]
         await conn.execute("update feeds.feed_item set content = '<p>another page</p>'")
-        assert await cleaning.put_clean(conn, waiting, made) == 0
+        assert await clean_job.put_clean(conn, waiting, made) == 0
         await conn.execute("update feeds.feed_item set hash = md5('other')::uuid")
-        assert await cleaning.put_clean(conn, waiting, made) == 0
+        assert await clean_job.put_clean(conn, waiting, made) == 0
     assert (await room.clean(id_)).cleaned == 1
 
 
@@ -226,7 +226,7 @@ async def test_a_job_that_takes_long_leaves_the_rest_to_the_next(
 ) -> None:
     id_ = await feed(room, site, *(item(str(n), text=f"<p>{n}</p>") for n in range(150)))
     await room.run("update control.task set next_run = '2027-01-01' where name like 'clean-%'")
-    told = await cleaning.clean_feed(room.house, id_, seconds=0, now=room.now)
+    told = await clean_job.clean_feed(room.house, id_, seconds=0, now=room.now)
     assert (told.cleaned, told.more, told.words[-14:]) == (100, True, "There is more.")
     assert await room.ask(TASK) == [("enabled", room.now)]
     assert (await room.clean(id_)).cleaned == 50

@@ -5,12 +5,12 @@ from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
-from usher.db import Connection, Database
-from usher.feeds import subscriptions, texts
-from usher.feeds.items import find, one
+from usher.db.pool import Connection, Database
+from usher.feeds.items.search import find, one
+from usher.feeds.model import Feed, Item
 from usher.feeds.opml import Subscription
-from usher.feeds.store import Stamp, save
-from usher.feeds.values import Feed, Item
+from usher.feeds.store import item_texts, subscriptions
+from usher.feeds.store.save_feed import Stamp, save
 from usher.telemetry import DB_SECONDS
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
@@ -28,7 +28,7 @@ async def stored(conn: Connection, url: str, *given: Item, digested: bool = True
     found = await save(conn, url, feed, Stamp(), id_=id_, now=NOW)
     await subscriptions.link_feed(conn, id_, found.feed_id)
     if digested:
-        await texts.digest(conn, await texts.undigested(conn, found.feed_id))
+        await item_texts.digest(conn, await item_texts.undigested(conn, found.feed_id))
     return [*found.new, *found.changed]
 
 
@@ -107,8 +107,8 @@ async def test_few_statements_however_many_items_49(conn: Connection) -> None:
         await stored(conn, f"https://{count}.org", *many, digested=False)
         [(feed_id,)] = await (await conn.execute("select max(id) from feeds.feed")).fetchall()
         before = statements()
-        waiting = await texts.undigested(conn, feed_id)
-        await texts.digest(conn, waiting)
+        waiting = await item_texts.undigested(conn, feed_id)
+        await item_texts.digest(conn, waiting)
         numbers.append(statements() - before)
         assert len(waiting) == count
     assert numbers == [4, 4]

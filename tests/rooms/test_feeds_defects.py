@@ -40,11 +40,11 @@ import pytest
 
 from newsroom import ROLES, Newsroom, newsroom
 from usher import private_hosts
-from usher.crawl.fetch import Fetcher, Limits
-from usher.db import Database
-from usher.feeds.desk import Desk
-from usher.feeds.house import House
-from usher.feeds.poll import poll
+from usher.crawl.http.fetch import Fetcher, Limits
+from usher.db.pool import Database
+from usher.feeds.poll.feed_poll import poll
+from usher.feeds.poll.shared_statements import Desk
+from usher.feeds.store.databases import House
 from usher.telemetry import DB_SECONDS
 from website import Response, Website, Wire
 

@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from usher.db import Connection
+from usher.db.pool import Connection
+from usher.db.statements import Statement
 from usher.errors import BadInput, NotFound
-from usher.feeds import items, partial, subscriptions, texts
-from usher.feeds.items import Found, find, one, place, read_place
+from usher.feeds.items import full_pages, search
+from usher.feeds.items.search import Found, find, one, place, read_place
+from usher.feeds.model import Author, Category, Enclosure, Feed, Item
 from usher.feeds.opml import Subscription
-from usher.feeds.store import Stamp, Stored, save
-from usher.feeds.values import Author, Category, Enclosure, Feed, Item
-from usher.statements import Statement
+from usher.feeds.store import item_texts, subscriptions
+from usher.feeds.store.save_feed import Stamp, Stored, save
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -36,7 +37,7 @@ async def stored_in(conn: Connection, url: str, *given: Item) -> Stored:
         await conn.execute("select id from feeds.feed_metadata where url = %s", [url])
     ).fetchall()
     stored = await save(conn, url, feed, Stamp(), id_=id_, now=NOW)
-    await texts.digest(conn, await texts.undigested(conn, stored.feed_id))
+    await item_texts.digest(conn, await item_texts.undigested(conn, stored.feed_id))
     return stored
 
 
@@ -138,7 +139,7 @@ async def test_one_with_all_that_hangs_on_it(conn: Connection) -> None:
     )
     await subscribed(conn, "https://a.org", given)
     [found] = await find(conn)
-    await partial.want(conn, [found.id], now=NOW)
+    await full_pages.want(conn, [found.id], now=NOW)
     whole = await one(conn, found.id)
     assert whole.item == found
     rest = whole.rest
@@ -184,17 +185,20 @@ FILL = """
 PAGE = {"before": "infinity", "before_id": 1, "since": "-infinity", "copies": True, "n": 50}
 NONE = {"feed": None, "tag": ""}
 HOT: dict[str, tuple[Statement, dict[str, Any]]] = {
-    "latest": (items.store.latest, PAGE),
-    "of_feed": (items.store.of_feed, {**PAGE, "feed": 7, "tag": ""}),
-    "tagged": (items.store.tagged, {**PAGE, "tag": "news"}),
-    "in a category": (items.store.tagged, {**PAGE, "tag": "term7"}),
-    "matching": (items.store.matching, {**PAGE, **NONE, "words": "w7"}),
-    "matching of a feed": (items.store.matching, {**PAGE, "feed": 7, "tag": "news", "words": "w7"}),
-    "shown": (items.store.shown, {"ids": [1, 2, 3], "excerpt": 100}),
-    "one": (items.store.one, {"id": 7}),
-    "undigested": (texts.store.undigested, {"feed": 7, "n": 100, "most": 1000}),
+    "latest": (search.store.latest, PAGE),
+    "of_feed": (search.store.of_feed, {**PAGE, "feed": 7, "tag": ""}),
+    "tagged": (search.store.tagged, {**PAGE, "tag": "news"}),
+    "in a category": (search.store.tagged, {**PAGE, "tag": "term7"}),
+    "matching": (search.store.matching, {**PAGE, **NONE, "words": "w7"}),
+    "matching of a feed": (
+        search.store.matching,
+        {**PAGE, "feed": 7, "tag": "news", "words": "w7"},
+    ),
+    "shown": (search.store.shown, {"ids": [1, 2, 3], "excerpt": 100}),
+    "one": (search.store.one, {"id": 7}),
+    "undigested": (item_texts.store.undigested, {"feed": 7, "n": 100, "most": 1000}),
     "digest": (
-        texts.store.digest,
+        item_texts.store.digest,
         {
             "ids": [1],
             "hashes": "{}",
@@ -204,12 +208,12 @@ HOT: dict[str, tuple[Statement, dict[str, Any]]] = {
             "simhashes": [1],
         },
     ),
-    "mark_copies": (texts.store.mark_copies, {"ids": [1, 2], "near": 3, "most": 1000}),
-    "wanted": (partial.store.wanted, {"feed": 7, "n": 10}),
-    "tally": (partial.store.tally, {"feed": 7}),
-    "want": (partial.store.want, {"ids": [1], "now": NOW}),
+    "mark_copies": (item_texts.store.mark_copies, {"ids": [1, 2], "near": 3, "most": 1000}),
+    "wanted": (full_pages.store.wanted, {"feed": 7, "n": 10}),
+    "tally": (full_pages.store.tally, {"feed": 7}),
+    "want": (full_pages.store.want, {"ids": [1], "now": NOW}),
     "put_error": (
-        partial.store.put_error,
+        full_pages.store.put_error,
         {"id": 1, "state": "wanted", "status": 1, "error": "", "next_at": NOW, "now": NOW},
     ),
 }

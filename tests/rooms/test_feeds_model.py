@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from usher.db import Connection
-from usher.feeds.store import Stamp, save
-from usher.feeds.values import Category, Enclosure, Feed, Item
+from usher.db.pool import Connection
+from usher.feeds.model import Category, Enclosure, Feed, Item
+from usher.feeds.store.save_feed import Stamp, save
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
 DATES = (None, datetime(2020, 1, 1, tzinfo=UTC), datetime(2021, 1, 1, tzinfo=UTC))

@@ -11,11 +11,12 @@ import pytest
 from calls import Mgmt, Reply, mgmt
 from feed_rooms import HOSTILE, add, busy, fill, rss
 from fix_database import Server, clone
-from usher.db import Connection
-from usher.feeds import items, pages_store, sparkline
-from usher.feeds.endpoints_shapes import ItemsQuery
-from usher.feeds.home import wants_page
-from usher.feeds.pages_words import distance, file, host, is_link, line, paragraphs, size, text_of
+from usher.db.pool import Connection
+from usher.feeds.items import search
+from usher.feeds.pages import queries, sparkline
+from usher.feeds.pages.home import wants_page
+from usher.feeds.pages.messages import ItemsQuery
+from usher.feeds.pages.wording import distance, file, host, is_link, line, paragraphs, size, text_of
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
 POLICY = {
@@ -300,7 +301,7 @@ async def test_days_are_counted_by_one_indexed_statement(conn: Connection) -> No
     given = {"feeds": ids, "since": since, "until": NOW}
     for hot, more in (
         (sparkline.store.days, given),
-        (pages_store.store.sizes, {"feeds": ids, "most": 1001}),
+        (queries.store.sizes, {"feeds": ids, "most": 1001}),
     ):
         plan = await conn.execute(b"explain " + hot.query, more)
         lines = "\n".join(line for (line,) in await plan.fetchall())
@@ -319,7 +320,7 @@ async def test_days_begin_at_midnight_and_end_today(conn: Connection) -> None:
     found = await sparkline.days(conn, [feed, 0], now=NOW)
     assert found == {feed: counts, 0: [0] * 14}
     assert await sparkline.days(conn, [], now=NOW) == {}
-    assert len(await items.find(conn, feed=id_)) == 25
+    assert len(await search.find(conn, feed=id_)) == 25
 
 
 def test_bars_and_their_words() -> None:

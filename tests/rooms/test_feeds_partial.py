@@ -8,8 +8,8 @@ import pytest
 from newsroom import HOUR, Newsroom, item, newsroom, rss
 from usher.door.rules import Knock
 from usher.errors import NotFound
-from usher.feeds import partial
-from usher.feeds.items import find
+from usher.feeds.items import full_pages
+from usher.feeds.items.search import find
 from website import Request, Response, Website
 
 JOBS = "select args[1]::bigint, scheduled from control.job where type = 'permalink' order by 1, 2"
@@ -149,7 +149,7 @@ async def test_errors_wait_longer_each_time_and_are_given_up_with_words(
         [(feed_id,)] = await (
             await conn.execute("select feed_id from feeds.feed_metadata")
         ).fetchall()
-        tally = await partial.tally(conn, feed_id)
+        tally = await full_pages.tally(conn, feed_id)
     assert (tally.failed, tally.error) == (1, f"item {one}: HTTP 503 Service Unavailable")
     site.add("/a", page("well again"))
     site.add("/feed", rss(item("a", site.url("/a"), "changed")))
@@ -227,9 +227,9 @@ async def test_an_item_that_changed_meanwhile_wants_its_page_still(
     await feed(room, site, "a")
     [one] = await ids(room)
     async with room.house.search.connection() as conn:
-        asked = await partial.find(conn, one)
+        asked = await full_pages.find(conn, one)
         await conn.execute("update feeds.feed_item set hash = md5('other')::uuid")
-        assert not await partial.put_page(conn, asked, "<p>old</p>", "u", 200, now=room.now)
+        assert not await full_pages.put_page(conn, asked, "<p>old</p>", "u", 200, now=room.now)
     assert await room.ask(PAGE) == [("wanted", 0, "", None)]
 
 
@@ -237,7 +237,7 @@ async def test_a_feed_that_is_partial_no_more(room: Newsroom, site: Website) -> 
     id_ = await feed(room, site, "a")
     [one] = await ids(room)
     async with room.house.search.transaction() as conn:
-        assert await partial.set_partial(conn, [id_], partial=False, now=room.now) == [id_]
+        assert await full_pages.set_partial(conn, [id_], partial=False, now=room.now) == [id_]
     assert (await room.page(one)).kind == "off"
     assert site.asked("/a") == []
     with pytest.raises(NotFound):
@@ -250,7 +250,7 @@ async def test_a_feed_becomes_partial(room: Newsroom, site: Website) -> None:
     await room.poll(id_)
     assert await room.ask(PAGE) == []
     async with room.house.search.transaction() as conn:
-        await partial.set_partial(conn, [id_], partial=True, now=room.now)
+        await full_pages.set_partial(conn, [id_], partial=True, now=room.now)
     await room.poll(id_)
     assert len(await room.ask(JOBS)) == 3
 

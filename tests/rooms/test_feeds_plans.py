@@ -7,9 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from usher.db import Connection
-from usher.feeds import store, subscriptions
-from usher.statements import Statement
+from usher.db.pool import Connection
+from usher.db.statements import Statement
+from usher.feeds.store import save_feed, subscriptions
 
 FILL = """
     insert into feeds.feed (url, first_date, mod_date) select 'u' || n, now(), now() from generate_series(1, 200) n;
@@ -25,10 +25,10 @@ FILL = """
 """
 KEY = UUID(int=1)
 HOT: dict[str, tuple[Statement, dict[str, Any]]] = {
-    "known": (store.store.known, {"feed": 7, "keys": [KEY], "links": [KEY]}),
-    "times": (store.store.times, {"feeds": [7], "n": 50, "credible": timedelta(days=1)}),
-    "to_knock": (store.store.to_knock, {"feed": 7, "n": 50}),
-    "knocked": (store.store.knocked, {"ids": [1], "links": ["l"]}),
+    "known": (save_feed.store.known, {"feed": 7, "keys": [KEY], "links": [KEY]}),
+    "times": (save_feed.store.times, {"feeds": [7], "n": 50, "credible": timedelta(days=1)}),
+    "to_knock": (save_feed.store.to_knock, {"feed": 7, "n": 50}),
+    "knocked": (save_feed.store.knocked, {"ids": [1], "links": ["l"]}),
     "find": (subscriptions.store.find, {"ids": [7]}),
 }
 

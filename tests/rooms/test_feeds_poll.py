@@ -9,12 +9,13 @@ import psycopg
 import pytest
 
 from usher import private_hosts
-from usher.crawl.fetch import Fetcher
-from usher.db import Database, connect
-from usher.feeds import rounds, subscriptions
-from usher.feeds.house import House
+from usher.crawl.http.fetch import Fetcher
+from usher.db.pool import Database, connect
 from usher.feeds.opml import Subscription
-from usher.feeds.poll import Told, poll
+from usher.feeds.poll import tasks as rounds
+from usher.feeds.poll.feed_poll import Told, poll
+from usher.feeds.store import subscriptions
+from usher.feeds.store.databases import House
 from website import Request, Response, Website
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)

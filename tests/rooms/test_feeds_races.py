@@ -6,10 +6,11 @@ import pytest
 
 from lock_waits import start_blocked
 from newsroom import Newsroom, item, newsroom, rss
-from usher.db import Connection, connect
-from usher.feeds import cleaning, partial, texts
-from usher.feeds.items import find
-from usher.feeds.texts import Undigested
+from usher.db.pool import Connection, connect
+from usher.feeds.items import clean_job, full_pages
+from usher.feeds.items.search import find
+from usher.feeds.store import item_texts
+from usher.feeds.store.item_texts import Undigested
 from website import Website
 
 PAGE = "<p>the lighthouse keeper</p>"
@@ -34,15 +35,15 @@ async def partial_feed(room: Newsroom, site: Website) -> int:
 async def put_page(conn: Connection, room: Newsroom) -> None:
     rows = await conn.execute("select id from feeds.feed_item")
     [(id_,)] = await rows.fetchall()
-    asked = await partial.find(conn, id_)
-    assert await partial.put_page(conn, asked, PAGE, "u", 200, now=room.now)
+    asked = await full_pages.find(conn, id_)
+    assert await full_pages.put_page(conn, asked, PAGE, "u", 200, now=room.now)
 
 
 async def put_clean_text(conn: Connection, feed_id: int) -> None:
-    waiting = await cleaning.uncleaned(conn, feed_id)
+    waiting = await clean_job.uncleaned(conn, feed_id)
     assert waiting
-    cleaned = [cleaning.cleaned(text, None, 0.1) for text in waiting]
-    assert await cleaning.put_clean(conn, waiting, cleaned) == len(waiting)
+    cleaned = [clean_job.cleaned(text, None, 0.1) for text in waiting]
+    assert await clean_job.put_clean(conn, waiting, cleaned) == len(waiting)
 
 
 async def found_by(room: Newsroom, word: str) -> int:
@@ -51,7 +52,7 @@ async def found_by(room: Newsroom, word: str) -> int:
 
 
 async def read(conn: Connection, feed_id: int) -> list[Undigested]:
-    waiting = await texts.undigested(conn, feed_id)
+    waiting = await item_texts.undigested(conn, feed_id)
     assert [text.body for text in waiting] == ["short"]
     return waiting
 
@@ -66,8 +67,8 @@ async def test_digest_leaves_an_item_whose_page_arrived_meanwhile(
     ):
         waiting = await read(digester, feed_id)
         await put_page(fetcher, room)
-        assert await texts.digest(digester, waiting) == 0
-    assert await texts.digest_feed(room.house.search, feed_id) == 1
+        assert await item_texts.digest(digester, waiting) == 0
+    assert await item_texts.digest_feed(room.house.search, feed_id) == 1
     assert await found_by(room, "lighthouse") == 1
 
 
@@ -81,7 +82,7 @@ async def test_digest_leaves_an_item_whose_clean_text_arrived_meanwhile(
     ):
         waiting = await read(digester, feed_id)
         await put_clean_text(cleaner, feed_id)
-        assert await texts.digest(digester, waiting) == 0
+        assert await item_texts.digest(digester, waiting) == 0
     assert await room.ask("select digested from feeds.feed_item") == [(None,)]
 
 
@@ -94,7 +95,7 @@ async def test_digest_waits_for_a_page_that_is_being_written(
         async with fetcher.transaction():
             await put_page(fetcher, room)
             async with await connect(database) as watcher:
-                digesting = await start_blocked(watcher, texts.digest(digester, waiting))
+                digesting = await start_blocked(watcher, item_texts.digest(digester, waiting))
         assert await digesting == 0
     assert await room.ask("select digested from feeds.feed_item") == [(None,)]
 
@@ -104,12 +105,14 @@ async def test_a_clean_text_of_the_old_page_does_not_replace_the_new_one(
 ) -> None:
     feed_id = await partial_feed(room, site)
     async with await connect(database) as cleaner, await connect(database) as fetcher:
-        waiting = await cleaning.uncleaned(cleaner, feed_id)
-        texts_ = [cleaning.cleaned(text, None, 0.1) for text in waiting]
+        waiting = await clean_job.uncleaned(cleaner, feed_id)
+        texts_ = [clean_job.cleaned(text, None, 0.1) for text in waiting]
         async with fetcher.transaction():
             await put_page(fetcher, room)
             async with await connect(database) as watcher:
-                writing = await start_blocked(watcher, cleaning.put_clean(cleaner, waiting, texts_))
+                writing = await start_blocked(
+                    watcher, clean_job.put_clean(cleaner, waiting, texts_)
+                )
         assert await writing == 0
     assert await room.ask("select cleaned from feeds.feed_item") == [(None,)]
 
@@ -121,6 +124,8 @@ async def test_digest_feed_reads_again_what_changed_while_it_worked(
     async with await connect(database) as fetcher, await connect(database) as watcher:
         async with fetcher.transaction():
             await put_page(fetcher, room)
-            digesting = await start_blocked(watcher, texts.digest_feed(room.house.search, feed_id))
+            digesting = await start_blocked(
+                watcher, item_texts.digest_feed(room.house.search, feed_id)
+            )
         assert await digesting == 1
     assert await found_by(room, "lighthouse") == 1

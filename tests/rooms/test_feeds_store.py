@@ -6,11 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from feed_samples import JSON, XML
-from usher.db import Connection
-from usher.feeds.pace import rhythm
-from usher.feeds.parse import parse
-from usher.feeds.store import Stamp, Stored, save, times
-from usher.feeds.values import (
+from usher.db.pool import Connection
+from usher.feeds.model import (
     Author,
     Caption,
     Category,
@@ -25,6 +22,9 @@ from usher.feeds.values import (
     Restriction,
     Thumbnail,
 )
+from usher.feeds.parse.parser import parse
+from usher.feeds.poll.interval import rhythm
+from usher.feeds.store.save_feed import Stamp, Stored, save, times
 from usher.telemetry import DB_SECONDS
 
 URL = "https://news.example/rss"

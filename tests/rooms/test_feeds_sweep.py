@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from newsroom import Newsroom, newsroom, rss
-from usher.db import Database
-from usher.feeds import sweep
-from usher.feeds.digesting import digest_all
-from usher.feeds.sweep import Post, Sweep
+from usher.db.pool import Database
+from usher.feeds.items.digest import digest_all
+from usher.feeds.poll import sweep
+from usher.feeds.poll.sweep import Post, Sweep
 from usher.queue import jobs
 from usher.queue.policy import Policy
 from website import Request, Response, Website

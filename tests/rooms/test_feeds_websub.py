@@ -11,8 +11,9 @@ from calls import Mgmt, mgmt
 from fix_database import Server, clone
 from hub_rooms import HOUR, Room, atom, opened
 from hubs import Hub, request
-from usher.db import Database, connect
-from usher.feeds import hub_asking, subscriptions, websub
+from usher.db.pool import Database, connect
+from usher.feeds.store import subscriptions
+from usher.feeds.websub import rules, subscribe
 from website import Response, Website
 
 DAY = timedelta(days=1)
@@ -244,7 +245,7 @@ async def test_a_hub_that_does_as_it_says_is_relied_on_and_no_longer(room: Room)
     assert len(told.new) == 1
     assert told.why == "Its hub tells us of news."
     assert told.next_at is not None
-    assert timedelta(hours=12) <= told.next_at - room.now < websub.LEASE
+    assert timedelta(hours=12) <= told.next_at - room.now < rules.LEASE
     room.change("a", "b", "c")  # and the hub says nothing
     told = await room.poll(id_, 2 * HOUR)
     assert len(told.new) == 1
@@ -265,7 +266,7 @@ async def test_a_feed_that_is_disabled_leaves_its_hub(room: Room) -> None:
     async with room.house.search.transaction() as conn:
         await subscriptions.set_state(conn, [id_], "disabled")
     assert (await request("POST", room.hub.asked[0]["hub.callback"], b"x")).status == 410
-    assert await hub_asking.leave(room.house, room.fetcher, [id_]) == []
+    assert await subscribe.leave(room.house, room.fetcher, [id_]) == []
     await room.hub.settled()
     assert room.hub.asked[1]["hub.mode"] == "unsubscribe"
     assert "hub.secret" not in room.hub.asked[1]

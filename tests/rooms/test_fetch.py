@@ -15,8 +15,8 @@ from crooked import GOOD
 from fetches import AGENT, LOOPBACK, QUICK, fetching, get, url
 from hostile import EVERYTHING, page, said
 from usher import private_hosts
-from usher.crawl.fetch import Fetcher, Limits
-from usher.crawl.names import Names
+from usher.crawl.http.dns import Names
+from usher.crawl.http.fetch import Fetcher, Limits
 from usher.urls import Scheme, Url
 from website import Request, Response, Website
 

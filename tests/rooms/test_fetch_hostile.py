@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from crooked import CROOKED, ODD
 from fetches import fetching, get
 from hostile import HOSTILE, SQUEEZED, said
-from usher.crawl.fetch import Answer, Limits
+from usher.crawl.http.fetch import Answer, Limits
 from website import End, Website
 
 MEGABYTE = 1_000_000
@@ -165,7 +165,7 @@ import asyncio, resource, sys
 import uvloop
 from fetches import fetching, get
 from hostile import HOSTILE
-from usher.crawl.fetch import Limits
+from usher.crawl.http.fetch import Limits
 from website import Website
 
 async def main(port):

@@ -17,7 +17,7 @@ import uvloop
 
 from crooked import GOOD
 from fetches import AGENT, fetching, url
-from usher.crawl.fetch import Fetcher, Limits
+from usher.crawl.http.fetch import Fetcher, Limits
 from usher.errors import BadInput
 
 pytestmark = pytest.mark.skipif(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from usher.db import Connection, connect
+from usher.db.pool import Connection, connect
 from usher.door import guestbook, hosts
 from usher.door.rules import (
     ADMITTING,

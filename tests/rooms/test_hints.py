@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from usher.db import Connection, Database
-from usher.door import desk, guestbook, hosts
+from usher.db.pool import Connection, Database
+from usher.door import admin, guestbook, hosts
 from usher.door.doorkeeper import Doorkeeper
 from usher.door.guestbook import Outcome
 from usher.door.revisit import hinted
@@ -119,7 +119,7 @@ async def test_the_statement_is_the_rule(
 ) -> None:
     async with conn.transaction(force_rollback=True):
         found = await hosts.register(conn, names=["a.gov"], now=NOW)
-        await desk.change_host(conn, names=["a.gov"], cadence=own)
+        await admin.change_host(conn, names=["a.gov"], cadence=own)
         batch, expected = guestbook.Batch(), []
         for number, (next_fetch, fetched, admitted, changed) in enumerate(told):
             await conn.execute(

@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 
 from admitted import LEASE, NONE, NOW, SOON, admit, component, delay, names, pages, url
-from usher.db import Connection, connect
+from usher.db.pool import Connection, connect
 from usher.door.guestbook import Outcome, Result
 from usher.mgmt import chunks, robots
 from usher.mgmt.chunks import Ask, Pack, Trouble

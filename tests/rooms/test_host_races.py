@@ -8,7 +8,7 @@ import pytest
 from admitted import LEASE, NONE, NOW, SOON, admit, component, delay, url
 from at_once import blocked, in_transaction
 from invariants import violations
-from usher.db import Connection, connect
+from usher.db.pool import Connection, connect
 from usher.door import guestbook, hosts
 from usher.door.guestbook import Batch, Outcome
 from usher.door.rules import Knock

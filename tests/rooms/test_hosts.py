@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from usher import domain64
-from usher.db import Connection, connect
+from usher.db.pool import Connection, connect
 from usher.door import hosts
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)

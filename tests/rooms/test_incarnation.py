@@ -13,12 +13,12 @@ from commands import usher
 from crowd import Component, at_once
 from shelves import NOW, build, component, drain, grid, load, rows_of, server, states
 from thin import House
-from usher.db import Connection, Database, connect
+from usher.api.incarnation_cache import PresentIncarnation
+from usher.db.pool import Connection, Database, connect
 from usher.messages import HeldChunk
-from usher.mgmt import chunks, incarnation, missing, placements
-from usher.mgmt.missing import Loss
+from usher.mgmt import chunks, incarnation, missing_chunks, placements
+from usher.mgmt.missing_chunks import Loss
 from usher.mgmt.placements import Planned
-from usher.web.present_incarnation import PresentIncarnation
 
 STEP = 1_000_000_000
 UNRESTORED = "select chunk_id from work.unrestored order by 1"
@@ -140,10 +140,10 @@ async def test_nothing_is_lost_while_a_server_that_may_have_it_has_not_reported(
     first, second = house.servers
     await placements.returned(house.conn, first, set(), now=NOW)
     loss = [Loss(chunk, "it is not there")]
-    assert await missing.lose_indexes(house.conn, first, loss, now=NOW) == {}
+    assert await missing_chunks.lose_indexes(house.conn, first, loss, now=NOW) == {}
     assert await chunks.rebuild(house.conn, house.builder, why="it is gone") == []
     await placements.returned(house.conn, second, set(), now=NOW)
-    assert await missing.lose_indexes(house.conn, first, loss, now=NOW) == {chunk: "build"}
+    assert await missing_chunks.lose_indexes(house.conn, first, loss, now=NOW) == {chunk: "build"}
 
 
 async def test_answers_are_partial_until_lost_pages_were_crawled_again(house: House) -> None:
@@ -152,12 +152,12 @@ async def test_answers_are_partial_until_lost_pages_were_crawled_again(house: Ho
     for row in (0, 1):
         await placements.returned(house.conn, house.servers[row], set(), now=NOW)
     loss = Loss(chunk, "it is not there")
-    await missing.lose_indexes(house.conn, house.servers[0], [loss], now=NOW)
+    await missing_chunks.lose_indexes(house.conn, house.servers[0], [loss], now=NOW)
     for builder in (house.other, house.builder, house.other):
         assert await house.claim(builder, compact=False) == [chunk]
         await chunks.fail_build(house.conn, builder, chunk, why="it is gone")
     assert await settle(house.conn) == 0
-    assert await missing.lose_content(house.conn, house.other, loss, now=NOW)
+    assert await missing_chunks.lose_content(house.conn, house.other, loss, now=NOW)
     assert await settle(house.conn) == 0, "its page waits"
     again = await house.crawl("/0", rows=(0,))
     assert await settle(house.conn) == 0, "one row lacks it"

@@ -14,9 +14,9 @@ from crawls import EMBEDDED
 from fix_database import Server, clone
 from indexes import post
 from trade import Trade, acting, free_bind, soon, trading
+from usher.chunk_store import Shelf
+from usher.http.client.download import pull
 from usher.index.server import Wish, serve_index
-from usher.pull import pull
-from usher.shelf import Shelf
 
 pytestmark = EMBEDDED
 ALONE = """

@@ -10,10 +10,10 @@ import pytest
 
 from indexes import post
 from trade import ANY, soon
-from usher.index import answering
-from usher.index.answering import Desk
+from usher.http.server.component import face
+from usher.index import rpc_handlers
 from usher.index.engine import Engine
-from usher.porch.component import face
+from usher.index.rpc_handlers import Desk
 
 
 @pytest.mark.parametrize(
@@ -89,12 +89,12 @@ async def test_who_would_wait_too_long_is_told_at_once(tmp_path: Path) -> None:
 async def test_what_usually_is_quick_is_done_at_once_and_the_rest_by_threads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(answering, "QUICK", 0.1)  # which no machine needs for nothing
+    monkeypatch.setattr(rpc_handlers, "QUICK", 0.1)  # which no machine needs for nothing
     desk, here = Desk(1), threading.get_ident()
 
     async def asked(seconds: float = 0.0, *, pause: float = -1.0) -> bool:
         """Whether this very thread did it, although the last answer was less than a pause ago."""
-        monkeypatch.setattr(answering, "PAUSE", pause)
+        monkeypatch.setattr(rpc_handlers, "PAUSE", pause)
 
         def work() -> int:
             time.sleep(seconds)

@@ -11,11 +11,11 @@ import pytest
 from crawls import EMBEDDED
 from indexes import post
 from trade import Trade, acting, free_bind, soon, trading
-from usher.client import Client
+from usher.http.client.mgmt_client import Client
+from usher.http.client.pool import Answer
+from usher.http.server.listen import Bind
 from usher.index.server import Wish, serve_index
 from usher.messages import Compared, HeldChunk
-from usher.porch.listen import Bind
-from usher.wire import Answer
 
 pytestmark = EMBEDDED
 RESTORE = "select work.begin_incarnation('restored')"

@@ -10,13 +10,13 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from queued import LEASE, NOW, end, new, put, started
-from usher.db import Connection, Database, connect
+from usher.db.pool import Connection, Database, connect
 from usher.errors import BadInput, NotAllowed
-from usher.queue import jobs, look, voice
+from usher.queue import jobs, queries, run_api
+from usher.queue.job_env import worker_url
+from usher.queue.job_states import State
 from usher.queue.jobs import Claimed, New, Settled
-from usher.queue.papers import worker_url
-from usher.queue.states import State
-from usher.queue.why import why_waiting
+from usher.queue.waiting_reason import why_waiting
 
 
 async def waiting(conn: Connection) -> list[int]:
@@ -46,7 +46,7 @@ async def test_a_job_waits_until_all_it_needs_have_completed(conn: Connection) -
     await conn.execute("update control.job set state = 'pending' where id = %s", [second])
     await end(conn, await started(conn, "b", now=NOW + 2 * LEASE * 60), State.COMPLETED)
     assert [run.id for run in await started(conn)] == [third]
-    assert [need.state for need in await look.list_needs(conn, third)] == ["completed"] * 2
+    assert [need.state for need in await queries.list_needs(conn, third)] == ["completed"] * 2
 
 
 @pytest.mark.parametrize("how", ["permanent-error", "cancelled", "cancel", "before"])
@@ -187,8 +187,8 @@ async def test_a_run_over_http_cannot_use_jobs_of_others(conn: Connection) -> No
     [run] = await started(conn)
     fence = (run.id, run.claim)
     with pytest.raises(NotAllowed, match="is not a child"):
-        await voice.enqueue_below(conn, fence, [new("t", needs=(stranger,))], now=NOW)
-    made = await voice.enqueue_below(conn, fence, [new("t", needs=(run.id,))], now=NOW)
+        await run_api.enqueue_below(conn, fence, [new("t", needs=(stranger,))], now=NOW)
+    made = await run_api.enqueue_below(conn, fence, [new("t", needs=(run.id,))], now=NOW)
     assert made
     assert await waiting(conn) == [made[0].id]
 

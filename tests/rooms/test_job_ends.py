@@ -8,12 +8,12 @@ from psycopg.conninfo import make_conninfo
 
 from queued import HOUR, LEASE, NOW, SECOND, end, new, put, started
 from rooms.test_manager import house
-from usher import spans
-from usher.db import Connection, connect
-from usher.queue import desk, jobs, tasks
+from usher import durations
+from usher.db.pool import Connection, connect
+from usher.queue import admin, jobs, tasks
+from usher.queue.job_env import worker_url
+from usher.queue.job_states import State
 from usher.queue.jobs import New, Settled
-from usher.queue.papers import worker_url
-from usher.queue.states import State
 
 
 async def messages(conn: Connection, *ids: int) -> list[tuple[str, str | None]]:
@@ -66,7 +66,7 @@ async def test_the_log_keeps_the_first_scheduled_time(conn: Connection) -> None:
 
 
 async def test_an_interval_counts_from_the_start_of_the_process(conn: Connection) -> None:
-    await desk.set_resource(conn, "r", capacity=9, interval=10 * SECOND, now=NOW)
+    await admin.set_resource(conn, "r", capacity=9, interval=10 * SECOND, now=NOW)
     ids = await put(conn, *[new(resource="r")] * 3)
     [first] = await started(conn)
     await jobs.report_starts(conn, [(first.id, first.claim, NOW + 3 * SECOND)])
@@ -90,8 +90,8 @@ async def test_a_manager_reports_the_start_of_processes(database: str) -> None:
 
 async def test_intervals_below_a_second(conn: Connection) -> None:
     interval = timedelta(milliseconds=250)
-    assert spans.read("250ms") == spans.read("0.25s") == interval
-    await desk.set_resource(conn, "r", capacity=9, interval=interval, now=NOW)
+    assert durations.read("250ms") == durations.read("0.25s") == interval
+    await admin.set_resource(conn, "r", capacity=9, interval=interval, now=NOW)
     await put(conn, *[new(resource="r")] * 2)
     assert len(await started(conn)) == 1
     assert await jobs.next_due(conn, "t", "here") == NOW + interval
@@ -103,14 +103,14 @@ async def test_intervals_below_a_second(conn: Connection) -> None:
     "text", ["0.5s", "1m0.25s", "10s", "1d2h", "0.000001s", "0s", "59.999999s"]
 )
 def test_a_span_is_read_as_it_is_shown(text: str) -> None:
-    span = spans.read(text)
+    span = durations.read(text)
     assert span is not None
-    assert spans.show(span) == text
+    assert durations.show(span) == text
 
 
 @pytest.mark.parametrize("text", [".5s", "1.s", "1.1234567s", "0.5m", "ms", "1,5s", "-1s", "1ms1s"])
 def test_what_is_no_span(text: str) -> None:
-    assert spans.read(text) is None
+    assert durations.read(text) is None
 
 
 async def test_a_worker_inserts_and_gets_the_id(database: str) -> None:

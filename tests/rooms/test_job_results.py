@@ -9,12 +9,12 @@ from psycopg.conninfo import make_conninfo
 from queued import LEASE, NOW, end, new, put, started
 from rooms.jobs_run import function, run
 from rooms.test_manager import house
-from usher.db import Connection, connect
-from usher.queue import jobs, look
+from usher.db.pool import Connection, connect
+from usher.queue import jobs, queries
+from usher.queue.job_env import worker_url
+from usher.queue.job_states import State
 from usher.queue.jobs import Claimed, New, Settled
-from usher.queue.papers import worker_url
-from usher.queue.runner import Runner
-from usher.queue.states import State
+from usher.queue.runners.process_runner import Runner
 from usher.worker import MAX_RESULT_BYTES, PermanentError, encode_result
 
 
@@ -34,10 +34,10 @@ async def test_a_settled_result_is_kept_with_the_job(conn: Connection) -> None:
     first, second = await started(conn)
     await jobs.settle(conn, [settled(first, '{"pages": 3}')], now=NOW)
     await end(conn, [second], State.COMPLETED)
-    shown = await look.show_job(conn, ids[0])
+    shown = await queries.show_job(conn, ids[0])
     assert shown.result is not None
     assert (shown.result.value, shown.result.attempt) == ({"pages": 3}, 1)
-    assert (await look.show_job(conn, ids[1])).result is None
+    assert (await queries.show_job(conn, ids[1])).result is None
 
 
 async def test_one_bad_result_does_not_spoil_the_batch(conn: Connection) -> None:
@@ -57,8 +57,8 @@ async def test_a_result_needs_the_claim_of_its_run(conn: Connection) -> None:
     [mine, _] = await started(conn)
     forged = Settled(second, mine.claim, State.COMPLETED, result='"forged"')
     assert await jobs.settle(conn, [forged], now=NOW) == set()
-    assert await look.show_result(conn, second) is None
-    assert await look.show_result(conn, first) is None
+    assert await queries.show_result(conn, second) is None
+    assert await queries.show_result(conn, first) is None
 
 
 async def test_a_worker_sets_its_own_result_only(database: str) -> None:

@@ -8,13 +8,13 @@ import pytest
 from admitted import LEASE, NONE, NOW, SOON, admit, component, delay
 from at_once import blocked, in_transaction
 from invariants import violations
-from usher.db import Connection, Database, connect
+from usher.db.pool import Connection, Database, connect
 from usher.door import guestbook, hosts
 from usher.door.doorkeeper import Doorkeeper
 from usher.door.rules import Knock
 from usher.mgmt import chunks
 from usher.mgmt.chunks import Ask
-from usher.status.progress import progress
+from usher.observe.crawl_progress import progress
 
 ROOT, NEW = "https://a.com/", "https://a.com/new"
 END = NOW + SOON

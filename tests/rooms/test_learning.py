@@ -10,11 +10,11 @@ from indexed import page
 from rows import Rows
 from trade import soon
 from usher.index.document import Document
-from usher.search import learning
+from usher.query.language import parse
+from usher.search import term_stats_warmup
 from usher.search.broker import Broker
-from usher.search.learning import Learner
-from usher.search.query import parse
-from usher.search.weights import Weights
+from usher.search.term_stats import Weights
+from usher.search.term_stats_warmup import Learner
 
 
 @pytest.fixture
@@ -90,8 +90,8 @@ async def test_it_stops_when_servers_load_something(rows: Rows) -> None:
 async def test_it_learns_when_all_is_quiet_and_once(
     rows: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(learning, "LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(learning, "PAUSE", 1.0)
+    monkeypatch.setattr(term_stats_warmup, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(term_stats_warmup, "PAUSE", 1.0)
     await rows.rows(1, 3, CHUNKS)
     async with rows.hall() as hall:
         task = asyncio.create_task(Learner(hall, Broker(hall).scales).run())
@@ -110,9 +110,9 @@ async def test_it_learns_when_all_is_quiet_and_once(
 async def test_it_learns_again_what_was_forgotten(
     rows: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(learning, "LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(learning, "LONGER", 0.2)
-    monkeypatch.setattr(learning, "PAUSE", 0.0)
+    monkeypatch.setattr(term_stats_warmup, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(term_stats_warmup, "LONGER", 0.2)
+    monkeypatch.setattr(term_stats_warmup, "PAUSE", 0.0)
     await rows.rows(1, 3, CHUNKS)
     async with rows.hall() as hall:
         broker = Broker(hall)

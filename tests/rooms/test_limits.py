@@ -8,11 +8,11 @@ from itertools import count
 
 import pytest
 
-from usher.db import Connection, Database
-from usher.door import census, desk, hosts
+from usher.db.pool import Connection, Database
+from usher.door import admin, host_limits, hosts
 from usher.door.doorkeeper import Doorkeeper
 from usher.door.rules import DEEPEST, Knock, Reason, shut_out
-from usher.explain import explain
+from usher.observe.explain import explain
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
 FULL, PASS = Knock("full"), Knock("single", hall_pass=True)
@@ -27,7 +27,7 @@ async def db(database: str) -> AsyncIterator[Database]:
 async def limit(db: Database, name: str = "a.gov", **given: int | None) -> None:
     async with db.transaction() as conn:
         await hosts.register(conn, names=[name], now=NOW - timedelta(days=9999))
-        await desk.change_host(conn, names=[name], **given)  # type: ignore[arg-type]
+        await admin.change_host(conn, names=[name], **given)  # type: ignore[arg-type]
 
 
 def pages(*numbers: int, host: str = "a.gov") -> list[str]:
@@ -41,9 +41,9 @@ async def knock(door: Doorkeeper, urls: list[str], **how: object) -> dict[str, i
 
 async def known(db: Database, name: str = "a.gov") -> int:
     async with db.transaction() as conn:
-        found = await desk.show_host(conn, name=name)
+        found = await admin.show_host(conn, name=name)
         assert found is not None
-        return await desk.known_pages(conn, number=found.domain64, most=10**6)
+        return await admin.known_pages(conn, number=found.domain64, most=10**6)
 
 
 async def crawled(db: Database) -> None:
@@ -103,7 +103,7 @@ async def test_a_change_holds_at_once_and_more_room_is_used(db: Database) -> Non
     await limit(db, max_pages=None)
     assert await knock(door, pages(4)) == {"new_page": 1}
     async with db.transaction() as conn:
-        await desk.change_house(conn, max_pages=4)
+        await admin.change_house(conn, max_pages=4)
     assert await knock(door, [*pages(5), *pages(*range(6), host="b.gov")]) == {
         "host_full": 3,
         "new_page": 4,
@@ -143,7 +143,7 @@ async def test_pages_on_their_way_are_never_counted_twice_nor_forgotten(
 ) -> None:
     """The count for one batch takes long, and pages of another come in meanwhile."""
     await limit(db, max_pages=30)
-    go, turns, counted = asyncio.Event(), count(), census.count_up_to
+    go, turns, counted = asyncio.Event(), count(), host_limits.count_up_to
 
     async def slowly(conn: Connection, *, mosts: dict[int, int]) -> dict[int, int]:
         turn = next(turns)
@@ -159,7 +159,7 @@ async def test_pages_on_their_way_are_never_counted_twice_nor_forgotten(
     door = Doorkeeper(db)
     assert await knock(door, pages(*range(10))) == {"new_page": 10}
     await asyncio.gather(*(sleep() for _ in range(6)))  # as many connections are open now
-    monkeypatch.setattr(census, "count_up_to", slowly)
+    monkeypatch.setattr(host_limits, "count_up_to", slowly)
     batches = [pages(*range(at, at + 15)) for at in (10, 30, 50)]
     first, *others = [asyncio.create_task(knock(door, batch)) for batch in batches]
     await asyncio.wait([first], timeout=0.5)
@@ -180,9 +180,9 @@ async def test_eight_processes_stay_near(db: Database) -> None:
 async def test_a_large_host_is_counted_when_enough_has_come_in(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(census, "OFTEN", 50)
-    monkeypatch.setattr("usher.door.memory.SMALL", 10)
-    monkeypatch.setattr(census, "SMALL", 10)
+    monkeypatch.setattr(host_limits, "OFTEN", 50)
+    monkeypatch.setattr("usher.door.host_cache.SMALL", 10)
+    monkeypatch.setattr(host_limits, "SMALL", 10)
     await limit(db, max_pages=120)
     door, total = Doorkeeper(db), Counter[str]()
     for first in range(0, 300, 20):
@@ -241,20 +241,20 @@ def test_depth_speaks_before_room() -> None:
 
 
 async def test_what_is_unset_is_the_houses(db: Database) -> None:
-    async def shown() -> desk.Shown:
+    async def shown() -> admin.Shown:
         async with db.transaction() as conn:
-            found = await desk.show_host(conn, name="a.gov")
+            found = await admin.show_host(conn, name="a.gov")
             assert found is not None
             return found
 
     second = timedelta(seconds=1)
     await limit(db, max_pages=5, max_depth=0)
     async with db.transaction() as conn:
-        await desk.change_host(conn, names=["a.gov"], cadence=second * 60, crawl_delay=second)
+        await admin.change_host(conn, names=["a.gov"], cadence=second * 60, crawl_delay=second)
     found = await shown()
     assert (found.most_pages, found.deepest) == (5, 0)
     async with db.transaction() as conn:
-        await desk.change_host(conn, names=["a.gov"], cadence=None, max_depth=None)
+        await admin.change_host(conn, names=["a.gov"], cadence=None, max_depth=None)
     found = await shown()
     assert (found.cadence, found.crawl_delay, found.most_pages, found.deepest) == (
         None,
@@ -263,7 +263,7 @@ async def test_what_is_unset_is_the_houses(db: Database) -> None:
         20,
     )
     async with db.transaction() as conn:
-        await desk.change_host(
+        await admin.change_host(
             conn, names=["a.gov"], crawl_delay=None, max_pages=None, adaptive=True
         )
     found = await shown()

@@ -14,7 +14,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from processes import eventually, running
-from usher.db import Database, connect
+from usher.db.pool import Database, connect
 from usher.queue import jobs, tasks
 from usher.queue.jobs import New
 from usher.queue.manager import Manager, Post

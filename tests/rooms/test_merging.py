@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from trade import documents
 from usher.errors import BadInput
-from usher.index import chunkfile
-from usher.index.making import Job, Part
-from usher.index.merging import merge
+from usher.index import chunk_file
+from usher.index.chunk_documents import Job, Part
+from usher.index.chunk_merge import merge
 
 LINKS = [f"https://a.com/{number}" for number in range(4)]
 
@@ -22,7 +22,7 @@ def source(directory: Path, chunk: int) -> Path:
     made[3:] = [
         replace(one, url=f"{one.url}#page={number}") for number, one in enumerate(made[3:], 1)
     ]
-    chunkfile.write(path, chunk, made)
+    chunk_file.write(path, chunk, made)
     return path
 
 
@@ -38,7 +38,7 @@ def test_only_what_is_wanted_is_taken_and_as_it_is(tmp_path: Path) -> None:
     places: list[int] = []
     made = merge(job(tmp_path, *parts), places.append)
     assert (made.documents, places) == (4, [0, 1])
-    header, found = chunkfile.read(tmp_path / "made" / "9.idx", 9)
+    header, found = chunk_file.read(tmp_path / "made" / "9.idx", 9)
     assert header.documents == 4
     assert [(one.key, one.body, one.chunk) for one in found] == [
         ("a.com/1", "text 1 of 1", 9),
@@ -58,9 +58,9 @@ def test_documents_that_lie_about_their_page_are_left_out(tmp_path: Path) -> Non
         replace(good, body="copy"),
         replace(other, key=good.key),
     ]
-    chunkfile.write(path, 1, [good, *lies, other])
+    chunk_file.write(path, 1, [good, *lies, other])
     assert merge(job(tmp_path, Part(1, str(path), [good.key])), lambda _: None).documents == 1
-    _, found = chunkfile.read(tmp_path / "made" / "9.idx", 9)
+    _, found = chunk_file.read(tmp_path / "made" / "9.idx", 9)
     assert [one.body for one in found] == ["good"]
 
 
@@ -82,6 +82,6 @@ def test_sources_that_are_too_large_together_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts = [Part(n, str(source(tmp_path, n)), ["a.com/3"]) for n in (1, 2)]
-    monkeypatch.setattr(chunkfile, "MAX_TOTAL_BYTES", 1_000)
+    monkeypatch.setattr(chunk_file, "MAX_TOTAL_BYTES", 1_000)
     with pytest.raises(BadInput, match="too large for one chunk"):
         merge(job(tmp_path, *parts, *parts, *parts), lambda _: None)

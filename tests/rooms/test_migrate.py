@@ -12,8 +12,8 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from fix_database import all_in
-from usher.areas import SCHEMAS, Area, Places
-from usher.db import connect
+from usher.db.areas import SCHEMAS, Area, Places
+from usher.db.pool import connect
 from usher.errors import MigrationFailed, SchemaOutOfDate
 from usher.schema import migrate, roles, state, steps
 from usher.schema.dump import picture

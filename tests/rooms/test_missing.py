@@ -9,10 +9,10 @@ import pytest
 from admitted import NONE, NOW
 from shelves import fail
 from thin import House
-from usher.db import Connection, connect
-from usher.mgmt import chunks, components, desk, missing, placements, versions
+from usher.db.pool import Connection, connect
+from usher.mgmt import admin, chunks, components, missing_chunks, page_versions, placements
 from usher.mgmt.chunks import Ask
-from usher.mgmt.missing import Loss, What
+from usher.mgmt.missing_chunks import Loss, What
 
 DAY = timedelta(days=1)
 
@@ -40,7 +40,7 @@ async def shared(database: str) -> AsyncIterator[Shared]:
 async def lose(house: House, chunk: int, row: int = 0, *, silent: bool = False) -> dict[int, What]:
     """A server says that it finds the chunk nowhere."""
     losses = [Loss(chunk, "it is not there", silent), Loss(10**12, "nor is this")]
-    return await missing.lose_indexes(house.conn, house.servers[row], losses, now=NOW)
+    return await missing_chunks.lose_indexes(house.conn, house.servers[row], losses, now=NOW)
 
 
 async def give_up(house: House, chunk: int) -> bool:
@@ -50,7 +50,9 @@ async def give_up(house: House, chunk: int) -> bool:
         assert await house.claim(builder, compact=False) == [chunk]
         state = await chunks.fail_build(house.conn, builder, chunk, why="it is gone")
     assert state == "parked"
-    return await missing.lose_content(house.conn, builder, Loss(chunk, "it is gone"), now=NOW)
+    return await missing_chunks.lose_content(
+        house.conn, builder, Loss(chunk, "it is gone"), now=NOW
+    )
 
 
 async def gone(house: House, chunk: int) -> None:
@@ -105,7 +107,7 @@ async def test_nothing_happens_while_a_server_has_it(house: House) -> None:
 
 async def test_nobody_loses_what_is_not_wanted_of_him_or_not_built(house: House) -> None:
     chunk = await house.crawl("/0", rows=())
-    assert await missing.lose_indexes(house.conn, house.servers[0], [], now=NOW) == {}
+    assert await missing_chunks.lose_indexes(house.conn, house.servers[0], [], now=NOW) == {}
     await house.run("delete from work.placement where component_id = %s", house.servers[0])
     assert await lose(house, chunk, 0) == {}
     crawled = await house.fetch("/1")
@@ -125,7 +127,7 @@ async def test_what_is_lost_again_and_again_waits_for_people(house: House) -> No
         (0, 0),
         (0, 0),
     ]
-    await desk.retry(house.conn, [chunk], now=NOW)
+    await admin.retry(house.conn, [chunk], now=NOW)
     assert await house.claim(house.other) == [chunk]
     assert await house.built(chunk, house.other)
     assert [state for _, state in await seats(house, chunk)] == ["wanted", "wanted"]
@@ -285,7 +287,7 @@ async def test_pages_are_found_by_index_however_many_there_are(house: House) -> 
         NOW,
     )
     await house.run("analyze work.guestbook")
-    text = versions.store.lose_copies.text.rstrip().rstrip(";")
+    text = page_versions.store.lose_copies.text.rstrip().rstrip(";")
     given = {"chunks": [1001, 1002], "most": 3, "now": NOW}
     found = await (await house.conn.execute(f"explain {text}".encode(), given)).fetchall()
     plan = "\n".join(line for (line,) in found)

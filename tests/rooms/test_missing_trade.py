@@ -10,11 +10,11 @@ from chunk_files import noise
 from crawls import EMBEDDED
 from indexes import post
 from trade import Trade, acting, free_bind, soon, titled, trading
-from usher.client import Client
 from usher.errors import Conflict
-from usher.index import building, server
+from usher.http.client.mgmt_client import Client
+from usher.http.server.listen import Bind
+from usher.index import builder_service, server
 from usher.messages import Lost, MissingChunk, Page
-from usher.porch.listen import Bind
 
 pytestmark = EMBEDDED
 
@@ -32,8 +32,8 @@ async def serves(trade: Trade, stack: AsyncExitStack, data: Path, bind: Bind) ->
 
 
 async def builds(trade: Trade, stack: AsyncExitStack, data: Path) -> None:
-    wish, settings = building.Wish(bind=free_bind(), presses=1), trade.settings(data)
-    actor = acting(lambda stop, ready: building.build(settings, wish, stop, ready=ready))
+    wish, settings = builder_service.Wish(bind=free_bind(), presses=1), trade.settings(data)
+    actor = acting(lambda stop, ready: builder_service.build(settings, wish, stop, ready=ready))
     await stack.enter_async_context(actor)
 
 
@@ -51,7 +51,7 @@ def found(host: str, words: str) -> list[str]:
 async def test_what_a_builder_lost_is_built_again(
     trade: Trade, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("usher.index.sources.SURE_SECONDS", 1.0)
+    monkeypatch.setattr("usher.index.chunk_sources.SURE_SECONDS", 1.0)
     bind = free_bind()
     async with Client(trade.server.address, host=str(bind)) as client:  # for which seats are kept
         await client.set_state("online", type="index-server", row=1)

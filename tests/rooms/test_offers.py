@@ -3,8 +3,8 @@
 from datetime import timedelta
 
 from admitted import NOW, admit, url
-from usher.db import connect
-from usher.mgmt.offers import MOST_OF_HOST, Offer, add_offers, list_offers
+from usher.db.pool import connect
+from usher.mgmt.offered_feeds import MOST_OF_HOST, Offer, add_offers, list_offers
 
 FEED, OTHER = url("https://a.com/feed.xml"), url("https://else.example/atom")
 

@@ -6,7 +6,7 @@ import pytest
 
 from admitted import NOW
 from thin import House, paths
-from usher.db import Connection
+from usher.db.pool import Connection
 from usher.mgmt import components, page_keys
 from usher.mgmt.components import Component
 from usher.mgmt.page_keys import ChunkPageKeys, ForeignCount

@@ -16,7 +16,7 @@ from clusters import free_port
 from commands import usher
 from fix_database import Server, open_directory
 from processes import eventually
-from usher.db import Database, Wake, connect
+from usher.db.pool import Database, Wake, connect
 from usher.errors import BadSetting
 
 PROGRAM = "/usr/sbin/pgbouncer"

@@ -23,7 +23,7 @@ from shelves import (
     set_rows,
     states,
 )
-from usher.db import Connection
+from usher.db.pool import Connection
 from usher.mgmt import chunks, placements
 from usher.mgmt.placements import Missing, Planned
 

@@ -25,10 +25,10 @@ from shelves import (
     server,
     set_rows,
 )
-from usher.db import Connection, connect
+from usher.db.pool import Connection, connect
 from usher.mgmt import placements
+from usher.mgmt.placement_rules import Copy, Server, droppable
 from usher.mgmt.placements import Planned
-from usher.mgmt.seating import Copy, Server, droppable
 
 LONG_AGO = NOW - timedelta(hours=1)
 

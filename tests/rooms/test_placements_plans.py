@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from shelves import NOW, built, grid
-from usher.db import Connection
+from usher.db.pool import Connection
+from usher.db.statements import Statement
 from usher.mgmt import placements
-from usher.statements import Statement
 
 CHUNKS, ROWS, SERVERS = 8_000, 5, 4
 FILL = """

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from shelves import NOW, built, fail, grid, rows_of
-from usher.db import Connection, connect
+from usher.db.pool import Connection, connect
 from usher.mgmt import placements
 from usher.mgmt.placements import Planned
 

@@ -13,12 +13,12 @@ import pytest
 
 from chunk_files import noise, small_disk
 from processes import eventually
+from usher.chunk_store import Draft, Shelf
 from usher.errors import BadContent, BadInput, DiskUnusable, NotAllowed, NotFound, Unreachable
-from usher.porch.chunks import chunk_endpoints
-from usher.porch.component import face
-from usher.porch.listen import read_bind
-from usher.pull import pull
-from usher.shelf import Draft, Shelf
+from usher.http.client.download import pull
+from usher.http.server.chunk_files import chunk_endpoints
+from usher.http.server.component import face
+from usher.http.server.listen import read_bind
 
 DATA = noise(7, 700_000)
 SUM = hashlib.sha256(DATA).hexdigest()
@@ -206,10 +206,10 @@ async def test_one_that_is_cancelled_leaves_nothing(tmp_path: Path) -> None:
 SERVES = """
 import asyncio, sys
 from pathlib import Path
-from usher.porch.chunks import chunk_endpoints
-from usher.porch.component import face
-from usher.porch.listen import read_bind
-from usher.shelf import Shelf
+from usher.http.server.chunk_files import chunk_endpoints
+from usher.http.server.component import face
+from usher.http.server.listen import read_bind
+from usher.chunk_store import Shelf
 async def main():
     print("ready", flush=True)
     bind = sys.stdin.readline().strip()

@@ -6,19 +6,19 @@ from typing import Any
 import pytest
 
 from queued import HOUR, NOW, SECOND, add_task, end, finished, new, put, started
-from usher.db import Connection
+from usher.db.pool import Connection
 from usher.errors import NotFound
-from usher.queue import desk, jobs, look, why
-from usher.queue.states import State
+from usher.queue import admin, jobs, queries, waiting_reason
+from usher.queue.job_states import State
 
 # -- lists
 
 
 async def test_the_queue_is_listed_newest_first_and_page_by_page(conn: Connection) -> None:
     ids = await put(conn, *[new(args=(str(number),)) for number in range(5)])
-    first = await look.list_jobs(conn, n=2)
+    first = await queries.list_jobs(conn, n=2)
     assert [job.id for job in first] == ids[:2:-1]
-    rest = await look.list_jobs(conn, n=10, after_id=first[-1].id)
+    rest = await queries.list_jobs(conn, n=10, after_id=first[-1].id)
     assert [job.id for job in rest] == ids[2::-1]
 
 
@@ -27,11 +27,11 @@ async def test_only_some_are_listed(conn: Connection) -> None:
     plain, other, held = await put(
         conn, new(), new("other", "prog", args=("needle",), key="k"), new(resource="disk")
     )
-    run = (await desk.run_task(conn, task, now=NOW)).id
+    run = (await admin.run_task(conn, task, now=NOW)).id
     [claimed] = await started(conn, "other")
 
     async def listed(**wanted: Any) -> list[int]:  # noqa: ANN401 - as list_jobs has them
-        return sorted(job.id for job in await look.list_jobs(conn, **wanted))
+        return sorted(job.id for job in await queries.list_jobs(conn, **wanted))
 
     assert await listed(type="other") == [other]
     assert await listed(states=["running"]) == await listed(host="here") == [claimed.id]
@@ -49,27 +49,27 @@ async def test_the_log_is_listed_by_end_and_gives_each_job_once(conn: Connection
     await end(conn, runs[:1], State.TEMPORARY_ERROR)
     for number, run in enumerate(runs[1:]):  # the second ends last
         await end(conn, [run], State.COMPLETED, now=NOW + (3 - number) * SECOND)
-    found = await look.list_jobs(conn, log=True)
+    found = await queries.list_jobs(conn, log=True)
     assert [job.id for job in found] == [ids[1], ids[2], ids[3]]
-    page = await look.list_jobs(conn, log=True, n=1, after_id=ids[1])
+    page = await queries.list_jobs(conn, log=True, n=1, after_id=ids[1])
     assert [job.id for job in page] == [ids[2]]
-    assert await look.list_jobs(conn, log=True, since=NOW + 4 * SECOND) == []
-    failed = await look.list_jobs(conn, log=True, states=["temporary-error"])
+    assert await queries.list_jobs(conn, log=True, since=NOW + 4 * SECOND) == []
+    failed = await queries.list_jobs(conn, log=True, states=["temporary-error"])
     assert [job.id for job in failed] == [ids[0]]
     with pytest.raises(NotFound):
-        await look.list_jobs(conn, log=True, after_id=10**12)
+        await queries.list_jobs(conn, log=True, after_id=10**12)
 
 
 async def test_attempts_are_paged_without_a_gap(conn: Connection) -> None:
     [id_] = await put(conn, new())
     for number in range(3):
         now = NOW + number * 2 * HOUR
-        await desk.retry(conn, [id_], now=now)
+        await admin.retry(conn, [id_], now=now)
         await end(conn, await started(conn, now=now), State.TEMPORARY_ERROR, now=now)
     wanted: dict[str, Any] = {"log": True, "states": ["temporary-error"], "n": 1}
     seen: list[int] = []
     after: dict[str, Any] = {}
-    while page := await look.list_jobs(conn, **wanted, **after):
+    while page := await queries.list_jobs(conn, **wanted, **after):
         seen.append(page[0].attempts)
         after = {"after_id": page[0].id, "after_end": page[0].end}
     assert seen == [3, 2, 1]
@@ -84,8 +84,8 @@ async def test_lists_of_many_do_not_read_all(conn: Connection) -> None:
         "select n, 't', 'true', 'completed', now() - n * interval '1 second', '' from generate_series(1, 20000) n"
     )
     await conn.execute("analyze control.job, control.job_log, control.resource")
-    nothing = dict.fromkeys(look.Wanted.__annotations__)
-    lists = ((look.store.list_jobs, None), (look.store.list_log, ["completed"]))
+    nothing = dict.fromkeys(queries.Wanted.__annotations__)
+    lists = ((queries.store.list_jobs, None), (queries.store.list_log, ["completed"]))
     for statement, states in lists:
         given = {**nothing, "states": states, "n": 100}
         plan_ = await conn.execute(b"explain " + statement.query, given)
@@ -101,8 +101,8 @@ async def test_a_job_is_shown_with_its_attempts_kin_and_works(conn: Connection) 
     [parent] = await put(conn, new("p"))
     [id_] = await put(conn, new(data="d"), parent=parent)
     await end(conn, await started(conn), State.TEMPORARY_ERROR, output="first", exit_code=1)
-    await desk.retry(conn, [id_], now=NOW)
-    live = await look.show_job(conn, id_)
+    await admin.retry(conn, [id_], now=NOW)
+    live = await queries.show_job(conn, id_)
     assert (live.live, live.job.state, live.job.data, live.parent) == (True, "pending", "d", parent)
     later = NOW + SECOND
     runs = await started(conn, now=later)
@@ -112,19 +112,19 @@ async def test_a_job_is_shown_with_its_attempts_kin_and_works(conn: Connection) 
         [id_],
     )
     await end(conn, runs, State.COMPLETED, output="second", exit_code=0, now=later)
-    over = await look.show_job(conn, id_)
+    over = await queries.show_job(conn, id_)
     assert (over.live, over.job.state, over.job.output) == (False, "completed", "second")
     assert [(one.attempts, one.state) for one in over.attempts] == [
         (1, "temporary-error"), (2, "completed"),
     ]  # fmt: skip
     assert (over.children, [(row.table, row.row_id) for row in over.wrote]) == (2, [("item", "7")])
-    assert (await look.show_job(conn, id_, attempt=1)).job.output == "first"
+    assert (await queries.show_job(conn, id_, attempt=1)).job.output == "first"
     for missing in ({"attempt": 3}, {"id_": 10**12}):
         with pytest.raises(NotFound):
-            await look.show_job(conn, **{"id_": id_, **missing})
-    [maker] = await look.made_by(conn, "item", "7")
+            await queries.show_job(conn, **{"id_": id_, **missing})
+    [maker] = await queries.made_by(conn, "item", "7")
     assert (maker.id, maker.state) == (id_, "completed")
-    assert await look.made_by(conn, "item", "8") == []
+    assert await queries.made_by(conn, "item", "8") == []
 
 
 async def test_counts(conn: Connection) -> None:
@@ -133,7 +133,7 @@ async def test_counts(conn: Connection) -> None:
     [failing] = await started(conn, "u", 1)
     await started(conn, "u", 1)
     await end(conn, [failing], State.TEMPORARY_ERROR)
-    found = await look.counts(conn, now=NOW)
+    found = await queries.counts(conn, now=NOW)
     assert [(one.type, one.state, one.number, one.more) for one in found.live] == [
         ("t", "pending", 1, False),
         ("u", "running", 1, False),
@@ -143,37 +143,37 @@ async def test_counts(conn: Connection) -> None:
         ("t", "completed", 2),
         ("u", "temporary-error", 1),
     ]
-    assert (await look.counts(conn, now=NOW + 30 * HOUR)).log == []
+    assert (await queries.counts(conn, now=NOW + 30 * HOUR)).log == []
 
 
 async def test_a_tree_goes_up_to_the_root_and_down(conn: Connection) -> None:
     [root] = await finished(conn, new())
     [middle, aunt] = await put(conn, new(), new(), parent=root)
     [leaf, other] = await put(conn, new(), new(), parent=middle)
-    found = await look.tree(conn, middle)
+    found = await queries.tree(conn, middle)
     assert [(node.id, node.depth) for node in found] == [
         (root, -1), (middle, 0), (leaf, 1), (other, 1),
     ]  # fmt: skip
     assert (found[0].state, found[1].parent) == ("completed", root)
     assert aunt not in {node.id for node in found}
     with pytest.raises(NotFound):
-        await look.tree(conn, 10**12)
+        await queries.tree(conn, 10**12)
 
 
 async def test_a_tree_that_bites_its_tail_has_an_end(conn: Connection) -> None:
     await conn.execute(
         "insert into control.job_hierarchy (job_id, parent_job_id) values (501, 502), (502, 501)"
     )
-    found = await look.tree(conn, 501)
+    found = await queries.tree(conn, 501)
     assert {node.id for node in found} == {501, 502}
-    assert len(found) <= look.MOST_KIN + look.DEEPEST
+    assert len(found) <= queries.MOST_KIN + queries.DEEPEST
 
 
 # -- why
 
 
 async def reasons(conn: Connection, id_: int, now: datetime = NOW, host: str | None = None) -> str:
-    return "\n".join(await why.why_waiting(conn, id_, host=host, now=now))
+    return "\n".join(await waiting_reason.why_waiting(conn, id_, host=host, now=now))
 
 
 async def test_why_not_yet(conn: Connection) -> None:
@@ -233,6 +233,6 @@ async def test_why_of_what_does_not_wait(conn: Connection) -> None:
 
 async def test_a_disabled_task_is_told(conn: Connection) -> None:
     id_ = await add_task(conn, name="nightly")
-    job = await desk.run_task(conn, id_, now=NOW)
-    await desk.set_task_state(conn, id_, "disabled", now=NOW)
+    job = await admin.run_task(conn, id_, now=NOW)
+    await admin.set_task_state(conn, id_, "disabled", now=NOW)
     assert "usher tasks enable nightly" in await reasons(conn, job.id)

@@ -10,11 +10,11 @@ import pytest
 
 from lock_waits import WAIT_SECONDS, start_blocked, until_blocked
 from queued import HOUR, LEASE, NOW, add_task, new, put, started
-from usher.db import Connection, connect
-from usher.queue import desk, jobs, tasks
-from usher.queue.children import Origin
+from usher.db.pool import Connection, connect
+from usher.queue import admin, jobs, tasks
+from usher.queue.child_programs import Origin
+from usher.queue.job_states import State
 from usher.queue.jobs import Claimed, Settled
-from usher.queue.states import State
 
 LATER = NOW + LEASE + timedelta(seconds=1)
 LOG = "select state, message, cancel from control.job_log order by id, attempts"
@@ -223,7 +223,7 @@ async def test_deleting_a_task_does_not_deadlock_with_the_claim_of_its_job(datab
             await stack.enter_async_context(await connect(database)) for _ in range(3)
         ]
         task = await add_task(watcher)
-        await desk.run_task(watcher, task, now=NOW)
+        await admin.run_task(watcher, task, now=NOW)
         async with claimer.transaction():
             # A claim that has locked the job and comes to the task next.
             await claimer.execute("select from control.job where task_id = %s for update", [task])
@@ -237,4 +237,4 @@ async def test_deleting_a_task_does_not_deadlock_with_the_claim_of_its_job(datab
 
 async def delete_task(conn: Connection, task: int) -> None:
     async with conn.transaction():
-        await desk.delete_task(conn, task)
+        await admin.delete_task(conn, task)

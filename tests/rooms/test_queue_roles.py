@@ -7,12 +7,12 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from usher.db import Connection, connect
+from usher.db.pool import Connection, connect
 from usher.queue import jobs
+from usher.queue.job_env import worker_url
+from usher.queue.job_states import State
 from usher.queue.jobs import Claimed, New, Settled
-from usher.queue.papers import worker_url
 from usher.queue.scheduler import Scheduler
-from usher.queue.states import State
 
 LEASE = timedelta(seconds=60)
 REFUSED = psycopg.errors.InsufficientPrivilege

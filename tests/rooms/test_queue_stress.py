@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from queued import new, put
-from usher.db import Connection, connect
+from usher.db.pool import Connection, connect
 from usher.queue import jobs, tasks
+from usher.queue.job_states import State
 from usher.queue.jobs import Claimed, Settled
-from usher.queue.states import State
 
 JOBS = 400
 CANCELS = 150

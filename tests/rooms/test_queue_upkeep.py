@@ -9,10 +9,10 @@ import pytest
 
 from lock_waits import WAIT_SECONDS, start_blocked
 from queued import HOUR, LEASE, NOW, add_task, end, new, put, started
-from usher.db import Connection, connect
-from usher.queue import desk, jobs, tasks
+from usher.db.pool import Connection, connect
+from usher.queue import admin, jobs, tasks
+from usher.queue.job_states import State
 from usher.queue.scheduler import Scheduler
-from usher.queue.states import State
 
 DAY = timedelta(days=1)
 BUSY = """
@@ -142,7 +142,7 @@ async def test_a_parked_task_is_due_when_its_job_is_cancelled(conn: Connection) 
     assert [due.id for due in await tasks.due(conn, n=10, now=NOW + HOUR)] == [task]
     await tasks.spawn(conn, await tasks.due(conn, n=10, now=NOW + HOUR), now=NOW + HOUR)
     await tasks.park(conn, n=10, now=NOW + 2 * HOUR)
-    live = await desk.run_task(conn, task, now=NOW)
+    live = await admin.run_task(conn, task, now=NOW)
     await jobs.cancel(conn, [live.id], why="", now=NOW)
     assert [due.id for due in await tasks.due(conn, n=10, now=NOW + 2 * HOUR)] == [task]
 

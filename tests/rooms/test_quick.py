@@ -12,10 +12,10 @@ from msgspec import Struct
 
 from trade import soon
 from usher.errors import Unreachable
-from usher.porch import lines
-from usher.porch.component import Call, Endpoint, GuardOptions, face
-from usher.porch.listen import read_bind
-from usher.quick import SWITCHED, Quick
+from usher.http.rpc import SWITCHED, Quick
+from usher.http.server import rpc_connections
+from usher.http.server.component import Call, Endpoint, GuardOptions, face
+from usher.http.server.listen import read_bind
 
 ANY = read_bind("127.0.0.1:0")
 WISH = b"GET /lines HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: usher-lines/1\r\n\r\n"
@@ -220,10 +220,10 @@ async def test_what_is_no_wish_for_a_line_is_http(address: str, said: bytes) -> 
 
 
 def test_only_a_complete_request_is_upgraded() -> None:
-    headers = lines.read_upgrade(WISH)
+    headers = rpc_connections.read_upgrade(WISH)
     assert headers is not None
     assert headers["host"] == "localhost"
-    assert {lines.read_upgrade(WISH[:size]) for size in range(len(WISH))} == {None}
+    assert {rpc_connections.read_upgrade(WISH[:size]) for size in range(len(WISH))} == {None}
 
 
 async def test_an_answer_under_way_is_given_before_the_server_ends(room: Room) -> None:
@@ -276,7 +276,7 @@ def test_an_answer_to_a_closed_connection_is_dropped() -> None:
 async def test_a_line_that_is_not_used_is_closed_and_replaced(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lines, "IDLE_SECONDS", 0.1)
+    monkeypatch.setattr(rpc_connections, "IDLE_SECONDS", 0.1)
     assert await talk(address, b"/echo 100\nand no more") == b""
     async with quick_to(address) as quick:
         for _ in range(3):

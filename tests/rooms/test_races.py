@@ -11,11 +11,11 @@ from at_once import blocked, in_transaction
 from invariants import violations
 from shelves import fail
 from thin import LATER, House
-from usher.db import Connection, connect
+from usher.db.pool import Connection, connect
 from usher.door.guestbook import Outcome
-from usher.mgmt import chunks, missing, placements, versions
+from usher.mgmt import chunks, missing_chunks, page_versions, placements
 from usher.mgmt.chunks import Ask, Pack
-from usher.mgmt.missing import Loss
+from usher.mgmt.missing_chunks import Loss
 
 DAY = timedelta(days=1)
 SIX_HOURS = timedelta(hours=6)
@@ -220,7 +220,7 @@ async def test_a_server_that_returns_with_a_lost_chunk_drops_it(house: House) ->
     chunk = await house.crawl("/0", rows=(0,))
     await fail(house.conn, house.servers[0], NOW - DAY)
     losses = [Loss(chunk, "it is not there")]
-    became = await missing.lose_indexes(house.conn, house.servers[1], losses, now=NOW)
+    became = await missing_chunks.lose_indexes(house.conn, house.servers[1], losses, now=NOW)
     assert became == {chunk: "build"}
     assert await chunks.recrawl(house.conn, house.crawler, why="gone", now=NOW, n=9) == [chunk]
     await check(house.conn)
@@ -238,7 +238,7 @@ async def gone(house: House, *, held_back: bool) -> tuple[int, list[str]]:
     assert await house.claim() == [empty]
     assert await house.built(empty)
     if held_back:
-        assert set((await versions.judge(house.conn, n=100, now=NOW)).values()) == {False}
+        assert set((await page_versions.judge(house.conn, n=100, now=NOW)).values()) == {False}
     return chunk, paths
 
 
@@ -248,10 +248,10 @@ async def test_old_copies_of_pages_that_return_are_taken_out(
 ) -> None:
     old, paths = await gone(house, held_back=held_back)
     await house.crawl(*paths[:2])
-    await versions.judge(house.conn, n=100, now=NOW)
+    await page_versions.judge(house.conn, n=100, now=NOW)
     assert await house.retire(0) == [(old, path) for path in paths[:2]]
     [(number,)] = await house.ask("select domain64 from work.hosts")
-    assert await versions.held_back(house.conn, number) == 18
+    assert await page_versions.held_back(house.conn, number) == 18
 
 
 async def test_a_page_that_returned_and_is_lost_has_its_old_copy(house: House) -> None:

@@ -9,9 +9,9 @@ from indexed import HEAP, page
 from rows import Rows
 from usher.index.document import Document
 from usher.index.engine import Engine
-from usher.search.answers import place
+from usher.query.language import parse
+from usher.query.results import place
 from usher.search.broker import Broker
-from usher.search.query import parse
 
 ALIKE = 300  # documents that only differ in where they are
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from rows import Rows
-from usher.search.hall import Mgmt
-from usher.search.reports import Reports
+from usher.search.cluster_map import Mgmt
+from usher.search.query_reports import Reports
 
 
 @pytest.fixture

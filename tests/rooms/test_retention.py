@@ -5,9 +5,10 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 
 from commands import usher
-from usher.db import Connection, connect
+from usher.db.pool import Connection, connect
 from usher.door import hosts
-from usher.mgmt import components, identity, look, query_stats, retention, robots
+from usher.mgmt import caller_identity, components, query_stats, retention, robots
+from usher.mgmt import queries as look
 from usher.mgmt.components import Happening
 from usher.mgmt.retention import ROWS_PER_ROUND, TERMS_PER_DAY, Pruned, Retention
 from usher.mgmt.robots import MAX_SITEMAPS_PER_HOST
@@ -23,7 +24,7 @@ async def pruned(conn: Connection) -> Pruned:
 
 
 async def add(conn: Connection, *queries: tuple[datetime, str, float]) -> None:
-    me = await identity.meet(conn, host="f:1", type="front-end", now=NOW)
+    me = await caller_identity.meet(conn, host="f:1", type="front-end", now=NOW)
     await query_stats.add(conn, queries, me.id)
 
 

@@ -5,8 +5,8 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from fix_database import all_in
-from usher.areas import SCHEMAS, Places
-from usher.db import Connection, Database, connect
+from usher.db.areas import SCHEMAS, Places
+from usher.db.pool import Connection, Database, connect
 from usher.errors import NotAllowed
 from usher.schema import migrate, operate, roles
 from usher.schema.state import versions

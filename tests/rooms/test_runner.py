@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rooms.jobs_run import ended, function, order, python, run, started
-from usher.queue.runner import Ended, Order, Runner, inherited
+from usher.queue.runners.process_runner import Ended, Order, Runner, inherited
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rooms.jobs_run import ended, function, order, python, run, says
-from usher.queue.runner import Ended, Runner
+from usher.queue.runners.process_runner import Ended, Runner
 
 STUBBORN = """
 import signal, time

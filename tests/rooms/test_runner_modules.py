@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rooms.jobs_run import function, order, run
-from usher.queue.runner import Runner
+from usher.queue.runners.process_runner import Runner
 
 BAD = {
     "exits": "raise SystemExit(7)",

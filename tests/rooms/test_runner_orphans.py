@@ -13,7 +13,7 @@ import pytest
 
 from processes import eventually, kill_9, running
 from rooms.jobs_run import ended, function, marked, order, python, run, says, started
-from usher.queue.runner import Runner
+from usher.queue.runners.process_runner import Runner
 
 # Hundreds of processes, each in a session of its own, and half of them daemons whose parents are gone.
 SWARM = """
@@ -39,7 +39,7 @@ if os.fork() == 0:
 OWNER = """
 import asyncio, sys
 sys.path.insert(0, sys.argv[2])
-from usher.queue.runner import Order, Runner, Started
+from usher.queue.runners.process_runner import Order, Runner, Started
 async def main():
     async with Runner(preload=['rooms.job_functions']) as runner:
         mark = {'MARK': sys.argv[1]}

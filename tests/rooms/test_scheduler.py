@@ -6,13 +6,13 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 import pytest
 
-from usher.db import Connection, connect
+from usher.db.pool import Connection, connect
 from usher.errors import BadInput
 from usher.queue import jobs, tasks
+from usher.queue.job_states import State
 from usher.queue.jobs import New, Settled
 from usher.queue.periods import Clock
 from usher.queue.scheduler import Scheduler
-from usher.queue.states import State
 from usher.queue.tasks import NewTask
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)

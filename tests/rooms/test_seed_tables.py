@@ -5,14 +5,14 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 import pytest
 
-from usher.db import Connection, connect
+from usher.db.pool import Connection, connect
 from usher.door import hosts
-from usher.feeds.parse import parse
-from usher.feeds.store import Stamp, save
-from usher.feeds.values import Feed
+from usher.feeds.model import Feed
+from usher.feeds.parse.parser import parse
+from usher.feeds.store.save_feed import Stamp, save
 from usher.queue import jobs
+from usher.queue.job_states import State
 from usher.queue.jobs import New, Settled
-from usher.queue.states import State
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
 LEASE = timedelta(minutes=1)

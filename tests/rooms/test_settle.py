@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from usher.db import Connection, Database, connect
+from usher.db.pool import Connection, Database, connect
 from usher.door import guestbook, hosts, revisit
 from usher.door.doorkeeper import Doorkeeper
 from usher.door.guestbook import Guest, Outcome

@@ -12,16 +12,16 @@ import pytest
 
 from indexed import HEAP, page
 from processes import eventually
-from usher.client import Client
+from usher.chunk_store import Shelf
+from usher.component_health import Fitness
 from usher.errors import Unreachable
-from usher.fitness import Fitness
-from usher.index import loading
+from usher.http.client.mgmt_client import Client
+from usher.index import loader as loading
+from usher.index.chunk_sources import Sources
 from usher.index.engine import Engine
-from usher.index.loading import Loader
-from usher.index.settling import ENOUGH, FILLER, LEAST, segments
-from usher.index.sources import Sources
-from usher.search.query import parse
-from usher.shelf import Shelf
+from usher.index.force_merge import ENOUGH, FILLER, LEAST, segments
+from usher.index.loader import Loader
+from usher.query.language import parse
 
 MANY = 5  # segments
 KILLED = """

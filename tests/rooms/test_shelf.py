@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from usher.chunk_store import Draft, Kept, Shelf
 from usher.errors import DiskUnusable
-from usher.shelf import Draft, Kept, Shelf
 
 ROOT = os.geteuid() == 0
 CRASHES = """
 import os, sys
 from pathlib import Path
-from usher.shelf import Draft
+from usher.chunk_store import Draft
 Draft(Path(sys.argv[1])).write(b"half")
 os.kill(os.getpid(), 9)
 """

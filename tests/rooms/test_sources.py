@@ -7,13 +7,13 @@ import pytest
 
 from clusters import free_port
 from trade import ANY
+from usher.chunk_store import Shelf
 from usher.errors import Unreachable
-from usher.index.building import SUFFIX
-from usher.index.sources import Sources
+from usher.http.server.chunk_files import chunk_endpoints
+from usher.http.server.component import face
+from usher.index.builder_service import SUFFIX
+from usher.index.chunk_sources import Sources
 from usher.messages import MissingChunk, Seat, ServerChunk
-from usher.porch.chunks import chunk_endpoints
-from usher.porch.component import face
-from usher.shelf import Shelf
 
 OTHER = "ab" * 32
 

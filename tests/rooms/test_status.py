@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 
 from admitted import component
-from usher.db import Connection, connect
+from usher.db.pool import Connection, connect
+from usher.db.statements import Statements
 from usher.door import hosts
 from usher.mgmt import watchdog
-from usher.queue import scheduler
-from usher.statements import Statements
-from usher.status import progress, stages
-from usher.status.progress import Progress
-from usher.status.stages import (
+from usher.observe import crawl_progress, stages
+from usher.observe.crawl_progress import Progress
+from usher.observe.stages import (
     MOST,
     Crew,
     Held,
@@ -27,6 +26,7 @@ from usher.status.stages import (
     look_at_queue,
     look_at_work,
 )
+from usher.queue import scheduler
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -306,14 +306,14 @@ async def test_a_look_reads_no_more_of_a_large_guestbook(
         assert work.pages.known >= known
         assert len(work.hosts.shut) == 5
         given = {"hosts": [big], "most": MOST}
-        assert await read_by(conn, progress.store, "chunks", given) <= 12 * MOST
+        assert await read_by(conn, crawl_progress.store, "chunks", given) <= 12 * MOST
 
 
 async def test_progress(conn: Connection) -> None:
     crawler = await component(conn, "c:1")
     mine, other = await host(conn, "x.example"), await host(conn, "y.example")
-    assert await progress.progress(conn, [mine]) == Progress(0, 0, 0, 0, 0, 0, 0, 0)
-    assert (await progress.progress(conn, [])).done
+    assert await crawl_progress.progress(conn, [mine]) == Progress(0, 0, 0, 0, 0, 0, 0, 0)
+    assert (await crawl_progress.progress(conn, [])).done
     open_ = await chunk(conn, crawler, state="crawling", lease_until=NOW)
     unbuilt = await chunk(conn, crawler)
     building = await chunk(conn, crawler, index_state="building", build_lease_until=NOW)
@@ -327,15 +327,15 @@ async def test_progress(conn: Connection) -> None:
     await page(conn, mine, "/7", "error", chunk_id=parked)
     await page(conn, other, "/", "pending")
     await chunk(conn, crawler)
-    found = await progress.progress(conn, [mine])
+    found = await crawl_progress.progress(conn, [mine])
     assert found == Progress(1, 1, 4, 1, 4, 1, 2, 1)
     assert (found.known, found.fetched, found.done) == (7, False, False)
-    assert (await progress.progress(conn, [mine, other])).waiting == 2
+    assert (await crawl_progress.progress(conn, [mine, other])).waiting == 2
     await run(conn, "update work.guestbook set state = 'crawled' where domain64 = %s", mine)
     await run(
         conn, "update work.chunk set state = 'crawled', lease_until = null where id = %s", open_
     )
-    assert (await progress.progress(conn, [mine])).fetched
+    assert (await crawl_progress.progress(conn, [mine])).fetched
     await run(conn, "update work.chunk set index_state = 'built', build_lease_until = null, propagated_at = %s "
               "where index_state is distinct from 'parked'", NOW)  # fmt: skip
-    assert (await progress.progress(conn, [mine])).done
+    assert (await crawl_progress.progress(conn, [mine])).done

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from usher.db import Connection, connect
+from usher.db.pool import Connection, connect
 from usher.errors import BadInput, Conflict, NotFound
 from usher.mgmt import tokens
 

@@ -3,9 +3,9 @@
 from datetime import timedelta
 
 from admitted import NONE, NOW, admit, component, delay, pages, url
-from usher.db import Connection, connect
+from usher.db.pool import Connection, connect
 from usher.door.guestbook import Outcome, Result
-from usher.mgmt import chunks, placements, versions
+from usher.mgmt import chunks, page_versions, placements
 from usher.mgmt.chunks import Ask, Pack
 
 LEASE = timedelta(minutes=5)
@@ -67,7 +67,7 @@ class House:
         assert await placements.loaded(self.conn, self.servers[server], [chunk], now=NOW)
 
     async def to_retire(self, server: int) -> list[tuple[int, str]]:
-        found = await versions.to_retire(self.conn, self.servers[server], n=1000)
+        found = await page_versions.to_retire(self.conn, self.servers[server], n=1000)
         return [(one.chunk_id, one.url) for one in found]
 
 
@@ -84,8 +84,10 @@ async def test_an_old_copy_goes_when_its_row_has_the_newer_one(database: str) ->
         await house.load(0, new)
         assert await house.to_retire(0) == [(old, "https://a.com/")]
         assert await house.to_retire(1) == []  # its row has only the old one
-        [one] = await versions.to_retire(conn, house.servers[0], n=10)
-        assert await versions.retired(conn, house.servers[0], [(one.chunk_id, one.page_id)]) == 1
+        [one] = await page_versions.to_retire(conn, house.servers[0], n=10)
+        assert (
+            await page_versions.retired(conn, house.servers[0], [(one.chunk_id, one.page_id)]) == 1
+        )
         assert await house.to_retire(0) == []
         await house.load(1, new)
         assert await house.to_retire(1) == [(old, "https://a.com/")]
@@ -127,7 +129,7 @@ async def test_pages_that_are_gone_disappear_once_they_are_looked_at(database: s
         await house.load(0, old)
         await house.crawl("gone", 410)
         assert await house.to_retire(0) == []
-        assert set((await versions.judge(conn, n=100, now=NOW)).values()) == {True}
+        assert set((await page_versions.judge(conn, n=100, now=NOW)).values()) == {True}
         assert len(await house.to_retire(0)) == 5
 
 
@@ -139,14 +141,14 @@ async def test_when_much_of_a_host_goes_at_once_somebody_has_to_look(database: s
         old = await house.crawl(n=40)
         await house.load(0, old)
         await house.crawl("gone", 410, n=20)
-        [(number, may_go)] = (await versions.judge(conn, n=100, now=NOW)).items()
+        [(number, may_go)] = (await page_versions.judge(conn, n=100, now=NOW)).items()
         assert not may_go
         assert await house.to_retire(0) == []
-        assert await versions.held_back(conn, number) == 20
-        assert await versions.judge(conn, n=100, now=NOW) == {}  # it is not asked again
-        assert await versions.release(conn, number) == 20
+        assert await page_versions.held_back(conn, number) == 20
+        assert await page_versions.judge(conn, n=100, now=NOW) == {}  # it is not asked again
+        assert await page_versions.release(conn, number) == 20
         assert len(await house.to_retire(0)) == 20
-        assert await versions.held_back(conn, number) == 0
+        assert await page_versions.held_back(conn, number) == 0
 
 
 async def test_a_page_that_comes_back_is_found_again(database: str) -> None:
@@ -157,7 +159,7 @@ async def test_a_page_that_comes_back_is_found_again(database: str) -> None:
         old = await house.crawl(n=1)
         await house.load(0, old)
         await house.crawl("gone", 410, n=1)
-        await versions.judge(conn, n=100, now=NOW)
+        await page_versions.judge(conn, n=100, now=NOW)
         back = await house.crawl(n=1)
         await house.load(0, back)
         assert await house.to_retire(0) == [(old, "https://a.com/")]

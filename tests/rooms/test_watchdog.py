@@ -17,8 +17,8 @@ import pytest
 from commands import clean
 from shelves import build, check, component, load, rows_of, seats, set_rows, states
 from standins import Standin, standins
-from usher.db import Connection, connect
-from usher.mgmt import components, identity, placements
+from usher.db.pool import Connection, connect
+from usher.mgmt import caller_identity, components, placements
 from usher.mgmt.health import Patience
 from usher.mgmt.ping import ask, ping_all
 from usher.mgmt.watchdog import Watchdog, store
@@ -47,7 +47,7 @@ def now() -> datetime:
 
 
 async def meet(conn: Connection, one: Standin, type_: str, row: int | None = None) -> int:
-    found = await identity.meet(conn, host=one.host, type=type_, row=row, now=now())
+    found = await caller_identity.meet(conn, host=one.host, type=type_, row=row, now=now())
     return found.id
 
 
@@ -97,7 +97,7 @@ async def answering(answer: bytes, *, end: bool = True) -> AsyncIterator[str]:
 )
 async def test_what_a_component_says(conn: Connection, answer: bytes, status: str) -> None:
     async with answering(answer) as host:
-        one = await identity.meet(conn, host=host, now=now())
+        one = await caller_identity.meet(conn, host=host, now=now())
         [found] = await ping_all([one])
     assert found.status == status
 
@@ -111,7 +111,7 @@ async def test_a_finished_answer_is_not_waited_on() -> None:
 async def test_silence_has_a_reason_and_many_are_asked_at_once(conn: Connection) -> None:
     async with answering(OK, end=False) as frozen, answering(OK + b"\r\n" + HEALTHY) as good:
         hosts = [good, "127.0.0.1:1", "nobody.invalid:5000", "[::1]:1", frozen]
-        found = [await identity.meet(conn, host=host, now=now()) for host in hosts]
+        found = [await caller_identity.meet(conn, host=host, now=now()) for host in hosts]
         start = time.monotonic()
         pings = await ping_all([*found, *[found[-1]] * 95], timeout=1)
     assert time.monotonic() - start < 5

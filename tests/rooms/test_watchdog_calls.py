@@ -13,11 +13,11 @@ import pytest
 from namespaces import in_namespace, needs_root
 from shelves import rows_of
 from standins import Standin, standins
-from usher.db import Connection
-from usher.mgmt import components, identity, watchdog
+from usher.db.pool import Connection
+from usher.mgmt import caller_identity, components, watchdog
+from usher.mgmt.caller_identity import CallerIdentity
 from usher.mgmt.components import Component
 from usher.mgmt.health import Patience, Ping
-from usher.mgmt.identity import CallerIdentity
 from usher.mgmt.ping import ping_all
 from usher.mgmt.watchdog import Watchdog
 
@@ -59,7 +59,7 @@ async def chunk_state(conn: Connection, chunk: int) -> str:
 
 
 async def enter(conn: Connection, host: str, type_: str = "crawler") -> Component:
-    return await identity.meet(conn, host=host, type=type_, now=now())
+    return await caller_identity.meet(conn, host=host, type=type_, now=now())
 
 
 async def beside(conn: Connection, answering: Standin) -> None:
@@ -127,9 +127,9 @@ async def test_a_role_that_is_not_known_yet_lives_as_long_as_its_host_calls(
         await beside(conn, other)
         for role in ("crawler", "index-builder"):
             caller = CallerIdentity(SILENT_HOST, (role,), is_named=False)
-            await identity.identify(conn, caller, now=now())
+            await caller_identity.identify(conn, caller, now=now())
         caller = CallerIdentity(SILENT_HOST, is_named=False)
-        unknown = await identity.identify(conn, caller, now=now())
+        unknown = await caller_identity.identify(conn, caller, now=now())
         assert unknown.type is None
         await called_long_ago(conn, unknown.id)
         await rounds(conn, PATIENT)

@@ -7,9 +7,9 @@ import pytest
 import uvloop
 from starlette.responses import Response, StreamingResponse
 
-from usher.porch.component import Call, Endpoint, face
-from usher.porch.listen import read_bind
-from usher.porch.whole import Holding
+from usher.http.server.component import Call, Endpoint, face
+from usher.http.server.listen import read_bind
+from usher.http.server.single_write import Holding
 
 ANY = read_bind("127.0.0.1:0")
 GET = b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n"

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from usher.errors import Unreachable
-from usher.wire import Lines
+from usher.http.client.pool import Lines
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n"

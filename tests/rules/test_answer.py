@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usher.crawl.answer import Answer, in_words
+from usher.crawl.http.response import Answer, in_words
 from usher.urls import Scheme, Url
 
 HERE = Url(Scheme.HTTPS, "example.org", "/a/b?c")

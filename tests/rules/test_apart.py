@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seats import House, grid
-from usher.mgmt.seating import Move, Offer, Quota, Server, moves
+from usher.mgmt.placement_rules import Move, Offer, Quota, Server, moves
 
 MACHINES = st.sampled_from("ABC")
 OFFERS = st.lists(st.tuples(st.sampled_from([None, 0, 1]), st.sets(MACHINES)), max_size=6)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from usher.areas import DIRECTORIES, SCHEMAS, Area, from_conf
+from usher.db.areas import DIRECTORIES, SCHEMAS, Area, from_conf
 from usher.errors import BadSetting
 
 

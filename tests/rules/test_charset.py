@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usher.crawl.charset import decode, known
+from usher.crawl.page.charset import decode, known
 
 GERMAN = "Fünf Flüsse fließen über große Böden, und die Mäuse hören es täglich früher. "
 RUSSIAN = "Сегодня хорошая погода, и мы пойдём гулять в большой парк возле реки. "

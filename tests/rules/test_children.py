@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from usher.queue.children import Origin, known_refusal, permission
+from usher.queue.child_programs import Origin, known_refusal, permission
 from usher.queue.policy import policies
 
 RULES = policies(

@@ -19,7 +19,7 @@ from usher.index.document import (
     from_page,
     sites,
 )
-from usher.search.words import bare, fold, language, spaced
+from usher.query.tokens import bare, fold, language, spaced
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
 from usher.errors import BadInput
-from usher.feeds.clean import clean, plain
-from usher.feeds.safe import MOST_DEEP, MOST_HTML, address_of
-from usher.feeds.template import MOST_PLACES, Model, learn, read, written
+from usher.feeds.items.clean import clean, plain
+from usher.feeds.items.page_template import MOST_PLACES, Model, learn, read, written
+from usher.feeds.items.sanitize import MOST_DEEP, MOST_HTML, address_of
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 BASE = "https://e.org/a/b.html"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usher.feeds.dates import read
+from usher.feeds.parse.dates import read
 
 # ruff: noqa: RUF001 - Greek is meant
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usher.feeds.discover import MOST_CANDIDATES, Candidate, candidates
+from usher.feeds.poll.discover import MOST_CANDIDATES, Candidate, candidates
 
 URL = "https://e.example/blog/post"
 PAGE = b"""<!doctype html><html><head><base href="https://e.example/base/">

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feed_samples import ATOM, RSS, XML
-from usher.feeds import fallback, fast
-from usher.feeds.draft import Page
-from usher.feeds.parse import parse
-from usher.feeds.relative import join
-from usher.feeds.values import Feed
+from usher.feeds.model import Feed
+from usher.feeds.parse import fast_parser, feedparser_reader
+from usher.feeds.parse.item_builder import Page
+from usher.feeds.parse.parser import parse
+from usher.feeds.parse.relative_urls import join
 
 NOW: Final = datetime(2026, 11, 16, tzinfo=UTC)
 PAGE: Final = Page("https://f.example/dir/feed", NOW)
@@ -167,26 +167,30 @@ def feeds(draw: st.DrawFn) -> bytes:
 @settings(max_examples=300, deadline=None)
 @given(feeds())
 def test_whatever_it_answers_feedparser_answers_too(body: bytes) -> None:
-    quick = fast.read(body, PAGE, 100)
-    slow = fallback.read(body, PAGE, 100)
+    quick = fast_parser.read(body, PAGE, 100)
+    slow = feedparser_reader.read(body, PAGE, 100)
     assert quick is None or quick == slow
 
 
 @pytest.mark.parametrize("name", XML)
 def test_common_feeds_are_read_fast_and_alike(name: str) -> None:
-    quick = fast.read(XML[name], PAGE, 100)
+    quick = fast_parser.read(XML[name], PAGE, 100)
     assert quick is not None
-    assert quick == fallback.read(XML[name], PAGE, 100)
+    assert quick == feedparser_reader.read(XML[name], PAGE, 100)
 
 
 def test_only_so_many_items_are_read_by_either() -> None:
-    quick = fast.read(RSS, PAGE, 2)
-    slow = fallback.read(RSS, PAGE, 2)
+    quick = fast_parser.read(RSS, PAGE, 2)
+    slow = feedparser_reader.read(RSS, PAGE, 2)
     assert quick == slow
     assert quick is not None
     assert len(quick.items) == 2
     assert quick.problems == ("It has more than 2 items; the rest was not read.",)
-    assert fast.read(RSS, PAGE, 3) == fallback.read(RSS, PAGE, 3) == fast.read(RSS, PAGE, 4)
+    assert (
+        fast_parser.read(RSS, PAGE, 3)
+        == feedparser_reader.read(RSS, PAGE, 3)
+        == fast_parser.read(RSS, PAGE, 4)
+    )
 
 
 DECLINED: Final = {
@@ -209,8 +213,8 @@ def test_what_is_not_proven_is_left_to_feedparser(what: str) -> None:
     old, new = DECLINED[what]
     assert old in RSS
     body = RSS.replace(old, new)
-    assert fast.read(body, PAGE, 100) is None
-    assert isinstance(fallback.read(body, PAGE, 100), Feed)
+    assert fast_parser.read(body, PAGE, 100) is None
+    assert isinstance(feedparser_reader.read(body, PAGE, 100), Feed)
 
 
 @given(

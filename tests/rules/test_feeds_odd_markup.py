@@ -6,10 +6,10 @@ from typing import Final
 
 import pytest
 
-from usher.feeds import fallback, fast
-from usher.feeds.draft import Page
-from usher.feeds.parse import MOST_ITEMS, parse
-from usher.feeds.values import Author, Category, Feed, Item
+from usher.feeds.model import Author, Category, Feed, Item
+from usher.feeds.parse import fast_parser, feedparser_reader
+from usher.feeds.parse.item_builder import Page
+from usher.feeds.parse.parser import MOST_ITEMS, parse
 
 NOW: Final = datetime(2026, 11, 16, tzinfo=UTC)
 URL: Final = "https://f.example/feed"
@@ -29,8 +29,8 @@ def read(body: bytes) -> Feed:
     feed = parse(body, url=URL, now=NOW)
     assert isinstance(feed, Feed), feed
     page = Page(URL, NOW)
-    quick = fast.read(body, page, MOST_ITEMS)
-    assert quick is None or quick == fallback.read(body, page, MOST_ITEMS)
+    quick = fast_parser.read(body, page, MOST_ITEMS)
+    assert quick is None or quick == feedparser_reader.read(body, page, MOST_ITEMS)
     return feed
 
 

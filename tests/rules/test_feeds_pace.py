@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usher.feeds.pace import (
+from usher.feeds.model import Hints
+from usher.feeds.poll.interval import (
     DEFAULT,
     LEAST,
     MOST,
@@ -16,7 +17,6 @@ from usher.feeds.pace import (
     freshness,
     rhythm,
 )
-from usher.feeds.values import Hints
 
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)  # a Monday
 MINUTE = timedelta(minutes=1)

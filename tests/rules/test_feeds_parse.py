@@ -5,8 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from feed_samples import ATOM, JSON, PODCAST, RDF, RSS, VIDEO
-from usher.feeds.parse import parse
-from usher.feeds.values import (
+from usher.feeds.model import (
     Author,
     Caption,
     Category,
@@ -21,6 +20,7 @@ from usher.feeds.values import (
     Restriction,
     Thumbnail,
 )
+from usher.feeds.parse.parser import parse
 
 URL = "https://f.example/dir/feed"
 NOW = datetime(2026, 11, 16, tzinfo=UTC)

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feed_samples import ATOM, JSON, RSS, XML
-from usher.feeds import tolerant
-from usher.feeds.charset import decode
-from usher.feeds.parse import MOST_BYTES, MOST_ITEMS, parse
-from usher.feeds.values import Feed, NotAFeed
+from usher.feeds.model import Feed, NotAFeed
+from usher.feeds.parse import feedparser_input
+from usher.feeds.parse.charset import decode
+from usher.feeds.parse.parser import MOST_BYTES, MOST_ITEMS, parse
 
 NOW: Final = datetime(2026, 11, 16, tzinfo=UTC)
 URL: Final = "https://f.example/feed"
@@ -268,13 +268,13 @@ def test_large_things_take_their_time_but_not_more() -> None:
 
 def test_what_is_large_and_broken_is_read_as_far_as_it_goes() -> None:
     body = rss("<title>&</title>" + "<item><title>x</title></item>" * 100).encode()
-    assert tolerant.bounded(body) == (body, "")
-    part, told = tolerant.bounded(body, 100)
+    assert feedparser_input.bounded(body) == (body, "")
+    part, told = feedparser_input.bounded(body, 100)
     assert body.startswith(part)
     assert part.count(b"<item>") in range(20, 30)
-    assert tolerant.bounded(rss(f"<![CDATA[{'<p>' * 200}]]>").encode(), 100)[1] == ""
+    assert feedparser_input.bounded(rss(f"<![CDATA[{'<p>' * 200}]]>").encode(), 100)[1] == ""
     assert told == "It is large and not plain, so that only the beginning was read."
-    assert tolerant.bounded(b"<" * 1_000 + b" " * 10_000, 100)[0] == b""
+    assert feedparser_input.bounded(b"<" * 1_000 + b" " * 10_000, 100)[0] == b""
 
 
 def test_what_feedparser_trips_over_does_not_trip_us() -> None:

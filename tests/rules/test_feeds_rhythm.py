@@ -8,8 +8,8 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from usher.feeds import pace
-from usher.feeds.pace import DEFAULT, LEAST, MOST, Polled, after
+from usher.feeds.poll import interval
+from usher.feeds.poll.interval import DEFAULT, LEAST, MOST, Polled, after
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
@@ -43,7 +43,7 @@ def simulated(items: list[datetime], luck: Random, *, dated: bool = True) -> lis
     while len(polls) < POLLS and now < items[-1]:
         there = [one for one in items if one <= now]
         new = sum(one > seen for one in there)
-        times = there[-pace.MOST_TIMES :] if dated else []
+        times = there[-interval.MOST_TIMES :] if dated else []
         found = after(Polled(period=period, new=new), times, now=now, fraction=luck.random())
         seen, period = now, found.period
         polls.append(Poll(now, new, period))

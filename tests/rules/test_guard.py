@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usher.crawl.guard import BAD_PORTS, refusal
+from usher.crawl.http.address_guard import BAD_PORTS, refusal
 from usher.errors import BadInput
 from usher.private_hosts import Allowed, Entry, parse
 

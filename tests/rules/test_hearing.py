@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from crooked import CHUNKED, GOOD, with_header
 from hostile import CHUNK
-from usher.crawl.answer import Answer, Trouble
-from usher.crawl.hearing import MOST_HEADERS, Hearing
+from usher.crawl.http.response import Answer, Trouble
+from usher.crawl.http.response_parser import MOST_HEADERS, Hearing
 from usher.urls import Scheme, Url
 
 URL = Url(Scheme.HTTP, "example.org", "/")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usher.search.highlight import MAX_TEXT, Segment, mark, window
+from usher.query.highlight import MAX_TEXT, Segment, mark, window
 
 LONG = (
     "Nothing of interest is here. " * 40

@@ -8,8 +8,8 @@ import pytest
 from usher.mgmt.incarnation import Unrestored
 from usher.mgmt.placements import Missing
 from usher.mgmt.watchdog import WatchdogRound
-from usher.status.holdups import Around, Holdup, holdups
-from usher.status.stages import (
+from usher.observe.blockers import Around, Holdup, holdups
+from usher.observe.stages import (
     Chunks,
     Copies,
     Crew,

@@ -7,7 +7,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usher.search.answers import Hit, Hits, Stats, Suggestion, together
+from usher.query.results import Hit, Hits, Stats, Suggestion, together
 from usher.search.merge import NEAR, Results, merge, suggest
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from usher.errors import BadInput
-from usher.mgmt.names import MAX_WORDS, host_of, state_of, type_of, words
+from usher.mgmt.component_names import MAX_WORDS, host_of, state_of, type_of, words
 
 
 @pytest.mark.parametrize(

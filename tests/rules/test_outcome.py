@@ -6,12 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from usher.crawl.answer import Answer, Kind
-from usher.crawl.outcome import asks_for_rest, barred, failed, is_silence, judge, same_page
-from usher.crawl.page import Walk
+from usher.api.mgmt_messages import PageResult
+from usher.crawl.fetch_outcome import asks_for_rest, barred, failed, is_silence, judge, same_page
+from usher.crawl.http.response import Answer, Kind
+from usher.crawl.page.parse import Walk
 from usher.messages import Link, Page
 from usher.urls import Url, parse
-from usher.web.mgmt_shapes import PageResult
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
 HERE = "https://example.com/page"

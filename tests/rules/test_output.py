@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usher.queue.output import Output
+from usher.queue.runners.output import Output
 
 
 def kept(limit: int, *pieces: bytes) -> str:

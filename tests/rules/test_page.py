@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usher.crawl.links import MOST_LINKS, Resolver
-from usher.crawl.page import Walk, walk
+from usher.crawl.page.links import MOST_LINKS, Resolver
+from usher.crawl.page.parse import Walk, walk
 from usher.urls import MAX_PATH, Refused, Url, parse
 
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usher.crawl import markup
-from usher.crawl.document import MOST_TEXT
-from usher.crawl.page import MOST_BYTES, Page, Walk, read, walk
+from usher.crawl.page import markup
+from usher.crawl.page.document import MOST_TEXT
+from usher.crawl.page.parse import MOST_BYTES, Page, Walk, read, walk
 from usher.urls import Url, parse
 
 PLACE = parse("https://example.org/a/b")

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from papers import paper
-from usher.crawl import pdf
-from usher.crawl.page import read, walk
+from usher.crawl.page import pdf
+from usher.crawl.page.parse import read, walk
 from usher.urls import Url, parse
 
 PLACE = parse("https://example.org/files/report%20one.pdf")

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from usher.crawl.facts import LONGEST_DESCRIPTION, LONGEST_TITLE, MOST_HEADINGS
-from usher.crawl.page import Page, read, walk
+from usher.crawl.page.metadata import LONGEST_DESCRIPTION, LONGEST_TITLE, MOST_HEADINGS
+from usher.crawl.page.parse import Page, read, walk
 from usher.urls import Url, parse
 
 PLACE = parse("https://example.org/docs/a%20guide.html")

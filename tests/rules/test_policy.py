@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usher import spans
+from usher import durations
 from usher.errors import BadSetting
 from usher.queue.policy import OPTIONS, Policy, policies
 from usher.settings import load, names
@@ -223,12 +223,12 @@ def test_workers_are_tables(tmp_path: Path, text: str) -> None:
     ],
 )
 def test_spans(text: str, span: timedelta | None) -> None:
-    assert spans.read(text) == span
+    assert durations.read(text) == span
 
 
 @given(st.integers(0, 10**12).map(lambda seconds: timedelta(seconds=seconds)))
 def test_a_span_is_read_as_it_is_shown(span: timedelta) -> None:
-    assert spans.read(spans.show(span)) == span
+    assert durations.read(durations.show(span)) == span
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from usher.errors import BadInput
-from usher.search import query
-from usher.search.query import MAX_IGNORED, MAX_TERM, MAX_TERMS, MAX_TEXT, Query, Term, parse
+from usher.query import language
+from usher.query.language import MAX_IGNORED, MAX_TERM, MAX_TERMS, MAX_TEXT, Query, Term, parse
 
 WORDS = {
     "Apache  Tantivy": (("apache",), ("tantivy",)),
@@ -165,7 +165,7 @@ def test_any_text_is_a_query_that_servers_can_read(text: str) -> None:
     found = parse(text)
     assert len(found.text) <= MAX_TEXT
     assert sum(map(len, found.groups)) + len(found.unwanted) <= MAX_TERMS
-    assert query.decode(msgspec.json.encode(found)) == found
+    assert language.decode(msgspec.json.encode(found)) == found
     again = parse(found.text)
     assert (again.groups, again.unwanted, again.sites) == (
         found.groups,
@@ -185,11 +185,11 @@ def test_any_text_is_a_query_that_servers_can_read(text: str) -> None:
 )  # fmt: skip
 def test_what_is_no_query_is_bad_input(data: bytes) -> None:
     with pytest.raises(BadInput, match="no query"):
-        query.decode(data)
+        language.decode(data)
 
 
 def test_better_words_take_the_place_of_others() -> None:
     text = 'Conection site:conection.org "the conection" -x café'
     better = {"conection": "connection", "cafe": "coffee"}
     expected = 'connection site:conection.org "the connection" -x coffee'
-    assert query.corrected(text, better) == expected
+    assert language.corrected(text, better) == expected

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from usher.messages import Row
-from usher.search.seats import GONE_SECONDS, Bench, Seats
+from usher.search.row_map import GONE_SECONDS, Bench, Seats
 
 
 def see(seats: Seats, drawn: dict[int, dict[str, list[int]]], now: float = 0.0) -> None:

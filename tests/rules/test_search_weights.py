@@ -2,9 +2,9 @@
 
 import pytest
 
-from usher.search.answers import Stats
-from usher.search.query import Query, parse
-from usher.search.weights import MOST, Weights, joined, part_of
+from usher.query.language import Query, parse
+from usher.query.results import Stats
+from usher.search.term_stats import MOST, Weights, joined, part_of
 
 
 def told(*words: str, documents: int = 9) -> Stats:

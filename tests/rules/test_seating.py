@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from seats import House, grid, takes
 from usher.errors import BadInput
-from usher.mgmt.seating import (
+from usher.mgmt.placement_rules import (
     ANSWERS,
     Condition,
     Copy,

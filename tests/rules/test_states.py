@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from usher.queue.job_states import FINAL, Ending, Outcome, State, Why, outcome
 from usher.queue.policy import Policy
-from usher.queue.states import FINAL, Ending, Outcome, State, Why, outcome
 
 HOUR = timedelta(hours=1)
 POLICY = Policy(jitter=0)

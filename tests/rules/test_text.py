@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usher.crawl.text import language, line, simhash, text64
+from usher.crawl.page.fingerprint import language, line, simhash, text64
 
 WORDS = [f"word{number}" for number in range(1_000)]
 ENGLISH = "The quick brown fox jumps over the lazy dog, and then it goes home to have some dinner with its family. "

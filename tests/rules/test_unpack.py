@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from crooked import PACKED
 from hostile import CODED, SQUEEZED
-from usher.crawl.codings import CODINGS, brotli
-from usher.crawl.unpack import unpack
+from usher.crawl.http.decoders import CODINGS, brotli
+from usher.crawl.http.decompress import unpack
 from website import Request, Response
 
 if sys.version_info >= (3, 14):

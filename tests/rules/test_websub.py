@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usher.feeds import websub
-from usher.feeds.pace import LEAST, Next
-from usher.feeds.values import Feed, Link
-from usher.feeds.websub import Offer, Standing
+from usher.feeds.model import Feed, Link
+from usher.feeds.poll.interval import LEAST, Next
+from usher.feeds.websub import rules
+from usher.feeds.websub.rules import Offer, Standing
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -41,7 +41,7 @@ ACTIVE = Standing(
     ],
 )  # fmt: skip
 def test_links_of_headers(header: str, found: list[tuple[str, str]]) -> None:
-    assert websub.links([header], "https://a.example/feed") == found
+    assert rules.links([header], "https://a.example/feed") == found
 
 
 def test_the_server_goes_before_the_document() -> None:
@@ -51,22 +51,20 @@ def test_the_server_goes_before_the_document() -> None:
         links=(Link("https://x/", "self"), Link("https://s/")),
         hubs=("https://o/",),
     )
-    assert websub.heard(own, [], "https://a.example/") is own
-    both = websub.heard(
-        own, ["<https://h/>; rel=hub, <https://n/>; rel=self"], "https://a.example/"
-    )
+    assert rules.heard(own, [], "https://a.example/") is own
+    both = rules.heard(own, ["<https://h/>; rel=hub, <https://n/>; rel=self"], "https://a.example/")
     assert both.hubs == ("https://h/",)
     assert [(one.href, one.rel) for one in both.links] == [
         ("https://s/", "alternate"),
         ("https://n/", "self"),
     ]
-    hub = websub.heard(own, ["<https://h/>; rel=hub"], "https://a.example/")
+    hub = rules.heard(own, ["<https://h/>; rel=hub"], "https://a.example/")
     assert hub.links == own.links
 
 
 def test_what_is_offered() -> None:
-    assert websub.offered(OFFER.hub, OFFER.topic, "https://b.example/") == OFFER
-    assert websub.offered(OFFER.hub, "", "https://b.example/") == Offer(
+    assert rules.offered(OFFER.hub, OFFER.topic, "https://b.example/") == OFFER
+    assert rules.offered(OFFER.hub, "", "https://b.example/") == Offer(
         OFFER.hub, "https://b.example/"
     )
     for bad in (
@@ -78,7 +76,7 @@ def test_what_is_offered() -> None:
         "https://a b/",
         "https://h/" + "x" * 3000,
     ):
-        assert websub.offered(bad, OFFER.topic, "https://b.example/") is None
+        assert rules.offered(bad, OFFER.topic, "https://b.example/") is None
 
 
 @pytest.mark.parametrize(
@@ -103,14 +101,14 @@ def test_what_is_offered() -> None:
     ],
 )
 def test_what_to_do(
-    standing: Standing | None, offer: Offer | None, *, wanted: bool, step: websub.Step
+    standing: Standing | None, offer: Offer | None, *, wanted: bool, step: rules.Step
 ) -> None:
-    assert websub.step(standing, offer, wanted=wanted, now=NOW) == step
+    assert rules.step(standing, offer, wanted=wanted, now=NOW) == step
 
 
 def test_waits_double_up_to_a_day() -> None:
-    assert [websub.wait(n) / timedelta(minutes=1) for n in (0, 1, 2, 3)] == [10, 10, 20, 40]
-    assert websub.wait(10**6) == DAY
+    assert [rules.wait(n) / timedelta(minutes=1) for n in (0, 1, 2, 3)] == [10, 10, 20, 40]
+    assert rules.wait(10**6) == DAY
 
 
 @pytest.mark.parametrize(
@@ -118,15 +116,15 @@ def test_waits_double_up_to_a_day() -> None:
     [("864000", 10), ("", 10), ("x", 10), ("-5", 10), ("٣", 10), ("86400", 1), ("9" * 18, 365), ("0", 0)],
 )  # fmt: skip
 def test_leases(said: str, days: int) -> None:
-    assert websub.lease(said) == days * DAY
-    assert websub.renewal(websub.lease(said), NOW) >= NOW + websub.SOONEST
+    assert rules.lease(said) == days * DAY
+    assert rules.renewal(rules.lease(said), NOW) >= NOW + rules.SOONEST
 
 
-@pytest.mark.parametrize("method", sorted(websub.METHODS))
+@pytest.mark.parametrize("method", sorted(rules.METHODS))
 def test_signed(method: str) -> None:
     made = hmac.new(b"secret", b"body", getattr(hashlib, method)).hexdigest()
-    assert websub.signed("secret", f"{method}={made}", b"body")
-    assert websub.signed("secret", f" {method.upper()}={made.upper()} ", b"body")
+    assert rules.signed("secret", f"{method}={made}", b"body")
+    assert rules.signed("secret", f" {method.upper()}={made.upper()} ", b"body")
     for header, body in (
         (f"{method}={made}", b"body "),
         (f"{method}={made[:-1]}", b"body"),
@@ -136,21 +134,21 @@ def test_signed(method: str) -> None:
         (f"{method}=", b"body"),
         ("", b"body"),
     ):
-        assert not websub.signed("secret", header, body)
-    assert not websub.signed("other", f"{method}={made}", b"body")
+        assert not rules.signed("secret", header, body)
+    assert not rules.signed("other", f"{method}={made}", b"body")
 
 
 @given(st.text(), st.text(), st.binary())
 def test_nothing_breaks_a_signature_or_a_header(header: str, other: str, body: bytes) -> None:
-    assert not websub.signed("a long secret", header, body)
-    assert not websub.signed("a long secret", f"sha256={other}", body)
-    websub.links([header, f"<{other}>; rel={header}"], "https://a.example/")
-    websub.usable(header)
-    websub.lease(header)
+    assert not rules.signed("a long secret", header, body)
+    assert not rules.signed("a long secret", f"sha256={other}", body)
+    rules.links([header, f"<{other}>; rel={header}"], "https://a.example/")
+    rules.usable(header)
+    rules.lease(header)
 
 
 def test_what_is_sent() -> None:
-    sent = websub.form("subscribe", OFFER, callback="https://us.example/websub/t", secret="s&s")
+    sent = rules.form("subscribe", OFFER, callback="https://us.example/websub/t", secret="s&s")
     assert parse_qs(sent.decode()) == {
         "hub.callback": ["https://us.example/websub/t"],
         "hub.mode": ["subscribe"],
@@ -158,7 +156,7 @@ def test_what_is_sent() -> None:
         "hub.lease_seconds": ["864000"],
         "hub.secret": ["s&s"],
     }
-    assert "hub.secret" not in websub.form("unsubscribe", OFFER, callback="x", secret="s").decode()
+    assert "hub.secret" not in rules.form("unsubscribe", OFFER, callback="x", secret="s").decode()
 
 
 def test_the_pace_of_a_feed_with_a_hub() -> None:
@@ -167,11 +165,11 @@ def test_the_pace_of_a_feed_with_a_hub() -> None:
 
     def at(following: Next, standing: Standing | None, *, slower: bool = True) -> timedelta:
         began = NOW - timedelta(seconds=5)
-        return websub.paced(following, standing, slower=slower, began=began, now=NOW).at - NOW
+        return rules.paced(following, standing, slower=slower, began=began, now=NOW).at - NOW
 
     assert at(soon, None) == HOUR
     assert at(soon, ACTIVE) == HOUR
-    assert at(soon, trusted) == websub.SAFETY
+    assert at(soon, trusted) == rules.SAFETY
     assert at(far, trusted) == 3 * DAY
     assert at(soon, trusted, slower=False) == HOUR
     assert at(soon, replace(trusted, lease_until=NOW)) == HOUR
@@ -182,6 +180,6 @@ def test_the_pace_of_a_feed_with_a_hub() -> None:
 
 
 def test_how_soon_news_are_polled_for() -> None:
-    assert websub.hastened(None, NOW) == NOW
-    assert websub.hastened(NOW - HOUR, NOW) == NOW
-    assert websub.hastened(NOW, NOW) == NOW + LEAST
+    assert rules.hastened(None, NOW) == NOW
+    assert rules.hastened(NOW - HOUR, NOW) == NOW
+    assert rules.hastened(NOW, NOW) == NOW + LEAST

@@ -17,8 +17,8 @@ from commands import usher
 from crowd import Component, one
 from endpoints import ENDPOINTS
 from usher import local_secret
-from usher.mgmt.names import TYPES
-from usher.web import callers
+from usher.api import callers
+from usher.mgmt.component_names import TYPES
 
 DOCS = Path(__file__).parents[2] / "docs"
 NOBODY = 65534

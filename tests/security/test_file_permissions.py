@@ -12,13 +12,13 @@ from clusters import free_port
 from fix_database import wait_stopped
 from stages import PORTS, show
 from trade import documents
-from usher.index import chunkfile
-from usher.index.claims import Claims
+from usher.chunk_store import Draft, Shelf, keep_files_private
+from usher.index import chunk_file
+from usher.index.claimed_chunks import Claims
+from usher.index.component_directory import alone_in
 from usher.index.engine import Engine
-from usher.index.place import alone_in
 from usher.messages import ContentChunk
 from usher.private_files import make_data_directory
-from usher.shelf import Draft, Shelf, keep_files_private
 
 LINKS = ["https://example.org/one", "https://example.org/two"]
 ROOT_DATA_MODE = 0o711 if os.geteuid() == 0 else 0o700
@@ -52,7 +52,7 @@ def test_files_of_chunks(tmp_path: Path) -> None:
     assert loose(tmp_path) == {}
     draft.keep()
     with alone_in(tmp_path / "built"):
-        chunkfile.write(tmp_path / "built" / "7.idx", 7, documents(7, LINKS, LINKS))
+        chunk_file.write(tmp_path / "built" / "7.idx", 7, documents(7, LINKS, LINKS))
         chunk = ContentChunk(chunk_id=7, host="127.0.0.1:1", keys=[], sha256="", bytes=1)
         Claims(tmp_path / "built" / "incoming").add(chunk)
     files = {path.name for path in tmp_path.rglob("*") if path.is_file()}

@@ -7,8 +7,8 @@ import pytest
 
 from calls import mgmt
 from raw_http import send_raw
-from usher.porch.component import GuardOptions, face
-from usher.porch.listen import read_bind
+from usher.http.server.component import GuardOptions, face
+from usher.http.server.listen import read_bind
 
 ANY = read_bind("127.0.0.1:0")
 

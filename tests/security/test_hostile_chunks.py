@@ -16,9 +16,9 @@ from crawls import EMBEDDED
 from hostile import forever
 from measured import MIB, PYTHON, index_file, measured, peak_bytes_of
 from trade import Trade, component, free_bind, soon, trading
-from usher import pull
 from usher.errors import BadContent
-from usher.index.chunkfile import MAX_DOCUMENTS
+from usher.http.client import download
+from usher.index.chunk_file import MAX_DOCUMENTS
 from usher.index.document import Document
 from website import Website, head
 
@@ -194,13 +194,13 @@ async def test_a_file_that_is_too_large_is_not_downloaded(
     with Website(pages) as web:
         base = f"127.0.0.1:{web.port}"
         with pytest.raises(BadContent, match="too large"):
-            await pull.pull(base, 1, "index", tmp_path / "1", "ab" * 32, size=2 << 30)
+            await download.pull(base, 1, "index", tmp_path / "1", "ab" * 32, size=2 << 30)
         assert web.log == []
         with pytest.raises(BadContent, match="longer than 1,073,741,824 bytes"):
-            await pull.pull(base, 1, "index", tmp_path / "1")
-        monkeypatch.setitem(pull.MAX_FILE_BYTES, "index", MIB)
+            await download.pull(base, 1, "index", tmp_path / "1")
+        monkeypatch.setitem(download.MAX_FILE_BYTES, "index", MIB)
         with pytest.raises(BadContent, match="longer than 1,048,576 bytes"):
-            await pull.pull(base, 2, "index", tmp_path / "2")
+            await download.pull(base, 2, "index", tmp_path / "2")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -260,7 +260,7 @@ def test_a_content_chunk_bomb_is_refused(tmp_path: Path, name: str) -> None:
     given = {"chunk": 7, "content": str(content), "index": str(index), "keys": KEYS}
     job = json.dumps(given).encode()
     process = subprocess.Popen(
-        [sys.executable, "-m", "usher.index.press", str(4 << 30)],
+        [sys.executable, "-m", "usher.index.build_worker", str(4 << 30)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )

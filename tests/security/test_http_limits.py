@@ -15,11 +15,11 @@ from calls import Mgmt, mgmt
 from commands import clean
 from fix_database import Server, clone
 from raw_http import RawClient, raw_client, send_raw
-from usher.porch import bodies, connection, limits, listen
-from usher.porch.component import Call, Endpoint, face
-from usher.porch.connection import MAX_HEAD_BYTES, MAX_HEADERS
-from usher.porch.entry import LINGER_BYTES
-from usher.porch.listen import read_bind
+from usher.http.server import bodies, connection, connection_limits, listen
+from usher.http.server.component import Call, Endpoint, face
+from usher.http.server.connection import MAX_HEAD_BYTES, MAX_HEADERS
+from usher.http.server.listen import read_bind
+from usher.http.server.middleware import LINGER_BYTES
 
 ANY = read_bind("127.0.0.1:0")
 GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
@@ -216,7 +216,7 @@ async def test_a_body_that_nothing_reads(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.attack(3, "ask for much and read nothing", "the connection is cut")
 async def test_an_answer_that_is_not_read(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "STALLED_SECONDS", 1.0)
+    monkeypatch.setattr(connection_limits, "STALLED_SECONDS", 1.0)
     async with raw_client(address) as client:
         await client.send(GET.replace(b"/healthz", b"/large") + b"\r\n")
         assert await client.is_cut_off()
@@ -241,8 +241,8 @@ async def test_900_half_open_requests(mgmt_server: Mgmt) -> None:
     3, "open thousands of connections", "503 beyond a limit, and beyond half per address"
 )
 async def test_too_many_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MAX_CONNECTIONS", 20)
-    monkeypatch.setattr(limits, "MIN_CONNECTIONS", 1)
+    monkeypatch.setattr(connection_limits, "MAX_CONNECTIONS", 20)
+    monkeypatch.setattr(connection_limits, "MIN_CONNECTIONS", 1)
     async with face(ENDPOINTS, ANY) as address, AsyncExitStack() as stack:
         for _ in range(10):
             await stack.enter_async_context(raw_client(address))
@@ -266,9 +266,9 @@ async def served_again(address: str) -> bool:
 
 
 async def test_a_flood_beyond_the_limit_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MAX_CONNECTIONS", 4)
-    monkeypatch.setattr(limits, "MIN_CONNECTIONS", 1)
-    monkeypatch.setattr(limits, "RESERVED_FILES", 4)
+    monkeypatch.setattr(connection_limits, "MAX_CONNECTIONS", 4)
+    monkeypatch.setattr(connection_limits, "MIN_CONNECTIONS", 1)
+    monkeypatch.setattr(connection_limits, "RESERVED_FILES", 4)
     async with face(ENDPOINTS, ANY) as address, AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(raw_client(address)) for _ in range(12)]
         answers = await asyncio.gather(*(client.answer() for client in clients[6:]))
@@ -281,16 +281,16 @@ def test_the_limit_leaves_files_for_the_rest() -> None:
     try:
         for files, connections in ((1024, 768), (300, 64), (hard, 4_000)):
             resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
-            assert limits.connection_limit() == connections
+            assert connection_limits.connection_limit() == connections
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_an_ipv6_network_is_one_client() -> None:
-    assert limits.address_group("192.0.2.1") == "192.0.2.1"
-    same = {limits.address_group(f"2001:db8:1:2::{number}") for number in range(9)}
-    assert same == {limits.address_group("2001:db8:1:2:ffff::")}
-    assert limits.address_group("2001:db8:1:3::1") not in same
+    assert connection_limits.address_group("192.0.2.1") == "192.0.2.1"
+    same = {connection_limits.address_group(f"2001:db8:1:2::{number}") for number in range(9)}
+    assert same == {connection_limits.address_group("2001:db8:1:2:ffff::")}
+    assert connection_limits.address_group("2001:db8:1:3::1") not in same
 
 
 @contextmanager

@@ -14,13 +14,13 @@ from calls import mgmt
 from crowd import one
 from raw_http import WAIT_SECONDS, RawClient, port_of, raw_client, send_raw
 from trade import soon
-from usher.client import Client
-from usher.db import connect
+from usher.db.pool import connect
+from usher.http.client.mgmt_client import Client
+from usher.http.rpc import SWITCHED
+from usher.http.server import connection_limits, rpc_connections
+from usher.http.server.component import Call, Endpoint, GuardOptions, face
+from usher.http.server.listen import read_bind
 from usher.mgmt import tokens
-from usher.porch import limits, lines
-from usher.porch.component import Call, Endpoint, GuardOptions, face
-from usher.porch.listen import read_bind
-from usher.quick import SWITCHED
 
 ANY = read_bind("127.0.0.1:0")
 EVERYWHERE = read_bind("0.0.0.0:0")
@@ -149,7 +149,7 @@ async def test_an_upgrade_is_a_request_like_others(address: str) -> None:
 
 @pytest.mark.attack(3, "hold many upgraded connections", "503 beyond a limit; HTTP is still served")
 async def test_too_many_upgraded_connections(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "MAX_LINES", 3)
+    monkeypatch.setattr(rpc_connections, "MAX_LINES", 3)
     async with AsyncExitStack() as stack:
         for _ in range(3):
             await upgraded(await stack.enter_async_context(raw_client(address)))
@@ -195,7 +195,7 @@ async def test_questions_that_are_not_waited_for(address: str, handlers: Handler
 async def test_answers_that_are_not_read(
     address: str, handlers: Handlers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "STALLED_SECONDS", 1.0)
+    monkeypatch.setattr(connection_limits, "STALLED_SECONDS", 1.0)
     async with raw_client(address) as client:
         await upgraded(client)
         await client.send(b"/large 2\n{}" * 5_000)
@@ -207,7 +207,7 @@ async def test_answers_that_are_not_read(
 async def test_large_questions_share_a_limit(
     address: str, handlers: Handlers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lines, "MAX_QUESTIONS_BYTES", LARGE_BYTES * 3 // 2)
+    monkeypatch.setattr(rpc_connections, "MAX_QUESTIONS_BYTES", LARGE_BYTES * 3 // 2)
     handlers.release.set()
     question = b"/wait %d\n" % LARGE_BYTES
     async with raw_client(address) as first, raw_client(address) as second:
@@ -229,7 +229,7 @@ async def test_large_questions_share_a_limit(
 
 @pytest.mark.attack(3, "never finish a question", "the connection closes")
 async def test_a_slow_question(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "IDLE_SECONDS", 0.5)
+    monkeypatch.setattr(rpc_connections, "IDLE_SECONDS", 0.5)
     async with raw_client(address) as client:
         await upgraded(client)
         await client.send(b"/wait 1000000\n")

@@ -14,10 +14,11 @@ from chunk_files import chunk_file
 from crawls import EMBEDDED
 from indexes import post
 from trade import Trade, acting, documents, free_bind, soon, titled, trading
-from usher.client import Client
-from usher.crawl.content import Record
+from usher.crawl.warc.writer import Record
 from usher.errors import Conflict
-from usher.index import building, chunkfile, server
+from usher.http.client.mgmt_client import Client
+from usher.index import builder_service, server
+from usher.index import chunk_file as chunkfile
 from usher.index.document import Document
 from usher.messages import ForeignPages, Page
 
@@ -46,8 +47,11 @@ class House:
     stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     async def start_builder(self) -> None:
-        wish, settings = building.Wish(bind=free_bind(), presses=1), self.trade.settings(self.data)
-        actor = acting(lambda stop, ready: building.build(settings, wish, stop, ready=ready))
+        wish, settings = (
+            builder_service.Wish(bind=free_bind(), presses=1),
+            self.trade.settings(self.data),
+        )
+        actor = acting(lambda stop, ready: builder_service.build(settings, wish, stop, ready=ready))
         self.builder = await self.stack.enter_async_context(actor)
 
     async def start_server(self) -> None:

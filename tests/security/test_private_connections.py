@@ -11,11 +11,11 @@ import pytest
 from fetches import AGENT, QUICK, url
 from hostile import page
 from namespaces import PUBLIC, in_namespace, needs_root
-from usher.crawl.fetch import Fetcher
-from usher.crawl.lease import Lease
-from usher.crawl.manners import Manners
+from usher.crawl.chunk_lease import Lease
+from usher.crawl.http.fetch import Fetcher
 from usher.crawl.own_endpoints import own_endpoints
-from usher.crawl.visit import Seen, Visitor
+from usher.crawl.page_visit import Seen, Visitor
+from usher.crawl.politeness import Manners
 from usher.messages import Link
 from usher.private_hosts import Allowed, Permission, parse
 from usher.settings import Settings

@@ -10,12 +10,12 @@ from crawls import EMBEDDED
 from namespaces import PUBLIC, in_namespace, needs_root
 from newsroom import NOW, ROLES, Newsroom, item, rss
 from usher import private_hosts
-from usher.crawl.fetch import Fetcher
-from usher.db import Database
+from usher.crawl.http.fetch import Fetcher
+from usher.db.pool import Database
 from usher.door import hosts
 from usher.errors import NotFound
-from usher.feeds.finding import find_feed
-from usher.feeds.house import House
+from usher.feeds.poll.find_feed import find_feed
+from usher.feeds.store.databases import House
 from usher.urls import Url, parse
 from website import Response, Website
 

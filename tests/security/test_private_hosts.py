@@ -17,7 +17,7 @@ from fetches import url
 from hostile import page
 from namespaces import PUBLIC, in_namespace, needs_root
 from stages import PORTS, show
-from usher.db import Database, connect
+from usher.db.pool import Database, connect
 from usher.door import hosts, private_access
 from usher.door.doorkeeper import Doorkeeper
 from usher.door.rules import Knock

@@ -20,11 +20,11 @@ import pytest
 from fix_database import open_directory, wait_stopped
 from processes import Guest, eventually, running
 from stages import show
-from usher.embedded import account, account_files
-from usher.embedded.account import Account
-from usher.embedded.guest import lodge
+from usher.db.embedded import account, account_files
+from usher.db.embedded.account import Account
+from usher.db.embedded.client_process import lodge
 from usher.errors import DataUnusable
-from usher.stage.parts import PARTS
+from usher.local.roles import PARTS
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root has an account to fear")
 OTHER_USER = Account("nobody", 65534, 65534)
@@ -241,9 +241,9 @@ MAKE_SOCKET_DIRECTORY = """
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from usher.embedded.account import server_account
-from usher.embedded.account_files import give_directory
-from usher.embedded.cluster import socket_directory
+from usher.db.embedded.account import server_account
+from usher.db.embedded.account_files import give_directory
+from usher.db.embedded.cluster import socket_directory
 give_directory(socket_directory(Path(sys.argv[2])), server_account())
 """
 

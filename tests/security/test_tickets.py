@@ -19,14 +19,14 @@ from calls import Mgmt, mgmt
 from commands import usher
 from crowd import Component, at_once, one
 from trade import soon
-from usher.client import Client
 from usher.errors import NotAllowed, Unreachable, UsherError
+from usher.http.client.mgmt_client import Client
+from usher.http.server.component import Call, Endpoint, GuardOptions, face
+from usher.http.server.listen import read_bind
+from usher.http.server.middleware import Declined
+from usher.http.server.ticket_guard import OUT_OF_TOUCH_SECONDS, Guard
 from usher.messages import GuardState
-from usher.porch.component import Call, Endpoint, GuardOptions, face
-from usher.porch.entry import Declined
-from usher.porch.guard import OUT_OF_TOUCH_SECONDS, Guard
-from usher.porch.listen import read_bind
-from usher.search.servers import SEARCH, Server
+from usher.search.index_servers import SEARCH, Server
 from usher.tickets import PREFIX, Ticket, audience_key, sign, verify
 
 HOST = "10.0.0.7:8421"

@@ -20,8 +20,8 @@ from job_attacks import ATTACKS, SETTINGS
 from job_runs import Queue, Run, manager
 from processes import eventually
 from stages import show
-from usher.db import connect
-from usher.embedded.guest import lodge
+from usher.db.embedded.client_process import lodge
+from usher.db.pool import connect
 from usher.queue.worker_login import worker_dsn
 from usher.schema.roles import ROLES
 from website import Response, Website

@@ -15,40 +15,40 @@ from usher.errors import UsherError
 
 # Name → where; loaded when called, in the order of the help page.
 COMMANDS = {
-    "add": "usher.cli.door:add",
-    "explain": "usher.cli.door:explain",
-    "status": "usher.cli.status:status",
-    "search": "usher.cli.searching:search",
-    "feeds": "usher.cli.feeds:feeds",
-    "items": "usher.cli.items:items",
-    "hosts": "usher.cli.hosts:hosts",
-    "domain64": "usher.cli.domain64:domain64",
-    "jobs": "usher.cli.jobs:jobs",
-    "tasks": "usher.cli.tasks:tasks",
-    "resources": "usher.cli.resources:resources",
-    "components": "usher.cli.components:components",
-    "chunks": "usher.cli.chunks:chunks",
-    "tokens": "usher.cli.tokens:tokens",
-    "stats": "usher.cli.stats:stats",
-    "doctor": "usher.cli.look:doctor",
-    "settings": "usher.cli.look:settings",
-    "version": "usher.cli.look:version",
-    "crawl": "usher.cli.stage:crawl",
-    "up": "usher.cli.stage:up",
-    "demo": "usher.cli.stage:demo",
-    "part": "usher.cli.stage:part",
-    "fetch": "usher.cli.crawling:fetch",
-    "crawler": "usher.cli.crawling:crawler",
-    "builder": "usher.cli.indexing:builder",
-    "index-server": "usher.cli.indexing:index_server",
-    "front": "usher.cli.searching:front",
-    "mgmt": "usher.cli.run:mgmt",
-    "watchdog": "usher.cli.watch:watchdog",
-    "manager": "usher.cli.run:manager",
-    "scheduler": "usher.cli.run:scheduler",
-    "db": "usher.cli.db:db",
-    "bench": "usher.cli.bench:bench",
-    "completion": "usher.cli.look:completion",
+    "add": "usher.cli.commands.door:add",
+    "explain": "usher.cli.commands.door:explain",
+    "status": "usher.cli.commands.status:status",
+    "search": "usher.cli.commands.search:search",
+    "feeds": "usher.cli.commands.feeds:feeds",
+    "items": "usher.cli.commands.items:items",
+    "hosts": "usher.cli.commands.hosts:hosts",
+    "domain64": "usher.cli.commands.domain64:domain64",
+    "jobs": "usher.cli.commands.jobs:jobs",
+    "tasks": "usher.cli.commands.tasks:tasks",
+    "resources": "usher.cli.commands.resources:resources",
+    "components": "usher.cli.commands.components:components",
+    "chunks": "usher.cli.commands.chunks:chunks",
+    "tokens": "usher.cli.commands.tokens:tokens",
+    "stats": "usher.cli.commands.stats:stats",
+    "doctor": "usher.cli.commands.system:doctor",
+    "settings": "usher.cli.commands.system:settings",
+    "version": "usher.cli.commands.system:version",
+    "crawl": "usher.cli.commands.local:crawl",
+    "up": "usher.cli.commands.local:up",
+    "demo": "usher.cli.commands.local:demo",
+    "part": "usher.cli.commands.local:part",
+    "fetch": "usher.cli.commands.crawler:fetch",
+    "crawler": "usher.cli.commands.crawler:crawler",
+    "builder": "usher.cli.commands.index:builder",
+    "index-server": "usher.cli.commands.index:index_server",
+    "front": "usher.cli.commands.search:front",
+    "mgmt": "usher.cli.commands.services:mgmt",
+    "watchdog": "usher.cli.commands.watchdog:watchdog",
+    "manager": "usher.cli.commands.services:manager",
+    "scheduler": "usher.cli.commands.services:scheduler",
+    "db": "usher.cli.commands.db:db",
+    "bench": "usher.cli.commands.bench:bench",
+    "completion": "usher.cli.commands.system:completion",
 }
 INTERRUPTED = 130
 
@@ -144,7 +144,7 @@ def from_driver(error: Exception) -> UsherError | None:
     """A database error nobody put into words yet; a bug of ours stays a traceback."""
     if "psycopg" not in sys.modules:
         return None
-    from usher.db import IN_THE_WAY, translated
+    from usher.db.pool import IN_THE_WAY, translated
     from usher.errors import Unreachable
 
     if isinstance(error, IN_THE_WAY):

@@ -12,18 +12,18 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from usher.client import Client
-from usher.crawl.chest import Chest
-from usher.crawl.content import About
-from usher.crawl.lease import Lease
-from usher.crawl.memory import Heard
-from usher.crawl.news import News
-from usher.crawl.outcome import asks_for_rest, is_silence, url_of
-from usher.crawl.visit import Visitor
+from usher.chunk_store import Shelf
+from usher.component_health import DISK_FULL, Fitness, crowded
+from usher.crawl.chunk_lease import Lease
+from usher.crawl.fetch_outcome import asks_for_rest, is_silence, url_of
+from usher.crawl.link_reporter import News
+from usher.crawl.page_visit import Visitor
+from usher.crawl.recent_links import Heard
+from usher.crawl.warc.chunk_writer import Chest
+from usher.crawl.warc.writer import About
 from usher.errors import Conflict, DiskUnusable, UsherError
-from usher.fitness import DISK_FULL, Fitness, crowded
+from usher.http.client.mgmt_client import Client
 from usher.messages import Link, Pack, Page
-from usher.shelf import Shelf
 from usher.telemetry import CRAWLED, Log, observed
 from usher.urls import Refused
 

@@ -11,21 +11,21 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from usher import __version__
-from usher.client import Client
-from usher.crawl.content import About
+from usher.chunk_store import Shelf, keep_files_private
 from usher.crawl.crawler import TOGETHER, Crawler, Load
-from usher.crawl.fetch import Fetcher, Limits
-from usher.crawl.manners import Manners
+from usher.crawl.http.fetch import Fetcher, Limits
 from usher.crawl.own_endpoints import own_endpoints
-from usher.crawl.visit import Visitor
+from usher.crawl.page_visit import Visitor
+from usher.crawl.politeness import Manners
+from usher.crawl.warc.writer import About
 from usher.errors import UsherError
-from usher.porch.chunks import chunk_endpoints
-from usher.porch.component import face
-from usher.porch.credentials import credential, guard_options
-from usher.porch.listen import Bind
+from usher.http.client.mgmt_client import Client
+from usher.http.server.chunk_files import chunk_endpoints
+from usher.http.server.component import face
+from usher.http.server.credentials import credential, guard_options
+from usher.http.server.listen import Bind
 from usher.private_hosts import parse
 from usher.settings import Settings
-from usher.shelf import Shelf, keep_files_private
 from usher.telemetry import Log
 
 log = Log("crawl")

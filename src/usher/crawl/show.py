@@ -6,16 +6,17 @@ Comes from a URL; goes to values that can be printed. Nothing is stored, and nob
 import asyncio
 from typing import Any
 
-from usher.crawl import page, permissions
-from usher.crawl.document import Page, from_pdf
-from usher.crawl.fetch import Answer
-from usher.crawl.lease import Lease
-from usher.crawl.manners import Manners
-from usher.crawl.page import Walk
-from usher.crawl.papers import FAILURES
-from usher.crawl.pdf import Pdf
+from usher.crawl import private_permission
+from usher.crawl.chunk_lease import Lease
+from usher.crawl.http.fetch import Answer
+from usher.crawl.page import parse as page
+from usher.crawl.page.document import Page, from_pdf
+from usher.crawl.page.parse import Walk
+from usher.crawl.page.pdf import Pdf
+from usher.crawl.page.pdf_process import FAILURES
+from usher.crawl.page_visit import Seen, Visitor
+from usher.crawl.politeness import Manners
 from usher.crawl.service import PRODUCT, fetcher_of
-from usher.crawl.visit import Seen, Visitor
 from usher.errors import BadInput, Unreachable
 from usher.messages import Link, PrivateAccess
 from usher.settings import Settings
@@ -34,7 +35,7 @@ async def look(settings: Settings, text: str) -> Seen:
         raise BadInput(f"{text[:80]!r} cannot be fetched: {url.detail}")
     lease = Lease(asyncio.get_running_loop().time() + PATIENCE)
     async with fetcher_of(settings) as fetcher, Visitor(Manners(fetcher, PRODUCT)) as visitor:
-        permission = await permissions.needed(url)
+        permission = await private_permission.needed(url)
         access = PrivateAccess(permission.port, permission.addresses) if permission else None
         seen = await visitor.visit(Link(str(url), private=access), lease)
     if seen is None:

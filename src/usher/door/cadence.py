@@ -8,7 +8,7 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import Final
 
-from usher import spans
+from usher import durations
 from usher.errors import BadInput
 
 NAMES: Final[Mapping[str, timedelta]] = MappingProxyType(
@@ -35,7 +35,7 @@ def parse(text: str) -> timedelta:
     word = text.strip().lower()
     if word in _READ:
         return _READ[word]
-    cadence = spans.read(word)
+    cadence = durations.read(word)
     if cadence is None:
         raise BadInput(f"{text[:40]!a} is not a cadence.", hint=_EXAMPLES)
     if not LEAST <= cadence <= MOST:
@@ -45,4 +45,4 @@ def parse(text: str) -> timedelta:
 
 def show(cadence: timedelta) -> str:
     """Write a cadence as `parse` reads it: by name, else days to seconds."""
-    return _SHOWN.get(cadence) or spans.show(cadence)
+    return _SHOWN.get(cadence) or durations.show(cadence)

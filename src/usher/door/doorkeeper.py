@@ -12,12 +12,12 @@ from datetime import datetime
 
 import psycopg
 
-from usher.db import Connection, Database
+from usher.db.pool import Connection, Database
 from usher.door import guestbook, hosts
-from usher.door.census import Census, Sorted
-from usher.door.memory import Knowledge, Known
+from usher.door.batch import Answers, Visit, read
+from usher.door.host_cache import Knowledge, Known
+from usher.door.host_limits import Census, Sorted
 from usher.door.rules import DEEPEST, Knock
-from usher.door.visit import Answers, Visit, read
 from usher.errors import Unreachable
 from usher.private_hosts import Allowed
 from usher.telemetry import VERDICTS

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
-from usher.door.trims import Order, Parameters, Sessions, Trim
+from usher.door.url_rewrite import Order, Parameters, Sessions, Trim
 from usher.errors import BadInput
 from usher.urls import MAX_PATH
 

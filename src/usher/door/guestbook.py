@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Literal, NamedTuple
 
-from usher.db import Connection
+from usher.db.pool import Connection
+from usher.db.statements import array as written
+from usher.db.statements import beside
 from usher.door.rules import Knock, Reason
-from usher.statements import array as written
-from usher.statements import beside
 
 store = beside(__file__)
 # A page that is unchanged, gone, moved elsewhere or barred by robots.txt was settled like one that was fetched.

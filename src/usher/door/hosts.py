@@ -8,9 +8,9 @@ from typing import Literal
 from psycopg.types.multirange import Multirange
 
 from usher import domain64
-from usher.db import Connection
+from usher.db.pool import Connection
+from usher.db.statements import beside
 from usher.errors import SchemaOutOfDate
-from usher.statements import beside
 
 store = beside(__file__)
 LOCK = 0x7573_6865_7203  # "usher", 3: numbers are given by one at a time

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from ipaddress import IPv4Address, IPv6Address
 
-from usher.db import Connection
-from usher.db_clock import server_time
+from usher.db.clock import server_time
+from usher.db.pool import Connection
+from usher.db.statements import beside
 from usher.door import hosts
 from usher.private_hosts import Permission
-from usher.statements import beside
 from usher.urls import Url
 
 store = beside(__file__)

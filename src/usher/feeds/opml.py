@@ -13,8 +13,8 @@ from xml.etree.ElementTree import Element, ParseError, XMLParser
 from xml.sax.saxutils import escape, quoteattr
 
 from usher.errors import BadInput
-from usher.feeds import charset
-from usher.feeds.relative import is_web
+from usher.feeds.parse import charset
+from usher.feeds.parse.relative_urls import is_web
 from usher.terminal import UNSAFE
 
 MOST_BYTES: Final = 10_000_000

@@ -14,17 +14,17 @@ from typing import Final
 
 import uvloop
 
-from usher.areas import named
-from usher.crawl.fetch import Fetcher
+from usher.crawl.http.fetch import Fetcher
 from usher.crawl.service import fetcher_of
+from usher.db.areas import named
 from usher.errors import BadSetting, NotFound, UsherError
-from usher.feeds import house as houses
-from usher.feeds import sweep
-from usher.feeds.chores import clean, digest, name_all, permalink
-from usher.feeds.house import House
-from usher.feeds.poll import Told
-from usher.feeds.poll import poll as poll_feed
-from usher.feeds.sweep import Post, Sweep
+from usher.feeds.items.job_functions import clean, digest, name_all, permalink
+from usher.feeds.poll import sweep
+from usher.feeds.poll.feed_poll import Told
+from usher.feeds.poll.feed_poll import poll as poll_feed
+from usher.feeds.poll.sweep import Post, Sweep
+from usher.feeds.store import databases as houses
+from usher.feeds.store.databases import House
 from usher.queue.policy import policies
 from usher.settings import Loaded, load
 from usher.worker import PermanentError, TemporaryError

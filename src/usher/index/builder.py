@@ -8,18 +8,18 @@ import asyncio
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from usher.client import Client
+from usher.chunk_store import Kept, Shelf
+from usher.component_health import Fitness, crowded
 from usher.errors import BadContent, Conflict, NotFound, Unreachable, UsherError
-from usher.fitness import Fitness, crowded
-from usher.index.claims import Claims
-from usher.index.counts import BUILT, BUILT_DOCUMENTS, FOREIGN, left_out
-from usher.index.making import Job, Made, Part
-from usher.index.place import beside
-from usher.index.sources import pull_index
-from usher.index.workshop import Workshop
+from usher.http.client.download import pull
+from usher.http.client.mgmt_client import Client
+from usher.index.build_pool import Workshop
+from usher.index.chunk_documents import Job, Made, Part
+from usher.index.chunk_sources import pull_index
+from usher.index.claimed_chunks import Claims
+from usher.index.component_directory import beside
+from usher.index.metrics import BUILT, BUILT_DOCUMENTS, FOREIGN, left_out
 from usher.messages import ContentChunk, ForeignPages, SourceChunk
-from usher.pull import pull
-from usher.shelf import Kept, Shelf
 from usher.telemetry import Log, observed
 
 log = Log("index")

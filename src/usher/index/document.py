@@ -11,7 +11,7 @@ from typing import Annotated, Final, Protocol
 
 from msgspec import Meta, Struct
 
-from usher.search.words import language
+from usher.query.tokens import language
 from usher.urls import MAX_HOST, MAX_PATH
 
 MAX_BODY: Final = 1_000_000

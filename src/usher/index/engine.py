@@ -19,19 +19,19 @@ from tantivy import Occur
 from tantivy import Query as Tantivy
 
 from usher.errors import BadInput, Conflict, UsherError
-from usher.index import fields, settling, spelling
-from usher.index.ballast import Ballast
+from usher.index import fields, force_merge, spelling
 from usher.index.document import Document
-from usher.index.frequent import frequent
-from usher.index.questions import Question, anything
+from usher.index.force_merge import FILLER, segments
+from usher.index.frequent_words import frequent
+from usher.index.index_reader import View
+from usher.index.length_padding import Ballast
 from usher.index.ranking import best, counted
-from usher.index.settling import FILLER, segments
-from usher.index.view import View
+from usher.index.tantivy_query import Question, anything
 from usher.private_files import make_directory
-from usher.search.answers import Hits, Stats, Suggestion
-from usher.search.highlight import SIZE, Segment, window
-from usher.search.query import Query, words_of
-from usher.search.words import bare
+from usher.query.highlight import SIZE, Segment, window
+from usher.query.language import Query, words_of
+from usher.query.results import Hits, Stats, Suggestion
+from usher.query.tokens import bare
 
 HEAP: Final = 64_000_000
 MAX_HITS: Final = 1_000
@@ -116,7 +116,7 @@ class Engine:
     def settle(self) -> bool:
         """Have Tantivy merge small segments, which takes a while; whether it will. Nothing else changes by it."""
         with self._writing() as writer:
-            return settling.settle(writer, self.path)
+            return force_merge.settle(writer, self.path)
 
     def refresh(self) -> bool:
         """See what Tantivy has merged since; whether it has."""

@@ -16,8 +16,8 @@ import zstandard
 from msgspec import Struct
 
 from usher.index.document import Document, sites
-from usher.search.answers import Hit
-from usher.search.words import spaced
+from usher.query.results import Hit
+from usher.query.tokens import spaced
 
 TITLE: Final = "title"
 HEADINGS: Final = "headings"

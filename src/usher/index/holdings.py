@@ -9,12 +9,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from usher.chunk_store import Shelf, at_disk
 from usher.errors import BadInput
-from usher.index import chunkfile
+from usher.index import chunk_file
 from usher.index.engine import Engine
 from usher.messages import HeldChunk
 from usher.private_files import write_file
-from usher.shelf import Shelf, at_disk
 
 FILE: Final = "incarnation"
 NOT_COMPARED: Final = (
@@ -49,5 +49,5 @@ def held_chunk(engine: Engine, shelf: Shelf, chunk: int) -> HeldChunk:
     documents, kept = engine.count(chunk), shelf.find(chunk)
     with suppress(BadInput):
         if kept:
-            return HeldChunk(chunk, documents, chunkfile.count(kept.path), kept.sha256)
+            return HeldChunk(chunk, documents, chunk_file.count(kept.path), kept.sha256)
     return HeldChunk(chunk, documents)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from usher.crawl.pdf import MOST_PAGES
+from usher.crawl.page.pdf import MOST_PAGES
 from usher.index.document import Document
 from usher.messages import ForeignPages
 

@@ -12,8 +12,8 @@ from tantivy import DocAddress, Document
 from tantivy import Query as Tantivy
 
 from usher.index.fields import Kept
-from usher.index.view import View
-from usher.search.answers import rounded
+from usher.index.index_reader import View
+from usher.query.results import rounded
 
 SPARE: Final = 5  # more than are wanted: whether the next one is as good as the last shows who belongs before whom
 MOST: Final = 12_000

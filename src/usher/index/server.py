@@ -12,23 +12,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from usher.client import Client
+from usher.chunk_store import Shelf, at_disk, keep_files_private
+from usher.component_health import Fitness, crowded
 from usher.errors import UsherError
-from usher.fitness import Fitness, crowded
-from usher.index.answering import Desk
-from usher.index.building import MEDIA_TYPE, SUFFIX
+from usher.http.client.mgmt_client import Client
+from usher.http.server.chunk_files import chunk_endpoints
+from usher.http.server.component import face
+from usher.http.server.credentials import credential, guard_options
+from usher.http.server.listen import Bind
+from usher.index.build_pool import cores
+from usher.index.builder_service import MEDIA_TYPE, SUFFIX
+from usher.index.chunk_sources import Sources
+from usher.index.component_directory import alone_in, folder_of
 from usher.index.engine import Engine
 from usher.index.holdings import NOT_COMPARED, read_incarnation
-from usher.index.loading import Loader
-from usher.index.place import alone_in, folder_of
-from usher.index.sources import Sources
-from usher.index.workshop import cores
-from usher.porch.chunks import chunk_endpoints
-from usher.porch.component import face
-from usher.porch.credentials import credential, guard_options
-from usher.porch.listen import Bind
+from usher.index.loader import Loader
+from usher.index.rpc_handlers import Desk
 from usher.settings import Settings
-from usher.shelf import Shelf, at_disk, keep_files_private
 from usher.telemetry import Log
 
 log = Log("index")

@@ -8,9 +8,9 @@ from string import ascii_lowercase
 from typing import Final
 
 from usher.index.fields import BODY
-from usher.index.view import View
-from usher.search.answers import Suggestion
-from usher.search.words import ALONE, bare
+from usher.index.index_reader import View
+from usher.query.results import Suggestion
+from usher.query.tokens import ALONE, bare
 
 LEAST: Final = 4  # letters; shorter words are close to too many others
 MOST: Final = 24

@@ -26,15 +26,15 @@ from typing import Any, Final
 import msgspec
 from psycopg.conninfo import make_conninfo
 
-from usher.db import connect
-from usher.db_clock import server_time
+from usher.db.clock import server_time
+from usher.db.pool import connect
 from usher.jobs.values import JobSpec
 from usher.queue import jobs as queue
-from usher.queue.child import Refused, awaited, function_of, value_of
+from usher.queue.job_env import environment, worker_url
+from usher.queue.job_states import Ending, State, outcome
 from usher.queue.jobs import Claimed, Settled
-from usher.queue.papers import environment, worker_url
 from usher.queue.policy import FUNCTION, Policy
-from usher.queue.states import Ending, State, outcome
+from usher.queue.runners.job_start import Refused, awaited, function_of, value_of
 from usher.schema.roles import WORKER, may_take
 from usher.worker import CURRENT_JOB, Job, PermanentError, TemporaryError, encode_result
 

@@ -1,9 +1,9 @@
 """Chunk offers: what an index server is told to load, in turn: one that loads nothing still sees every chunk."""
 
-from usher.db import Connection
+from usher.db.pool import Connection
+from usher.db.statements import beside
 from usher.mgmt import placements
 from usher.mgmt.placements import WantedChunk
-from usher.statements import beside
 
 store = beside(__file__)
 

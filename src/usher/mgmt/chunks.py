@@ -13,11 +13,11 @@ from typing import Final, NamedTuple
 
 from psycopg.rows import TupleRow
 
-from usher.db import Connection
+from usher.db.pool import Connection
+from usher.db.statements import array, beside
 from usher.door.guestbook import Outcome, Settled, columns
 from usher.messages import PrivateAccess
-from usher.mgmt import merging, placements, versions
-from usher.statements import array, beside
+from usher.mgmt import compaction_merge, page_versions, placements
 from usher.urls import Url, written
 
 store = beside(__file__)
@@ -279,7 +279,7 @@ async def fail_crawls(
     lost = [id_ for (id_,) in found]
     if lost:
         await store.let_go.tuples(conn, chunks=lost, now=now)
-        await versions.take_back(conn, lost, max_losses=MOST_CRAWLS, now=now)
+        await page_versions.take_back(conn, lost, max_losses=MOST_CRAWLS, now=now)
     return lost
 
 
@@ -358,7 +358,9 @@ async def finish_build(
     )
     if done:
         [(is_merged,)] = done
-        await (merging.merged if is_merged else merging.born)(conn, chunk, now=now)
+        await (compaction_merge.merged if is_merged else compaction_merge.born)(
+            conn, chunk, now=now
+        )
     return bool(done)
 
 

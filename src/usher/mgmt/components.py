@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from usher.db import Connection
+from usher.db.pool import Connection
+from usher.db.statements import beside
 from usher.errors import BadInput, Conflict, NotFound
+from usher.mgmt.component_names import State, Type, host_of, state_of, words
 from usher.mgmt.health import Event as Transition
 from usher.mgmt.health import Health, Patience, Record, condition
-from usher.mgmt.names import State, Type, host_of, state_of, words
-from usher.mgmt.seating import Server, row_for
-from usher.statements import beside
+from usher.mgmt.placement_rules import Server, row_for
 
 store = beside(__file__)
 LOCK: Final = 0x7573_6865_7220  # "usher", 32: rows are given by one at a time

@@ -20,7 +20,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final, Literal, NamedTuple, get_args
 
-from usher.mgmt.seating import Condition
+from usher.mgmt.placement_rules import Condition
 
 Health = Literal["healthy", "failure", "probation"]
 Declared = Literal["online", "error", "waiting", "paused"]

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from usher.db import Connection
-from usher.statements import beside
+from usher.db.pool import Connection
+from usher.db.statements import beside
 
 store = beside(__file__)
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from usher.db import Connection
+from usher.db.pool import Connection
+from usher.db.statements import beside
 from usher.mgmt import components
 from usher.mgmt.components import Component, Happening
-from usher.statements import beside
 
 store = beside(__file__)
 KIND: Final = "foreign_pages"

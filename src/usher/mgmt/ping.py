@@ -16,7 +16,7 @@ import httptools
 
 from usher.mgmt.components import Component
 from usher.mgmt.health import HEALTHS, Ping
-from usher.mgmt.seating import machine
+from usher.mgmt.placement_rules import machine
 
 TIMEOUT: Final = 2.0  # seconds for one ping, from the look-up of its name to the end of its answer
 AT_ONCE: Final = 100

@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from usher.db import Connection
+from usher.db.pool import Connection
+from usher.db.statements import beside
 from usher.messages import HeldChunk
-from usher.mgmt import components, incarnation, seating, versions
+from usher.mgmt import components, incarnation, page_versions, placement_rules
 from usher.mgmt.health import Health, Patience
-from usher.mgmt.seating import ANSWERS, Copy, Offer, Quota, Server
-from usher.statements import beside
+from usher.mgmt.placement_rules import ANSWERS, Copy, Offer, Quota, Server
 
 store = beside(__file__)
 LOCK: Final = 0x7573_6865_7221  # "usher", 33: seats are given by one at a time
@@ -117,7 +117,7 @@ async def seat(
     where = {one.id: one.row for one in servers}
     held = await _counts(conn)
     counts = {id_: held.get((id_, row), 0) for id_, row in where.items()}
-    found = seating.seat(new, servers, counts, rows)
+    found = placement_rules.seat(new, servers, counts, rows)
     seats = [(id_, chunk, where[id_]) for id_, taken in found.chunks.items() for chunk in taken]
     await _take(conn, seats, now)
     if found.missing:
@@ -175,12 +175,16 @@ async def _plan_row(
     if any(one.condition == "fit" for one in here):
         [(waiting,)] = await store.waiting.tuples(conn, row=row, n=pack)
     counts = {one.id: held.get((one.id, row), 0) for one in here}
-    quota = seating.quotas(here, counts, waiting)
+    quota = placement_rules.quotas(here, counts, waiting)
     if not moving:
         quota = quota._replace(counts={id_: max(0, n) for id_, n in quota.counts.items()})
     gone = [one.id for one in here if one.condition == "gone"]
     offers = await _offers(conn, row, quota, waiting, pack, gone)
-    return await _write(conn, row, seating.moves(here, quota, offers), now) if offers else Planned()
+    return (
+        await _write(conn, row, placement_rules.moves(here, quota, offers), now)
+        if offers
+        else Planned()
+    )
 
 
 def _as_of(row: int, server: Server) -> Server:
@@ -216,7 +220,7 @@ async def _offers(
 
 
 async def _write(
-    conn: Connection, row: int, moves: Sequence[seating.Move], now: datetime
+    conn: Connection, row: int, moves: Sequence[placement_rules.Move], now: datetime
 ) -> Planned:
     given = [(one.giver, one.chunk) for one in moves if one.giver is not None]
     if given:
@@ -276,7 +280,7 @@ async def returned(
     """A server comes back with these chunks, checked and sound, and no others; returns those it has no use for."""
     await plan_alone(conn)
     was = [Copy(*one) for one in await store.placed.tuples(conn, server=server)]
-    found = seating.returned(was, set(held))
+    found = placement_rules.returned(was, set(held))
     lost = {one.chunk for one in was if one.state != "wanted" and one.chunk not in set(held)}
     await store.dropped.tuples(conn, server=server, chunks=sorted(lost), now=now)
     there = [one.chunk for one in found.copies if one.state == "loaded"]
@@ -324,7 +328,7 @@ async def loaded(
     found = {id_ for (id_,) in await store.load.tuples(conn, server=server, chunks=built, now=now)}
     if found:
         await store.propagate.run(conn, chunks=sorted(found), now=now)
-        await versions.loaded(conn, sorted(found))
+        await page_versions.loaded(conn, sorted(found))
         await incarnation.settle(conn, sorted(found))
     return found
 

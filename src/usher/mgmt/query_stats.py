@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from usher.db import Connection
-from usher.statements import beside
+from usher.db.pool import Connection
+from usher.db.statements import beside
 
 store = beside(__file__)
 Asked = tuple[datetime, str, float]  # when, what, and how many seconds it took

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from typing import Final
 
-from usher.db import Connection
+from usher.db.pool import Connection
+from usher.db.statements import beside
 from usher.settings import Settings
-from usher.statements import beside
 
 store = beside(__file__)
 ROWS_PER_ROUND: Final = 5_000

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from usher.db import Connection
-from usher.statements import beside
+from usher.db.pool import Connection
+from usher.db.statements import beside
 from usher.urls import Scheme, Url
 
 store = beside(__file__)

@@ -10,10 +10,10 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Final, Literal, get_args
 
-from usher.db import Connection
+from usher.db.pool import Connection
+from usher.db.statements import beside
 from usher.errors import BadInput, Conflict, NotFound
-from usher.mgmt.names import Type, host_of, type_of
-from usher.statements import beside
+from usher.mgmt.component_names import Type, host_of, type_of
 
 store = beside(__file__)
 Scope = Literal["read", "work", "admin"]

@@ -14,18 +14,19 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from usher.areas import Area, places
-from usher.db import IN_THE_WAY, Connection, stay_connected
-from usher.db_clock import DatabaseClock
+from usher.db.areas import Area, places
+from usher.db.clock import DatabaseClock
+from usher.db.pool import IN_THE_WAY, Connection, stay_connected
+from usher.db.statements import beside
 from usher.mgmt import (
     chunks,
-    compact,
+    compaction,
     components,
     health,
     incarnation,
+    page_versions,
     placements,
     retention,
-    versions,
 )
 from usher.mgmt.components import Component, Happening
 from usher.mgmt.health import Action, Patience, Ping, Record
@@ -34,8 +35,7 @@ from usher.mgmt.retention import Retention
 from usher.schema import migrate
 from usher.schema.roles import role_at
 from usher.settings import Settings
-from usher.statements import beside
-from usher.stopping import told_to_stop
+from usher.shutdown import told_to_stop
 from usher.telemetry import (
     COMPACTED,
     COMPONENTS,
@@ -272,7 +272,7 @@ class Watchdog:
     async def retire(self, conn: Connection, now: datetime) -> None:
         """Have pages that are gone disappear, unless so many of a host are that somebody should look first."""
         async with conn.transaction():
-            verdicts = await versions.judge(conn, n=PACK, now=now)
+            verdicts = await page_versions.judge(conn, n=PACK, now=now)
         for number, may_go in verdicts.items():
             if not may_go:
                 log.warning("held_back", host=number, hint="usher hosts show, usher hosts release")
@@ -288,7 +288,7 @@ class Watchdog:
     async def compact(self, conn: Connection, now: datetime) -> None:
         """Have chunks leave of which nothing is left, and put those together of which little is."""
         async with conn.transaction():
-            done = await compact.compact(conn, now=now)
+            done = await compaction.compact(conn, now=now)
         if not done:
             return
         COMPACTED.labels("retired").inc(len(done.retired))

@@ -11,12 +11,12 @@ from uuid import UUID
 
 import psycopg
 
-from usher.db import Connection
+from usher.db.pool import Connection
+from usher.db.statements import array, beside
 from usher.errors import BadInput
-from usher.queue.children import Origin
+from usher.queue.child_programs import Origin
+from usher.queue.job_states import State
 from usher.queue.periods import host_rule
-from usher.queue.states import State
-from usher.statements import array, beside
 
 store = beside(__file__)
 

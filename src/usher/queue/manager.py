@@ -14,19 +14,19 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Final, NoReturn
 
-from usher.db import Database
-from usher.db_clock import DatabaseClock
+from usher.db.clock import DatabaseClock
+from usher.db.pool import Database
 from usher.queue import jobs
-from usher.queue.accounts import in_private_directory
-from usher.queue.async_runner import AsyncRunner
-from usher.queue.children import permission
+from usher.queue.child_programs import permission
+from usher.queue.job_states import Ending, State, outcome
 from usher.queue.jobs import Claimed, Settled
-from usher.queue.ledger import Ledger, Run
-from usher.queue.meters import Meters
-from usher.queue.orders import order
+from usher.queue.metrics import Meters
 from usher.queue.policy import Policies, Policy
-from usher.queue.runner import Ended, Runner, Started
-from usher.queue.states import Ending, State, outcome
+from usher.queue.runners.accounts import in_private_directory
+from usher.queue.runners.async_runner import AsyncRunner
+from usher.queue.runners.process_runner import Ended, Runner, Started
+from usher.queue.runners.run_request import order
+from usher.queue.running_jobs import Ledger, Run
 from usher.telemetry import Log
 
 log = Log("manager")

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
-from usher import spans
+from usher import durations
 from usher.errors import BadInput
 
 SECOND: Final = timedelta(seconds=1)
@@ -218,13 +218,13 @@ def zone(name: str) -> ZoneInfo:
 
 def read_period(period: timedelta | str | None) -> timedelta | None:
     if isinstance(period, str):
-        text, period = period, spans.read(period.strip())
+        text, period = period, durations.read(period.strip())
         if period is None:
             raise BadInput(
                 f"{text[:40]!a} is not a period.", hint="Such as 90s, 15m, 1h30m, 2d or 1w."
             )
     if period is not None and not LEAST <= period <= MOST:
-        raise BadInput(f"A periodicity is from {spans.show(LEAST)} to {spans.show(MOST)}.")
+        raise BadInput(f"A periodicity is from {durations.show(LEAST)} to {durations.show(MOST)}.")
     return period
 
 

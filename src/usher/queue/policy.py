@@ -10,7 +10,7 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import Any, Final, Literal, get_args
 
-from usher import spans
+from usher import durations
 from usher.errors import BadSetting
 from usher.settings import to_bool, to_float, to_int, to_text, unknown
 
@@ -138,12 +138,12 @@ def checked(name: str, value: object, where: str) -> object:
 
 
 def shown(bound: float | timedelta) -> str:
-    return spans.show(bound) if isinstance(bound, timedelta) else f"{bound:,}"
+    return durations.show(bound) if isinstance(bound, timedelta) else f"{bound:,}"
 
 
 def to_span(value: object) -> timedelta:
     """A number, in quotes or not, is seconds."""
-    span = spans.read(value.strip()) if isinstance(value, str) else None
+    span = durations.read(value.strip()) if isinstance(value, str) else None
     try:
         return timedelta(seconds=to_float(value)) if span is None else span
     except (ValueError, OverflowError) as error:

@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Final
 
-from usher.db import Database
+from usher.db.pool import Database
+from usher.db.statements import beside
 from usher.errors import BadInput
-from usher.queue import desk, jobs
-from usher.queue.ledger import Ledger, Run
+from usher.queue import admin, jobs
 from usher.queue.manager import Post, judged
-from usher.queue.orders import order
-from usher.queue.runner import Ended, Runner, Started
-from usher.statements import beside
+from usher.queue.runners.process_runner import Ended, Runner, Started
+from usher.queue.runners.run_request import order
+from usher.queue.running_jobs import Ledger, Run
 
 store = beside(__file__)
 
@@ -38,7 +38,7 @@ class Again:
 
     db: Database
     post: Post
-    old: desk.Ended
+    old: admin.Ended
     extra: tuple[str, ...] = ()
     hear: Callable[[str], None]  # what the program says
     talk: Callable[[str], None]  # how it goes
@@ -81,7 +81,7 @@ async def claimed(again: Again, ledger: Ledger) -> Run:
     old, post, asked, now = again.old, again.post, time.monotonic(), ledger.clock.now()
     guise = replace(old, type=TYPE, args=[*old.args, *again.extra], host_rule="")
     async with again.db.transaction() as conn:
-        entered = (await desk.put_again(conn, [guise], now=now))[old.id]
+        entered = (await admin.put_again(conn, [guise], now=now))[old.id]
         if not entered.new:
             raise BadInput(
                 f"Job {entered.id}, of the same task or key, waits or runs already.",

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final
 
-from usher.db import IN_THE_WAY, Connection, stay_connected
-from usher.db_clock import DatabaseClock
+from usher.db.clock import DatabaseClock
+from usher.db.pool import IN_THE_WAY, Connection, stay_connected
 from usher.queue import tasks
 from usher.telemetry import OLDEST, REAPED, RETRIED, SCHEDULED, WAITING, Log
 

@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from usher.areas import Area, places
-from usher.db import Database
-from usher.queue import kin
-from usher.queue.accounts import check_users
+from usher.db.areas import Area, places
+from usher.db.pool import Database
 from usher.queue.manager import Manager, Post
 from usher.queue.policy import policies
+from usher.queue.runners import process_tree
+from usher.queue.runners.accounts import check_users
 from usher.queue.scheduler import Scheduler
 from usher.queue.worker_login import worker_dsn
 from usher.schema import migrate
 from usher.schema.roles import role_at
 from usher.settings import Loaded, Settings
-from usher.stopping import told_to_stop
+from usher.shutdown import told_to_stop
 from usher.telemetry import Log
 
 log = Log("queue")
@@ -46,7 +46,7 @@ async def manage(
     settings = loaded.settings
     rules = policies(loaded.workers)
     check_users(rules)
-    kin.hide_memory()
+    process_tree.hide_memory()
     host = (wish.host or socket.gethostname()).lower()
     async with opened(settings) as dsn:
         role = await role_at(dsn, MANAGER, patience=settings.connect_timeout)

@@ -9,11 +9,11 @@ from datetime import datetime, timedelta
 
 import psycopg
 
-from usher.db import Connection
+from usher.db.pool import Connection
+from usher.db.statements import beside
 from usher.errors import BadInput
 from usher.queue.jobs import reason
 from usher.queue.periods import Clock, first_run, host_rule, next_run
-from usher.statements import beside
 
 store = beside(__file__)
 

@@ -5,10 +5,10 @@ from typing import Final
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from usher.db import Connection, connect
+from usher.db.pool import Connection, connect
+from usher.db.statements import beside
 from usher.errors import BadSetting, Unreachable
 from usher.schema.roles import WORKER, set_password, worker_password
-from usher.statements import beside
 from usher.telemetry import Log
 
 store = beside(__file__)

@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from usher import __version__
-from usher.areas import Places, with_beside
-from usher.db import connect, for_program
-from usher.embedded import binaries
+from usher.db.areas import Places, with_beside
+from usher.db.embedded import binaries
+from usher.db.pool import connect, for_program
 from usher.errors import BadInput, NoServer, UsherError
 from usher.schema.state import state
 

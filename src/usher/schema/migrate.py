@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import psycopg
 from psycopg import sql
 
-from usher.areas import SCHEMAS, Places, with_beside
-from usher.db import Connection, connect
+from usher.db.areas import SCHEMAS, Places, with_beside
+from usher.db.pool import Connection, connect
 from usher.errors import MigrationFailed
 from usher.schema import roles
 from usher.schema.state import State, not_ours, out_of_date, state, table, versions

@@ -4,8 +4,8 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from usher.areas import Places
-from usher.db import complete, connect
+from usher.db.areas import Places
+from usher.db.pool import complete, connect
 from usher.errors import NotAllowed, Unreachable
 from usher.schema import roles
 

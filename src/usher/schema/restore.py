@@ -14,15 +14,15 @@ from typing import Final
 
 from psycopg import sql
 
-from usher.areas import SCHEMAS, Places
-from usher.db import Connection, for_program
+from usher.db.areas import SCHEMAS, Places
+from usher.db.pool import Connection, for_program
+from usher.db.statements import beside
 from usher.errors import BadInput, UsherError
 from usher.schema import roles
 from usher.schema.dump import PORTABLE, program, read_manifest
 from usher.schema.migrate import locked
 from usher.schema.state import is_before_first, not_ours, state
 from usher.schema.steps import steps
-from usher.statements import beside
 
 store = beside(__file__)
 SCRIPT: Final = ("--clean", "--if-exists", "--file=-", *PORTABLE)

@@ -14,11 +14,11 @@ from pathlib import Path
 import psycopg
 from psycopg import sql
 
-from usher.areas import SCHEMAS, with_beside
-from usher.db import Connection, connect
+from usher.db.areas import SCHEMAS, with_beside
+from usher.db.pool import Connection, connect
+from usher.db.statements import beside
 from usher.errors import MigrationFailed, NotAllowed
 from usher.schema.state import state
-from usher.statements import beside
 from usher.telemetry import Log
 
 HERE = Path(__file__).parent

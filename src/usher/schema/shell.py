@@ -9,8 +9,8 @@ from pathlib import Path
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from usher.db import for_program
-from usher.embedded import binaries
+from usher.db.embedded import binaries
+from usher.db.pool import for_program
 from usher.errors import NoServer
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from psycopg import sql
 
-from usher.db import Connection
+from usher.db.pool import Connection
 from usher.errors import SchemaOutOfDate
 from usher.schema.steps import steps
 

@@ -5,11 +5,11 @@ Comes from the broker's answer; goes to readers. A page keeps its name for as lo
 
 from datetime import datetime
 
-from usher.porch.atom import MEDIA, Document, Entry, Link, name
-from usher.search import shown
+from usher.http.atom import MEDIA, Document, Entry, Link, name
+from usher.search import result_view
 from usher.search.merge import Found
-from usher.search.outcome import Answer
-from usher.search.shown import Shown
+from usher.search.result_view import Shown
+from usher.search.search_result import Answer
 
 PATH = "/search.atom"
 
@@ -18,19 +18,19 @@ def feed_of(answer: Answer, page: int, *, origin: str) -> Document:
     """One page of results; `origin` is what the reader calls us."""
     text = answer.query.text
     links = [
-        Link(f"{origin}{shown.address_of(text, page, PATH)}", "self", MEDIA),
-        Link(f"{origin}{shown.address_of(text, page)}", "alternate", "text/html"),
-        Link(f"{origin}{shown.address_of(text, 1, PATH)}", "first", MEDIA),
+        Link(f"{origin}{result_view.address_of(text, page, PATH)}", "self", MEDIA),
+        Link(f"{origin}{result_view.address_of(text, page)}", "alternate", "text/html"),
+        Link(f"{origin}{result_view.address_of(text, 1, PATH)}", "first", MEDIA),
     ]
-    if page < shown.turn(answer.results.total, page).last:
-        links.append(Link(f"{origin}{shown.address_of(text, page + 1, PATH)}", "next", MEDIA))
+    if page < result_view.turn(answer.results.total, page).last:
+        links.append(Link(f"{origin}{result_view.address_of(text, page + 1, PATH)}", "next", MEDIA))
     entries = [entry(one, found.hit.url) for one, found in pairs(answer)]
     own = name("search", origin, text)
     return Document(id=own, title=text or "Usher", links=links, entries=entries)
 
 
 def pairs(answer: Answer) -> list[tuple[Shown, Found]]:
-    return list(zip(shown.results(answer), answer.results.found, strict=True))
+    return list(zip(result_view.results(answer), answer.results.found, strict=True))
 
 
 def entry(one: Shown, url: str) -> Entry:

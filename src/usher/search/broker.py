@@ -16,17 +16,17 @@ from typing import Final
 import msgspec
 
 from usher.errors import Unreachable
-from usher.index.asking import Search, Snippets, Words
-from usher.search.answers import Hits, Stats, place
-from usher.search.counts import SEARCH_SECONDS, SEARCHES
-from usher.search.hall import Hall
-from usher.search.highlight import Segment
+from usher.query.highlight import Segment
+from usher.query.language import Query, corrected, parse
+from usher.query.results import Hits, Stats, place
+from usher.query.rpc_messages import Search, Snippets, Words
+from usher.search.cluster_map import Hall
+from usher.search.failover import Attempt, Round
+from usher.search.index_servers import SEARCH, SNIPPETS, SUGGEST, Server, asked_of, left
 from usher.search.merge import Results, merge, suggest
-from usher.search.outcome import MOST, Answer, Place
-from usher.search.query import Query, corrected, parse
-from usher.search.round import Attempt, Round
-from usher.search.servers import SEARCH, SNIPPETS, SUGGEST, Server, asked_of, left
-from usher.search.weights import Scales
+from usher.search.metrics import SEARCH_SECONDS, SEARCHES
+from usher.search.search_result import MOST, Answer, Place
+from usher.search.term_stats import Scales
 
 DEADLINE: Final = 1.5  # seconds
 MANY: Final = (

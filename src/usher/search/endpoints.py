@@ -11,16 +11,16 @@ from msgspec import Meta, Struct
 from starlette.responses import Response
 
 from usher.errors import BadInput, NotFound, Unreachable
-from usher.porch.atom import MEDIA, write
-from usher.porch.caching import conditional, origin
-from usher.porch.component import Call, Endpoint
-from usher.porch.shapes import Status
-from usher.search import assets, atom, data, shown
+from usher.http.atom import MEDIA, write
+from usher.http.server.component import Call, Endpoint
+from usher.http.server.conditional import conditional, origin
+from usher.http.server.messages import Status
+from usher.query.language import parse
+from usher.search import assets, atom, json_results, result_view
 from usher.search.broker import Broker
-from usher.search.outcome import MOST, Answer
 from usher.search.pages import Pages
-from usher.search.query import parse
-from usher.search.reports import Reports
+from usher.search.query_reports import Reports
+from usher.search.search_result import MOST, Answer
 
 POLICY: Final = (
     "default-src 'none'; style-src 'self'; img-src 'self'; script-src 'self'; form-action 'self'; "
@@ -38,7 +38,7 @@ class GovQuery(Struct, kw_only=True):
 
     query: str = ""
     limit: Annotated[int, Meta(ge=1, le=50)] = 20
-    offset: Annotated[int, Meta(ge=0, le=data.MOST_OFFSET)] = 0
+    offset: Annotated[int, Meta(ge=0, le=json_results.MOST_OFFSET)] = 0
     enable_highlighting: bool = True
     affiliate: str = ""
     access_key: str = ""
@@ -77,9 +77,9 @@ class Desk:
             return html(body, error.status, RETRY)
         return html(self._pages.results(answer, page))
 
-    async def json(self, call: Call) -> data.Listing:
+    async def json(self, call: Call) -> json_results.Listing:
         text, page = asked(call)
-        return data.listing(await self._answer(text, page), page)
+        return json_results.listing(await self._answer(text, page), page)
 
     async def atom(self, call: Call) -> Response:
         text, page = asked(call)
@@ -88,13 +88,13 @@ class Desk:
         feed = atom.feed_of(answer, page, origin=origin(call.headers))
         return conditional(call.headers, write(feed), MEDIA, FRESH, atom.changed(answer))
 
-    async def api(self, call: Call) -> data.GovResults:
+    async def api(self, call: Call) -> json_results.GovResults:
         wanted = gov_query(call)
         query = parse(wanted.query)
         answer = await self._broker.search(query, k=wanted.limit, offset=wanted.offset)
         if query and not wanted.offset:
             self._reports.note(query.text, answer.seconds)
-        return data.gov_results(answer, wanted.offset, marked=wanted.enable_highlighting)
+        return json_results.gov_results(answer, wanted.offset, marked=wanted.enable_highlighting)
 
     async def opensearch(self, call: Call) -> Response:
         body = self._pages.opensearch(origin(call.headers))
@@ -119,12 +119,12 @@ class Desk:
         return Response(one.body, headers=FOR_EVER, media_type=one.media_type)
 
     async def _answer(self, text: str, page: int, *, noted: bool = True) -> Answer:
-        query, offset = parse(text), (page - 1) * shown.SIZE
+        query, offset = parse(text), (page - 1) * result_view.SIZE
         if offset >= MOST:  # how many there are is told, and nothing shown
             answer = await self._broker.search(query, k=1, hosts=False)
             empty = msgspec.structs.replace(answer.results, found=())
             return msgspec.structs.replace(answer, results=empty)
-        answer = await self._broker.search(query, k=shown.SIZE, offset=offset, hosts=True)
+        answer = await self._broker.search(query, k=result_view.SIZE, offset=offset, hosts=True)
         if noted and query and page == 1:
             self._reports.note(query.text, answer.seconds)
         return answer
@@ -132,7 +132,7 @@ class Desk:
 
 def asked(call: Call) -> tuple[str, int]:
     given = call.request.query_params
-    return given.get("q", ""), shown.page_number(given.get("page", "1"))
+    return given.get("q", ""), result_view.page_number(given.get("page", "1"))
 
 
 def gov_query(call: Call) -> GovQuery:
@@ -140,7 +140,7 @@ def gov_query(call: Call) -> GovQuery:
     try:
         return msgspec.convert(dict(call.request.query_params), GovQuery, strict=False)
     except msgspec.ValidationError as error:
-        hint = f"limit is from 1 to 50, offset from 0 to {data.MOST_OFFSET}."
+        hint = f"limit is from 1 to 50, offset from 0 to {json_results.MOST_OFFSET}."
         raise BadInput(f"{error}.", hint=hint) from error
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from usher.search.answers import Hit, Hits, Suggestion, place
+from usher.query.results import Hit, Hits, Suggestion, place
 
 NEAR: Final = 3  # bits by which the simhashes of two near-copies may differ
 MAX_HOSTS: Final = 10

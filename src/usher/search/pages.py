@@ -10,10 +10,10 @@ from typing import Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from usher.search import shown
+from usher.query.language import Query
+from usher.search import result_view
 from usher.search.assets import Asset
-from usher.search.outcome import MOST, Answer
-from usher.search.query import Query
+from usher.search.search_result import MOST, Answer
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 LONGEST_TITLE: Final = 80
@@ -32,12 +32,15 @@ class Pages:
             auto_reload=False,
         )
         self._made.filters.update(
-            day=shown.day, duration=shown.duration, language=shown.language, quoted=shlex.quote
+            day=result_view.day,
+            duration=result_view.duration,
+            language=result_view.language,
+            quoted=shlex.quote,
         )
         self._made.globals.update(
             assets={name: one.path for name, one in assets.items()},
-            address_of=shown.address_of,
-            narrowed=shown.narrowed,
+            address_of=result_view.address_of,
+            narrowed=result_view.narrowed,
             most=MOST,
         )
 
@@ -49,16 +52,16 @@ class Pages:
         found, query = answer.results, answer.query
         return self._made.get_template("results.html").render(
             answer=answer,
-            filters=shown.filters(query),
-            first=(page - 1) * shown.SIZE + 1,
+            filters=result_view.filters(query),
+            first=(page - 1) * result_view.SIZE + 1,
             found=found,
             heading=heading(query),
-            hint=shown.hint(query),
+            hint=result_view.hint(query),
             page=page,
             query=query,
-            results=shown.results(answer),
+            results=result_view.results(answer),
             text=query.text,
-            turn=shown.turn(found.total, page),
+            turn=result_view.turn(found.total, page),
         )
 
     def trouble(self, query: Query, message: str) -> str:

@@ -40,6 +40,6 @@ create index task_waits_for_job on control.task (id) where waits_for_job;
 
 insert into control.task (name, type, program, cron, next_run)
 values (
-    'prune-log', 'usher', 'usher.queue.upkeep:prune_log', '30 3 * * *',
+    'prune-log', 'usher', 'usher.queue.maintenance:prune_log', '30 3 * * *',
     date_trunc('day', now(), 'UTC') + interval '1 day 3 hours 30 minutes'
 );

@@ -1,0 +1,106 @@
+"""The door over HTTP: our own knock for many URLs, and Jemison's entree for one."""
+
+from collections import Counter
+
+from msgspec import UNSET
+
+from usher.api.access import ADMIN
+from usher.api.app import Call, Endpoint
+from usher.api.door_messages import (
+    MOST_URLS,
+    EntreeAnswer,
+    EntreeRequest,
+    Judged,
+    KnockAnswer,
+    KnockRequest,
+    VerdictCounts,
+)
+from usher.door.batch import Answer, Answers
+from usher.door.rules import Knock
+from usher.errors import BadInput, NotFound
+from usher.http.server.middleware import Declined
+from usher.urls import Refused, parse
+
+WORDS = "PUT /api/entree/{full|single}/{pass|nopass}"
+NOT_IN_A_HOST = frozenset("/\\?#@ ")
+
+
+async def knock(call: Call[KnockRequest]) -> KnockAnswer:
+    asked = call.body
+    if len(asked.urls) > MOST_URLS:
+        message = f"{len(asked.urls):,} URLs are more than {MOST_URLS:,}."
+        raise Declined(413, "too_large", message, hint="Ask in several requests.")
+    told = await call.rooms.doorkeeper.knock(
+        asked.urls,
+        knock=Knock(asked.kind, asked.hall_pass),
+        found_on=host_of(asked.found_on),
+        dry_run=asked.dry_run,
+    )
+    return summed_up(told, listed=asked.answers)
+
+
+def host_of(found_on: str | None) -> str:
+    if not found_on:
+        return ""
+    url = parse(found_on)
+    if isinstance(url, Refused):
+        raise BadInput(f"found_on cannot be read as a URL: {url.detail}")
+    return url.host
+
+
+def summed_up(told: Answers, *, listed: bool) -> KnockAnswer:
+    reasons = told.counts()
+    verdicts: Counter[str] = Counter()
+    for reason, number in reasons.items():
+        verdicts[reason.verdict] += number
+    return KnockAnswer(
+        VerdictCounts(**verdicts),
+        reasons,
+        told.brought,
+        [judged(answer) for answer in told.answers] if listed else UNSET,
+    )
+
+
+def judged(answer: Answer) -> Judged:
+    canonical = None if answer.url is None else str(answer.url)
+    return Judged(answer.given, canonical, answer.verdict, answer.reason, answer.detail)
+
+
+async def entree(call: Call[EntreeRequest]) -> EntreeAnswer:
+    """Unlike the original, a word that is neither of the two is not taken for the second one."""
+    kind, passes = call.words["kind"], call.words["pass"]
+    if kind not in {"full", "single"} or passes not in {"pass", "nopass"}:
+        raise NotFound(f"There is nothing at /api/entree/{kind}/{passes}.", hint=WORDS)
+    asked = Knock("full" if kind == "full" else "single", passes == "pass")
+    told = await call.rooms.doorkeeper.knock([address(call.body)], knock=asked)
+    (answer,) = told.answers
+    return EntreeAnswer("ok", answer.verdict, answer.reason, answer.detail)
+
+
+def address(body: EntreeRequest) -> str:
+    host = body.host.strip()
+    if not host or NOT_IN_A_HOST & set(host):
+        raise BadInput("host must be a host's name, with its port at most.", hint=WORDS)
+    return f"{body.scheme.strip() or 'https'}://{host}/{body.path.strip().removeprefix('/')}"
+
+
+ENDPOINTS = (
+    Endpoint(
+        "POST",
+        "/v1/knock",
+        knock,
+        KnockRequest,
+        KnockAnswer,
+        f"May these URLs come in? Up to {MOST_URLS:,} at once",
+        access=ADMIN,
+    ),
+    Endpoint(
+        "PUT",
+        "/api/entree/{kind}/{pass}",
+        entree,
+        EntreeRequest,
+        EntreeAnswer,
+        "Jemison's door for one URL: full or single, pass or nopass",
+        access=ADMIN,
+    ),
+)

@@ -1,0 +1,104 @@
+"""Every endpoint of MGMT, and the names they had before: the same endpoints, asked and answered as they are today."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from usher.api import (
+    builder,
+    components,
+    content_chunks,
+    crawler,
+    holdings,
+    host_reports,
+    index_server,
+    missing_chunks,
+    page_keys,
+    query_stats,
+    tickets,
+)
+from usher.api.app import Endpoint
+from usher.api.mgmt_calls import begun_anew, noting
+from usher.mgmt.component_names import Type
+
+PARTS: Final[Sequence[Sequence[Endpoint[Any, Any]]]] = (
+    components.ENDPOINTS,
+    crawler.ENDPOINTS,
+    content_chunks.ENDPOINTS,
+    builder.ENDPOINTS,
+    index_server.ENDPOINTS,
+    holdings.ENDPOINTS,
+    query_stats.ENDPOINTS,
+    missing_chunks.ENDPOINTS,
+    page_keys.ENDPOINTS,
+    host_reports.ENDPOINTS,
+    tickets.ENDPOINTS,
+)
+# Handlers that do not ask who calls; such a call is still a sign of life of a component in this role.
+NOTED_ROLES: Final[Mapping[str, Sequence[Type]]] = {
+    "/add_links": ("crawler",),
+    "/get_servers_map": ("front-end",),
+    "/get_map": ("front-end",),
+    "/v1/map": ("front-end",),
+}
+
+
+def canonical(endpoint: Endpoint[Any, Any]) -> Endpoint[Any, Any]:
+    handler = endpoint.handler
+    if roles := NOTED_ROLES.get(endpoint.path):
+        handler = noting(handler, roles)
+    return replace(endpoint, handler=begun_anew(handler))
+
+
+CANONICAL: Final[Sequence[Endpoint[Any, Any]]] = tuple(
+    canonical(endpoint) for part in PARTS for endpoint in part
+)
+ONE_MORE: Final = "/get_links/{number}"
+# As the API document, the code and still older drafts call them.
+OLD_NAMES: Final[Mapping[str, Sequence[str]]] = {
+    "/set_component_state": ("/set_state/component", "/set_state/comp/", "/send_machine_status"),
+    "/get_links": ("/get_seeds",),
+    ONE_MORE: ("/get_link", "/get_seed"),
+    "/set_link_state": (
+        "/set_state/link",
+        "/set_state/seed",
+        "/update_seed_stats",
+        "/add_crawled_link",
+    ),
+    "/add_links": ("/add_link",),
+    "/set_content_chunk_metadata": (
+        "/set_state/content_chunk",
+        "/set_state/cc/",
+        "/add_chunk_metadata",
+        "/send_chunk_metadata",
+        "/send_chunk_status",
+    ),
+    "/get_chunks/unpropagated": ("/get_unreplicated_chunks",),
+    "/get_content_chunk_metadata": (
+        "/get_metadata/content_chunk",
+        "/get_content_chunk",
+        "/get_chunk_metadata",
+    ),
+    "/set_index_chunk_metadata": (
+        "/set_state/index_chunk",
+        "/set_state/ic/",
+        "/add_index_chunk",
+        "/send_index_metadata",
+    ),
+    "/get_chunks": ("/get_chunks_metadata",),
+    "/set_chunk_loaded": ("/set_replicated_chunk", "/set_chunk/propagated"),
+    "/send_query_stats": ("/send_stats/query", "/add_query_stats"),
+    "/get_servers_map": ("/get_server_map",),
+    "/get_map": ("/get_map/index_server", "/get_map/index_servers"),
+}
+
+
+def renamed() -> Iterator[Endpoint[Any, Any]]:
+    for endpoint in CANONICAL:
+        if not endpoint.old:
+            for name in OLD_NAMES.get(endpoint.path, ()):
+                summary = f"{endpoint.method} {endpoint.path} under an old name"
+                yield replace(endpoint, path=name, summary=summary, old=True)
+
+
+ENDPOINTS: Final[Sequence[Endpoint[Any, Any]]] = (*CANONICAL, *renamed())

@@ -1,0 +1,161 @@
+"""What crawlers learn of hosts beside their pages: robots.txt, kept for every crawler, sitemaps, feeds on offer."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Final
+
+from usher.api.access import work
+from usher.api.app import Call, Endpoint
+from usher.api.content_chunks import read
+from usher.api.door import summed_up
+from usher.api.door_messages import MOST_URLS
+from usher.api.host_messages import (
+    FeedsKept,
+    FeedsOffered,
+    RobotsKept,
+    RobotsQuery,
+    RobotsRead,
+    SitemapRead,
+)
+from usher.api.mgmt_calls import Says, at_mgmt, caller, clock
+from usher.api.mgmt_messages import AddedLinks
+from usher.door.rules import Reason
+from usher.errors import NotFound
+from usher.http.server.middleware import Declined
+from usher.mgmt import offered_feeds, robots
+from usher.private_hosts import may_lead
+from usher.urls import Refused, Url, parse
+
+MOST_SITEMAPS: Final = 1_000  # told of at once
+
+
+async def get_robots(call: Call[RobotsQuery]) -> RobotsKept:
+    asked = read(call.body.origin)
+    await caller(call, "crawler")
+    async with at_mgmt(call, alone=True) as conn:
+        found = await robots.find(conn, asked.host, asked.scheme)
+    return shown(found) if found else RobotsKept()
+
+
+async def set_robots(call: Call[RobotsRead]) -> RobotsKept:
+    """What a crawler read; the sitemaps that it names come in by the door."""
+    asked, now = call.body, clock(call)
+    origin = read(asked.origin)
+    await caller(call, "crawler")
+    delay = None if asked.crawl_delay is None else timedelta(seconds=asked.crawl_delay)
+    told = robots.Told(asked.status, asked.body, asked.error, delay)
+    async with at_mgmt(call) as conn:
+        kept = await robots.keep(conn, origin.host, origin.scheme, told, now=now)
+    if kept is None:
+        raise NotFound(f"{origin.host} is not a host that we know.")
+    await let_in(call, asked.sitemaps, origin, "robots.txt")
+    return shown(kept)
+
+
+async def let_in(call: Call[Says], given: Sequence[str], where: Url, found_in: str) -> None:
+    """Sitemaps knock as pages do; no filter of file names keeps them out."""
+    urls = [url for text in given[:MOST_SITEMAPS] if not isinstance(url := parse(text), Refused)]
+    if not urls:
+        return
+    told = await call.rooms.doorkeeper.knock(
+        [str(url) for url in urls], found_on=where.host, filtered=False
+    )
+    answers = zip(urls, told.answers, strict=True)
+    public = [url for url, answer in answers if answer.reason is not Reason.PRIVATE_HOST]
+    async with at_mgmt(call) as conn:
+        await robots.add_sitemaps(conn, public, found_in=found_in, now=clock(call))
+
+
+async def add_sitemap(call: Call[SitemapRead]) -> AddedLinks:
+    """The pages that a sitemap names: those that changed since we saw them are due."""
+    asked, now = call.body, clock(call)
+    if len(asked.links) > MOST_URLS:
+        message = f"{len(asked.links):,} links are more than {MOST_URLS:,}."
+        raise Declined(413, "too_large", message, hint="Add them in several requests.")
+    where, door = read(asked.link), call.rooms.doorkeeper
+    await caller(call, "crawler")
+    if changed := [(one.link, one.changed) for one in asked.links if one.changed is not None]:
+        await door.hint(changed, source=where.host)
+    links = [one.link for one in asked.links]
+    told = await door.knock(links, found_on=where.host)
+    await let_in(call, asked.sitemaps, where, str(where))
+    async with at_mgmt(call) as conn:
+        await robots.sitemap_read(
+            conn,
+            where,
+            pages=asked.pages,
+            sitemaps=len(asked.sitemaps),
+            problem=asked.problem,
+            now=now,
+        )
+    answer = summed_up(told, listed=False)
+    return AddedLinks(answer.counts, answer.reasons)
+
+
+async def add_feeds(call: Call[FeedsOffered]) -> FeedsKept:
+    """Feeds that pages offer; what is no URL, or private and of another host, is left out."""
+    asked = call.body
+    where = read(asked.origin)
+    await caller(call, "crawler")
+    allowed = call.rooms.doorkeeper.allowed
+    urls = [
+        url
+        for text in asked.feeds
+        if not isinstance(url := parse(text), Refused) and may_lead(allowed, where.host, url.host)
+    ]
+    async with at_mgmt(call) as conn:
+        new = (
+            await offered_feeds.add_offers(conn, where.host, urls, now=clock(call)) if urls else []
+        )
+    return FeedsKept(len(new))
+
+
+def shown(found: robots.Robots) -> RobotsKept:
+    return RobotsKept(
+        found.status,
+        found.body,
+        found.fetched_at,
+        found.expires_at,
+        found.failures,
+        found.error,
+    )
+
+
+ENDPOINTS = (
+    Endpoint(
+        "GET",
+        "/v1/robots",
+        get_robots,
+        RobotsQuery,
+        RobotsKept,
+        "What a host's robots.txt said last; nothing if nobody has read it",
+        access=work("crawler"),
+    ),
+    Endpoint(
+        "POST",
+        "/v1/robots",
+        set_robots,
+        RobotsRead,
+        RobotsKept,
+        "A robots.txt that was read, or could not be had",
+        access=work("crawler"),
+    ),
+    Endpoint(
+        "POST",
+        "/v1/sitemap",
+        add_sitemap,
+        SitemapRead,
+        AddedLinks,
+        f"Pages that a sitemap names, up to {MOST_URLS:,} at once: the door judges them",
+        access=work("crawler"),
+    ),
+    Endpoint(
+        "POST",
+        "/v1/feeds_offered",
+        add_feeds,
+        FeedsOffered,
+        FeedsKept,
+        "Feeds that pages of a host offer, for whoever wants to subscribe",
+        access=work("crawler"),
+    ),
+)

@@ -1,0 +1,337 @@
+"""Runs over HTTP: jobs claimed, kept alive and settled by managers, and what workers say and do meanwhile.
+
+Whoever asks proves by its claim that a run is its own; so this can be spoken in any language.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, NoReturn
+
+from msgspec import UNSET
+
+from usher.api.access import CLAIM, MANAGER
+from usher.api.app import Call, Endpoint
+from usher.api.jobs import each, entered, new_job
+from usher.api.queue_calls import DAY, SECOND, at_most, at_the_desk, number, span
+from usher.api.queue_messages import (
+    MOST_CLAIMED,
+    MOST_JOBS,
+    Alive,
+    BelowRequest,
+    ClaimAnswer,
+    ClaimRequest,
+    End,
+    Ended,
+    EnteredJobs,
+    ExtendAnswer,
+    ExtendRequest,
+    MessageRequest,
+    OutputRequest,
+    ResultRequest,
+    SettleAnswer,
+    SettleRequest,
+    WroteRequest,
+)
+from usher.db.clock import server_time
+from usher.db.pool import Connection
+from usher.errors import BadInput, NotAllowed
+from usher.http.server.messages import Status
+from usher.http.server.middleware import Declined
+from usher.mgmt.tokens import Token
+from usher.queue import jobs, run_api
+from usher.queue.child_programs import Origin, known_refusal
+from usher.queue.job_states import Ending, Outcome, State, Why, outcome
+from usher.queue.jobs import New, Settled
+from usher.queue.policy import Policies, Policy
+from usher.queue.run_api import Fence, Held
+from usher.queue.runners.output import Output, clean
+from usher.worker import PermanentError, encode_result
+
+# -- what workers say and do
+
+
+async def say(call: Call[MessageRequest]) -> Status:
+    run = fence(call)
+    async with at_the_desk(call) as conn:
+        if not await run_api.say(conn, run, clean(call.body.message)):
+            refuse(run)
+    return Status("ok")
+
+
+async def put_output(call: Call[OutputRequest]) -> Status:
+    run = fence(call)
+    async with at_the_desk(call) as conn:
+        held = await run_api.held(conn, [run])
+        if run[0] not in held:
+            refuse(run)
+        output = kept(call.body.output, call.rooms.policies.of(held[run[0]].type))
+        if not await run_api.put_output(conn, run, output):
+            refuse(run)
+    return Status("ok")
+
+
+async def put_result(call: Call[ResultRequest]) -> Status:
+    run, result = fence(call), encoded(call.body.result)
+    async with at_the_desk(call) as conn:
+        if not await run_api.put_result(conn, run, result, now=await server_time(conn)):
+            refuse(run)
+    return Status("ok")
+
+
+def encoded(result: object) -> str:
+    """A result as the database stores it."""
+    try:
+        return encode_result(result)
+    except PermanentError as error:
+        raise BadInput(str(error)) from None
+
+
+async def wrote(call: Call[WroteRequest]) -> Status:
+    run, asked = fence(call), call.body
+    at_most(asked.rows, "rows")
+    async with at_the_desk(call) as conn:
+        now = await server_time(conn)
+        if not await run_api.wrote(conn, run, asked.table, asked.rows, now=now):
+            refuse(run)
+    return Status("ok")
+
+
+async def add_below(call: Call[BelowRequest]) -> EnteredJobs:
+    run, wanted = fence(call), each(call.body)
+    if any(job.parent is not None for job in wanted):
+        raise BadInput("parent is the job in the path.")
+    async with at_the_desk(call) as conn:
+        news, now = [new_job(job) for job in wanted], await server_time(conn)
+        if held := (await run_api.held(conn, [run])).get(run[0]):
+            forbid(call.rooms.policies, Origin(held.type, held.program), news)
+        found = await run_api.enqueue_below(conn, run, news, now=now)
+        if found is None:
+            refuse(run)
+    return entered(found)
+
+
+def forbid(policies: Policies, origin: Origin, news: Sequence[New]) -> None:
+    """Decline a child job at once whose program its manager would not run."""
+    for job in news:
+        if refusal := known_refusal(policies, origin, job.type, job.program):
+            raise Declined(
+                403,
+                "child_forbidden",
+                f"{refusal}.",
+                hint="See child_programs in docs/settings.md.",
+            )
+
+
+def fence(call: Call[Any]) -> Fence:
+    return number(call), call.body.claim
+
+
+def refuse(run: Fence) -> NoReturn:
+    """Say that a claim does not count; a caller without a good claim learns nothing about the job."""
+    raise Declined(
+        409,
+        "claim_lost",
+        f"Job {run[0]} does not run under this claim.",
+        hint="Stop: whatever the run still does, it does for nobody.",
+    )
+
+
+def kept(output: str, policy: Policy) -> str:
+    """As much of an output as its type keeps."""
+    found = Output(policy.output)
+    found.add(output.encode())
+    return found.text()
+
+
+# -- what managers do
+
+
+async def claim(call: Call[ClaimRequest]) -> ClaimAnswer:
+    asked = call.body
+    lease = span(asked.lease, "lease", SECOND, DAY)
+    tries = asked.max_attempts or call.rooms.policies.of(asked.type).max_attempts
+    host = host_of_manager(call.asker.token, asked.host)
+    async with at_the_desk(call) as conn:
+        now = await server_time(conn)
+        found = await jobs.claim(conn, asked.type, host, asked.n, lease=lease, tries=tries, now=now)
+        fewer = len(found) < asked.n
+        due = await jobs.next_due(conn, asked.type, host) if fewer else None
+    return ClaimAnswer(found, now + lease, due)
+
+
+def host_of_manager(token: Token | None, declared: str) -> str:
+    """The machine whose jobs the caller may claim: that of its token; the operator names one."""
+    host = declared.lower()  # as host rules are kept
+    if token is None or token.address is None:
+        if not host:
+            raise BadInput("host is missing: the machine that runs the jobs.")
+        return host
+    if host not in ("", token.address):
+        raise NotAllowed(
+            f"The token {token.name!r} claims jobs for {token.address}, not for {host}.",
+            hint="Leave out host, or ask the operator: usher tokens move",
+        )
+    return token.address
+
+
+async def extend(call: Call[ExtendRequest]) -> ExtendAnswer:
+    lease = span(call.body.lease, "lease", SECOND, DAY)
+    ours = fences(call.body.jobs)
+    async with at_the_desk(call) as conn:
+        stop = await jobs.extend(conn, ours, lease=lease, now=await server_time(conn))
+    return ExtendAnswer(
+        [id_ for id_, _ in ours if stop.get(id_) is False],
+        [id_ for id_, _ in ours if stop.get(id_)],
+        [id_ for id_, _ in ours if id_ not in stop],
+    )
+
+
+async def settle(call: Call[SettleRequest]) -> SettleAnswer:
+    asked = call.body.jobs
+    ours = fences(asked)
+    async with at_the_desk(call) as conn:
+        now, held = await server_time(conn), await run_api.held(conn, ours)
+        ends = [
+            settled(end, held[end.id], call.rooms.policies, now) for end in asked if end.id in held
+        ]
+        done = await written(conn, ends, now)
+    return SettleAnswer(
+        [Ended(end.id, end.state, end.retry_at) for end in ends if end.id in done],
+        [end.id for end in asked if end.id not in done],
+    )
+
+
+def fences(runs: Sequence[Alive | End]) -> list[Fence]:
+    """Each run once: of two ends of one run, neither would be the true one."""
+    at_most(runs, "jobs")
+    for id_, times in Counter(run.id for run in runs).items():
+        if times > 1:
+            raise BadInput(f"Job {id_} is there {times} times.")
+    return [(run.id, run.claim) for run in runs]
+
+
+async def written(conn: Connection, ends: Sequence[Settled], now: datetime) -> set[int]:
+    """Settle what has ended and give back what has not begun; those that were still the caller's."""
+    back = [(end.id, end.claim) for end in ends if end.state is State.PENDING]
+    over = [end for end in ends if end.state is not State.PENDING]
+    done = await jobs.settle(conn, over, now=now) if over else set()
+    return done | (await jobs.give_back(conn, back, now=now) if back else set())
+
+
+def settled(end: End, held: Held, policies: Policies, now: datetime) -> Settled:
+    """What an end means by the rules of its type; what the manager says itself is taken at its word."""
+    policy = policies.of(held.type)
+    found = judged(end, held, policy)
+    wait = found.retry_in
+    if end.retry_in is not None:
+        wanted = span(end.retry_in, "retry_in", 0 * SECOND)
+        wait = wait and wanted
+    return Settled(
+        end.id,
+        end.claim,
+        found.state,
+        exit_code=end.exit_code,
+        pid=end.pid,
+        message=message(end, found),
+        output=None if end.output is None else kept(end.output, policy),
+        retry_at=None if wait is None else now + wait,
+        result=None if end.result is UNSET else encoded(end.result),
+    )
+
+
+def judged(end: End, held: Held, policy: Policy) -> Outcome:
+    if end.state is None and end.exit_code is None:
+        raise BadInput(f"Job {end.id} has neither state nor exit_code.")
+    if end.state is not None and end.state != "temporary-error":
+        return Outcome(State(end.state), end.exit_code)
+    code = end.exit_code if end.state is None else 1
+    why: Why = "cancelled" if held.cancel and end.state is None and code else "ended"
+    rules = replace(policy, max_attempts=held.max_attempts or policy.max_attempts)
+    luck = random.random()  # noqa: S311 - spreads retries
+    return outcome(Ending(code, why), attempts=held.attempts, policy=rules, luck=luck)
+
+
+def message(end: End, found: Outcome) -> str | None:
+    """The manager's own words, with why it is the last attempt; else ours."""
+    if end.message is None:
+        return found.message
+    return clean(f"{end.message}; {found.note}" if found.note else end.message)
+
+
+ENDPOINTS = (
+    Endpoint(
+        "POST",
+        "/v1/jobs/claim",
+        claim,
+        ClaimRequest,
+        ClaimAnswer,
+        f"Take up to {MOST_CLAIMED:,} jobs of a type to run them",
+        access=MANAGER,
+    ),
+    Endpoint(
+        "POST",
+        "/v1/jobs/extend",
+        extend,
+        ExtendRequest,
+        ExtendAnswer,
+        "Signs of life: new leases for runs",
+        access=MANAGER,
+    ),
+    Endpoint(
+        "POST",
+        "/v1/jobs/settle",
+        settle,
+        SettleRequest,
+        SettleAnswer,
+        f"End runs, up to {MOST_JOBS:,} at once",
+        access=MANAGER,
+    ),
+    Endpoint(
+        "POST",
+        "/v1/jobs/{id}/message",
+        say,
+        MessageRequest,
+        Status,
+        "A worker says what it does",
+        access=CLAIM,
+    ),
+    Endpoint(
+        "POST",
+        "/v1/jobs/{id}/output",
+        put_output,
+        OutputRequest,
+        Status,
+        "The output of a run so far",
+        access=CLAIM,
+    ),
+    Endpoint(
+        "POST",
+        "/v1/jobs/{id}/result",
+        put_result,
+        ResultRequest,
+        Status,
+        "Set the result of a run",
+        access=CLAIM,
+    ),
+    Endpoint(
+        "POST",
+        "/v1/jobs/{id}/wrote",
+        wrote,
+        WroteRequest,
+        Status,
+        "Which rows a run wrote",
+        access=CLAIM,
+    ),
+    Endpoint(
+        "POST",
+        "/v1/jobs/{id}/jobs",
+        add_below,
+        BelowRequest,
+        EnteredJobs,
+        "Put jobs in below a run",
+        access=CLAIM,
+    ),
+)

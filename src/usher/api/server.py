@@ -1,0 +1,147 @@
+"""The HTTP server of MGMT: an actor that opens the database, serves until told to stop, and drains.
+
+Comes from settings and an address; goes on until TERM or INT.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import timedelta
+
+from usher import local_secret, private_hosts
+from usher.api import door, job_runs, jobs, openapi, probes, tasks
+from usher.api import endpoints as mgmt
+from usher.api.app import NEVER, Rooms, Terms, make_app
+from usher.api.callers import Callers
+from usher.api.claim_batcher import Claims
+from usher.api.incarnation_cache import PresentIncarnation
+from usher.api.openapi import Endpoints
+from usher.api.server_map import ServerMap
+from usher.api.ticket_issuer import TicketOffice
+from usher.db.areas import Area, named, places
+from usher.db.pool import Database, connect
+from usher.door.doorkeeper import Doorkeeper
+from usher.errors import DataUnusable, NotAllowed
+from usher.http.server.listen import Bind, Server, configured, listening, stopped_by
+from usher.mgmt import tokens
+from usher.queue.policy import Policies, policies
+from usher.schema import migrate
+from usher.schema.roles import role_at
+from usher.settings import Settings
+from usher.telemetry import Log
+
+log = Log("web")
+# What stands in a job's place, such as /v1/jobs/claim, comes before the jobs.
+OWN: Endpoints = (
+    *probes.ENDPOINTS,
+    *door.ENDPOINTS,
+    *mgmt.ENDPOINTS,
+    *job_runs.ENDPOINTS,
+    *jobs.ENDPOINTS,
+    *tasks.ENDPOINTS,
+)
+SCHEMAS = ("work", "control")
+# Endpoints of a room that knows us and that we do not know, with what they need open as long as they are served.
+Annex = Callable[[Settings], AbstractAsyncContextManager[Endpoints]]
+
+
+@asynccontextmanager
+async def no_annex(_settings: Settings) -> AsyncIterator[Endpoints]:
+    yield ()
+
+
+async def serve(
+    settings: Settings,
+    bind: Bind,
+    *,
+    insecure: bool = False,
+    rules: Policies | None = None,
+    annex: Annex = no_annex,
+    ready: Callable[[str], None],
+    stop: asyncio.Event | None = None,
+) -> None:
+    """Serve until told to stop; `ready` hears the address once requests are answered.
+
+    `rules` say what the exit codes mean that managers report; without them, the defaults do.
+    """
+    is_open = insecure or (bind.loopback and settings.open_loopback)
+    if not bind.loopback and not insecure and not await any_token(settings):
+        raise NotAllowed(
+            f"{bind} can be reached from other machines, and there are no tokens yet.",
+            hint="Make one with `usher tokens add`, bind to 127.0.0.1, or add --insecure.",
+        )
+    with listening(bind) as sock:
+        address = f"http://{Bind(*sock.getsockname()[:2])}"
+        async with (
+            opened(settings, rules or policies({}), is_open=is_open) as rooms,
+            annex(settings) as further,
+        ):
+            # A page that reaches us by a name of its own gets nothing where every call needs a token.
+            endpoints = openapi.with_document((*OWN, *further))
+            app = make_app(rooms, endpoints, any_name=insecure or not is_open)
+            server = Server(configured(app), address, ready)
+            async with stopped_by(server, stop):
+                await server.serve(sockets=[sock])
+    log.info("stopped", address=address)
+
+
+async def any_token(settings: Settings) -> bool:
+    """Whether anybody could prove who they are; a directory that is not there yet has no tokens."""
+    if not named(settings)[Area.WORK] and not settings.data.exists():
+        return False
+    with places(settings) as found:
+        await migrate.ensure(found, SCHEMAS, patience=settings.connect_timeout)
+        async with await connect(found.dsn("work"), patience=settings.connect_timeout) as conn:
+            return await tokens.any_good(conn)
+
+
+@asynccontextmanager
+async def opened(
+    settings: Settings, rules: Policies, *, is_open: bool = True
+) -> AsyncIterator[Rooms]:
+    """The databases with their tables up to date, each under its role, and what works on them."""
+    with places(settings) as found:
+        await migrate.ensure(found, SCHEMAS, patience=settings.connect_timeout)
+        async with (
+            await pool(settings, found.dsn("work"), "usher_door") as work,
+            await pool(settings, found.dsn("work"), "usher_mgmt") as own,
+            await pool(settings, found.dsn("control"), "usher_manager") as control,
+        ):
+            terms = terms_of(settings)
+            callers = Callers(own, machine_secret(settings), lease=terms.lease)
+            yield Rooms(
+                work,
+                Doorkeeper(work, private_hosts.parse(settings.allow_private)),
+                control,
+                rules,
+                own,
+                terms,
+                callers,
+                ServerMap(own),
+                Claims(own),
+                TicketOffice(own, offline_grace=settings.offline_grace),
+                PresentIncarnation(own, callers.forget_all),
+                is_open=is_open,
+            )
+
+
+def machine_secret(settings: Settings) -> str:
+    """The data directory's secret; without a directory that can be written, only tokens are proof."""
+    try:
+        return local_secret.create(settings.data)
+    except DataUnusable as error:
+        log.warning("no_local_secret", reason=error.message)
+        return ""
+
+
+def terms_of(settings: Settings) -> Terms:
+    wait = NEVER
+    if settings.chunk_wait < NEVER.total_seconds():
+        wait = timedelta(seconds=settings.chunk_wait)
+    return Terms(settings.chunk_pages, wait, timedelta(seconds=settings.chunk_lease))
+
+
+async def pool(settings: Settings, dsn: str, role: str) -> Database:
+    patience = settings.connect_timeout
+    role = await role_at(dsn, role, patience=patience)
+    return Database(dsn, size=settings.pool_size, patience=patience, role=role)

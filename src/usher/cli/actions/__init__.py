@@ -1,0 +1,1 @@
+"""The implementation of the commands, in a module of the same name."""

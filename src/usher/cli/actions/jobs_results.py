@@ -1,0 +1,50 @@
+"""The work behind `usher jobs result`."""
+
+import asyncio
+import json
+from typing import Final
+
+from usher.cli.app import App
+from usher.cli.output import echo
+from usher.cli.queue_access import queue_of, read_span, within
+from usher.errors import UsherError
+from usher.queue import queries
+from usher.queue.job_states import State
+from usher.queue.queries import Shown
+
+FIRST_WAIT_SECONDS: Final = 0.1
+MAX_WAIT_SECONDS: Final = 2.0
+
+
+async def read_result(app: App, id_: int, wait: str | None) -> Shown:
+    """The job, after waiting up to `wait` for its end."""
+    seconds = read_span(wait).total_seconds() if wait else 0.0
+    deadline = asyncio.get_running_loop().time() + seconds
+    pause = FIRST_WAIT_SECONDS
+    async with queue_of(app) as db:
+        while True:
+            async with within(db) as conn:
+                shown = await queries.show_job(conn, id_)
+            left = deadline - asyncio.get_running_loop().time()
+            if not shown.live or left <= 0:
+                return shown
+            await asyncio.sleep(min(pause, left))
+            pause = min(2 * pause, MAX_WAIT_SECONDS)
+
+
+def show_result(shown: Shown) -> bool:
+    """Print the result as JSON; False if the job did not complete."""
+    job = shown.job
+    if shown.live:
+        raise UsherError(
+            f"Job {job.id} has not ended: it is {job.state}.",
+            hint=f"usher jobs result {job.id} --wait 1m",
+        )
+    if job.state != State.COMPLETED:
+        message = f": {job.message}" if job.message else ""
+        raise UsherError(
+            f"Job {job.id} did not complete: {job.state}{message}", hint=f"usher jobs show {job.id}"
+        )
+    if shown.result is not None:
+        echo(json.dumps(shown.result.value, ensure_ascii=False))
+    return shown.result is not None

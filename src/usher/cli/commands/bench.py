@@ -1,0 +1,43 @@
+"""`usher bench`: runs a benchmark of this checkout."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+
+from usher.cli.output import echo
+from usher.errors import NotFound
+
+BENCH = Path(__file__).parents[4] / "bench"
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option("--quick", is_flag=True, help="A smaller run that ends within 50 s.")
+@click.pass_context
+def bench(ctx: click.Context, name: str | None, *, quick: bool) -> None:
+    """Run a benchmark and print one JSON object; without a name, list them.
+
+    \b
+    Examples:
+      usher bench
+      usher bench embedded --quick
+    """
+    there = sorted(
+        path.stem
+        for path in BENCH.glob("[a-z]*.py")
+        if path.stem != "frame" and "_" not in path.stem
+    )
+    if name is None:
+        echo("\n".join(there))
+        return
+    if name not in there:
+        raise NotFound(
+            f"There is no benchmark named {name!r} in {BENCH}.",
+            hint=f"One of: {', '.join(there)}."
+            if there
+            else "Benchmarks come with the source checkout.",
+        )
+    command = [sys.executable, str(BENCH / f"{name}.py"), *(["--quick"] if quick else [])]
+    ctx.exit(subprocess.run(command, check=False).returncode)

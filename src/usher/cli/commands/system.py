@@ -1,0 +1,92 @@
+"""Commands that only look: version, settings, doctor, completion."""
+
+import dataclasses
+import platform
+
+import click
+from click.shell_completion import get_completion_class
+
+from usher import __version__
+from usher.cli.app import App, json_option, pass_app, run, show_json, show_table
+from usher.cli.output import echo, style
+
+MARKS = {"good": ("ok", "green"), "warning": ("!!", "yellow"), "bad": ("NO", "red")}
+
+
+@click.command()
+@json_option
+def version(*, as_json: bool) -> None:
+    """Print Usher's version."""
+    if as_json:
+        show_json({"usher": __version__, "python": platform.python_version()})
+    else:
+        echo(f"usher {__version__}")
+
+
+@click.command()
+@json_option
+@click.option("--check", is_flag=True, help="Only say whether they can be used.")
+@pass_app
+def settings(app: App, *, as_json: bool, check: bool) -> None:
+    """Show every setting, its value and where it came from.
+
+    \b
+    Settings come from USHER_* variables over usher.toml over defaults. usher.toml is looked for in
+    the working directory, the user's configuration directory and /etc/usher, or named by --config.
+
+    \b
+    Examples:
+      usher settings
+      USHER_POOL_SIZE=20 usher settings --json
+      usher --config prod.toml settings --check
+    """
+    loaded = app.loaded
+    if check:
+        app.say(f"settings are good ({loaded.file or 'no file'})")
+    elif as_json:
+        show_json([dataclasses.asdict(shown) for shown in loaded.shown()])
+    else:
+        rows = [
+            (shown.name, shown.value or "-", shown.origin, shown.help) for shown in loaded.shown()
+        ]
+        show_table(("SETTING", "VALUE", "FROM", "MEANS"), rows)
+
+
+@click.command()
+@json_option
+@pass_app
+@click.pass_context
+def doctor(ctx: click.Context, app: App, *, as_json: bool) -> None:
+    """Check that everything Usher needs is here, and say what to do where it is not.
+
+    Exit code 0 when all is good (warnings included), 3 when something is not.
+    """
+    from usher.observe.doctor import examine
+
+    checks = run(examine(app.loaded))
+    if as_json:
+        show_json([dataclasses.asdict(check) for check in checks])
+    else:
+        for check in checks:
+            mark, colour = MARKS[check.level]
+            echo(f"{style(mark, fg=colour)}  {check.name:<12} {check.detail}")
+            if check.hint:
+                echo(f"    → {check.hint}")
+    if any(check.level == "bad" for check in checks):
+        ctx.exit(3)
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print the script that completes usher's commands in your shell.
+
+    \b
+    Examples:
+      usher completion bash >> ~/.bashrc
+      usher completion fish > ~/.config/fish/completions/usher.fish
+    """
+    script = get_completion_class(shell)
+    assert script is not None  # noqa: S101 - the choice above holds only shells that click knows
+    echo(script(ctx.find_root().command, {}, "usher", "_USHER_COMPLETE").source())

@@ -1,0 +1,68 @@
+"""`usher watchdog`: runs on, and sees that everybody else does."""
+
+from datetime import timedelta
+
+import click
+
+from usher.cli.app import App, pass_app, run_on
+from usher.cli.commands.services import metrics_option, with_metrics
+from usher.cli.output import echo
+
+SHORTEST = 0.1  # seconds
+
+
+@click.command()
+@click.option(
+    "--every",
+    type=click.FloatRange(SHORTEST, 3600),
+    default=5.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often every component is pinged.",
+)
+@click.option(
+    "--misses",
+    type=click.IntRange(1, 1000),
+    default=3,
+    show_default=True,
+    metavar="N",
+    help="Pings without a good answer that are a failure.",
+)
+@click.option(
+    "--probation",
+    type=click.FloatRange(0, 86_400),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long a component that came back must do without an error.",
+)
+@click.option(
+    "--grace",
+    type=click.FloatRange(0, 30 * 86_400),
+    default=300.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long a failure may last before others take over.",
+)
+@metrics_option
+@pass_app
+def watchdog(
+    app: App, every: float, misses: int, probation: float, grace: float, metrics: str | None
+) -> None:
+    """Ping every component, and bring back what the dead ones held, until told to stop.
+
+    \b
+    Several may run: one leads, and another takes over when it is gone. It also takes back leases
+    that ended and keeps every chunk seated in every row, so at least one should always run.
+
+    \b
+    Examples:
+      usher watchdog
+      usher watchdog --every 2 --grace 60
+    """
+    from usher.mgmt.health import Patience
+    from usher.mgmt.watchdog import watch
+
+    patience = Patience(misses, timedelta(seconds=probation), timedelta(seconds=grace))
+    work = watch(app.settings, ready=echo, tick=every, patience=patience)
+    run_on(app, with_metrics(metrics, work))

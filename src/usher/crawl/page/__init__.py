@@ -1,0 +1,1 @@
+"""Parses fetched bodies: HTML, PDF and plain text become links, metadata and text."""

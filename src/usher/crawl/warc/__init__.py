@@ -1,0 +1,1 @@
+"""Content chunks as WARC files: written by crawlers, read by index builders."""

@@ -1,0 +1,1 @@
+"""The way to PostgreSQL: connection pools, named statements, areas, and the embedded server."""

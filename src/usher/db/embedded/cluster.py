@@ -1,0 +1,315 @@
+"""One PostgreSQL data directory on disk: make it, configure it, start it, stop it.
+
+Comes from a data directory that may be empty; goes to a running postmaster that is ready.
+"""
+
+import hashlib
+import os
+import re
+import secrets
+import shutil
+import signal
+import stat
+import subprocess
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import quote
+
+from usher.db.embedded.account import Account
+from usher.db.embedded.account_files import (
+    give_directory,
+    names_in,
+    open_directory,
+    read_file,
+    read_in,
+)
+from usher.db.embedded.binaries import Binaries
+from usher.db.embedded.processes import postmaster_alive
+from usher.db.embedded.tuning import configuration
+from usher.errors import DataUnusable, ServerUnusable, WrongVersion
+from usher.private_files import make_directory, open_file, write_file
+
+ROLE = DATABASE = "usher"
+PID_FILE = "postmaster.pid"
+INCLUDE = """
+# Written anew at each start; ALTER SYSTEM goes over it.
+include_if_exists = 'usher.conf'
+"""
+# Where only root may make a name. In a temporary directory anyone could take ours first.
+ROOT_SOCKETS = Path("/run")
+SOCKET_LIMIT = 100  # bytes of a unix socket's path; the kernels' own limits are 104 and 108
+START_SECONDS = 300  # crash recovery of a big database takes its time
+STOP_SECONDS = 60
+# After a kill -9 of the postmaster its orphans need a moment to see it; until then nobody can start.
+ORPHANS = "is still in use"
+ORPHAN_SECONDS = 20
+
+
+class Cluster:
+    def __init__(self, data: Path, binaries: Binaries, account: Account, port: int = 0) -> None:
+        self.data = data.absolute()
+        self.binaries = binaries
+        self.account = account
+        self.tcp_port = port
+        self.pgdata = self.data / "postgres"
+        self.log = self.data / "log"  # written by PostgreSQL
+        self.start_log = self.data / "logs" / "start.log"  # written by the keeper's user
+        self.sockets = socket_directory(self.data)
+        self._child: subprocess.Popen[str] | None = None
+
+    # -- what is there
+
+    def pid_lines(self) -> list[str]:
+        return read_in(self.pgdata, PID_FILE, self.account).splitlines()
+
+    def pid(self) -> int:
+        """The postmaster's process id, 0 where none is written."""
+        return first_number("\n".join(self.pid_lines()))
+
+    def alive(self) -> bool:
+        if self._child is not None:
+            return self._child.poll() is None
+        pid = self.pid()
+        return pid > 0 and self.is_postmaster(pid)
+
+    def is_postmaster(self, pid: int) -> bool:
+        return postmaster_alive(pid, self.pgdata, self.account.uid)
+
+    def status(self) -> str:
+        """What the postmaster says of itself, in the eighth line of its pid file."""
+        lines = self.pid_lines()
+        return lines[7].strip() if len(lines) > 7 else ""  # noqa: PLR2004
+
+    def ready(self) -> bool:
+        """Whether it takes connections that write."""
+        return self.status() == "ready" and self.alive()
+
+    def port(self) -> int:
+        lines = self.pid_lines()
+        written = first_number(lines[3]) if len(lines) > 3 else 0  # noqa: PLR2004
+        return written or self.tcp_port or 5432
+
+    def dsn(self) -> str:
+        return (
+            f"postgresql://{ROLE}:{quote(self.password(), safe='')}@/{DATABASE}"
+            f"?host={quote(str(self.sockets), safe='')}&port={self.port()}&sslmode=disable"
+        )
+
+    def password(self) -> str:
+        """The superuser's password, which only the server's user and root can read."""
+        try:
+            return (self.data / "password").read_text().strip()
+        except OSError as error:
+            raise DataUnusable(
+                f"The password of the server cannot be read: {error}.",
+                hint="Run Usher as the user who made this directory, or choose another with --data.",
+            ) from error
+
+    # -- making it
+
+    def prepare(self) -> None:
+        """Leave a data directory that this server can start on, made whole or not at all."""
+        if not self.account.may_enter(self.data):
+            raise DataUnusable(
+                f"PostgreSQL runs as the user {self.account.name!r}, who cannot reach {self.data}.",
+                hint="Choose a directory outside private homes, with --data or USHER_DATA.",
+            )
+        for directory in (self.log, self.sockets):
+            give_directory(directory, self.account)
+        make_directory(self.start_log.parent)
+        if not os.path.lexists(self.pgdata):
+            self.create()
+        self.check_owner()
+        self.check_version()
+        self.write(self.pgdata / "usher.conf", configuration(self.sockets, self.log, self.tcp_port))
+
+    def create(self) -> None:
+        """Run initdb beside the final name and rename, so that a crash leaves nothing half-made."""
+        fresh = self.pgdata.with_name("postgres.new")
+        # rmtree works with directory descriptors, so the account cannot lead it elsewhere by a symlink.
+        shutil.rmtree(fresh, ignore_errors=True)
+        try:
+            give_directory(fresh, self.account)
+            self.initdb(fresh)
+            self.write(fresh / "postgresql.conf", INCLUDE, append=True)
+            fresh.rename(self.pgdata)
+        except BaseException:
+            shutil.rmtree(fresh, ignore_errors=True)
+            raise
+
+    def write(self, file: Path, text: str, *, append: bool = False) -> None:
+        self.check(*self.account.write(file, text, append=append))
+
+    def initdb(self, fresh: Path) -> None:
+        password = secrets.token_urlsafe(24) + "\n"
+        write_file(self.data / "password", password.encode())
+        options = ["--username", ROLE, "--encoding", "UTF8", "--data-checksums"]
+        # Also over the socket: jobs may open it, and without passwords each could log in as the superuser.
+        options += ["--auth-local", "scram-sha-256", "--auth-host", "scram-sha-256"]
+        options += ["--pwfile", "/dev/stdin", "--locale", "C"]
+        if self.binaries.major >= 17:  # noqa: PLR2004 - the first with a Unicode provider of its own
+            options += ["--locale-provider", "builtin", "--builtin-locale", "C.UTF-8"]
+        # Nothing waits for the disk until the end, where everything is written through once.
+        initdb = [self.binaries / "initdb", "--pgdata", str(fresh)]
+        # The password's file is ours alone. `cat` makes a pipe that the account may open by its name, unlike ours.
+        piped = ["/bin/sh", "-c", 'cat | "$@"', "sh"]
+        self.do([*piped, *initdb, *options, "--no-sync"], given=password)
+        single = [self.binaries / "postgres", "--single", "-F", "-D", str(fresh), "postgres"]
+        self.do(single, given=f"create database {DATABASE}\n")
+        self.do([*initdb, "--sync-only"])
+
+    def do(self, command: list[str], *, given: str = "") -> None:
+        self.check(*self.account.run(command, given=given))
+
+    def check(self, code: int, said: str) -> None:
+        if code:
+            tail = " ".join(said.strip().splitlines()[-3:])
+            raise DataUnusable(
+                f"PostgreSQL could not make its data directory in {self.data}: {tail}",
+                hint="Check free space and permissions there, or choose another with --data.",
+            )
+
+    def check_owner(self) -> None:
+        """Refuse a directory of another user, such as the `postgres` of a Debian package; nothing is changed."""
+        state = self.pgdata.lstat()
+        if stat.S_ISLNK(state.st_mode):
+            raise DataUnusable(
+                f"{self.pgdata} is a symlink.",
+                hint="Choose the directory with --data, and keep `postgres` a directory in it.",
+            )
+        if state.st_uid != self.account.uid:
+            name, ours = self.account.name, f"{self.pgdata} {self.log} {self.sockets}"
+            raise DataUnusable(
+                f"{self.pgdata} belongs to user number {state.st_uid}, "
+                f"but PostgreSQL runs as the user {name!r}.",
+                hint=f"If the data is yours, run `chown -hR {name}: {ours}`; "
+                "else choose another directory with --data.",
+            )
+
+    def check_version(self) -> None:
+        made_by = read_in(self.pgdata, "PG_VERSION", self.account).strip()
+        if not made_by:
+            raise DataUnusable(
+                f"{self.pgdata} exists but is not a PostgreSQL data directory.",
+                hint="Move it away, or choose another with --data.",
+            )
+        if made_by != str(self.binaries.major):
+            raise WrongVersion(
+                f"{self.pgdata} was made by PostgreSQL {made_by}; "
+                f"the programs in {self.binaries.directory} are {self.binaries.version}.",
+                hint=f"Name programs of version {made_by} with USHER_PG_BIN, run `usher db dump`, "
+                "then restore into a new --data directory.",
+            )
+
+    # -- running it
+
+    def start(self) -> None:
+        """Start the postmaster, or take over one that runs, and wait until it is ready."""
+        deadline = time.monotonic() + START_SECONDS
+        patience = time.monotonic() + ORPHAN_SECONDS
+        if not self.alive():
+            self._child = None  # one that died before has had its say
+        while not self.ready():
+            if not self.alive():
+                said = self.last_words()
+                if self._child and (ORPHANS not in said or time.monotonic() > patience):
+                    self._child = None
+                    raise self.not_started(said)
+                self.spawn()
+            if time.monotonic() > deadline:
+                raise self.not_started(f"not ready after {START_SECONDS} s")
+            time.sleep(0.003)
+
+    def not_started(self, reason: str) -> ServerUnusable:
+        hint = f"Its logs are in {self.log} and {self.start_log}."
+        if self.tcp_port:
+            hint += f" Is port {self.tcp_port} free?"
+        return ServerUnusable(f"PostgreSQL did not start: {reason}", hint=hint)
+
+    def spawn(self) -> None:
+        self.clear_stale_locks()
+        with os.fdopen(open_file(self.start_log, os.O_WRONLY | os.O_TRUNC), "wb") as said:
+            command = [self.binaries / "postgres", "-D", str(self.pgdata)]
+            self._child = self.account.popen(command, out=said)
+
+    def clear_stale_locks(self) -> None:
+        """Remove lock files of a postmaster that is no more, but whose number still answers.
+
+        PostgreSQL takes whoever has the number for itself and refuses to start: another program
+        (a container's restart reuses low numbers), or its own zombie where nobody reaps. Only the
+        keeper comes here, so no server of ours can be on its way. A number that is nobody's
+        PostgreSQL clears by itself.
+        """
+        for directory, pattern in ((self.pgdata, PID_FILE), (self.sockets, ".s.PGSQL.*.lock")):
+            with open_directory(directory) as handle:
+                for name in names_in(handle, pattern):
+                    with suppress(OSError):
+                        pid = first_number(read_file(handle, name, self.account))
+                        if pid and not self.is_postmaster(pid):
+                            os.unlink(name, dir_fd=handle)
+
+    def last_words(self) -> str:
+        """Why our child ended; its log's collector may write a moment after its end."""
+        if self._child is None:
+            return ""
+        for _ in range(20):
+            if said := fatal_line(self.logged(), self._child.pid):
+                return said
+            time.sleep(0.05)
+        return f"exit code {self._child.returncode}"
+
+    def logged(self) -> list[str]:
+        """The lines that the server wrote at its start, and those of its newest log file."""
+        lines = self.start_log.read_text(errors="replace").splitlines()
+        with suppress(OSError), open_directory(self.log) as handle:
+            names = names_in(handle, "postgres-*.log")
+            times = {os.lstat(name, dir_fd=handle).st_mtime_ns: name for name in names}
+            if times:
+                lines += read_file(handle, times[max(times)], self.account).splitlines()
+        return lines
+
+    def stop(self) -> None:
+        """Fast shutdown: connections are closed, everything committed is on disk."""
+        for number, patience in ((signal.SIGINT, STOP_SECONDS), (signal.SIGQUIT, 10)):
+            if not self.alive():
+                return
+            self.send(number)
+            deadline = time.monotonic() + patience
+            while self.alive() and time.monotonic() < deadline:
+                time.sleep(0.003)
+
+    def send(self, number: signal.Signals) -> None:
+        """Signal our child; a postmaster of an earlier keeper is known only by a file of the account."""
+        if self._child is not None:
+            self._child.send_signal(number)
+        elif pid := self.pid():
+            self.account.signal(pid, number)
+
+
+def first_number(text: str) -> int:
+    """The process id a lock file of PostgreSQL's begins with, 0 where there is none."""
+    number = re.match(r"\s*([0-9]{1,10})\s", f"{text}\n")
+    return int(number[1]) if number else 0
+
+
+def fatal_line(lines: list[str], pid: int) -> str:
+    """The fatal line this process wrote, and the one before that names the cause."""
+    mark = f"[{pid}] "
+    said = [line.partition(mark)[2].removeprefix("@ ") for line in lines if mark in line]
+    for number, line in enumerate(said):
+        if line.startswith(("FATAL", "PANIC")):
+            return " ".join(said[max(number - 1, 0) : number + 1])
+    return ""
+
+
+def socket_directory(data: Path) -> Path:
+    """Beside the data where its name is short enough for a socket; else for root in /run, closed to other users."""
+    beside = data / "run"
+    if len(os.fsencode(beside / ".s.PGSQL.65535.lock")) <= SOCKET_LIMIT:
+        return beside
+    name = f"usher-{hashlib.sha256(os.fsencode(data)).hexdigest()[:16]}"
+    if os.geteuid() == 0 and ROOT_SOCKETS.is_dir():
+        return ROOT_SOCKETS / name
+    return Path(tempfile.gettempdir(), name)

@@ -1,0 +1,1 @@
+"""Works on items after a poll: search, cleaning, full pages."""

@@ -1,0 +1,152 @@
+"""Items found: by words, feed, tag and date, the newest first; and one item with all that hangs on it.
+
+Comes from the command line and the web pages; goes to the schema `feeds` and back as rows. Which items is one
+statement, how they look another, so that only what is shown is read.
+"""
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from usher.db.pool import Connection
+from usher.db.statements import beside
+from usher.errors import BadInput, NotFound
+
+store = beside(__file__)
+
+EXCERPT: Final = 500  # characters of a clean text
+LAST: Final = 2**63 - 1
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_PLACE: Final = re.compile(r"(-?[0-9]{1,18})~([0-9]{1,19})", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An item as listed; `tags` are those of its feed, then its own categories."""
+
+    id: int
+    feed: int | None
+    feed_title: str
+    guid: str | None
+    link: str
+    title: str
+    title_type: str
+    summary: str
+    summary_type: str
+    excerpt: str | None
+    pub_date: datetime
+    mod_date: datetime
+    fetch_date: datetime
+    language: str
+    tags: list[str]
+    same_as: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """What hangs on an item beside what is listed; each thing as a plain mapping."""
+
+    content: str
+    content_type: str
+    content_clean: str | None
+    content_clean_html: str | None
+    page: bool
+    comments_url: str | None
+    comments_count: int | None
+    updated: datetime | None
+    copyright: str
+    image: str
+    cleaned: bool
+    links: list[dict[str, Any]]
+    authors: list[dict[str, Any]]
+    categories: list[dict[str, Any]]
+    media: list[dict[str, Any]]
+    thumbnails: list[dict[str, Any]]
+    places: list[dict[str, Any]]
+    ratings: list[dict[str, Any]]
+    events: list[dict[str, Any]]
+    options: dict[str, str]
+    fetched: dict[str, Any] | None
+    copies: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """An item with everything."""
+
+    item: Found
+    rest: Rest
+
+
+async def find(  # noqa: PLR0913 - as many as there are conditions
+    conn: Connection,
+    *,
+    words: str = "",
+    feed: int | None = None,
+    tag: str = "",
+    since: datetime | None = None,
+    until: datetime | None = None,
+    after: tuple[datetime, int] | None = None,
+    copies: bool = True,
+    limit: int = 50,
+) -> list[Found]:
+    """Items, the newest first; `feed` is a subscription's number, `after` the place of the last one shown before.
+
+    `since` is part of the time that is looked at and `until` is not; without `copies` a story is shown once.
+    """
+    before: tuple[datetime | str, int] = after or ("infinity", LAST)
+    if until is not None and (after is None or until <= after[0]):
+        before = (until, 0)
+    given: dict[str, Any] = {
+        "before": before[0],
+        "before_id": before[1],
+        "since": since or "-infinity",
+        "copies": copies,
+        "n": limit,
+    }
+    rows = await chosen(conn, words.replace("\0", " ").strip(), feed, tag.replace("\0", ""), given)
+    return await shown(conn, [id_ for (id_,) in rows]) if rows else []
+
+
+async def chosen(
+    conn: Connection, words: str, feed: int | None, tag: str, given: dict[str, Any]
+) -> list[tuple[Any, ...]]:
+    """Which items, by the statement that looks where the fewest are."""
+    if words:
+        return await store.matching.tuples(conn, words=words, feed=feed, tag=tag, **given)
+    if feed is not None:
+        return await store.of_feed.tuples(conn, feed=feed, tag=tag, **given)
+    if tag:
+        return await store.tagged.tuples(conn, tag=tag, **given)
+    return await store.latest.tuples(conn, **given)
+
+
+async def shown(conn: Connection, ids: list[int]) -> list[Found]:
+    """These items, the newest first."""
+    return await store.shown.rows(conn, Found, ids=ids, excerpt=EXCERPT)
+
+
+async def one(conn: Connection, id_: int) -> Whole:
+    """An item with all that hangs on it."""
+    rest = await store.one.row(conn, Rest, id=id_)
+    found = await shown(conn, [id_])
+    if rest is None or not found:
+        raise NotFound(f"There is no item {id_}.", hint="usher items list")
+    return Whole(found[0], rest)
+
+
+def place(item: Found) -> str:
+    """Where an item is in the order, as text for a link to what comes after it."""
+    return f"{(item.pub_date - _EPOCH) // timedelta(microseconds=1)}~{item.id}"
+
+
+def read_place(text: str) -> tuple[datetime, int]:
+    """What `place` wrote."""
+    match = _PLACE.fullmatch(text)
+    try:
+        if match and int(match[2]) <= LAST:
+            return _EPOCH + timedelta(microseconds=int(match[1])), int(match[2])
+    except OverflowError:
+        pass
+    raise BadInput(f"{text[:60]!a} is no place in a list of items.", hint="Begin at the newest.")

@@ -1,0 +1,1 @@
+"""Web pages about feeds and items, and the endpoints that serve them."""

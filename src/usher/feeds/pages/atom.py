@@ -1,0 +1,76 @@
+"""Items as an Atom feed: any search of them, and any tag, for every reader there is.
+
+Comes from a page of items; goes to readers. An item keeps its name for as long as it is here, whatever is said of it.
+"""
+
+from urllib.parse import urlencode
+
+from usher.feeds.pages.messages import ItemList, ItemRow, ItemsQuery
+from usher.feeds.pages.wording import is_link
+from usher.http.atom import MEDIA, Document, Entry, Link, name
+
+PATH = "/items.atom"
+
+
+def feed_of(found: ItemList, query: ItemsQuery, *, origin: str) -> Document:
+    """A page of items as a feed; `origin` is what the reader calls us."""
+    own = f"{origin}{address(query)}"
+    first = f"{origin}{address(query, after='')}"
+    links = [
+        Link(own, "self", MEDIA),
+        Link(f"{origin}{address(query, path='/items')}", "alternate", "text/html"),
+        Link(first, "first", MEDIA),
+    ]
+    if found.after:
+        links.append(Link(f"{origin}{address(query, after=found.after)}", "next", MEDIA))
+    entries = [entry(one, origin) for one in found.items]
+    return Document(
+        id=name("items", first), title=title(query, found), links=links, entries=entries
+    )
+
+
+def entry(one: ItemRow, origin: str) -> Entry:
+    here = f"{origin}/items/{one.id}"
+    link = one.link if is_link(one.link) else here
+    return Entry(
+        # When it was first seen tells items of this number apart that are not the same.
+        id=name("item", one.id, one.seen.isoformat()),
+        title=one.title or "Untitled",
+        updated=one.changed,
+        published=one.published,
+        links=[Link(link), Link(here, "related", "text/html")],
+        categories=one.tags,
+        text=one.text,
+        language=one.language,
+        source=one.feed_title,
+    )
+
+
+def address(query: ItemsQuery, *, path: str = PATH, after: str | None = None) -> str:
+    """Where these items are; the same question is always asked in the same words."""
+    asked = {
+        "words": query.words.strip(),
+        "feed": query.feed.strip(),
+        "tag": query.tag.strip(),
+        "since": query.since.strip(),
+        "until": query.until.strip(),
+        "limit": str(query.limit) if query.limit != ItemsQuery().limit else "",
+        "after": query.after if after is None else after,
+    }
+    said = urlencode({name: value for name, value in asked.items() if value}, errors="replace")
+    return f"{path}?{said}" if said else path
+
+
+def title(query: ItemsQuery, found: ItemList) -> str:
+    """What the question is, in words."""
+    parts = [query.words.strip() or "Items"]
+    if tag := query.tag.strip():
+        parts.append(f"tagged {tag}")
+    if feed := query.feed.strip():
+        known = found.items[0].feed_title if found.items else ""
+        parts.append(f"of {known}" if known else f"of feed {feed}")
+    if since := query.since.strip():
+        parts.append(f"from {since} on")
+    if until := query.until.strip():
+        parts.append(f"until {until}")
+    return ", ".join(parts)

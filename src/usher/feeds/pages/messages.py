@@ -1,0 +1,144 @@
+"""What can be asked about feeds and items, and what is answered: pages show the same values as the data beside them."""
+
+from datetime import datetime
+from typing import Annotated, Final, Literal
+
+from msgspec import Meta, Struct, field
+
+from usher.feeds.pages.queries import About, Counts, HubShown
+
+LAST: Final = 2**63 - 1
+MOST_ITEMS: Final = 200
+Show = Literal["all", "failing", "disabled", "gone"]
+Condition = Literal["good", "new", "failing", "disabled", "gone"]
+
+
+class FeedsQuery(Struct, frozen=True):
+    """Which feeds; `after` is the number of the last one that was shown."""
+
+    show: Show = "all"
+    tag: str = ""
+    contains: str = ""
+    after: Annotated[int, Meta(ge=0, le=LAST)] = 0
+
+
+class ItemsQuery(Struct, frozen=True):
+    """Which items; what is empty is no condition. Days are of UTC, and both of them count."""
+
+    words: str = ""
+    feed: str = ""
+    tag: str = ""
+    since: str = ""
+    until: str = ""
+    after: str = ""
+    limit: Annotated[int, Meta(ge=1, le=MOST_ITEMS)] = 30
+
+
+class HubQuery(Struct, frozen=True):
+    """What a hub says when it calls."""
+
+    mode: Literal["subscribe", "unsubscribe", "denied"] = field(name="hub.mode")
+    topic: str = field(name="hub.topic")
+    challenge: str = field(name="hub.challenge", default="")
+    lease_seconds: str = field(name="hub.lease_seconds", default="")
+    reason: str = field(name="hub.reason", default="")
+
+
+class FeedRow(Struct, frozen=True):
+    """A feed in a list; `days` are its items of the last fourteen days, today's last."""
+
+    id: int
+    url: str
+    title: str
+    host: str
+    site: str
+    tags: list[str]
+    condition: Condition
+    reason: str
+    errors: int
+    error: str
+    items: int
+    more_items: bool  # whether there are more than were counted
+    polled_at: datetime | None
+    succeeded_at: datetime | None
+    next_at: datetime | None
+    why: str
+    days: list[int]
+
+
+class FeedList(Struct, frozen=True):
+    """A page of feeds; `after` asks for the next one."""
+
+    feeds: list[FeedRow]
+    counts: Counts
+    after: int | None
+
+
+class ItemRow(Struct, frozen=True):
+    """An item in a list; title and text are plain, whatever the feed sent."""
+
+    id: int
+    feed: int | None
+    feed_title: str
+    title: str
+    link: str
+    text: str
+    published: datetime
+    changed: datetime
+    seen: datetime
+    language: str
+    tags: list[str]
+    same_as: int | None
+
+
+class ItemList(Struct, frozen=True):
+    """A page of items, the newest first; `after` asks for the next one."""
+
+    items: list[ItemRow]
+    after: str | None
+
+
+class FeedWhole(Struct, frozen=True):
+    """A feed with what it says of itself, how its polls went and what it brought last; periods in seconds."""
+
+    feed: FeedRow
+    about: About | None
+    hub: HubShown | None
+    status: int | None
+    polls: int
+    unmodified: int
+    every: float | None
+    period: float | None
+    knocks: bool
+    added_at: datetime
+    problems: list[str]
+    latest: list[ItemRow]
+
+
+class Person(Struct, frozen=True):
+    name: str
+    link: str = ""
+
+
+class Medium(Struct, frozen=True):
+    """A file that belongs to an item."""
+
+    link: str
+    title: str
+    kind: str
+    bytes: int | None = None
+    seconds: int | None = None
+
+
+class ItemWhole(Struct, frozen=True):
+    """An item with its whole text, which is plain."""
+
+    item: ItemRow
+    text: str
+    guid: str
+    authors: list[Person]
+    media: list[Medium]
+    comments_url: str
+    comments_count: int | None
+    copyright: str
+    copies: list[int]

@@ -1,0 +1,84 @@
+"""What the pages of feeds show besides what commands show: counts, tags, what a feed says of itself, its hub.
+
+Comes from the schema `feeds`, read by whoever may only look; goes to pages and to the data beside them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from usher.db.pool import Connection
+from usher.db.statements import beside
+from usher.feeds.websub.rules import State
+
+store = beside(__file__)
+
+MOST_ITEMS: Final = 1_000  # that are counted of a feed in a list
+MOST_TAGS: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    all: int
+    failing: int
+    disabled: int
+    gone: int
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a feed says about itself, and since when we know it."""
+
+    title: str
+    description: str
+    link: str
+    language: str
+    copyright: str
+    generator: str
+    type: str
+    encoding: str
+    pub_date: datetime | None
+    first_date: datetime
+    mod_date: datetime
+    hub: str
+    categories: list[str]
+    authors: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class HubShown:
+    """A subscription at a hub, for people."""
+
+    hub: str
+    topic: str
+    state: State
+    reason: str
+    lease_until: datetime | None
+    pinged_at: datetime | None
+    pings: int
+    ignored: int
+    trusted: bool
+
+
+async def counts(conn: Connection) -> Counts:
+    [row] = await store.counts.tuples(conn)
+    return Counts(*row)
+
+
+async def tags(conn: Connection) -> list[str]:
+    return [str(tag) for (tag,) in await store.tags.tuples(conn, n=MOST_TAGS)]
+
+
+async def sizes(conn: Connection, feeds: Sequence[int]) -> dict[int, int]:
+    """How many items feeds have, or one more than are counted."""
+    found = await store.sizes.tuples(conn, feeds=list(feeds), most=MOST_ITEMS + 1)
+    return {id_: number for id_, number in found}  # noqa: C416 - typed
+
+
+async def about(conn: Connection, feed: int) -> About | None:
+    return await store.about.row(conn, About, feed=feed)
+
+
+async def hub(conn: Connection, id_: int) -> HubShown | None:
+    return await store.hub.row(conn, HubShown, id=id_)

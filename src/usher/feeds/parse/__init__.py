@@ -1,0 +1,1 @@
+"""Parses feeds: RSS, Atom, RDF and JSON Feed become one model."""

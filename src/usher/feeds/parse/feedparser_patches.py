@@ -1,0 +1,348 @@
+"""feedparser's own parsers, taught what they lose and kept from what breaks them.
+
+Comes from the elements of a feed as feedparser sees them; goes to `tolerant`, which lets them run. What is taught: the
+elements of Media RSS by the medium they belong to, skipHours and skipDays, pictures and keywords of podcasts, whether a
+guid is an address. What is prevented: that the owner of a podcast becomes its author, that a summary before a
+description hides it, and the inputs on which feedparser raises or takes for ever.
+"""
+
+# ruff: noqa: SLF001 - the handlers that are overridden here have such names
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any, Final
+
+from usher.feeds.parse import media_rss
+from usher.feeds.parse.item_builder import author, is_address
+from usher.feeds.parse.relative_urls import is_web
+
+# feedparser has no types: all of it that is used is named here.
+_api: Final[Any] = import_module("feedparser.api")
+_mixin: Final[Any] = import_module("feedparser.mixin")._FeedParserMixin
+safe_base: Final[Callable[[str, str], str]] = import_module(
+    "feedparser.urls"
+).make_safe_absolute_uri
+looks_like_html: Final[Callable[[str], bool]] = _mixin.looks_like_html
+
+HANDLED: Final = frozenset(  # the names that feedparser gives a meaning of its own
+    name.removeprefix("_start_").removeprefix("_end_").lower()
+    for name in dir(_mixin)
+    if name.startswith(("_start_", "_end_"))
+)
+_MORE: Final = {  # spellings of names of ours that feedparser knows under one
+    "https://search.yahoo.com/mrss/": "media",
+    "https://www.itunes.com/dtds/podcast-1.0.dtd": "itunes",
+    "https://purl.org/dc/elements/1.1/": "dc",
+    "https://purl.org/rss/1.0/modules/content/": "content",
+    "http://purl.org/rss/1.0/modules/content": "content",
+    "http://purl.org/syndication/thread/1.0": "thr",
+    "urn:ietf:params:xml:ns:xcal": "xcal",
+    "http://wellformedweb.org/commentapi": "wfw",
+}
+PREFIXES: Final[Mapping[str, str]] = {
+    **{uri.lower(): prefix for uri, prefix in _mixin.namespaces.items()},
+    **_MORE,
+}
+MOST_TAGS: Final = 500  # of one item
+UNDECLARED_ATOM: Final = (
+    "atom"  # the prefix that feeds use without declaring it, or declare wrongly
+)
+# Elements whose text is taken as it is written, also with markup that is not escaped.
+_TEXT_ELEMENTS: Final = frozenset({"id", "category", "author", "generator"})
+_LINK_WITH_ADDRESS: Final = "usher_link_with_address"
+_VOID_MARKUP: Final = frozenset({"br", "hr", "img"})
+_MARKUP: Final = _VOID_MARKUP | {
+    *("a", "abbr", "b", "big", "cite", "code", "del", "div", "em", "font", "h1", "h2", "h3", "h4", "h5", "h6"),
+    *("i", "ins", "kbd", "li", "ol", "p", "pre", "q", "s", "small", "span", "strike", "strong", "sub", "sup"),
+    *("tt", "u", "ul"),
+}  # fmt: skip
+
+
+class Enough(Exception):
+    """As many items as are wanted have been read."""
+
+
+class Notes:
+    """What is kept of an item, or of the feed, beside feedparser's dictionary of it."""
+
+    permalink = False
+    picture = ""
+    explicit = ""
+
+    def __init__(self) -> None:
+        self.media = media_rss.Media()
+        self.words: list[str] = []
+
+
+class Tolerant:
+    """Mixed in before each of feedparser's parsers; `self` is one of them."""
+
+    namespaces: Final = PREFIXES
+    _matchnamespaces: Final = PREFIXES
+
+    def __init__(self: Any, most_items: int, *given: object) -> None:
+        self.left = most_items
+        self.full = False
+        self.beside = False
+        self.own = Notes()
+        self.notes: list[Notes] = []  # one for each entry
+        self.hours: list[str] = []
+        self.days: list[str] = []
+        self.popped = ""
+        self.markup: list[str] = []  # open tags inside an element of `_TEXT_ELEMENTS`
+        super().__init__(*given)
+        self.namespacemap[UNDECLARED_ATOM] = ""
+
+    # What is lost otherwise
+
+    def _start_item(self: Any, attrs: dict[str, str]) -> None:
+        if not self.left:
+            self.full = True
+            raise Enough
+        self.left -= 1
+        _mixin._start_item(self, attrs)
+        self.hasContent = 0
+        self.notes.append(Notes())
+
+    _start_entry = _start_item
+
+    def _note(self: Any) -> Notes:
+        notes: Notes = self.notes[-1] if self.inentry else self.own
+        return notes
+
+    def _start_guid(self: Any, attrs: dict[str, str]) -> None:
+        _mixin._start_guid(self, attrs)
+        self._note().permalink = self.guidislink
+
+    def _start_id(self: Any, attrs: dict[str, str]) -> None:
+        _mixin._start_id(self, attrs)
+        self._note().permalink = False
+
+    def _end_guid(self: Any) -> None:
+        """An identity is kept as it is written, so that it stays the same when the feed moves."""
+        stands_in, self.guidislink = self.guidislink, 0
+        value = self.pop("id") or ""
+        if stands_in and is_address(value):
+            self._save("link", self.resolve_uri(value))
+
+    _end_id = _end_guid
+
+    def _start_image(self: Any, attrs: dict[str, str]) -> None:
+        """In RDF the picture is beside the channel, and belongs to it all the same."""
+        _mixin._start_image(self, attrs)
+        self.beside = not self.infeed and not self.inentry
+        self.infeed = self.infeed or self.beside
+
+    def _end_image(self: Any) -> None:
+        _mixin._end_image(self)
+        if self.beside:
+            self.infeed = self.beside = 0
+
+    def _start_hour(self: Any, _attrs: dict[str, str]) -> None:
+        self.push("hour", 1)
+
+    def _end_hour(self: Any) -> None:
+        self.hours.append(self.pop("hour") or "")
+
+    def _start_day(self: Any, _attrs: dict[str, str]) -> None:
+        self.push("day", 1)
+
+    def _end_day(self: Any) -> None:
+        self.days.append(self.pop("day") or "")
+
+    def _start_itunes_image(self: Any, attrs: dict[str, str]) -> None:
+        self.push("itunes_image", 0)
+        href = attrs.get("href") or attrs.get("url") or ""
+        self._note().picture = self.resolve_uri(href) if href else ""
+
+    def _end_itunes_explicit(self: Any) -> None:
+        self._note().explicit = self.pop("itunes_explicit") or ""
+
+    def _end_itunes_keywords(self: Any) -> None:
+        self._note().words.append(self.pop("itunes_keywords") or "")
+
+    def _start_media_keywords(self: Any, attrs: dict[str, str]) -> None:
+        self._media_start("keywords", attrs)
+        self.push("media_keywords", 1)
+
+    def _end_media_keywords(self: Any) -> None:
+        text = self.pop("media_keywords") or ""
+        self._note().words.append(text)
+        self._media_end("keywords", text)
+
+    def unknown_starttag(self: Any, tag: str, attrs: list[tuple[str, str]]) -> None:
+        name = tag.removeprefix("xhtml:")
+        if name in _MARKUP and self.elementstack and self.elementstack[-1][0] in _TEXT_ELEMENTS:
+            self.markup.append(tag)
+            self.handle_data(f"<{name}{self.strattrs(attrs)}>", escape=0)
+        else:
+            _mixin.unknown_starttag(self, tag, attrs)
+
+    def unknown_endtag(self: Any, tag: str) -> None:
+        if tag not in self.markup:
+            _mixin.unknown_endtag(self, tag)
+            return
+        while self.markup.pop() != tag:
+            pass
+        name = tag.removeprefix("xhtml:")
+        if name not in _VOID_MARKUP:
+            self.handle_data(f"</{name}>", escape=0)
+
+    def pop(self: Any, *given: Any) -> Any:  # noqa: ANN401 - as feedparser has it
+        self.markup.clear()
+        value = _mixin.pop(self, *given)
+        self.popped = value if isinstance(value, str) else ""
+        return value
+
+    def _start_media_title(self: Any, attrs: dict[str, str]) -> None:
+        self._media_start("title", attrs)
+        _mixin._start_media_title(self, attrs)
+
+    def _end_media_title(self: Any) -> None:
+        _mixin._end_media_title(self)
+        self._media_end("title", self.popped)
+
+    def _start_media_description(self: Any, attrs: dict[str, str]) -> None:
+        self._media_start("description", attrs)
+        _mixin._start_media_description(self, attrs)
+
+    def _end_media_description(self: Any) -> None:
+        _mixin._end_media_description(self)
+        self._media_end("description", self.popped)
+
+    def _start_media_category(self: Any, attrs: dict[str, str]) -> None:
+        self._media_start("category", attrs)
+        _mixin._start_media_category(self, dict(attrs))
+
+    def _end_media_category(self: Any) -> None:
+        _mixin._end_media_category(self)
+        self._media_end("category", self.popped)
+
+    def _media_start(self: Any, name: str, attrs: Mapping[str, str]) -> None:
+        self._note().media.start(name, dict(attrs))
+
+    def _media_end(self: Any, name: str, text: str) -> None:
+        self._note().media.end(name, text)
+
+    # What goes wrong otherwise
+
+    def _save_author(self: Any, key: str, value: str, prefix: str = "author") -> None:
+        if prefix == "author":
+            self._get_context().setdefault("authors", [{}])[-1][key] = value
+
+    def _end_author(self: Any) -> None:
+        text = self.pop("author") or ""
+        self.inauthor = 0
+        one = self._get_context().setdefault("authors", [{}])[-1]
+        if not one and (found := author(text)):
+            one.update(name=found.name, email=found.email)
+
+    _end_managingeditor = _end_author
+
+    def _sync_author_detail(self: Any, key: str = "author") -> None:
+        """Authors are complete without being told by each other."""
+
+    def _add_tag(self: Any, *given: object) -> None:
+        if len(self._get_context().setdefault("tags", [])) < MOST_TAGS:
+            _mixin._add_tag(self, *given)
+
+    def _end_category(self: Any) -> None:
+        """A category without a term is named by its text or its label, and never by the next category."""
+        value = self.pop("category") or ""
+        tags = self._get_context().get("tags")
+        nameless = tags[-1] if isinstance(tags, list) and tags and not tags[-1]["term"] else None
+        if nameless is None:
+            self._add_tag(value, None, None)
+        elif name := value or nameless["label"]:
+            nameless["term"] = name
+        else:
+            tags.pop()
+
+    _end_keywords = _end_category
+
+    def _enforce_href(self: Any, attrs: dict[str, str]) -> dict[str, str]:
+        attrs = _mixin._enforce_href(attrs)
+        if "href" in attrs:
+            attrs["href"] = attrs["href"].strip()
+        return attrs
+
+    def _start_link(self: Any, attrs: dict[str, str]) -> None:
+        """In RSS the text of a link wins over its attributes, so it is collected where there are both."""
+        _mixin._start_link(self, attrs)
+        if "href" in attrs and attrs["rel"] == "alternate" and not self.inimage:
+            self.push(_LINK_WITH_ADDRESS, 0)
+
+    def _end_link(self: Any) -> None:
+        if not self.elementstack or self.elementstack[-1][0] != _LINK_WITH_ADDRESS:
+            self.pop("link")
+            return
+        _, _, pieces = self.elementstack.pop()
+        if is_web("".join(pieces).strip()) and not self.version.startswith("atom"):
+            self.elementstack.append(["link", 1, pieces])
+            self.pop("link")
+
+    def _start_description(self: Any, attrs: dict[str, str]) -> None:
+        if self.inentry:
+            _mixin._start_description(self, attrs)
+        else:
+            self.push_content("description", attrs, "text/html", self.infeed or self.insource)
+
+    def _start_summary(self: Any, attrs: dict[str, str]) -> None:
+        if self.inentry:
+            _mixin._start_summary(self, attrs)
+        else:
+            self._summaryKey = "summary"
+            self.push_content("summary", attrs, "text/plain", 1)
+
+    def _start_textinput(self: Any, attrs: dict[str, str]) -> None:
+        _mixin._start_textinput(self, attrs)
+        self.feeddata.setdefault("textinput", {})
+
+    def _end_creativecommons_license(self: Any) -> None:
+        href = self.pop("license")
+        context = self._get_context()
+        context.pop("license", None)
+        context.setdefault("links", []).append({"rel": "license", "href": href or ""})
+
+    def _start_psc_chapter(self: Any, attrs: dict[str, str]) -> None:
+        """Chapters are not kept, and one without a start would end everything."""
+
+    def _end_gml_pos(self: Any) -> None:
+        self._quietly(_mixin._end_gml_pos)
+
+    def _end_gml_poslist(self: Any) -> None:
+        self._quietly(_mixin._end_gml_poslist)
+
+    def _quietly(self: Any, end: Callable[[object], None]) -> None:
+        try:
+            end(self)
+        except (KeyError, TypeError, ValueError):
+            self._get_context().pop("where", None)
+
+    def handle_charref(self: Any, ref: str) -> None:
+        try:
+            _mixin.handle_charref(self, ref)
+        except (OverflowError, ValueError):
+            self.handle_data("\N{REPLACEMENT CHARACTER}")
+
+
+def _teach(name: str) -> None:
+    """Let an element of Media RSS that feedparser flattens or does not know be told of with its medium."""
+    holds_text = name not in {"content", "group"}
+
+    def start(self: Any, attrs: dict[str, str]) -> None:  # noqa: ANN401
+        self._media_start(name, attrs)
+        if holds_text:
+            self.push(f"media_{name}", 1)
+
+    def end(self: Any) -> None:  # noqa: ANN401
+        self._media_end(name, (self.pop(f"media_{name}") or "") if holds_text else "")
+
+    setattr(Tolerant, f"_start_media_{name}", start)
+    setattr(Tolerant, f"_end_media_{name}", end)
+
+
+for _name in media_rss.NAMES - {"title", "description", "category", "keywords"}:
+    _teach(_name)
+
+Strict: Final[Any] = type("Strict", (Tolerant, _api.StrictFeedParser), {})
+Loose: Final[Any] = type("Loose", (Tolerant, _api.LooseFeedParser), {})

@@ -1,0 +1,1 @@
+"""Polls feeds: when, how, and what follows."""

@@ -1,0 +1,124 @@
+"""Where the feed of a page may be.
+
+Comes from the HTML of a page and its address; goes to addresses to try, the likeliest first: what the page declares,
+then links that look like feeds, then places where sites often have one.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Literal
+from urllib.parse import urlsplit
+
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from usher.feeds.parse.relative_urls import is_web, join
+
+Why = Literal["declared", "linked", "guessed"]
+
+MOST_BYTES: Final = 5_000_000
+MOST_CANDIDATES: Final = 30
+
+_TYPES: Final = {
+    "application/rss+xml": "rss",
+    "application/atom+xml": "atom",
+    "application/feed+json": "json",
+    "application/rdf+xml": "rss",
+    "application/x.atom+xml": "atom",
+    "text/xml": "",
+    "application/xml": "",
+    "application/json": "json",
+}
+_LIKELY: Final = re.compile(
+    r"\.(?:rss|atom|rdf)$|/(?:feed|rss|atom)/?$|(?:feed|rss|atom|index)\.(?:xml|json|php)$|[?&](?:feed|format)=(?:rss|atom)",
+    re.IGNORECASE,
+)
+_WORDS: Final = re.compile(r"\b(?:rss|atom|web ?feed|news ?feed|feed)\b", re.IGNORECASE)
+_COMMENTS: Final = re.compile(r"\bcomments?\b|\breplies\b", re.IGNORECASE)
+_PLACES: Final = (
+    "/feed",
+    "/rss",
+    "/feed.xml",
+    "/rss.xml",
+    "/atom.xml",
+    "/index.xml",
+    "/feed.json",
+    "/feed/",
+    "/blog/feed",
+    "/feeds/posts/default",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An address to try, the kind of feed it is said to be, its title, and why it is thought to be one."""
+
+    url: str
+    kind: str = ""
+    title: str = ""
+    why: Why = "declared"
+
+
+def candidates(body: bytes, url: str) -> list[Candidate]:
+    """All addresses worth trying, in order, each once."""
+    tree = LexborHTMLParser(body[:MOST_BYTES])
+    base = _base(tree, url)
+    declared = sorted(_declared(tree, base), key=_of_comments)
+    linked = sorted(_linked(tree, base), key=_of_comments)
+    found: dict[str, Candidate] = {}
+    for one in (*declared, *linked, *_guessed(url)):
+        if is_web(one.url) and one.url != url:
+            found.setdefault(one.url, one)
+    return list(found.values())[:MOST_CANDIDATES]
+
+
+def _base(tree: LexborHTMLParser, url: str) -> str:
+    node = tree.css_first("base[href]")
+    href = (node.attributes.get("href") or "").strip() if node else ""
+    seen = join(url, href) if href else ""
+    return seen if is_web(seen) else url
+
+
+def _declared(tree: LexborHTMLParser, base: str) -> Iterator[Candidate]:
+    for node in tree.css("link[href][rel]"):
+        rel = (node.attributes.get("rel") or "").lower().split()
+        kind = (node.attributes.get("type") or "").partition(";")[0].strip().lower()
+        href = _href(node, base)
+        if "alternate" in rel and kind in _TYPES:
+            # WordPress declares the API of each page as JSON, which is no feed.
+            if kind == "application/json" and "feed" not in href.lower():
+                continue
+            yield Candidate(href, _TYPES[kind], _title(node), "declared")
+        elif "feed" in rel:
+            yield Candidate(href, _TYPES.get(kind, ""), _title(node), "declared")
+
+
+def _linked(tree: LexborHTMLParser, base: str) -> Iterator[Candidate]:
+    for node in tree.css("a[href]"):
+        href = _href(node, base)
+        text = node.text(strip=True)[:100]
+        named = _WORDS.search(text) and "xml" in href.lower()
+        if named or _LIKELY.search(href.partition("#")[0]):
+            yield Candidate(href, "", text, "linked")
+
+
+def _guessed(url: str) -> Iterator[Candidate]:
+    parts = urlsplit(url)
+    if parts.path not in {"", "/"}:
+        below = f"{parts.path.rstrip('/')}/feed"
+        yield Candidate(join(url, below), why="guessed")
+    for place in _PLACES:
+        yield Candidate(join(url, place), why="guessed")
+
+
+def _href(node: LexborNode, base: str) -> str:
+    return join(base, (node.attributes.get("href") or "").strip())
+
+
+def _title(node: LexborNode) -> str:
+    return " ".join((node.attributes.get("title") or "").split())[:200]
+
+
+def _of_comments(one: Candidate) -> bool:
+    """Feeds of comments come after the others of their group."""
+    return bool(_COMMENTS.search(one.title) or _COMMENTS.search(one.url))

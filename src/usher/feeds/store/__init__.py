@@ -1,0 +1,1 @@
+"""Stores feeds and their items."""

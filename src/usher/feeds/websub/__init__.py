@@ -1,0 +1,1 @@
+"""WebSub: subscriptions at hubs, and their callbacks."""

@@ -1,0 +1,123 @@
+"""Subscriptions at hubs, as rows: asked for, agreed to, denied, ended, and the news that hubs had.
+
+Comes from polls, which ask hubs, and from the callback, which hubs call; goes to feeds.websub.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from usher.db.pool import Connection
+from usher.db.statements import beside
+from usher.feeds.websub.rules import Offer, Standing, State
+
+store = beside(__file__)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a feed offers: its hub, and what it calls itself."""
+
+    url: str
+    wanted: bool
+    hub: str
+    own: str
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """The subscription that a hub calls about; `status` is what the last poll was answered with."""
+
+    id: int
+    topic: str
+    secret: str
+    state: State
+    wanted: bool
+    task_id: int | None
+    polled_at: datetime | None
+    status: int
+
+
+async def known(conn: Connection, id_: int) -> Known | None:
+    """What a feed offers."""
+    return await store.known.row(conn, Known, id=id_)
+
+
+async def standing(conn: Connection, id_: int) -> Standing | None:
+    """How the subscription of a feed at its hub stands."""
+    return await store.standing.row(conn, Standing, id=id_)
+
+
+async def ask(
+    conn: Connection,
+    id_: int,
+    offer: Offer,
+    *,
+    token: str,
+    secret: str,
+    try_at: datetime,
+    now: datetime,
+) -> None:
+    """A hub is about to be asked."""
+    await store.ask.run(
+        conn,
+        id=id_,
+        hub=offer.hub,
+        topic=offer.topic,
+        token=token,
+        secret=secret,
+        try_at=try_at,
+        now=now,
+    )
+
+
+async def fail(conn: Connection, id_: int, token: str, reason: str, *, try_at: datetime) -> None:
+    await store.fail.run(conn, id=id_, token=token, reason=reason, try_at=try_at)
+
+
+async def leave(conn: Connection, id_: int, *, now: datetime) -> Standing | None:
+    """The hub is to tell us no more; the subscription that ends, if there is one."""
+    return await store.leave.row(conn, Standing, id=id_, now=now)
+
+
+async def called(conn: Connection, token: str) -> Called | None:
+    """Whose address a hub calls."""
+    return await store.called.row(conn, Called, token=token)
+
+
+async def agree(
+    conn: Connection,
+    id_: int,
+    token: str,
+    *,
+    until: datetime,
+    renew_at: datetime,
+    now: datetime,
+) -> bool:
+    """The hub agreed to what we asked; false if we did not."""
+    found = await store.agree.tuples(
+        conn, id=id_, token=token, until=until, renew_at=renew_at, now=now
+    )
+    return bool(found)
+
+
+async def release(conn: Connection, id_: int, token: str) -> bool:
+    """The hub agreed that it is over; false if we did not ask that."""
+    return bool(await store.release.tuples(conn, id=id_, token=token))
+
+
+async def deny(conn: Connection, id_: int, token: str, reason: str, *, try_at: datetime) -> bool:
+    return bool(await store.deny.tuples(conn, id=id_, token=token, reason=reason, try_at=try_at))
+
+
+async def ignore(conn: Connection, id_: int) -> None:
+    await store.ignore.run(conn, id=id_)
+
+
+async def ping(conn: Connection, id_: int, *, at: datetime, held: bool, now: datetime) -> None:
+    """The hub has news, for which the feed is polled then, unless its server holds us off."""
+    await store.ping.run(conn, id=id_, at=at, held=held, now=now)
+
+
+async def distrust(conn: Connection, id_: int) -> None:
+    """A poll found news; if the hub did not tell us since the one before, it is not to be relied on."""
+    await store.distrust.run(conn, id=id_)

@@ -1,0 +1,288 @@
+"""What stands around every request: its id, who may ask, security headers, a log line, and errors as problem+json.
+
+Who may ask is a matter of the name we are called by, of what page a browser asks for, and of a token where one is
+needed; whether a token is good, MGMT's `callers` or a component's `guard` finds out.
+"""
+
+import asyncio
+import ipaddress
+import logging
+import re
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from http import HTTPStatus
+from urllib.parse import urlsplit
+
+import msgspec
+from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from usher.errors import NotAllowed, UsherError
+from usher.http.server.messages import Problem
+from usher.telemetry import Log
+
+log = Log("web")
+REQUEST_ID = re.compile(r"[\w.:+/=-]{1,128}", re.ASCII)
+MOST_NAMES = 1_000  # kept
+# What comes after it only one other knows (a hub's callback), and who reads the log is not that one.
+SECRET = re.compile(r"(?<=/websub/).+", re.IGNORECASE | re.DOTALL)
+FORWARDING_HEADERS = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+SERVER_FAILED = 500
+RETRY_SECONDS = 5
+LINGER_SECONDS, LINGER_BYTES = 2, 50_000_000
+# Of an answer that says nothing else itself.
+SECURITY = (
+    (b"cache-control", b"no-store"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-content-type-options", b"nosniff"),
+)
+
+
+class Declined(Exception):
+    """A request that HTTP itself lets us decline: no body we can read, no such method.
+
+    It is no UsherError because no command line will ever meet it.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        *,
+        hint: str = "",
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+        self.hint = hint
+        self.headers = headers or {}
+
+
+class Unread(Declined):
+    """Declined before its body had all come: the rest is not wanted, and the connection closed."""
+
+
+class Porch:
+    """The outermost of our own ASGI applications; paths in `quiet` leave no line in the log.
+
+    An error that was caused by one of the kinds in `ours` is our fault and not the caller's.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        quiet: frozenset[str],
+        any_name: bool,
+        ours: tuple[type[Exception], ...] = (),
+    ) -> None:
+        self.app = app
+        self.quiet = quiet
+        self.any_name = any_name
+        self.ours = ours
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        exchange = Exchange(scope, receive, send)
+        try:
+            host = read_host(exchange.headers, scope["http_version"])
+            if not self.any_name:
+                check_name(host)
+            if exchange.method not in SAFE_METHODS:
+                check_site(exchange.headers)
+            await self.app(scope, receive, exchange.send)
+        except ClientDisconnect:
+            log.debug("client_gone", path=exchange.shown, id=exchange.id)
+        except Exception as error:
+            if exchange.status:
+                raise  # half an answer is out: the server breaks the connection, and logs why
+            await exchange.fail(error, self.ours)
+        if exchange.path not in self.quiet:
+            exchange.note()
+
+
+class Exchange:
+    """One request and its answer."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.scope = scope
+        self.receive = receive
+        self._send = send
+        self.headers = Headers(scope=scope)
+        given = self.headers.get("x-request-id", "")
+        self.id = given if REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
+        self.began = time.monotonic()
+        self.method: str = scope["method"]
+        self.path: str = scope["path"]
+        self.status = 0
+
+    @property
+    def shown(self) -> str:
+        """Its path, as everybody may know it."""
+        return SECRET.sub("…", self.path)
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            message["headers"] = with_security(message["headers"], self.id)
+        await self._send(message)
+
+    async def fail(self, error: Exception, ours: tuple[type[Exception], ...]) -> None:
+        """Answer with what went wrong; of a bug only our log learns more than the id."""
+        response = problem(error, self.id, ours)
+        if response.status_code >= SERVER_FAILED:
+            note_failure(error, self.method, self.shown, self.id)
+        if isinstance(error, Unread):
+            await self.answer_and_linger(response)
+        else:
+            await response(self.scope, self.receive, self.send)
+
+    async def answer_and_linger(self, response: Response) -> None:
+        """Read on for a moment before closing: a client that still sends would lose the answer to a reset."""
+        start = {"type": "http.response.start", "status": response.status_code}
+        await self.send({**start, "headers": response.raw_headers})
+        body = {"type": "http.response.body", "body": response.body, "more_body": True}
+        await self.send(body)
+        left = LINGER_BYTES
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LINGER_SECONDS):
+                while left > 0 and (message := await self.receive()).get("more_body"):
+                    left -= len(message["body"])
+        await self.send({"type": "http.response.body"})
+
+    def note(self) -> None:
+        log.debug(
+            "request",
+            method=self.method,
+            path=self.shown,
+            status=self.status,
+            ms=round((time.monotonic() - self.began) * 1000, 1),
+            peer=":".join(map(str, self.scope["client"] or ())),
+            id=self.id,
+        )
+
+
+def note_failure(error: Exception, method: str, path: str, request_id: str) -> None:
+    if isinstance(error, UsherError):
+        log.warning("request_failed", path=path, id=request_id, reason=error.message)
+        return
+    fields = {"method": method, "path": path, "id": request_id}
+    logging.getLogger("usher.api").error("bug", exc_info=error, extra={"fields": fields})
+
+
+def problem(error: Exception, request_id: str, ours: tuple[type[Exception], ...]) -> Response:
+    """An error as problem+json."""
+    match error:
+        case UsherError():
+            status, headers = status_of(error, ours), dict[str, str]()
+            code, message, hint = error.code, error.message, error.hint
+        case Declined():
+            status, headers = error.status, dict(error.headers)
+            code, message, hint = error.code, error.message, error.hint
+        case _:
+            status, headers = SERVER_FAILED, {}
+            code, message = "failed", "Something went wrong that is not your fault."
+            hint = f"The server's log has the details under id {request_id}."
+    if status == HTTPStatus.SERVICE_UNAVAILABLE:
+        headers["Retry-After"] = str(RETRY_SECONDS)
+    shape = Problem(HTTPStatus(status).phrase, status, code, message, request_id, hint)
+    body = msgspec.json.encode(shape)
+    return Response(body, status, headers, media_type="application/problem+json")
+
+
+def status_of(error: UsherError, ours: tuple[type[Exception], ...]) -> int:
+    """The error's own status, unless what caused it is our fault, such as what the database forbids us."""
+    fault = isinstance(error.__cause__, ours) and error.status < SERVER_FAILED
+    return SERVER_FAILED if fault else error.status
+
+
+def with_security(
+    headers: Sequence[tuple[bytes, bytes]], request_id: str
+) -> list[tuple[bytes, bytes]]:
+    """The headers of an answer, with its request id and the security headers it does not set itself."""
+    names = {name for name, _ in headers}
+    added = [header for header in SECURITY if header[0] not in names]
+    return [*headers, *added, (b"x-request-id", request_id.encode())]
+
+
+def read_host(headers: Headers, http_version: str) -> str:
+    """The Host header. Empty only in HTTP/1.0 (a load balancer's probe); otherwise exactly one is required."""
+    hosts = [value for name, value in headers.raw if name == b"host"]
+    if len(hosts) == 1 and hosts[0] and not hosts[0].startswith(b":"):
+        return hosts[0].decode("latin-1")
+    if not hosts and http_version == "1.0":
+        return ""
+    raise Declined(
+        400,
+        "bad_host",
+        f"The request has {len(hosts)} Host headers." if len(hosts) != 1 else "Host is empty.",
+        hint="Send exactly one Host header, with the name or address of this server.",
+    )
+
+
+def check_name(host: str) -> None:
+    """Refuse a name that others gave us: a loopback server trusts whoever reaches it."""
+    if host and not is_own_name(host):
+        raise NotAllowed(
+            f"This server does not answer to the name {host!r}.",
+            hint="Use localhost or an address in numbers, or start it with --insecure.",
+        )
+
+
+def check_site(headers: Headers) -> None:
+    """Refuse what another site's page makes its reader's browser ask; for all that changes something."""
+    host = headers.get("host", "")
+    site, origin = headers.get("sec-fetch-site", ""), headers.get("origin", "")
+    same = site in {"same-origin", "none"} or (not site and origin_host(origin) in {"", host})
+    if not same:
+        raise NotAllowed("Pages of other sites may not ask this.", hint="Call it from a program.")
+
+
+def is_forwarded(headers: Headers) -> bool:
+    """Whether a proxy passed the request on: then its sender may be on any machine, whatever its address says."""
+    return any(name in headers for name in FORWARDING_HEADERS)
+
+
+def bearer(headers: Headers) -> str:
+    """The token that came along, if one did."""
+    kind, _, secret = headers.get("authorization", "").strip().partition(" ")
+    if kind and (kind.lower() != "bearer" or not secret.strip()):
+        raise unproven("Authorization is to be `Bearer` and a token.")
+    return secret.strip()
+
+
+HOW_TO_PROVE = "Make a token with `usher tokens add` and send it as Authorization: Bearer TOKEN."
+
+
+def unproven(message: str, *, hint: str = HOW_TO_PROVE) -> Declined:
+    return Declined(401, "unproven", message, hint=hint, headers={"WWW-Authenticate": "Bearer"})
+
+
+def origin_host(origin: str) -> str:
+    return urlsplit(origin).netloc or origin
+
+
+@lru_cache(MOST_NAMES)
+def is_own_name(host: str) -> bool:
+    """Whether no name server had a say in it: localhost or numbers; names can be pointed at us by anybody."""
+    name = re.sub(r":\d*$", "", host.lower())
+    if name == "localhost":
+        return True
+    try:
+        ipaddress.ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,192 @@
+"""One crawl from its first page to the search page, on one machine.
+
+Comes from URLs that somebody named; goes to the door, and to whoever watches until every page that led from there is
+fetched and can be found. What was left undone, by a kill or by Ctrl-C, goes on the next time.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from types import MappingProxyType
+from typing import Final
+
+from usher.crawl import private_permission
+from usher.db.areas import Places, places
+from usher.db.pool import Connection, Database
+from usher.db.statements import beside
+from usher.door import admin, private_access
+from usher.door.admin import HostChange
+from usher.door.batch import Answer
+from usher.door.doorkeeper import Doorkeeper
+from usher.door.rules import Knock, Verdict
+from usher.errors import BadInput
+from usher.local.ports import Ports, alone_on
+from usher.local.supervisor import Troupe, this_program
+from usher.observe.crawl_progress import Progress, progress
+from usher.private_files import make_data_directory
+from usher.schema import migrate
+from usher.schema.roles import role_at
+from usher.settings import Loaded
+from usher.urls import Refused, Url, parse
+
+store = beside(__file__)
+# Larger, so that files and calls are few, and soon given, for here somebody waits.
+CHUNKS: Final = MappingProxyType({"chunk_pages": 50, "chunk_wait": 0.2})
+MOST_TROUBLES: Final = 3
+MOST_HOSTS: Final = 1_000  # watched at once
+LOOK_SECONDS: Final = 0.5
+Told = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Errand:
+    """What is to be crawled, and how; what is None stays as it is."""
+
+    urls: Sequence[str] = ()
+    delay: float | None = None  # seconds
+    max_pages: int | None = None
+    max_depth: int | None = None
+    again: bool = False
+    keep_warc: bool = False
+    front: str = ""
+    jobs: bool = False  # whether scheduler and manager run too
+
+    def read(self) -> list[Url]:
+        found = [parse(text) for text in self.urls]
+        for text, url in zip(self.urls, found, strict=True):
+            if isinstance(url, Refused):
+                raise BadInput(f"{text[:80]!r} cannot be crawled: {url.detail}")
+        return [url for url in found if isinstance(url, Url)]
+
+
+@dataclass(frozen=True, slots=True)
+class House:
+    """Everything, running: where it is searched, and the door."""
+
+    ports: Ports
+    address: str  # of the search page
+    troupe: Troupe
+    door: Database
+    reader: Database
+
+
+@asynccontextmanager
+async def running(
+    loaded: Loaded, errand: Errand, stop: asyncio.Event, hurry: asyncio.Event, *, told: Told
+) -> AsyncIterator[House]:
+    """Every role on this machine, around the embedded server or the one that was named, or `stop` was set before."""
+    settings = loaded.settings
+    with places(settings) as found:
+        make_data_directory(settings.data)
+        async with alone_on(settings.data, told=told) as lock:
+            await migrate.ensure(found, migrate.ALL, patience=settings.connect_timeout)
+            ports = Ports.kept(settings.data)
+            os.environ.update(surroundings(loaded))
+            troupe = Troupe(
+                command(loaded, errand),
+                settings.data / "logs",
+                told=told,
+                stop=stop,
+                hurry=hurry,
+                kept_open=[lock],
+            )
+            async with (
+                troupe,
+                await opened(found, "usher_door") as door,
+                await opened(found, "usher_reader") as reader,
+            ):
+                address = f"http://{errand.front or ports.bind('front')}/"
+                yield House(ports, address, troupe, door, reader)
+
+
+def command(loaded: Loaded, errand: Errand) -> Callable[[str], list[str]]:
+    """What starts a part, by its name."""
+    words = ["--config", str(loaded.file)] if loaded.file else []
+    words += ["--data", str(loaded.settings.data), "part"]
+    words += ["--keep-warc"] if errand.keep_warc else []
+    words += ["--front", errand.front] if errand.front else []
+    words += ["--jobs"] if errand.jobs else []
+    return lambda part: this_program(*words, part)
+
+
+def surroundings(loaded: Loaded) -> Mapping[str, str]:
+    """What the parts are told by their environment: how chunks are."""
+    return {
+        f"USHER_{name.upper()}": str(value)
+        for name, value in CHUNKS.items()
+        if loaded.origins[name] == "default"
+    }
+
+
+async def opened(found: Places, role: str) -> Database:
+    dsn = found.dsn("work")
+    return Database(dsn, size=2, role=await role_at(dsn, role))
+
+
+async def let_in(house: House, errand: Errand) -> tuple[list[Answer], list[int]]:
+    """Knock for what was named; the door's answers, and the hosts to watch."""
+    urls = errand.read()
+    await allow_named(house, urls)
+    keeper = Doorkeeper(house.door)
+    knock = Knock("full", hall_pass=True) if errand.again else Knock()
+    told = await keeper.knock([str(url) for url in urls], knock=knock)
+    refused = [one for one in told.answers if one.verdict is Verdict.REFUSE and one.url is None]
+    if refused:
+        raise BadInput(
+            f"{refused[0].given} was not let in: {refused[0].detail or refused[0].reason}"
+        )
+    names = list(dict.fromkeys(url.host for url in urls))
+    async with house.door.transaction() as conn:
+        await set_up(conn, names, errand)
+        shown = [await admin.show_host(conn, name=name) for name in names]
+    return told.answers, [host.domain64 for host in shown if host is not None]
+
+
+async def allow_named(house: House, urls: Sequence[Url]) -> None:
+    """Store a permission for each URL whose host is not public: the operator named it."""
+    for url in urls:
+        permission = await private_permission.needed(url)
+        if permission is not None:
+            async with house.door.transaction() as conn:
+                await private_access.grant(conn, url, permission)
+
+
+async def set_up(conn: Connection, names: Sequence[str], errand: Errand) -> None:
+    given: HostChange = {}
+    if errand.delay is not None:
+        given["crawl_delay"] = timedelta(seconds=errand.delay)
+    if errand.max_pages is not None:
+        given["max_pages"] = errand.max_pages
+    if errand.max_depth is not None:
+        given["max_depth"] = errand.max_depth
+    if given:
+        await admin.change_host(conn, names=names, **given)
+
+
+async def troubles(house: House, hosts: Sequence[int]) -> list[tuple[str, int]]:
+    """What pages failed for, the commonest first, a few of them."""
+    async with house.reader.transaction() as conn:
+        found = await store.troubles.tuples(conn, hosts=list(hosts), n=MOST_TROUBLES)
+    return [(str(reason), int(number)) for reason, number in found]
+
+
+async def watched(
+    house: House, hosts: Sequence[int], stop: asyncio.Event
+) -> AsyncIterator[Progress]:
+    """How far it is, twice a second, until it is done or somebody says stop."""
+    while True:
+        async with house.reader.transaction() as conn:
+            # A site that sends elsewhere, to www for one, has more hosts than were named.
+            opened = [number for (number,) in await store.open_crawls.tuples(conn, n=MOST_HOSTS)]
+            now = await progress(conn, sorted({*hosts, *opened}))
+        yield now
+        if now.done or stop.is_set():
+            return
+        try:
+            async with asyncio.timeout(LOOK_SECONDS):
+                await stop.wait()
+        except TimeoutError:
+            continue

@@ -1,0 +1,151 @@
+"""Identity: which component calls MGMT.
+
+A caller that names itself, by a declared host or by its token, has one type, learned once. A caller without a name is
+known by its address and by the role that its calls imply, so one address may have a component of each type.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from usher.db.pool import Connection
+from usher.db.statements import beside
+from usher.errors import Conflict, NotAllowed
+from usher.mgmt.component_names import IDENTITY_HINT, Type, host_of, type_of
+from usher.mgmt.components import Component, Happening, event, join_row, of_id
+from usher.mgmt.placement_rules import machine
+
+store = beside(__file__)
+HOST_LOCK: Final = 0x7573_6865  # "ushe": the class of the locks of hosts
+
+
+@dataclass(frozen=True, slots=True)
+class CallerIdentity:
+    """What a call says about its sender: the host, the roles that the call implies, and its proof.
+
+    With one role, a component whose role is not known yet learns it. `is_named` callers declared the host or have a
+    token for it; others are known by the address they call from. `is_trusted` callers proved to be the operator.
+    """
+
+    host: str
+    roles: tuple[Type, ...] = ()
+    is_named: bool = True
+    token_id: int | None = None
+    is_trusted: bool = False
+
+    @property
+    def role(self) -> Type | None:
+        """The only role that the call implies."""
+        return self.roles[0] if len(self.roles) == 1 else None
+
+    def is_other_role(self, component: Component) -> bool:
+        return self.role is not None and component.type not in (None, self.role)
+
+
+async def meet(
+    conn: Connection,
+    *,
+    host: str,
+    type: str | None = None,  # noqa: A002 - the name of the column, as the callers have it
+    row: int | None = None,
+    token_id: int | None = None,
+    is_trusted: bool = False,
+    now: datetime,
+) -> Component:
+    """The component that names itself by this host, registered if it is new, seen now; see `identify`."""
+    roles = () if type is None else (type_of(type),)
+    caller = CallerIdentity(host_of(host), roles, token_id=token_id, is_trusted=is_trusted)
+    return await identify(conn, caller, row=row, now=now)
+
+
+async def identify(
+    conn: Connection, caller: CallerIdentity, *, row: int | None = None, now: datetime
+) -> Component:
+    """The component that calls, registered if it is new, seen now.
+
+    Raise Conflict if a caller with a name plays another role than before. Raise NotAllowed if the host has a good token
+    that the caller did not show, unless the caller is trusted.
+    """
+    known = await recognise(conn, caller, now=now)
+    if known and not _is_changed(known, caller, row):
+        return known
+    async with conn.transaction():
+        await store.lock_host.tuples(conn, lock=HOST_LOCK, host=caller.host)
+        component = await _own_row(conn, caller, now)
+        await _bind(conn, component, caller.token_id)
+        await _learn(conn, component, caller.role, now)
+        return await join_row(conn, await of_id(conn, component.id), row, now)
+
+
+async def recognise(conn: Connection, caller: CallerIdentity, *, now: datetime) -> Component | None:
+    """The component that calls, seen now, in whatever role; None if none fits. Raise NotAllowed as `identify` does."""
+    rows = await store.meet.tuples(
+        conn, host=caller.host, roles=list(caller.roles), token=caller.token_id, now=now
+    )
+    if not rows:
+        return None
+    [(*columns, has_other_token)] = rows
+    if has_other_token:
+        await _check_tokens(conn, caller)
+    return Component(*columns)
+
+
+async def has_components(conn: Connection, host: str) -> bool:
+    """Whether a host is a component's."""
+    return bool(await store.types_at.tuples(conn, host=host))
+
+
+def _is_changed(known: Component, caller: CallerIdentity, row: int | None) -> bool:
+    return (
+        (caller.role or known.type) != known.type
+        or (caller.token_id is not None and caller.token_id != known.token_id)
+        or (row is not None and row != known.row)
+        or (known.type == "index-server" and known.row is None)
+    )
+
+
+async def _own_row(conn: Connection, caller: CallerIdentity, now: datetime) -> Component:
+    """The caller's component, registered if there is none. Call `lock_host` first."""
+    known = await recognise(conn, caller, now=now)
+    if known and not caller.is_other_role(known):
+        return known
+    types = [kind or "unknown" for (kind,) in await store.types_at.tuples(conn, host=caller.host)]
+    if caller.is_named and types:
+        wanted = caller.role or "clear which of them calls"
+        raise Conflict(
+            f"{caller.host} is a component of type {', '.join(types)}, not {wanted}.",
+            hint=f"Give every component a host and port of its own. {IDENTITY_HINT}",
+        )
+    await _check_tokens(conn, caller)
+    [(id_,)] = await store.register.tuples(
+        conn, host=caller.host, machine=machine(caller.host), now=now
+    )
+    await event(conn, Happening(now, "registered", id_))
+    return await of_id(conn, id_)
+
+
+async def _check_tokens(conn: Connection, caller: CallerIdentity) -> None:
+    """Raise if a good token of this host is not the caller's: then only that one speaks for the host."""
+    if not caller.is_trusted and await store.other_good_tokens.tuples(
+        conn, host=caller.host, token=caller.token_id
+    ):
+        raise not_its_token(caller.host)
+
+
+async def _bind(conn: Connection, one: Component, token_id: int | None) -> None:
+    if token_id is None or token_id == one.token_id:
+        return
+    if not await store.bind.tuples(conn, id=one.id, token=token_id):
+        raise not_its_token(one.host)
+
+
+def not_its_token(host: str) -> NotAllowed:
+    return NotAllowed(
+        f"{host} belongs to another token.",
+        hint=f"Use its own, or revoke that with `usher tokens revoke`. {IDENTITY_HINT}",
+    )
+
+
+async def _learn(conn: Connection, one: Component, kind: Type | None, now: datetime) -> None:
+    if kind is not None and await store.learn.tuples(conn, id=one.id, type=kind):
+        await event(conn, Happening(now, "type", one.id, None, kind))

@@ -1,0 +1,62 @@
+"""Merging: chunks of which little is left, or that never had much, and those that are made of them.
+
+Comes from a builder that takes such a chunk, and says when it has made it; goes to the guestbook and to work.outdated,
+as if the pages had been crawled again: each row keeps an old copy until it has the new one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from usher.db.pool import Connection
+from usher.db.statements import beside
+from usher.mgmt import page_versions
+
+store = beside(__file__)
+SHARE: Final = 0.25  # of a chunk's pages; with no more alive, it is put together with others
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A chunk to take pages from: who has its index, how to check it, and the pages, each by host and path."""
+
+    chunk_id: int
+    sha256: str | None
+    bytes: int | None
+    hosts: list[str]
+    keys: list[str]
+
+
+async def born(conn: Connection, chunk: int, *, now: datetime) -> None:
+    """A crawled chunk is built: if few of its pages brought a text, as when most are as they were, it is noted."""
+    await store.born.run(conn, chunk=chunk, share=SHARE, now=now)
+
+
+async def manifest(conn: Connection, chunks: Sequence[int]) -> dict[int, list[Source]]:
+    """What the builder that took these chunks is to make them of; written down, to be compared when it has."""
+    await store.give.run(conn, chunks=list(chunks))
+    found: dict[int, list[Source]] = {id_: [] for id_ in chunks}
+    for id_, *source in await store.manifest.tuples(conn, chunks=list(chunks)):
+        found[id_].append(Source(*source))
+    return found
+
+
+async def merged(conn: Connection, chunk: int, *, now: datetime) -> int:
+    """Such a chunk is built: the pages that are where they were move into it; returns how many.
+
+    Those that were crawled again or disappeared meanwhile stay so, and what the new chunk has of them is out of date.
+    """
+    pages = await store.lock_pages.tuples(conn, chunk=chunk)
+    moved = [(page, source) for source, page, where, given in pages if given and where == source]
+    done = {page for page, _ in moved}
+    stale = [one for one in pages if one[1] not in done and one[2] != chunk]
+    await store.move.run(conn, chunk=chunk, pages=sorted(done))
+    await page_versions.outdate(conn, [(page, source, chunk) for page, source in moved], now=now)
+    await page_versions.outdate(
+        conn, [(page, chunk, where) for _, page, where, _ in stale], now=now
+    )
+    if gone := [(source, page) for source, page, where, _ in stale if where is None]:
+        sources, ids = zip(*gone, strict=True)
+        await store.as_judged.run(conn, chunk=chunk, sources=list(sources), pages=list(ids))
+    return len(moved)

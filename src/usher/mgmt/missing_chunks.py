@@ -1,0 +1,110 @@
+"""Chunks whose files are nowhere any more: built again while their content is there, or else crawled again.
+
+Comes from index servers that are to load a chunk which neither its builder nor any other server has, and from builders
+whose crawler has lost the content; goes to work.chunk, and to the guestbook. Whatever writes must be called in a
+transaction. Nothing is done while a server that may come back has the chunk.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, Literal
+
+from usher.db.pool import Connection
+from usher.db.statements import beside
+from usher.mgmt import components, health, page_versions, placements
+from usher.mgmt.chunks import MOST_BUILDS, MOST_CRAWLS
+from usher.mgmt.components import Happening
+from usher.mgmt.health import Patience
+from usher.telemetry import Log
+
+store = beside(__file__)
+log = Log("mgmt")
+PATIENCE: Final = Patience()
+What = Literal["build", "parked", "crawl"]
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A chunk whose file nobody has, as those said who were asked; `silent` if its builder said nothing at all."""
+
+    chunk_id: int
+    reason: str
+    silent: bool = False
+
+
+async def lose_indexes(
+    conn: Connection,
+    server: int,
+    losses: Sequence[Loss],
+    *,
+    now: datetime,
+    patience: Patience = PATIENCE,
+) -> dict[int, What]:
+    """Of chunks that a server finds nowhere, those that are: to be built again, or crawled, or parked for people."""
+    await placements.plan_alone(conn)
+    gone = await _gone(conn, now, patience)
+    found = await store.lose_indexes.tuples(
+        conn,
+        server=server,
+        chunks=[one.chunk_id for one in losses],
+        reasons=[one.reason for one in losses],
+        silent=[one.silent for one in losses],
+        gone=gone,
+        most=MOST_BUILDS,
+    )
+    became: dict[int, What] = dict(found)
+    await _crawl_again(conn, [id_ for id_, what in found if what == "crawl"], gone, now)
+    if parked := [id_ for id_, what in found if what == "parked"]:
+        await placements.unseat(conn, parked, copies=False)
+    await _tell(conn, "index_missing", server, losses, became, now)
+    return became
+
+
+async def lose_content(
+    conn: Connection, builder: int, loss: Loss, *, now: datetime, patience: Patience = PATIENCE
+) -> bool:
+    """A chunk was parked because its crawler has lost it: whether its pages wait again, and no server has it."""
+    await placements.plan_alone(conn)
+    gone = await _gone(conn, now, patience)
+    lost = await _crawl_again(conn, [loss.chunk_id], gone, now)
+    await _tell(conn, "content_missing", builder, [loss], dict.fromkeys(lost, "crawl"), now)
+    return bool(lost)
+
+
+async def _crawl_again(
+    conn: Connection, chunks: Sequence[int], gone: Sequence[int], now: datetime
+) -> list[int]:
+    """Parked chunks that can be had in no other way; their pages can be found as they were before, if they were."""
+    if not chunks:
+        return []
+    found = await store.crawl_again.tuples(conn, chunks=list(chunks), gone=list(gone))
+    lost = [id_ for (id_,) in found]
+    await placements.unseat(conn, lost, copies=True)
+    await page_versions.take_back(conn, lost, max_losses=MOST_CRAWLS, now=now)
+    return lost
+
+
+async def _gone(conn: Connection, now: datetime, patience: Patience) -> list[int]:
+    """The components that nobody waits for any more."""
+    known = await components.list_components(conn)
+    return [one.id for one in known if health.overdue(one.record, now, patience)]
+
+
+async def _tell(
+    conn: Connection,
+    kind: str,
+    component: int,
+    losses: Sequence[Loss],
+    became: Mapping[int, What],
+    now: datetime,
+) -> None:
+    """Write down what became of chunks, for people."""
+    lost = [one for one in losses if one.chunk_id in became]
+    for one in lost:
+        log.warning(kind, chunk=one.chunk_id, next=became[one.chunk_id], reason=one.reason)
+    happened = [
+        Happening(now, kind, component, "built", became[one.chunk_id], one.reason, one.chunk_id)
+        for one in lost
+    ]
+    await components.event(conn, *happened)

@@ -1,0 +1,142 @@
+"""A page's way after the door: its host's pace, its last fetch, its text, its chunks and their copies.
+
+Comes from the number of a host and of a page; goes to whoever explains them. A bounded number of rows, nothing changed.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from usher.db.pool import Connection
+from usher.db.statements import beside
+from usher.mgmt import chunks
+from usher.mgmt.chunks import Chunk
+from usher.urls import Scheme, Url
+
+store = beside(__file__)
+MOST_OUTDATED: Final = 20
+QUIET: Final = timedelta(minutes=5)  # without a sign of life, longer than anybody at work is
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """A host's pace: when it may be asked next, and what keeps it from being asked sooner."""
+
+    ready_at: datetime | None  # None: at any time
+    claim_at: datetime | None  # None: nothing of it waits
+    policy: str
+    policy_reason: str
+    delay: timedelta
+    by_robots: bool  # its robots.txt asks for this delay
+    held_by: int | None
+    holder: str | None
+    troubles: int
+    trouble: str
+    trouble_at: datetime | None
+    group: str | None
+    group_ready_at: datetime | None
+
+    def until(self, now: datetime) -> datetime | None:
+        """Until when nobody may ask it; None if it is ready."""
+        found = max(filter(None, (self.ready_at, self.group_ready_at)), default=None)
+        return found if found is not None and found > now else None
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """What fetches told of a page beyond the page itself; `original` had the same text before."""
+
+    text64: int | None
+    noindex: bool
+    indexed_in: int | None
+    misses: int
+    attempts: int
+    reason: str | None
+    original: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A chunk on a server of a row; the server `answers` for it, or is in trouble."""
+
+    row: int
+    host: str
+    state: str
+    since: datetime
+    answers: bool
+    trouble: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outdated:
+    """A copy that is out of date, and the servers that have it still; held back if too much of its host would go."""
+
+    chunk_id: int
+    newer: int | None
+    at: datetime
+    held: bool
+    hosts: Sequence[str]
+    answers: bool  # one of them is asked
+
+
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """How many rows there are, and how many crawlers and builders take on work."""
+
+    rows: int
+    crawlers: int
+    builders: int
+
+
+@dataclass(frozen=True, slots=True)
+class Trail:
+    """All of it: `crawled` is the chunk of its last fetch, `indexed` the one its newest text came in."""
+
+    text: Text
+    crawled: Chunk | None
+    indexed: Chunk | None
+    copies: Sequence[Copy]
+    outdated: Sequence[Outdated]
+    workers: Workers
+
+    @property
+    def answering(self) -> list[Copy]:
+        """The copies of its newest text that searches find."""
+        return [copy for copy in self.copies if copy.answers]
+
+    @property
+    def older(self) -> list[Outdated]:
+        """The copies of what it was that can still be found."""
+        return [one for one in self.outdated if one.answers]
+
+
+async def rest(conn: Connection, domain64: int) -> Rest:
+    """The pace of a host that is there."""
+    [found] = await store.rest.rows(conn, Rest, domain64=domain64)
+    return found
+
+
+async def trail(conn: Connection, page: int, chunk: int | None, *, now: datetime) -> Trail:
+    """The way of a page that is there, last fetched in that chunk."""
+    text = await text_of(conn, page)
+    crawled = None if chunk is None else await chunks.show(conn, chunk)
+    indexed = crawled
+    if text.indexed_in != chunk:
+        indexed = None if text.indexed_in is None else await chunks.show(conn, text.indexed_in)
+    [workers] = await store.workers.rows(conn, Workers, quiet=now - QUIET)
+    return Trail(
+        text,
+        crawled,
+        indexed,
+        await store.copies.rows(conn, Copy, chunk=text.indexed_in),
+        await store.outdated.rows(conn, Outdated, page=page, n=MOST_OUTDATED),
+        workers,
+    )
+
+
+async def text_of(conn: Connection, page: int) -> Text:
+    [(*told, scheme, host, path)] = await store.text.tuples(conn, page=page)
+    original = None if host is None else str(Url(Scheme(scheme), host, path))
+    text64, noindex, indexed_in, misses, attempts, reason = told
+    return Text(text64, noindex, indexed_in, misses, attempts, reason, original)

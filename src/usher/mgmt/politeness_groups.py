@@ -1,0 +1,64 @@
+"""Politeness groups: hosts that share a server share a pace.
+
+Comes from the operator; goes to work.pace and work.hosts, which every claim of pages follows.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from usher.db.pool import Connection
+from usher.db.statements import beside
+from usher.errors import BadInput, NotFound
+
+store = beside(__file__)
+LONGEST_NAME: Final = 100
+LONGEST: Final = timedelta(days=1)
+MOST_COUNTED: Final = 10_000
+FEW: Final = 5  # hosts that are named where a group is shown
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """A group: the rest after a request to any of its hosts (None: as each host has it), and when one may be asked."""
+
+    name: str
+    crawl_delay: timedelta | None
+    ready_at: datetime | None
+    hosts: int  # counted up to 10,000
+    some: list[str]
+
+
+async def group(
+    conn: Connection, name: str, hosts: Sequence[str], *, delay: timedelta | None = None
+) -> list[str]:
+    """Hosts share this pace from now on, and leave the one they had; the names of those that are there.
+
+    The group is made if it is new and has hosts; `delay` is set for all of it, and kept if none is given.
+    """
+    check(name, delay)
+    if hosts:
+        await store.add_pace.run(conn, name=name)
+    moved = await store.move_hosts.tuples(conn, pace=name, names=list(hosts))
+    if not await store.set_pace.tuples(conn, name=name, delay=delay, names=list(hosts)):
+        raise NotFound(f"There is no group {name!r}.", hint=f"usher hosts group {name} HOST...")
+    return [host for (host,) in moved]
+
+
+def check(name: str, delay: timedelta | None) -> None:
+    if not name.strip() or not name.isprintable() or len(name) > LONGEST_NAME:
+        raise BadInput(f"A group's name is a line of 1 to {LONGEST_NAME} characters.")
+    if delay is not None and not timedelta(0) <= delay <= LONGEST:
+        raise BadInput("A delay is from none to a day.", hint="Such as 2s.")
+
+
+async def ungroup(conn: Connection, hosts: Sequence[str]) -> list[str]:
+    """Hosts have a pace of their own again; the names of those that are there."""
+    moved = await store.move_hosts.tuples(conn, pace=None, names=list(hosts))
+    return [host for (host,) in moved]
+
+
+async def groups(conn: Connection, *, after: str = "", n: int = 100) -> list[Pace]:
+    """Groups by name, each with its first few hosts."""
+    return await store.groups.rows(conn, Pace, after=after, n=n, most=MOST_COUNTED, few=FEW)

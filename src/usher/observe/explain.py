@@ -1,0 +1,257 @@
+"""The life story of one URL, from the door to the result page: what is known, what would be answered, is it findable.
+
+Comes from a text that somebody calls a URL; goes to whoever shows it. Nothing is changed by asking.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from shlex import quote
+from types import MappingProxyType
+from typing import Final
+
+from usher.addresses import is_private_host
+from usher.crawl.page.head import AGENT
+from usher.crawl.robots import judge as read_robots
+from usher.db.pool import Connection, Database
+from usher.door import admin, filters, guestbook, hosts, private_access
+from usher.door.admin import Shown
+from usher.door.doorkeeper import Doorkeeper
+from usher.door.filters import Filter, Filtered
+from usher.door.guestbook import Guest
+from usher.door.private_access import Access
+from usher.door.rules import Clock, Kind, Knock, Page, Reason, State, Verdict, judge
+from usher.errors import NotAllowed
+from usher.mgmt import page_history, robots
+from usher.mgmt.page_history import Rest, Trail
+from usher.mgmt.robots import Robots
+from usher.mgmt.searchable import Finding, findable
+from usher.urls import Refused, Scheme, Url, parse
+
+# The row of the decision table that a reason comes from (docs/door.md); reasons before the table have none.
+ROWS: Final = MappingProxyType(
+    {
+        ("single", Reason.ALREADY_WAITING): 1,
+        ("full", Reason.ALREADY_WAITING): 1,
+        ("single", Reason.SINGLE_PASS): 2,
+        ("single", Reason.PAGE_DUE): 3,
+        ("single", Reason.PAGE_NOT_DUE): 4,
+        ("single", Reason.NEW_PAGE): 5,
+        ("single", Reason.HOST_NOT_DUE): 6,
+        ("full", Reason.FULL_PASS): 7,
+        ("full", Reason.HOST_DUE): 8,
+        ("full", Reason.HOST_NOT_DUE): 9,
+    }
+)
+
+
+# What lets in a page that is not there; the words are a command's, before the URL or its host.
+REMEDIES: Final = MappingProxyType(
+    {
+        Reason.HOST_NOT_DUE: ("usher add --pass", "url"),
+        Reason.PAGE_NOT_DUE: ("usher add --pass", "url"),
+        Reason.HOST_BLOCKED: ("usher hosts open", "host"),
+        Reason.HOST_PAUSED: ("usher hosts open", "host"),
+        Reason.FILTERED: ("usher hosts show", "host"),
+        Reason.HOST_FULL: ("usher hosts show", "host"),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Would:
+    """What the door would answer to one way of knocking, and the row of the table it goes by."""
+
+    kind: Kind
+    hall_pass: bool
+    reason: Reason
+    detail: str = ""
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.reason.verdict
+
+    @property
+    def row(self) -> int | None:
+        return ROWS.get((self.kind, self.reason))
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the host's robots.txt says of a URL, by which line, and what was read when."""
+
+    allowed: bool
+    rule: str
+    read: Robots
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """All of it; what comes after a part that is None is None too.
+
+    Whoever may not look behind the door gets no `rest`, `robots`, `trail` and `finding`.
+    """
+
+    given: str
+    now: datetime
+    would: tuple[Would, ...]
+    url: Url | None = None
+    refused: Refused | None = None
+    host: Shown | None = None
+    filters: tuple[Filter, ...] = ()
+    path: str | None = None
+    filtered: Filtered | None = None
+    page: Guest | None = None
+    rest: Rest | None = None
+    robots: Asked | None = None
+    trail: Trail | None = None
+    finding: Finding | None = None
+    private: tuple[Access, ...] = ()
+
+    @property
+    def is_private(self) -> bool:
+        """Whether links from other hosts are refused: not public, or named as private by the operator."""
+        return bool(self.private) or (self.url is not None and is_private_host(self.url.host))
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the tables say of a URL."""
+
+    house: hosts.House
+    host: Shown | None
+    filters: tuple[Filter, ...]
+    kept: str | Filtered
+    page: Guest | None
+    private: tuple[Access, ...] = ()
+
+
+async def explain(
+    doorkeeper: Doorkeeper, given: str, *, now: datetime, reader: Database | None = None
+) -> Story:
+    """What the door knows, and with a `reader` also what came after it."""
+    url = parse(given)
+    if isinstance(url, Refused):
+        would = all_alike(Reason(url.reason), url.detail)
+        words = f"It cannot come in: {url.detail}"
+        return Story(given, now, would, refused=url, finding=Finding(words))
+    async with doorkeeper.db.transaction() as conn:
+        seen = await look(conn, url)
+    would = await answers(doorkeeper, given, seen, now)
+    kept, filtered = (seen.kept, None) if isinstance(seen.kept, str) else (None, seen.kept)
+    story = Story(given, now, would, url, None, seen.host, seen.filters, kept, filtered, seen.page)
+    story = replace(story, private=seen.private)
+    return story if reader is None else await follow(reader, story, url)
+
+
+async def follow(reader: Database, story: Story, url: Url) -> Story:
+    """The rest of the story; what one may not see is left out."""
+    if story.host is None:
+        return replace(story, finding=not_inside(story, url))
+    try:
+        async with reader.transaction() as conn:
+            return await behind_the_door(conn, story, url, story.host)
+    except NotAllowed:
+        return story
+
+
+async def behind_the_door(conn: Connection, story: Story, url: Url, host: Shown) -> Story:
+    page = story.page
+    rest = await page_history.rest(conn, host.domain64)
+    told = await robots_of(conn, Url(Scheme(page.scheme), url.host, page.path) if page else url)
+    story = replace(story, rest=rest, robots=told)
+    if page is None:
+        return replace(story, finding=not_inside(story, url))
+    way = await page_history.trail(conn, page.id, page.chunk_id, now=story.now)
+    finding = findable(str(url), page, rest, way, story.now)
+    return replace(story, trail=way, finding=finding)
+
+
+async def robots_of(conn: Connection, url: Url) -> Asked | None:
+    """What robots.txt says, as the crawlers read it; None if none has."""
+    read = await robots.find(conn, url.host, url.scheme)
+    if read is None:
+        return None
+    rules = read_robots(read.status, read.body.encode(), AGENT)
+    return Asked(rules.allowed(str(url)), rules.rule(str(url)), read)
+
+
+def not_inside(story: Story, url: Url) -> Finding:
+    """Why a page that is not in the guestbook is not: nobody asked, or the door would refuse it."""
+    first = story.would[0]
+    if first.verdict is not Verdict.REFUSE:
+        return Finding("Nobody has asked that it come in.", f"usher add {quote(str(url))}")
+    why = f" ({first.detail})" if first.detail else ""
+    words = f"It is not in the guestbook, and the door would refuse it: {first.reason}{why}."
+    command, of = REMEDIES.get(first.reason, ("", ""))
+    return Finding(words, f"{command} {quote(str(url) if of == 'url' else url.host)}" if of else "")
+
+
+async def look(conn: Connection, url: Url) -> Seen:
+    house = await hosts.house(conn)
+    host = await admin.show_host(conn, name=url.host)
+    combined = tuple(filters.combine(house.filters, host.filters if host else []))
+    kept = filters.compile(combined).apply(url.path)
+    page = None
+    if host and isinstance(kept, str):
+        page = await guestbook.page(conn, domain64=host.domain64, path=kept)
+    private = await private_access.of_host(conn, url.host)
+    return Seen(house, host, combined, kept, page, tuple(private))
+
+
+async def answers(
+    doorkeeper: Doorkeeper, given: str, seen: Seen, now: datetime
+) -> tuple[Would, ...]:
+    """The door's own answers to single knocks, without effect; that its host is full concerns only them.
+
+    A full knock would touch every page of the host and undo it again, so its answer comes from the rules, which a
+    property test proves equal to the door's.
+    """
+    singles = [
+        await without_effect(doorkeeper, given, Knock("single", hall_pass), now)
+        for hall_pass in (False, True)
+    ]
+    first = singles[0]
+    if first.row is None and first.reason is not Reason.HOST_FULL:
+        return all_alike(first.reason, first.detail)
+    fulls = [judged(Knock("full", hall_pass), seen, now) for hall_pass in (False, True)]
+    return (*singles, *fulls)
+
+
+async def without_effect(doorkeeper: Doorkeeper, given: str, knock: Knock, now: datetime) -> Would:
+    came = await doorkeeper.knock([given], knock=knock, dry_run=True, now=now)
+    (answer,) = came.answers
+    return Would(knock.kind, knock.hall_pass, answer.reason, answer.detail)
+
+
+def judged(knock: Knock, seen: Seen, now: datetime) -> Would:
+    return Would(knock.kind, knock.hall_pass, judge(knock, page_of(seen), clock_of(seen, now), now))
+
+
+def page_of(seen: Seen) -> Page | None:
+    if (page := seen.page) is None:
+        return None
+    return Page(state_of(page), page.next_fetch, page.priority, page.cadence)
+
+
+def state_of(page: Guest) -> State:
+    match page.state:
+        case "idle" | "pending" | "crawling" | "crawled" | "error":
+            return page.state
+        case _:
+            raise ValueError(f"a page is in no such state: {page.state}")
+
+
+def clock_of(seen: Seen, now: datetime) -> Clock:
+    """The host's clock; a host that nobody has registered yet would be due at once."""
+    if seen.host is None:
+        return Clock(now, seen.house.cadence)
+    cadence = seen.host.cadence or seen.house.cadence
+    return Clock(seen.host.next_fetch, cadence, seen.host.crawl_started)
+
+
+def all_alike(reason: Reason, detail: str) -> tuple[Would, ...]:
+    """The same answer to every knock: the table is not reached."""
+    kinds: tuple[Kind, ...] = ("single", "full")
+    return tuple(
+        Would(kind, hall_pass, reason, detail) for kind in kinds for hall_pass in (False, True)
+    )

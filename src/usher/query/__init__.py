@@ -1,0 +1,1 @@
+"""What index servers and front-ends share: the query language, tokens, and the messages between them."""

@@ -1,0 +1,1 @@
+"""Runs the programs of jobs: in processes of their own, or inside the manager."""

@@ -1,0 +1,345 @@
+"""Runs jobs inside the manager's process: coroutines on an event loop of their own, plain functions in threads.
+
+The manager's own event loop, which renews leases, is in another thread: code that blocks delays other jobs and no
+heartbeat. Jobs are started and their ends reported in batches, one wake-up of the other thread each.
+"""
+
+import asyncio
+import os
+import sys
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from contextvars import copy_context
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from inspect import iscoroutinefunction
+from pathlib import Path
+from threading import Thread
+from typing import Any, Final, Self, TypeVar
+
+from usher.queue.child_programs import Permission
+from usher.queue.job_states import Why
+from usher.queue.jobs import Claimed
+from usher.queue.policy import FUNCTION, Policy
+from usher.queue.runners.job_start import (
+    Refused,
+    awaited,
+    exit_code,
+    exit_code_of,
+    function_of,
+    load,
+    show,
+    value_of,
+)
+from usher.queue.runners.manager_job import ManagerJob, WorkerConnections, captured_streams
+from usher.queue.runners.process_runner import Ended
+from usher.telemetry import Log
+from usher.worker import CURRENT_JOB, encode_result
+
+T = TypeVar("T")
+Function = Callable[..., Any]
+log = Log("manager")
+WATCH_SECONDS: Final = 0.1  # between looks at time limits
+KILL_GRACE_SECONDS: Final = 1.0  # for a coroutine that is to end at once
+BLOCKED_SECONDS: Final = 5.0  # without an answer of the jobs' event loop
+CLOSING_SECONDS: Final = 2.0
+
+
+@dataclass(slots=True, eq=False)
+class AsyncRun:
+    """One job inside the manager. The manager's thread owns it until it begins, then both read it."""
+
+    type: str
+    program: str
+    args: list[str]
+    defined_only: bool
+    job: ManagerJob
+    limit: float  # seconds
+    grace: float  # seconds
+    begin: float  # monotonic
+    deadline: float  # monotonic; then it is told to end, or given up
+    why: Why = "ended"  # anything else: it was told to end
+    task: "asyncio.Task[None] | None" = None
+    has_begun: bool = False
+    in_thread: bool = False
+    is_abandoned: bool = False
+    code: int | None = None
+    detail: str = ""
+    seconds: float = 0.0
+    result: str = ""  # JSON; empty if the function returned nothing
+
+    @property
+    def is_told(self) -> bool:
+        return self.why != "ended"
+
+    def keep(self, value: object) -> None:
+        """Keep what the function returned as the result; PermanentError if that is not possible."""
+        if value is not None:
+            self.result = encode_result(value)
+
+
+class AsyncRunner:
+    """`async with AsyncRunner(dsn, ended) as runner`; its thread starts with the first job."""
+
+    def __init__(self, dsn: str, ended: Callable[[list[Ended]], None]) -> None:
+        """Take the login of jobs, and a function that hears of ends in the manager's thread."""
+        # By type: runs that were given up and still occupy a thread or the event loop.
+        self.stuck: Counter[str] = Counter()
+        self.is_blocked = False
+        self._connections = WorkerConnections(dsn)
+        self._ended = ended
+        self._runs: dict[int, AsyncRun] = {}
+        self._to_begin: deque[AsyncRun] = deque()
+        self._results: deque[AsyncRun] = deque()
+        self._functions: dict[tuple[str, bool], tuple[Function, bool]] = {}
+        self._loading = asyncio.Lock()
+        self._pid = os.getpid()
+        self._asked = self._answered = 0.0  # monotonic; the last question to the jobs' event loop
+        self._is_closing = False
+        self._streams = ExitStack()
+        self._thread: Thread | None = None
+        self._loop: asyncio.AbstractEventLoop
+
+    async def __aenter__(self) -> Self:
+        self._manager_loop = asyncio.get_running_loop()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """End what still runs. A thread that does not end is left to the end of the process."""
+        self._is_closing = True
+        if self._thread:
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._loop.stop)
+            await asyncio.to_thread(self._thread.join, CLOSING_SECONDS)
+        self._streams.close()
+        await asyncio.to_thread(self._connections.close)
+
+    # -- in the manager's thread
+
+    def start(self, claimed: Claimed, policy: Policy, permission: Permission) -> None:
+        """Begin; the end is reported, also if it cannot begin."""
+        if permission.refusal:
+            ended = Ended(claimed.id, None, None, "forbidden", permission.refusal, "", 0.0)
+            self._manager_loop.call_soon(self._ended, [ended])
+            return
+        if self._thread is None:
+            self._launch()
+        add_to_path(policy.directory)
+        now, limit = time.monotonic(), policy.kill_after.total_seconds()
+        job = ManagerJob(claimed, policy.output, self._connections)
+        run = AsyncRun(
+            claimed.type,
+            claimed.program,
+            claimed.args,
+            permission.defined_only,
+            job,
+            limit,
+            policy.grace.total_seconds(),
+            now,
+            now + limit,
+        )
+        self._runs[claimed.id] = run
+        self._to_begin.append(run)
+        if len(self._to_begin) == 1:
+            self._loop.call_soon_threadsafe(self._begin_all)
+
+    def stop(self, key: int) -> None:
+        """Cancel a run; one that does not end within its grace is given up."""
+        if run := self._runs.get(key):
+            self._tell(run, "cancelled", run.grace)
+
+    def kill(self, key: int) -> None:
+        """Cancel a run that is to end at once."""
+        if run := self._runs.get(key):
+            self._tell(run, "cancelled", KILL_GRACE_SECONDS)
+
+    def output(self, key: int) -> str:
+        run = self._runs.get(key)
+        return run.job.output.text(whole=False) if run else ""
+
+    async def watch(self) -> None:
+        """Enforce time limits for ever, also while a job blocks the event loop of the jobs."""
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            now = time.monotonic()
+            for run in [run for run in self._runs.values() if now >= run.deadline]:
+                if run.is_told:
+                    self._abandon(run, now)
+                else:
+                    self._tell(run, "timeout", run.grace)
+            self._check_loop(now)
+
+    def _tell(self, run: AsyncRun, why: Why, grace: float) -> None:
+        """Ask a run to end. The first reason stays, the shortest grace counts."""
+        deadline = time.monotonic() + grace
+        if run.is_told:
+            run.deadline = min(run.deadline, deadline)
+            return
+        run.why, run.deadline, run.job.stopping = why, deadline, True
+        self._loop.call_soon_threadsafe(self._cancel, run)
+
+    def _abandon(self, run: AsyncRun, now: float) -> None:
+        """Report the end of a run whose code does not end. Its place stays taken until it does."""
+        run.is_abandoned = True
+        del self._runs[run.job.id]
+        self.stuck[run.type] += 1
+        log.error("job_does_not_stop", job=run.job.id, type=run.type, hint="Restart the manager.")
+        why, detail = run.why, f"it did not stop within {run.grace:g} s and runs on in the manager"
+        if why == "timeout":
+            why, detail = "unstoppable", f"Timed out after {run.limit:g} s; {detail}"
+        run.why, run.detail, run.seconds = why, detail, now - run.begin
+        self._ended([self._end_of(run)])
+
+    def _end_of(self, run: AsyncRun) -> Ended:
+        text = run.job.output.text(whole=True)
+        end = (run.code, run.why, run.detail, text, run.seconds, run.result)
+        return Ended(run.job.id, self._pid, *end)
+
+    def _check_loop(self, now: float) -> None:
+        """Notice a coroutine that does not let others run. Types inside the manager get no new jobs meanwhile."""
+        if not self._runs and not self.stuck.total():
+            self._answered, self.is_blocked = now, False
+            return
+        was_blocked, self.is_blocked = self.is_blocked, now - self._answered > BLOCKED_SECONDS
+        if self.is_blocked and not was_blocked:
+            task = asyncio.current_task(self._loop)
+            name = task.get_name() if task else ""
+            log.error("job_blocks_event_loop", job=name, hint="Await, or use asyncio.to_thread.")
+        if self._answered >= self._asked:
+            self._asked = now
+            self._loop.call_soon_threadsafe(setattr, self, "_answered", now)
+
+    def _launch(self) -> None:
+        self._loop = new_event_loop()
+        self._answered = time.monotonic()
+        self._streams.enter_context(captured_streams())
+        self._thread = Thread(target=self._serve, name="async-jobs", daemon=True)
+        self._thread.start()
+
+    def _deliver(self) -> None:
+        ends: list[Ended] = []
+        while self._results:
+            run = self._results.popleft()
+            if run.is_abandoned:
+                self.stuck[run.type] -= 1
+            else:
+                del self._runs[run.job.id]
+                ends.append(self._end_of(run))
+        self._ended(ends)
+
+    # -- in the thread of the jobs
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        while not self._is_closing:
+            try:
+                self._loop.run_forever()
+            except BaseException as error:  # noqa: BLE001 - sys.exit in a task that a job left behind
+                log.error("job_left_task", error=repr(error))  # noqa: TRY400
+        with suppress(RuntimeError):
+            for task in asyncio.all_tasks(self._loop):  # of code in threads that do not end
+                task.cancel()
+            self._loop.run_until_complete(asyncio.sleep(0))
+            self._loop.close()
+
+    def _begin_all(self) -> None:
+        while self._to_begin:
+            run = self._to_begin.popleft()
+            run.task = self._loop.create_task(self._execute(run), name=str(run.job.id))
+
+    def _cancel(self, run: AsyncRun) -> None:
+        if run.task and run.has_begun and not run.in_thread:
+            run.task.cancel()
+
+    async def _execute(self, run: AsyncRun) -> None:
+        CURRENT_JOB.set(run.job)
+        run.has_begun = True
+        run.begin = time.monotonic()
+        try:
+            if not run.is_told:
+                run.code = await self._exit_code(run)
+        except Refused as refused:
+            run.why, run.detail = refused.why, str(refused)
+        except SystemExit as error:
+            run.code = exit_code(error)
+        except asyncio.CancelledError as error:
+            run.code = None if run.is_told else show(error)
+        except BaseException as error:  # noqa: BLE001 - whatever a worker raises
+            run.code = show(error)
+        run.seconds = time.monotonic() - run.begin
+        self._results.append(run)
+        if len(self._results) == 1:
+            with suppress(RuntimeError):  # the manager has ended
+                self._manager_loop.call_soon_threadsafe(self._deliver)
+
+    async def _exit_code(self, run: AsyncRun) -> int:
+        known = self._functions.get((run.program, run.defined_only)) or await self._load(run)
+        function, is_async = known
+        if is_async:
+            run.keep(await awaited(function, run.args))
+            return 0
+        run.in_thread = True
+        return await self._in_thread(
+            partial(exit_code_of, lambda: run.keep(value_of(function, run.args)))
+        )
+
+    async def _load(self, run: AsyncRun) -> tuple[Function, bool]:
+        """Import the function, in a thread because that may take long. It stays loaded while the manager runs."""
+        if not FUNCTION.fullmatch(run.program):
+            detail = f"{run.program!r} is not module:function, and type {run.type} runs inside the manager"
+            raise Refused("missing", detail)
+        key = run.program, run.defined_only
+        async with self._loading:
+            if key not in self._functions:
+                work = partial(imported_function, run.program, defined_only=run.defined_only)
+                function = await self._in_thread(work)
+                self._functions[key] = function, iscoroutinefunction(function)
+        return self._functions[key]
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        """Run a function in a thread of its own, which does not keep the process alive."""
+        future: asyncio.Future[T] = self._loop.create_future()
+
+        def resolve(result: T | None, error: BaseException | None) -> None:
+            if future.done():
+                return
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(result)  # type: ignore[arg-type]
+
+        def run() -> None:
+            result, failure = None, None
+            try:
+                result = work()
+            except BaseException as error:  # noqa: BLE001 - for the coroutine that waits
+                failure = error
+            with suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(resolve, result, failure)
+
+        Thread(target=copy_context().run, args=(run,), daemon=True).start()
+        return await future
+
+
+def imported_function(program: str, *, defined_only: bool) -> Function:
+    """Return the function; the import waits for another thread that imports the same module."""
+    load(program.partition(":")[0], program)
+    return function_of(program, defined_only=defined_only)
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """Create the faster event loop where that is installed."""
+    try:
+        import uvloop  # noqa: PLC0415 - not on every platform
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+@lru_cache(64)
+def add_to_path(directory: str) -> None:
+    """Let modules be found in the program directory, as in a process of a job."""
+    if directory and (place := str(Path(directory).resolve())) not in sys.path:
+        sys.path.append(place)
