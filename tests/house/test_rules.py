@@ -56,9 +56,9 @@ HOT: dict[str, dict[str, Any]] = {
         "changed": f"{{{NOW},{NOW}}}",
         "now": NOW,
     },
-    "census.count_up_to": {"domain64s": [FIRST], "mosts": [5]},
-    "census.known": {"domain64s": f"{{{FIRST},{FIRST}}}", "paths": "/7\n/new"},
-    "desk.known_pages": {"domain64": FIRST, "most": 5},
+    "host_limits.count_up_to": {"domain64s": [FIRST], "mosts": [5]},
+    "host_limits.known": {"domain64s": f"{{{FIRST},{FIRST}}}", "paths": "/7\n/new"},
+    "admin.known_pages": {"domain64": FIRST, "most": 5},
 }
 
 
