@@ -23,7 +23,12 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
     # Hundreds of processes start: let them compile once, if not beside the sources. Workers have it from us.
     BYTECODE = TemporaryDirectory(prefix="usher-bytecode-")
     os.environ["PYTHONPYCACHEPREFIX"] = BYTECODE.name
-pytest_plugins = ["fix_browser", "fix_database", "fix_desk", "fix_site"]
+pytest_plugins = [
+    "support.site.browser_fixtures",
+    "support.db.fixtures",
+    "support.processes.cli_fixtures",
+    "support.site.fixtures",
+]
 # How long one example takes says more about what else the machine does than about us.
 settings.register_profile("house", deadline=None)
 settings.load_profile("house")

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from chaos.pages import EDITION_SECONDS, Page, start_page
-from website import NOT_FOUND, Request, Response, Website
+from support.site.website import NOT_FOUND, Request, Response, Website
 
 ROBOTS = b"User-agent: *\nDisallow: /private/\n"
 

@@ -3,11 +3,11 @@
 from contextlib import closing
 from tempfile import TemporaryFile
 
-from commands import clean
-from hostile import EVERYTHING
-from namespaces import in_namespace, needs_root
-from nursery import Nursery
-from website import Website
+from support.processes.command_forker import Nursery
+from support.processes.commands import clean
+from support.processes.namespaces import in_namespace, needs_root
+from support.site.hostile import EVERYTHING
+from support.site.website import Website
 
 
 def fetch_code(nursery: Nursery) -> int:

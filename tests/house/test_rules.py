@@ -13,7 +13,7 @@ import click
 import pytest
 
 import usher
-from fix_database import Server, clone
+from support.db.fixtures import Server, clone
 from usher import domain64, errors
 from usher.cli.main import root
 from usher.db.areas import SCHEMAS, Places

@@ -24,8 +24,8 @@ from xml.parsers import expat
 
 import pytest
 
-from hostile import EVERYTHING, PLAIN, ROBOTS, crowd, gzip_bomb, page, said, zip_bomb
-from website import Request, Response, Website, Wire, render
+from support.site.hostile import EVERYTHING, PLAIN, ROBOTS, crowd, gzip_bomb, page, said, zip_bomb
+from support.site.website import Request, Response, Website, Wire, render
 
 MAX_BYTES, MAX_SECONDS = 2 << 20, 0.4
 Reply = tuple[int, Message, bytes]

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from calls import Mgmt, Reply, mgmt
-from commands import usher
-from crowd import Component, one
-from endpoints import ENDPOINTS
+from support.mgmt.endpoints import ENDPOINTS
+from support.mgmt.mgmt_process import Mgmt, Reply, mgmt
+from support.mgmt.plain_components import Component, one
+from support.processes.commands import usher
 from usher import local_secret
 from usher.api import callers
 from usher.mgmt.component_names import TYPES

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from calls import mgmt
-from commands import usher
-from fix_database import open_directory
+from support.db.fixtures import open_directory
+from support.mgmt.mgmt_process import mgmt
+from support.processes.commands import usher
 
 TREE = Path(__file__).parents[2]
 LOCKS = ["requirements.lock", "requirements-dev.lock", "requirements-uv.lock"]

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from clusters import free_port
-from fix_database import wait_stopped
-from stages import PORTS, show
-from trade import documents
+from support.db.failover_pair import free_port
+from support.db.fixtures import wait_stopped
+from support.mgmt.chunk_trade import documents
+from support.processes.terminal import PORTS, show
 from usher.chunk_store import Draft, Shelf, keep_files_private
 from usher.index import chunk_file
 from usher.index.claimed_chunks import Claims

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from calls import mgmt
-from raw_http import send_raw
+from support.mgmt.mgmt_process import mgmt
+from support.site.raw_http import send_raw
 from usher.http.server.component import GuardOptions, face
 from usher.http.server.listen import read_bind
 

@@ -11,16 +11,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from chunk_files import page as stored_page
-from crawls import EMBEDDED
-from hostile import forever
-from measured import MIB, PYTHON, index_file, measured, peak_bytes_of
-from trade import Trade, component, free_bind, soon, trading
+from support.index.chunk_files import page as stored_page
+from support.mgmt.chunk_trade import Trade, component, free_bind, soon, trading
+from support.processes.crawls import EMBEDDED
+from support.processes.measured import MIB, PYTHON, index_file, measured, peak_bytes_of
+from support.site.hostile import forever
+from support.site.website import Website, head
 from usher.errors import BadContent
 from usher.http.client import download
 from usher.index.chunk_file import MAX_DOCUMENTS
 from usher.index.document import Document
-from website import Website, head
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 

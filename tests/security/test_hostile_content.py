@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from commands import clean
-from measured import MIB, PYTHON, USHER, measured, pdf_bomb
-from papers import paper
-from website import Response, Website
+from support.processes.commands import clean
+from support.processes.measured import MIB, PYTHON, USHER, measured, pdf_bomb
+from support.site.pdfs import paper
+from support.site.website import Response, Website
 
 ALLOWED = {"USHER_ALLOW_PRIVATE": "127.0.0.1", "COLUMNS": "200"}
 PDF = "application/pdf"

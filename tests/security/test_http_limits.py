@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from starlette.responses import Response
 
-from calls import Mgmt, mgmt
-from commands import clean
-from fix_database import Server, clone
-from raw_http import RawClient, raw_client, send_raw
+from support.db.fixtures import Server, clone
+from support.mgmt.mgmt_process import Mgmt, mgmt
+from support.processes.commands import clean
+from support.site.raw_http import RawClient, raw_client, send_raw
 from usher.http.server import bodies, connection, connection_limits, listen
 from usher.http.server.component import Call, Endpoint, face
 from usher.http.server.connection import MAX_HEAD_BYTES, MAX_HEADERS

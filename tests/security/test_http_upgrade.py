@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from starlette.responses import Response
 
-from calls import mgmt
-from crowd import one
-from raw_http import WAIT_SECONDS, RawClient, port_of, raw_client, send_raw
-from trade import soon
+from support.mgmt.chunk_trade import soon
+from support.mgmt.mgmt_process import mgmt
+from support.mgmt.plain_components import one
+from support.site.raw_http import WAIT_SECONDS, RawClient, port_of, raw_client, send_raw
 from usher.db.pool import connect
 from usher.http.client.mgmt_client import Client
 from usher.http.rpc import SWITCHED

@@ -10,10 +10,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from chunk_files import chunk_file
-from crawls import EMBEDDED
-from indexes import post
-from trade import Trade, acting, documents, free_bind, soon, titled, trading
+from support.index.chunk_files import chunk_file
+from support.index.stack import post
+from support.mgmt.chunk_trade import Trade, acting, documents, free_bind, soon, titled, trading
+from support.processes.crawls import EMBEDDED
 from usher.crawl.warc.writer import Record
 from usher.errors import Conflict
 from usher.http.client.mgmt_client import Client

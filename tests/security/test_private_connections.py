@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from fetches import AGENT, QUICK, url
-from hostile import page
-from namespaces import PUBLIC, in_namespace, needs_root
+from support.processes.namespaces import PUBLIC, in_namespace, needs_root
+from support.site.fetches import AGENT, QUICK, url
+from support.site.hostile import page
+from support.site.website import Response, Website
 from usher.crawl.chunk_lease import Lease
 from usher.crawl.http.fetch import Fetcher
 from usher.crawl.own_endpoints import own_endpoints
@@ -19,7 +20,6 @@ from usher.crawl.politeness import Manners
 from usher.messages import Link
 from usher.private_hosts import Allowed, Permission, parse
 from usher.settings import Settings
-from website import Response, Website
 
 PRIVATE = "127.0.5.1"
 

@@ -6,9 +6,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from crawls import EMBEDDED
-from namespaces import PUBLIC, in_namespace, needs_root
-from newsroom import NOW, ROLES, Newsroom, item, rss
+from support.feeds.polling import NOW, ROLES, Newsroom, item, rss
+from support.processes.crawls import EMBEDDED
+from support.processes.namespaces import PUBLIC, in_namespace, needs_root
+from support.site.website import Response, Website
 from usher import private_hosts
 from usher.crawl.http.fetch import Fetcher
 from usher.db.pool import Database
@@ -17,7 +18,6 @@ from usher.errors import NotFound
 from usher.feeds.poll.find_feed import find_feed
 from usher.feeds.store.databases import House
 from usher.urls import Url, parse
-from website import Response, Website
 
 pytestmark = [EMBEDDED, needs_root]
 LISTED = private_hosts.parse("127.0.5.1")

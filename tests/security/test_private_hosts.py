@@ -10,20 +10,20 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from clusters import free_port
-from commands import Ran, usher
-from crawls import EMBEDDED, crawls
-from fetches import url
-from hostile import page
-from namespaces import PUBLIC, in_namespace, needs_root
-from stages import PORTS, show
+from support.db.failover_pair import free_port
+from support.processes.commands import Ran, usher
+from support.processes.crawls import EMBEDDED, crawls
+from support.processes.namespaces import PUBLIC, in_namespace, needs_root
+from support.processes.terminal import PORTS, show
+from support.site.fetches import url
+from support.site.hostile import page
+from support.site.website import Response, Website
 from usher.db.pool import Database, connect
 from usher.door import hosts, private_access
 from usher.door.doorkeeper import Doorkeeper
 from usher.door.rules import Knock
 from usher.errors import NotAllowed
 from usher.private_hosts import Permission, parse
-from website import Response, Website
 
 PRIVATE = "127.0.5.1"
 FEED = "application/rss+xml"

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from calls import mgmt
-from clusters import free_port
-from commands import usher
-from crowd import one
-from nginx import CONFIG, NGINX
-from processes import eventually
+from support.db.failover_pair import free_port
+from support.mgmt.mgmt_process import mgmt
+from support.mgmt.plain_components import one
+from support.processes.commands import usher
+from support.processes.killable import eventually
+from support.site.nginx import CONFIG, NGINX
 
 DOCS = Path(__file__).parents[2] / "docs"
 OPENSSL = shutil.which("openssl")

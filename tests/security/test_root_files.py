@@ -17,9 +17,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from fix_database import open_directory, wait_stopped
-from processes import Guest, eventually, running
-from stages import show
+from support.db.fixtures import open_directory, wait_stopped
+from support.processes.killable import Guest, eventually, running
+from support.processes.terminal import show
 from usher.db.embedded import account, account_files
 from usher.db.embedded.account import Account
 from usher.db.embedded.client_process import lodge

@@ -15,10 +15,10 @@ import msgspec
 import psycopg
 import pytest
 
-from calls import Mgmt, mgmt
-from commands import usher
-from crowd import Component, at_once, one
-from trade import soon
+from support.mgmt.chunk_trade import soon
+from support.mgmt.mgmt_process import Mgmt, mgmt
+from support.mgmt.plain_components import Component, at_once, one
+from support.processes.commands import usher
 from usher.errors import NotAllowed, Unreachable, UsherError
 from usher.http.client.mgmt_client import Client
 from usher.http.server.component import Call, Endpoint, GuardOptions, face

@@ -13,18 +13,18 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from calls import mgmt
-from commands import usher
-from fix_database import open_directory, wait_stopped
-from job_attacks import ATTACKS, SETTINGS
-from job_runs import Queue, Run, manager
-from processes import eventually
-from stages import show
+from support.db.fixtures import open_directory, wait_stopped
+from support.mgmt.mgmt_process import mgmt
+from support.processes.commands import usher
+from support.processes.killable import eventually
+from support.processes.terminal import show
+from support.queue.job_attacks import ATTACKS, SETTINGS
+from support.queue.job_runs import Queue, Run, manager
+from support.site.website import Response, Website
 from usher.db.embedded.client_process import lodge
 from usher.db.pool import connect
 from usher.queue.worker_login import worker_dsn
 from usher.schema.roles import ROLES
-from website import Response, Website
 
 DENIED = psycopg.errors.InsufficientPrivilege
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run jobs as another user")

@@ -1,0 +1,383 @@
+"""The broker finds the same as one big index would, whoever dies meanwhile, and says what is missing if it must."""
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from support.index.documents import page
+from support.index.rows import Chunks, Process, Rows, filled
+from usher.errors import Unreachable
+from usher.index.document import Document
+from usher.query.language import parse
+from usher.search.broker import Broker
+from usher.search.cluster_map import Hall
+from usher.search.merge import merge
+from usher.search.search_result import MOST, Answer
+
+WORDS = [f"{letter}{number}" for letter in "abcdefgh" for number in range(60)]
+WEIGHTS = [1 / (number + 2) for number in range(len(WORDS))]
+HOSTS = ("alpha.example", "beta.example", "gamma.example")
+
+
+def texts(chance: random.Random, number: int) -> str:
+    return " ".join(chance.choices(WORDS, WEIGHTS, k=number))
+
+
+def made(chunks: int, each: int = 8) -> dict[int, list[Document]]:
+    chance = random.Random(11)  # noqa: S311
+    return {
+        chunk: [
+            page(
+                f"{chunk}/{number}",
+                f"{texts(chance, 60)} everywhere in{chunk}",
+                host=chance.choice(HOSTS),
+                title=texts(chance, 3),
+                chunk=chunk,
+            )
+            for number in range(each)
+        ]
+        for chunk in range(1, chunks + 1)
+    }
+
+
+CHUNKS = made(12)
+
+
+@pytest.fixture
+async def rows(tmp_path: Path) -> AsyncIterator[Rows]:
+    async with Rows(tmp_path) as here:
+        yield here
+
+
+async def find(hall: Hall, text: str, *, k: int = 10, offset: int = 0) -> Answer:
+    return await Broker(hall, deadline=1.0).search(parse(text), k=k, offset=offset)
+
+
+def urls(answer: Answer) -> list[str]:
+    return [found.hit.url for found in answer.results.found]
+
+
+async def test_servers_together_find_what_one_index_finds(rows: Rows, tmp_path: Path) -> None:
+    await rows.rows(2, 3, CHUNKS)
+    one = filled(tmp_path / "one", CHUNKS)
+    chance = random.Random(3)  # noqa: S311
+    same: list[float] = []
+    async with rows.hall() as hall:
+        broker = Broker(hall, deadline=10)
+        for _ in range(60):
+            query = parse(texts(chance, chance.randint(1, 3)))
+            alone = merge({"one": one.search(query, 20, hosts=True)}, k=10)
+            answer = await broker.search(query, hosts=True)
+            assert not answer.partial
+            assert not answer.at_least
+            assert answer.results.total == alone.total
+            assert answer.results.hosts == alone.hosts
+            wanted = {found.hit.url for found in alone.found}
+            same += [len(wanted.intersection(urls(answer))) / len(wanted)] if wanted else []
+            assert set(answer.snippets) == {(f.hit.url, f.hit.chunk) for f in answer.results.found}
+    one.close()
+    assert len(same) >= 50
+    assert sum(same) / len(same) >= 0.95
+
+
+async def test_answers_from_another_history_than_the_maps_are_partial(rows: Rows) -> None:
+    """A server hears of a restored database first and drops chunks, while the front-end has the old map."""
+    await rows.rows(2, 1, CHUNKS)
+    rows.maps.incarnation = "before"
+    async with rows.hall() as hall:
+        for first, second, is_partial in (
+            ("before", "before", False),
+            ("", "", False),  # servers of another make do not say
+            ("after", "before", False),  # one whole row is enough
+            ("after", "after", True),
+        ):
+            rows.seats[0].engine.incarnation = first
+            rows.seats[1].engine.incarnation = second
+            for _ in range(2):  # rows take turns
+                assert (await find(hall, "everywhere")).partial is is_partial, (first, second)
+        rows.maps.incarnation = "after"
+        await hall.refresh()
+        assert not (await find(hall, "everywhere")).partial
+
+
+async def test_pages_hold_every_hit_once(rows: Rows) -> None:
+    await rows.rows(1, 3, CHUNKS)
+    async with rows.hall() as hall:
+        seen: list[str] = []
+        for offset in range(0, 110, 10):
+            answer = await find(hall, "everywhere", offset=offset)
+            assert answer.results.total == 96
+            assert answer.results.more == (offset + 10 < 96)
+            seen += urls(answer)
+        beyond = await find(hall, "everywhere", offset=MOST)
+    assert len(seen) == len(set(seen)) == 96
+    assert not beyond.results.found
+
+
+async def test_near_copies_are_shown_once_and_not_counted(rows: Rows) -> None:
+    copies = {
+        chunk: [page(f"copy/{chunk}", "the same words", text64=77, chunk=chunk)] for chunk in (1, 2)
+    }
+    await rows.rows(1, 2, copies)
+    async with rows.hall() as hall:
+        answer = await find(hall, "same words")
+    assert (answer.results.total, answer.results.found[0].copies) == (1, 1)
+
+
+async def test_rows_take_turns_and_words_are_weighed_once(rows: Rows) -> None:
+    await rows.rows(2, 2, CHUNKS)
+    async with rows.hall() as hall:
+        broker = Broker(hall, deadline=10)
+        for _ in range(6):
+            await broker.search(parse("a1 b2"))
+    searched = [seat.asked.count("/search") for seat in rows.seats]
+    assert searched == [3, 3, 3, 3]
+    assert sum(seat.asked.count("/stats") for seat in rows.seats) == 2
+
+
+async def test_a_dead_server_costs_nobody_an_answer(rows: Rows) -> None:
+    await rows.rows(2, 2, CHUNKS)
+    await rows.seats[0].leave()
+    async with rows.hall() as hall:
+        broker = Broker(hall, deadline=10)
+        for _ in range(6):
+            answer = await broker.search(parse("everywhere"))
+            assert (answer.results.total, answer.partial, answer.at_least) == (96, False, False)
+            assert answer.seconds < 5
+        assert not hall.asked(rows.seats[0].host)
+        assert rows.seats[1].asked.count("/search") <= 1  # its row is not whole
+
+
+@pytest.mark.soak
+async def test_a_frozen_server_is_waited_for_only_until_it_is_known(rows: Rows) -> None:
+    await rows.rows(2, 2, CHUNKS)
+    rows.seats[3].open.clear()
+    async with rows.hall() as hall:
+        broker = Broker(hall, deadline=6)
+        times = []
+        for _ in range(8):
+            answer = await broker.search(parse("everywhere"))
+            assert (answer.results.total, answer.partial) == (96, False)
+            times.append(answer.seconds)
+        assert max(times) < 5.5
+        assert max(times[-2:]) < 1.6
+        assert not hall.asked(rows.seats[3].host)
+        rows.seats[3].open.set()
+        assert await soon(hall, lambda: hall.asked(rows.seats[3].host))
+
+
+async def soon(hall: Hall, true: Callable[[], bool]) -> bool:
+    for _ in range(40):
+        await hall.refresh()
+        if true():
+            return True
+        await asyncio.sleep(0.1)
+    return False
+
+
+def whole(hall: Hall, servers: int) -> bool:
+    """Whether so many servers are there, and what they hold is known too."""
+    return len(hall.servers) == servers and all(map(hall.whole, hall.seats.benches))
+
+
+async def test_what_one_row_lacks_is_said(rows: Rows) -> None:
+    await rows.rows(1, 3, CHUNKS)
+    await rows.seats[1].leave()
+    async with rows.hall() as hall:
+        answer = await find(hall, "everywhere")
+        assert answer.partial
+        assert answer.missing == pytest.approx(1 / 3)
+        assert (answer.results.total, answer.at_least) == (64, True)
+        assert len(answer.snippets) == 10
+        rows.maps.full = False  # another's MGMT, which has no such map
+        hall.seats.every.clear()
+        assert (await find(hall, "everywhere")).missing == pytest.approx(1 / 3)
+
+
+async def test_two_rows_that_are_not_whole_make_one_that_is(rows: Rows) -> None:
+    await rows.rows(2, 2, CHUNKS)
+    first = next(seat for seat in rows.seats if seat.row == 1 and 2 in seat.chunks)
+    other = next(seat for seat in rows.seats if seat.row == 2 and 3 in seat.chunks)
+    await first.leave()
+    await other.leave()
+    async with rows.hall() as hall:
+        found = [await find(hall, f"in{chunk}", k=20) for chunk in CHUNKS]
+        assert {len(answer.results.found) for answer in found} <= {0, 8}
+        assert sum(len(answer.results.found) for answer in found) == 8 * 12
+        assert not any(answer.partial for answer in found)
+        everything = await find(hall, "everywhere")
+        assert everything.at_least
+        assert len(set(urls(everything))) == 10
+
+
+async def test_a_server_that_left_the_map_is_missed_until_its_row_is_whole(rows: Rows) -> None:
+    await rows.rows(1, 3, CHUNKS)
+    lost = rows.seats[0]
+    async with rows.hall() as hall:
+        del rows.maps.rows[1][lost.host]
+        await hall.refresh()
+        answer = await find(hall, "everywhere")
+        assert (answer.results.total, answer.partial) == (64, True)
+        await rows.add(1, {chunk: CHUNKS[chunk] for chunk in lost.chunks})
+        assert await soon(hall, lambda: whole(hall, 3))
+        answer = await find(hall, "everywhere")
+        assert (answer.results.total, answer.partial) == (96, False)
+
+
+async def test_a_row_that_lost_chunks_is_asked_last(rows: Rows) -> None:
+    await rows.rows(2, 2, CHUNKS)
+    async with rows.hall() as hall:
+        del rows.maps.rows[1][rows.seats[0].host]
+        await hall.refresh()
+        for _ in range(4):
+            answer = await find(hall, "everywhere")
+            assert (answer.results.total, answer.partial, answer.at_least) == (96, False, False)
+    assert "/search" not in rows.seats[1].asked
+
+
+async def test_the_last_map_is_good_while_mgmt_is_away(rows: Rows) -> None:
+    await rows.rows(1, 2, CHUNKS)
+    async with rows.hall() as hall:
+        await hall.refresh()
+        assert rows.maps.answered.count(200) == 3  # one for each map
+        assert rows.maps.answered.count(304) >= 1
+        rows.maps.away = True
+        await hall.refresh()
+        assert hall.trouble
+        assert (await find(hall, "everywhere")).results.total == 96
+
+
+async def test_nobody_answers(rows: Rows) -> None:
+    async with rows.hall() as hall:
+        with pytest.raises(Unreachable, match="no index server"):
+            await find(hall, "everywhere")
+        await rows.rows(1, 2, CHUNKS)
+        await hall.refresh()
+        for seat in rows.seats:
+            await seat.leave()
+        with pytest.raises(Unreachable, match="None of 2"):
+            await find(hall, "everywhere")
+        rows.maps.away = True
+        async with rows.hall() as other:
+            with pytest.raises(Unreachable, match="no map"):
+                await find(other, "everywhere")
+
+
+async def test_a_busy_server_is_asked_again_and_a_garbled_one_does_no_harm(rows: Rows) -> None:
+    await rows.rows(2, 1, CHUNKS)
+    rows.seats[0].refused.add("/search")
+    async with rows.hall() as hall:
+        for _ in range(3):
+            assert (await find(hall, "everywhere")).results.total == 96
+        assert hall.asked(rows.seats[0].host)
+        rows.seats[0].refused.clear()
+        rows.seats[0].garbled = True
+        for _ in range(3):
+            assert (await find(hall, "everywhere")).results.total == 96
+        rows.maps.rows[2]["ftp://nowhere"] = []
+        await hall.refresh()
+        assert len(hall.servers) == 2
+
+
+async def test_passages_come_from_whoever_has_the_chunk(rows: Rows) -> None:
+    await rows.rows(2, 2, CHUNKS)
+    for seat in rows.seats[:2]:
+        seat.refused.add("/snippets")
+    async with rows.hall() as hall:
+        broker = Broker(hall, deadline=10)
+        for _ in range(2):
+            answer = await broker.search(parse("everywhere"))
+            assert len(answer.snippets) == 10
+
+
+async def test_a_server_alone_gives_its_passages_with_its_hits(rows: Rows) -> None:
+    await rows.rows(1, 1, CHUNKS)
+    async with rows.hall() as hall:
+        first = await find(hall, "a1")
+        assert rows.seats[0].asked == ["/search"]
+        assert len(first.snippets) == 10
+        assert all(("a1", True) in first.snippet(one) for one in first.results.found)
+        second = await find(hall, "a1", offset=10)
+        assert rows.seats[0].asked[-1] == "/snippets"
+        assert len(second.snippets) == 10
+
+
+async def test_a_better_spelling_is_offered_only_if_it_finds_more(rows: Rows) -> None:
+    chunks = {
+        chunk: [page(f"{chunk}-{number}", "velvet theatre", chunk=chunk) for number in range(6)]
+        for chunk in (1, 2)
+    }
+    await rows.rows(1, 2, chunks)
+    async with rows.hall() as hall:
+        answer = await find(hall, "theatra")
+        assert (answer.results.total, answer.suggestion) == (0, "theatre")
+        assert (await find(hall, "theatra -velvet")).suggestion == ""
+        assert (await find(hall, "theatre")).suggestion == ""
+
+
+async def test_no_query_is_too_odd(rows: Rows) -> None:
+    await rows.rows(1, 2, {1: CHUNKS[1], 2: CHUNKS[2]})
+    odd = ["", "   ", '"', "-", "OR OR", "site:", "x" * 10_000, "a " * 5_000, "\0\x07\ud800\u202e"]
+    async with rows.hall() as hall:
+        for text in [*odd, "title:\"'", "-everywhere", "site:example after:2020"]:
+            answer = await find(hall, text)
+            assert not answer.partial
+            assert answer.results.total <= 16
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[list[Process]]:
+    """Two rows of two servers, each a process."""
+    here: list[Process] = []
+    try:
+        for row in (1, 2):
+            for place in (0, 1):
+                path = tmp_path / f"process-{row}-{place}"
+                filled(path, half(place)).close()
+                here.append(Process(path))
+        yield here
+    finally:
+        for one in here:
+            if one.process.poll() is None:
+                one.kill()
+
+
+def half(place: int) -> Chunks:
+    return {chunk: documents for chunk, documents in CHUNKS.items() if chunk % 2 == place}
+
+
+@pytest.mark.soak
+async def test_killed_and_frozen_amid_queries_and_back_again(
+    rows: Rows, processes: list[Process]
+) -> None:
+    for number, one in enumerate(processes):
+        rows.maps.rows.setdefault(1 + number // 2, {})[one.host] = list(half(number % 2))
+    async with rows.hall() as hall:
+        keeping = asyncio.create_task(hall.keep())
+        broker = Broker(hall, deadline=10)
+        load = asyncio.create_task(loaded(broker, seconds=2.5))
+        await asyncio.sleep(0.5)
+        processes[0].kill()
+        await asyncio.sleep(0.7)
+        processes[0] = Process(processes[0].path, int(processes[0].host.rpartition(":")[2]))
+        assert await soon(hall, lambda: hall.asked(processes[0].host))
+        processes[3].freeze()
+        answers = await load
+        processes[3].thaw()
+        assert await soon(hall, lambda: all(map(hall.asked, hall.servers)))
+        keeping.cancel()
+    assert len(answers) > 20
+    assert not [answer for answer in answers if answer.partial or answer.results.total != 96]
+
+
+async def loaded(broker: Broker, seconds: float) -> list[Answer]:
+    """A query every 20 ms, for so long."""
+    until, asked = time.monotonic() + seconds, list[asyncio.Task[Answer]]()
+    while time.monotonic() < until:
+        asked.append(asyncio.create_task(broker.search(parse("everywhere"))))
+        await asyncio.sleep(0.02)
+    return await asyncio.gather(*asked)

@@ -1,0 +1,103 @@
+"""Front-ends ask servers on probation as a second choice, and detect servers whose answers never arrive."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from support.index.documents import page
+from support.index.rows import Rows
+from usher.query.language import parse
+from usher.search.broker import Broker
+from usher.search.cluster_map import Hall
+from usher.search.index_servers import PROBE_TIMEOUT_SECONDS
+from usher.search.search_result import Answer
+
+DOCUMENTS = {
+    chunk: [page(f"{chunk}/{number}", "everywhere", chunk=chunk) for number in range(8)]
+    for chunk in range(1, 5)
+}
+TOTAL = 32
+
+
+@pytest.fixture
+async def rows(tmp_path: Path) -> AsyncIterator[Rows]:
+    async with Rows(tmp_path) as here:
+        yield here
+
+
+async def test_servers_on_probation_answer_only_where_no_row_is_complete(rows: Rows) -> None:
+    await rows.rows(2, 1, DOCUMENTS)
+    first, second = rows.seats
+    rows.maps.probation[1] = rows.maps.rows.pop(1)
+    async with rows.hall() as hall:
+        for _ in range(4):
+            answer = await search(hall)
+            assert (answer.results.total, answer.partial) == (TOTAL, False)
+        assert not first.asked
+        del rows.maps.rows[2]
+        assert await becomes(hall, lambda: second.host not in hall.servers)
+        answer = await search(hall)
+        assert (answer.results.total, answer.partial) == (TOTAL, False)
+        assert "/search" in first.asked
+
+
+async def test_a_server_that_swallows_answers_is_detected_without_a_query(rows: Rows) -> None:
+    """One-way loss as a proxy makes it: connections and requests arrive, answers do not."""
+    await rows.rows(2, 1, DOCUMENTS)
+    silent = rows.seats[0]
+    async with swallowing(silent.host) as (proxy, is_passing):
+        rows.maps.rows[1] = {proxy: rows.maps.rows[1][silent.host]}
+        async with rows.hall() as hall:
+            assert hall.asked(proxy)
+            is_passing.clear()
+            began = time.monotonic()
+            async with asyncio.timeout(20):
+                while hall.asked(proxy):
+                    await hall.refresh()
+            assert time.monotonic() - began >= PROBE_TIMEOUT_SECONDS
+            answer = await search(hall)
+            assert (answer.results.total, answer.partial) == (TOTAL, False)
+            assert rows.seats[1].asked
+            is_passing.set()
+            assert await becomes(hall, lambda: hall.asked(proxy))
+
+
+async def search(hall: Hall) -> Answer:
+    return await Broker(hall, deadline=5).search(parse("everywhere"))
+
+
+async def becomes(hall: Hall, is_true: Callable[[], bool]) -> bool:
+    """Whether it becomes true while the front-end polls and probes."""
+    until = time.monotonic() + 20
+    while not is_true() and time.monotonic() < until:
+        await hall.refresh()
+        await asyncio.sleep(0.1)
+    return is_true()
+
+
+@asynccontextmanager
+async def swallowing(target: str) -> AsyncIterator[tuple[str, asyncio.Event]]:
+    """A proxy that passes answers on only while the event is set."""
+    is_passing = asyncio.Event()
+    is_passing.set()
+    host, _, port = target.rpartition(":")
+
+    async def copy(
+        reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, gate: bool
+    ) -> None:
+        with suppress(OSError):
+            while part := await reader.read(65_536):
+                if is_passing.is_set() or not gate:
+                    writer.write(part)
+        writer.close()
+
+    async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection(host, int(port))
+        await asyncio.gather(copy(reader, back, gate=False), copy(there, writer, gate=True))
+
+    async with await asyncio.start_server(connect, "127.0.0.1", 0) as server:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}", is_passing

@@ -1,0 +1,270 @@
+"""The index finds what was put in, and servers together rank as one does."""
+
+import random
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+from support.index.documents import HEAP, NOW, PAGES, found, page
+from usher import domain64
+from usher.index import fields, length_padding
+from usher.index.document import Document
+from usher.index.engine import Engine
+from usher.index.index_reader import MAX_FOUND
+from usher.query.language import Query, parse
+from usher.query.results import Hits, together
+from usher.search.merge import merge
+
+NUMBERS = {"www.nasa.gov": domain64.Parts(1, 5, 1), "blogs.nasa.gov": domain64.Parts(1, 5, 2)}
+FOUND = {
+    "index": ["index", "unknown", "indexing"],
+    "indexes": ["unknown", "index", "indexing"],
+    "indexing": ["indexing", "index", "unknown"],
+    '"write ahead log"': ["wal"],
+    "write ahead log": ["wal", "apart", "index"],
+    '"the"': ["wal", "apart", "index"],
+    "the": ["wal", "apart", "index"],
+    "how does the rocket": ["port", "blog", "nasa"],
+    "title:order": ["apart"],
+    "title:rockets": [],
+    "url:tokyo": ["tokyo"],
+    "rockets -again": ["nasa", "port"],
+    'rockets -"and moons" -elsewhere': ["blog"],
+    "moons OR again": ["blog", "nasa"],
+    "rockets site:nasa.gov": ["blog", "nasa"],
+    "rockets site:blogs.nasa.gov": ["blog"],
+    "rockets site:gov": ["blog", "nasa"],
+    "rockets -site:gov": ["port"],
+    "rockets site:b.org": ["port"],
+    "rockets site:b.org:8080": ["port"],
+    "rockets site:b.org:81": [],
+    "rockets after:2026": ["blog"],
+    "rockets before:2026": ["nasa"],
+    "haus lang:de": ["häuser"],
+    "häuser lang:de": ["häuser"],
+    "haus lang:fr": [],
+    "cafe": ["cafe"],
+    "CAFÉ ecole": ["cafe"],
+    "東京": ["tokyo"],
+    "京東": [],
+    "東京天気タワー": ["tokyo"],
+    "हिन्दी": ["hindi"],
+    "rockets nowhere": [],
+    "X": [],
+    "lang:ja": ["tokyo"],
+    "rockets after:2030 before:2020": [],
+    "how? the rocket!": ["port", "blog", "nasa"],
+    "rockets rockets rockets": ["blog", "nasa", "port"],
+    "\u0f04": [],
+    "-lang:en -lang:de": ["cafe", "hindi", "tokyo", "unknown"],
+}
+
+
+def numbered(document: Document) -> Document:
+    parts = NUMBERS.get(document.host)
+    facts = {name: getattr(document, name) for name in Document.__struct_fields__}
+    return Document(**(facts | {"domain64": domain64.encode(parts)})) if parts else document
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    made = Engine.open(tmp_path / "index", heap=HEAP)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    made = Engine.open(tmp_path_factory.mktemp("pages"), heap=HEAP)
+    made.add(1, map(numbered, PAGES))
+    made.commit()
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(("text", "expected"), FOUND.items())
+def test_what_is_found(pages: Engine, text: str, expected: list[str]) -> None:
+    names = found(pages, text)
+    assert sorted(names) == sorted(expected)
+    assert names[:1] == expected[:1] or not parse(text).groups
+    assert pages.search(parse(text)).total == len(expected)
+
+
+def test_a_range_of_numbers_is_a_site(pages: Engine) -> None:
+    nasa = domain64.domain_range(1, 5)
+    assert sorted(found(pages, Query(ranges=((nasa.start, nasa.end),)))) == ["blog", "nasa"]
+    blogs = domain64.host_range(1, 5, 2)
+    assert found(pages, Query(ranges=((blogs.start, blogs.end),))) == ["blog"]
+    assert found(pages, Query(ranges=((9, 3), (0, 0), (domain64.MAX, domain64.MAX)))) == []
+
+
+@pytest.mark.parametrize("text", ["", "-", "...", '"', "\x00"])
+def test_nothing_asked_is_nothing_found(pages: Engine, text: str) -> None:
+    assert pages.search(parse(text)) == Hits()
+
+
+def test_hits_carry_what_a_page_of_results_shows(pages: Engine) -> None:
+    hits = pages.search(parse("moons"), hosts=True)
+    [hit] = hits.hits
+    assert (hit.key, hit.host, hit.title) == ("https://www.nasa.gov/nasa", "www.nasa.gov", "NASA")
+    assert (hit.chunk, hit.language, hit.crawled) == (1, "en", NOW)
+    assert hit.published == NOW - timedelta(days=400)
+    assert hit.score > 0
+    assert pages.search(parse("rockets"), hosts=True).hosts == {
+        "www.nasa.gov": 1,
+        "blogs.nasa.gov": 1,
+        "b.org:8080": 1,
+    }
+
+
+def test_pages_of_hits(pages: Engine) -> None:
+    whole = found(pages, "rockets")
+    assert [*found(pages, "rockets", k=1), *found(pages, "rockets", k=5, offset=1)] == whole
+    assert pages.search(parse("rockets"), 1, 99).total == 3
+    assert len(found(pages, "rockets", k=-5, offset=-5)) == 1
+
+
+def test_whoever_is_found_is_remembered_until_the_index_changes(tmp_path: Path) -> None:
+    engine = Engine.open(tmp_path, heap=HEAP)
+    engine.add(1, [page(f"{number}", "velvet", chunk=1) for number in range(300)])
+    engine.commit()
+    query, view = parse("velvet"), engine._view
+    hits = engine.search(query, 12, show=2).hits
+    assert all(view.remembered(hit.url, hit.chunk) for hit in hits[2:])
+    assert not any(view.remembered(hit.url, hit.chunk) for hit in hits[:2])  # shown already
+    wanted = [(hit.url, hit.chunk) for hit in hits]
+    assert list(engine.snippets(query, wanted)) == wanted
+    engine.search(query, 250)
+    assert len(view._found) <= MAX_FOUND
+    engine.drop([1])
+    engine.commit()
+    assert engine.snippets(query, wanted) == {}
+    engine.close()
+
+
+def test_common_words_are_those_of_most_documents(tmp_path: Path) -> None:
+    engine = Engine.open(tmp_path, heap=HEAP)
+    assert engine.common(10) == []
+    bodies = [f"Everywhere {'often ' * (n % 2)} {'seldom' * (n % 9 == 0)}" for n in range(50)]
+    engine.add(1, [page(f"{n}", body, title="Thing", chunk=1) for n, body in enumerate(bodies)])
+    engine.commit()
+    words = engine.common(10)
+    assert set(words[:2]) == {"everywhere", "thing"}
+    assert words[2:] == ["often", "seldom"]
+    assert engine.common(1) == words[:1]
+    engine.close()
+
+
+def test_snippets_mark_all_forms_but_no_filler(pages: Engine) -> None:
+    query = parse("how the indexes")
+    wanted = [(hit.url, hit.chunk) for hit in pages.search(query).hits]
+    snippets = pages.snippets(query, [*wanted, ("https://gone/", 1), (wanted[0][0], 9)])
+    assert set(snippets) == set(wanted)
+    marked = {text for segments in snippets.values() for text, is_marked in segments if is_marked}
+    assert marked == {"index", "Indexing", "indexed", "Indexes"}
+    shown = pages.search(query, show=2)
+    assert list(shown.passages) == [snippets[place] for place in wanted[:2]]
+
+
+def test_spelling(engine: Engine) -> None:
+    engine.add(1, [page(f"p{n}", "connection replication straße") for n in range(12)])
+    engine.commit()
+    for wrong, better in {
+        "conection": "connection",
+        "cnonection": "connection",
+        "xonnection": "connection",
+        "replikattion": "replication",
+        "strase": "strasse",
+    }.items():
+        [one] = engine.suggest(parse(wrong))
+        assert (one.word, one.better, one.documents) == (wrong, better, 12)
+    assert engine.suggest(parse("connection con c0nnection 東京塔 " + "x" * 60)) == []
+
+
+def zipf(chance: random.Random, number: int) -> str:
+    """Words as texts have them: few often, many rarely, in a few forms."""
+    ends = ("", "s", "ed", "ing")
+    return " ".join(
+        f"w{chr(97 + int(chance.paretovariate(0.9)) % 26)}{int(chance.paretovariate(0.7)) % 300}{chance.choice(ends)}"
+        for _ in range(number)
+    )
+
+
+def test_servers_together_rank_as_one_index_does(tmp_path: Path) -> None:
+    chance = random.Random(5)  # noqa: S311
+    engines = [Engine.open(tmp_path / name, heap=HEAP) for name in ("one", "a", "b", "c")]
+    for chunk in range(24):
+        documents = [
+            page(
+                f"{chunk}-{n}",
+                zipf(chance, int(20 * chance.paretovariate(1.1)) % 3000),
+                title=zipf(chance, 3),
+            )
+            for n in range(25)
+        ]
+        for engine in (
+            engines[0],
+            engines[1 + min(chunk % 4, 2)],
+        ):  # one server has twice as much as the others
+            engine.add(chunk, documents)
+    for engine in engines:
+        engine.commit()
+    one, *row = engines
+    queries = [parse(zipf(chance, chance.randint(1, 3))) for _ in range(250)]
+    agreed = list(chain.from_iterable(overlap(one, row, query) for query in queries))
+    for engine in engines:
+        engine.close()
+    assert len(agreed) >= 200
+    assert sum(agreed) / len(agreed) >= 0.98
+
+
+def overlap(one: Engine, row: list[Engine], query: Query) -> Iterator[float]:
+    """How much of the first ten is the same, if there are any; scores are, too."""
+    stats = together(server.stats(query) for server in row)
+    alone = merge({"one": one.search(query, 20)}, k=10)
+    answers = {
+        str(number): server.search(query, 20, stats=stats) for number, server in enumerate(row)
+    }
+    both = merge(answers, k=10)
+    assert both.total == alone.total
+    scores = {found.hit.url: found.hit.score for found in alone.found}
+    common = [found.hit for found in both.found if found.hit.url in scores]
+    for hit in common:
+        assert hit.score == pytest.approx(scores[hit.url], rel=0.002)
+    if scores:
+        yield len(common) / len(scores)
+
+
+def test_ballast_gives_every_chunk_the_same_averages(engine: Engine) -> None:
+    chance = random.Random(2)  # noqa: S311
+    counts: Callable[[str], int] = lambda text: len(fields.words().analyze(text))  # noqa: E731
+    for size in (0, 5, 700, 90_000):
+        weight = length_padding.Ballast()
+        texts = [fields.texts(page("x", zipf(chance, size))) for _ in range(3)]
+        for one in texts:
+            weight.weigh(one)
+        missing, empty = weight.balanced()
+        assert min(missing.values()) >= 0
+        assert empty >= 0
+        for name, average in length_padding.AVERAGE.items():
+            total = sum(counts(one[name]) for one in texts) + missing[name]
+            assert total == average * (3 + 1 + empty)
+    assert length_padding.count("a-b c_d é, 12") == 6
+    assert engine.documents == 0
+
+
+@pytest.mark.parametrize(
+    ("documents", "headings", "body"),
+    [(0, 0, 0), (1, 0, 0), (200, 0, 0), (50_000, 0, 0), (1_000, 30_000_000, 0), (9, 0, 9_000_000)],
+)
+def test_ballast_is_bounded_and_spread(documents: int, headings: int, body: int) -> None:
+    weight = length_padding.Ballast()
+    weight.documents = documents
+    weight.lengths.update({fields.HEADINGS: headings, fields.BODY: body})
+    missing, empty = weight.balanced()
+    needed = documents * sum(length_padding.AVERAGE.values())
+    assert sum(missing.values()) <= max(length_padding.MAX_WORDS, 1.1 * needed)
+    assert max(missing.values()) <= length_padding.MAX_WORDS_PER_FIELD * (empty + 1)

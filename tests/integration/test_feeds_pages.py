@@ -1,0 +1,369 @@
+"""Pages of feeds and items, as a program meets them: whatever feeds say, it stays words."""
+
+import re
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from support.db.fixtures import Server, clone
+from support.feeds.stored_feeds import HOSTILE, add, busy, fill, rss
+from support.mgmt.mgmt_process import Mgmt, Reply, mgmt
+from usher.db.pool import Connection
+from usher.feeds.items import search
+from usher.feeds.pages import queries, sparkline
+from usher.feeds.pages.home import wants_page
+from usher.feeds.pages.messages import ItemsQuery
+from usher.feeds.pages.wording import distance, file, host, is_link, line, paragraphs, size, text_of
+
+NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
+POLICY = {
+    "default-src 'none'",
+    "style-src 'self'",
+    "img-src 'self'",
+    "script-src 'self'",
+    "form-action 'self'",
+    "base-uri 'none'",
+    "frame-ancestors 'none'",
+}
+BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+FILL = """
+    insert into feeds.feed (url, first_date, mod_date) select 'u' || n, now(), now() from generate_series(1, 400) n;
+    insert into feeds.feed_item (
+        feed_id, key, hash, permalink, link, title, title_type, summary, summary_type, content, content_type,
+        pub_date, mod_date, fetch_date, copyright, language, image
+    )
+    select f.id, md5(f.id || ' ' || n)::uuid, md5('')::uuid, false, 'l', 't', '', '', '', '', '',
+        now() - n * interval '1 day', now(), now(), '', '', ''
+    from feeds.feed f, generate_series(1, 100) n;
+    analyze feeds.feed, feeds.feed_item;
+"""
+
+
+@pytest.fixture(scope="module")
+async def stored(migrated: Server) -> AsyncIterator[tuple[str, dict[str, int]]]:
+    async for dsn in clone(migrated, f" template {migrated.template} strategy file_copy"):
+        yield dsn, await fill(dsn)
+
+
+@pytest.fixture(scope="module")
+async def house(
+    stored: tuple[str, dict[str, int]], tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Mgmt]:
+    with mgmt(stored[0], tmp_path_factory.mktemp("mgmt") / "log") as running:
+        yield running
+
+
+@pytest.fixture
+def feeds(stored: tuple[str, dict[str, int]]) -> dict[str, int]:
+    return stored[1]
+
+
+def page(house: Mgmt, path: str, status: int = 200) -> str:
+    told = house.ask("GET", path, headers={"Accept": BROWSER})
+    assert told.status == status, (told.body, house.log.read_text()[-2000:])
+    assert told.headers["content-type"] == "text/html; charset=utf-8"
+    assert set(told.headers["content-security-policy"].split("; ")) == POLICY
+    assert told.headers["x-content-type-options"] == "nosniff"
+    return told.body.decode()
+
+
+def data(house: Mgmt, path: str) -> Any:  # noqa: ANN401 - JSON
+    told = house.get(path)
+    assert told.status == 200, told.body
+    return told.json
+
+
+def test_who_only_knows_the_address_learns_what_is_where(house: Mgmt) -> None:
+    told = house.get("/")
+    assert (told.status, told.headers["content-type"]) == (200, "application/json")
+    assert (told.headers["vary"], told.json["name"]) == ("Accept", "usher")
+    body = page(house, "/")
+    assert f"<h1>Usher {told.json['version']}</h1>" in body
+    for place in told.json["places"]:
+        assert f'<a href="{place["path"]}">' in body
+        assert house.get(place["path"]).status == 200, place
+    same = {"If-None-Match": told.headers["etag"]}
+    assert house.ask("GET", "/", headers=same).status == 304
+    assert house.ask("GET", "/", headers={**same, "Accept": BROWSER}).status == 200
+    assert house.ask("HEAD", "/").status == 200
+    assert house.ask("POST", "/", b"{}").status == 405
+
+
+@pytest.mark.parametrize(
+    ("accept", "page"),
+    [
+        (BROWSER, True),
+        ("application/xhtml+xml", True),
+        ("application/json, TEXT/HTML;q=0.5", True),
+        ("text/html;q=0, application/json", False),
+        ("text/html ; level=1; q=0.000", False),
+        ("", False),
+        ("*/*", False),
+        ("application/json", False),
+        (",;q=,text/htmlx" * 1_000, False),
+    ],
+)
+def test_who_wants_a_page(accept: str, *, page: bool) -> None:
+    assert wants_page(accept) == page
+
+
+def test_the_list_of_feeds(house: Mgmt, feeds: dict[str, int]) -> None:
+    body = page(house, "/feeds")
+    assert body.count('<svg class="spark') == 5
+    assert "HTTP 503 Service Unavailable." in body
+    assert "failed 3 times" in body
+    assert (
+        "30 items in the last 14 days; by day: 0, 2, 1, 3, 5, 2, 0, 0, 1, 4, 2, 6, 3, 1" in body
+        or ("31 items in the last 14 days" in body)
+    )
+    assert data(house, "/feeds.json")["counts"] == {
+        "all": 5,
+        "failing": 1,
+        "disabled": 1,
+        "gone": 0,
+    }
+    for query, found in {
+        "show=failing": ["failing"],
+        "show=disabled": ["disabled"],
+        "show=gone": [],
+        "tag=news": ["busy", "failing"],
+        "contains=KEEPERS": ["busy"],
+        "contains=quiet.example&show=failing": ["failing"],
+        f"tag={quote(HOSTILE[0])}": ["hostile"],
+        f"after={feeds['disabled']}": ["hostile"],
+        f"after={2**63 - 1}": [],
+    }.items():
+        told = data(house, f"/feeds.json?{query}")
+        assert [one["id"] for one in told["feeds"]] == [feeds[name] for name in found]
+        for name in found:
+            assert f'href="/feeds/{feeds[name]}"' in page(house, f"/feeds?{query}")
+
+
+def test_one_feed(house: Mgmt, feeds: dict[str, int]) -> None:
+    body = page(house, f"/feeds/{feeds['busy']}")
+    for words in (
+        "News from lighthouses, buoys",
+        "© The Keepers",
+        "It brings something about every 2h.",
+        "coast/lights",
+        f'href="/items.atom?feed={feeds["busy"]}"',
+    ):
+        assert words in body
+    told = data(house, f"/feeds/{feeds['busy']}.json")
+    assert (told["feed"]["condition"], told["about"]["language"]) == ("good", "en-gb")
+    assert sum(told["feed"]["days"]) == told["feed"]["items"] == 31
+    assert len(told["latest"]) == 15
+    assert body.count("<rect") == 14
+    failing = page(house, f"/feeds/{feeds['failing']}")
+    assert "Its last poll failed." in failing
+    assert "Too loud." in page(house, f"/feeds/{feeds['disabled']}")
+
+
+def test_one_item(house: Mgmt, feeds: dict[str, int]) -> None:
+    [item] = data(house, "/items.json?limit=1&words=recorded")["items"]
+    body, told = page(house, f"/items/{item['id']}"), data(house, f"/items/{item['id']}.json")
+    assert told["text"].count("\n\n") >= 9 or told["text"].count("\n") >= 9
+    assert "<p>The harbour board has switched off" in body
+    assert "Ida Lewis" in body
+    assert 'href="https://lights.example.org/horn.mp3" rel="noreferrer">horn.mp3' in body
+    assert "4.81 MB" in body
+    assert [one["name"] for one in told["authors"]] == ["Ida Lewis"]
+    assert told["media"][0]["bytes"] == 4_812_345
+    assert told["item"]["tags"][:2] == ["news", "coast/lights"]
+    assert told["item"]["feed"] == feeds["busy"]
+
+
+def test_items_are_searched_and_turned(house: Mgmt, feeds: dict[str, int]) -> None:
+    ids, after, pages = [], "", 0
+    while pages < 20:
+        told = data(house, f"/items.json?limit=7&after={after}")
+        ids += [one["id"] for one in told["items"]]
+        pages, after = pages + 1, told["after"]
+        if after is None:
+            break
+    assert len(ids) == len(set(ids)) == 39
+    assert pages == 6
+    assert 'rel="next"' in page(house, "/items?limit=7")
+    assert 'rel="next"' not in page(house, "/items?limit=200")
+    today = f"{datetime.now(UTC):%Y-%m-%d}"
+    for query, number in {
+        "words=harbour": 7,
+        f"feed={feeds['quiet']}": 1,
+        "tag=sound": 1,
+        "tag=news&words=recorded": 1,
+        "words=zebra": 0,
+        f"since={today}&feed={feeds['quiet']}": 0,
+        f"until=2000-01-01&feed={feeds['busy']}": 0,
+    }.items():
+        told = data(house, f"/items.json?{query}")
+        assert len(told["items"]) == number, query
+    assert "No item is like that" in page(house, "/items?words=zebra")
+
+
+def test_nothing_a_feed_says_can_do_harm(house: Mgmt, feeds: dict[str, int]) -> None:
+    found = data(house, f"/items.json?feed={feeds['hostile']}")["items"]
+    assert len(found) == len(HOSTILE) + 1
+    paths = ["/feeds", f"/feeds/{feeds['hostile']}", "/items", f"/items?feed={feeds['hostile']}"]
+    paths += [f"/items/{one['id']}" for one in found]
+    paths += [f"/items?{name}={quote(text)}" for text in HOSTILE for name in ("words", "tag")]
+    paths += [f"/feeds?{name}={quote(text)}" for text in HOSTILE for name in ("contains", "tag")]
+    for path in paths:
+        body = page(house, path)
+        assert "<script>alert" not in body
+        assert "<img" not in body
+        assert not re.search(r'(?:href|src)="(?:javascript|data):', body)
+        assert not re.search(r"<[^>]* onmouseover='alert", body)
+        assert "\u202e" not in body
+    [script] = [one for one in found if one["title"] == "A link"]
+    assert 'href="javascript' not in page(house, f"/items/{script['id']}")
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/feeds/999", 404),
+        ("/feeds/0", 404),
+        ("/feeds/x", 404),
+        (f"/feeds/{2**64}", 404),
+        ("/feeds/%D9%A3", 404),
+        ("/items/999999", 404),
+        ("/items/-1", 404),
+        ("/items?feed=x", 422),
+        ("/items?since=yesterday", 422),
+        ("/items?until=9999-12-31", 422),
+        ("/items?after=1", 422),
+        ("/items?after=~", 422),
+    ],
+)
+def test_trouble_is_a_page_and_a_problem(house: Mgmt, path: str, status: int) -> None:
+    body = page(house, path, status)
+    assert "<h1>" in body
+    name, mark, query = path.partition("?")
+    assert house.get(f"{name}.json{mark}{query}").problem[0] == status
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["words=%00", "words=%ff%fe", "tag=%00", "words=" + "x" * 8000, "words=%22%22+-+or", "tag=%27"],
+)
+def test_odd_questions_have_answers(house: Mgmt, query: str) -> None:
+    assert isinstance(data(house, f"/items.json?{query}")["items"], list)
+    page(house, f"/items?{query}")
+    page(house, "/feeds?" + query.replace("words=", "contains="))
+    assert house.get(f"/items.atom?{query}").status == 200
+
+
+def conditional(house: Mgmt, path: str, **headers: str) -> Reply:
+    return house.ask("GET", path, headers={key.replace("_", "-"): v for key, v in headers.items()})
+
+
+def test_what_the_caller_has_is_not_sent_again(house: Mgmt, feeds: dict[str, int]) -> None:
+    for path in (
+        "/feeds.json",
+        f"/feeds/{feeds['busy']}.json",
+        "/items.json",
+        f"/items/{feeds['item']}.json",
+    ):
+        first = house.get(path)
+        tag = first.headers["etag"]
+        again = conditional(house, path, If_None_Match=f'"x", W/{tag}')
+        assert (again.status, again.body, again.headers["etag"]) == (304, b"", tag)
+        assert conditional(house, path, If_None_Match='"x"').status == 200
+    head = house.ask("HEAD", f"/items/{feeds['item']}")
+    assert (head.status, head.body) == (200, b"")
+
+
+def test_files_are_served_for_good(house: Mgmt) -> None:
+    body = page(house, "/feeds")
+    names = re.findall(r'"(/static/[^"]+)"', body)
+    assert len(names) == 4
+    for name in names:
+        assert "immutable" in house.get(name).headers["cache-control"]
+    for name in ("/static/../pages.py", "/static/%2e%2e%2fpages.py", "/static/feeds.css"):
+        assert house.get(name).status == 404
+
+
+# What pages are made of.
+
+
+async def test_days_are_counted_by_one_indexed_statement(conn: Connection) -> None:
+    for statement in FILL.split(";\n"):
+        if statement.strip():
+            await conn.execute(statement.encode())
+    found = await conn.execute(
+        "select array_agg(id) from feeds.feed where url in ('u1', 'u7', 'u9')"
+    )
+    [ids] = await found.fetchone() or ((),)
+    since = NOW - timedelta(days=14)
+    given = {"feeds": ids, "since": since, "until": NOW}
+    for hot, more in (
+        (sparkline.store.days, given),
+        (queries.store.sizes, {"feeds": ids, "most": 1001}),
+    ):
+        plan = await conn.execute(b"explain " + hot.query, more)
+        lines = "\n".join(line for (line,) in await plan.fetchall())
+        assert "Index" in lines
+        assert "Seq Scan" not in lines, lines
+
+
+async def test_days_begin_at_midnight_and_end_today(conn: Connection) -> None:
+    counts = [0, 1, 0, 2, 0, 0, 3, 0, 0, 0, 1, 0, 4, 5]
+    base = "https://a.example"
+    document = rss("A", busy(base, per_day=[9, *counts], now=NOW), base=base)
+    id_ = await add(conn, f"{base}/feed", document, now=NOW)
+    [(feed,)] = await (
+        await conn.execute("select feed_id from feeds.feed_metadata where id = %s", [id_])
+    ).fetchall()
+    found = await sparkline.days(conn, [feed, 0], now=NOW)
+    assert found == {feed: counts, 0: [0] * 14}
+    assert await sparkline.days(conn, [], now=NOW) == {}
+    assert len(await search.find(conn, feed=id_)) == 25
+
+
+def test_bars_and_their_words() -> None:
+    bars = sparkline.bars([0, 1, 100], now=NOW)
+    assert [one.items for one in bars] == [0, 1, 100]
+    assert [one.height for one in bars] == [1.0, 3.0, 28.0]
+    assert bars[-1].y == 0
+    assert bars[0].day < bars[-1].day
+    assert sparkline.words([0, 0]) == "No items in the last 2 days"
+    assert sparkline.words([1, 0]) == "1 item in the last 2 days; by day: 1, 0"
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "text"),
+    [
+        ("<b>a</b> &amp; b", "text/html", "a & b"),
+        ("<b>a</b>", "text/plain", "<b>a</b>"),
+        ("AT&amp;T", "", "AT&T"),
+        ("1 < 2 & 3", "text/html", "1 < 2 & 3"),
+        ("<p>a</p><p>b</p>", "text/html", "a\n\nb"),
+        ("x<script>alert(1)</script>y", "text/html", "xy"),
+        ("\u202ea\x00b\x1b", "text/plain", "ab"),
+        ("", "text/html", ""),
+    ],
+)
+def test_text_alone(said: str, kind: str, text: str) -> None:
+    assert "".join(text_of(said, kind).split()) == "".join(text.split())
+
+
+def test_words() -> None:
+    assert line("a\n b", most=10) == "a b"
+    assert line("a" * 20, most=10) == "a" * 9 + "…"
+    assert paragraphs("a\n\nb\n \n\nc\nd") == ["a", "b", "c\nd"]
+    assert (size(1), size(4_812_345), size(10**20)) == ("1 bytes", "4.81 MB", "100,000,000 TB")
+    assert distance(NOW + timedelta(hours=5), NOW) == "in 5 hours"
+    assert distance(NOW - timedelta(days=5), NOW) == "5 days ago"
+    assert host("https://u:p@a.example:8/x") == "a.example:8"
+    assert (host("http://[x"), host("")) == ("http://[x", "")
+    assert (file("https://a.example/b/c%20d.mp3"), file("https://a.example/")) == (
+        "c d.mp3",
+        "a.example",
+    )
+    assert is_link("https://a.example/")
+    for bad in ("javascript:x", "data:,", "//a", "https://", "https://a b", "http://[x", "ftp://a"):
+        assert not is_link(bad)
+    assert ItemsQuery().limit == 30

@@ -1,0 +1,345 @@
+"""A poll of a real site: what each answer does to feed, task, resource and door."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+
+import psycopg
+import pytest
+
+from support.site.website import Request, Response, Website
+from usher import private_hosts
+from usher.crawl.http.fetch import Fetcher
+from usher.db.pool import Database, connect
+from usher.feeds.opml import Subscription
+from usher.feeds.poll import tasks as rounds
+from usher.feeds.poll.feed_poll import Told, poll
+from usher.feeds.store import subscriptions
+from usher.feeds.store.databases import House
+
+NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+FEED = "application/rss+xml"
+WHERE = """
+    select m.url, f.url, r.name
+    from feeds.feed_metadata m
+    join feeds.feed f on f.id = m.feed_id
+    join control.task t on t.id = m.task_id
+    join control.resource r on r.id = t.resource_id
+    where m.id = {}
+"""
+
+
+def rss(*titles: str, base: str = "https://news.example") -> Response:
+    items = "".join(
+        f"<item><guid isPermaLink='false'>{one}</guid><title>{one}</title><link>{base}/{one}</link></item>"
+        for one in titles
+    )
+    text = f"<rss version='2.0'><channel><title>News</title><link>{base}/</link>{items}</channel></rss>"
+    return Response(text.encode(), content_type=FEED)
+
+
+class Room:
+    """A house with one feed, and somebody who polls it."""
+
+    def __init__(self, house: House, fetcher: Fetcher) -> None:
+        self.house, self.fetcher, self.now = house, fetcher, NOW
+
+    async def add(self, url: str, **more: timedelta) -> int:
+        async with self.house.search.transaction() as conn:
+            [(_, id_)] = (
+                await subscriptions.add(conn, [Subscription(url)], now=NOW, **more)  # type: ignore[arg-type]
+            ).items()
+            async with self.house.queue(conn) as queue:
+                host = url.split("/")[2]
+                tasks = await rounds.add(queue, {id_: host}, period=HOUR, now=NOW)
+            await subscriptions.give_tasks(conn, tasks)
+        return id_
+
+    async def poll(self, id_: int, after: timedelta = HOUR) -> Told:
+        self.now += after
+        return await poll(self.house, self.fetcher, id_, now=self.now)
+
+    async def ask(self, query: str) -> list[tuple[object, ...]]:
+        async with await connect(self.house.work) as conn:
+            return await (await conn.execute(query.encode())).fetchall()
+
+
+@pytest.fixture
+async def room(database: str) -> AsyncIterator[Room]:
+    async with (
+        opened(database) as house,
+        Fetcher("t", allow=private_hosts.parse("127.0.0.0/8")) as fetcher,
+    ):
+        yield Room(house, fetcher)
+
+
+@asynccontextmanager
+async def opened(database: str, *, apart: bool = False) -> AsyncIterator[House]:
+    roles = ("usher_feeds", "usher_manager")
+    async with Database(database, role=roles[0]) as db:
+        if not apart:
+            yield House(db, None, roles, database, 5)
+            return
+        async with Database(database, role=roles[1]) as queue:
+            yield House(db, queue, roles, database, 5)
+
+
+@pytest.mark.seed("002.39")
+async def test_first_poll_then_nothing_new_30(room: Room, site: Website) -> None:
+    id_ = await room.add(site.add("/feed", rss("a", "b")))
+    first = await room.poll(id_)
+    assert (first.kind, len(first.new), first.knocked) == ("fresh", 2, 2)
+    again = await room.poll(id_)
+    assert (again.kind, again.new) == ("same", [])
+    assert [one.status for one in site.served] == [200, 304]
+    assert site.log[0].headers["user-agent"] == "t"
+    assert "gzip" in site.log[0].headers["accept-encoding"]
+    [task] = await room.ask(
+        "select next_run, periodicity from control.task where name like 'feed-%'"
+    )
+    assert task == (again.next_at, again.next_at - room.now if again.next_at else None)
+    pages = await room.ask("select path from work.guestbook order by 1")
+    assert pages == [("/a",), ("/b",)]
+
+
+async def test_the_same_bytes_without_validators_are_the_same(room: Room, site: Website) -> None:
+    plain = Response(rss("a").body, content_type=FEED, validators=False)
+    id_ = await room.add(site.add("/feed", plain))
+    assert (await room.poll(id_)).kind == "fresh"
+    assert (await room.poll(id_)).kind == "same"
+
+
+async def test_what_is_new_comes_and_what_left_stays(room: Room, site: Website) -> None:
+    id_ = await room.add(site.add("/feed", rss("a", "b")))
+    await room.poll(id_)
+    site.add("/feed", rss("b", "c"))
+    told = await room.poll(id_)
+    assert (len(told.new), told.unchanged, told.knocked) == (1, 1, 1)
+    assert await room.ask("select title from feeds.feed_item order by id") == [
+        ("a",),
+        ("b",),
+        ("c",),
+    ]
+
+
+@pytest.mark.parametrize("status", [404, 429, 500, 503])
+async def test_an_error_is_told_and_passes_31(room: Room, site: Website, status: int) -> None:
+    id_ = await room.add(site.add("/feed", rss("a")))
+    await room.poll(id_)
+    site.add("/feed", Response(b"no", status=status, headers={"Retry-After": "36000"}))
+    waits = []
+    for _ in range(2):
+        told = await room.poll(id_)
+        assert told.kind == "failed"
+        assert told.words.startswith(f"HTTP {status}")
+        assert told.next_at is not None
+        waits.append(told.next_at - room.now)
+    assert waits[0] >= timedelta(hours=10)
+    assert await room.ask("select errors, left(error, 8) from feeds.feed_poll") == [
+        (2, f"HTTP {status}")
+    ]
+    site.add("/feed", rss("a", "b"))
+    assert len((await room.poll(id_)).new) == 1
+    assert await room.ask("select errors, error from feeds.feed_poll") == [(0, "")]
+
+
+async def test_waits_grow_to_a_day(room: Room, site: Website) -> None:
+    id_ = await room.add(site.add("/feed", Response(status=500)))
+    waits = []
+    for _ in range(8):
+        told = await room.poll(id_)
+        assert told.next_at is not None
+        waits.append((told.next_at - room.now).total_seconds() / 3600)
+    assert waits == sorted(waits) or waits[-1] > 24
+    assert max(waits) < 27
+
+
+async def test_a_page_where_a_feed_was_wipes_nothing_41(room: Room, site: Website) -> None:
+    id_ = await room.add(site.add("/feed", rss("a")))
+    await room.poll(id_)
+    site.add("/feed", Response(b"<html><title>For sale</title></html>"))
+    told = await room.poll(id_)
+    assert (told.kind, told.words) == ("failed", "It is an HTML page, not a feed.")
+    assert await room.ask("select title from feeds.feed") == [("News",)]
+    assert await room.ask("select count(*) from feeds.feed_item") == [(1,)]
+
+
+async def moved(room: Room, site: Website) -> int:
+    id_ = await room.add(site.add("/feed", rss("a")))
+    await room.poll(id_)
+    other = site.url("/new", host="127.0.0.2")
+    site.add("/feed", Response(status=301, headers={"Location": other}))
+    return id_
+
+
+async def test_a_feed_that_moved_is_followed_once_for_all(database: str) -> None:
+    """In one transaction, and where the queue is another database."""
+    for apart in (False, True):
+        with Website(host="0.0.0.0") as site:  # two addresses of this machine
+            site.host = "127.0.0.1"
+            fetcher = Fetcher("t", allow=private_hosts.parse("127.0.0.0/8"))
+            async with opened(database, apart=apart) as house, fetcher:
+                room = Room(house, fetcher)
+                id_ = await moved(room, site)
+                site.add("/new", rss("a", "b"))
+                told = await room.poll(id_)
+                assert len(told.new) == 1
+                await room.poll(id_)
+                assert len(site.asked("/feed")) == 2
+                home = site.url("/new", host="127.0.0.2")
+                assert await room.ask(WHERE.format(id_)) == [(home, home, home.split("/")[2])]
+
+
+async def test_a_detour_is_no_move(room: Room, site: Website) -> None:
+    url = site.add("/feed", Response(status=302, headers={"Location": "/there"}))
+    site.add("/there", Response(status=301, headers={"Location": "/then"}))
+    site.add("/then", rss("a"))
+    id_ = await room.add(url)
+    assert len((await room.poll(id_)).new) == 1
+    assert await room.ask("select url from feeds.feed_metadata") == [(url,)]
+
+
+async def test_a_move_to_an_error_is_none(room: Room, site: Website) -> None:
+    id_ = await moved(room, site)
+    elsewhere = site.url("/nowhere", host="127.0.0.3")
+    site.add("/feed", Response(status=301, headers={"Location": elsewhere}))
+    assert (await room.poll(id_)).kind == "failed"
+    home = site.url("/feed")
+    assert await room.ask(WHERE.format(id_)) == [(home, home, f"127.0.0.1:{site.port}")]
+
+
+async def test_a_move_onto_another_feed_ends_the_first(room: Room, site: Website) -> None:
+    first = await room.add(site.add("/feed", Response(status=301, headers={"Location": "/new"})))
+    second = await room.add(site.add("/new", rss("a")))
+    await room.poll(second)
+    told = await room.poll(first)
+    assert told.words.endswith(f"which is the feed {second}.")
+    assert (await room.poll(first)).kind == "off"
+    states = await room.ask("select state from control.task where name like 'feed-%' order by id")
+    assert states == [("disabled",), ("enabled",)]
+
+
+async def test_endless_redirects_end(room: Room, site: Website) -> None:
+    id_ = await room.add(site.add("/feed", Response(status=301, headers={"Location": "/feed?x"})))
+    assert "more than" in (await room.poll(id_)).words
+
+
+async def test_gone_is_gone(room: Room, site: Website) -> None:
+    id_ = await room.add(site.add("/feed", rss("a")))
+    await room.poll(id_)
+    site.add("/feed", Response(status=410))
+    assert (await room.poll(id_)).kind == "gone"
+    assert (await room.poll(id_)).kind == "off"
+    assert await room.ask("select state from control.task where name like 'feed-%'") == [
+        ("disabled",)
+    ]
+    assert await room.ask("select count(*) from feeds.feed_item") == [(1,)]
+    assert len(site.asked("/feed")) == 2
+
+
+async def test_a_detour_to_gone_is_not_gone(room: Room, site: Website) -> None:
+    id_ = await room.add(site.add("/feed", Response(status=302, headers={"Location": "/away"})))
+    site.add("/away", Response(status=410))
+    told = await room.poll(id_)
+    assert (told.kind, told.words) == ("failed", "HTTP 410 Gone.")
+
+
+async def test_our_own_outage_is_not_the_feeds_fault(room: Room) -> None:
+    ids = [await room.add(f"http://feeds{n}.invalid/feed") for n in range(4)]
+    minute = timedelta(minutes=1)
+    kinds = [(await room.poll(id_, minute)).kind for id_ in ids]
+    assert kinds == ["failed", "failed", "ours", "ours"]
+    assert await room.ask("select errors from feeds.feed_poll order by metadata_id") == [
+        (1,),
+        (1,),
+        (0,),
+        (0,),
+    ]
+
+
+async def test_links_knock_later_if_a_poll_was_killed(room: Room, site: Website) -> None:
+    id_ = await room.add(site.add("/feed", rss("a", "b")))
+    await room.poll(id_)
+    async with room.house.search.connection() as conn:
+        await conn.execute("update feeds.feed_item set knocked = false where title = 'a'")
+    told = await room.poll(id_)
+    assert (told.kind, told.knocked) == ("same", 1)
+
+
+async def test_an_operators_period_holds(room: Room, site: Website) -> None:
+    id_ = await room.add(site.add("/feed", rss("a")), period=timedelta(seconds=2))
+    told = await room.poll(id_)
+    assert told.next_at == room.now + timedelta(seconds=2)
+    site.add("/feed", Response(status=500))
+    told = await room.poll(id_)
+    assert told.next_at == room.now + timedelta(seconds=4)
+
+
+async def test_a_feed_that_is_too_large_is_told(room: Room, site: Website) -> None:
+    def large(_: Request) -> Response:
+        return Response(b"<rss version='2.0'><channel>" + b" " * 11_000_000, content_type=FEED)
+
+    id_ = await room.add(site.add("/feed", large))
+    assert "longer than" in (await room.poll(id_)).words
+
+
+async def test_many_polls_at_once_keep_each_item_once_34_43(room: Room, site: Website) -> None:
+    id_ = await room.add(site.add("/feed", rss(*map(str, range(50)))))
+    told = await asyncio.gather(*(room.poll(id_) for _ in range(5)))
+    assert sorted(len(one.new) for one in told) == [0, 0, 0, 0, 50]
+    assert await room.ask("select count(*) from feeds.feed_item") == [(50,)]
+
+
+async def test_what_the_operator_writes_meanwhile_stays_48(
+    room: Room, site: Website, database: str
+) -> None:
+    def slow(_: Request) -> Response:
+        with psycopg.connect(database) as conn:
+            conn.execute("update feeds.feed_metadata set tags = '{mine}', notes = 'kept'")
+        return rss("a")
+
+    id_ = await room.add(site.add("/feed", slow))
+    assert (await room.poll(id_)).kind == "fresh"
+    assert await room.ask("select tags, notes from feeds.feed_metadata") == [(["mine"], "kept")]
+
+
+async def test_a_poll_that_was_overtaken_by_a_move_writes_nothing(
+    room: Room, site: Website, database: str
+) -> None:
+    def slow(_: Request) -> Response:
+        with psycopg.connect(database) as conn:
+            conn.execute("update feeds.feed_metadata set url = 'https://new.example/'")
+        return rss("a")
+
+    id_ = await room.add(site.add("/feed", slow))
+    assert (await room.poll(id_)).kind == "off"
+    assert await room.ask("select count(*) from feeds.feed") == [(0,)]
+
+
+async def test_an_item_whose_guid_is_its_only_address_knocks_47(room: Room, site: Website) -> None:
+    item = b"<item><guid>https://news.example/only</guid></item>"
+    body = b"<rss version='2.0'><channel><title>x</title>" + item + b"</channel></rss>"
+    await room.poll(await room.add(site.add("/feed", Response(body, content_type=FEED))))
+    assert await room.ask("select path from work.guestbook") == [("/only",)]
+
+
+@pytest.mark.parametrize(
+    ("role", "statement"),
+    [
+        ("usher_reader", "update feeds.feed_item set title = ''"),
+        ("usher_reader", "select * from multimatch.name_all()"),
+        ("usher_feeds", "select from control.task"),
+        ("usher_feeds", "select from work.guestbook"),
+        ("usher_worker", "select from feeds.feed"),
+        ("usher_door", "select from feeds.feed_item"),
+        ("usher_feeds", "truncate feeds.feed_item"),
+    ],
+)
+async def test_nobody_may_more_than_needed(database: str, role: str, statement: str) -> None:
+    conn = await psycopg.AsyncConnection.connect(database, autocommit=True)
+    async with conn:
+        await conn.execute(f"set role {role}".encode())
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            await conn.execute(statement.encode())

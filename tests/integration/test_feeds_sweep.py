@@ -1,0 +1,128 @@
+"""One process that polls many feeds: each job is claimed, run and settled as if it had a process of its own."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from support.feeds.polling import Newsroom, newsroom, rss
+from support.site.website import Request, Response, Website
+from usher.db.pool import Database
+from usher.feeds.items.digest import digest_all
+from usher.feeds.poll import sweep
+from usher.feeds.poll.sweep import Post, Sweep
+from usher.queue import jobs
+from usher.queue.policy import Policy
+
+POST = Post("here", "fetch", timedelta(seconds=3), Policy())
+PUT_IN = """
+    insert into control.job (type, program, args, task_id, resource_id)
+    select type, program, args, id, resource_id from control.task where name like 'feed-%' and args[1]::integer > {}
+"""
+ENDED = (
+    "select args[1]::integer, state, exit_code from control.job_log where type = 'fetch' order by 1"
+)
+
+
+@pytest.fixture
+async def room(database: str) -> AsyncIterator[Newsroom]:
+    async with newsroom(database) as room:
+        yield room
+
+
+@pytest.fixture
+async def queue(room: Newsroom) -> AsyncIterator[Database]:
+    async with room.house.jobs() as queue:
+        yield queue
+
+
+async def added(room: Newsroom, site: Website, *answers: Response) -> list[int]:
+    """Feeds, each at a host of its own, and a job for each but the first."""
+    ids = []
+    for number, answer in enumerate(answers):
+        path = f"/{number}"
+        site.add(path, answer)
+        ids.append(await room.add(site.url(path, host=f"127.0.0.{number + 1}")))
+    await room.run(PUT_IN.format(ids[0]))
+    return ids
+
+
+@pytest.fixture
+def everywhere() -> Iterator[Website]:
+    with Website(host="0.0.0.0") as site:  # all of 127/8
+        yield site
+
+
+def one(name: str) -> Response:
+    return rss(f"<item><guid isPermaLink='false'>{name}</guid></item>")
+
+
+async def test_it_takes_what_is_due(room: Newsroom, queue: Database, everywhere: Website) -> None:
+    answers = [one(str(n)) for n in range(50)]
+    answers[7] = Response(status=500)
+    ids = await added(room, everywhere, *answers)
+    told = await Sweep(room.house, room.fetcher, queue, POST).run(ids[0])
+    assert (told.feed, len(told.new)) == (ids[0], 1)
+    wanted = [(id_, "completed", 0) for id_ in ids[1:]]
+    wanted[6] = (ids[7], "permanent-error", 2)
+    assert await room.ask(ENDED) == wanted
+    assert await room.ask("select count(*) from feeds.feed_item") == [(49,)]
+    assert await room.ask("select count(*) from control.job_table_item") == [(48,)]
+    assert await room.ask("select sum(running) from control.resource") == [(0,)]
+    words = await room.ask("select message from control.job_log where exit_code = 2")
+    assert str(words[0][0]).startswith("HTTP 500")
+
+
+async def test_words_are_left_to_a_job(
+    room: Newsroom, queue: Database, everywhere: Website
+) -> None:
+    ids = await added(room, everywhere, one("a"), one("b"))
+    await Sweep(room.house, room.fetcher, queue, POST).run(ids[0])
+    left = "select program from control.job where unique_key = 'feeds-digest'"
+    assert await room.ask(left) == [("usher.feeds.worker:digest",)]
+    assert await digest_all(room.house.search) == 2
+    assert await digest_all(room.house.search) == 0
+
+
+async def test_jobs_of_others_go_back(room: Newsroom, queue: Database, everywhere: Website) -> None:
+    ids = await added(room, everywhere, one("a"), one("b"))
+    async with queue.connection() as conn:
+        await jobs.enqueue(conn, [jobs.New("fetch", "true", ("x",))], now=datetime.now(UTC))
+    await Sweep(room.house, room.fetcher, queue, POST).run(ids[0])
+    left = await room.ask("select program, state, attempts from control.job where type = 'fetch'")
+    assert left == [("true", "pending", 0)]
+    assert await room.ask(ENDED) == [(ids[1], "completed", 0)]
+
+
+async def test_what_is_cancelled_stops_and_the_rest_goes_on(
+    room: Newsroom, queue: Database, everywhere: Website
+) -> None:
+    ids = await added(room, everywhere, one("a"), one("b"), one("c"))
+    reached = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def slow(_: Request) -> Response:
+        loop.call_soon_threadsafe(reached.set)
+        return Response(status=302, headers={"Location": "/slow"})
+
+    everywhere.add("/2", slow)
+    await room.run("update control.resource set interval = '0'")
+    sweeping = asyncio.create_task(Sweep(room.house, room.fetcher, queue, POST).run(ids[0]))
+    await asyncio.wait_for(reached.wait(), 30)
+    sweeping.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await sweeping
+    left = await room.ask("select args[1]::integer, state from control.job where type = 'fetch'")
+    ended = await room.ask(ENDED)
+    assert len(left) + len(ended) == 2
+    assert {state for _, state in left} <= {"pending"}, "what had not ended went back"
+
+
+async def test_the_name_of_the_manager(queue: Database) -> None:
+    async with queue.connection() as conn:
+        assert await sweep.host_of(conn, 0) == ""
+        [job] = await jobs.enqueue(conn, [jobs.New("fetch", "true")], now=datetime.now(UTC))
+        given = {"lease": timedelta(minutes=1), "tries": 1, "now": datetime.now(UTC)}
+        await jobs.claim(conn, "fetch", "here", 1, **given)  # type: ignore[arg-type]
+        assert await sweep.host_of(conn, job.id) == "here"

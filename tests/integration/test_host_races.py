@@ -1,0 +1,203 @@
+"""Races about hosts, each forced: a knock beside the end of a crawl, and hosts that a chunk holds."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from support.db.concurrent import blocked, in_transaction
+from support.db.invariants import violations
+from support.mgmt.admitted_pages import LEASE, NONE, NOW, SOON, admit, component, delay, url
+from usher.db.pool import Connection, connect
+from usher.door import guestbook, hosts
+from usher.door.guestbook import Batch, Outcome
+from usher.door.rules import Knock
+from usher.mgmt import chunks
+from usher.mgmt.chunks import Ask, Pack, Trouble
+
+DAY = timedelta(days=1)
+SIX_HOURS = timedelta(hours=6)
+FIRST, SECOND = "https://a.com/first", "https://a.com/second"
+
+
+async def check(conn: Connection) -> None:
+    assert await violations(conn) == []
+
+
+# -- a knock beside the end of a crawl
+
+
+async def knock_for(conn: Connection, path: str) -> str:
+    """The letter for one more page of a.com."""
+    [found] = await hosts.find(conn, names=["a.com"])
+    batch = Batch()
+    batch.add(found.domain64, 1, path, 1)
+    letters, _ = await guestbook.knock(conn, batch, knock=Knock(), house_revision=1, now=NOW + SOON)
+    return letters
+
+
+async def last_page(conn: Connection) -> tuple[int, Pack]:
+    """A crawler has the only page of a.com."""
+    await delay(conn, 0)
+    crawler = await component(conn, "c")
+    pack = await chunks.claim_links(conn, crawler, Ask(1, wait=NONE), now=NOW)
+    assert pack
+    return crawler, pack
+
+
+async def finish(conn: Connection, crawler: int, pack: Pack) -> None:
+    page = await chunks.find_page(conn, url(FIRST))
+    assert page
+    outcome = Outcome(page.domain64, page.path, "success", pack.chunk_id, 200)
+    done = await chunks.finish_crawl(
+        conn, crawler, pack.chunk_id, sha256=None, size=None, now=NOW + SOON, outcomes=[outcome]
+    )
+    assert done
+
+
+async def crawl_is_open(conn: Connection) -> bool:
+    rows = await conn.execute("select crawl_started is not null from work.hosts")
+    [(is_open,)] = await rows.fetchall()
+    return bool(is_open)
+
+
+async def test_a_crawl_stays_open_for_a_page_that_is_being_admitted(database: str) -> None:
+    await admit(database, FIRST)
+    async with await connect(database) as door, await connect(database) as mgmt:
+        crawler, pack = await last_page(mgmt)
+        async with door.transaction():
+            assert await knock_for(door, "/second") == "N"
+            await finish(mgmt, crawler, pack)  # without waiting for the door
+        assert await crawl_is_open(mgmt)
+        await check(mgmt)
+
+
+async def test_a_knock_opens_the_crawl_that_ends_meanwhile(database: str) -> None:
+    await admit(database, FIRST)
+    async with await connect(database) as door, await connect(database) as mgmt:
+        crawler, pack = await last_page(mgmt)
+        async with mgmt.transaction():
+            await finish(mgmt, crawler, pack)
+            knocking = asyncio.create_task(in_transaction(door, knock_for(door, "/second")))
+            await blocked(knocking, mgmt)
+        assert await knocking == "N"
+        assert await crawl_is_open(mgmt)
+        await check(mgmt)
+
+
+async def test_a_crawl_still_ends_if_the_knock_beside_it_is_undone(database: str) -> None:
+    await admit(database, FIRST)
+    async with await connect(database) as door, await connect(database) as mgmt:
+        crawler, pack = await last_page(mgmt)
+        async with door.transaction(force_rollback=True):
+            assert await knock_for(door, "/second") == "N"
+            await finish(mgmt, crawler, pack)
+        assert await crawl_is_open(mgmt)
+        assert await chunks.claim_links(mgmt, crawler, Ask(1), now=NOW + 2 * SOON) is None
+        assert not await crawl_is_open(mgmt)
+
+
+# -- a knock beside a host that falls asleep
+
+
+async def drowsy(database: str) -> int:
+    """A host without pages that the next claim puts to sleep for good; the crawler that claims."""
+    await admit(database, FIRST)
+    async with await connect(database) as conn:
+        crawler, pack = await last_page(conn)
+        await finish(conn, crawler, pack)
+        await conn.execute(
+            "update work.hosts set empty_looks = 11, claim_at = %s, ready_at = %s, crawl_started = %s",
+            [NOW, NOW, NOW],
+        )
+    return crawler
+
+
+async def look(conn: Connection, crawler: int) -> None:
+    assert await chunks.claim_links(conn, crawler, Ask(1, wait=NONE), now=NOW + SOON) is None
+
+
+async def test_a_host_stays_awake_for_a_page_that_is_being_admitted(database: str) -> None:
+    crawler = await drowsy(database)
+    async with await connect(database) as door, await connect(database) as mgmt:
+        async with door.transaction():
+            assert await knock_for(door, "/second") == "N"
+            await look(mgmt, crawler)
+        await check(mgmt)
+        pack = await chunks.claim_links(mgmt, crawler, Ask(1, wait=NONE), now=NOW + 2 * SOON)
+        assert pack
+        assert [page.url for page in pack.pages] == [SECOND]
+
+
+async def test_a_knock_wakes_the_host_that_falls_asleep_meanwhile(database: str) -> None:
+    crawler = await drowsy(database)
+    async with await connect(database) as door, await connect(database) as mgmt:
+        async with mgmt.transaction():
+            await look(mgmt, crawler)
+            knocking = asyncio.create_task(in_transaction(door, knock_for(door, "/second")))
+            await blocked(knocking, mgmt)
+        assert await knocking == "N"
+        await check(mgmt)
+        assert await chunks.claim_links(mgmt, crawler, Ask(1, wait=NONE), now=NOW + 2 * SOON)
+
+
+# -- hosts that a chunk holds
+
+
+async def held(database: str, conn: Connection) -> tuple[int, Pack, int]:
+    """A crawler that holds a.com alone, its chunk, and the host's number."""
+    await admit(database, FIRST, SECOND)
+    await delay(conn, 1)
+    crawler = await component(conn, "c")
+    pack = await chunks.claim_links(conn, crawler, Ask(1, wait=NONE, hold=True), now=NOW)
+    [host] = await hosts.find(conn, names=["a.com"])
+    assert pack
+    return crawler, pack, host.domain64
+
+
+@pytest.mark.parametrize("rest", [timedelta(minutes=1), SIX_HOURS])
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("is_lost", [False, True])
+async def test_a_host_rests_as_long_as_it_asked_however_the_chunk_ends(
+    database: str, rest: timedelta, *, grouped: bool, is_lost: bool
+) -> None:
+    async with await connect(database) as conn:
+        crawler, pack, number = await held(database, conn)
+        if grouped:
+            await conn.execute("insert into work.pace (name) values ('g')")
+            await conn.execute("update work.hosts set pace_id = (select id from work.pace)")
+        await chunks.slow_down(conn, [Trouble(number, "HTTP 429", rest)], now=NOW)
+        end = NOW + 4 * SOON
+        if is_lost:
+            await chunks.fail_crawls(conn, [pack.chunk_id], why="gone", now=end)
+        else:
+            await finish(conn, crawler, pack)
+        other = await component(conn, "d")
+        assert await chunks.claim_links(conn, other, Ask(1), now=NOW + rest - SOON) is None
+        assert await chunks.claim_links(conn, other, Ask(1, wait=NONE), now=NOW + rest)
+
+
+async def test_a_group_rests_as_long_as_one_of_its_hosts_asked(database: str) -> None:
+    await admit(database, "https://b.com/")
+    async with await connect(database) as conn:
+        await delay(conn, 1)
+        await conn.execute("insert into work.pace (name) values ('g')")
+        await conn.execute("update work.hosts set pace_id = 1, claim_at = 'infinity'")
+        [b] = await hosts.find(conn, names=["b.com"])
+        crawler, pack, _ = await held(database, conn)
+        await conn.execute("update work.hosts set pace_id = 1")
+        await chunks.slow_down(conn, [Trouble(b.domain64, "HTTP 429", SIX_HOURS)], now=NOW)
+        await finish(conn, crawler, pack)
+        late = NOW + SIX_HOURS - SOON
+        assert await chunks.claim_links(conn, crawler, Ask(1, wait=NONE), now=late) is None
+
+
+async def test_every_sign_of_life_keeps_the_hosts_of_a_chunk(database: str) -> None:
+    async with await connect(database) as conn:
+        crawler, pack, _ = await held(database, conn)
+        other = await component(conn, "d")
+        late = NOW + LEASE - SOON
+        assert await chunks.hold(conn, crawler, pack.chunk_id, lease=LEASE, now=late)
+        ask = Ask(1, wait=NONE)
+        assert await chunks.claim_links(conn, other, ask, now=late + LEASE - SOON) is None
+        assert await chunks.claim_links(conn, other, ask, now=late + LEASE)

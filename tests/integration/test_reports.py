@@ -1,0 +1,58 @@
+"""What was searched for reaches MGMT: later, many at once, and once."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from support.index.rows import Rows
+from usher.search.cluster_map import Mgmt
+from usher.search.query_reports import Reports
+
+
+@pytest.fixture
+async def rows(tmp_path: Path) -> AsyncIterator[Rows]:
+    async with Rows(tmp_path) as here:
+        yield here
+
+
+async def test_what_was_searched_for_is_told_later(rows: Rows) -> None:
+    reports = Reports()
+    reports.note("open source", 0.012)
+    async with rows.hall() as hall:
+        running = asyncio.create_task(reports.run(hall.mgmt))
+        await asyncio.sleep(0)
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+    assert [(one["term"], one["query_time"]) for one in rows.maps.told] == [("open source", 0.012)]
+
+
+@pytest.mark.parametrize("old", [False, True])
+async def test_many_are_told_at_once_and_one_by_one_where_that_is_not_wanted(
+    rows: Rows, *, old: bool
+) -> None:
+    rows.maps.old = old
+    reports = Reports()
+    for number in range(700):
+        reports.note(f"words {number}", 0.5)
+    reports.note("unwanted", 0.5)
+    async with rows.hall() as hall:
+        await reports.tell(hall.mgmt)
+        reports.note("later", 0.5)
+        await reports.tell(hall.mgmt)
+    told = [one["term"] for one in rows.maps.told]
+    assert told == [*(f"words {number}" for number in range(700)), "later"]
+
+
+async def test_what_mgmt_did_not_hear_is_told_when_it_is_back(rows: Rows) -> None:
+    reports = Reports()
+    for number in range(3):
+        reports.note(f"words {number}", 0.5)
+    async with Mgmt("http://127.0.0.1:9", timeout=1) as away:
+        await reports.tell(away)
+    async with rows.hall() as hall:
+        await reports.tell(hall.mgmt)
+    assert [one["term"] for one in rows.maps.told] == ["words 0", "words 1", "words 2"]

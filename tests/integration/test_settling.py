@@ -1,0 +1,138 @@
+"""An index at rest has few segments, and nobody can tell by what it finds, also if it was killed meanwhile."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from support.index.documents import HEAP, page
+from support.processes.killable import eventually
+from usher.chunk_store import Shelf
+from usher.component_health import Fitness
+from usher.errors import Unreachable
+from usher.http.client.mgmt_client import Client
+from usher.index import loader as loading
+from usher.index.chunk_sources import Sources
+from usher.index.engine import Engine
+from usher.index.force_merge import ENOUGH, FILLER, LEAST, segments
+from usher.index.loader import Loader
+from usher.query.language import parse
+
+MANY = 5  # segments
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from usher.index import settling
+from usher.index.engine import Engine
+made = settling.filler
+def dying():
+    if not Path(sys.argv[2]).exists():
+        Path(sys.argv[2]).touch()
+        return made()
+    os.kill(os.getpid(), signal.SIGKILL)
+settling.filler = dying
+Engine.open(Path(sys.argv[1]), heap=15_000_000).settle()
+"""
+
+
+def filled(path: Path, each: int = LEAST // MANY + 1, number: int = MANY) -> Engine:
+    """An index of so many segments."""
+    engine = Engine.open(path, heap=HEAP)
+    for chunk in range(1, number + 1):
+        words = ["velvet cloth" if n % 3 else "linen" for n in range(each)]
+        engine.add(chunk, [page(f"{chunk}/{n}", f"{some} {n}") for n, some in enumerate(words)])
+        engine.commit()
+    assert len(segments(path)) == number
+    return engine
+
+
+def one_left(path: Path) -> Callable[[], bool]:
+    return lambda: len(segments(path)) == 1
+
+
+def test_small_segments_become_one_and_all_is_found_as_before(tmp_path: Path) -> None:
+    engine = filled(tmp_path)
+    query = parse("velvet cloth")
+    before = engine.search(query, 50, hosts=True)
+    assert engine.settle()
+    assert eventually(one_left(tmp_path), 20)
+    assert engine.refresh()
+    assert not engine.refresh()
+    after = engine.search(query, 50, hosts=True)
+    assert (after.total, after.hosts) == (before.total, before.hosts)
+    assert [hit.url for hit in after.hits] == [hit.url for hit in before.hits]
+    assert [hit.score for hit in after.hits] == pytest.approx(
+        [hit.score for hit in before.hits], rel=0.01
+    )
+    assert engine.chunks() == set(range(1, MANY + 1))
+    assert engine.not_loaded() == set()
+    assert engine.documents == MANY * (LEAST // MANY + 1)
+    assert not engine.settle(), "there is nothing left to do"
+    engine.close()
+
+
+@pytest.mark.parametrize(("each", "number"), [(10, 5), (LEAST, 1)])
+def test_what_would_bring_nothing_is_not_done(tmp_path: Path, each: int, number: int) -> None:
+    engine = filled(tmp_path, each, number)
+    before = segments(tmp_path)
+    assert not engine.settle()
+    assert segments(tmp_path) == before
+    engine.close()
+
+
+def test_fillers_of_the_last_time_are_taken_out(tmp_path: Path) -> None:
+    engine = filled(tmp_path)
+    for chunk in (1, 2):
+        assert engine.settle()
+        assert eventually(one_left(tmp_path), 20)
+        engine.add(chunk, [page(f"new/{n}", "velvet") for n in range(LEAST)])
+        engine.commit()
+    found = engine._view.searcher.terms_with_prefix("chunk", FILLER)
+    assert [number for _, number in found] <= [2 * ENOUGH]
+    alive = engine._terms("chunk", FILLER)
+    assert [number for _, number in alive] <= [ENOUGH]
+    engine.close()
+
+
+def test_killed_while_it_settles_it_has_all_it_had(tmp_path: Path) -> None:
+    engine = filled(tmp_path / "index")
+    total, documents = engine.search(parse("velvet")).total, engine.documents
+    engine.close()
+    script = [sys.executable, "-c", KILLED, str(tmp_path / "index"), str(tmp_path / "once")]
+    done = subprocess.run(script, check=False, timeout=60, env=dict(os.environ))
+    assert done.returncode == -signal.SIGKILL
+    engine = Engine.open(tmp_path / "index", heap=HEAP)
+    assert (engine.search(parse("velvet")).total, engine.documents) == (total, documents)
+    assert engine.chunks() == set(range(1, MANY + 1))
+    assert engine.not_loaded() == set()
+    assert engine.settle()
+    assert eventually(one_left(tmp_path / "index"), 20)
+    engine.refresh()
+    assert (engine.search(parse("velvet")).total, engine.documents) == (total, documents)
+    engine.close()
+
+
+async def test_a_server_settles_when_nothing_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here because MGMT is away: whatever it has stays as it is."""
+    monkeypatch.setattr(loading, "QUIET_SECONDS", 0.1)
+    engine, stop = filled(tmp_path / "index"), asyncio.Event()
+    async with Client("http://127.0.0.1:9", host="127.0.0.1:1", timeout=1) as mgmt:
+        with pytest.raises(Unreachable):
+            await mgmt.get_chunks(1)
+        shelf = Shelf(tmp_path / "shelf", ".idx")
+        loader = Loader(mgmt, engine, Sources(shelf), Fitness())
+        running = asyncio.create_task(loader.run(stop))
+        settled = await asyncio.to_thread(eventually, lambda: len(engine._view.segments) == 1)
+        stop.set()
+        await running
+    assert settled
+    assert engine.chunks() == set(range(1, MANY + 1))
+    assert engine.not_loaded() == set()
+    engine.close()

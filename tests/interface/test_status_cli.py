@@ -1,0 +1,198 @@
+"""The status, a URL's story and a host's portrait at the command line."""
+
+import os
+import pty
+import subprocess
+import sys
+import time
+
+import psycopg
+from psycopg.conninfo import make_conninfo
+
+from support.processes.commands import Ran, clean, usher
+
+
+def at(dsn: str, *words: str) -> Ran:
+    ran = usher(*words, environment={"DATABASE_URL": dsn, "USHER_DATA": "/nowhere"})
+    assert "Traceback" not in ran.err
+    return ran
+
+
+def change(dsn: str, *texts: str) -> None:
+    with psycopg.connect(dsn) as conn:
+        for text in texts:
+            conn.execute(text.encode())
+
+
+def kinds(ran: Ran) -> list[str]:
+    return [one["kind"] for one in ran.json["holdups"]]
+
+
+def crowd(dsn: str) -> None:
+    """A page that is found in one row of two, one that waits, and components of all kinds."""
+    at(dsn, "add", "x.example/a", "x.example/b")
+    change(
+        dsn,
+        "update work.house set rows = 2",
+        "insert into work.component (host, type, seen_at) values ('c:1', 'crawler', now()), "
+        "('b:1', 'index-builder', now()), ('s:1', 'index-server', now())",
+        "update work.component set \"row\" = 1 where host = 's:1'",
+        "insert into work.chunk (crawler_id, builder_id, claimed_at, state, crawled_at, index_state, built_at) "
+        "select c.id, b.id, now(), 'crawled', now(), 'built', now() from work.component c, work.component b "
+        "where c.host = 'c:1' and b.host = 'b:1'",
+        'insert into work.placement (chunk_id, component_id, "row", state, since) '
+        "select k.id, c.id, 1, 'loaded', now() from work.chunk k, work.component c where c.host = 's:1'",
+        "insert into work.unseated select 2, id from work.chunk",
+        "update work.guestbook set state = 'crawled', status = 200, last_fetched = now(), text64 = -2, "
+        "chunk_id = (select id from work.chunk), indexed_in = (select id from work.chunk) where path = '/a'",
+        "insert into work.robots (domain64, scheme, status, body, fetched_at, expires_at) "
+        "select domain64, 1, 200, E'User-agent: *\\nDisallow: /b', now(), now() + interval '1 day' from work.hosts",
+        "update work.hosts set troubles = 2, trouble = E'HTTP 429\\x1b[31m', trouble_at = now(), "
+        "ready_at = now() + interval '1 hour', claim_at = now() + interval '1 hour', robots_delay = '9s'",
+        "insert into work.sitemap (domain64, path, scheme, found_in, found_at, read_at, pages, sitemaps, problem) "
+        "select domain64, '/sitemap.xml', 1, 'robots.txt', now(), now(), 7, 0, 'cut short' from work.hosts",
+    )  # fmt: skip
+
+
+def test_nothing_is_there_yet(database: str) -> None:
+    ran = at(database, "status")
+    assert ran.code == 0, ran.err
+    assert "Nothing holds things up." in ran.out
+    assert "usher add URL" in ran.out
+    told = at(database, "status", "--json")
+    assert (told.code, told.json["well"], told.json["holdups"]) == (0, True, [])
+    assert told.json["work"]["pages"]["known"] == 0
+
+
+def test_what_holds_things_up(database: str) -> None:
+    crowd(database)
+    ran = at(database, "status")
+    assert ran.code == 3
+    assert "\x1b" not in ran.out
+    lines = ran.out.splitlines()
+    assert [line.split()[0] for line in lines[2:9]] == [
+        "STAGE", "crawl", "build", "load", "retire", "search", "jobs",
+    ]  # fmt: skip
+    for words in (
+        "1 crawler", "1 builder", "1 server", "1 in trouble", "HTTP 429", "2: no servers, 0 seats, 1 without a seat",
+        "What holds things up", " 1. No watchdog runs", "Everything waits for host x.example until",
+        "Row 2 has no server that answers: 1 chunk cannot be found there.", "→ usher index-server --row 2",
+    ):  # fmt: skip
+        assert words in ran.out
+    told = at(database, "status", "--json")
+    assert (told.code, told.json["well"]) == (3, False)
+    assert kinds(told) == ["no_watchdog", "hosts_rest", "row_empty"]
+    assert told.json["work"]["hosts"]["longest"][0]["until"].endswith("+00:00")
+    assert told.json["queue"]["types"] == []
+
+
+def test_readers_may_look_and_others_not(database: str) -> None:
+    assert at(make_conninfo(database, user="usher_reader"), "status").code == 0
+    assert at(make_conninfo(database, user="usher_worker"), "status").code == 4
+
+
+def test_a_schema_that_is_behind_or_ahead_holds_things_up(
+    empty_database: str, database: str
+) -> None:
+    ran = at(empty_database, "status", "--json")
+    assert (ran.code, kinds(ran)) == (3, ["schema_behind", "schema_behind"])
+    assert (ran.json["work"], ran.json["queue"]) == (None, None)
+    assert "usher db migrate" in at(empty_database, "status").out
+    change(database, "insert into work.schema_migrations values ('29990101000000')")
+    ahead = at(database, "status", "--json")
+    assert (ahead.code, kinds(ahead)) == (3, ["schema_ahead"])
+    assert ahead.json["queue"] is not None
+    away = {"DATABASE_URL": "postgresql://127.0.0.1:1/db", "USHER_CONNECT_TIMEOUT": "0"}
+    assert usher("status", environment=away).code == 5
+
+
+def test_watch_draws_again_until_interrupted(database: str) -> None:
+    assert at(database, "status", "--watch").code == 2
+    mine, its = pty.openpty()
+    environment = clean({"DATABASE_URL": database, "TERM": "xterm"})
+    process = subprocess.Popen(
+        [sys.executable, "-m", "usher", "status", "--watch"], env=environment, stdout=its, stderr=its
+    )  # fmt: skip
+    try:
+        drawn = b""
+        deadline = time.monotonic() + 60
+        while drawn.count(b"\x1b[J") < 2 and time.monotonic() < deadline:
+            drawn += os.read(mine, 100_000)
+        process.send_signal(2)
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(mine)
+        os.close(its)
+    assert drawn.count(b"\x1b[H\x1b[J") == 2
+    assert b"Nothing holds things up." in drawn
+
+
+def test_explain_from_the_door_to_the_result(database: str) -> None:
+    crowd(database)
+    ran = at(database, "explain", "https://x.example/a")
+    for words in (
+        "The door would answer now", "Behind the door", "last result: HTTP 200", "by c:1, claimed",
+        "allowed: no rule matches", "HTTP 200, 26 bytes, read", "9s between two requests, as its robots.txt asks",
+        "in trouble 2 times: HTTP 429", "hash fffffffffffffffe", ": built, built by b:1", "row 1: loaded on s:1",
+        "no seat in row 2", "Findable now: yes. In chunk", "in 1 of 2 rows.",
+    ):  # fmt: skip
+        assert words in ran.out, words
+    assert "\x1b" not in ran.out
+    told = at(database, "explain", "--json", "https://x.example/a").json
+    assert (told["findable"], told["text"]["text64"]) == (True, "fffffffffffffffe")
+    assert told["index"]["copies"][0]["host"] == "s:1"
+    assert (told["crawl"]["crawler"], told["robots"]["rule"]) == ("c:1", "no rule matches")
+    waits = at(database, "explain", "https://x.example/b").out.splitlines()
+    assert waits[-2].startswith("Findable now: no. It waits: its host rests until")
+    assert waits[-1] == "  → usher hosts show x.example"
+    assert "not allowed: Disallow: /b (group *)" in "\n".join(waits)
+    no_url = at(database, "explain", "javascript:x").out
+    assert "Findable now: no. It cannot come in" in no_url
+    door = at(make_conninfo(database, user="usher_door"), "explain", "x.example/a")
+    assert (door.code, "Findable now: not known" in door.out) == (0, True)
+
+
+def test_a_host_as_crawlers_know_it(database: str) -> None:
+    crowd(database)
+    told = at(database, "hosts", "show", "x.example").out
+    for words in (
+        "pace      ready in 60 minutes",
+        "robots    HTTP 200",
+        "/sitemap.xml: 7 pages, read",
+        "cut short",
+    ):
+        assert words in told, told
+    shown = at(database, "hosts", "show", "--json", "x.example").json
+    assert shown["pages"] == {"pending": 1, "crawled": 1}
+    assert (shown["pace"]["troubles"], shown["robots"][0]["status"], shown["held_back"]) == (
+        2,
+        200,
+        0,
+    )
+    assert shown["sitemaps"][0]["problem"] == "cut short"
+    door = at(make_conninfo(database, user="usher_door"), "hosts", "show", "--json", "x.example")
+    assert (door.code, "pace" in door.json) == (0, False)
+
+
+def test_release(database: str) -> None:
+    crowd(database)
+    assert at(database, "hosts", "release", "x.example").code == 3
+    change(
+        database,
+        "insert into work.outdated (page_id, chunk_id, at, held) "
+        "select g.id, k.id, now(), true from work.guestbook g, work.chunk k where g.path = '/a'",
+    )
+    assert "held_back" in kinds(at(database, "status", "--json"))
+    ran = at(database, "hosts", "release", "x.example")
+    assert (ran.code, ran.err) == (0, "x.example: 1 page disappears\n")
+    with psycopg.connect(database) as conn:
+        assert conn.execute("select count(*) from work.retire").fetchone() == (1,)
+        assert conn.execute("select held, ready from work.outdated").fetchone() == (False, True)
+
+
+def test_help_needs_no_driver() -> None:
+    code = "import sys, usher.cli.commands.status; print('psycopg' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

@@ -1,0 +1,83 @@
+"""Feeds on a real site and a real database, with one who polls them and does what comes after."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from html import escape
+
+from support.site.website import Response
+from usher import private_hosts
+from usher.crawl.http.fetch import Fetcher
+from usher.db.pool import Database, connect
+from usher.feeds.items import clean_job, followup_jobs, full_pages, permalink
+from usher.feeds.opml import Subscription
+from usher.feeds.poll import tasks as rounds
+from usher.feeds.poll.feed_poll import Told, poll
+from usher.feeds.store import subscriptions
+from usher.feeds.store.databases import House
+
+NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+ROLES = ("usher_feeds", "usher_manager")
+
+
+def rss(*items: str, more: str = "") -> Response:
+    text = "<rss version='2.0' xmlns:itunes='http://www.itunes.com/dtds/podcast-1.0.dtd'><channel><title>News</title>"
+    return Response(
+        f"{text}{more}{''.join(items)}</channel></rss>".encode(), content_type="application/rss+xml"
+    )
+
+
+def item(name: str, link: str = "", text: str = "") -> str:
+    return (
+        f"<item><guid isPermaLink='false'>{name}</guid><title>{name}</title><link>{escape(link)}</link>"
+        f"<description>{escape(text)}</description></item>"
+    )
+
+
+class Newsroom:
+    """A house, and whoever works in it; the clock goes on by an hour with every poll."""
+
+    def __init__(self, house: House, fetcher: Fetcher) -> None:
+        self.house, self.fetcher, self.now = house, fetcher, NOW
+
+    async def add(self, url: str, *, is_partial: bool = False, clean: bool = False) -> int:
+        async with self.house.search.transaction() as conn:
+            made = await subscriptions.add(conn, [Subscription(url)], knocks=False, now=NOW)
+            [id_] = made.values()
+            if is_partial:
+                await full_pages.set_partial(conn, [id_], partial=True, now=NOW)
+            if clean:
+                await clean_job.set_cleaning(conn, [id_], cleanup=True)
+            async with self.house.queue(conn) as queue:
+                hosts = {id_: url.split("/")[2]}
+                tasks = await rounds.add(queue, hosts, period=HOUR, now=NOW)
+                if clean:
+                    await followup_jobs.keep_clean(queue, [id_], now=NOW)
+            await subscriptions.give_tasks(conn, tasks)
+        return id_
+
+    async def poll(self, id_: int, after: timedelta = HOUR) -> Told:
+        self.now += after
+        return await poll(self.house, self.fetcher, id_, now=self.now)
+
+    async def page(self, id_: int) -> permalink.Told:
+        return await permalink.permalink(self.house, self.fetcher, id_, now=self.now)
+
+    async def clean(self, id_: int) -> clean_job.Told:
+        return await clean_job.clean_feed(self.house, id_, now=self.now)
+
+    async def ask(self, query: str) -> list[tuple[object, ...]]:
+        async with await connect(self.house.work) as conn:
+            return await (await conn.execute(query.encode())).fetchall()
+
+    async def run(self, query: str) -> None:
+        async with await connect(self.house.work) as conn:
+            await conn.execute(query.encode())
+
+
+@asynccontextmanager
+async def newsroom(database: str) -> AsyncIterator[Newsroom]:
+    fetcher = Fetcher("t", allow=private_hosts.parse("127.0.0.0/8"))
+    async with Database(database, role=ROLES[0]) as db, fetcher:
+        yield Newsroom(House(db, None, ROLES, database, 5), fetcher)

@@ -1,0 +1,48 @@
+"""A client of the web that may go to loopback, and asks the test which addresses a name has."""
+
+import socket
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from support.site.website import Website
+from usher import private_hosts
+from usher.crawl.http.fetch import Answer, Fetcher, Limits
+from usher.urls import Url, parse
+
+LOOPBACK = private_hosts.parse("127.0.0.0/8, localhost, *.test, [::1]")
+QUICK = Limits(lookup=1, connect=1, idle=1, total=2, keep=1)
+AGENT = "usher-test/1 (+https://example.org/usher)"
+
+
+@asynccontextmanager
+async def fetching(
+    limits: Limits = QUICK,
+    allow: private_hosts.Allowed = LOOPBACK,
+    *,
+    names: Mapping[str, Sequence[str]] | None = None,
+    each: int = 2,
+    most: int = 256,
+    ca: Path | None = None,
+) -> AsyncIterator[Fetcher]:
+    def look(name: str) -> Sequence[str]:
+        try:
+            return (names or {"localhost": ["127.0.0.1"]})[name]
+        except KeyError:
+            raise socket.gaierror(socket.EAI_NONAME, "not known") from None
+
+    fetcher = Fetcher(
+        AGENT, limits=limits, allow=allow, lines_per_host=each, lines=most, ca=ca, look=look
+    )
+    async with fetcher:
+        yield fetcher
+
+
+def url(text: str) -> Url:
+    found = parse(text)
+    assert isinstance(found, Url)
+    return found
+
+
+async def get(fetcher: Fetcher, site: Website, path: str, host: str | None = None) -> Answer:
+    return await fetcher.get(url(site.url(path, host=host)))
