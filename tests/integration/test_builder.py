@@ -21,7 +21,7 @@ from usher.http.client.download import pull
 from usher.http.server.chunk_files import chunk_endpoints
 from usher.http.server.component import face
 from usher.http.server.listen import read_bind
-from usher.index.builder_service import Wish, build
+from usher.index.builder_service import BuilderOptions, build
 
 pytestmark = EMBEDDED
 Builds = Callable[..., AbstractAsyncContextManager[str]]
@@ -38,8 +38,8 @@ async def trade(migrated: Server, tmp_path_factory: pytest.TempPathFactory) -> A
 def builds(trade: Trade, tmp_path: Path) -> Builds:
     """A builder in this process; its presses are processes of their own."""
 
-    def made(wish: Wish | None = None) -> AbstractAsyncContextManager[str]:
-        asked = wish or Wish(bind=free_bind(), presses=1)
+    def made(wish: BuilderOptions | None = None) -> AbstractAsyncContextManager[str]:
+        asked = wish or BuilderOptions(bind=free_bind(), presses=1)
         settings = trade.settings(tmp_path)
         return acting(lambda stop, ready: build(settings, asked, stop, ready=ready))
 
@@ -153,9 +153,9 @@ async def test_who_stops_ends_what_it_has_begun(trade: Trade, builds: Builds) ->
 
 async def test_two_builders_do_not_share_a_directory(builds: Builds) -> None:
     bind = free_bind()
-    async with builds(Wish(bind=bind, host="b:1")):
+    async with builds(BuilderOptions(bind=bind, host="b:1")):
         with pytest.raises(Conflict, match="in use"):
-            async with builds(Wish(bind=ANY, host="b:1")):
+            async with builds(BuilderOptions(bind=ANY, host="b:1")):
                 pass
 
 
@@ -167,7 +167,7 @@ async def test_a_builder_without_room_says_so_until_there_is_some(
     with small_disk(disk, "60m"):
         (disk / "filler").write_bytes(bytes(20_000_000))
         bind = free_bind()
-        settings, wish = trade.settings(disk), Wish(bind=bind, presses=1)
+        settings, wish = trade.settings(disk), BuilderOptions(bind=bind, presses=1)
         state = f"select state, state_reason from work.component where host = '{bind}'"
         async with acting(lambda stop, ready: build(settings, wish, stop, ready=ready)):
             assert await soon(lambda: trade.ask(state)[0][0] == "error")

@@ -16,9 +16,9 @@ from support.index.stack import post
 from support.mgmt.chunk_trade import Trade, acting, free_bind, soon, titled, trading
 from support.processes.crawls import EMBEDDED
 from usher.crawl.warc.writer import Record
-from usher.index.builder_service import Wish as BuilderWish
+from usher.index.builder_service import BuilderOptions as BuilderWish
 from usher.index.builder_service import build
-from usher.index.server import Wish as ServerWish
+from usher.index.server import IndexServerOptions as ServerWish
 from usher.index.server import serve_index
 from usher.messages import Page
 from usher.mgmt.watchdog import Watchdog

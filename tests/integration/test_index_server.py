@@ -16,7 +16,7 @@ from support.mgmt.chunk_trade import Trade, acting, free_bind, soon, trading
 from support.processes.crawls import EMBEDDED
 from usher.chunk_store import Shelf
 from usher.http.client.download import pull
-from usher.index.server import Wish, serve_index
+from usher.index.server import IndexServerOptions, serve_index
 
 pytestmark = EMBEDDED
 ALONE = """
@@ -73,7 +73,7 @@ def serves(trade: Trade, tmp_path: Path) -> Serves:
 
     @asynccontextmanager
     async def made(bind: object = None, data: Path = tmp_path) -> AsyncIterator[Asked]:
-        wish = Wish(bind=bind or free_bind(), row=1)  # type: ignore[arg-type]
+        wish = IndexServerOptions(bind=bind or free_bind(), row=1)  # type: ignore[arg-type]
         trade.ask(ALONE, str(wish.bind))
         settings = trade.settings(data)
         async with acting(

@@ -48,14 +48,17 @@ class House:
 
     async def start_builder(self) -> None:
         wish, settings = (
-            builder_service.Wish(bind=free_bind(), presses=1),
+            builder_service.BuilderOptions(bind=free_bind(), presses=1),
             self.trade.settings(self.data),
         )
         actor = acting(lambda stop, ready: builder_service.build(settings, wish, stop, ready=ready))
         self.builder = await self.stack.enter_async_context(actor)
 
     async def start_server(self) -> None:
-        wish, settings = server.Wish(bind=free_bind(), row=1), self.trade.settings(self.data)
+        wish, settings = (
+            server.IndexServerOptions(bind=free_bind(), row=1),
+            self.trade.settings(self.data),
+        )
         actor = acting(lambda stop, ready: server.serve_index(settings, wish, stop, ready=ready))
         self.server = await self.stack.enter_async_context(actor)
 

@@ -36,7 +36,7 @@ Ready = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class CrawlerOptions:
     """What the operator asked of a crawler; `host` is where builders reach it, if not where it listens."""
 
     bind: Bind
@@ -74,7 +74,9 @@ def limits_of(settings: Settings) -> Limits:
     )
 
 
-async def crawl(settings: Settings, wish: Wish, stop: asyncio.Event, *, ready: Ready) -> None:
+async def crawl(
+    settings: Settings, wish: CrawlerOptions, stop: asyncio.Event, *, ready: Ready
+) -> None:
     """Run a crawler until told to stop; then what is under way ends."""
     if not settings.contact:
         log.warning(
@@ -97,7 +99,7 @@ async def crawl(settings: Settings, wish: Wish, stop: asyncio.Event, *, ready: R
 
 
 @asynccontextmanager
-async def serving(settings: Settings, wish: Wish) -> AsyncIterator[tuple[Shelf, str]]:
+async def serving(settings: Settings, wish: CrawlerOptions) -> AsyncIterator[tuple[Shelf, str]]:
     """The crawler's files, served; a shelf belongs to one crawler, so each has its own, named as others reach it."""
     shelf = Shelf(settings.data / "content")
     async with face(

@@ -35,7 +35,7 @@ Ready = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class BuilderOptions:
     """What the operator asked of a builder; `host` is where servers reach it, if not where it listens."""
 
     bind: Bind
@@ -46,7 +46,9 @@ class Wish:
     insecure: bool = False
 
 
-async def build(settings: Settings, wish: Wish, stop: asyncio.Event, *, ready: Ready) -> None:
+async def build(
+    settings: Settings, wish: BuilderOptions, stop: asyncio.Event, *, ready: Ready
+) -> None:
     """Run a builder until told to stop; then what is under way ends."""
     keep_files_private(settings.data)
     shelf, fitness = Shelf(settings.data / "built", SUFFIX), Fitness()
@@ -71,7 +73,7 @@ async def build(settings: Settings, wish: Wish, stop: asyncio.Event, *, ready: R
 
 @asynccontextmanager
 async def serving(
-    settings: Settings, wish: Wish, shelf: Shelf, fitness: Fitness
+    settings: Settings, wish: BuilderOptions, shelf: Shelf, fitness: Fitness
 ) -> AsyncIterator[str]:
     """The builder's files, served, in a directory of its own; gives the name it goes by."""
     async with face(

@@ -39,7 +39,7 @@ Ready = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class IndexServerOptions:
     """What the operator asked of an index server; without a row MGMT finds one."""
 
     bind: Bind
@@ -50,7 +50,9 @@ class Wish:
     insecure: bool = False
 
 
-async def serve_index(settings: Settings, wish: Wish, stop: asyncio.Event, *, ready: Ready) -> None:
+async def serve_index(
+    settings: Settings, wish: IndexServerOptions, stop: asyncio.Event, *, ready: Ready
+) -> None:
     """Run an index server until told to stop."""
     keep_files_private(settings.data)
     shelf, fitness = Shelf(settings.data / "index", SUFFIX), Fitness()
@@ -83,7 +85,7 @@ async def serve_index(settings: Settings, wish: Wish, stop: asyncio.Event, *, re
 
 @asynccontextmanager
 async def answering(
-    settings: Settings, wish: Wish, shelf: Shelf, fitness: Fitness
+    settings: Settings, wish: IndexServerOptions, shelf: Shelf, fitness: Fitness
 ) -> AsyncIterator[tuple[Desk, str]]:
     """Questions and files, served; gives the desk, which has no engine yet, and the name the server goes by."""
     desk = Desk(wish.at_once or max(2, cores()))
@@ -100,7 +102,7 @@ async def answering(
         await asyncio.to_thread(desk.close)
 
 
-async def declared(mgmt: Client, wish: Wish, stop: asyncio.Event) -> bool:
+async def declared(mgmt: Client, wish: IndexServerOptions, stop: asyncio.Event) -> bool:
     """Say who we are as soon as MGMT listens; meanwhile questions are answered. False if told to stop before."""
     while not stop.is_set():
         try:

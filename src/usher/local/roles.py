@@ -66,36 +66,40 @@ async def scheduler(post: Post, stop: asyncio.Event, ready: Ready) -> None:
 
 
 async def manager(post: Post, stop: asyncio.Event, ready: Ready) -> None:
-    from usher.queue.service import Wish, manage
+    from usher.queue.service import QueueServiceOptions, manage
 
-    await manage(post.loaded, Wish(), ready=ready, told=stop)
+    await manage(post.loaded, QueueServiceOptions(), ready=ready, told=stop)
 
 
 async def crawler(post: Post, stop: asyncio.Event, ready: Ready) -> None:
-    from usher.crawl.service import Wish, crawl
+    from usher.crawl.service import CrawlerOptions, crawl
 
-    wish = Wish(bind=post.ports.bind("crawler"), keep=post.keep_warc)
+    wish = CrawlerOptions(bind=post.ports.bind("crawler"), keep=post.keep_warc)
     await crawl(post.settings, wish, stop, ready=ready)
 
 
 async def builder(post: Post, stop: asyncio.Event, ready: Ready) -> None:
-    from usher.index.builder_service import Wish, build
+    from usher.index.builder_service import BuilderOptions, build
 
-    await build(post.settings, Wish(bind=post.ports.bind("builder")), stop, ready=ready)
+    await build(post.settings, BuilderOptions(bind=post.ports.bind("builder")), stop, ready=ready)
 
 
 async def server(post: Post, stop: asyncio.Event, ready: Ready) -> None:
-    from usher.index.server import Wish, serve_index
+    from usher.index.server import IndexServerOptions, serve_index
 
-    await serve_index(post.settings, Wish(bind=post.ports.bind("server"), row=1), stop, ready=ready)
+    await serve_index(
+        post.settings, IndexServerOptions(bind=post.ports.bind("server"), row=1), stop, ready=ready
+    )
 
 
 async def front(post: Post, stop: asyncio.Event, ready: Ready) -> None:
     from usher.http.server.listen import read_bind
-    from usher.search.front_end import Wish, front
+    from usher.search.front_end import FrontEndOptions, front
 
     bind = read_bind(post.front) if post.front else post.ports.bind("front")
-    await front(post.settings, Wish(bind=bind, insecure=not bind.loopback), stop, ready=ready)
+    await front(
+        post.settings, FrontEndOptions(bind=bind, insecure=not bind.loopback), stop, ready=ready
+    )
 
 
 # In the order they start; they end the other way round. Fetching and indexing have a process each, so that neither

@@ -31,7 +31,7 @@ Ready = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class QueueServiceOptions:
     """What the operator asked of a manager."""
 
     host: str = ""
@@ -40,7 +40,7 @@ class Wish:
 
 
 async def manage(
-    loaded: Loaded, wish: Wish, *, ready: Ready, told: asyncio.Event | None = None
+    loaded: Loaded, wish: QueueServiceOptions, *, ready: Ready, told: asyncio.Event | None = None
 ) -> None:
     """Run jobs on this machine."""
     settings = loaded.settings

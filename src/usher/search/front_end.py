@@ -30,7 +30,7 @@ Ready = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class FrontEndOptions:
     """What the operator asked of a front-end; `host` is where others reach it, if not where it listens."""
 
     bind: Bind
@@ -39,7 +39,9 @@ class Wish:
     insecure: bool = False
 
 
-async def front(settings: Settings, wish: Wish, stop: asyncio.Event, *, ready: Ready) -> None:
+async def front(
+    settings: Settings, wish: FrontEndOptions, stop: asyncio.Event, *, ready: Ready
+) -> None:
     """Run a front-end until told to stop."""
     reports = Reports()
     async with hall_at(settings) as hall, beside(hall.keep()):

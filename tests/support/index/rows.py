@@ -26,7 +26,7 @@ from usher.index.engine import Engine
 from usher.index.rpc_handlers import Desk
 from usher.messages import INCARNATION_HEADER
 from usher.search.cluster_map import Hall, Mgmt
-from usher.search.front_end import Wish, front
+from usher.search.front_end import FrontEndOptions, front
 from usher.settings import Settings
 
 ANY = read_bind("127.0.0.1:0")
@@ -232,7 +232,7 @@ async def fronting(rows: Rows, data: Path, **wish: Any) -> AsyncIterator[str]:  
     """A front-end for these rows, as `usher front` would run it; gives its address."""
     stop, ready = asyncio.Event(), asyncio.Queue[str]()
     settings = Settings(data=data, mgmt_url=rows.address)
-    actor = front(settings, Wish(bind=ANY, **wish), stop, ready=ready.put_nowait)
+    actor = front(settings, FrontEndOptions(bind=ANY, **wish), stop, ready=ready.put_nowait)
     task = asyncio.create_task(actor)
     try:
         async with asyncio.timeout(20):

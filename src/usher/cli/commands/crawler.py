@@ -9,7 +9,7 @@ from usher.cli.output import echo
 from usher.cli.wording import printable
 
 if TYPE_CHECKING:
-    from usher.crawl.service import Wish
+    from usher.crawl.service import CrawlerOptions
     from usher.settings import Settings
 
 SHOWN = 20  # links, without --links
@@ -72,16 +72,18 @@ def crawler(
     from dataclasses import replace
 
     from usher.crawl.crawler import Load
-    from usher.crawl.service import Wish
+    from usher.crawl.service import CrawlerOptions
     from usher.http.server.listen import read_bind
 
     settings = replace(app.settings, mgmt_url=mgmt) if mgmt else app.settings
     load = Load(pages=pages, chunks=chunks)
-    wish = Wish(bind=read_bind(bind), host=host, load=load, keep=keep_warc, insecure=insecure)
+    wish = CrawlerOptions(
+        bind=read_bind(bind), host=host, load=load, keep=keep_warc, insecure=insecure
+    )
     run_on(app, crawling(settings, wish))
 
 
-async def crawling(settings: "Settings", wish: "Wish") -> None:
+async def crawling(settings: "Settings", wish: "CrawlerOptions") -> None:
     """Until told to stop; told twice, at once."""
     import asyncio
 

@@ -71,10 +71,10 @@ def builder(
 
     from usher.http.server.listen import read_bind
     from usher.index.build_pool import cores
-    from usher.index.builder_service import Wish, build
+    from usher.index.builder_service import BuilderOptions, build
 
     settings = replace(app.settings, mgmt_url=mgmt) if mgmt else app.settings
-    wish = Wish(
+    wish = BuilderOptions(
         bind=read_bind(bind),
         host=host,
         chunks=chunks,
@@ -128,10 +128,12 @@ def index_server(
     from dataclasses import replace
 
     from usher.http.server.listen import read_bind
-    from usher.index.server import Wish, serve_index
+    from usher.index.server import IndexServerOptions, serve_index
 
     settings = replace(app.settings, mgmt_url=mgmt) if mgmt else app.settings
-    wish = Wish(bind=read_bind(bind), row=row, host=host, weight=weight, insecure=insecure)
+    wish = IndexServerOptions(
+        bind=read_bind(bind), row=row, host=host, weight=weight, insecure=insecure
+    )
     until_told(app, lambda stop: serve_index(settings, wish, stop, ready=echo))
 
 

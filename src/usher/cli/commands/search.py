@@ -55,11 +55,11 @@ def front(
 
     from usher.cli.commands.index import until_told
     from usher.http.server.listen import read_bind
-    from usher.search.front_end import Wish
+    from usher.search.front_end import FrontEndOptions
     from usher.search.front_end import front as serve
 
     settings = replace(app.settings, mgmt_url=mgmt) if mgmt else app.settings
-    wish = Wish(bind=read_bind(bind), host=host, deadline=deadline, insecure=insecure)
+    wish = FrontEndOptions(bind=read_bind(bind), host=host, deadline=deadline, insecure=insecure)
     until_told(app, lambda stop: serve(settings, wish, stop, ready=echo))
 
 

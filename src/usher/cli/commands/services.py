@@ -78,9 +78,9 @@ def manager(
       usher manager
       usher manager --type fetch --type clean --max 20
     """
-    from usher.queue.service import Wish, manage
+    from usher.queue.service import QueueServiceOptions, manage
 
-    wish = Wish(host, frozenset(types), most)
+    wish = QueueServiceOptions(host, frozenset(types), most)
     run_on(app, with_metrics(metrics, manage(app.loaded, wish, ready=echo)))
 
 
