@@ -26,10 +26,10 @@ from usher.chunk_store import Shelf
 from usher.crawl.page import parse as page
 from usher.db.embedded.client_process import lodge
 from usher.http.client.mgmt_client import Client
-from usher.http.client.pool import Lines
+from usher.http.client.pool import HttpPool
 from usher.index import chunk_file
 from usher.index.document import Document, from_page
-from usher.messages import Page
+from usher.messages import PageReport
 from usher.urls import Url, parse
 
 TREES = {
@@ -266,7 +266,9 @@ class House:
             for start in range(0, len(found), 5_000):
                 await crawler.add_links([one.url for one in found[start : start + 5_000]])
             while pack := await crawler.get_links(EACH, hosts=EACH, each=EACH):
-                pages = [Page(link=one.link, result="success", status=200) for one in pack.pages]
+                pages = [
+                    PageReport(link=one.link, result="success", status=200) for one in pack.pages
+                ]
                 await crawler.crawled(pack.chunk_id, pages=pages)
                 some = [known[one.link] for one in pack.pages if one.link in known]
                 path = shelf.path(pack.chunk_id)
@@ -313,7 +315,7 @@ class Asker:
     def __init__(self, address: str) -> None:
         self._host = address.split("/")[2]
         name, _, port = self._host.partition(":")
-        self._lines = Lines(name, int(port), timeout=30, name="Front-end", hint="")
+        self._lines = HttpPool(name, int(port), timeout=30, name="Front-end", hint="")
 
     async def ask(self, text: str) -> float:
         """Seconds until the answer is there."""

@@ -19,7 +19,7 @@ from support.index.rows import Chunks, filled
 from support.index.stack import House, house
 from support.processes.crawls import EMBEDDED
 from support.processes.stack import USHER
-from usher.http.client.pool import Lines
+from usher.http.client.pool import HttpPool
 from usher.query.language import parse
 from usher.search.json_results import Listing
 from usher.search.merge import merge
@@ -45,7 +45,7 @@ class Asker:
 
     def __init__(self, port: int) -> None:
         self._host = f"127.0.0.1:{port}"
-        self._lines = Lines("127.0.0.1", port, timeout=20, name="Front-end", hint="")
+        self._lines = HttpPool("127.0.0.1", port, timeout=20, name="Front-end", hint="")
         self._read = msgspec.json.Decoder(Listing).decode
 
     async def ask(self, query: str) -> Listing:

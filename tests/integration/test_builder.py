@@ -17,9 +17,9 @@ from support.index.chunk_files import (
 from support.mgmt.chunk_trade import ANY, Trade, acting, free_bind, soon, texts_of, titled, trading
 from support.processes.crawls import EMBEDDED
 from usher.errors import Conflict
-from usher.http.client.download import pull
+from usher.http.client.download import download_chunk
 from usher.http.server.chunk_files import chunk_endpoints
-from usher.http.server.component import face
+from usher.http.server.component import serve_component
 from usher.http.server.listen import read_bind
 from usher.index.builder_service import BuilderOptions, build
 
@@ -58,9 +58,9 @@ async def test_a_chunk_is_built_served_and_kept_until_every_row_has_it(
         [(sha256, size)] = trade.ask(
             "select index_sha256, index_bytes from work.chunk where id = %s", chunk
         )
-        kept = await pull(host, chunk, "index", tmp_path / "pulled", sha256, size=size)
+        kept = await download_chunk(host, chunk, "index", tmp_path / "pulled", sha256, size=size)
         assert sorted(texts_of(kept.path, chunk).values()) == ["One", "Two"]
-        none = await pull(host, empty, "index", tmp_path / "none")
+        none = await download_chunk(host, empty, "index", tmp_path / "none")
         assert texts_of(none.path, empty) == {}
         assert list((tmp_path / "built").glob("*/incoming/*")) == []
 
@@ -100,7 +100,7 @@ async def test_files_of_other_crawlers_are_built(
     async with builds() as host:
         chunk = await trade.crawl(titled("/a", "A"), titled("/b", "B"), rewrite=rewrite)
         assert await soon(lambda: trade.chunk(chunk) == ("built", "")), trade.chunk(chunk)
-        kept = await pull(host, chunk, "index", tmp_path / "pulled")
+        kept = await download_chunk(host, chunk, "index", tmp_path / "pulled")
         assert sorted(texts_of(kept.path, chunk).values()) == ["A", "B"]
 
 
@@ -134,7 +134,9 @@ async def test_a_crawler_that_is_away_for_a_moment_is_waited_for(
             other = await trade.crawl(titled("/else", "Else"))
             await asyncio.sleep(2.5)
             assert trade.chunk(chunk) == ("building", "")
-            async with face(chunk_endpoints(trade.content, "/get_chunk"), read_bind(with_port)):
+            async with serve_component(
+                chunk_endpoints(trade.content, "/get_chunk"), read_bind(with_port)
+            ):
                 for one in (chunk, other):
                     built = await soon(lambda one=one: trade.chunk(one)[0] == "built")  # type: ignore[misc]
                     assert built, trade.chunk(one)

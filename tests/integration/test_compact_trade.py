@@ -20,7 +20,7 @@ from usher.index.builder_service import BuilderOptions as BuilderWish
 from usher.index.builder_service import build
 from usher.index.server import IndexServerOptions as ServerWish
 from usher.index.server import serve_index
-from usher.messages import Page
+from usher.messages import PageReport
 from usher.mgmt.watchdog import Watchdog
 from usher.query.results import Hits
 from usher.search.merge import merge
@@ -70,7 +70,7 @@ class Shop:
         await chunk_file(path, *made)
         file = self.trade.content.find(pack.chunk_id)
         assert file
-        pages = [Page(link=url, result="success", status=200) for url in urls]
+        pages = [PageReport(link=url, result="success", status=200) for url in urls]
         await self.trade.crawler.crawled(
             pack.chunk_id, pages=pages, sha256=file.sha256, size=file.size
         )

@@ -10,7 +10,7 @@ import pytest
 
 from support.index.stack import post
 from support.mgmt.chunk_trade import ANY, soon
-from usher.http.server.component import face
+from usher.http.server.component import serve_component
 from usher.index import rpc_handlers
 from usher.index.engine import Engine
 from usher.index.rpc_handlers import Desk
@@ -58,7 +58,7 @@ async def desk(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[int]:
     made = Desk(1)
     made.engine = engine
     try:
-        async with face(made.endpoints(), ANY) as address:
+        async with serve_component(made.endpoints(), ANY) as address:
             yield int(address.rpartition(":")[2])
     finally:
         made.close()
@@ -72,7 +72,7 @@ async def test_who_would_wait_too_long_is_told_at_once(tmp_path: Path) -> None:
     hold = threading.Event()
     slow = [asyncio.create_task(made._answer("search", hold.wait, 0.3)) for _ in range(3)]
     await asyncio.sleep(0)
-    async with face(made.endpoints(), ANY) as address:
+    async with serve_component(made.endpoints(), ANY) as address:
         port = int(address.rpartition(":")[2])
         status, told = await asyncio.to_thread(post, port, "/search", {"query": "a"})
         assert (status, told["detail"]) == (503, "3 questions wait here already.")

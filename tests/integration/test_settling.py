@@ -13,7 +13,7 @@ import pytest
 from support.index.documents import HEAP, page
 from support.processes.killable import eventually
 from usher.chunk_store import Shelf
-from usher.component_health import Fitness
+from usher.component_health import ComponentHealth
 from usher.errors import Unreachable
 from usher.http.client.mgmt_client import Client
 from usher.index import loader as loading
@@ -127,7 +127,7 @@ async def test_a_server_settles_when_nothing_changes(
         with pytest.raises(Unreachable):
             await mgmt.get_chunks(1)
         shelf = Shelf(tmp_path / "shelf", ".idx")
-        loader = Loader(mgmt, engine, Sources(shelf), Fitness())
+        loader = Loader(mgmt, engine, Sources(shelf), ComponentHealth())
         running = asyncio.create_task(loader.run(stop))
         settled = await asyncio.to_thread(eventually, lambda: len(engine._view.segments) == 1)
         stop.set()

@@ -10,10 +10,10 @@ from support.mgmt.chunk_trade import ANY
 from usher.chunk_store import Shelf
 from usher.errors import Unreachable
 from usher.http.server.chunk_files import chunk_endpoints
-from usher.http.server.component import face
+from usher.http.server.component import serve_component
 from usher.index.builder_service import SUFFIX
 from usher.index.chunk_sources import Sources
-from usher.messages import MissingChunk, Seat, ServerChunk
+from usher.messages import MissingChunk, RowServer, ServerChunk
 
 OTHER = "ab" * 32
 
@@ -24,7 +24,7 @@ async def empty(tmp_path: Path) -> AsyncIterator[str]:
     shelf = Shelf(tmp_path / "there", SUFFIX)
     shelf.path(7).parent.mkdir(parents=True)
     shelf.path(7).write_bytes(b"half of it")
-    async with face(chunk_endpoints(shelf, "/index_chunk"), ANY) as address:
+    async with serve_component(chunk_endpoints(shelf, "/index_chunk"), ANY) as address:
         yield address.removeprefix("http://")
 
 
@@ -42,7 +42,7 @@ def sources(tmp_path: Path) -> Sources:
 
 def wanted(builder: str, *peers: str, chunk: int = 5) -> ServerChunk:
     return ServerChunk(
-        chunk, "crawler:1", builder, [Seat(1, "here:1")], list(peers), index_sha256=OTHER
+        chunk, "crawler:1", builder, [RowServer(1, "here:1")], list(peers), index_sha256=OTHER
     )
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from support.index.rows import Rows, fronting, library
 from support.processes.commands import Ran, usher
-from usher.http.client.pool import Answer, Lines
+from usher.http.client.pool import HttpPool, HttpResponse
 from usher.query.language import parse
 from usher.search.result_view import (
     address_of,
@@ -41,9 +41,9 @@ class Front:
 
     def __init__(self, address: str, rows: Rows) -> None:
         self.address, self.rows = address, rows
-        self.lines = Lines("127.0.0.1", int(address.rpartition(":")[2]), timeout=20)
+        self.lines = HttpPool("127.0.0.1", int(address.rpartition(":")[2]), timeout=20)
 
-    async def raw(self, path: str) -> Answer:
+    async def raw(self, path: str) -> HttpResponse:
         return await self.lines.ask("GET", path, b"", {"Host": "127.0.0.1"})
 
     async def page(self, text: str, **more: object) -> str:

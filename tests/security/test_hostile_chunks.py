@@ -194,13 +194,13 @@ async def test_a_file_that_is_too_large_is_not_downloaded(
     with Website(pages) as web:
         base = f"127.0.0.1:{web.port}"
         with pytest.raises(BadContent, match="too large"):
-            await download.pull(base, 1, "index", tmp_path / "1", "ab" * 32, size=2 << 30)
+            await download.download_chunk(base, 1, "index", tmp_path / "1", "ab" * 32, size=2 << 30)
         assert web.log == []
         with pytest.raises(BadContent, match="longer than 1,073,741,824 bytes"):
-            await download.pull(base, 1, "index", tmp_path / "1")
+            await download.download_chunk(base, 1, "index", tmp_path / "1")
         monkeypatch.setitem(download.MAX_FILE_BYTES, "index", MIB)
         with pytest.raises(BadContent, match="longer than 1,048,576 bytes"):
-            await download.pull(base, 2, "index", tmp_path / "2")
+            await download.download_chunk(base, 2, "index", tmp_path / "2")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -20,7 +20,7 @@ from usher.http.client.mgmt_client import Client
 from usher.index import builder_service, server
 from usher.index import chunk_file as chunkfile
 from usher.index.document import Document
-from usher.messages import ForeignPages, Page
+from usher.messages import ForeignPages, PageReport
 
 pytestmark = EMBEDDED
 NUMBERS = count(1)
@@ -78,7 +78,7 @@ class House:
         raise AssertionError("MGMT gives no chunk")
 
     async def crawled(
-        self, chunk: int, records: Sequence[Record], pages: Sequence[Page] | None
+        self, chunk: int, records: Sequence[Record], pages: Sequence[PageReport] | None
     ) -> None:
         """Store these records as the content of a chunk and report these pages."""
         await chunk_file(self.trade.content.path(chunk), *records)
@@ -134,8 +134,8 @@ def record(url: str, word: str) -> Record:
     return replace(titled("/", f"{word} page of {url}"), url=url)
 
 
-def fetched(*urls: str) -> list[Page]:
-    return [Page(link=url, result="success", status=200) for url in urls]
+def fetched(*urls: str) -> list[PageReport]:
+    return [PageReport(link=url, result="success", status=200) for url in urls]
 
 
 @pytest.mark.attack(
@@ -225,7 +225,7 @@ def replace_document(document: Document, **changes: str) -> Document:
 async def test_a_crawler_stores_pages_that_it_did_not_report_as_fetched(house: House) -> None:
     chunk, host = await house.claim("/a", "/gone", "/back")
     urls = [f"https://{host}{path}" for path in ("/a", "/gone", "/back")]
-    pages = [*fetched(urls[0]), Page(link=urls[1], result="gone", status=410)]
+    pages = [*fetched(urls[0]), PageReport(link=urls[1], result="gone", status=410)]
     await house.crawled(chunk, [record(url, "umber") for url in urls], pages)
     await house.start_builder()
     await house.start_server()

@@ -3,12 +3,12 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from usher.messages import Row
+from usher.messages import ServerRow
 from usher.search.row_map import GONE_SECONDS, Bench, Seats
 
 
 def see(seats: Seats, drawn: dict[int, dict[str, list[int]]], now: float = 0.0) -> None:
-    seats.see([Row(row, list(servers)) for row, servers in drawn.items()], drawn, now)
+    seats.see([ServerRow(row, list(servers)) for row, servers in drawn.items()], drawn, now)
 
 
 def lost(seats: Seats) -> list[int]:
@@ -47,7 +47,7 @@ def test_the_only_row_misses_what_no_other_names() -> None:
 
 
 def test_every_row_misses_what_is_not_searchable_since_a_restore() -> None:
-    seats, rows = Seats(), [Row(1, ["a"]), Row(2, ["b"])]
+    seats, rows = Seats(), [ServerRow(1, ["a"]), ServerRow(2, ["b"])]
     seats.see(rows, {1: {"a": [1]}, 2: {"b": [1, 2]}}, 0.0, unrestored=[2, 3])
     assert lost(seats) == [2, 1]
     assert seats.missing(["a", "b"]) == 1 / 3
@@ -76,7 +76,7 @@ def test_a_row_that_still_loads_is_not_whole_but_has_lost_nothing() -> None:
 
 def test_a_map_without_chunks_or_servers_does_no_harm() -> None:
     seats = Seats()
-    seats.see([Row(1, ["a", "b"]), Row(2, [])], {}, 0.0)
+    seats.see([ServerRow(1, ["a", "b"]), ServerRow(2, [])], {}, 0.0)
     assert seats.benches == (Bench(1, ("a", "b")),)
     assert seats.missing(["a"]) == 0
 
@@ -84,18 +84,20 @@ def test_a_map_without_chunks_or_servers_does_no_harm() -> None:
 def test_a_row_that_is_incomplete_without_them_uses_servers_on_probation() -> None:
     seats = Seats()
     see(seats, {1: {"a": [1, 2], "c": [3]}})
-    seats.see([Row(1, ["a"])], {1: {"a": [1, 2]}}, 1.0, {1: {"c": [3]}})
+    seats.see([ServerRow(1, ["a"])], {1: {"a": [1, 2]}}, 1.0, {1: {"c": [3]}})
     assert seats.benches == (Bench(1, ("a", "c"), probation=True),)
     assert seats.missing(["a", "c"]) == 0
-    seats.see([Row(1, ["a"])], {1: {"a": [1, 2]}}, 2.0)  # it failed again
+    seats.see([ServerRow(1, ["a"])], {1: {"a": [1, 2]}}, 2.0)  # it failed again
     assert lost(seats) == [1]
-    seats.see([Row(1, ["a"])], {1: {"a": [1, 2, 3]}}, 3.0, {1: {"c": [3]}})  # reseated meanwhile
+    seats.see(
+        [ServerRow(1, ["a"])], {1: {"a": [1, 2, 3]}}, 3.0, {1: {"c": [3]}}
+    )  # reseated meanwhile
     assert seats.benches == (Bench(1, ("a",)),)
 
 
 def test_a_row_may_consist_of_servers_on_probation_only() -> None:
     seats = Seats()
-    seats.see([Row(2, ["b"])], {2: {"b": [1, 2]}}, 0.0, {1: {"a": [1, 2]}})
+    seats.see([ServerRow(2, ["b"])], {2: {"b": [1, 2]}}, 0.0, {1: {"a": [1, 2]}})
     assert seats.benches == (Bench(1, ("a",), probation=True), Bench(2, ("b",)))
 
 

@@ -9,9 +9,9 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from usher.chunk_store import Kept, Shelf
-from usher.component_health import Fitness, crowded
+from usher.component_health import ComponentHealth, disk_problem
 from usher.errors import BadContent, Conflict, NotFound, Unreachable, UsherError
-from usher.http.client.download import pull
+from usher.http.client.download import download_chunk
 from usher.http.client.mgmt_client import Client
 from usher.index.build_pool import Workshop
 from usher.index.chunk_documents import Job, Made, Part
@@ -42,7 +42,12 @@ class Builder:
     """One process of it; `stop` lets what is under way end and takes nothing new."""
 
     def __init__(
-        self, mgmt: Client, shelf: Shelf, claims: Claims, workshop: Workshop, fitness: Fitness
+        self,
+        mgmt: Client,
+        shelf: Shelf,
+        claims: Claims,
+        workshop: Workshop,
+        fitness: ComponentHealth,
     ) -> None:
         self.mgmt, self.shelf, self.claims, self.workshop = mgmt, shelf, claims, workshop
         self.fitness = fitness
@@ -120,7 +125,7 @@ class Builder:
 
     async def _roomy(self) -> bool:
         """Whether there is space for more; MGMT hears when that changes."""
-        trouble = await asyncio.to_thread(crowded, self.shelf.directory)
+        trouble = await asyncio.to_thread(disk_problem, self.shelf.directory)
         await self.fitness.be(self.mgmt, trouble)
         return not trouble
 
@@ -208,7 +213,7 @@ class Builder:
         while True:
             try:
                 ticket = await self.mgmt.ticket(one.host)
-                await pull(
+                await download_chunk(
                     one.host,
                     one.chunk_id,
                     "content",

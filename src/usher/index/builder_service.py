@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from usher.chunk_store import Shelf, keep_files_private
-from usher.component_health import Fitness
+from usher.component_health import ComponentHealth
 from usher.errors import UsherError
 from usher.http.client.mgmt_client import Client
 from usher.http.server.chunk_files import chunk_endpoints
-from usher.http.server.component import face
+from usher.http.server.component import serve_component
 from usher.http.server.credentials import credential, guard_options
 from usher.http.server.listen import Bind
 from usher.index.build_pool import Bounds, Workshop, cores
@@ -51,7 +51,7 @@ async def build(
 ) -> None:
     """Run a builder until told to stop; then what is under way ends."""
     keep_files_private(settings.data)
-    shelf, fitness = Shelf(settings.data / "built", SUFFIX), Fitness()
+    shelf, fitness = Shelf(settings.data / "built", SUFFIX), ComponentHealth()
     async with (
         serving(settings, wish, shelf, fitness) as host,
         Client(settings.mgmt_url, host=host, token=credential(settings), patience=PATIENCE) as mgmt,
@@ -73,10 +73,10 @@ async def build(
 
 @asynccontextmanager
 async def serving(
-    settings: Settings, wish: BuilderOptions, shelf: Shelf, fitness: Fitness
+    settings: Settings, wish: BuilderOptions, shelf: Shelf, fitness: ComponentHealth
 ) -> AsyncIterator[str]:
     """The builder's files, served, in a directory of its own; gives the name it goes by."""
-    async with face(
+    async with serve_component(
         chunk_endpoints(shelf, "/index_chunk", MEDIA_TYPE, "index"),
         wish.bind,
         health=fitness.health,

@@ -13,7 +13,7 @@ from typing import Final
 
 from usher.chunk_store import Shelf
 from usher.errors import BadContent, DiskUnusable, NotFound, Unreachable, UsherError
-from usher.http.client.download import pull
+from usher.http.client.download import download_chunk
 from usher.messages import MissingChunk, ServerChunk, SourceChunk
 
 PATIENCE: Final = 5.0  # seconds
@@ -117,7 +117,7 @@ class Sources:
         self._nowhere[one.chunk_id] = replace(was, tries=was.tries + 1, said=said)
 
     async def _pull(self, one: ServerChunk, host: str) -> None:
-        kept = await pull(
+        kept = await download_chunk(
             host,
             one.chunk_id,
             "index",
@@ -146,7 +146,7 @@ async def pull_index(one: SourceChunk, to: Path, ticket_for: TicketFor = no_tick
     reasons = []
     for host in random.sample(one.hosts, len(one.hosts)):
         try:
-            await pull(
+            await download_chunk(
                 *(host, one.chunk_id, "index", to, one.sha256),
                 size=one.bytes,
                 ticket=await ticket_for(host),

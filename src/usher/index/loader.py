@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Final, TypeVar
 
-from usher.component_health import Fitness, crowded
+from usher.component_health import ComponentHealth, disk_problem
 from usher.errors import BadInput, Conflict, UnsoundChunk, UsherError
 from usher.http.client.mgmt_client import Client
 from usher.index import chunk_file
@@ -54,7 +54,9 @@ class Broken(Exception):
 class Loader:
     """The one that writes into the engine of a server."""
 
-    def __init__(self, mgmt: Client, engine: Engine, sources: Sources, fitness: Fitness) -> None:
+    def __init__(
+        self, mgmt: Client, engine: Engine, sources: Sources, fitness: ComponentHealth
+    ) -> None:
         self.mgmt, self.engine, self.sources, self.fitness = mgmt, engine, sources, fitness
         self.shelf = sources.shelf
         self.held: set[int] = set()
@@ -89,7 +91,7 @@ class Loader:
 
     async def _round(self) -> bool:
         """Everything once; whether something changed. What goes wrong is said, and tried again later."""
-        trouble, changed = await asyncio.to_thread(crowded, self.engine.path), False
+        trouble, changed = await asyncio.to_thread(disk_problem, self.engine.path), False
         try:
             await self._hold()
             changed = await self._retire()

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Final
 
 from usher.chunk_store import Shelf, at_disk, keep_files_private
-from usher.component_health import Fitness, crowded
+from usher.component_health import ComponentHealth, disk_problem
 from usher.errors import UsherError
 from usher.http.client.mgmt_client import Client
 from usher.http.server.chunk_files import chunk_endpoints
-from usher.http.server.component import face
+from usher.http.server.component import serve_component
 from usher.http.server.credentials import credential, guard_options
 from usher.http.server.listen import Bind
 from usher.index.build_pool import cores
@@ -55,7 +55,7 @@ async def serve_index(
 ) -> None:
     """Run an index server until told to stop."""
     keep_files_private(settings.data)
-    shelf, fitness = Shelf(settings.data / "index", SUFFIX), Fitness()
+    shelf, fitness = Shelf(settings.data / "index", SUFFIX), ComponentHealth()
     async with (
         answering(settings, wish, shelf, fitness) as (desk, host),
         Client(settings.mgmt_url, host=host, token=credential(settings), patience=PATIENCE) as mgmt,
@@ -85,13 +85,13 @@ async def serve_index(
 
 @asynccontextmanager
 async def answering(
-    settings: Settings, wish: IndexServerOptions, shelf: Shelf, fitness: Fitness
+    settings: Settings, wish: IndexServerOptions, shelf: Shelf, fitness: ComponentHealth
 ) -> AsyncIterator[tuple[Desk, str]]:
     """Questions and files, served; gives the desk, which has no engine yet, and the name the server goes by."""
     desk = Desk(wish.at_once or max(2, cores()))
     endpoints = [*desk.endpoints(), *chunk_endpoints(shelf, "/index_chunk", MEDIA_TYPE, "index")]
     try:
-        async with face(
+        async with serve_component(
             endpoints,
             wish.bind,
             health=fitness.health,
@@ -124,7 +124,7 @@ def opened(path: Path) -> tuple[Engine, bool]:
     try:
         return Engine.open(path), False
     except UsherError as error:
-        if IN_USE in error.message or crowded(path):
+        if IN_USE in error.message or disk_problem(path):
             raise
         log.error("index_unusable", error=error.message)  # noqa: TRY400 - ours has none
     old = path.with_name(f"{path.name}.unusable")

@@ -12,9 +12,9 @@ from typing import Final
 
 from usher.errors import BadInput, UsherError
 from usher.http.client.mgmt_client import NOT_MODIFIED, Client
-from usher.http.client.mgmt_responses import read
+from usher.http.client.mgmt_responses import decode_answer
 from usher.http.server.credentials import credential
-from usher.messages import ClusterMap, Row
+from usher.messages import ClusterMap, ServerRow
 from usher.query.results import Hits
 from usher.search.index_servers import Server
 from usher.search.metrics import BROKEN
@@ -53,7 +53,7 @@ class Mgmt(Client):
         known = {"If-None-Match": version} if version else {}
         answer = await self._call("GET", path, headers=known)
         if answer.status != NOT_MODIFIED:
-            cluster = read(answer, ClusterMap)
+            cluster = decode_answer(answer, ClusterMap)
             self._maps[path] = (answer.headers.get("etag", ""), cluster)
         return cluster
 
@@ -75,7 +75,7 @@ class Hall:
         self.heard = False  # whether there ever was a map
         self.trouble = ""  # with MGMT, in words
         self._changes = 0
-        self._drawn: tuple[list[Row], ClusterMap, Holdings] = ([], ClusterMap(), {})
+        self._drawn: tuple[list[ServerRow], ClusterMap, Holdings] = ([], ClusterMap(), {})
         self._holdings_due = self._see_at = 0.0
 
     async def keep(self) -> None:
@@ -162,7 +162,7 @@ class Hall:
         incarnation = self._drawn[1].incarnation
         return not hits.incarnation or not incarnation or hits.incarnation == incarnation
 
-    def _meet(self, rows: list[Row], probation: Holdings) -> None:
+    def _meet(self, rows: list[ServerRow], probation: Holdings) -> None:
         hosts = {host for one in rows for host in one.servers}
         hosts |= {host for servers in probation.values() for host in servers}
         for host in self.servers.keys() - hosts:

@@ -11,9 +11,9 @@ from msgspec import Meta, Struct
 from starlette.responses import Response
 
 from usher.errors import BadInput, NotFound, Unreachable
-from usher.http.atom import MEDIA, write
+from usher.http.atom import ATOM_MEDIA_TYPE, to_xml
 from usher.http.server.component import Call, Endpoint
-from usher.http.server.conditional import conditional, origin
+from usher.http.server.conditional import conditional_response, server_origin
 from usher.http.server.messages import Status
 from usher.query.language import parse
 from usher.search import assets, atom, json_results, result_view
@@ -85,8 +85,10 @@ class Desk:
         text, page = asked(call)
         # A reader asks every hour; what people ask is told by the pages they ask for.
         answer = await self._answer(text, page, noted=False)
-        feed = atom.feed_of(answer, page, origin=origin(call.headers))
-        return conditional(call.headers, write(feed), MEDIA, FRESH, atom.changed(answer))
+        feed = atom.feed_of(answer, page, origin=server_origin(call.headers))
+        return conditional_response(
+            call.headers, to_xml(feed), ATOM_MEDIA_TYPE, FRESH, atom.changed(answer)
+        )
 
     async def api(self, call: Call) -> json_results.GovResults:
         wanted = gov_query(call)
@@ -97,7 +99,7 @@ class Desk:
         return json_results.gov_results(answer, wanted.offset, marked=wanted.enable_highlighting)
 
     async def opensearch(self, call: Call) -> Response:
-        body = self._pages.opensearch(origin(call.headers))
+        body = self._pages.opensearch(server_origin(call.headers))
         return Response(body, media_type="application/opensearchdescription+xml")
 
     async def readyz(self, _call: Call) -> Status:

@@ -12,7 +12,7 @@ from typing import Final
 
 from usher.errors import Unreachable, UsherError
 from usher.http.client.mgmt_client import Client
-from usher.http.server.component import GuardOptions, face
+from usher.http.server.component import GuardOptions, serve_component
 from usher.http.server.credentials import credential
 from usher.http.server.listen import Bind
 from usher.index.component_directory import beside
@@ -49,7 +49,7 @@ async def front(
         desk = Desk(broker, reports)
         async with (
             beside(Learner(hall, broker.scales).run()),
-            face(
+            serve_component(
                 desk.endpoints(),
                 wish.bind,
                 # The search page is public: where other machines reach it, they need no ticket.

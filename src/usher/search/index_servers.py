@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from usher.errors import BadInput, Unreachable
-from usher.http.rpc import Quick
+from usher.http.rpc import RpcPool
 from usher.query.results import Hits, Stats, Suggestion
 from usher.query.rpc_messages import Search, Snippet, Snippets, Words
 from usher.search.metrics import FAILURES
@@ -69,7 +69,7 @@ class Server:
         self._answered_at = -math.inf
         self._pause = PAUSE[0]
         self._look_at = 0.0
-        self._lines = Quick(
+        self._lines = RpcPool(
             parts.hostname,
             port,
             timeout=LONGEST,

@@ -19,7 +19,7 @@ from starlette.responses import Response
 
 from support.index.documents import HEAP, page
 from usher.errors import BadInput, NotFound, Unreachable
-from usher.http.server.component import Call, Endpoint, GuardOptions, face
+from usher.http.server.component import Call, Endpoint, GuardOptions, serve_component
 from usher.http.server.listen import read_bind
 from usher.index.document import Document
 from usher.index.engine import Engine
@@ -145,7 +145,9 @@ class Rows:
         self.stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        self.address = await self.stack.enter_async_context(face(self.maps.endpoints(), ANY))
+        self.address = await self.stack.enter_async_context(
+            serve_component(self.maps.endpoints(), ANY)
+        )
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -166,7 +168,7 @@ class Rows:
         seat = Seat(row, "", list(chunks), stack, engine)
         seat.open.set()
         endpoints = [watched(one, seat) for one in desk.endpoints()]
-        address = await stack.enter_async_context(face(endpoints, ANY))
+        address = await stack.enter_async_context(serve_component(endpoints, ANY))
         seat.host = address.removeprefix("http://")
         self.seats.append(seat)
         self.maps.rows.setdefault(row, {})[seat.host] = seat.chunks
@@ -319,6 +321,6 @@ async def serve_alone(path: Path, bind: str) -> None:
     desk = Desk(2)
     desk.engine = Engine.open(path, heap=HEAP)
     options = GuardOptions(insecure=True)
-    async with face(desk.endpoints(), read_bind(bind), options=options) as address:
+    async with serve_component(desk.endpoints(), read_bind(bind), options=options) as address:
         print(address.removeprefix("http://"), flush=True)  # noqa: T201 - whoever started us reads it
         await asyncio.Event().wait()

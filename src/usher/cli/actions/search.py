@@ -15,7 +15,7 @@ from usher.cli.commands.search import FRONT
 from usher.cli.output import echo, style
 from usher.cli.wording import printable
 from usher.errors import BadInput, Unreachable, UsherError, tree
-from usher.http.client.pool import Lines
+from usher.http.client.pool import HttpPool
 from usher.messages import Problem
 from usher.query.language import parse
 from usher.search.broker import Broker
@@ -47,7 +47,7 @@ async def at_front(settings: Settings, url: str, text: str, limit: int) -> Listi
     if parts.scheme != "http" or not parts.hostname:
         raise BadInput(f"{url!r} is not the address of a front-end.", hint=FRONT)
     hint = "Start one with `usher front`, or ask the index servers with --mgmt."
-    lines = Lines(
+    lines = HttpPool(
         parts.hostname, parts.port or 80, timeout=TIMEOUT, name="The front-end", hint=hint
     )
     headers = {"Host": parts.netloc.rpartition("@")[2]}
@@ -65,7 +65,7 @@ async def at_front(settings: Settings, url: str, text: str, limit: int) -> Listi
     return told
 
 
-async def page_of(lines: Lines, headers: dict[str, str], text: str, page: int) -> Listing:
+async def page_of(lines: HttpPool, headers: dict[str, str], text: str, page: int) -> Listing:
     asked = urlencode({"q": text, "page": page}, errors="replace")
     answer = await lines.ask("GET", f"/search.json?{asked}", b"", headers)
     try:

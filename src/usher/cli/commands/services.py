@@ -110,11 +110,11 @@ async def with_metrics(address: str | None, work: Coroutine[Any, Any, None]) -> 
             await work
             return
         from usher.http.server.component import component_app
-        from usher.http.server.listen import read_bind, serving
+        from usher.http.server.listen import read_bind, serve_app
 
         bind = read_bind(address)
         app = component_app([], any_name=not bind.loopback)
-        async with serving(app, bind):
+        async with serve_app(app, bind):
             await work
     finally:
         work.close()  # or Python warns that it never ran, where the address cannot be used

@@ -16,7 +16,7 @@ from starlette.responses import Response
 
 from usher.api.access import OPEN, READ
 from usher.api.app import Call, Endpoint
-from usher.api.mgmt_calls import clock
+from usher.api.mgmt_calls import database_time
 from usher.api.openapi import PAGE, Endpoints
 from usher.errors import BadInput, NotAllowed, NotFound, UsherError
 from usher.feeds.pages import atom, home, queries, render, views
@@ -34,8 +34,8 @@ from usher.feeds.pages.messages import (
 )
 from usher.feeds.pages.render import Pages
 from usher.feeds.websub import callbacks
-from usher.http.atom import MEDIA, write
-from usher.http.server.conditional import conditional, origin
+from usher.http.atom import ATOM_MEDIA_TYPE, to_xml
+from usher.http.server.conditional import conditional_response, server_origin
 from usher.http.server.messages import Status
 from usher.http.server.middleware import RETRY_SECONDS
 from usher.settings import Settings
@@ -76,7 +76,9 @@ class Desk:
             self._page("/feeds/{id}", self.feed, None, "The page of one feed"),
             self._page("/items", self.items, ItemsQuery, "A page of items, searched"),
             self._data("/items.json", self.items_json, ItemsQuery, ItemList, "Items, as data"),
-            self._file(atom.PATH, self.items_atom, ItemsQuery, MEDIA, "Items, as an Atom feed"),
+            self._file(
+                atom.PATH, self.items_atom, ItemsQuery, ATOM_MEDIA_TYPE, "Items, as an Atom feed"
+            ),
             self._data("/items/{id}.json", self.item_json, None, ItemWhole, "One item, as data"),
             self._page("/items/{id}", self.item, None, "The page of one item"),
             self._file("/static/{name}", self.static, None, "text/css", "Files that pages need"),
@@ -141,7 +143,7 @@ class Desk:
     # Feeds.
 
     async def feeds(self, call: Call[FeedsQuery]) -> Response:
-        now = clock(call)
+        now = database_time(call)
         async with self._reach.looking() as conn:
             found = await views.feed_list(conn, call.body, now=now)
             tags = await queries.tags(conn)
@@ -149,14 +151,14 @@ class Desk:
 
     async def feeds_json(self, call: Call[FeedsQuery]) -> Response:
         async with self._reach.looking() as conn:
-            return json(call, await views.feed_list(conn, call.body, now=clock(call)))
+            return json(call, await views.feed_list(conn, call.body, now=database_time(call)))
 
     async def feed(self, call: Call[None]) -> Response:
-        now = clock(call)
+        now = database_time(call)
         return html(call, self._pages.feed(await self._feed(call, now), now))
 
     async def feed_json(self, call: Call[None]) -> Response:
-        return json(call, await self._feed(call, clock(call)))
+        return json(call, await self._feed(call, database_time(call)))
 
     async def _feed(self, call: Call[None], now: datetime) -> FeedWhole:
         id_ = number_of(call, "feed")
@@ -167,23 +169,23 @@ class Desk:
 
     async def items(self, call: Call[ItemsQuery]) -> Response:
         found = await self._items(call)
-        return html(call, self._pages.items(found, call.body, clock(call)))
+        return html(call, self._pages.items(found, call.body, database_time(call)))
 
     async def items_json(self, call: Call[ItemsQuery]) -> Response:
         return json(call, await self._items(call))
 
     async def items_atom(self, call: Call[ItemsQuery]) -> Response:
         found = await self._items(call)
-        feed = atom.feed_of(found, call.body, origin=origin(call.headers))
+        feed = atom.feed_of(found, call.body, origin=server_origin(call.headers))
         changed = feed.updated if found.items else None
-        return conditional(call.headers, write(feed), MEDIA, FRESH, changed)
+        return conditional_response(call.headers, to_xml(feed), ATOM_MEDIA_TYPE, FRESH, changed)
 
     async def _items(self, call: Call[ItemsQuery]) -> ItemList:
         async with self._reach.looking() as conn:
             return await views.item_list(conn, call.body)
 
     async def item(self, call: Call[None]) -> Response:
-        return html(call, self._pages.item(await self._item(call), clock(call)))
+        return html(call, self._pages.item(await self._item(call), database_time(call)))
 
     async def item_json(self, call: Call[None]) -> Response:
         return json(call, await self._item(call))
@@ -231,8 +233,8 @@ def number_of(call: Call[Any], what: Literal["feed", "item"]) -> int:
 
 
 def html(call: Call[Any], body: str) -> Response:
-    return conditional(call.headers, body.encode(), PAGE, HTML)
+    return conditional_response(call.headers, body.encode(), PAGE, HTML)
 
 
 def json(call: Call[Any], value: object) -> Response:
-    return conditional(call.headers, msgspec.json.encode(value), JSON, FRESH)
+    return conditional_response(call.headers, msgspec.json.encode(value), JSON, FRESH)

@@ -13,7 +13,7 @@ from usher.feeds.store import save_feed
 from usher.feeds.store.databases import House
 from usher.feeds.websub import rules, subscriptions
 from usher.feeds.websub.subscriptions import Called
-from usher.http.server.middleware import Declined
+from usher.http.server.middleware import HttpError
 
 LONGEST_CHALLENGE: Final = 4_000
 LONGEST_TOKEN: Final = 100
@@ -50,7 +50,7 @@ async def deliver(house: House, token: str, signature: str, body: bytes) -> None
     """There is news, if the hub signed it; what is not signed is heard, and no more."""
     now, found = house.search.clock.now(), await called(house, token)
     if not found.wanted or found.state in ("leaving", "left", "denied"):
-        raise Declined(410, "gone", "Nobody listens here any more.")
+        raise HttpError(410, "gone", "Nobody listens here any more.")
     if found.state != "active" or not rules.signed(found.secret, signature, body):
         async with house.search.connection() as conn:
             await subscriptions.ignore(conn, found.id)
