@@ -79,25 +79,27 @@ async def crawler(post: Post, stop: asyncio.Event, ready: Ready) -> None:
 
 
 async def builder(post: Post, stop: asyncio.Event, ready: Ready) -> None:
-    from usher.index.builder_service import BuilderOptions, build
+    from usher.index.builder_service import BuilderOptions, run_builder
 
-    await build(post.settings, BuilderOptions(bind=post.ports.bind("builder")), stop, ready=ready)
+    await run_builder(
+        post.settings, BuilderOptions(bind=post.ports.bind("builder")), stop, ready=ready
+    )
 
 
 async def server(post: Post, stop: asyncio.Event, ready: Ready) -> None:
-    from usher.index.server import IndexServerOptions, serve_index
+    from usher.index.server import IndexServerOptions, run_index_server
 
-    await serve_index(
+    await run_index_server(
         post.settings, IndexServerOptions(bind=post.ports.bind("server"), row=1), stop, ready=ready
     )
 
 
 async def front(post: Post, stop: asyncio.Event, ready: Ready) -> None:
     from usher.http.server.listen import read_bind
-    from usher.search.front_end import FrontEndOptions, front
+    from usher.search.front_end import FrontEndOptions, run_front_end
 
     bind = read_bind(post.front) if post.front else post.ports.bind("front")
-    await front(
+    await run_front_end(
         post.settings, FrontEndOptions(bind=bind, insecure=not bind.loopback), stop, ready=ready
     )
 

@@ -17,10 +17,10 @@ from usher.cli.wording import printable
 from usher.errors import BadInput, Unreachable, UsherError, tree
 from usher.http.client.pool import HttpPool
 from usher.messages import Problem
-from usher.query.language import parse
+from usher.query.language import parse_query
 from usher.search.broker import Broker
-from usher.search.cluster_map import hall_at
-from usher.search.json_results import Listing, Piece, Result, listing
+from usher.search.cluster_map import open_cluster
+from usher.search.json_results import SearchListing, SearchListingItem, TextPiece, listing
 from usher.search.result_view import day, duration
 from usher.settings import Settings
 
@@ -31,7 +31,7 @@ LONGEST = 400  # characters of a line
 
 async def ask(
     settings: Settings, text: str, limit: int, *, front: str | None, mgmt: str | None
-) -> Listing:
+) -> SearchListing:
     """What a front-end finds; without one, what a broker of our own does."""
     if front:
         return await at_front(settings, front, text, limit)
@@ -41,7 +41,7 @@ async def ask(
     return await at_servers(replace(settings, mgmt_url=mgmt) if mgmt else settings, text, limit)
 
 
-async def at_front(settings: Settings, url: str, text: str, limit: int) -> Listing:
+async def at_front(settings: Settings, url: str, text: str, limit: int) -> SearchListing:
     """As many pages as are needed, as one."""
     parts = urlsplit(url if "://" in url else f"http://{url}")
     if parts.scheme != "http" or not parts.hostname:
@@ -65,33 +65,33 @@ async def at_front(settings: Settings, url: str, text: str, limit: int) -> Listi
     return told
 
 
-async def page_of(lines: HttpPool, headers: dict[str, str], text: str, page: int) -> Listing:
+async def page_of(lines: HttpPool, headers: dict[str, str], text: str, page: int) -> SearchListing:
     asked = urlencode({"q": text, "page": page}, errors="replace")
     answer = await lines.ask("GET", f"/search.json?{asked}", b"", headers)
     try:
         if answer.status == OK:
-            return msgspec.json.decode(answer.body, type=Listing)
+            return msgspec.json.decode(answer.body, type=SearchListing)
         problem = msgspec.json.decode(answer.body, type=Problem)
     except msgspec.MsgspecError as error:
         raise Unreachable("That is no front-end.", hint="Check the address.") from error
     raise (tree().get(problem.code) or Unreachable)(problem.detail, hint=problem.hint)
 
 
-async def at_servers(settings: Settings, text: str, limit: int) -> Listing:
-    async with hall_at(settings) as hall:
-        if not hall.heard:
+async def at_servers(settings: Settings, text: str, limit: int) -> SearchListing:
+    async with open_cluster(settings) as hall:
+        if not hall.has_map:
             raise Unreachable(
-                hall.trouble, hint="Start `usher up`, or say where with --front or --mgmt."
+                hall.mgmt_error, hint="Start `usher up`, or say where with --front or --mgmt."
             )
-        answer = await Broker(hall).search(parse(text), k=limit, hosts=True)
+        answer = await Broker(hall).search(parse_query(text), k=limit, hosts=True)
         return listing(answer, 1)
 
 
-def show_data(told: Listing) -> None:
+def show_data(told: SearchListing) -> None:
     echo(msgspec.json.format(msgspec.json.encode(told), indent=2).decode())
 
 
-def show(app: App, told: Listing) -> None:
+def show(app: App, told: SearchListing) -> None:
     """Results to stdout, and what else there is to say to stderr."""
     for number, one in enumerate(told.results, 1):
         show_one(number, one)
@@ -110,7 +110,7 @@ def show(app: App, told: Listing) -> None:
     app.say(f"{least}{told.total:,} result{plural} in {duration(told.seconds)}")
 
 
-def show_one(number: int, one: Result) -> None:
+def show_one(number: int, one: SearchListingItem) -> None:
     echo(f"{number:>3}. {marked(one.title_pieces, bold=True)}")
     echo(f"     {style(printable(one.url, LONGEST), fg='cyan')}")
     facts = [day(one.published)] if one.published else []
@@ -123,7 +123,7 @@ def show_one(number: int, one: Result) -> None:
     echo()
 
 
-def marked(pieces: Sequence[Piece], *, bold: bool = False) -> str:
+def marked(pieces: Sequence[TextPiece], *, bold: bool = False) -> str:
     """The words that were found stand out on a terminal; elsewhere click takes the colours away."""
     return "".join(
         style(printable(one.text, LONGEST), bold=True, fg="yellow" if one.marked else None)

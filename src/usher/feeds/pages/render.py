@@ -36,7 +36,7 @@ POLICY: Final = (
 def load() -> dict[str, Asset]:
     """The files that pages need: those of the search page, and our own."""
     own = sorted(file for file in (HERE / "static").iterdir() if file.suffix in assets.TYPES)
-    return {**assets.load(), **assets.named(own)}
+    return {**assets.load_assets(), **assets.name_by_digest(own)}
 
 
 class Pages:

@@ -15,7 +15,7 @@ from usher.crawl.page.fingerprint import line, simhash
 from usher.db.pool import Connection, Database
 from usher.db.statements import array, beside
 from usher.feeds.items.clean import plain
-from usher.search.merge import NEAR
+from usher.search.merge import MAX_SIMHASH_DISTANCE
 
 store = beside(__file__)
 
@@ -93,7 +93,7 @@ async def digest(conn: Connection, items: Sequence[Undigested]) -> int:
         simhashes=[one.simhash for one in made],
     )
     await store.turn.tuples(conn, lock=LOCK)
-    await store.mark_copies.run(conn, ids=ids, near=NEAR, most=MOST_NEAR)
+    await store.mark_copies.run(conn, ids=ids, near=MAX_SIMHASH_DISTANCE, most=MOST_NEAR)
     return written
 
 
