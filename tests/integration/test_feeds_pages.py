@@ -14,7 +14,7 @@ from support.mgmt.mgmt_process import Mgmt, Reply, mgmt
 from usher.db.pool import Connection
 from usher.feeds.items import search
 from usher.feeds.pages import queries, sparkline
-from usher.feeds.pages.home import wants_page
+from usher.feeds.pages.landing_page import wants_page
 from usher.feeds.pages.messages import ItemsQuery
 from usher.feeds.pages.wording import distance, file, host, is_link, line, paragraphs, size, text_of
 

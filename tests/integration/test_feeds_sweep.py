@@ -10,8 +10,8 @@ from support.feeds.polling import Newsroom, newsroom, rss
 from support.site.website import Request, Response, Website
 from usher.db.pool import Database
 from usher.feeds.items.digest import digest_all
-from usher.feeds.poll import sweep
-from usher.feeds.poll.sweep import Post, Sweep
+from usher.feeds.poll import batch_poller
+from usher.feeds.poll.batch_poller import Post, Sweep
 from usher.queue import jobs
 from usher.queue.policy import Policy
 
@@ -121,8 +121,8 @@ async def test_what_is_cancelled_stops_and_the_rest_goes_on(
 
 async def test_the_name_of_the_manager(queue: Database) -> None:
     async with queue.connection() as conn:
-        assert await sweep.host_of(conn, 0) == ""
+        assert await batch_poller.host_of(conn, 0) == ""
         [job] = await jobs.enqueue(conn, [jobs.New("fetch", "true")], now=datetime.now(UTC))
         given = {"lease": timedelta(minutes=1), "tries": 1, "now": datetime.now(UTC)}
         await jobs.claim(conn, "fetch", "here", 1, **given)  # type: ignore[arg-type]
-        assert await sweep.host_of(conn, job.id) == "here"
+        assert await batch_poller.host_of(conn, job.id) == "here"

@@ -19,10 +19,10 @@ from usher.crawl.service import fetcher_of
 from usher.db.areas import named
 from usher.errors import BadSetting, NotFound, UsherError
 from usher.feeds.items.job_functions import clean, digest, name_all, permalink
-from usher.feeds.poll import sweep
+from usher.feeds.poll import batch_poller
+from usher.feeds.poll.batch_poller import Post, Sweep
 from usher.feeds.poll.feed_poll import Told
 from usher.feeds.poll.feed_poll import poll as poll_feed
-from usher.feeds.poll.sweep import Post, Sweep
 from usher.feeds.store import databases as houses
 from usher.feeds.store.databases import House
 from usher.queue.policy import policies
@@ -45,7 +45,7 @@ def poll(number: str) -> None:
     except UsherError as error:
         raise TemporaryError(error.message) from error
     if not told.good:
-        raise PermanentError(sweep.words(told))
+        raise PermanentError(batch_poller.words(told))
 
 
 async def _poll(id_: int) -> Told:
@@ -67,7 +67,7 @@ async def _sweep(
     async with house.jobs() as queue:
         type_, job, claim = (given[f"USHER_{name}"] for name in ("JOB_TYPE", "JOB_ID", "CLAIM"))
         async with queue.connection() as conn:
-            host = await sweep.host_of(conn, int(job))
+            host = await batch_poller.host_of(conn, int(job))
         lease = timedelta(seconds=loaded.settings.job_lease)
         post = Post(host, type_, lease, policies(loaded.workers).of(type_))
         sweeping = asyncio.create_task(Sweep(house, fetcher, queue, post).run(id_))
@@ -78,5 +78,5 @@ async def _sweep(
             raise TemporaryError("Told to stop.") from None
         async with queue.connection() as conn:
             now = queue.clock.now()
-            await sweep.report(conn, told, job=int(job), claim=claim, now=now)
+            await batch_poller.report(conn, told, job=int(job), claim=claim, now=now)
         return told

@@ -19,9 +19,9 @@ from usher.api.app import Call, Endpoint
 from usher.api.mgmt_calls import clock
 from usher.api.openapi import PAGE, Endpoints
 from usher.errors import BadInput, NotAllowed, NotFound, UsherError
-from usher.feeds.pages import atom, home, queries, render, views
+from usher.feeds.pages import atom, landing_page, queries, render, views
 from usher.feeds.pages.databases import Reach
-from usher.feeds.pages.home import Home
+from usher.feeds.pages.landing_page import Home
 from usher.feeds.pages.messages import (
     LAST,
     FeedList,
@@ -133,8 +133,12 @@ class Desk:
         return Response(self._pages.trouble(error), error.status, {**HTML, **more}, media_type=PAGE)
 
     async def home(self, call: Call[None]) -> Response:
-        page = home.wants_page(call.headers.get("accept", ""))
-        told = html(call, self._pages.home(home.HOME)) if page else json(call, home.HOME)
+        page = landing_page.wants_page(call.headers.get("accept", ""))
+        told = (
+            html(call, self._pages.home(landing_page.HOME))
+            if page
+            else json(call, landing_page.HOME)
+        )
         told.headers["Vary"] = "Accept"
         return told
 

@@ -14,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from usher.errors import UsherError
 from usher.feeds.pages import atom, sparkline
 from usher.feeds.pages import wording as words
-from usher.feeds.pages.home import Home
+from usher.feeds.pages.landing_page import Home
 from usher.feeds.pages.messages import (
     FeedList,
     FeedsQuery,

@@ -6,8 +6,8 @@ Comes from the kinds of elements; goes to the rules that finish drafts, once it 
 from typing import Final
 
 from usher.feeds.model import Author, Category, Image
-from usher.feeds.parse.channel import Channel
 from usher.feeds.parse.element_reader import Decline
+from usher.feeds.parse.feed_builder import Channel
 from usher.feeds.parse.feedparser_patches import MOST_TAGS
 from usher.feeds.parse.item_builder import Draft
 

@@ -10,11 +10,11 @@ from typing import Final, TypeVar
 from xml.etree.ElementTree import Element, ParseError, XMLParser
 
 from usher.feeds.model import Feed, Item
-from usher.feeds.parse.channel import finish_feed, too_many
-from usher.feeds.parse.channel_elements import CHANNEL
-from usher.feeds.parse.channel_elements import Kind as FeedKind
 from usher.feeds.parse.element_reader import ATOM, RDF, Decline, Names, Place, attributes, matters
 from usher.feeds.parse.fast_builder import Sketch, Whole
+from usher.feeds.parse.feed_builder import finish_feed, too_many
+from usher.feeds.parse.feed_elements import CHANNEL
+from usher.feeds.parse.feed_elements import Kind as FeedKind
 from usher.feeds.parse.item_builder import Page, finish
 from usher.feeds.parse.item_elements import ITEM, passed_over
 from usher.feeds.parse.item_elements import Kind as ItemKind

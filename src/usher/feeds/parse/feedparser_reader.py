@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from usher.feeds.model import Author, Category, Enclosure, Feed, Image, Link, NotAFeed, Place
 from usher.feeds.parse import feedparser_input, feedparser_patches
-from usher.feeds.parse.channel import Channel, finish_feed, too_many
+from usher.feeds.parse.feed_builder import Channel, finish_feed, too_many
 from usher.feeds.parse.item_builder import Content, Draft, Page, finish, place
 from usher.feeds.parse.media_rss import keywords, whole
 

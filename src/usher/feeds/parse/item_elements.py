@@ -8,7 +8,7 @@ from collections.abc import Callable, Container, Mapping
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from usher.feeds.parse import element_kinds, media_rss
+from usher.feeds.parse import element_handlers, media_rss
 from usher.feeds.parse.element_reader import Decline, Place, attributes, matters, plain
 from usher.feeds.parse.fast_builder import Sketch
 
@@ -96,13 +96,13 @@ def _said(where: Place, draft: Sketch, element: Element, name: str, deep: int) -
     """The text of an element of Media RSS; some are about the item too."""
     match name:
         case "title":
-            return element_kinds.title(where, draft, element, deep=deep, media=True)
+            return element_handlers.title(where, draft, element, deep=deep, media=True)
         case "description":
-            return element_kinds.summary(where, draft, element, "text/html", deep=deep)
+            return element_handlers.summary(where, draft, element, "text/html", deep=deep)
         case "category":
-            return element_kinds.category(where, draft, element, MEDIA_SCHEME)
+            return element_handlers.category(where, draft, element, MEDIA_SCHEME)
         case "keywords":
-            return element_kinds.words(where, draft, element)
+            return element_handlers.words(where, draft, element)
     return plain(element)
 
 
@@ -137,27 +137,27 @@ _EVENTS: Final = (
     ("ev_location", "xcal_location"),
 )
 BOTH: Final[Mapping[str, Kind]] = {  # what items and feeds have alike
-    "title": element_kinds.title,
-    "dc_title": element_kinds.title,
-    "link": element_kinds.link,
-    "id": element_kinds.identity,
-    "rights": element_kinds.rights,
-    "copyright": element_kinds.rights,
-    "dc_rights": element_kinds.rights,
-    "cc_license": element_kinds.license_resource,
-    "creativecommons_license": element_kinds.license_text,
-    "author": element_kinds.written,
-    "managingeditor": element_kinds.written,
-    "dc_creator": element_kinds.written,
-    "dc_author": element_kinds.written,
-    "itunes_author": element_kinds.written,
-    "contributor": element_kinds.contributor,
-    "dc_contributor": element_kinds.dc_contributor,
-    "category": element_kinds.category,
-    "dc_subject": element_kinds.category,
-    "itunes_category": element_kinds.itunes_category,
-    "itunes_keywords": element_kinds.words,
-    "itunes_image": element_kinds.picture,
+    "title": element_handlers.title,
+    "dc_title": element_handlers.title,
+    "link": element_handlers.link,
+    "id": element_handlers.identity,
+    "rights": element_handlers.rights,
+    "copyright": element_handlers.rights,
+    "dc_rights": element_handlers.rights,
+    "cc_license": element_handlers.license_resource,
+    "creativecommons_license": element_handlers.license_text,
+    "author": element_handlers.written,
+    "managingeditor": element_handlers.written,
+    "dc_creator": element_handlers.written,
+    "dc_author": element_handlers.written,
+    "itunes_author": element_handlers.written,
+    "contributor": element_handlers.contributor,
+    "dc_contributor": element_handlers.dc_contributor,
+    "category": element_handlers.category,
+    "dc_subject": element_handlers.category,
+    "itunes_category": element_handlers.itunes_category,
+    "itunes_keywords": element_handlers.words,
+    "itunes_image": element_handlers.picture,
     "itunes_explicit": bare("explicit"),
     "pubdate": text("published"),
     "published": text("published"),
@@ -170,7 +170,7 @@ BOTH: Final[Mapping[str, Kind]] = {  # what items and feeds have alike
     "dcterms_modified": text("updated"),
     "language": text("language"),
     "dc_language": text("language"),
-    "georss_point": element_kinds.point,
+    "georss_point": element_handlers.point,
     "georss_featurename": bare("place_name"),
     "geo_point": geo_point,
     **GEO,
@@ -185,16 +185,16 @@ ITEM: Final[Mapping[str, Kind]] = {
     **BOTH,
     **{f"media_{name}": _media(name) for name in media_rss.NAMES},
     **{name: _event(part) for part, names in enumerate(_EVENTS) for name in names},
-    "guid": element_kinds.guid,
-    "description": element_kinds.description,
-    "dc_description": element_kinds.description,
-    "summary": element_kinds.summary,
-    "itunes_summary": element_kinds.summary,
+    "guid": element_handlers.guid,
+    "description": element_handlers.description,
+    "dc_description": element_handlers.description,
+    "summary": element_handlers.summary,
+    "itunes_summary": element_handlers.summary,
     "itunes_subtitle": ignored,
-    "content": element_kinds.content,
-    "content_encoded": element_kinds.encoded,
-    "enclosure": element_kinds.enclosure,
-    "source": element_kinds.source,
+    "content": element_handlers.content,
+    "content_encoded": element_handlers.encoded,
+    "enclosure": element_handlers.enclosure,
+    "source": element_handlers.source,
     "created": text("created"),
     "dcterms_created": text("created"),
     "comments": bare("comments", address=True),

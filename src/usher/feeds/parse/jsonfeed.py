@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import msgspec
 
 from usher.feeds.model import Author, Category, Enclosure, Feed, Image, Item, Link, NotAFeed
-from usher.feeds.parse.channel import Channel, finish_feed, too_many
+from usher.feeds.parse.feed_builder import Channel, finish_feed, too_many
 from usher.feeds.parse.item_builder import Content, Draft, Page, author, finish
 from usher.feeds.parse.media_rss import whole
 from usher.feeds.parse.relative_urls import join

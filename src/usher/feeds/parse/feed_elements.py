@@ -8,7 +8,7 @@ from typing import Final
 from xml.etree.ElementTree import Element
 
 from usher.feeds.model import Image
-from usher.feeds.parse import element_kinds
+from usher.feeds.parse import element_handlers
 from usher.feeds.parse.element_reader import Decline, Place, attributes, plain
 from usher.feeds.parse.fast_builder import Whole
 from usher.feeds.parse.item_elements import BOTH, MEDIA_SCHEME, bare, ignored
@@ -35,7 +35,7 @@ def _about(where: Place, feed: Whole, element: Element) -> None:
 
 def _generator(where: Place, feed: Whole, element: Element) -> None:
     given = attributes(element)
-    href = element_kinds.address_in(given)
+    href = element_handlers.address_in(given)
     feed.generator = plain(element)
     feed.generator_page = join(where.base_in(given), href) if href else ""
 
@@ -87,7 +87,7 @@ def _image(where: Place, feed: Whole, element: Element) -> None:
     image = Image(
         address.get("url", ""),
         title=said.get("title", ""),
-        link=element_kinds.unstrayed(address.get("link", "")),
+        link=element_handlers.unstrayed(address.get("link", "")),
         description=said.get("description", ""),
         width=_size(said.get("width", "")),
         height=_size(said.get("height", "")),
@@ -113,16 +113,16 @@ def _owner(where: Place, _feed: Whole, element: Element) -> None:
 
 
 def _category(where: Place, feed: Whole, element: Element) -> None:
-    element_kinds.category(where, feed, element, MEDIA_SCHEME)
+    element_handlers.category(where, feed, element, MEDIA_SCHEME)
 
 
 def _media_title(where: Place, feed: Whole, element: Element) -> None:
-    element_kinds.title(where, feed, element, media=True)
+    element_handlers.title(where, feed, element, media=True)
 
 
 CHANNEL: Final[Mapping[str, Kind]] = {
     **BOTH,
-    "guid": element_kinds.guid,
+    "guid": element_handlers.guid,
     "description": _subtitle,
     "dc_description": _subtitle,
     "media_description": _subtitle,
@@ -146,7 +146,7 @@ CHANNEL: Final[Mapping[str, Kind]] = {
     "logo": bare("logo", address=True),
     "media_title": _media_title,
     "media_category": _category,
-    "media_keywords": element_kinds.words,
+    "media_keywords": element_handlers.words,
     **{
         f"media_{name}": ignored
         for name in ("credit", "copyright", "license", "rating", "restriction", "thumbnail", "text")
