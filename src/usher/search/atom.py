@@ -5,7 +5,7 @@ Comes from the broker's answer; goes to readers. A page keeps its name for as lo
 
 from datetime import datetime
 
-from usher.http.atom import MEDIA, Document, Entry, Link, name
+from usher.http.atom import MEDIA_TYPE, AtomEntry, AtomFeed, AtomLink, permanent_id
 from usher.search import result_view
 from usher.search.merge import Found
 from usher.search.result_view import Shown
@@ -14,32 +14,34 @@ from usher.search.search_result import Answer
 PATH = "/search.atom"
 
 
-def feed_of(answer: Answer, page: int, *, origin: str) -> Document:
+def feed_of(answer: Answer, page: int, *, origin: str) -> AtomFeed:
     """One page of results; `origin` is what the reader calls us."""
     text = answer.query.text
     links = [
-        Link(f"{origin}{result_view.address_of(text, page, PATH)}", "self", MEDIA),
-        Link(f"{origin}{result_view.address_of(text, page)}", "alternate", "text/html"),
-        Link(f"{origin}{result_view.address_of(text, 1, PATH)}", "first", MEDIA),
+        AtomLink(f"{origin}{result_view.address_of(text, page, PATH)}", "self", MEDIA_TYPE),
+        AtomLink(f"{origin}{result_view.address_of(text, page)}", "alternate", "text/html"),
+        AtomLink(f"{origin}{result_view.address_of(text, 1, PATH)}", "first", MEDIA_TYPE),
     ]
     if page < result_view.turn(answer.results.total, page).last:
-        links.append(Link(f"{origin}{result_view.address_of(text, page + 1, PATH)}", "next", MEDIA))
+        links.append(
+            AtomLink(f"{origin}{result_view.address_of(text, page + 1, PATH)}", "next", MEDIA_TYPE)
+        )
     entries = [entry(one, found.hit.url) for one, found in pairs(answer)]
-    own = name("search", origin, text)
-    return Document(id=own, title=text or "Usher", links=links, entries=entries)
+    own = permanent_id("search", origin, text)
+    return AtomFeed(id=own, title=text or "Usher", links=links, entries=entries)
 
 
 def pairs(answer: Answer) -> list[tuple[Shown, Found]]:
     return list(zip(result_view.results(answer), answer.results.found, strict=True))
 
 
-def entry(one: Shown, url: str) -> Entry:
-    return Entry(
-        id=name("page", url),
+def entry(one: Shown, url: str) -> AtomEntry:
+    return AtomEntry(
+        id=permanent_id("page", url),
         title="".join(text for text, _ in one.title),
         updated=one.crawled,
         published=one.published,
-        links=[Link(one.link)] if one.link else [],
+        links=[AtomLink(one.link)] if one.link else [],
         text="".join(text for text, _ in one.snippet) or one.url,
         language=one.language,
         source=one.host,

@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 from starlette.responses import Response
 
 from usher.errors import BadInput, NotFound, Unreachable
-from usher.http.atom import MEDIA, write
+from usher.http.atom import MEDIA_TYPE, write
 from usher.http.server.component import Call, Endpoint
 from usher.http.server.conditional import conditional, origin
 from usher.http.server.messages import Status
@@ -86,7 +86,7 @@ class Desk:
         # A reader asks every hour; what people ask is told by the pages they ask for.
         answer = await self._answer(text, page, noted=False)
         feed = atom.feed_of(answer, page, origin=origin(call.headers))
-        return conditional(call.headers, write(feed), MEDIA, FRESH, atom.changed(answer))
+        return conditional(call.headers, write(feed), MEDIA_TYPE, FRESH, atom.changed(answer))
 
     async def api(self, call: Call) -> json_results.GovResults:
         wanted = gov_query(call)

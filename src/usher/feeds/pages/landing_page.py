@@ -10,52 +10,52 @@ from msgspec import Struct
 
 from usher import __version__
 
-WHAT: Final = "MGMT of Usher: gives pages to crawlers, what they bring to builders, what is built to index servers."
+DESCRIPTION: Final = "MGMT of Usher: gives pages to crawlers, crawled chunks to index builders and built chunks to index servers."
 
 
-class Place(Struct):
+class LandingLink(Struct):
     """An address, and what is there."""
 
     path: str
     what: str
 
 
-class Home(Struct):
+class LandingPage(Struct):
     """What this is, which version of it, and where to go."""
 
     name: str
     version: str
     what: str
-    places: list[Place]
+    places: list[LandingLink]
 
 
-PLACES: Final[Sequence[Place]] = (
-    Place("/feeds", "feeds: how they are, and when they are polled next"),
-    Place("/items", "items of feeds, to read and to search"),
-    Place("/items.atom", "the newest items as an Atom feed"),
-    Place("/v1/components", "crawlers, builders, servers and front-ends, and how they are"),
-    Place("/v1/events", "what happened of late"),
-    Place("/v1/jobs", "jobs that wait, run or failed"),
-    Place("/v1/tasks", "what runs again and again"),
-    Place("/v1/openapi.json", "every endpoint, as an OpenAPI document"),
-    Place("/healthz", "whether the process answers"),
-    Place("/readyz", "whether it can work"),
-    Place("/metrics", "metrics for Prometheus"),
-    Place("/version", "which Usher this is"),
+LINKS: Final[Sequence[LandingLink]] = (
+    LandingLink("/feeds", "feeds: how they are, and when they are polled next"),
+    LandingLink("/items", "items of feeds, to read and to search"),
+    LandingLink("/items.atom", "the newest items as an Atom feed"),
+    LandingLink("/v1/components", "crawlers, builders, servers and front-ends, and how they are"),
+    LandingLink("/v1/events", "what happened of late"),
+    LandingLink("/v1/jobs", "jobs that wait, run or failed"),
+    LandingLink("/v1/tasks", "what runs again and again"),
+    LandingLink("/v1/openapi.json", "every endpoint, as an OpenAPI document"),
+    LandingLink("/healthz", "whether the process answers"),
+    LandingLink("/readyz", "whether it can work"),
+    LandingLink("/metrics", "metrics for Prometheus"),
+    LandingLink("/version", "which Usher this is"),
 )
-HOME: Final = Home("usher", __version__, WHAT, list(PLACES))
+LANDING_PAGE: Final = LandingPage("usher", __version__, DESCRIPTION, list(LINKS))
 
 
-def wants_page(accept: str) -> bool:
+def accepts_html(accept: str) -> bool:
     """Whether whoever sent this header reads HTML, as browsers say; a program that says nothing does not."""
     kinds = [one.partition(";") for one in accept.lower().split(",")]
     return any(
-        kind.strip() in ("text/html", "application/xhtml+xml") and not refused(more)
+        kind.strip() in ("text/html", "application/xhtml+xml") and not has_zero_weight(more)
         for kind, _, more in kinds
     )
 
 
-def refused(more: str) -> bool:
+def has_zero_weight(more: str) -> bool:
     """Whether it is named in order not to be sent: `q=0`."""
     weights = [one.strip() for one in more.split(";") if one.strip().startswith("q=")]
     return any(one[2:].strip("0.") == "" for one in weights)
