@@ -44,11 +44,11 @@ Role = Callable[[Post, asyncio.Event, Ready], Awaitable[None]]
 
 async def mgmt(post: Post, stop: asyncio.Event, ready: Ready) -> None:
     from usher.api.server import serve
-    from usher.feeds.pages.endpoints import annex
+    from usher.feeds.pages.endpoints import feed_endpoints
     from usher.queue.policy import policies
 
     rules, bind = policies(post.loaded.workers), post.ports.bind("mgmt")
-    await serve(post.settings, bind, rules=rules, annex=annex, ready=ready, stop=stop)
+    await serve(post.settings, bind, rules=rules, annex=feed_endpoints, ready=ready, stop=stop)
 
 
 async def watchdog(post: Post, stop: asyncio.Event, ready: Ready) -> None:

@@ -6,7 +6,7 @@ from usher.cli.actions.feeds import house_of
 from usher.cli.app import App
 from usher.cli.area_access import opened
 from usher.cli.door_access import root_of
-from usher.feeds.store.offered_feeds import unsubscribed
+from usher.feeds.store.offered_feeds import without_subscription
 from usher.mgmt.offered_feeds import Offer, list_offers
 
 AT_ONCE: Final = 1_000
@@ -21,7 +21,7 @@ async def offered(app: App, *, host: str | None, limit: int) -> list[Offer]:
             async with work.transaction() as conn:
                 part = await list_offers(conn, host=name, after=after, n=AT_ONCE)
             async with house.search.transaction() as conn:
-                found += await unsubscribed(conn, part)
+                found += await without_subscription(conn, part)
             if len(part) < AT_ONCE:
                 break
             after = part[-1].url
