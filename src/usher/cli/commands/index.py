@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from usher.cli.app import App, pass_app, run_on
+from usher.cli.app import App, pass_app, run_service
 from usher.cli.output import echo
 
 if TYPE_CHECKING:
     import asyncio
 
-Actor = Callable[["asyncio.Event"], Coroutine[Any, Any, None]]
+Service = Callable[["asyncio.Event"], Coroutine[Any, Any, None]]
 mgmt_option = click.option(
     "--mgmt", metavar="URL", help="MGMT's address (also USHER_MGMT_URL).", default=None
 )
@@ -81,7 +81,7 @@ def builder(
         processes=processes or available_cores(),
         insecure=insecure,
     )
-    until_told(app, lambda stop: run_builder(settings, wish, stop, ready=echo))
+    run_until_stopped(app, lambda stop: run_builder(settings, wish, stop, ready=echo))
 
 
 @click.command("index-server")
@@ -134,10 +134,10 @@ def index_server(
     wish = IndexServerOptions(
         bind=read_bind(bind), row=row, host=host, weight=weight, insecure=insecure
     )
-    until_told(app, lambda stop: run_index_server(settings, wish, stop, ready=echo))
+    run_until_stopped(app, lambda stop: run_index_server(settings, wish, stop, ready=echo))
 
 
-def until_told(app: App, actor: Actor) -> None:
+def run_until_stopped(app: App, actor: Service) -> None:
     """An actor until it is told to stop; told twice, it ends at once."""
     import asyncio
 
@@ -153,4 +153,4 @@ def until_told(app: App, actor: Actor) -> None:
                 task.cancel()
             await asyncio.gather(task, return_exceptions=now.is_set())
 
-    run_on(app, work())
+    run_service(app, work())
