@@ -51,7 +51,9 @@ async def find_items(  # noqa: PLR0913 - as many as there are conditions
 
 def show_items(app: App, found: Sequence[ItemSummary], *, limit: int, as_json: bool) -> None:
     if as_json:
-        show_json([{**json_fields(asdict(one)), "place": search.page_position(one)} for one in found])
+        show_json(
+            [{**json_fields(asdict(one)), "place": search.page_position(one)} for one in found]
+        )
         return
     rows = [
         (

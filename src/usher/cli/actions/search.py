@@ -67,7 +67,9 @@ async def search_front_end(settings: Settings, url: str, text: str, limit: int) 
     return told
 
 
-async def fetch_page(lines: HttpPool, headers: dict[str, str], text: str, page: int) -> SearchListing:
+async def fetch_page(
+    lines: HttpPool, headers: dict[str, str], text: str, page: int
+) -> SearchListing:
     asked = urlencode({"q": text, "page": page}, errors="replace")
     answer = await lines.ask("GET", f"/search.json?{asked}", b"", headers)
     try:
