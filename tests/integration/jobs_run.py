@@ -23,7 +23,7 @@ def python(code: str, *args: str, **more: Any) -> Order:  # noqa: ANN401
 
 def function(name: str, *args: str, **more: Any) -> Order:  # noqa: ANN401
     """A fork job out of `job_functions`."""
-    return order("fork", f"rooms.job_functions:{name}", *args, **more)
+    return order("fork", f"integration.job_functions:{name}", *args, **more)
 
 
 async def started(runner: Runner) -> Started:

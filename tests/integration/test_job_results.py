@@ -94,11 +94,11 @@ async def test_a_worker_sets_its_own_result_only(database: str) -> None:
 async def test_what_a_function_returns_is_its_result(database: str) -> None:
     async with house(database) as here:
         ids = await here.add(
-            New("t", "rooms.job_functions:give_back", ('{"a": [1, null]}',)),
-            New("t", "rooms.job_functions:nothing"),
-            New("t", "rooms.job_functions:give_back_a_set"),
-            New("t", "rooms.job_functions:give_back_much"),
-            New("t", "rooms.job_functions:set_result", ("7",)),
+            New("t", "integration.job_functions:give_back", ('{"a": [1, null]}',)),
+            New("t", "integration.job_functions:nothing"),
+            New("t", "integration.job_functions:give_back_a_set"),
+            New("t", "integration.job_functions:give_back_much"),
+            New("t", "integration.job_functions:set_result", ("7",)),
         )
         rows = await here.logged(ids)
         assert [row[0] for row in rows] == [
@@ -112,7 +112,7 @@ async def test_what_a_function_returns_is_its_result(database: str) -> None:
 
 async def test_what_one_job_writes_is_not_the_result_of_the_next() -> None:
     """Jobs run one after the other under the same keeper, which owns the pipe of results."""
-    async with Runner(preload=("rooms.job_functions",)) as runner:
+    async with Runner(preload=("integration.job_functions",)) as runner:
         stuffed = await run(runner, function("stuff_pipes"))
         assert stuffed.result.startswith("111")
         assert (await run(runner, function("nothing"))).result == ""

@@ -14,7 +14,7 @@ from usher.queue.runners.process_runner import Ended, Order, Runner, inherited
 
 @pytest.fixture(scope="module")
 async def runner() -> AsyncIterator[Runner]:
-    async with Runner(preload=("rooms.job_functions",)) as one:
+    async with Runner(preload=("integration.job_functions",)) as one:
         yield one
 
 
@@ -288,13 +288,13 @@ async def test_a_bad_directory_is_missing(runner: Runner, tmp_path: Path) -> Non
     ("program", "said"),
     [
         ("no_such_module:run", "No module named"),
-        ("rooms.job_functions:no_such", "no attribute"),
-        ("rooms.job_functions", "no attribute"),
-        ("rooms.job_functions:", "no attribute"),
-        ("rooms.job_functions:NOT_A_FUNCTION", "not a function"),
+        ("integration.job_functions:no_such", "no attribute"),
+        ("integration.job_functions", "no attribute"),
+        ("integration.job_functions:", "no attribute"),
+        ("integration.job_functions:NOT_A_FUNCTION", "not a function"),
         (":run", "Empty module name"),
         ("..:run", "relative"),
-        ("rooms.job_functions.deeper:run", "not a package"),
+        ("integration.job_functions.deeper:run", "not a package"),
         ("", "Empty module name"),
     ],
 )

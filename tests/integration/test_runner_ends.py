@@ -28,7 +28,7 @@ time.sleep(60)
 
 @pytest.fixture(scope="module")
 async def runner() -> AsyncIterator[Runner]:
-    async with Runner(preload=("rooms.job_functions",)) as one:
+    async with Runner(preload=("integration.job_functions",)) as one:
         yield one
 
 

@@ -36,9 +36,9 @@ async def test_a_bad_module_hurts_only_its_own_jobs(tmp_path: Path, bad: str) ->
 async def test_modules_that_spoil_the_start_are_left_out(tmp_path: Path) -> None:
     for bad, text in BAD.items():
         (tmp_path / f"bad_{bad}.py").write_text(text)
-    preload = (*(f"bad_{bad}" for bad in BAD), "rooms.job_functions")
+    preload = (*(f"bad_{bad}" for bad in BAD), "integration.job_functions")
     async with Runner(preload, path=[str(tmp_path)]) as runner:
-        assert set(runner._warm) <= {"rooms.job_functions", "bad_threads"}
+        assert set(runner._warm) <= {"integration.job_functions", "bad_threads"}
         assert (await run(runner, function("nothing"))).code == 0
 
 

@@ -41,12 +41,12 @@ import asyncio, sys
 sys.path.insert(0, sys.argv[2])
 from usher.queue.runners.process_runner import Order, Runner, Started
 async def main():
-    async with Runner(preload=['rooms.job_functions']) as runner:
+    async with Runner(preload=['integration.job_functions']) as runner:
         mark = {'MARK': sys.argv[1]}
         swarm = (sys.argv[3], sys.argv[1], '600')
         runner.start(Order(key=1, how='exec', program=sys.executable, args=('-c', *swarm), env=mark))
-        runner.start(Order(key=2, how='fork', program='rooms.job_functions:sleep', args=('600',), env=mark))
-        runner.start(Order(key=3, how='fork', program='rooms.job_functions:leave_behind', args=(sys.argv[1],)))
+        runner.start(Order(key=2, how='fork', program='integration.job_functions:sleep', args=('600',), env=mark))
+        runner.start(Order(key=3, how='fork', program='integration.job_functions:leave_behind', args=(sys.argv[1],)))
         while 'swarmed' not in runner.output(1):
             await asyncio.sleep(0.05)
         print(runner._process.pid, runner._busy[2].pid, flush=True)
@@ -57,7 +57,7 @@ asyncio.run(main())
 
 @pytest.fixture(scope="module")
 async def runner() -> AsyncIterator[Runner]:
-    async with Runner(preload=("rooms.job_functions",)) as one:
+    async with Runner(preload=("integration.job_functions",)) as one:
         yield one
 
 
@@ -135,7 +135,7 @@ async def test_a_dead_owner_leaves_nothing(mark: str) -> None:
 
 
 async def test_a_dead_launcher_takes_its_jobs_along_and_is_replaced(mark: str) -> None:
-    async with Runner(preload=("rooms.job_functions",)) as runner:
+    async with Runner(preload=("integration.job_functions",)) as runner:
         await run(runner, function("nothing"))
         jobs = [
             function("sleep", "600", env={"MARK": mark}),

@@ -12,9 +12,9 @@ from starlette.responses import Response
 
 from usher.errors import NotFound
 from usher.http.server.component import Call, Endpoint, component_app
-from usher.http.server.listen import Bind, serving
+from usher.http.server.listen import Bind, serve_app
 
-TYPES: Final = {
+MEDIA_TYPES: Final = {
     ".html": "text/html; charset=utf-8",
     ".txt": "text/plain",
     ".xml": "application/xml",
@@ -22,7 +22,7 @@ TYPES: Final = {
 
 
 @asynccontextmanager
-async def site(bind: Bind) -> AsyncIterator[str]:
+async def serve_site(bind: Bind) -> AsyncIterator[str]:
     """Serve it; gives its address."""
     pages = {
         one.name: one.read_bytes()
@@ -34,8 +34,8 @@ async def site(bind: Bind) -> AsyncIterator[str]:
         name = call.words.get("name") or "index.html"
         if name not in pages:
             raise NotFound("There is no such page.")
-        return Response(pages[name], media_type=TYPES[name[name.rindex(".") :]])
+        return Response(pages[name], media_type=MEDIA_TYPES[name[name.rindex(".") :]])
 
     endpoints = [Endpoint("GET", "/", page, open=True), Endpoint("GET", "/{name}", page, open=True)]
-    async with serving(component_app(endpoints), bind) as address:
+    async with serve_app(component_app(endpoints), bind) as address:
         yield f"{address}/"
