@@ -10,7 +10,8 @@ from typing import NamedTuple, get_args
 import pytest
 
 import usher
-from usher.door.rules import WAITING, Clock, Kind, Knock, Page, Reason, State, Verdict, judge
+from support.models.door import Clock, Page, judge
+from usher.door.rules import WAITING, Kind, Knock, Reason, State, Verdict
 from usher.observe.explain import DECISION_ROWS
 
 DOC = (Path(usher.__file__).parents[2] / "docs" / "door.md").read_text()

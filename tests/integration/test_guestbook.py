@@ -8,20 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from support.models.door import Clock, Page, clock_after, closed, judge, page_after, sibling_after
 from usher.db.pool import Connection, connect
 from usher.door import guestbook, hosts
-from usher.door.rules import (
-    ADMITTING,
-    Clock,
-    Knock,
-    Page,
-    Reason,
-    clock_after,
-    closed,
-    judge,
-    page_after,
-    sibling_after,
-)
+from usher.door.rules import ADMITTING, Knock, Reason
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
 MONTH = timedelta(days=30)

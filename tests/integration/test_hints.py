@@ -7,11 +7,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from support.models.revisit import hinted
 from usher.db.pool import Connection, Database
 from usher.door import admin, guestbook, hosts
 from usher.door.doorkeeper import Doorkeeper
 from usher.door.guestbook import Outcome
-from usher.door.revisit import hinted
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)

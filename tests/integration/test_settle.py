@@ -7,8 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from support.models import revisit
 from usher.db.pool import Connection, Database, connect
-from usher.door import guestbook, hosts, revisit
+from usher.door import guestbook, hosts
 from usher.door.doorkeeper import Doorkeeper
 from usher.door.guestbook import Guest, Outcome
 from usher.door.rules import Knock

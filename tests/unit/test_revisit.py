@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.models.revisit import MAX_FAILURES, Pace, Result, adapted, after, backoff
 from usher.door.cadence import LEAST, MOST
-from usher.door.revisit import MAX_FAILURES, Pace, Result, adapted, after, backoff
 
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
 SECOND, HOUR, DAY = timedelta(seconds=1), timedelta(hours=1), timedelta(days=1)

@@ -19,7 +19,7 @@ from usher.door.doorkeeper import Doorkeeper
 from usher.door.filters import Filter, Filtered
 from usher.door.guestbook import Guest
 from usher.door.private_access import Access
-from usher.door.rules import Clock, Kind, Knock, Page, Reason, State, Verdict, judge
+from usher.door.rules import WAITING, Kind, Knock, Reason, Verdict, judge_full
 from usher.errors import NotAllowed
 from usher.mgmt import page_history, robots
 from usher.mgmt.page_history import Rest, Trail
@@ -219,7 +219,7 @@ async def door_answers(
     first = singles[0]
     if first.row is None and first.reason is not Reason.HOST_FULL:
         return same_answers(first.reason, first.detail)
-    fulls = [full_knock_answer(Knock("full", hall_pass), seen, now) for hall_pass in (False, True)]
+    fulls = [full_knock_answer(seen, now, hall_pass=hall_pass) for hall_pass in (False, True)]
     return (*singles, *fulls)
 
 
@@ -229,32 +229,13 @@ async def dry_knock(doorkeeper: Doorkeeper, given: str, knock: Knock, now: datet
     return DoorAnswer(knock.kind, knock.hall_pass, answer.reason, answer.detail)
 
 
-def full_knock_answer(knock: Knock, seen: UrlRecord, now: datetime) -> DoorAnswer:
-    return DoorAnswer(
-        knock.kind, knock.hall_pass, judge(knock, page_facts(seen), host_clock(seen, now), now)
-    )
-
-
-def page_facts(seen: UrlRecord) -> Page | None:
-    if (page := seen.page) is None:
-        return None
-    return Page(page_state(page), page.next_fetch, page.priority, page.cadence)
-
-
-def page_state(page: Guest) -> State:
-    match page.state:
-        case "idle" | "pending" | "crawling" | "crawled" | "error":
-            return page.state
-        case _:
-            raise ValueError(f"a page is in no such state: {page.state}")
-
-
-def host_clock(seen: UrlRecord, now: datetime) -> Clock:
-    """The host's clock; a host that nobody has registered yet would be due at once."""
-    if seen.host is None:
-        return Clock(now, seen.house.cadence)
-    cadence = seen.host.cadence or seen.house.cadence
-    return Clock(seen.host.next_fetch, cadence, seen.host.crawl_started)
+def full_knock_answer(seen: UrlRecord, now: datetime, *, hall_pass: bool) -> DoorAnswer:
+    """The answer to a full knock; a host that is not registered yet would be due at once."""
+    host = seen.host
+    is_due = host is None or host.crawl_started is not None or host.next_fetch <= now
+    is_waiting = seen.page is not None and seen.page.state in WAITING
+    reason = judge_full(is_waiting=is_waiting, hall_pass=hall_pass, is_host_due=is_due)
+    return DoorAnswer("full", hall_pass, reason)
 
 
 def same_answers(reason: Reason, detail: str) -> tuple[DoorAnswer, ...]:
