@@ -14,7 +14,7 @@ from typing import Literal
 
 from usher.errors import NotAllowed
 from usher.http.server.middleware import unauthorized
-from usher.mgmt.component_names import Type
+from usher.mgmt.component_names import ComponentType
 from usher.mgmt.tokens import Token
 
 RequiredScope = Literal["open", "claim", "read", "work", "admin"]
@@ -25,7 +25,7 @@ class AccessRule:
     """What a caller must show; `local` endpoints need no proof from callers on this machine."""
 
     scope: RequiredScope
-    types: frozenset[Type] = frozenset()
+    types: frozenset[ComponentType] = frozenset()
     local: bool = False
 
     @property
@@ -43,12 +43,12 @@ READ_QUEUE = AccessRule(
 MANAGER = AccessRule("work", frozenset({"manager"}))
 
 
-def work(*types: Type) -> AccessRule:
+def work(*types: ComponentType) -> AccessRule:
     """AccessRule for components of these types, also for those on this machine that have no token."""
     return AccessRule("work", frozenset(types), local=True)
 
 
-def read_and(*types: Type) -> AccessRule:
+def read_and(*types: ComponentType) -> AccessRule:
     """AccessRule for all who may look, and for components of these types."""
     return AccessRule("read", frozenset(types), local=True)
 

@@ -22,8 +22,8 @@ from usher.api.mgmt_messages import (
 from usher.errors import NotFound
 from usher.http.server.middleware import HttpError
 from usher.mgmt import chunks, components, queries
-from usher.mgmt.component_names import TYPES, type_of, words
-from usher.mgmt.components import Component
+from usher.mgmt.component_names import TYPES, type_of, storable_text
+from usher.mgmt.components import ComponentRecord
 
 
 async def set_component_state(call: Call[ComponentState]) -> StateKept:
@@ -41,7 +41,7 @@ async def set_component_state(call: Call[ComponentState]) -> StateKept:
             now=database_time(call),
         )
         if asked.anew and me.type == "crawler":
-            await chunks.begin_anew(conn, me.id, n=MOST_CHUNKS, now=database_time(call))
+            await chunks.restart_crawler(conn, me.id, n=MOST_CHUNKS, now=database_time(call))
     callers.changed(call.asker, asked.host)
     return StateKept(me.host, me.type, asked.state, me.health, me.row)
 
@@ -76,14 +76,14 @@ async def show_component(call: Call[ComponentsQuery]) -> ShownComponent:
         return shown_component(await components.show(conn, call.words["host"], kind))
 
 
-def shown_component(one: Component) -> ShownComponent:
+def shown_component(one: ComponentRecord) -> ShownComponent:
     return ShownComponent(**{name: getattr(one, name) for name in ShownComponent.__struct_fields__})
 
 
-async def show_chunk(call: Call[None]) -> queries.Shown:
+async def show_chunk(call: Call[None]) -> queries.ChunkDetails:
     word = call.words["id"]
     if not WORD.fullmatch(word):
-        raise NotFound(f"{words(word, 40)!a} is not the id of a chunk.")
+        raise NotFound(f"{storable_text(word, 40)!a} is not the id of a chunk.")
     async with call.rooms.mgmt.connection() as conn:
         return await queries.show_chunk(conn, number_of(word))
 
@@ -141,7 +141,7 @@ ENDPOINTS = (
         "/v1/chunks/{id}",
         show_chunk,
         None,
-        queries.Shown,
+        queries.ChunkDetails,
         "A chunk, its copies and its pages",
         access=READ,
     ),

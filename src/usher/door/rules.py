@@ -11,11 +11,11 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, Literal
 
-Kind = Literal["single", "full"]
-State = Literal["idle", "pending", "crawling", "crawled", "error"]
-WAITING: Final = frozenset({"pending", "crawling"})
-HOST_BACK: Final = timedelta(days=1)  # and to that of the host
-DEEPEST: Final = 32_000  # clicks that are counted; what the column holds
+KnockKind = Literal["single", "full"]
+PageState = Literal["idle", "pending", "crawling", "crawled", "error"]
+WAITING_STATES: Final = frozenset({"pending", "crawling"})
+HOST_SET_BACK: Final = timedelta(days=1)  # and to that of the host
+MAX_COUNTED_DEPTH: Final = 32_000  # clicks that are counted; what the column holds
 
 
 class Verdict(StrEnum):
@@ -72,7 +72,7 @@ class Knock:
     time ago accepts them.
     """
 
-    kind: Kind = "single"
+    kind: KnockKind = "single"
     hall_pass: bool = False
     source: str | None = None
     grace: timedelta = timedelta(0)
@@ -87,7 +87,7 @@ def judge_full(*, is_waiting: bool, hall_pass: bool, is_host_due: bool) -> Reaso
     return Reason.HOST_DUE if is_host_due else Reason.HOST_NOT_DUE
 
 
-def shut_out(*, depth: int, max_depth: int, room: int) -> Reason | None:
+def limit_reason(*, depth: int, max_depth: int, room: int) -> Reason | None:
     """Why a page that is new is not judged by the table; a full knock is about the host, and never asks."""
     if depth > max_depth:
         return Reason.TOO_DEEP

@@ -62,7 +62,7 @@ async def maker(conn: Connection, type_: str) -> int:
 
 async def build(conn: Connection, n: int, now: datetime = NOW) -> list[int]:
     new = await built(conn, n)
-    await placements.seat(conn, new, now=now)
+    await placements.place_chunks(conn, new, now=now)
     return new
 
 

@@ -4,18 +4,26 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from usher.door.rules import ADMITTING, HOST_BACK, WAITING, Knock, Reason, State, judge_full
+from usher.door.rules import (
+    ADMITTING,
+    HOST_SET_BACK,
+    WAITING_STATES,
+    Knock,
+    PageState,
+    Reason,
+    judge_full,
+)
 
-PAGES_BACK: Final = timedelta(
+PAGES_SET_BACK: Final = timedelta(
     minutes=3
 )  # how far a full hall pass sets back the clock of every page
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class DoorPage:
     """What of a page in the guestbook decides."""
 
-    state: State
+    state: PageState
     next_fetch: datetime
     priority: int = 1
     cadence: timedelta | None = None
@@ -23,11 +31,11 @@ class Page:
 
     @property
     def waiting(self) -> bool:
-        return self.state in WAITING
+        return self.state in WAITING_STATES
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
+class HostClock:
     """What of a host decides: due from its time on, and as long as a crawl of it is open."""
 
     next_fetch: datetime
@@ -53,7 +61,7 @@ class Clock:
         return now if self.next_fetch <= now else self.last_crawl_started or now
 
 
-def judge(knock: Knock, page: Page | None, clock: Clock, now: datetime) -> Reason:
+def judge(knock: Knock, page: DoorPage | None, clock: HostClock, now: datetime) -> Reason:
     """The nine rows of the decision table, in order."""
     if page is not None and page.waiting:
         return Reason.ALREADY_WAITING
@@ -68,8 +76,14 @@ def judge(knock: Knock, page: Page | None, clock: Clock, now: datetime) -> Reaso
 
 
 def page_after(
-    knock: Knock, page: Page | None, reason: Reason, clock: Clock, now: datetime, *, depth: int = 0
-) -> Page | None:
+    knock: Knock,
+    page: DoorPage | None,
+    reason: Reason,
+    clock: HostClock,
+    now: datetime,
+    *,
+    depth: int = 0,
+) -> DoorPage | None:
     """The URL's own row after the verdict; nothing a fetch has learned is ever touched."""
     if reason not in ADMITTING:
         return page and left_out(knock, page, depth)
@@ -77,26 +91,26 @@ def page_after(
     kept = page.next_fetch if page else now
     moved = {
         Reason.SINGLE_PASS: kept,
-        Reason.FULL_PASS: now - PAGES_BACK,
+        Reason.FULL_PASS: now - PAGES_SET_BACK,
     }.get(reason, now + cadence)
     own = page.cadence if page else None
     nearest = min(page.depth, depth) if page else depth
-    return Page("pending", moved, 0 if knock.hall_pass else 1, own, nearest)
+    return DoorPage("pending", moved, 0 if knock.hall_pass else 1, own, nearest)
 
 
-def left_out(knock: Knock, page: Page, depth: int) -> Page:
+def left_out(knock: Knock, page: DoorPage, depth: int) -> DoorPage:
     """A known page that was not admitted: a pass moves it to the front, and a shorter way to it is remembered."""
     front = knock.hall_pass and page.state == "pending"
     nearest = min(page.depth, depth) if knock.kind == "single" else page.depth
     return replace(page, priority=0 if front else page.priority, depth=nearest)
 
 
-def sibling_after(page: Page, reason: Reason, clock: Clock, now: datetime) -> Page:
+def sibling_after(page: DoorPage, reason: Reason, clock: HostClock, now: datetime) -> DoorPage:
     """Another page of the host after a full knock was admitted: all of them with a pass, the due ones without."""
     if reason is Reason.FULL_PASS:
         state = page.state if page.waiting else "pending"
         front = 0 if state == "pending" else page.priority
-        return replace(page, state=state, next_fetch=now - PAGES_BACK, priority=front)
+        return replace(page, state=state, next_fetch=now - PAGES_SET_BACK, priority=front)
     if reason is Reason.HOST_DUE and not page.waiting and page.next_fetch <= now:
         return replace(
             page, state="pending", next_fetch=now + (page.cadence or clock.cadence), priority=1
@@ -104,17 +118,19 @@ def sibling_after(page: Page, reason: Reason, clock: Clock, now: datetime) -> Pa
     return page
 
 
-def clock_after(clock: Clock, reason: Reason, now: datetime) -> Clock:
+def clock_after(clock: HostClock, reason: Reason, now: datetime) -> HostClock:
     """The host's clock after the verdict: what comes in while the host is due belongs to its crawl."""
     if reason is Reason.FULL_PASS:
-        return replace(clock, next_fetch=now - HOST_BACK, crawl_started=clock.crawl_started or now)
+        return replace(
+            clock, next_fetch=now - HOST_SET_BACK, crawl_started=clock.crawl_started or now
+        )
     opens = reason is Reason.NEW_PAGE or (
         reason in {Reason.PAGE_DUE, Reason.HOST_DUE} and clock.due(now)
     )
     return replace(clock, crawl_started=clock.start(now)) if opens else clock
 
 
-def closed(clock: Clock, now: datetime) -> Clock:
+def closed(clock: HostClock, now: datetime) -> HostClock:
     """The clock when nothing of the host waits any more: the crawl ends, and the next is a cadence after its start."""
     if clock.crawl_started is None:
         return clock

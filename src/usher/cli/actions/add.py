@@ -17,7 +17,7 @@ from usher.cli.app import App, show_json, show_table
 from usher.cli.door_access import open_door
 from usher.cli.output import echo, style
 from usher.cli.wording import encodable, json_line, printable, without_password
-from usher.door.batch import Answer, Answers
+from usher.door.batch import UrlVerdict, BatchVerdicts
 from usher.door.doorkeeper import Doorkeeper
 from usher.door.rules import Knock, Reason, Verdict
 
@@ -34,7 +34,7 @@ class AnswerCounts:
     reasons: Counter[Reason] = field(default_factory=Counter)
     brought: int = 0
 
-    def add(self, answers: Answers) -> None:
+    def add(self, answers: BatchVerdicts) -> None:
         self.reasons += answers.counts()
         self.brought += answers.brought
 
@@ -93,7 +93,7 @@ class AddOptions:
 
 async def add_urls(app: App, asked: AddOptions) -> AnswerCounts:
     """Knock for every URL asked for, and show what the door answers."""
-    tally, shown, start = AnswerCounts(), list[Answer](), time.monotonic()
+    tally, shown, start = AnswerCounts(), list[UrlVerdict](), time.monotonic()
     with ExitStack() as opened:
         files: list[BinaryIO] = [sys.stdin.buffer] if "-" in asked.urls else []
         files += [opened.enter_context(path.open("rb")) for path in asked.files]
@@ -112,7 +112,7 @@ async def add_urls(app: App, asked: AddOptions) -> AnswerCounts:
 
 async def answer_batches(
     doorkeeper: Doorkeeper, asked: AddOptions, files: list[BinaryIO], bar: "KnockProgress"
-) -> AsyncIterator[Answers]:
+) -> AsyncIterator[BatchVerdicts]:
     how: dict[str, Any] = {"knock": asked.knock, "dry_run": asked.dry_run}
     async for answers in doorkeeper.stream(url_input.batches(asked.named), **how):
         yield answers
@@ -174,7 +174,7 @@ def progress(files: list[BinaryIO], *, shown: bool) -> Iterator[KnockProgress]:
 
 
 def show_result(
-    app: App, asked: AddOptions, tally: AnswerCounts, shown: list[Answer], seconds: float
+    app: App, asked: AddOptions, tally: AnswerCounts, shown: list[UrlVerdict], seconds: float
 ) -> None:
     """The result on stdout as asked for, the talk on stderr."""
     if asked.as_json:
@@ -198,7 +198,7 @@ def show_remarks(app: App, asked: AddOptions, tally: AnswerCounts) -> None:
         app.say("  → `usher explain URL` says when a page is due; --pass lets it in before")
 
 
-def answer_json(answer: Answer) -> dict[str, Any]:
+def answer_json(answer: UrlVerdict) -> dict[str, Any]:
     return {
         "url": encodable(answer.given),
         "canonical": str(answer.url) if answer.url else None,
@@ -208,11 +208,11 @@ def answer_json(answer: Answer) -> dict[str, Any]:
     }
 
 
-def show_json_lines(answers: Answers) -> None:
+def show_json_lines(answers: BatchVerdicts) -> None:
     echo("\n".join(json_line(answer_json(answer)) for answer in answers.answers))
 
 
-def show_answers(answers: list[Answer]) -> None:
+def show_answers(answers: list[UrlVerdict]) -> None:
     """`admit  new_page  https://…  detail`, a line each."""
     for answer in answers:
         verdict = style(f"{answer.verdict:<6}", fg=COLOURS[answer.verdict])

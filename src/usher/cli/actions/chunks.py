@@ -18,11 +18,11 @@ from usher.db.clock import server_time
 from usher.db.pool import Connection
 from usher.errors import BadInput
 from usher.mgmt import admin, compaction, components, queries
-from usher.mgmt.admin import Retried
+from usher.mgmt.admin import RetriedChunk
 from usher.mgmt.chunks import Chunk
-from usher.mgmt.compaction import Done
-from usher.mgmt.component_names import Type
-from usher.mgmt.queries import MOST, Count, Shown
+from usher.mgmt.compaction import CompactionResult
+from usher.mgmt.component_names import ComponentType
+from usher.mgmt.queries import MAX_COUNTED, ChunkCount, ChunkDetails
 
 CHUNK_ID = re.compile(r"([1-9][0-9]{0,17})c?", re.ASCII)
 
@@ -54,7 +54,7 @@ async def find_chunks(
         )
 
 
-async def component_id(conn: Connection, host: str | None, type_: Type) -> int | None:
+async def component_id(conn: Connection, host: str | None, type_: ComponentType) -> int | None:
     return None if host is None else (await components.show(conn, host, type_)).id
 
 
@@ -91,25 +91,25 @@ def latest_change(chunk: Chunk) -> datetime:
     return chunk.propagated_at or chunk.built_at or chunk.crawled_at or chunk.claimed_at
 
 
-async def count_chunks(app: App) -> list[Count]:
+async def count_chunks(app: App) -> list[ChunkCount]:
     async with mgmt_transaction(app) as conn:
         return await queries.count_chunks(conn)
 
 
-def show_counts(found: Sequence[Count], *, as_json: bool) -> None:
+def show_counts(found: Sequence[ChunkCount], *, as_json: bool) -> None:
     if as_json:
-        show_json([{**asdict(one), "more": one.number >= MOST} for one in found])
+        show_json([{**asdict(one), "more": one.number >= MAX_COUNTED} for one in found])
     else:
         show_table(("STATE", "CHUNKS"), [(one.stage, capped_count(one.number)) for one in found])
 
 
-async def read_chunk(app: App, text: str) -> Shown:
+async def read_chunk(app: App, text: str) -> ChunkDetails:
     number = parse_chunk_id(text)
     async with mgmt_transaction(app) as conn:
         return await queries.show_chunk(conn, number)
 
 
-def show_chunk(shown: Shown, *, as_json: bool) -> None:
+def show_chunk(shown: ChunkDetails, *, as_json: bool) -> None:
     if as_json:
         lists = {
             "placements": [json_fields(asdict(one)) for one in shown.placements],
@@ -146,7 +146,7 @@ def show_chunk(shown: Shown, *, as_json: bool) -> None:
         show_field("pages", *(f"{one.state:<8}  {printable(one.url)}" for one in shown.pages))
 
 
-def show_origin(shown: Shown, now: datetime) -> None:
+def show_origin(shown: ChunkDetails, now: datetime) -> None:
     """Who crawled it, or what it is made of."""
     chunk = shown.chunk
     if chunk.crawler is None:
@@ -172,13 +172,13 @@ def file_lines(size: int | None, sha256: str | None) -> list[str]:
     )
 
 
-async def retry_chunks(app: App, texts: Sequence[str] | None) -> list[Retried]:
+async def retry_chunks(app: App, texts: Sequence[str] | None) -> list[RetriedChunk]:
     ids = None if texts is None else [parse_chunk_id(text) for text in texts]
     async with mgmt_transaction(app) as conn:
         return await admin.retry(conn, ids, now=await server_time(conn))
 
 
-def show_retried(app: App, done: Sequence[Retried], *, as_json: bool) -> bool:
+def show_retried(app: App, done: Sequence[RetriedChunk], *, as_json: bool) -> bool:
     """Whether any was parked."""
     if as_json:
         show_json([asdict(one) for one in done])
@@ -191,21 +191,21 @@ def show_retried(app: App, done: Sequence[Retried], *, as_json: bool) -> bool:
     return any(one.what == "waiting" for one in done)
 
 
-async def compact_chunks(app: App, *, dry_run: bool) -> Done:
+async def compact_chunks(app: App, *, dry_run: bool) -> CompactionResult:
     """One round by hand; of a dry run nothing stays."""
     async with mgmt_transaction(app) as conn, conn.transaction(force_rollback=dry_run):
         now = await server_time(conn)
-        return await compaction.compact(conn, now=now, n=MOST, by_hand=True)
+        return await compaction.compact(conn, now=now, n=MAX_COUNTED, by_hand=True)
 
 
-def show_compacted(app: App, done: Done, *, as_json: bool) -> None:
+def show_compacted(app: App, done: CompactionResult, *, as_json: bool) -> None:
     if as_json:
         show_json(asdict(done))
         return
     if done.retired:
         echo(f"retired: {chunk_list(done.retired)}")
     for one in done.begun:
-        echo(f"chunk {one.chunk_id}: {compaction.words(one)}")
+        echo(f"chunk {one.chunk_id}: {compaction.describe(one)}")
     if done.given_up:
         echo(f"given up: {chunk_list(done.given_up)}")
     if not (done.retired or done.begun or done.given_up):

@@ -17,9 +17,9 @@ from usher.db.clock import server_time
 from usher.db.pool import Connection
 from usher.mgmt import admin, components, placements, queries
 from usher.mgmt.component_names import type_of
-from usher.mgmt.components import Component, Event
-from usher.mgmt.placements import Missing
-from usher.mgmt.queries import MOST, Holding
+from usher.mgmt.components import ComponentRecord, RecordedEvent
+from usher.mgmt.placements import RowShortage
+from usher.mgmt.queries import MAX_COUNTED, ComponentHoldings
 
 ROLE = "usher_mgmt"
 MAX_EVENTS = 10
@@ -37,9 +37,9 @@ async def mgmt_transaction(app: App) -> AsyncIterator[Connection]:
 class ComponentView:
     """A component and what it has in hand."""
 
-    component: Component
-    holding: Holding
-    events: Sequence[Event] = ()
+    component: ComponentRecord
+    holding: ComponentHoldings
+    events: Sequence[RecordedEvent] = ()
 
 
 async def find_components(app: App, *, limit: int, **wanted: Any) -> list[ComponentView]:  # noqa: ANN401
@@ -48,7 +48,7 @@ async def find_components(app: App, *, limit: int, **wanted: Any) -> list[Compon
         return await with_holdings(conn, found)
 
 
-async def with_holdings(conn: Connection, found: Sequence[Component]) -> list[ComponentView]:
+async def with_holdings(conn: Connection, found: Sequence[ComponentRecord]) -> list[ComponentView]:
     held = await queries.holdings(conn, [one.id for one in found])
     return [ComponentView(one, held[one.id]) for one in found]
 
@@ -63,7 +63,7 @@ async def read_component(app: App, host: str, type_: str | None = None) -> Compo
         )
 
 
-async def set_drain(app: App, host: str, *, on: bool) -> Component:
+async def set_drain(app: App, host: str, *, on: bool) -> ComponentRecord:
     async with mgmt_transaction(app) as conn:
         return await components.drain(conn, host, on=on, now=await server_time(conn))
 
@@ -96,7 +96,7 @@ def show_components(app: App, found: Sequence[ComponentView], *, limit: int, as_
         app.say(f"  → perhaps more: --after {found[-1].component.host}")
 
 
-def problem_text(one: Component) -> str:
+def problem_text(one: ComponentRecord) -> str:
     """Why it is not as it should be, in a table."""
     failing = one.health_reason if one.health != "healthy" or one.misses else ""
     return printable(one.state_reason or failing or ("draining" if one.draining else ""))
@@ -111,7 +111,7 @@ def holding_text(seen: ComponentView) -> str:
 
 
 def capped_count(count: int) -> str:
-    return f"≥ {MOST}" if count >= MOST else str(count)
+    return f"≥ {MAX_COUNTED}" if count >= MAX_COUNTED else str(count)
 
 
 def show_component(seen: ComponentView, *, as_json: bool) -> None:
@@ -143,7 +143,7 @@ def since_text(word: str, since: datetime, reason: str, now: datetime) -> str:
     return f"{word} since {time_text(since, now)}{why}"
 
 
-def event_text(event: Event, now: datetime) -> str:
+def event_text(event: RecordedEvent, now: datetime) -> str:
     change = " → ".join(word for word in (event.before, event.after) if word)
     words = (event.kind, change, printable(event.reason))
     return f"{time_text(event.at, now)}  {'  '.join(word for word in words if word)}"
@@ -153,7 +153,7 @@ def event_text(event: Event, now: datetime) -> str:
 class RowView:
     """A row: its index servers, and what it lacks."""
 
-    missing: Missing
+    missing: RowShortage
     servers: list[ComponentView]
 
     def lines(self) -> list[tuple[object, ...]]:
@@ -181,7 +181,7 @@ async def read_rows(app: App) -> list[RowView]:
         servers = await with_holdings(conn, found)
         return [
             RowView(lack, [one for one in servers if one.component.row == lack.row])
-            for lack in await placements.missing(conn)
+            for lack in await placements.row_shortages(conn)
         ]
 
 

@@ -15,9 +15,9 @@ from usher.cli.output import echo, style
 from usher.cli.wording import display_time, encodable, json_fields, json_value, printable, time_text
 from usher.domain64 import Range
 from usher.door import cadence, filters
-from usher.door.admin import MOST, Shown
-from usher.door.guestbook import Guest
-from usher.door.private_access import Access
+from usher.door.admin import MAX_PAGES_COUNTED, HostDetails
+from usher.door.guestbook import GuestbookPage
+from usher.door.private_access import GrantedAccess
 from usher.door.rules import Reason
 from usher.urls import Scheme
 
@@ -78,7 +78,7 @@ def show_searchable(story: "UrlExplanation") -> None:
     if story.finding is None:
         echo("\nFindable now: not known, for this user may not look behind the door.")
         return
-    word, colour = SEARCHABLE_LABELS[story.finding.findable]
+    word, colour = SEARCHABLE_LABELS[story.finding.is_searchable]
     words = printable(story.finding.words, MAX_URL_CHARACTERS)
     echo(f"\nFindable now: {style(word, fg=colour, bold=True)}. {words[:1].upper()}{words[1:]}")
     if story.finding.command:
@@ -101,7 +101,7 @@ def show_path(story: "UrlExplanation") -> None:
         show_field("page", "not in the guestbook")
 
 
-def page_lines(page: Guest, now: datetime) -> Iterable[str]:
+def page_lines(page: GuestbookPage, now: datetime) -> Iterable[str]:
     """What the guestbook says, a line for each thing worth one."""
     yield page_state_text(page, now)
     yield f"due {'since ' if page.next_fetch <= now else ''}{time_text(page.next_fetch, now)}"
@@ -121,7 +121,7 @@ def page_lines(page: Guest, now: datetime) -> Iterable[str]:
         yield f"its own cadence is {cadence.show(page.cadence)}"
 
 
-def page_state_text(page: Guest, now: datetime) -> str:
+def page_state_text(page: GuestbookPage, now: datetime) -> str:
     since = f" since {time_text(page.admitted_at, now)}" if page.admitted_at else ""
     front = ", at the front" if page.priority == 0 else ""
     chunk = f" in chunk {page.chunk_id}" if page.chunk_id else ""
@@ -135,7 +135,7 @@ def page_state_text(page: Guest, now: datetime) -> str:
     return f"{page.state}: {words[page.state]}; by {Scheme(page.scheme).word}"
 
 
-def response_text(page: Guest) -> str:
+def response_text(page: GuestbookPage) -> str:
     if page.status is None:
         return ""
     length = f", {page.content_length:,} bytes" if page.content_length else ""
@@ -150,7 +150,7 @@ def show_door_answer(would: "DoorAnswer") -> None:
     echo(f"  {asked:<14}{verdict}  {would.reason:<{REASON_WIDTH}}  {row}  {more}".rstrip())
 
 
-def show_clock(host: Shown, now: datetime) -> None:
+def show_clock(host: HostDetails, now: datetime) -> None:
     """What every look at a host begins with."""
     reason = f": {printable(host.policy_reason)}" if host.policy_reason else ""
     show_field("host", f"{host.name}, {host.policy}{reason}")
@@ -160,7 +160,7 @@ def show_clock(host: Shown, now: datetime) -> None:
     show_field("scope", scope_text(host))
 
 
-def clock_text(host: Shown, now: datetime) -> Iterable[str]:
+def clock_text(host: HostDetails, now: datetime) -> Iterable[str]:
     if host.crawl_started:
         yield f"due: a crawl is open since {time_text(host.crawl_started, now)}"
     elif host.next_fetch <= now:
@@ -169,7 +169,7 @@ def clock_text(host: Shown, now: datetime) -> Iterable[str]:
         yield f"not due until {time_text(host.next_fetch, now)}"
 
 
-def cadence_text(host: Shown) -> str:
+def cadence_text(host: HostDetails) -> str:
     words = (
         cadence.show(host.cadence)
         if host.cadence
@@ -178,18 +178,18 @@ def cadence_text(host: Shown) -> str:
     return f"{words}; pages find their own pace" if host.adaptive else words
 
 
-def limit_lines(host: Shown) -> Iterable[str]:
+def limit_lines(host: HostDetails) -> Iterable[str]:
     by_house = ", as the house has it"
     yield f"at most {host.most_pages:,} pages{by_house if host.max_pages is None else ''}"
     depth = f"new pages up to {host.deepest} clicks from where the crawl came in"
     yield f"{depth}{by_house if host.max_depth is None else ''}"
 
 
-def scope_text(host: Shown) -> str:
+def scope_text(host: HostDetails) -> str:
     return f"{host.scope}: {SCOPE_TEXTS[host.scope]}"
 
 
-def reach_ranges(host: Shown) -> list[Range]:
+def reach_ranges(host: HostDetails) -> list[Range]:
     return [Range(one.lower or 0, one.upper or domain64.MAX) for one in host.scope_ranges]
 
 
@@ -201,12 +201,12 @@ def show_filters(found: Iterable[Mapping[str, Any]]) -> None:
 class HostView:
     """A host with what is around it."""
 
-    host: Shown
+    host: HostDetails
     reach: list[str]
     pages: dict[str, int]
     known: int
     house: Sequence[filters.Filter]
-    private: Sequence[Access] = ()
+    private: Sequence[GrantedAccess] = ()
 
 
 def show_host(one: HostView) -> None:
@@ -226,7 +226,7 @@ def show_host(one: HostView) -> None:
         show_field("", f"{one.known:,} of at most {one.host.most_pages:,}{full}")
 
 
-def private_lines(private: Sequence[Access]) -> list[str]:
+def private_lines(private: Sequence[GrantedAccess]) -> list[str]:
     """Where crawlers may connect to a host that is not public, and which links lead to it."""
     allowed = [
         f"port {access.port} at {', '.join(map(str, access.addresses))} is allowed"
@@ -249,10 +249,10 @@ def filter_name(given: filters.Filter) -> str:
 
 
 def capped_count(number: int) -> str:
-    return f"≥ {number}" if number >= MOST else str(number)
+    return f"≥ {number}" if number >= MAX_PAGES_COUNTED else str(number)
 
 
-def host_json(host: Shown) -> dict[str, Any]:
+def host_json(host: HostDetails) -> dict[str, Any]:
     known = asdict(host)
     for name in ("house_cadence", "house_max_pages", "house_max_depth", "id", "revision"):
         del known[name]
@@ -283,7 +283,7 @@ def host_view_json(one: HostView) -> dict[str, Any]:
     }
 
 
-def private_json(private: Sequence[Access]) -> list[dict[str, Any]]:
+def private_json(private: Sequence[GrantedAccess]) -> list[dict[str, Any]]:
     return [
         {
             "port": access.port,
@@ -294,7 +294,7 @@ def private_json(private: Sequence[Access]) -> list[dict[str, Any]]:
     ]
 
 
-def page_json(page: Guest) -> dict[str, Any]:
+def page_json(page: GuestbookPage) -> dict[str, Any]:
     own = cadence.show(page.cadence) if page.cadence else None
     return json_fields({**asdict(page), "scheme": Scheme(page.scheme).word, "cadence": own})
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from usher import durations
 from usher.cli.wording import duration_text, json_fields, printable, time_text
-from usher.door.guestbook import Guest
+from usher.door.guestbook import GuestbookPage
 from usher.mgmt import queries
 from usher.mgmt.chunks import Chunk
-from usher.mgmt.page_history import Outdated, Rest, Trail
-from usher.mgmt.robots import Robots, Sitemap
+from usher.mgmt.page_history import StaleCopy, HostRest, PageHistory
+from usher.mgmt.robots import StoredRobots, StoredSitemap
 from usher.urls import Scheme
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ MAX_REASON_CHARACTERS = 500  # characters of a reason
 class HostCrawlState:
     """A host as crawlers know it; `held_back` pages would disappear if somebody released them."""
 
-    rest: Rest
-    robots: Sequence[Robots]
-    sitemaps: Sequence[Sitemap]
+    rest: HostRest
+    robots: Sequence[StoredRobots]
+    sitemaps: Sequence[StoredSitemap]
     held_back: int
 
 
@@ -51,7 +51,7 @@ def crawl_fields(story: "UrlExplanation") -> Iterator[Field]:
         yield "index", list(index_lines(story.trail, now))
 
 
-def crawl_lines(page: Guest, trail: Trail, now: datetime) -> Iterator[str]:
+def crawl_lines(page: GuestbookPage, trail: PageHistory, now: datetime) -> Iterator[str]:
     """The last result: when, by whom, and what it said."""
     chunk, told = trail.crawled, trail.text
     result = f"HTTP {page.status}" if page.status else "no answer" if page.failures else ""
@@ -70,7 +70,7 @@ def crawl_lines(page: Guest, trail: Trail, now: datetime) -> Iterator[str]:
     yield next_visit_text(page, now)
 
 
-def next_visit_text(page: Guest, now: datetime) -> str:
+def next_visit_text(page: GuestbookPage, now: datetime) -> str:
     """When it is fetched next, and why then."""
     match page.state:
         case "pending":
@@ -88,7 +88,7 @@ def robots_decision_lines(asked: "RobotsDecision", now: datetime) -> Iterator[st
     yield from robots_lines(asked.read, now)
 
 
-def robots_lines(read: Robots, now: datetime) -> Iterator[str]:
+def robots_lines(read: StoredRobots, now: datetime) -> Iterator[str]:
     """A robots.txt as it was read last, and when it is next."""
     status = f"HTTP {read.status}" if read.status else "no answer"
     size = f", {len(read.body.encode()):,} bytes" if read.body else ""
@@ -99,7 +99,7 @@ def robots_lines(read: Robots, now: datetime) -> Iterator[str]:
     yield f"read again {later}" if read.expires_at > now else "read again with the next visit"
 
 
-def politeness_lines(rest: Rest, now: datetime) -> Iterator[str]:
+def politeness_lines(rest: HostRest, now: datetime) -> Iterator[str]:
     """When the host may be asked, and what keeps it from being asked sooner."""
     until = rest.until(now)
     if rest.held_by is not None:
@@ -115,7 +115,7 @@ def politeness_lines(rest: Rest, now: datetime) -> Iterator[str]:
         yield f"in trouble {times(rest.troubles)}: {printable(rest.trouble, MAX_REASON_CHARACTERS)}{since}"
 
 
-def text_lines(trail: Trail) -> Iterator[str]:
+def text_lines(trail: PageHistory) -> Iterator[str]:
     text = trail.text
     if text.text64 is None:
         yield "not known"
@@ -127,7 +127,7 @@ def text_lines(trail: Trail) -> Iterator[str]:
         yield "asks not to be found"
 
 
-def index_lines(trail: Trail, now: datetime) -> Iterator[str]:
+def index_lines(trail: PageHistory, now: datetime) -> Iterator[str]:
     if trail.indexed is None:
         yield "in no chunk"
     else:
@@ -140,7 +140,7 @@ def index_lines(trail: Trail, now: datetime) -> Iterator[str]:
     yield from (stale_copy_text(one, now) for one in trail.outdated)
 
 
-def missing_rows(trail: Trail) -> list[int]:
+def missing_rows(trail: PageHistory) -> list[int]:
     """Rows that have no copy of a built chunk."""
     if trail.indexed is None or trail.indexed.index_state != "built":
         return []
@@ -157,7 +157,7 @@ def chunk_text(chunk: Chunk, now: datetime) -> str:
     return f"chunk {chunk.id}: {how_far}{built}{f', {time_text(at, now)}' if at else ''}{why}"
 
 
-def stale_copy_text(one: Outdated, now: datetime) -> str:
+def stale_copy_text(one: StaleCopy, now: datetime) -> str:
     newer = f"chunk {one.newer} is newer" if one.newer else "it is to disappear"
     held = ", but is held back, because much of its host would go" if one.held else ""
     where = f"; still on {', '.join(one.hosts)}" if one.hosts else "; taken out"
@@ -184,7 +184,7 @@ def host_crawl_fields(site: HostCrawlState, now: datetime) -> Iterator[Field]:
         yield "held back", [f"{site.held_back:,} pages that are gone, because they are so many"]
 
 
-def sitemap_lines(found: Iterable[Sitemap], now: datetime) -> Iterator[str]:
+def sitemap_lines(found: Iterable[StoredSitemap], now: datetime) -> Iterator[str]:
     for number, one in enumerate(found):
         if number == MAX_SITEMAPS:
             yield "and more"
@@ -207,13 +207,13 @@ def crawl_state_json(story: "UrlExplanation") -> dict[str, Any]:
         "pace": json_fields(asdict(story.rest)) if story.rest else None,
         "text": text_json(trail) if trail else None,
         "index": index_json(trail) if trail else None,
-        "findable": finding and finding.findable,
+        "findable": finding and finding.is_searchable,
         "why": finding and finding.words,
         "hint": finding.command or None if finding else None,
     }
 
 
-def crawl_json(trail: Trail) -> dict[str, Any]:
+def crawl_json(trail: PageHistory) -> dict[str, Any]:
     chunk, text = trail.crawled, trail.text
     return json_fields(
         {
@@ -231,18 +231,18 @@ def robots_decision_json(asked: "RobotsDecision") -> dict[str, Any]:
     return {"allowed": asked.allowed, "rule": asked.rule, **robots_json(asked.read)}
 
 
-def robots_json(read: Robots) -> dict[str, Any]:
+def robots_json(read: StoredRobots) -> dict[str, Any]:
     known = json_fields(asdict(read))
     return {**known, "body": len(known["body"].encode())}
 
 
-def text_json(trail: Trail) -> dict[str, Any]:
+def text_json(trail: PageHistory) -> dict[str, Any]:
     text = trail.text
     number = None if text.text64 is None else f"{text.text64 % 2**64:016x}"
     return {"text64": number, "same_as": text.original, "noindex": text.noindex}
 
 
-def index_json(trail: Trail) -> dict[str, Any]:
+def index_json(trail: PageHistory) -> dict[str, Any]:
     chunk = trail.indexed
     return json_fields(
         {

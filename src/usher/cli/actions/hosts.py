@@ -35,8 +35,8 @@ from usher.crawl import private_permission
 from usher.db.clock import server_time
 from usher.db.pool import Connection
 from usher.door import admin, cadence, filters, guestbook, hosts, private_access
-from usher.door.batch import Answers
-from usher.door.hosts import Host, House
+from usher.door.batch import BatchVerdicts
+from usher.door.hosts import Host, DoorSettings
 from usher.door.rules import Knock
 from usher.errors import BadInput
 from usher.urls import Scheme, Url
@@ -53,7 +53,7 @@ async def find_hosts(
     under: str | None,
     limit: int,
     after: str,
-) -> list[admin.Listed]:
+) -> list[admin.HostSummary]:
     async with door_transaction(app) as conn:
         return await admin.list_hosts(
             conn,
@@ -66,7 +66,7 @@ async def find_hosts(
         )
 
 
-def listed_json(host: admin.Listed) -> dict[str, Any]:
+def listed_json(host: admin.HostSummary) -> dict[str, Any]:
     return json_fields(
         {
             "name": host.name,
@@ -82,7 +82,7 @@ def listed_json(host: admin.Listed) -> dict[str, Any]:
     )
 
 
-def show_hosts(app: App, found: list[admin.Listed], *, limit: int) -> None:
+def show_hosts(app: App, found: list[admin.HostSummary], *, limit: int) -> None:
     now = display_time()
     rows = [
         (
@@ -99,7 +99,7 @@ def show_hosts(app: App, found: list[admin.Listed], *, limit: int) -> None:
         app.say(f"  → perhaps more: --after {found[-1].name}")
 
 
-def clock_text(host: admin.Listed, now: datetime) -> str:
+def clock_text(host: admin.HostSummary, now: datetime) -> str:
     if host.crawl_started:
         return "crawl open"
     return f"in {duration_text(host.next_fetch - now)}" if host.next_fetch > now else "due"
@@ -113,8 +113,8 @@ async def read_host(app: App, text: str) -> HostView:
             raise await unknown_host(conn, name)
         reach = [await range_name(conn, one) for one in reach_ranges(found)]
         pages = await admin.count_pages(conn, number=found.domain64)
-        known = await admin.known_pages(conn, number=found.domain64, most=found.most_pages)
-        house, access = await hosts.house(conn), await private_access.of_host(conn, name)
+        known = await admin.count_known_pages(conn, number=found.domain64, most=found.most_pages)
+        house, access = await hosts.door_settings(conn), await private_access.of_host(conn, name)
         return HostView(found, reach, pages, known, house.filters, access)
 
 
@@ -209,7 +209,7 @@ def parse_cadence(often: str | None) -> timedelta | None:
 
 def filter_list(
     *, file: Path | None, single: Sequence[str], no_filters: bool
-) -> admin.Filters | None:
+) -> admin.FilterList | None:
     """The filters given, which must be good ones; None if none were given."""
     if bool(file) + bool(single) + no_filters > 1:
         raise click.UsageError("Give --filters, --filter or --no-filters, not two of them.")
@@ -227,7 +227,7 @@ def parse_json(text: str, where: str) -> Any:  # noqa: ANN401 - any JSON
         raise BadInput(f"{where} is not JSON: {error}.", hint=FILTER_EXAMPLE) from error
 
 
-def checked_filters(found: object) -> admin.Filters:
+def checked_filters(found: object) -> admin.FilterList:
     if not isinstance(found, list):
         raise BadInput("Filters are a list.", hint=FILTER_EXAMPLE)
     filters.compile(found)
@@ -244,7 +244,7 @@ async def set_policy(
     return found
 
 
-async def recrawl_hosts(app: App, texts: Sequence[str], *, hall_pass: bool) -> Answers:
+async def recrawl_hosts(app: App, texts: Sequence[str], *, hall_pass: bool) -> BatchVerdicts:
     """A full knock at the root of each host."""
     roots = {(root := host_root(text)).host: str(root) for text in texts}
     async with open_door(app) as doorkeeper:
@@ -268,15 +268,15 @@ async def recrawl_hosts(app: App, texts: Sequence[str], *, hall_pass: bool) -> A
     return answers
 
 
-async def recrawl_due(app: App) -> Answers:
+async def recrawl_due(app: App) -> BatchVerdicts:
     async with open_door(app) as doorkeeper:
-        total = Answers([])
+        total = BatchVerdicts([])
         async for came in doorkeeper.kick_off():
-            total = Answers([*total.answers, *came.answers], total.brought + came.brought)
+            total = BatchVerdicts([*total.answers, *came.answers], total.brought + came.brought)
         return total
 
 
-def show_recrawls(app: App, answers: Answers, *, as_json: bool) -> bool:
+def show_recrawls(app: App, answers: BatchVerdicts, *, as_json: bool) -> bool:
     """Show what the door said; true if it refused all."""
     tally = AnswerCounts()
     tally.add(answers)
@@ -300,7 +300,7 @@ async def default_rules(
     max_pages: int | None,
     max_depth: int | None,
     **lists: Any,  # noqa: ANN401 - as click read them
-) -> House:
+) -> DoorSettings:
     """What holds for every host, after any change asked for."""
     given: dict[str, Any] = {
         "cadence": parse_cadence(cadence),
@@ -310,11 +310,11 @@ async def default_rules(
     }
     async with door_transaction(app) as conn:
         if any(value is not None for value in given.values()):
-            return await admin.change_house(conn, **given)
-        return await hosts.house(conn)
+            return await admin.change_settings(conn, **given)
+        return await hosts.door_settings(conn)
 
 
-def rules_json(house: House) -> dict[str, Any]:
+def rules_json(house: DoorSettings) -> dict[str, Any]:
     return {
         "cadence": cadence.show(house.cadence),
         "max_pages": house.max_pages,
@@ -323,7 +323,7 @@ def rules_json(house: House) -> dict[str, Any]:
     }
 
 
-def show_rules(house: House) -> None:
+def show_rules(house: DoorSettings) -> None:
     show_field("cadence", cadence.show(house.cadence))
     show_field(
         "limits",

@@ -37,7 +37,7 @@ async def read_host_details(app: App, text: str) -> tuple[HostView, HostCrawlSta
 async def read_crawl_state(reader: Database, domain64: int) -> HostCrawlState:
     async with reader.transaction() as conn:
         return HostCrawlState(
-            await page_history.rest(conn, domain64),
+            await page_history.host_rest(conn, domain64),
             await robots.robots_of(conn, domain64),
             await robots.sitemaps_of(conn, domain64, n=MAX_SITEMAPS + 1),
             await page_versions.held_back(conn, domain64),

@@ -11,7 +11,7 @@ from usher.cli.door_access import host_names, require_hosts
 from usher.cli.queue_access import parse_duration
 from usher.cli.wording import display_time, duration_text, json_fields, printable
 from usher.mgmt import politeness_groups
-from usher.mgmt.politeness_groups import MOST_COUNTED, Pace
+from usher.mgmt.politeness_groups import MAX_COUNTED_HOSTS, PolitenessGroup
 
 
 async def join_group(app: App, name: str, texts: Sequence[str], delay: str | None) -> list[str]:
@@ -31,12 +31,12 @@ async def leave_group(app: App, texts: Sequence[str]) -> list[str]:
     return found
 
 
-async def find_groups(app: App, *, limit: int, after: str) -> list[Pace]:
+async def find_groups(app: App, *, limit: int, after: str) -> list[PolitenessGroup]:
     async with mgmt_transaction(app) as conn:
         return await politeness_groups.groups(conn, after=after, n=limit)
 
 
-def show_groups(app: App, found: Sequence[Pace], *, limit: int, as_json: bool) -> None:
+def show_groups(app: App, found: Sequence[PolitenessGroup], *, limit: int, as_json: bool) -> None:
     if as_json:
         show_json([json_fields(asdict(one)) for one in found])
         return
@@ -46,7 +46,7 @@ def show_groups(app: App, found: Sequence[Pace], *, limit: int, as_json: bool) -
             printable(one.name),
             "as its hosts" if one.crawl_delay is None else durations.show(one.crawl_delay),
             ready_text(one, now),
-            f"≥ {MOST_COUNTED}" if one.hosts >= MOST_COUNTED else one.hosts,
+            f"≥ {MAX_COUNTED_HOSTS}" if one.hosts >= MAX_COUNTED_HOSTS else one.hosts,
             ", ".join(one.some) + (" …" if one.hosts > len(one.some) else ""),
         )
         for one in found
@@ -56,7 +56,7 @@ def show_groups(app: App, found: Sequence[Pace], *, limit: int, as_json: bool) -
         app.say(f"  → perhaps more: --after {found[-1].name}")
 
 
-def ready_text(one: Pace, now: datetime) -> str:
+def ready_text(one: PolitenessGroup, now: datetime) -> str:
     return (
         "now"
         if one.ready_at is None or one.ready_at <= now

@@ -56,7 +56,7 @@ class RobotsCache:
         if isinstance(url, Refused) or self._conn is None:
             return StoredRobots()
         try:
-            return _told(await robots.find(self._conn, url.host, url.scheme))
+            return _told(await robots.find_robots(self._conn, url.host, url.scheme))
         except psycopg.Error:
             return StoredRobots()
 
@@ -74,11 +74,11 @@ class RobotsCache:
         if isinstance(url, Refused) or self._conn is None:
             return StoredRobots()
         delay = None if crawl_delay is None else timedelta(seconds=crawl_delay)
-        told = robots.Told(status, body, error, delay)
+        told = robots.RobotsReport(status, body, error, delay)
         found = [one for one in map(parse, sitemaps) if isinstance(one, Url)]
         try:
             now = await server_time(self._conn)
-            kept = await robots.keep(self._conn, url.host, url.scheme, told, now=now)
+            kept = await robots.store_robots(self._conn, url.host, url.scheme, told, now=now)
             if kept and found:
                 await robots.add_sitemaps(self._conn, found, found_in="robots.txt", now=now)
         except psycopg.Error:
@@ -86,7 +86,7 @@ class RobotsCache:
         return _told(kept)
 
 
-def _told(kept: robots.Robots | None) -> StoredRobots:
+def _told(kept: robots.StoredRobots | None) -> StoredRobots:
     if kept is None:
         return StoredRobots()
     return StoredRobots(

@@ -4,12 +4,14 @@ from collections.abc import Sequence
 
 from usher.db.pool import Connection
 from usher.db.statements import beside
-from usher.mgmt.offered_feeds import Offer
+from usher.mgmt.offered_feeds import OfferedFeed
 
 store = beside(__file__)
 
 
-async def without_subscription(conn: Connection, offers: Sequence[Offer]) -> list[Offer]:
+async def without_subscription(
+    conn: Connection, offers: Sequence[OfferedFeed]
+) -> list[OfferedFeed]:
     """Those that nobody has subscribed to, in the same order."""
     found = await store.subscribed_to.tuples(conn, urls=[one.url for one in offers])
     known = {url for (url,) in found}
