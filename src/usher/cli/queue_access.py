@@ -108,7 +108,7 @@ def command_line(program: str, args: Sequence[str], most: int = COMMAND) -> str:
 
 
 def read_span(text: str) -> timedelta:
-    found = durations.read(text.strip())
+    found = durations.parse(text.strip())
     if found is None:
         raise BadInput(f"{text[:40]!a} is not a span of time.", hint=SPAN_HINT)
     if found > LONGEST:
@@ -125,7 +125,7 @@ def read_at(text: str, now: datetime) -> datetime:
 
 def read_since(text: str, now: datetime) -> datetime:
     """A moment, or as long ago as it says."""
-    if durations.read(text.strip()):
+    if durations.parse(text.strip()):
         return now - read_span(text)
     return read_moment(text, TIME_HINT.format("2h for as long ago"))
 

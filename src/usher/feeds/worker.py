@@ -15,7 +15,7 @@ from typing import Final
 import uvloop
 
 from usher.crawl.http.fetch import Fetcher
-from usher.crawl.service import fetcher_of
+from usher.crawl.service import make_fetcher
 from usher.db.areas import named
 from usher.errors import BadSetting, NotFound, UsherError
 from usher.feeds.items.job_functions import clean, digest, name_all, permalink
@@ -26,7 +26,7 @@ from usher.feeds.poll.sweep import Post, Sweep
 from usher.feeds.store import databases as houses
 from usher.feeds.store.databases import House
 from usher.queue.policy import policies
-from usher.settings import Loaded, load
+from usher.settings import LoadedSettings, load
 from usher.worker import PermanentError, TemporaryError
 
 __all__ = ["clean", "digest", "name_all", "permalink", "poll"]
@@ -54,14 +54,14 @@ async def _poll(id_: int) -> Told:
     if not all(named(settings).values()) and not (settings.data / "postgres").exists():
         # The manager was given the address by its environment, which it keeps from jobs.
         raise BadSetting("A job must find the databases in usher.toml.", hint="database_url = …")
-    async with houses.opened(settings) as house, fetcher_of(settings) as fetcher:
+    async with houses.opened(settings) as house, make_fetcher(settings) as fetcher:
         if NOT_OURS not in os.environ:
             return await poll_feed(house, fetcher, id_)
         return await _sweep(house, fetcher, id_, loaded, os.environ)
 
 
 async def _sweep(
-    house: House, fetcher: Fetcher, id_: int, loaded: Loaded, given: Mapping[str, str]
+    house: House, fetcher: Fetcher, id_: int, loaded: LoadedSettings, given: Mapping[str, str]
 ) -> Told:
     """Its own feed and others; told to stop, what it had taken goes back first."""
     async with house.jobs() as queue:

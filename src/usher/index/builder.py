@@ -8,7 +8,7 @@ import asyncio
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from usher.chunk_store import Kept, Shelf
+from usher.chunk_store import ChunkStore, StoredFile
 from usher.component_health import Fitness, crowded
 from usher.errors import BadContent, Conflict, NotFound, Unreachable, UsherError
 from usher.http.client.download import pull
@@ -20,7 +20,7 @@ from usher.index.claimed_chunks import Claims
 from usher.index.component_directory import beside
 from usher.index.metrics import BUILT, BUILT_DOCUMENTS, FOREIGN, left_out
 from usher.messages import ContentChunk, ForeignPages, SourceChunk
-from usher.telemetry import Log, observed
+from usher.telemetry import Log, log_failure
 
 log = Log("index")
 IDLE_PAUSE: Final = (0.1, 1.0)  # seconds between two questions: the first, the longest
@@ -42,7 +42,7 @@ class Builder:
     """One process of it; `stop` lets what is under way end and takes nothing new."""
 
     def __init__(
-        self, mgmt: Client, shelf: Shelf, claims: Claims, workshop: Workshop, fitness: Fitness
+        self, mgmt: Client, shelf: ChunkStore, claims: Claims, workshop: Workshop, fitness: Fitness
     ) -> None:
         self.mgmt, self.shelf, self.claims, self.workshop = mgmt, shelf, claims, workshop
         self.fitness = fitness
@@ -103,7 +103,7 @@ class Builder:
 
     def _start(self, one: ContentChunk) -> None:
         task = asyncio.create_task(self._build(one), name=f"chunk {one.chunk_id}")
-        self.open[one.chunk_id] = observed(task, log)
+        self.open[one.chunk_id] = log_failure(task, log)
 
     async def _one_ends(self) -> None:
         stop = asyncio.create_task(self._stop.wait())
@@ -170,7 +170,7 @@ class Builder:
             made = await self.workshop.make(job)
         except UsherError as error:
             return NotMade(self._without_paths(one, error.message))
-        self.shelf.remember(chunk, Kept(index, made.sha256, made.size))
+        self.shelf.remember_checksum(chunk, StoredFile(index, made.sha256, made.size))
         return made
 
     def _without_paths(self, one: ContentChunk, reason: str) -> str:

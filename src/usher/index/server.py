@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from usher.chunk_store import Shelf, at_disk, keep_files_private
+from usher.chunk_store import ChunkStore, keep_files_private, translate_disk_errors
 from usher.component_health import Fitness, crowded
 from usher.errors import UsherError
 from usher.http.client.mgmt_client import Client
@@ -55,7 +55,7 @@ async def serve_index(
 ) -> None:
     """Run an index server until told to stop."""
     keep_files_private(settings.data)
-    shelf, fitness = Shelf(settings.data / "index", SUFFIX), Fitness()
+    shelf, fitness = ChunkStore(settings.data / "index", SUFFIX), Fitness()
     async with (
         answering(settings, wish, shelf, fitness) as (desk, host),
         Client(settings.mgmt_url, host=host, token=credential(settings), patience=PATIENCE) as mgmt,
@@ -63,7 +63,7 @@ async def serve_index(
         directory = shelf.directory / folder_of(host)
         with alone_in(directory):
             shelf.directory = directory / "chunks"
-            await asyncio.to_thread(shelf.tidy)
+            await asyncio.to_thread(shelf.remove_leftovers)
             engine, anew = await asyncio.to_thread(opened, directory / "engine")
             loader = Loader(mgmt, engine, Sources(shelf, mgmt.ticket), fitness)
             loader.anew = anew
@@ -85,7 +85,7 @@ async def serve_index(
 
 @asynccontextmanager
 async def answering(
-    settings: Settings, wish: IndexServerOptions, shelf: Shelf, fitness: Fitness
+    settings: Settings, wish: IndexServerOptions, shelf: ChunkStore, fitness: Fitness
 ) -> AsyncIterator[tuple[Desk, str]]:
     """Questions and files, served; gives the desk, which has no engine yet, and the name the server goes by."""
     desk = Desk(wish.at_once or max(2, cores()))
@@ -129,6 +129,6 @@ def opened(path: Path) -> tuple[Engine, bool]:
         log.error("index_unusable", error=error.message)  # noqa: TRY400 - ours has none
     old = path.with_name(f"{path.name}.unusable")
     shutil.rmtree(old, ignore_errors=True)
-    with at_disk(path):
+    with translate_disk_errors(path):
         path.replace(old)
     return Engine.open(path), True

@@ -29,8 +29,8 @@ from usher.observe.crawl_progress import Progress, progress
 from usher.private_files import make_data_directory
 from usher.schema import migrate
 from usher.schema.roles import role_at
-from usher.settings import Loaded
-from usher.urls import Refused, Url, parse
+from usher.settings import LoadedSettings
+from usher.urls import Url, UrlRefusal, parse
 
 store = beside(__file__)
 # Larger, so that files and calls are few, and soon given, for here somebody waits.
@@ -57,7 +57,7 @@ class Errand:
     def read(self) -> list[Url]:
         found = [parse(text) for text in self.urls]
         for text, url in zip(self.urls, found, strict=True):
-            if isinstance(url, Refused):
+            if isinstance(url, UrlRefusal):
                 raise BadInput(f"{text[:80]!r} cannot be crawled: {url.detail}")
         return [url for url in found if isinstance(url, Url)]
 
@@ -75,7 +75,7 @@ class House:
 
 @asynccontextmanager
 async def running(
-    loaded: Loaded, errand: Errand, stop: asyncio.Event, hurry: asyncio.Event, *, told: Told
+    loaded: LoadedSettings, errand: Errand, stop: asyncio.Event, hurry: asyncio.Event, *, told: Told
 ) -> AsyncIterator[House]:
     """Every role on this machine, around the embedded server or the one that was named, or `stop` was set before."""
     settings = loaded.settings
@@ -102,7 +102,7 @@ async def running(
                 yield House(ports, address, troupe, door, reader)
 
 
-def command(loaded: Loaded, errand: Errand) -> Callable[[str], list[str]]:
+def command(loaded: LoadedSettings, errand: Errand) -> Callable[[str], list[str]]:
     """What starts a part, by its name."""
     words = ["--config", str(loaded.file)] if loaded.file else []
     words += ["--data", str(loaded.settings.data), "part"]
@@ -112,7 +112,7 @@ def command(loaded: Loaded, errand: Errand) -> Callable[[str], list[str]]:
     return lambda part: this_program(*words, part)
 
 
-def surroundings(loaded: Loaded) -> Mapping[str, str]:
+def surroundings(loaded: LoadedSettings) -> Mapping[str, str]:
     """What the parts are told by their environment: how chunks are."""
     return {
         f"USHER_{name.upper()}": str(value)
@@ -148,7 +148,7 @@ async def let_in(house: House, errand: Errand) -> tuple[list[Answer], list[int]]
 async def allow_named(house: House, urls: Sequence[Url]) -> None:
     """Store a permission for each URL whose host is not public: the operator named it."""
     for url in urls:
-        permission = await private_permission.needed(url)
+        permission = await private_permission.needed_permission(url)
         if permission is not None:
             async with house.door.transaction() as conn:
                 await private_access.grant(conn, url, permission)

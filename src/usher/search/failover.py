@@ -15,7 +15,7 @@ from usher.search.cluster_map import Hall
 from usher.search.index_servers import Server
 from usher.search.metrics import MORE_ROWS
 from usher.search.row_map import Bench
-from usher.telemetry import Log, observed
+from usher.telemetry import Log, log_failure
 
 log = Log("search")
 HEDGE: Final = (
@@ -75,7 +75,7 @@ class Round:
 
     def _spawn(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)
-        self._tasks.add(observed(task, log))
+        self._tasks.add(log_failure(task, log))
         task.add_done_callback(self._tasks.discard)
 
     async def _ask_row(self, attempt: Attempt) -> None:

@@ -24,7 +24,7 @@ from usher.errors import UsherError
 from usher.local import crawl as stage
 from usher.local.crawl import Errand, House, let_in, running, watched
 from usher.observe.crawl_progress import Progress
-from usher.shutdown import told_to_stop
+from usher.shutdown import stop_events
 from usher.telemetry import set_up_logging
 
 LINE_SECONDS: Final = 5.0  # between two lines where there is no terminal
@@ -100,7 +100,7 @@ async def stage_set(app: App, errand: Errand) -> AsyncIterator[tuple[House, asyn
         app.loaded.origins["log_level"] == "default"
     ):  # a person reads here; the parts' logs have the rest
         set_up_logging(level="warning", form=app.settings.log_format)
-    with told_to_stop() as (stop, hurry):
+    with stop_events() as (stop, hurry):
         app.say("starting …")
         async with running(app.loaded, errand, stop, hurry, told=app.say) as house:
             try:

@@ -14,7 +14,7 @@ from usher.cli.app import App
 from usher.cli.commands.search import FRONT
 from usher.cli.output import echo, style
 from usher.cli.wording import printable
-from usher.errors import BadInput, Unreachable, UsherError, tree
+from usher.errors import BadInput, Unreachable, UsherError, errors_by_code
 from usher.http.client.pool import Lines
 from usher.messages import Problem
 from usher.query.language import parse
@@ -74,7 +74,7 @@ async def page_of(lines: Lines, headers: dict[str, str], text: str, page: int) -
         problem = msgspec.json.decode(answer.body, type=Problem)
     except msgspec.MsgspecError as error:
         raise Unreachable("That is no front-end.", hint="Check the address.") from error
-    raise (tree().get(problem.code) or Unreachable)(problem.detail, hint=problem.hint)
+    raise (errors_by_code().get(problem.code) or Unreachable)(problem.detail, hint=problem.hint)
 
 
 async def at_servers(settings: Settings, text: str, limit: int) -> Listing:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 
-from usher.crawl.service import fetcher_of
+from usher.crawl.service import make_fetcher
 from usher.db.areas import named
 from usher.errors import BadSetting, NotFound, UsherError
 from usher.feeds.items import clean_job, multimatch
@@ -69,7 +69,7 @@ def _end(words: str, *, good: bool) -> None:
 
 async def _permalink(id_: int) -> permalinks.Told:
     settings = _settings()
-    async with houses.opened(settings) as house, fetcher_of(settings) as fetcher:
+    async with houses.opened(settings) as house, make_fetcher(settings) as fetcher:
         return await permalinks.permalink(house, fetcher, id_)
 
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 
-from usher.crawl.chunk_lease import Lease
-from usher.crawl.fetch_outcome import GONE, MOVED
-from usher.crawl.http.fetch import Answer, Fetcher
+from usher.crawl.chunk_lease import ChunkLease
+from usher.crawl.fetch_outcome import GONE_STATUSES, REDIRECT_STATUSES
+from usher.crawl.http.fetch import Fetcher, FetchResponse
 from usher.crawl.page import media_type
 from usher.crawl.page.charset import decode
-from usher.crawl.politeness import Manners, Rules
+from usher.crawl.politeness import HostRules, PolitenessPolicy
 from usher.crawl.service import PRODUCT
 from usher.feeds.items import followup_jobs, full_pages
 from usher.feeds.items.followup_jobs import Errand
@@ -24,8 +24,8 @@ from usher.feeds.items.robots import Shelf
 from usher.feeds.store import item_texts
 from usher.feeds.store.databases import House
 from usher.feeds.store.save_feed import clean
-from usher.private_hosts import Allowed, may_lead
-from usher.urls import Refused, Url, parse
+from usher.private_hosts import PrivateAllowList, may_lead
+from usher.urls import Url, UrlRefusal, parse
 
 MOST_HOPS: Final = 8
 TRIES: Final = 5
@@ -37,7 +37,7 @@ PATIENCE: Final = (
 LONGEST_ERROR: Final = 500
 SUCCESS: Final = 200
 # What another time may bring: all that is not the host's last word.
-FINAL: Final = GONE | {401, 402, 403, 405, 406, 414, 451}
+FINAL: Final = GONE_STATUSES | {401, 402, 403, 405, 406, 414, 451}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,22 +76,24 @@ async def permalink(
     if asked.state != "wanted" or not asked.asked:
         return Told(id_, "off", "Its page is not wanted any more.")
     url, feed = parse(asked.link), parse(asked.feed_url)
-    if isinstance(url, Refused):
+    if isinstance(url, UrlRefusal):
         fetched = Fetched(None, error=f"It has no address: {url.detail}", final=True)
     else:
-        source = "" if isinstance(feed, Refused) else feed.host
+        source = "" if isinstance(feed, UrlRefusal) else feed.host
         async with Shelf(house) as shelf:
-            manners = Manners(fetcher, PRODUCT, shelf.as_client())
+            manners = PolitenessPolicy(fetcher, PRODUCT, shelf.as_client())
             fetched = await fetch(manners, url, source=source, allowed=fetcher.allow)
     return await settle(house, asked, fetched, now=now or house.search.clock.now())
 
 
-async def fetch(manners: Manners, url: Url, *, source: str, allowed: Allowed) -> Fetched:
+async def fetch(
+    manners: PolitenessPolicy, url: Url, *, source: str, allowed: PrivateAllowList
+) -> Fetched:
     """Ask for a page, and follow where it leads, as far as each host allows it.
 
     `source` is the host of the feed. Neither it nor a redirect leads to a private host of another name.
     """
-    lease = Lease(asyncio.get_running_loop().time() + PATIENCE)
+    lease = ChunkLease(asyncio.get_running_loop().time() + PATIENCE)
     here = url
     for _ in range(MOST_HOPS + 1):
         if not may_lead(allowed, source, here.host):
@@ -104,7 +106,7 @@ async def fetch(manners: Manners, url: Url, *, source: str, allowed: Allowed) ->
         answer = await manners.ask(here, {}, delay=delay, lease=lease)
         if answer is None:
             return Fetched(here, error="Its turn did not come.")
-        if answer.status not in MOVED:
+        if answer.status not in REDIRECT_STATUSES:
             return read(answer, timedelta(seconds=delay))
         if answer.location is None:
             said = f"HTTP {answer.status} that does not say where it leads"
@@ -113,7 +115,7 @@ async def fetch(manners: Manners, url: Url, *, source: str, allowed: Allowed) ->
     return Fetched(here, error=f"It sends us on more than {MOST_HOPS} times")
 
 
-def judged(rules: Rules | None, url: Url) -> Fetched | None:
+def judged(rules: HostRules | None, url: Url) -> Fetched | None:
     """Why a page may not be asked for."""
     if rules is None:
         return None
@@ -125,7 +127,7 @@ def judged(rules: Rules | None, url: Url) -> Fetched | None:
     return None
 
 
-def read(answer: Answer, delay: timedelta) -> Fetched:
+def read(answer: FetchResponse, delay: timedelta) -> Fetched:
     """What an answer means: only a whole page is one."""
     rest = answer.retry_after(datetime.now(UTC))
     wait = timedelta(seconds=min(rest or 0.0, 30 * LONGEST.total_seconds()))
@@ -136,7 +138,7 @@ def read(answer: Answer, delay: timedelta) -> Fetched:
     if status // 100 != SUCCESS // 100:
         said = f"HTTP {status} {answer.reason}".rstrip()
         return Fetched(url, status, error=said, final=status in FINAL, wait=wait, delay=delay)
-    if media_type.kind(answer.media_type, answer.body) != "html":
+    if media_type.content_kind(answer.media_type, answer.body) != "html":
         said = f"It is no page but {answer.media_type or 'something else'}"
         return Fetched(url, status, error=said, final=True, delay=delay)
     return Fetched(url, status, clean(decode(answer.body, answer.charset)), delay=delay)

@@ -18,7 +18,7 @@ from usher.feeds.store.databases import House, taken
 from usher.http.client.mgmt_client import Client
 from usher.messages import Robots
 from usher.mgmt import robots
-from usher.urls import Refused, Url, parse
+from usher.urls import Url, UrlRefusal, parse
 
 ROLE: Final = "usher_mgmt"
 
@@ -49,7 +49,7 @@ class Shelf:
 
     async def robots(self, origin: str) -> Robots:
         url = parse(origin)
-        if isinstance(url, Refused) or self._conn is None:
+        if isinstance(url, UrlRefusal) or self._conn is None:
             return Robots()
         try:
             return _told(await robots.find(self._conn, url.host, url.scheme))
@@ -67,7 +67,7 @@ class Shelf:
         sitemaps: Sequence[str] = (),
     ) -> Robots:
         url = parse(origin)
-        if isinstance(url, Refused) or self._conn is None:
+        if isinstance(url, UrlRefusal) or self._conn is None:
             return Robots()
         delay = None if crawl_delay is None else timedelta(seconds=crawl_delay)
         told = robots.Told(status, body, error, delay)

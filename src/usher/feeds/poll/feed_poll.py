@@ -29,7 +29,7 @@ from usher.feeds.store.item_identity import digest
 from usher.feeds.store.save_feed import Stamp, Stored
 from usher.feeds.store.subscriptions import Noted, Subscribed
 from usher.feeds.websub import rules, subscribe
-from usher.urls import Refused
+from usher.urls import UrlRefusal
 from usher.urls import parse as parse_url
 
 __all__ = ["Outcome", "Told", "judge", "poll", "settle"]
@@ -58,7 +58,7 @@ async def poll(
         await subscribe.tend(house, fetcher, id_, now=now)
         return Told(id_, "off", f"It is {known.state}, and is not polled.")
     url = parse_url(known.url)
-    if isinstance(url, Refused):
+    if isinstance(url, UrlRefusal):
         raise BadInput(f"The feed {id_} has no URL that can be asked: {url.detail}")
     began = now or house.search.clock.now()
     reached = await reach(fetcher, url, etag=known.etag, lastmod=known.lastmod)

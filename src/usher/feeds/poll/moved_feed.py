@@ -14,7 +14,7 @@ from usher.feeds.poll.outcome import Outcome
 from usher.feeds.poll.request import Reached, reach
 from usher.feeds.store.save_feed import Stamp
 from usher.feeds.store.subscriptions import Subscribed
-from usher.urls import Refused, Url, parse
+from usher.urls import Url, UrlRefusal, parse
 
 MOST_MOVES: Final = 4  # one after the other
 Judge = Callable[[Reached, Subscribed, datetime], Outcome]
@@ -25,7 +25,7 @@ def new_home(outcome: Outcome) -> Url | None:
     if outcome.kind != "fresh" or outcome.feed is None or not outcome.feed.moved_to:
         return None
     url = parse(outcome.feed.moved_to)
-    return None if isinstance(url, Refused) or url == outcome.home else url
+    return None if isinstance(url, UrlRefusal) or url == outcome.home else url
 
 
 async def moved(

@@ -17,7 +17,7 @@ from usher.db.statements import beside
 from usher.door.doorkeeper import Doorkeeper
 from usher.errors import BadSetting
 from usher.feeds.websub.rules import usable
-from usher.private_hosts import Allowed, parse
+from usher.private_hosts import PrivateAllowList, parse_allow_list
 from usher.schema import migrate
 from usher.schema.roles import may_take
 from usher.schema.state import state
@@ -50,7 +50,7 @@ class House:
     patience: float
     callback: str = ""  # where hubs reach us, if they are to
     way: Way | None = None  # without it the door is opened anew each time
-    allowed: Allowed = Allowed()  # noqa: RUF009 - frozen
+    allowed: PrivateAllowList = PrivateAllowList()  # noqa: RUF009 - frozen
 
     @asynccontextmanager
     async def queue(self, conn: Connection) -> AsyncIterator[Connection]:
@@ -106,7 +106,7 @@ async def opened(settings: Settings, *, ready: bool = True) -> AsyncIterator[Hou
             await ends.enter_async_context(db)
             apart = None if search == control else await ends.enter_async_context(queue)
             work, way = found.dsns[Area.WORK], Way(ends)
-            allowed = parse(settings.allow_private)
+            allowed = parse_allow_list(settings.allow_private)
             yield House(db, apart, (ours, theirs), work, patience, callback, way, allowed)
 
 

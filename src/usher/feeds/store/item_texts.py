@@ -11,7 +11,7 @@ from uuid import UUID
 
 import psycopg
 
-from usher.crawl.page.fingerprint import line, simhash
+from usher.crawl.page.fingerprint import shorten, simhash
 from usher.db.pool import Connection, Database
 from usher.db.statements import array, beside
 from usher.feeds.items.clean import plain
@@ -98,7 +98,7 @@ async def digest(conn: Connection, items: Sequence[Undigested]) -> int:
 
 
 def digested(item: Undigested) -> Digest:
-    title = line(plain(item.title[:MOST_WORDS], item.title_type), LONGEST_TITLE)
+    title = shorten(plain(item.title[:MOST_WORDS], item.title_type), LONGEST_TITLE)
     body = plain(item.body, item.type)[:MOST_WORDS]
     # With its title, for many feeds have the same few words where a text is to be paid for.
     number = simhash(f"{title} {body}") if len(body) >= LEAST else 0

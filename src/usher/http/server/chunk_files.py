@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
-from usher.chunk_store import Kept, Shelf
+from usher.chunk_store import ChunkStore, StoredFile
 from usher.errors import BadInput, NotFound
 from usher.http.server.component import Call, Endpoint
 from usher.http.server.files import FileAnswer
@@ -32,7 +32,7 @@ class Listed(Struct):
 
 
 def chunk_endpoints(
-    shelf: Shelf,
+    shelf: ChunkStore,
     path: str,
     media_type: str = "application/warc",
     action: Action = "content",
@@ -61,8 +61,8 @@ def chunk_of(word: str) -> int:
     return int(found[1])
 
 
-def listed(shelf: Shelf, page: Page) -> list[Listed]:
+def listed(shelf: ChunkStore, page: Page) -> list[Listed]:
     """In order of their ids; whoever wants more asks for those after the last."""
     ids = islice((one for one in shelf.chunks() if one > page.after), page.n)
-    found: list[tuple[int, Kept | None]] = [(chunk, shelf.find(chunk)) for chunk in ids]
+    found: list[tuple[int, StoredFile | None]] = [(chunk, shelf.find(chunk)) for chunk in ids]
     return [Listed(chunk, kept.size, kept.sha256) for chunk, kept in found if kept]
