@@ -22,7 +22,7 @@ from usher.db.statements import Statement, Statements
 from usher.door import guestbook, hosts
 from usher.schema.dump import picture
 from usher.schema.steps import steps
-from usher.settings import names
+from usher.settings import setting_names
 from usher.telemetry import REGISTRY
 
 PACKAGE = Path(usher.__file__).parent
@@ -164,7 +164,7 @@ def test_every_command_is_documented_and_helps(path: str) -> None:
     assert done.returncode == 0
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", setting_names())
 def test_every_setting_is_documented(name: str) -> None:
     text = (TREE / "docs" / "settings.md").read_text()
     assert f"`{name}`" in text
@@ -178,7 +178,7 @@ def test_every_metric_is_documented() -> None:
 
 
 def test_every_error_is_in_the_drawn_tree_and_has_its_own_code() -> None:
-    found = errors.tree()
+    found = errors.errors_by_code()
     defined = [
         name
         for name, value in vars(errors).items()

@@ -32,7 +32,7 @@ from usher.mgmt import chunks, unreported_pages
 from usher.mgmt.chunks import Chunk, Trouble
 from usher.mgmt.component_names import Type
 from usher.mgmt.components import Component
-from usher.urls import Refused, Scheme, Url, parse
+from usher.urls import Scheme, Url, UrlRefusal, parse
 
 NOT_MODIFIED: Final = 304
 LATER: Final = frozenset({429, 503})  # answers that ask us to come another time
@@ -156,7 +156,7 @@ async def outcomes(
 
 def read(link: str) -> Url:
     url = parse(link)
-    if isinstance(url, Refused):
+    if isinstance(url, UrlRefusal):
         raise BadInput(f"{link[:80]!a} cannot be read as a link: {url.detail}")
     return url
 

@@ -19,7 +19,7 @@ from usher.door.batch import Answer, Answers
 from usher.door.rules import Knock
 from usher.errors import BadInput, NotFound
 from usher.http.server.middleware import HttpError
-from usher.urls import Refused, parse
+from usher.urls import UrlRefusal, parse
 
 WORDS = "PUT /api/entree/{full|single}/{pass|nopass}"
 NOT_IN_A_HOST = frozenset("/\\?#@ ")
@@ -43,7 +43,7 @@ def host_of(found_on: str | None) -> str:
     if not found_on:
         return ""
     url = parse(found_on)
-    if isinstance(url, Refused):
+    if isinstance(url, UrlRefusal):
         raise BadInput(f"found_on cannot be read as a URL: {url.detail}")
     return url.host
 

@@ -24,7 +24,7 @@ from usher.errors import NotFound
 from usher.http.server.middleware import HttpError
 from usher.mgmt import offered_feeds, robots
 from usher.private_hosts import may_lead
-from usher.urls import Refused, Url, parse
+from usher.urls import Url, UrlRefusal, parse
 
 MOST_SITEMAPS: Final = 1_000  # told of at once
 
@@ -54,7 +54,7 @@ async def set_robots(call: Call[RobotsRead]) -> RobotsKept:
 
 async def let_in(call: Call[Says], given: Sequence[str], where: Url, found_in: str) -> None:
     """Sitemaps knock as pages do; no filter of file names keeps them out."""
-    urls = [url for text in given[:MOST_SITEMAPS] if not isinstance(url := parse(text), Refused)]
+    urls = [url for text in given[:MOST_SITEMAPS] if not isinstance(url := parse(text), UrlRefusal)]
     if not urls:
         return
     told = await call.rooms.doorkeeper.knock(
@@ -101,7 +101,8 @@ async def add_feeds(call: Call[FeedsOffered]) -> FeedsKept:
     urls = [
         url
         for text in asked.feeds
-        if not isinstance(url := parse(text), Refused) and may_lead(allowed, where.host, url.host)
+        if not isinstance(url := parse(text), UrlRefusal)
+        and may_lead(allowed, where.host, url.host)
     ]
     async with mgmt_connection(call) as conn:
         new = (

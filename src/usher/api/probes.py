@@ -15,7 +15,7 @@ from usher.db.pool import Database
 from usher.errors import Unreachable
 from usher.http.server.messages import Status, Version
 from usher.schema.state import State, not_ours, out_of_date, state
-from usher.telemetry import exposition
+from usher.telemetry import metrics_text
 
 READY_SECONDS = 3  # probes give up after a few seconds too, and learn nothing then
 
@@ -53,7 +53,7 @@ async def state_of(db: Database, schema: str) -> State:
 
 
 async def metrics(_call: Call[None]) -> Response:
-    return Response(exposition(), media_type=CONTENT_TYPE_LATEST)
+    return Response(metrics_text(), media_type=CONTENT_TYPE_LATEST)
 
 
 async def version(_call: Call[None]) -> Version:

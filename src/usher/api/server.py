@@ -111,7 +111,7 @@ async def open_context(
             callers = Callers(own, machine_secret(settings), lease=terms.lease)
             yield MgmtContext(
                 work,
-                Doorkeeper(work, private_hosts.parse(settings.allow_private)),
+                Doorkeeper(work, private_hosts.parse_allow_list(settings.allow_private)),
                 control,
                 rules,
                 own,

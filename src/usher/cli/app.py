@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 import click
 
 from usher.cli.output import echo, style
-from usher.settings import Loaded, Settings, load
-from usher.terminal import escaped
+from usher.settings import LoadedSettings, Settings, load
+from usher.terminal import escape_controls
 
 T = TypeVar("T")
 FIELD_WIDTH = 10  # of names before what is told
@@ -30,7 +30,7 @@ class App:
     quiet: bool = False
 
     @cached_property
-    def loaded(self) -> Loaded:
+    def loaded(self) -> LoadedSettings:
         from usher.telemetry import set_up_logging
 
         loaded = load(os.environ, config=self.config, overrides=self.overrides)
@@ -100,7 +100,7 @@ def confirm(question: str, *, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise click.UsageError(f"{question} Add --yes to go on without a terminal.")
-    click.confirm(escaped(question), abort=True, err=True)
+    click.confirm(escape_controls(question), abort=True, err=True)
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

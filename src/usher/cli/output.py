@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from usher.terminal import escaped
+from usher.terminal import escape_controls
 
 # Marks our own sequences in a text until it is printed. The number is random, so no page can write the mark.
 _MARK: Final = f"\x1b{secrets.token_hex(8)}"
@@ -18,11 +18,11 @@ CLEAR_SCREEN: Final = f"{_MARK}H{_MARK}J"  # cursor to the first line, then clea
 def echo(text: str | int = "", *, err: bool = False, nl: bool = True) -> None:
     """Print a text, escaped; styles and `CLEAR_SCREEN` stay."""
     first, *rest = str(text).split(_MARK)
-    shown = [escaped(first), *(f"\x1b[{escaped(part)}" for part in rest)]
+    shown = [escape_controls(first), *(f"\x1b[{escape_controls(part)}" for part in rest)]
     click.echo("".join(shown), err=err, nl=nl)
 
 
 def style(text: str, *, fg: str | None = None, bold: bool = False, dim: bool = False) -> str:
     """A text that `echo` prints in this style; without a terminal `echo` prints the text alone."""
-    styled = click.style(escaped(text), fg=fg, bold=bold or None, dim=dim or None)
+    styled = click.style(escape_controls(text), fg=fg, bold=bold or None, dim=dim or None)
     return styled.replace("\x1b[", _MARK)

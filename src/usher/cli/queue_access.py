@@ -108,7 +108,7 @@ def command_line(program: str, args: Sequence[str], most: int = COMMAND_CHARACTE
 
 
 def parse_duration(text: str) -> timedelta:
-    found = durations.read(text.strip())
+    found = durations.parse(text.strip())
     if found is None:
         raise BadInput(f"{text[:40]!a} is not a span of time.", hint=DURATION_HINT)
     if found > MAX_DURATION:
@@ -128,7 +128,7 @@ def parse_start(text: str, now: datetime) -> datetime:
 
 def parse_since(text: str, now: datetime) -> datetime:
     """A moment, or as long ago as it says."""
-    if durations.read(text.strip()):
+    if durations.parse(text.strip()):
         return now - parse_duration(text)
     return parse_time(text, TIME_HINT.format("2h for as long ago"))
 

@@ -15,7 +15,7 @@ from typing import Final
 import uvloop
 
 from usher.crawl.http.fetch import Fetcher
-from usher.crawl.service import fetcher_of
+from usher.crawl.service import make_fetcher
 from usher.db.areas import named
 from usher.errors import BadSetting, NotFound, UsherError
 from usher.feeds.items.job_functions import clean, digest, name_all, permalink
@@ -26,7 +26,7 @@ from usher.feeds.poll.outcome import PollOutcome
 from usher.feeds.store import databases as feed_databases
 from usher.feeds.store.databases import FeedDatabases
 from usher.queue.policy import policies
-from usher.settings import Loaded, load
+from usher.settings import LoadedSettings, load
 from usher.worker import PermanentError, TemporaryError
 
 __all__ = ["clean", "digest", "name_all", "permalink", "poll"]
@@ -55,8 +55,7 @@ async def _poll(id_: int) -> PollOutcome:
         # The manager was given the address by its environment, which it keeps from jobs.
         raise BadSetting("A job must find the databases in usher.toml.", hint="database_url = …")
     async with (
-        feed_databases.open_databases(settings) as databases,
-        fetcher_of(settings) as fetcher,
+        feed_databases.open_databases(settings) as databases, make_fetcher(settings) as fetcher,
     ):
         if QUEUE_VARIABLE not in os.environ:
             return await poll_feed(databases, fetcher, id_)
@@ -64,7 +63,7 @@ async def _poll(id_: int) -> PollOutcome:
 
 
 async def _sweep(
-    databases: FeedDatabases, fetcher: Fetcher, id_: int, loaded: Loaded, given: Mapping[str, str]
+    databases: FeedDatabases, fetcher: Fetcher, id_: int, loaded: LoadedSettings, given: Mapping[str, str]
 ) -> PollOutcome:
     """Its own feed and others; told to stop, what it had taken goes back first."""
     async with databases.jobs() as queue:

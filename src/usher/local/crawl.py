@@ -29,8 +29,8 @@ from usher.observe.crawl_progress import CrawlProgress, read_progress
 from usher.private_files import make_data_directory
 from usher.schema import migrate
 from usher.schema.roles import role_at
-from usher.settings import Loaded
-from usher.urls import Refused, Url, parse
+from usher.settings import LoadedSettings
+from usher.urls import Url, UrlRefusal, parse
 
 store = beside(__file__)
 # Larger, so that files and calls are few, and soon given, for here somebody waits.
@@ -57,7 +57,7 @@ class LocalRunOptions:
     def read(self) -> list[Url]:
         found = [parse(text) for text in self.urls]
         for text, url in zip(self.urls, found, strict=True):
-            if isinstance(url, Refused):
+            if isinstance(url, UrlRefusal):
                 raise BadInput(f"{text[:80]!r} cannot be crawled: {url.detail}")
         return [url for url in found if isinstance(url, Url)]
 
@@ -75,7 +75,7 @@ class LocalStack:
 
 @asynccontextmanager
 async def running_stack(
-    loaded: Loaded,
+    loaded: LoadedSettings,
     errand: LocalRunOptions,
     stop: asyncio.Event,
     hurry: asyncio.Event,
@@ -107,7 +107,7 @@ async def running_stack(
                 yield LocalStack(ports, address, troupe, door, reader)
 
 
-def process_command(loaded: Loaded, errand: LocalRunOptions) -> Callable[[str], list[str]]:
+def process_command(loaded: LoadedSettings, errand: LocalRunOptions) -> Callable[[str], list[str]]:
     """What starts a part, by its name."""
     words = ["--config", str(loaded.file)] if loaded.file else []
     words += ["--data", str(loaded.settings.data), "part"]
@@ -117,7 +117,7 @@ def process_command(loaded: Loaded, errand: LocalRunOptions) -> Callable[[str], 
     return lambda part: usher_command(*words, part)
 
 
-def process_environment(loaded: Loaded) -> Mapping[str, str]:
+def process_environment(loaded: LoadedSettings) -> Mapping[str, str]:
     """What the parts are told by their environment: how chunks are."""
     return {
         f"USHER_{name.upper()}": str(value)
@@ -155,7 +155,7 @@ async def knock_for_urls(
 async def allow_private_hosts(house: LocalStack, urls: Sequence[Url]) -> None:
     """Store a permission for each URL whose host is not public: the operator named it."""
     for url in urls:
-        permission = await private_permission.needed(url)
+        permission = await private_permission.needed_permission(url)
         if permission is not None:
             async with house.door.transaction() as conn:
                 await private_access.grant(conn, url, permission)

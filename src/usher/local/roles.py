@@ -16,8 +16,8 @@ from types import MappingProxyType
 from typing import Final
 
 from usher.local.ports import Ports
-from usher.settings import Loaded, Settings
-from usher.shutdown import told_to_stop
+from usher.settings import LoadedSettings, Settings
+from usher.shutdown import stop_events
 
 Ready = Callable[[str], None]
 # Seconds that a part has to end in order once the troupe is gone, and what of them the desk hears the others out.
@@ -28,7 +28,7 @@ ALONE, HEARING = 6.0, 2.0
 class RoleContext:
     """What every role is told."""
 
-    loaded: Loaded
+    loaded: LoadedSettings
     ports: Ports
     keep_warc: bool = False
     front: str = ""  # HOST:PORT of the search page, if not on loopback
@@ -72,10 +72,10 @@ async def manager(post: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
 
 
 async def crawler(post: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
-    from usher.crawl.service import CrawlerOptions, crawl
+    from usher.crawl.service import CrawlerOptions, run_crawler
 
     wish = CrawlerOptions(bind=post.ports.bind("crawler"), keep=post.keep_warc)
-    await crawl(post.settings, wish, stop, ready=ready)
+    await run_crawler(post.settings, wish, stop, ready=ready)
 
 
 async def builder(post: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
@@ -127,7 +127,7 @@ def roles_of(part: str, *, jobs: bool) -> list[Role]:
 
 async def run_process(part: str, post: RoleContext, *, ready: Ready) -> None:
     """Every role of a part until told to stop; if one fails, all end, and the troupe starts them again."""
-    with told_to_stop() as (stop, _):
+    with stop_events() as (stop, _):
         alone = asyncio.create_task(stop_without_parent(stop, HEARING if part == "desk" else 0))
         try:
             async with asyncio.TaskGroup() as group:

@@ -35,16 +35,16 @@ from usher.mgmt.retention import Retention
 from usher.schema import migrate
 from usher.schema.roles import role_at
 from usher.settings import Settings
-from usher.shutdown import told_to_stop
+from usher.shutdown import stop_events
 from usher.telemetry import (
-    COMPACTED,
-    COMPONENTS,
-    LOST,
-    MOVED,
+    COMPACTED_CHUNKS,
+    COMPONENTS_BY_HEALTH,
+    LOST_CHUNKS,
+    MOVED_PLACEMENTS,
     PINGS,
     ROUND_SECONDS,
-    UNLOADED,
-    UNSEATED,
+    UNLOADED_PLACEMENTS,
+    UNPLACED_CHUNKS,
     Log,
 )
 
@@ -254,7 +254,7 @@ class Watchdog:
                 else:
                     lost = await chunks.rebuild(conn, id_, why=why)
                 await _write_down(conn, "lost", lost, id_, why, now)
-            LOST.labels(type_).inc(len(lost))
+            LOST_CHUNKS.labels(type_).inc(len(lost))
             log.warning("lost", component=host, chunks=len(lost), some=lost[:10])
 
     async def reap(self, conn: Connection, now: datetime) -> None:
@@ -282,7 +282,7 @@ class Watchdog:
         async with conn.transaction():
             released = await placements.drop(conn, now=now, patience=self.patience)
         if any(planned) or released:
-            MOVED.inc(planned.moved)
+            MOVED_PLACEMENTS.inc(planned.moved)
             log.info("seats", seated=planned.seated, moved=planned.moved, released=released)
 
     async def compact(self, conn: Connection, now: datetime) -> None:
@@ -291,9 +291,9 @@ class Watchdog:
             done = await compaction.compact(conn, now=now)
         if not done:
             return
-        COMPACTED.labels("retired").inc(len(done.retired))
-        COMPACTED.labels("made").inc(len(done.made))
-        COMPACTED.labels("given_up").inc(len(done.given_up))
+        COMPACTED_CHUNKS.labels("retired").inc(len(done.retired))
+        COMPACTED_CHUNKS.labels("made").inc(len(done.made))
+        COMPACTED_CHUNKS.labels("given_up").inc(len(done.given_up))
         begun = [one.chunk_id for one in done.begun]
         log.info(
             "compacted",
@@ -312,16 +312,16 @@ class Watchdog:
 
     async def measure(self, conn: Connection) -> None:
         """How everybody is, for the metrics."""
-        COMPONENTS.clear()
+        COMPONENTS_BY_HEALTH.clear()
         found = await components.list_components(conn)
         kinds = Counter((one.type or "unknown", one.health) for one in found)
         for kind, n in kinds.items():
-            COMPONENTS.labels(*kind).set(n)
-        UNSEATED.clear()
-        UNLOADED.clear()
+            COMPONENTS_BY_HEALTH.labels(*kind).set(n)
+        UNPLACED_CHUNKS.clear()
+        UNLOADED_PLACEMENTS.clear()
         for row in await placements.missing(conn):
-            UNSEATED.labels(str(row.row)).set(row.unseated)
-            UNLOADED.labels(str(row.row)).set(row.wanted)
+            UNPLACED_CHUNKS.labels(str(row.row)).set(row.unseated)
+            UNLOADED_PLACEMENTS.labels(str(row.row)).set(row.wanted)
 
 
 def _result(ping: Ping) -> str:
@@ -355,7 +355,7 @@ async def watch(
         await migrate.ensure(found, ("work",), patience=settings.connect_timeout)
         dsn = found.dsns[Area.WORK]
         role = await role_at(dsn, ROLE, patience=settings.connect_timeout)
-        with told_to_stop(told) as (stop, _):
+        with stop_events(told) as (stop, _):
             ready("watchdog")
             patience = replace(
                 patience,

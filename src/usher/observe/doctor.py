@@ -21,7 +21,7 @@ from usher.errors import UsherError
 from usher.schema import migrate, roles
 from usher.schema.state import state
 from usher.security_checks import Check, security_checks
-from usher.settings import Loaded, Settings, masked
+from usher.settings import LoadedSettings, Settings, mask_password
 
 GIGABYTE = 1024**3
 LOW_DISK_BYTES, MIN_DISK_BYTES = 5 * GIGABYTE, GIGABYTE // 2
@@ -31,7 +31,7 @@ def failed_check(name: str, error: UsherError) -> Check:
     return Check(name, "bad", error.message, error.hint)
 
 
-async def run_checks(loaded: Loaded) -> list[Check]:
+async def run_checks(loaded: LoadedSettings) -> list[Check]:
     settings, checks = loaded.settings, [version_check()]
     if not all(named(settings).values()):
         checks += [postgres_check(settings), disk_check(settings.data)]
@@ -92,7 +92,7 @@ async def database_checks(found: Places, settings: Settings) -> AsyncIterator[Ch
 
 async def server_check(conn: Connection, dsn: str, schemas: list[str], *, ours: bool) -> Check:
     version = conn.info.server_version
-    where = "embedded" if ours else masked(dsn)
+    where = "embedded" if ours else mask_password(dsn)
     detail = f"PostgreSQL {version // 10000}.{version % 10000}, {where}, for {', '.join(schemas)}"
     if version < migrate.OLDEST_SERVER:
         return Check("database", "bad", detail, "Usher needs PostgreSQL 14 or newer.")

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, get_args
 
 from usher import durations
 from usher.errors import BadSetting
-from usher.settings import to_bool, to_float, to_int, to_text, unknown
+from usher.settings import to_bool, to_float, to_int, to_text, unknown_setting
 
 Run = Literal["auto", "exec", "fork", "async"]
 
@@ -117,7 +117,7 @@ def options(type_: str, table: Mapping[str, Any]) -> dict[str, Any]:
     where = f"[worker.{type_}]"
     for name in table:
         if name not in OPTIONS:
-            raise unknown(name, list(OPTIONS), where)
+            raise unknown_setting(name, list(OPTIONS), where)
     return {name: checked(name, value, where) for name, value in table.items()}
 
 
@@ -143,7 +143,7 @@ def shown(bound: float | timedelta) -> str:
 
 def to_span(value: object) -> timedelta:
     """A number, in quotes or not, is seconds."""
-    span = durations.read(value.strip()) if isinstance(value, str) else None
+    span = durations.parse(value.strip()) if isinstance(value, str) else None
     try:
         return timedelta(seconds=to_float(value)) if span is None else span
     except (ValueError, OverflowError) as error:

@@ -12,7 +12,14 @@ from typing import Final
 from usher.db.clock import DatabaseClock
 from usher.db.pool import IN_THE_WAY, Connection, stay_connected
 from usher.queue import tasks
-from usher.telemetry import OLDEST, REAPED, RETRIED, SCHEDULED, WAITING, Log
+from usher.telemetry import (
+    EXPIRED_LEASES,
+    OLDEST_JOB_SECONDS,
+    RETRIED_JOBS,
+    SCHEDULED_JOBS,
+    WAITING_JOBS,
+    Log,
+)
 
 log = Log("scheduler")
 LOCK: Final = 0x7573_6865_7211  # "usher", 17: one scheduler leads
@@ -99,31 +106,31 @@ class Scheduler:
         due = await tasks.due(conn, n=PACK, now=now)
         if due:
             made = await tasks.spawn(conn, due, now=now)
-            SCHEDULED.inc(made)
+            SCHEDULED_JOBS.inc(made)
             log.info("scheduled", tasks=made)
         return len(due)
 
     async def retry(self, conn: Connection) -> int:
         back = await tasks.retry(conn, n=PACK, now=self.clock.now())
         if back:
-            RETRIED.inc(back)
+            RETRIED_JOBS.inc(back)
             log.info("tried_again", jobs=back)
         return back
 
     async def reap(self, conn: Connection) -> int:
         lost = await tasks.reap(conn, n=PACK, now=self.clock.now())
         if lost:
-            REAPED.inc(len(lost))
+            EXPIRED_LEASES.inc(len(lost))
             log.warning("leases_ended", jobs=len(lost), some=lost[:10])
         return len(lost)
 
     async def measure(self, conn: Connection) -> None:
         """What waits, for the metrics."""
-        WAITING.clear()
-        OLDEST.clear()
+        WAITING_JOBS.clear()
+        OLDEST_JOB_SECONDS.clear()
         for type_, n, oldest in await tasks.depth(conn, most=MOST_COUNTED, now=self.clock.now()):
-            WAITING.labels(type_).set(n)
-            OLDEST.labels(type_).set(oldest)
+            WAITING_JOBS.labels(type_).set(n)
+            OLDEST_JOB_SECONDS.labels(type_).set(oldest)
 
     def time_for(self, what: str, seconds: float) -> bool:
         now = asyncio.get_running_loop().time()

@@ -21,8 +21,8 @@ from usher.queue.scheduler import Scheduler
 from usher.queue.worker_login import worker_dsn
 from usher.schema import migrate
 from usher.schema.roles import role_at
-from usher.settings import Loaded, Settings
-from usher.shutdown import told_to_stop
+from usher.settings import LoadedSettings, Settings
+from usher.shutdown import stop_events
 from usher.telemetry import Log
 
 log = Log("queue")
@@ -40,7 +40,11 @@ class QueueServiceOptions:
 
 
 async def manage(
-    loaded: Loaded, wish: QueueServiceOptions, *, ready: Ready, told: asyncio.Event | None = None
+    loaded: LoadedSettings,
+    wish: QueueServiceOptions,
+    *,
+    ready: Ready,
+    told: asyncio.Event | None = None,
 ) -> None:
     """Run jobs on this machine."""
     settings = loaded.settings
@@ -60,7 +64,7 @@ async def manage(
             lease=timedelta(seconds=settings.job_lease),
         )
         async with Database(dsn, size=settings.pool_size, role=role) as db:
-            with told_to_stop(told) as (stop, stop_now):
+            with stop_events(told) as (stop, stop_now):
                 ready(f"manager at {host}")
                 await Manager(db, post).run(stop, stop_now)
 
@@ -69,7 +73,7 @@ async def schedule(settings: Settings, *, ready: Ready, told: asyncio.Event | No
     """Make jobs of tasks, and bring back what failed or was lost."""
     async with opened(settings) as dsn:
         role = await role_at(dsn, SCHEDULER, patience=settings.connect_timeout)
-        with told_to_stop(told) as (stop, _):
+        with stop_events(told) as (stop, _):
             ready("scheduler")
             await Scheduler(dsn, role=role).run(stop)
     log.info("stopped")

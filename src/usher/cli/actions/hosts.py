@@ -182,7 +182,7 @@ async def change_private(conn: Connection, texts: Sequence[str], *, allow: bool)
         host = await admin.show_host(conn, name=url.host)
         if host is not None and "://" not in text:
             url = replace(url, scheme=Scheme(host.scheme))
-        permission = await private_permission.needed(url)
+        permission = await private_permission.needed_permission(url)
         if permission is None:
             raise BadInput(
                 f"{url.host} has no private address now.", hint="It needs no permission."

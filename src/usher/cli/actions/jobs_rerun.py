@@ -15,7 +15,7 @@ from usher.queue.rerun import Again, rerun
 from usher.queue.runners.process_runner import Ended
 from usher.queue.service import passed_on
 from usher.queue.worker_login import worker_dsn
-from usher.shutdown import told_to_stop
+from usher.shutdown import stop_events
 
 FAILED, NOT_STARTED, INTERRUPTED = 1, 2, 130
 PASSED_EXIT_CODES = (0, 1, 2)  # the exit codes that mean the same to us
@@ -26,7 +26,7 @@ async def rerun_job(app: App, id_: int, extra: Sequence[str]) -> int:
         async with checked_transaction(db) as conn:
             old = await ended_job(conn, id_)
         post = await run_context(app, db)
-        with told_to_stop() as (stop, kill):
+        with stop_events() as (stop, kill):
             event = await rerun(
                 Again(
                     db=db,

@@ -16,7 +16,7 @@ from usher.errors import NotFound
 from usher.feeds.items import followup_jobs
 from usher.feeds.items.followup_jobs import PageJob
 from usher.feeds.store.databases import FeedDatabases
-from usher.urls import Refused, parse
+from usher.urls import UrlRefusal, parse
 
 store = beside(__file__)
 
@@ -94,7 +94,7 @@ def page_job(page: WantedPage) -> PageJob:
 def host_of(link: str) -> str:
     """Whose a page is; one that nobody can ask for still gets a job, which says so."""
     url = parse(link)
-    return "-" if isinstance(url, Refused) else url.host
+    return "-" if isinstance(url, UrlRefusal) else url.host
 
 
 async def find_request(conn: Connection, id_: int) -> PageRequest:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 
-from usher.crawl.service import fetcher_of
+from usher.crawl.service import make_fetcher
 from usher.db.areas import named
 from usher.errors import BadSetting, NotFound, UsherError
 from usher.feeds.items import clean_job, multimatch
@@ -70,8 +70,7 @@ def _end(words: str, *, good: bool) -> None:
 async def _permalink(id_: int) -> permalinks.PageOutcome:
     settings = _settings()
     async with (
-        feed_databases.open_databases(settings) as databases,
-        fetcher_of(settings) as fetcher,
+        feed_databases.open_databases(settings) as databases, make_fetcher(settings) as fetcher,
     ):
         return await permalinks.fetch_item_page(databases, fetcher, id_)
 

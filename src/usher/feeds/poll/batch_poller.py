@@ -29,7 +29,7 @@ from usher.queue.job_states import Ending, outcome
 from usher.queue.jobs import Settled
 from usher.queue.policy import Policy
 from usher.queue.running_jobs import Ledger, Run
-from usher.telemetry import Log, observed
+from usher.telemetry import Log, log_failure
 
 store = beside(__file__)
 log = Log("feeds")
@@ -101,7 +101,7 @@ class BatchPoller:
         """Poll the feed whose job this is, and meanwhile and for a while afterwards all others that are due."""
         own = asyncio.create_task(poll(self.databases, self.fetcher, feed, shared=self.shared))
         keeping = [
-            observed(asyncio.create_task(work), log)
+            log_failure(asyncio.create_task(work), log)
             for work in (
                 self.ledger.settle(),
                 self.ledger.beat(self.stop, self.stop),

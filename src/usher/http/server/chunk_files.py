@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
-from usher.chunk_store import Kept, Shelf
+from usher.chunk_store import ChunkStore, StoredFile
 from usher.errors import BadInput, NotFound
 from usher.http.server.component import Call, Endpoint
 from usher.http.server.files import FileResponse
@@ -32,7 +32,7 @@ class ChunkListEntry(Struct):
 
 
 def chunk_endpoints(
-    shelf: Shelf,
+    shelf: ChunkStore,
     path: str,
     media_type: str = "application/warc",
     action: Action = "content",
@@ -61,8 +61,8 @@ def chunk_of(word: str) -> int:
     return int(found[1])
 
 
-def listed(shelf: Shelf, page: ChunkListQuery) -> list[ChunkListEntry]:
+def listed(shelf: ChunkStore, page: ChunkListQuery) -> list[ChunkListEntry]:
     """In order of their ids; whoever wants more asks for those after the last."""
     ids = islice((one for one in shelf.chunks() if one > page.after), page.n)
-    found: list[tuple[int, Kept | None]] = [(chunk, shelf.find(chunk)) for chunk in ids]
+    found: list[tuple[int, StoredFile | None]] = [(chunk, shelf.find(chunk)) for chunk in ids]
     return [ChunkListEntry(chunk, kept.size, kept.sha256) for chunk, kept in found if kept]

@@ -29,7 +29,7 @@ from usher.http.server.messages import Status, Version
 from usher.http.server.middleware import HttpError, Middleware, bearer
 from usher.http.server.rpc_connections import RpcResponse, RpcServer
 from usher.http.server.ticket_guard import DEFAULT_GRACE_SECONDS, Guard, guard_for
-from usher.telemetry import Log, exposition, observed
+from usher.telemetry import Log, log_failure, metrics_text
 from usher.tickets import Action
 
 log = Log("web")
@@ -138,7 +138,7 @@ async def serve_component(
 @asynccontextmanager
 async def refreshed(guard: Guard | None, host: str) -> AsyncIterator[None]:
     """Keep a guard up to date meanwhile."""
-    task = observed(asyncio.create_task(guard.run(host)), log) if guard else None
+    task = log_failure(asyncio.create_task(guard.run(host)), log) if guard else None
     try:
         yield
     finally:
@@ -185,7 +185,7 @@ async def healthz(_call: Call) -> Status:
 
 
 async def metrics(_call: Call) -> Response:
-    return Response(exposition(), media_type=CONTENT_TYPE_LATEST)
+    return Response(metrics_text(), media_type=CONTENT_TYPE_LATEST)
 
 
 async def version(_call: Call) -> Version:
