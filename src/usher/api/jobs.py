@@ -34,11 +34,11 @@ from usher.api.queue_messages import (
 from usher.db.clock import server_time
 from usher.errors import BadInput, NotFound
 from usher.queue import admin, jobs, queries, run_api
-from usher.queue.job_states import State
-from usher.queue.jobs import Entered, New
-from usher.queue.runners.output import clean
-from usher.queue.times import in_range
-from usher.queue.waiting_reason import why_waiting
+from usher.queue.job_states import JobState
+from usher.queue.jobs import EnqueuedJob, JobRequest
+from usher.queue.runners.output import without_nul
+from usher.queue.times import checked_time
+from usher.queue.waiting_reason import waiting_reasons
 
 ONE_OR_MANY = "type and program are wanted, or jobs and nothing beside them."
 
@@ -55,9 +55,9 @@ async def list_jobs(call: Call[JobsQuery]) -> JobList:
             resource=asked.resource,
             host=asked.host,
             contains=asked.contains,
-            since=in_range(asked.since),
+            since=checked_time(asked.since),
             after_id=asked.before,
-            after_end=in_range(asked.ended_before),
+            after_end=checked_time(asked.ended_before),
             n=asked.limit,
             log=asked.log,
         )
@@ -70,7 +70,9 @@ async def list_jobs(call: Call[JobsQuery]) -> JobList:
 async def add_jobs(call: Call[NewJobs]) -> EnteredJobs:
     wanted = [(new_job(job), job.parent) for job in each(call.body)]
     async with at_the_desk(call) as conn:
-        return entered(await run_api.enqueue_under(conn, wanted, now=await server_time(conn)))
+        return entered(
+            await run_api.enqueue_with_parents(conn, wanted, now=await server_time(conn))
+        )
 
 
 def each(asked: NewJobs) -> list[NewJob]:
@@ -95,12 +97,12 @@ def given(asked: NewJobs) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def new_job(job: NewJob) -> New:
-    return New(
+def new_job(job: NewJob) -> JobRequest:
+    return JobRequest(
         job.type,
         job.program,
         tuple(job.args),
-        scheduled=in_range(job.scheduled),
+        scheduled=checked_time(job.scheduled),
         resource=job.resource,
         priority=job.priority,
         host_rule=job.host_rule,
@@ -110,14 +112,14 @@ def new_job(job: NewJob) -> New:
     )
 
 
-def entered(found: Sequence[Entered]) -> EnteredJobs:
+def entered(found: Sequence[EnqueuedJob]) -> EnteredJobs:
     return EnteredJobs([EnteredJob(one.id, one.new) for one in found])
 
 
 async def show_job(call: Call[None]) -> ShownJob:
     async with at_the_desk(call) as conn:
         found = await queries.show_job(conn, number(call))
-        why = await why_waiting(conn, found.job.id, now=await server_time(conn))
+        why = await waiting_reasons(conn, found.job.id, now=await server_time(conn))
     return ShownJob(
         shown_to(call, found.job),
         found.live,
@@ -143,18 +145,18 @@ async def show_result(call: Call[None]) -> JobResult:
 
 async def show_tree(call: Call[None]) -> Tree:
     async with at_the_desk(call) as conn:
-        nodes = await queries.tree(conn, number(call))
+        nodes = await queries.job_tree(conn, number(call))
     return Tree([shown_to(call, node) for node in nodes])
 
 
 async def retry_job(call: Call[None]) -> Retried:
     id_ = number(call)
     async with at_the_desk(call) as conn:
-        [found] = await admin.retry(conn, [id_], now=await server_time(conn))
+        [found] = await admin.retry_jobs(conn, [id_], now=await server_time(conn))
     match found:
-        case admin.Retried(what="pending" | "new", job=int(job)):
+        case admin.RetryResult(what="pending" | "new", job=int(job)):
             return Retried(job, found.what == "new")
-        case admin.Retried(what="live", job=job):
+        case admin.RetryResult(what="live", job=job):
             words = "it waits or runs" if job == id_ else f"job {job} of its task or key does"
             raise wrong_state(f"Job {id_} cannot be tried again: {words} already.")
     raise NotFound(f"There is no job {id_}.")
@@ -163,12 +165,12 @@ async def retry_job(call: Call[None]) -> Retried:
 async def cancel_job(call: Call[CancelRequest]) -> Cancelled:
     id_ = number(call)
     async with at_the_desk(call) as conn:
-        why, now = clean(call.body.why), await server_time(conn)
+        why, now = without_nul(call.body.why), await server_time(conn)
         found = await jobs.cancel(conn, [id_], why=why, now=now)
         if id_ not in found:
             ended = await queries.show_job(conn, id_)
             raise wrong_state(f"Job {id_} has ended already: {ended.job.state}.")
-    return Cancelled(id_, "running" if found[id_] == State.RUNNING else "cancelled")
+    return Cancelled(id_, "running" if found[id_] == JobState.RUNNING else "cancelled")
 
 
 ENDPOINTS = (

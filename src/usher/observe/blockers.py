@@ -11,7 +11,7 @@ from shlex import quote
 from typing import Final
 
 from usher import durations
-from usher.db.clock import SKEW_LIMIT, skew_words
+from usher.db.clock import SKEW_LIMIT, describe_skew
 from usher.mgmt.placements import Missing
 from usher.observe.stages import MOST, Failing, FullDisk, Jobs, Queue, Work
 
@@ -71,7 +71,7 @@ def of_surroundings(around: Around) -> Iterator[Holdup]:
 
 def skewed(machine: str, seconds: float) -> Iterator[Holdup]:
     if abs(seconds) > SKEW_LIMIT.total_seconds():
-        words = f"The clock of {machine} is {skew_words(seconds)} the database's: run NTP there."
+        words = f"The clock of {machine} is {describe_skew(seconds)} the database's: run NTP there."
         yield Holdup("clock_skew", words, "usher doctor")
 
 

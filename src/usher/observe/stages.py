@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from usher.component_health import DISK_FULL
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.mgmt import incarnation, placements, watchdog
 from usher.mgmt.incarnation import Unrestored
 from usher.mgmt.page_history import QUIET
@@ -20,7 +20,7 @@ from usher.mgmt.watchdog import WatchdogRound
 from usher.queue import scheduler
 from usher.urls import Scheme, Url
 
-store = beside(__file__)
+store = load_statements(__file__)
 MOST: Final = 10_000
 HOSTS: Final = 1_000  # looked at for the page that has waited longest
 FEW: Final = 5  # of each kind, by name
@@ -293,7 +293,7 @@ async def look_at_queue(conn: Connection, *, now: datetime) -> Queue:
     types = await store.jobs.rows(conn, Jobs, now=now, most=MOST, n=TYPES)
     [(done, failed, next_run)] = await store.ended.tuples(conn, since=now - HOUR, most=MOST)
     paused = await store.paused.rows(conn, Paused, n=TYPES)
-    return Queue(types, done, failed, next_run, await led(conn, scheduler.LOCK), paused)
+    return Queue(types, done, failed, next_run, await led(conn, scheduler.LEADER_LOCK), paused)
 
 
 async def led(conn: Connection, lock: int) -> bool:

@@ -30,10 +30,10 @@ from usher.cli.wording import display_time, plain, printable, span
 from usher.db.clock import server_time
 from usher.errors import BadInput
 from usher.queue import admin, jobs, queries, run_api, waiting_reason
-from usher.queue.job_states import State
-from usher.queue.jobs import Entered, New
-from usher.queue.periods import host_rule
-from usher.queue.queries import Count, Counts, Listed, Maker, Node, Shown
+from usher.queue.job_states import JobState
+from usher.queue.jobs import EnqueuedJob, JobRequest
+from usher.queue.periods import normalize_host_rule
+from usher.queue.queries import JobCount, JobDetails, JobTreeNode, ListedJob, QueueCounts, RowWriter
 
 BATCH = 5_000
 LONGEST_LINE = 1 << 24  # bytes
@@ -70,7 +70,7 @@ async def find_jobs(
     after: str | None,
     limit: int,
     **wanted: Any,  # noqa: ANN401 - as click read them
-) -> list[Listed]:
+) -> list[ListedJob]:
     after_id, after_end = cursor(after)
     async with at_the_queue(app) as conn:
         return await queries.list_jobs(
@@ -101,7 +101,7 @@ def rows_json(rows: Iterable[Any]) -> list[dict[str, Any]]:
 
 
 def show_jobs(
-    app: App, found: list[Listed], wanted: Mapping[str, Any], *, only_ids: bool, as_json: bool
+    app: App, found: list[ListedJob], wanted: Mapping[str, Any], *, only_ids: bool, as_json: bool
 ) -> None:
     if told_plainly(found, only_ids=only_ids, as_json=as_json):
         return
@@ -132,7 +132,7 @@ def told_plainly(rows: Sequence[Any], *, only_ids: bool, as_json: bool) -> bool:
     return as_json or only_ids
 
 
-def state_words(job: Listed) -> str:
+def state_words(job: ListedJob) -> str:
     if job.cancel and job.state == "running":
         return "running, to be stopped"
     if job.held:
@@ -141,14 +141,14 @@ def state_words(job: Listed) -> str:
     return f"{job.state} ({job.attempts}{most})" if job.attempts > 1 or job.end else job.state
 
 
-def time_words(job: Listed, now: datetime) -> str:
+def time_words(job: ListedJob, now: datetime) -> str:
     if job.state == "running":
         return f"for {span(now - job.start)}" if job.start else "-"
     return distance(job.scheduled, now)
 
 
 def show_log(
-    app: App, found: list[Listed], wanted: Mapping[str, Any], *, only_ids: bool, as_json: bool
+    app: App, found: list[ListedJob], wanted: Mapping[str, Any], *, only_ids: bool, as_json: bool
 ) -> None:
     if told_plainly(found, only_ids=only_ids, as_json=as_json):
         return
@@ -175,16 +175,16 @@ def show_log(
         app.say(f"  → perhaps more: --after {last.id}{end}")
 
 
-def took(job: Listed) -> str:
+def took(job: ListedJob) -> str:
     return "-" if job.start is None or job.end is None else span(job.end - job.start)
 
 
-async def count_jobs(app: App) -> Counts:
+async def count_jobs(app: App) -> QueueCounts:
     async with at_the_queue(app) as conn:
-        return await queries.counts(conn, now=await server_time(conn))
+        return await queries.count_jobs(conn, now=await server_time(conn))
 
 
-def show_counts(counts: Counts, *, as_json: bool) -> None:
+def show_counts(counts: QueueCounts, *, as_json: bool) -> None:
     if as_json:
         show_json(asdict(counts))
         return
@@ -193,16 +193,16 @@ def show_counts(counts: Counts, *, as_json: bool) -> None:
     show_table(("WHEN", "TYPE", "STATE", "JOBS"), rows)
 
 
-def count_words(one: Count) -> tuple[str, str, str]:
+def count_words(one: JobCount) -> tuple[str, str, str]:
     return one.type, one.state, f"{'≥ ' if one.more else ''}{one.number:,}"
 
 
-async def find_makers(app: App, table: str, row: str) -> list[Maker]:
+async def find_makers(app: App, table: str, row: str) -> list[RowWriter]:
     async with at_the_queue(app) as conn:
-        return await queries.made_by(conn, table, row)
+        return await queries.row_writers(conn, table, row)
 
 
-def show_makers(found: list[Maker], *, only_ids: bool, as_json: bool) -> None:
+def show_makers(found: list[RowWriter], *, only_ids: bool, as_json: bool) -> None:
     if told_plainly(found, only_ids=only_ids, as_json=as_json):
         return
     rows = [
@@ -221,24 +221,28 @@ def show_makers(found: list[Maker], *, only_ids: bool, as_json: bool) -> None:
 async def keep(app: App, text: str) -> str:
     wanted = read_span(text)
     async with at_the_queue(app) as conn:
-        await admin.keep_log(conn, wanted)
+        await admin.set_log_retention(conn, wanted)
     return durations.show(wanted)
 
 
 async def read_job(
     app: App, id_: int, attempt: int | None, host: str | None
-) -> tuple[Shown, list[str]]:
+) -> tuple[JobDetails, list[str]]:
     async with at_the_queue(app) as conn:
         found = await queries.show_job(conn, id_, attempt=attempt)
         name = host.lower() if host else None
         now = await server_time(conn)
-        told = await waiting_reason.why_waiting(conn, id_, host=name, now=now) if found.live else []
+        told = (
+            await waiting_reason.waiting_reasons(conn, id_, host=name, now=now)
+            if found.live
+            else []
+        )
         return found, told
 
 
-async def read_tree(app: App, id_: int) -> list[Node]:
+async def read_tree(app: App, id_: int) -> list[JobTreeNode]:
     async with at_the_queue(app) as conn:
-        return await queries.tree(conn, id_)
+        return await queries.job_tree(conn, id_)
 
 
 async def add_job(
@@ -248,18 +252,20 @@ async def add_job(
     type_: str,
     at: str | None,
     **wanted: Any,  # noqa: ANN401 - as click read them
-) -> Entered:
+) -> EnqueuedJob:
     program, args = command_of(words)
     async with at_the_queue(app) as conn:
         now = await server_time(conn)
         scheduled = read_at(at, now) if at else None
         needs = tuple(wanted.pop("needs", ()))
-        job = New(read_type(type_), program, args, scheduled=scheduled, needs=needs, **wanted)
+        job = JobRequest(
+            read_type(type_), program, args, scheduled=scheduled, needs=needs, **wanted
+        )
         [entered] = await jobs.enqueue(conn, [job], now=now)
         return entered
 
 
-def show_entered(app: App, entered: Entered, *, as_json: bool) -> None:
+def show_entered(app: App, entered: EnqueuedJob, *, as_json: bool) -> None:
     if as_json:
         show_json(asdict(entered))
         return
@@ -275,7 +281,9 @@ async def add_from(app: App, file: BinaryIO) -> dict[str, int]:
         try:
             for batch in batches(file):
                 async with within(db) as conn:
-                    made = await run_api.enqueue_under(conn, batch, now=await server_time(conn))
+                    made = await run_api.enqueue_with_parents(
+                        conn, batch, now=await server_time(conn)
+                    )
                 new = sum(one.new for one in made)
                 total["new"] += new
                 total["known"] += len(made) - new
@@ -286,8 +294,8 @@ async def add_from(app: App, file: BinaryIO) -> dict[str, int]:
     return total
 
 
-def batches(file: BinaryIO) -> Iterator[list[tuple[New, int | None]]]:
-    batch: list[tuple[New, int | None]] = []
+def batches(file: BinaryIO) -> Iterator[list[tuple[JobRequest, int | None]]]:
+    batch: list[tuple[JobRequest, int | None]] = []
     for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE), b""), 1):
         if not line.strip():
             continue
@@ -304,10 +312,10 @@ def batches(file: BinaryIO) -> Iterator[list[tuple[New, int | None]]]:
         yield batch
 
 
-def decoded(line: bytes) -> tuple[New, int | None]:
+def decoded(line: bytes) -> tuple[JobRequest, int | None]:
     wanted = msgspec.json.decode(line, type=NewJob)
     job = new_job(wanted)
-    host_rule(job.host_rule)
+    normalize_host_rule(job.host_rule)
     if any("\0" in word for word in (job.program, *job.args, job.key or "", job.data or "")):
         raise ValueError("no text can hold a NUL byte")
     return job, wanted.parent
@@ -323,7 +331,7 @@ def show_total(app: App, total: dict[str, int], *, as_json: bool) -> None:
 
 async def retry_jobs(app: App, ids: Sequence[int]) -> list[Fate]:
     async with at_the_queue(app) as conn:
-        found = await admin.retry(conn, ids, now=await server_time(conn))
+        found = await admin.retry_jobs(conn, ids, now=await server_time(conn))
     return [Fate(one.id, one.what, one.job) for one in found]
 
 
@@ -331,11 +339,11 @@ async def cancel_jobs(app: App, ids: Sequence[int], reason: str) -> list[Fate]:
     wanted = list(dict.fromkeys(ids))
     async with at_the_queue(app) as conn:
         found = await jobs.cancel(conn, wanted, why=reason, now=await server_time(conn))
-        over = {one.id for one in await admin.ended(conn, wanted)} - found.keys()
+        over = {one.id for one in await admin.load_ended_jobs(conn, wanted)} - found.keys()
 
     def fate(id_: int) -> Fate:
         if id_ in found:
-            return Fate(id_, "stopping" if found[id_] is State.RUNNING else "cancelled", id_)
+            return Fate(id_, "stopping" if found[id_] is JobState.RUNNING else "cancelled", id_)
         return Fate(id_, "ended" if id_ in over else "missing")
 
     return [fate(id_) for id_ in wanted]

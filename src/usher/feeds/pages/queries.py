@@ -9,10 +9,10 @@ from datetime import datetime
 from typing import Final
 
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.feeds.websub.rules import State
 
-store = beside(__file__)
+store = load_statements(__file__)
 
 MOST_ITEMS: Final = 1_000  # that are counted of a feed in a list
 MOST_TAGS: Final = 100

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from usher.crawl.http.fetch import Fetcher
 from usher.db.pool import Connection, Database
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.errors import NotFound, UsherError
 from usher.feeds.items.digest import digest_soon
 from usher.feeds.poll.feed_poll import Told, poll
@@ -24,13 +24,13 @@ from usher.feeds.poll.shared_statements import Desk
 from usher.feeds.poll.tasks import PROGRAM
 from usher.feeds.store.databases import House
 from usher.queue import jobs
-from usher.queue.job_states import Ending, outcome
-from usher.queue.jobs import Settled
+from usher.queue.job_states import ProcessEnd, job_outcome
+from usher.queue.jobs import SettledRun
 from usher.queue.policy import Policy
-from usher.queue.running_jobs import Ledger, Run
+from usher.queue.running_jobs import JobRun, RunningJobs
 from usher.telemetry import Log, observed
 
-store = beside(__file__)
+store = load_statements(__file__)
 log = Log("feeds")
 
 TOGETHER: Final = 32  # polls at once
@@ -71,14 +71,14 @@ def words(told: Told) -> str:
     return told.words if told.next_at is None else f"{told.words} Next {told.next_at:%H:%M:%S}."
 
 
-def failure(error: Exception) -> Ending:
+def failure(error: Exception) -> ProcessEnd:
     """What a poll that could not be made means for its job."""
     if isinstance(error, NotFound):
-        return Ending(NEVER, detail=error.message)
+        return ProcessEnd(NEVER, detail=error.message)
     if isinstance(error, UsherError):
-        return Ending(AGAIN, detail=error.message)
+        return ProcessEnd(AGAIN, detail=error.message)
     log.error("poll_failed", trace=traceback.format_exception(error))
-    return Ending(AGAIN, detail=f"{type(error).__name__}: {error}"[:500])
+    return ProcessEnd(AGAIN, detail=f"{type(error).__name__}: {error}"[:500])
 
 
 class Sweep:
@@ -88,7 +88,7 @@ class Sweep:
         self.house, self.fetcher, self.queue, self.post = house, fetcher, queue, post
         self.desk = Desk(house, later=True)
         self.clock = queue.clock
-        self.ledger = Ledger(queue, post.host, self.clock, lease=post.lease)
+        self.ledger = RunningJobs(queue, post.host, self.clock, lease=post.lease)
         self._polls: dict[int, asyncio.Task[None]] = {}
         self._leaving = False
 
@@ -139,7 +139,7 @@ class Sweep:
                 tries=self.post.policy.max_attempts,
                 now=self.clock.now(),
             ),
-            alone=True,
+            autocommit=True,
         )
         runs = [self.ledger.enter(job, self.post.policy, asked) for job in claimed]
         others = [run for run in runs if run.job.program != PROGRAM or not is_feed(run.job.args)]
@@ -150,34 +150,34 @@ class Sweep:
                 self._polls[run.job.id] = asyncio.create_task(self.one(run))
         return 0 if others else len(runs)
 
-    async def one(self, run: Run) -> None:
+    async def one(self, run: JobRun) -> None:
         """A poll under its claim, from its beginning to its settling."""
         try:
             told = await poll(self.house, self.fetcher, int(run.job.args[0]), desk=self.desk)
             if told.new:
                 await self.wrote(run, told)
-            ending = Ending(DONE if told.good else NEVER, detail=words(told))
+            ending = ProcessEnd(DONE if told.good else NEVER, detail=words(told))
         except asyncio.CancelledError:
             if self._leaving or run.lost:
                 raise  # it goes back, or is no longer ours
-            ending = Ending(None, "cancelled")
+            ending = ProcessEnd(None, "cancelled")
         except Exception as error:  # noqa: BLE001 - whatever one poll meets is not the others' trouble
             ending = failure(error)
         finally:
             self._polls.pop(run.job.id, None)
         self.ledger.end(run, self.settled(run, ending))
 
-    async def wrote(self, run: Run, told: Told) -> None:
+    async def wrote(self, run: JobRun, told: Told) -> None:
         rows = [str(id_) for id_ in told.new]
         await self.queue.run(
-            lambda conn: store.wrote.run(conn, job=run.job.id, rows=rows), alone=True
+            lambda conn: store.wrote.run(conn, job=run.job.id, rows=rows), autocommit=True
         )
 
-    def settled(self, run: Run, ending: Ending) -> Settled:
+    def settled(self, run: JobRun, ending: ProcessEnd) -> SettledRun:
         luck = random.random()  # noqa: S311 - spreads retries
-        found = outcome(ending, attempts=run.job.attempts, policy=run.policy, luck=luck)
+        found = job_outcome(ending, attempts=run.job.attempts, policy=run.policy, luck=luck)
         again = None if found.retry_in is None else self.clock.now() + found.retry_in
-        return Settled(
+        return SettledRun(
             *run.fence,
             state=found.state,
             exit_code=found.exit_code,
@@ -186,7 +186,7 @@ class Sweep:
             retry_at=again,
         )
 
-    def stop(self, run: Run) -> None:
+    def stop(self, run: JobRun) -> None:
         """Somebody cancelled it, or it is no longer ours."""
         if going := self._polls.get(run.job.id):
             going.cancel()
@@ -201,7 +201,7 @@ class Sweep:
         await self.ledger.give_back(list(self.ledger.runs.values()))
         await self.ledger.flush()  # after the one that may be under way
         if self.desk.undone:
-            await self.queue.run(digest_soon, alone=True)
+            await self.queue.run(digest_soon, autocommit=True)
 
 
 def is_feed(args: list[str]) -> bool:

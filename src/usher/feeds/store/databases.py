@@ -11,19 +11,19 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from usher.db.areas import Area, Places, places
+from usher.db.areas import Area, AreaDatabases, open_areas
 from usher.db.pool import Connection, Database, connect
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.door.doorkeeper import Doorkeeper
 from usher.errors import BadSetting
 from usher.feeds.websub.rules import usable
 from usher.private_hosts import Allowed, parse
 from usher.schema import migrate
-from usher.schema.roles import may_take
-from usher.schema.state import state
+from usher.schema.roles import may_set_role
+from usher.schema.state import schema_state
 from usher.settings import Settings
 
-store = beside(__file__)
+store = load_statements(__file__)
 
 FEEDS, QUEUE, DOOR = "usher_feeds", "usher_manager", "usher_door"
 NEEDED: Final = ("feeds", "control", "work")
@@ -95,7 +95,7 @@ class House:
 async def opened(settings: Settings, *, ready: bool = True) -> AsyncIterator[House]:
     """The house while it is needed; unless it is `ready` its tables are brought up to date where they are ours."""
     patience, callback = settings.connect_timeout, callback_of(settings)
-    with places(settings) as found:
+    with open_areas(settings) as found:
         if not ready:
             await make_ready(found, NEEDED, patience)
         search, control = found.dsns[Area.SEARCH], found.dsns[Area.CONTROL]
@@ -124,20 +124,22 @@ async def roles_at(search: str, control: str, patience: float) -> tuple[str, str
     if search != control:
         return await taken(search, FEEDS, patience), await taken(control, QUEUE, patience)
     async with await connect(search, patience=patience) as conn:
-        ours, theirs = [role if await may_take(conn, role) else "" for role in (FEEDS, QUEUE)]
+        ours, theirs = [role if await may_set_role(conn, role) else "" for role in (FEEDS, QUEUE)]
         return ours, theirs
 
 
 async def taken(dsn: str, role: str, patience: float) -> str:
     """The role to work under, if we may."""
     async with await connect(dsn, patience=patience) as conn:
-        return role if await may_take(conn, role) else ""
+        return role if await may_set_role(conn, role) else ""
 
 
-async def make_ready(found: Places, schemas: Sequence[str], patience: float) -> None:
+async def make_ready(found: AreaDatabases, schemas: Sequence[str], patience: float) -> None:
     """Bring schemas up to date where they are behind."""
     for schema in schemas:
         async with await connect(found.dsn(schema), patience=patience) as conn:
-            current = (await state(conn, schema)).current
+            current = (await schema_state(conn, schema)).current
         if not current:
-            await migrate.ensure(found, migrate.ALL if found.owned(schema) else (schema,))
+            await migrate.ensure(
+                found, migrate.ALL_SCHEMAS if found.is_embedded(schema) else (schema,)
+            )

@@ -13,11 +13,11 @@ import psycopg
 
 from usher.crawl.page.fingerprint import line, simhash
 from usher.db.pool import Connection, Database
-from usher.db.statements import array, beside
+from usher.db.statements import array, load_statements
 from usher.feeds.items.clean import plain
 from usher.search.merge import NEAR
 
-store = beside(__file__)
+store = load_statements(__file__)
 
 LOCK: Final = 0x7573_6865_7230  # "usher", 48: copies are looked for by one at a time
 BATCH: Final = 100
