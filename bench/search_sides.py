@@ -24,7 +24,7 @@ from crawl_sides import Meter, Nginx, Ran, dsn_of, postmaster, said
 from frame import wait_until
 from usher.chunk_store import ChunkStore
 from usher.crawl.page import parse as page
-from usher.db.embedded.client_process import lodge
+from usher.db.embedded.server_lease import lease_server
 from usher.http.client.mgmt_client import Client
 from usher.http.client.pool import HttpPool
 from usher.index import chunk_file
@@ -228,7 +228,7 @@ class House:
 
     @contextmanager
     def open(self) -> Iterator["House"]:
-        with lodge(self.home):
+        with lease_server(self.home):
             self.env["USHER_MGMT_URL"] = self.start("mgmt", "mgmt", "--bind", "127.0.0.1:0")
             self.start("watchdog", "watchdog", "--every", "0.5", "--probation", "0")
             self.run("update work.house set crawl_delay = '0'")

@@ -16,12 +16,12 @@ import usher
 from support.db.fixtures import Server, clone
 from usher import domain64, errors
 from usher.cli.main import root
-from usher.db.areas import SCHEMAS, Places
+from usher.db.areas import SCHEMAS, AreaDatabases
 from usher.db.pool import Connection, connect
 from usher.db.statements import Statement, Statements
 from usher.door import guestbook, hosts
-from usher.schema.dump import picture
-from usher.schema.steps import steps
+from usher.schema.dump import schema_ddl
+from usher.schema.migration_files import migrations
 from usher.settings import setting_names
 from usher.telemetry import REGISTRY
 
@@ -128,18 +128,18 @@ async def test_hot_statements_use_an_index(crowded: Connection, name: str) -> No
 
 
 async def test_schema_sql_is_what_the_migrations_make(
-    places: Places, request: pytest.FixtureRequest
+    places: AreaDatabases, request: pytest.FixtureRequest
 ) -> None:
     if "debian" in request.node.callspec.id:
         pytest.skip("the picture is drawn by the embedded version")
     drawn = (PACKAGE / "schema" / "schema.sql").read_text()
-    assert await picture(places, tuple(SCHEMAS)) == drawn, "run `make schema`"
+    assert await schema_ddl(places, tuple(SCHEMAS)) == drawn, "run `make schema`"
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
 def test_every_schema_has_steps_and_grants(schema: str) -> None:
-    assert steps(schema)
-    assert list(steps(schema)) == sorted(steps(schema))
+    assert migrations(schema)
+    assert list(migrations(schema)) == sorted(migrations(schema))
     assert (PACKAGE / "schema" / schema / "grants.sql").exists()
 
 

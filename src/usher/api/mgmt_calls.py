@@ -14,7 +14,7 @@ from starlette.responses import Response
 from usher.api.app import Call
 from usher.api.callers import is_named
 from usher.api.mgmt_messages import ChunkKept, Told
-from usher.db.pool import IN_THE_WAY, Connection
+from usher.db.pool import CONFLICT_ERRORS, Connection
 from usher.errors import BadInput, NotAllowed, NotFound, Unreachable
 from usher.http.server.middleware import HttpError
 from usher.messages import INCARNATION_HEADER
@@ -66,11 +66,11 @@ def retry_on_conflict(handler: Handler[Asked, Answer]) -> Handler[Asked, Answer]
         for pause in PAUSES:
             try:
                 return await handler(call)
-            except IN_THE_WAY:
+            except CONFLICT_ERRORS:
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - not a secret
         try:
             return await handler(call)
-        except IN_THE_WAY as error:
+        except CONFLICT_ERRORS as error:
             raise Unreachable("Others stood in the way.", hint="Ask again.") from error
 
     return patient

@@ -14,7 +14,12 @@ from usher.api.app import Call, Endpoint
 from usher.db.pool import Database
 from usher.errors import Unreachable
 from usher.http.server.messages import Status, Version
-from usher.schema.state import State, not_ours, out_of_date, state
+from usher.schema.state import (
+    SchemaState,
+    out_of_date_error,
+    schema_state,
+    unknown_migrations_error,
+)
 from usher.telemetry import metrics_text
 
 READY_SECONDS = 3  # probes give up after a few seconds too, and learn nothing then
@@ -41,15 +46,15 @@ async def readyz(call: Call[None]) -> Status:
         raise Unreachable(message, hint="See `usher doctor`.") from error
     for one in found:
         if one.unknown:
-            raise not_ours(one)
+            raise unknown_migrations_error(one)
     if behind := [one.schema for one in found if one.pending]:
-        raise out_of_date(behind)
+        raise out_of_date_error(behind)
     return Status("ready")
 
 
-async def state_of(db: Database, schema: str) -> State:
+async def state_of(db: Database, schema: str) -> SchemaState:
     async with db.transaction() as conn:
-        return await state(conn, schema)
+        return await schema_state(conn, schema)
 
 
 async def metrics(_call: Call[None]) -> Response:

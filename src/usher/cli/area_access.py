@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from usher.cli.app import App
-from usher.db.areas import Places, places
+from usher.db.areas import AreaDatabases, open_areas
 from usher.db.pool import Database, connect
 from usher.schema import migrate, roles
-from usher.schema.state import state
+from usher.schema.state import schema_state
 
 POOL_SIZE = 2  # a command does one thing after the other
 
@@ -19,17 +19,19 @@ POOL_SIZE = 2  # a command does one thing after the other
 async def open_database(app: App, schema: str, role: str) -> AsyncIterator[Database]:
     """The database of a schema; starts the embedded server if it lives there."""
     settings = app.settings
-    with places(settings) as found:
+    with open_areas(settings) as found:
         taken = await prepare_schema(found, schema, role, settings.connect_timeout)
         size, patience = min(POOL_SIZE, settings.pool_size), settings.connect_timeout
         async with Database(found.dsn(schema), size=size, patience=patience, role=taken) as db:
             yield db
 
 
-async def prepare_schema(found: Places, schema: str, role: str, patience: float) -> str:
+async def prepare_schema(found: AreaDatabases, schema: str, role: str, patience: float) -> str:
     """The schema is up to date, or was ours to bring there; returns the role to take on, if any."""
     async with await connect(found.dsn(schema), patience=patience) as conn:
         # Whoever has only one role's rights may look at no other schema.
-        if not (await state(conn, schema)).current:
-            await migrate.ensure(found, migrate.ALL if found.owned(schema) else (schema,))
-        return role if await roles.may_take(conn, role) else ""
+        if not (await schema_state(conn, schema)).current:
+            await migrate.ensure(
+                found, migrate.ALL_SCHEMAS if found.is_embedded(schema) else (schema,)
+            )
+        return role if await roles.may_set_role(conn, role) else ""

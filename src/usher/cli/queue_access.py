@@ -19,10 +19,10 @@ from usher.cli.wording import duration_text, printable
 from usher.db.pool import Connection, Database
 from usher.errors import BadInput, NotFound
 from usher.queue import task_queries
-from usher.queue.jobs import reason
-from usher.queue.policy import TYPE
-from usher.queue.task_queries import Task
-from usher.queue.times import in_range
+from usher.queue.jobs import error_reason
+from usher.queue.policy import JOB_TYPE
+from usher.queue.task_queries import StoredTask
+from usher.queue.times import checked_time
 
 ROLE = "usher_manager"
 MAX_CANDIDATES = 10_000
@@ -52,7 +52,7 @@ async def checked_transaction(db: Database) -> AsyncIterator[Connection]:
         async with db.transaction() as conn:
             yield conn
     except (psycopg.DataError, psycopg.errors.CheckViolation) as error:
-        raise BadInput(f"That cannot be stored: {reason(error)}.") from error
+        raise BadInput(f"That cannot be stored: {error_reason(error)}.") from error
     except UnicodeEncodeError as error:
         raise BadInput(
             "Bytes that are not UTF-8 cannot be stored.",
@@ -60,7 +60,7 @@ async def checked_transaction(db: Database) -> AsyncIterator[Connection]:
         ) from error
 
 
-async def find_task(conn: Connection, text: str) -> Task:
+async def find_task(conn: Connection, text: str) -> StoredTask:
     """The task that a person named, by its number or its name."""
     if TASK_NUMBER.fullmatch(text):
         with suppress(NotFound):
@@ -94,7 +94,7 @@ def parse_command(words: Sequence[str]) -> tuple[str, tuple[str, ...]]:
 
 
 def parse_type(text: str) -> str:
-    if not TYPE.fullmatch(text):
+    if not JOB_TYPE.fullmatch(text):
         raise BadInput(
             f"{text[:80]!a} names no type of job.",
             hint="A type has at most 64 letters, digits, dots, hyphens and underscores.",
@@ -140,7 +140,7 @@ def parse_time(text: str, hint: str) -> datetime:
         raise BadInput(f"{text[:40]!a} is not a time.", hint=hint) from error
     found = found if found.tzinfo else found.replace(tzinfo=UTC)
     try:
-        in_range(found)
+        checked_time(found)
     except BadInput as error:
         raise BadInput(error.message, hint=hint) from error
     return found

@@ -10,13 +10,13 @@ from typing import Self
 
 from usher import domain64
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.domain64 import OTHER, HostName, Parts
 from usher.door import admin, hosts
 from usher.door.domain64_files import Line
 from usher.urls import UrlRefusal, parse
 
-store = beside(__file__)
+store = load_statements(__file__)
 Pair = tuple[str, Hashable, Hashable]  # what kind, its number, its name
 
 

@@ -7,12 +7,12 @@ from ipaddress import IPv4Address, IPv6Address
 
 from usher.db.clock import server_time
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.door import hosts
 from usher.private_hosts import PrivateHostPermission
 from usher.urls import Url
 
-store = beside(__file__)
+store = load_statements(__file__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import uvloop
 
 from usher.crawl.http.fetch import Fetcher
 from usher.crawl.service import make_fetcher
-from usher.db.areas import named
+from usher.db.areas import configured_dsns
 from usher.errors import BadSetting, NotFound, UsherError
 from usher.feeds.items.job_functions import clean, digest, name_all, permalink
 from usher.feeds.poll import batch_poller
@@ -25,7 +25,7 @@ from usher.feeds.poll.feed_poll import poll as poll_feed
 from usher.feeds.poll.outcome import PollOutcome
 from usher.feeds.store import databases as feed_databases
 from usher.feeds.store.databases import FeedDatabases
-from usher.queue.policy import policies
+from usher.queue.policy import read_policies
 from usher.settings import LoadedSettings, load
 from usher.worker import PermanentError, TemporaryError
 
@@ -51,7 +51,7 @@ def poll(number: str) -> None:
 async def _poll(id_: int) -> PollOutcome:
     loaded = load({name: value for name, value in os.environ.items() if name != QUEUE_VARIABLE})
     settings = loaded.settings
-    if not all(named(settings).values()) and not (settings.data / "postgres").exists():
+    if not all(configured_dsns(settings).values()) and not (settings.data / "postgres").exists():
         # The manager was given the address by its environment, which it keeps from jobs.
         raise BadSetting("A job must find the databases in usher.toml.", hint="database_url = …")
     async with (
@@ -71,7 +71,7 @@ async def _sweep(
         async with queue.connection() as conn:
             host = await batch_poller.manager_of(conn, int(job))
         lease = timedelta(seconds=loaded.settings.job_lease)
-        post = ClaimOptions(host, type_, lease, policies(loaded.workers).of(type_))
+        post = ClaimOptions(host, type_, lease, read_policies(loaded.workers).of(type_))
         sweeping = asyncio.create_task(BatchPoller(databases, fetcher, queue, post).run(id_))
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, sweeping.cancel)
         try:

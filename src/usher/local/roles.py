@@ -45,9 +45,9 @@ Role = Callable[[RoleContext, asyncio.Event, Ready], Awaitable[None]]
 async def mgmt(post: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
     from usher.api.server import serve
     from usher.feeds.pages.endpoints import feed_endpoints
-    from usher.queue.policy import policies
+    from usher.queue.policy import read_policies
 
-    rules, bind = policies(post.loaded.workers), post.ports.bind("mgmt")
+    rules, bind = read_policies(post.loaded.workers), post.ports.bind("mgmt")
     await serve(post.settings, bind, rules=rules, annex=feed_endpoints, ready=ready, stop=stop)
 
 
@@ -60,15 +60,15 @@ async def watchdog(post: RoleContext, stop: asyncio.Event, ready: Ready) -> None
 
 
 async def scheduler(post: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
-    from usher.queue.service import schedule
+    from usher.queue.service import run_scheduler
 
-    await schedule(post.settings, ready=ready, told=stop)
+    await run_scheduler(post.settings, ready=ready, told=stop)
 
 
 async def manager(post: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
-    from usher.queue.service import QueueServiceOptions, manage
+    from usher.queue.service import QueueServiceOptions, run_manager
 
-    await manage(post.loaded, QueueServiceOptions(), ready=ready, told=stop)
+    await run_manager(post.loaded, QueueServiceOptions(), ready=ready, told=stop)
 
 
 async def crawler(post: RoleContext, stop: asyncio.Event, ready: Ready) -> None:

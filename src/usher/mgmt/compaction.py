@@ -11,12 +11,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.mgmt import components, placements
 from usher.mgmt.compaction_merge import SHARE
 from usher.mgmt.components import Happening
 
-store = beside(__file__)
+store = load_statements(__file__)
 LOCK: Final = 0x7573_6865_7224  # "usher", 36: one at a time begins to make chunks of others
 OLD: Final = timedelta(days=1)  # since every row had it: a crawl that goes on changes it again
 PAGES: Final = 500  # about so many in a chunk that is made of others

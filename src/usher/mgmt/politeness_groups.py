@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.errors import BadInput, NotFound
 
-store = beside(__file__)
+store = load_statements(__file__)
 LONGEST_NAME: Final = 100
 LONGEST: Final = timedelta(days=1)
 MOST_COUNTED: Final = 10_000

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from usher.db.areas import Area, places
+from usher.db.areas import Area, open_areas
 from usher.db.clock import DatabaseClock
-from usher.db.pool import IN_THE_WAY, Connection, stay_connected
-from usher.db.statements import beside
+from usher.db.pool import CONFLICT_ERRORS, Connection, stay_connected
+from usher.db.statements import load_statements
 from usher.mgmt import (
     chunks,
     compaction,
@@ -33,7 +33,7 @@ from usher.mgmt.health import Action, Patience, Ping, Record
 from usher.mgmt.ping import TIMEOUT, has_address, ping_all
 from usher.mgmt.retention import Retention
 from usher.schema import migrate
-from usher.schema.roles import role_at
+from usher.schema.roles import usable_role
 from usher.settings import Settings
 from usher.shutdown import stop_events
 from usher.telemetry import (
@@ -48,7 +48,7 @@ from usher.telemetry import (
     Log,
 )
 
-store = beside(__file__)
+store = load_statements(__file__)
 log = Log("watchdog")
 LOCK: Final = 0x7573_6865_7222  # "usher", 34: one watchdog leads
 TICK: Final = 5.0
@@ -143,7 +143,7 @@ class Watchdog:
         start = loop.time()
         try:
             await self.round(conn)
-        except IN_THE_WAY as error:
+        except CONFLICT_ERRORS as error:
             log.warning("round_cut_short", reason=error.diag.message_primary)
             return
         seconds = loop.time() - start
@@ -351,10 +351,10 @@ async def watch(
     told: asyncio.Event | None = None,
 ) -> None:
     """A watchdog until it is told, or without that as a process until TERM or INT."""
-    with places(settings) as found:
+    with open_areas(settings) as found:
         await migrate.ensure(found, ("work",), patience=settings.connect_timeout)
         dsn = found.dsns[Area.WORK]
-        role = await role_at(dsn, ROLE, patience=settings.connect_timeout)
+        role = await usable_role(dsn, ROLE, patience=settings.connect_timeout)
         with stop_events(told) as (stop, _):
             ready("watchdog")
             patience = replace(

@@ -13,11 +13,11 @@ import psycopg
 
 from usher.crawl.page.fingerprint import shorten, simhash
 from usher.db.pool import Connection, Database
-from usher.db.statements import array, beside
+from usher.db.statements import array, load_statements
 from usher.feeds.items.clean import plain_text
 from usher.search.merge import MAX_SIMHASH_DISTANCE
 
-store = beside(__file__)
+store = load_statements(__file__)
 
 LOCK: Final = 0x7573_6865_7230  # "usher", 48: copies are looked for by one at a time
 BATCH: Final = 100
