@@ -231,7 +231,7 @@ class House:
         with lease_server(self.home):
             self.env["USHER_MGMT_URL"] = self.start("mgmt", "mgmt", "--bind", "127.0.0.1:0")
             self.start("watchdog", "watchdog", "--every", "0.5", "--probation", "0")
-            self.run("update work.house set crawl_delay = '0'")
+            self.run("update work.settings set crawl_delay = '0'")
             try:
                 yield self
             finally:
@@ -286,7 +286,7 @@ class House:
     def row(self, servers: int) -> float:
         """One more row, of so many servers; how many chunks a second they load, from the first commit to the last."""
         self.rows += 1
-        self.run("update work.house set rows = %s", self.rows)
+        self.run("update work.settings set rows = %s", self.rows)
         for number in range(servers):
             name = f"server-{self.rows}-{number}"
             self.start(name, "index-server", "--row", str(self.rows), "--bind", "127.0.0.1:0")

@@ -95,9 +95,9 @@ async def test_nobody_who_comes_later_gets_less_than_was_asked_for(database: str
 async def test_hosts_of_one_group_are_never_given_to_two(database: str) -> None:
     await admit(database, *(page for host in HOSTS for page in pages(host, 5)))
     async with crawlers(database, 8, 1) as (conn, all_of_them):
-        await conn.execute("insert into work.pace (name) values ('shared')")
+        await conn.execute("insert into work.politeness_group (name) values ('shared')")
         await conn.execute(
-            "update work.hosts set pace_id = (select id from work.pace) where name <> 'h7.com'"
+            "update work.hosts set politeness_group_id = (select id from work.politeness_group) where name <> 'h7.com'"
         )
         asked = [(me, Ask(wait=NONE)) for me in all_of_them]
         packs = await chunks.claim_all(conn, asked, now=NOW)

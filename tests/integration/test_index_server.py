@@ -24,7 +24,7 @@ ALONE = """
     where host <> %s and type = 'index-server' returning 1
 """
 RETIRE = """
-    insert into work.retire
+    insert into work.retirement
     select c.id, g.chunk_id, g.id from work.component c, work.guestbook g
     where c.host = %s and g.chunk_id = %s and g.path = '/1' returning 1
 """
@@ -120,7 +120,7 @@ async def test_what_moved_leaves_and_what_is_out_of_date_is_taken_out(
         trade.ask(RETIRE, server.host, kept)
         assert await server.finds("amber", 3)
         assert old not in await server.find("amber")
-        assert await soon(lambda: trade.ask("select count(*) from work.retire") == [(0,)])
+        assert await soon(lambda: trade.ask("select count(*) from work.retirement") == [(0,)])
         trade.ask(MOVE, left)
         assert await server.finds("amber", 1)
         gone = "select count(*) from work.placement where chunk_id = %s"

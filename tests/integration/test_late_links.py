@@ -74,7 +74,7 @@ async def test_other_knocks_do_not_reopen_a_crawl(database: str, other: Knock) -
 
 async def test_a_crawl_that_is_due_again_has_a_new_start(database: str) -> None:
     async with await connect(database) as conn:
-        await conn.execute("update work.house set cadence = '2 seconds'")
+        await conn.execute("update work.settings set cadence = '2 seconds'")
         await ended(database, conn)
         due = NOW + 2 * SOON
         assert await knock(database, due, Knock(source="", grace=LEASE)) == "new_page"

@@ -59,7 +59,7 @@ class JudgedBy:
 async def house(conn: Connection) -> House:
     found = await store.house.row(conn, House)
     if found is None:
-        raise SchemaOutOfDate("work.house is empty.", hint="Run `usher db migrate`.")
+        raise SchemaOutOfDate("work.settings is empty.", hint="Run `usher db migrate`.")
     return found
 
 

@@ -1,8 +1,4 @@
-"""The operator's desk: what is changed by hand in MGMT.
-
-Comes from the command line and the HTTP API; goes to work.chunk, work.house and work.component. What only looks is in
-`look`.
-"""
+"""Changes that the operator makes by hand: retry parked chunks, set the number of rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """Politeness groups: hosts that share a server share a pace.
 
-Comes from the operator; goes to work.pace and work.hosts, which every claim of pages follows.
+Comes from the operator; goes to work.politeness_group and work.hosts, which every claim of pages follows.
 """
 
 from collections.abc import Sequence

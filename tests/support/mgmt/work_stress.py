@@ -66,7 +66,7 @@ class Stress:
 
     async def begin(self, conn: Connection) -> None:
         await conn.execute(
-            "update work.house set cadence = '200 ms', crawl_delay = '0', \"rows\" = 2"
+            "update work.settings set cadence = '200 ms', crawl_delay = '0', \"rows\" = 2"
         )
         self.crawlers = [await component(conn, f"c{n}") for n in range(3)]
         self.builders = [await component(conn, f"b{n}", "index-builder") for n in range(2)]
