@@ -18,7 +18,8 @@ from usher.db.pool import connect
 from usher.errors import BadInput, NotAllowed
 from usher.http.client.mgmt_client import Client
 from usher.http.server.chunk_files import chunk_endpoints
-from usher.http.server.component import Call, Endpoint, GuardOptions, serve_component
+from usher.http.server.component import QUERY, ComponentCall, GuardOptions, serve_component
+from usher.http.server.endpoint import Endpoint
 from usher.http.server.listen import read_bind
 from usher.http.server.ticket_guard import Guard
 from usher.mgmt import ping, tokens
@@ -67,13 +68,16 @@ def shelf(tmp_path: Path) -> ChunkStore:
     return found
 
 
-async def search(call: Call) -> Question:
-    return await call.body(Question)
+async def search(call: ComponentCall[Question]) -> Question:
+    return call.body
 
 
 @pytest.fixture
 async def ask(shelf: ChunkStore) -> AsyncIterator[Asked]:
-    endpoints = [*chunk_endpoints(shelf, "/get_chunk"), Endpoint("POST", "/search", search)]
+    endpoints = [
+        *chunk_endpoints(shelf, "/get_chunk"),
+        Endpoint("POST", "/search", search, Question, access=QUERY),
+    ]
     async with serve_component(endpoints, ANY, health=lambda: "probation") as address:
         yield Asked(address)
 

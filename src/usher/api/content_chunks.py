@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 from usher.api.access import work
-from usher.api.app import Call, Endpoint
+from usher.api.context import MgmtCall
 from usher.api.mgmt_calls import (
     PROPAGATORS,
     caller,
@@ -28,6 +28,7 @@ from usher.api.mgmt_messages import (
 from usher.db.pool import Connection
 from usher.door.guestbook import Outcome, Result
 from usher.errors import BadInput, NotFound
+from usher.http.server.endpoint import Endpoint
 from usher.mgmt import chunks, unreported_pages
 from usher.mgmt.chunks import Chunk, Trouble
 from usher.mgmt.component_names import Type
@@ -52,7 +53,7 @@ class Numbered(Protocol):
     def chunk_id(self) -> int | None: ...
 
 
-async def set_content_state(call: Call[ContentState]) -> ChunkKept:
+async def set_content_state(call: MgmtCall[ContentState]) -> ChunkKept:
     """Any state may be said again; what is over cannot be undone."""
     asked, chunk = call.body, number_of(call.body.chunk_id)
     me = await caller(call, *(PROPAGATORS if asked.state == "propagated" else CRAWLER))
@@ -67,10 +68,10 @@ async def set_content_state(call: Call[ContentState]) -> ChunkKept:
         return state_of(await require_chunk(conn, chunk))
 
 
-async def settle(call: Call[ContentState], conn: Connection, me: Component, chunk: int) -> None:
+async def settle(call: MgmtCall[ContentState], conn: Connection, me: Component, chunk: int) -> None:
     asked, now = call.body, database_time(call)
     # A chunk that ends with this report keeps no host, so there is nothing to renew.
-    lease = call.rooms.terms.lease if asked.state == "crawling" else timedelta(0)
+    lease = call.context.limits.lease if asked.state == "crawling" else timedelta(0)
     if not await chunks.hold(conn, me.id, chunk, lease=lease, now=now):
         said_before(await require_chunk(conn, chunk), me, asked)
         return
@@ -88,7 +89,7 @@ async def settle(call: Call[ContentState], conn: Connection, me: Component, chun
 
 
 async def finish(
-    call: Call[ContentState],
+    call: MgmtCall[ContentState],
     conn: Connection,
     me: Component,
     chunk: int,
@@ -204,7 +205,7 @@ def code_of(content_type: str | None, codes: Mapping[str, int]) -> int:
     return codes.get(name) or codes.get(name.partition("/")[0]) or UNKNOWN_TYPE
 
 
-async def get_unpropagated(call: Call[KeepQuery]) -> Keep:
+async def get_unpropagated(call: MgmtCall[KeepQuery]) -> Keep:
     holders, asked, kept = await lease_holders(call), call.body, set[int]()
     async with mgmt_connection(call, alone=True) as conn:
         for me in holders:

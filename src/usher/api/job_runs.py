@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from msgspec import UNSET
 
 from usher.api.access import CLAIM, MANAGER
-from usher.api.app import Call, Endpoint
+from usher.api.context import MgmtCall
 from usher.api.jobs import each, entered, new_job
 from usher.api.queue_calls import DAY, SECOND, check_batch_size, path_id, queue_transaction, span
 from usher.api.queue_messages import (
@@ -38,6 +38,7 @@ from usher.api.queue_messages import (
 from usher.db.clock import server_time
 from usher.db.pool import Connection
 from usher.errors import BadInput, NotAllowed
+from usher.http.server.endpoint import Endpoint
 from usher.http.server.messages import Status
 from usher.http.server.middleware import HttpError
 from usher.mgmt.tokens import Token
@@ -53,7 +54,7 @@ from usher.worker import PermanentError, encode_result
 # -- what workers say and do
 
 
-async def say(call: Call[MessageRequest]) -> Status:
+async def say(call: MgmtCall[MessageRequest]) -> Status:
     run = fence(call)
     async with queue_transaction(call) as conn:
         if not await run_api.set_message(conn, run, without_nul(call.body.message)):
@@ -61,19 +62,19 @@ async def say(call: Call[MessageRequest]) -> Status:
     return Status("ok")
 
 
-async def put_output(call: Call[OutputRequest]) -> Status:
+async def put_output(call: MgmtCall[OutputRequest]) -> Status:
     run = fence(call)
     async with queue_transaction(call) as conn:
         held = await run_api.active_runs(conn, [run])
         if run[0] not in held:
             refuse(run)
-        output = kept(call.body.output, call.rooms.policies.of(held[run[0]].type))
+        output = kept(call.body.output, call.context.policies.of(held[run[0]].type))
         if not await run_api.set_output(conn, run, output):
             refuse(run)
     return Status("ok")
 
 
-async def put_result(call: Call[ResultRequest]) -> Status:
+async def put_result(call: MgmtCall[ResultRequest]) -> Status:
     run, result = fence(call), encoded(call.body.result)
     async with queue_transaction(call) as conn:
         if not await run_api.set_result(conn, run, result, now=await server_time(conn)):
@@ -89,7 +90,7 @@ def encoded(result: object) -> str:
         raise BadInput(str(error)) from None
 
 
-async def wrote(call: Call[WrittenRowsRequest]) -> Status:
+async def wrote(call: MgmtCall[WrittenRowsRequest]) -> Status:
     run, asked = fence(call), call.body
     check_batch_size(asked.rows, "rows")
     async with queue_transaction(call) as conn:
@@ -99,14 +100,14 @@ async def wrote(call: Call[WrittenRowsRequest]) -> Status:
     return Status("ok")
 
 
-async def add_below(call: Call[ChildJobsRequest]) -> QueuedJobs:
+async def add_below(call: MgmtCall[ChildJobsRequest]) -> QueuedJobs:
     run, wanted = fence(call), each(call.body)
     if any(job.parent is not None for job in wanted):
         raise BadInput("parent is the job in the path.")
     async with queue_transaction(call) as conn:
         news, now = [new_job(job) for job in wanted], await server_time(conn)
         if held := (await run_api.active_runs(conn, [run])).get(run[0]):
-            forbid(call.rooms.policies, Origin(held.type, held.program), news)
+            forbid(call.context.policies, Origin(held.type, held.program), news)
         found = await run_api.enqueue_children(conn, run, news, now=now)
         if found is None:
             refuse(run)
@@ -125,7 +126,7 @@ def forbid(policies: Policies, origin: Origin, news: Sequence[JobRequest]) -> No
             )
 
 
-def fence(call: Call[Any]) -> Fence:
+def fence(call: MgmtCall[Any]) -> Fence:
     return path_id(call), call.body.claim
 
 
@@ -149,11 +150,11 @@ def kept(output: str, policy: Policy) -> str:
 # -- what managers do
 
 
-async def claim(call: Call[ClaimRequest]) -> ClaimAnswer:
+async def claim(call: MgmtCall[ClaimRequest]) -> ClaimAnswer:
     asked = call.body
     lease = span(asked.lease, "lease", SECOND, DAY)
-    tries = asked.max_attempts or call.rooms.policies.of(asked.type).max_attempts
-    host = host_of_manager(call.asker.token, asked.host)
+    tries = asked.max_attempts or call.context.policies.of(asked.type).max_attempts
+    host = host_of_manager(call.caller.token, asked.host)
     async with queue_transaction(call) as conn:
         now = await server_time(conn)
         found = await jobs.claim(conn, asked.type, host, asked.n, lease=lease, tries=tries, now=now)
@@ -177,7 +178,7 @@ def host_of_manager(token: Token | None, declared: str) -> str:
     return token.address
 
 
-async def extend(call: Call[ExtendRequest]) -> ExtendAnswer:
+async def extend(call: MgmtCall[ExtendRequest]) -> ExtendAnswer:
     lease = span(call.body.lease, "lease", SECOND, DAY)
     ours = fences(call.body.jobs)
     async with queue_transaction(call) as conn:
@@ -189,13 +190,15 @@ async def extend(call: Call[ExtendRequest]) -> ExtendAnswer:
     )
 
 
-async def settle(call: Call[SettleRequest]) -> SettleAnswer:
+async def settle(call: MgmtCall[SettleRequest]) -> SettleAnswer:
     asked = call.body.jobs
     ours = fences(asked)
     async with queue_transaction(call) as conn:
         now, held = await server_time(conn), await run_api.active_runs(conn, ours)
         ends = [
-            settled(end, held[end.id], call.rooms.policies, now) for end in asked if end.id in held
+            settled(end, held[end.id], call.context.policies, now)
+            for end in asked
+            if end.id in held
         ]
         done = await written(conn, ends, now)
     return SettleAnswer(
@@ -286,7 +289,7 @@ ENDPOINTS = (
         settle,
         SettleRequest,
         SettleAnswer,
-        f"RunEnd runs, up to {MAX_JOBS_PER_REQUEST:,} at once",
+        f"End runs, up to {MAX_JOBS_PER_REQUEST:,} at once",
         access=MANAGER,
     ),
     Endpoint(

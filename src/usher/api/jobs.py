@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import UNSET
 
 from usher.api.access import ADMIN, READ_QUEUE
-from usher.api.app import Call, Endpoint
+from usher.api.context import MgmtCall
 from usher.api.queue_calls import (
     check_batch_size,
     check_contains,
@@ -33,6 +33,7 @@ from usher.api.queue_messages import (
 )
 from usher.db.clock import server_time
 from usher.errors import BadInput, NotFound
+from usher.http.server.endpoint import Endpoint
 from usher.queue import admin, jobs, queries, run_api
 from usher.queue.job_states import JobState
 from usher.queue.jobs import EnqueuedJob, JobRequest
@@ -43,7 +44,7 @@ from usher.queue.waiting_reason import waiting_reasons
 ONE_OR_MANY = "type and program are wanted, or jobs and nothing beside them."
 
 
-async def list_jobs(call: Call[JobsQuery]) -> JobList:
+async def list_jobs(call: MgmtCall[JobsQuery]) -> JobList:
     asked = call.body
     check_contains(call, asked.contains)
     async with queue_transaction(call) as conn:
@@ -67,7 +68,7 @@ async def list_jobs(call: Call[JobsQuery]) -> JobList:
     return JobList(listed, found[-1].id, found[-1].end if asked.log else None)
 
 
-async def add_jobs(call: Call[NewJobs]) -> QueuedJobs:
+async def add_jobs(call: MgmtCall[NewJobs]) -> QueuedJobs:
     wanted = [(new_job(job), job.parent) for job in each(call.body)]
     async with queue_transaction(call) as conn:
         return entered(
@@ -116,7 +117,7 @@ def entered(found: Sequence[EnqueuedJob]) -> QueuedJobs:
     return QueuedJobs([QueuedJob(one.id, one.new) for one in found])
 
 
-async def show_job(call: Call[None]) -> JobDetails:
+async def show_job(call: MgmtCall[None]) -> JobDetails:
     async with queue_transaction(call) as conn:
         found = await queries.show_job(conn, path_id(call))
         why = await waiting_reasons(conn, found.job.id, now=await server_time(conn))
@@ -135,7 +136,7 @@ async def show_job(call: Call[None]) -> JobDetails:
     )
 
 
-async def show_result(call: Call[None]) -> JobResult:
+async def show_result(call: MgmtCall[None]) -> JobResult:
     id_ = path_id(call)
     async with queue_transaction(call) as conn:
         shown = await queries.show_job(conn, id_)
@@ -143,13 +144,13 @@ async def show_result(call: Call[None]) -> JobResult:
     return JobResult(id_, shown.job.state, result and result.value, result is not None)
 
 
-async def show_tree(call: Call[None]) -> JobTree:
+async def show_tree(call: MgmtCall[None]) -> JobTree:
     async with queue_transaction(call) as conn:
         nodes = await queries.job_tree(conn, path_id(call))
     return JobTree([shown_to(call, node) for node in nodes])
 
 
-async def retry_job(call: Call[None]) -> RetryAnswer:
+async def retry_job(call: MgmtCall[None]) -> RetryAnswer:
     id_ = path_id(call)
     async with queue_transaction(call) as conn:
         [found] = await admin.retry_jobs(conn, [id_], now=await server_time(conn))
@@ -162,7 +163,7 @@ async def retry_job(call: Call[None]) -> RetryAnswer:
     raise NotFound(f"There is no job {id_}.")
 
 
-async def cancel_job(call: Call[CancelRequest]) -> CancelAnswer:
+async def cancel_job(call: MgmtCall[CancelRequest]) -> CancelAnswer:
     id_ = path_id(call)
     async with queue_transaction(call) as conn:
         why, now = without_nul(call.body.why), await server_time(conn)

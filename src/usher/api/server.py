@@ -11,9 +11,10 @@ from datetime import timedelta
 from usher import local_secret, private_hosts
 from usher.api import door, job_runs, jobs, openapi, probes, tasks
 from usher.api import endpoints as mgmt
-from usher.api.app import UNLIMITED_WAIT, ClaimLimits, MgmtContext, make_app
+from usher.api.app import make_app
 from usher.api.callers import Callers
 from usher.api.claim_batcher import ClaimBatcher
+from usher.api.context import UNLIMITED_WAIT, ClaimLimits, MgmtContext
 from usher.api.incarnation_cache import IncarnationCache
 from usher.api.openapi import Endpoints
 from usher.api.server_map import ServerMap
