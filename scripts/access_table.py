@@ -5,14 +5,14 @@ from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from typing import Any
 
-from usher.api.access import Access, check
+from usher.api.access import AccessRule, check
 from usher.api.app import Endpoint
 from usher.api.openapi import with_document
-from usher.api.server import OWN
+from usher.api.server import OWN_ENDPOINTS
 from usher.errors import NotAllowed
-from usher.feeds.pages.databases import Reach
-from usher.feeds.pages.endpoints import Desk
-from usher.http.server.middleware import Declined
+from usher.feeds.pages.databases import LazyDatabases
+from usher.feeds.pages.endpoints import FeedEndpoints
+from usher.http.server.middleware import HttpError
 from usher.mgmt.component_names import TYPES
 from usher.mgmt.tokens import Token
 from usher.settings import Settings
@@ -41,14 +41,14 @@ def main() -> None:
 
 
 def all_endpoints() -> Sequence[Endpoint[Any, Any]]:
-    feeds = Desk(Reach(Settings(), AsyncExitStack())).endpoints()
-    return with_document((*OWN, *feeds))
+    feeds = FeedEndpoints(LazyDatabases(Settings(), AsyncExitStack())).endpoints()
+    return with_document((*OWN_ENDPOINTS, *feeds))
 
 
-def cell(access: Access, column: str) -> str:
+def cell(access: AccessRule, column: str) -> str:
     try:
         check(access, token_of(column), is_local=column == NOTHING_LOCALLY)
-    except (Declined, NotAllowed):
+    except (HttpError, NotAllowed):
         return ""
     return "claim" if access.scope == "claim" else "yes"
 

@@ -5,7 +5,7 @@ import itertools
 from starlette.responses import Response
 
 from usher.http.client.mgmt_client import Client
-from usher.http.server.component import Call, Endpoint, face
+from usher.http.server.component import Call, Endpoint, serve_component
 from usher.http.server.listen import read_bind
 from usher.messages import INCARNATION_HEADER
 
@@ -25,7 +25,7 @@ async def test_a_component_declares_itself_once_for_each_answer() -> None:
 
     endpoints = [Endpoint("POST", "/set_component_state", declare)]
     async with (
-        face(endpoints, read_bind("127.0.0.1:0")) as address,
+        serve_component(endpoints, read_bind("127.0.0.1:0")) as address,
         Client(address, host="here:1") as client,
     ):
         await client.set_state("online", type="crawler")

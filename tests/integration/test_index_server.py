@@ -15,8 +15,8 @@ from support.index.stack import post
 from support.mgmt.chunk_trade import Trade, acting, free_bind, soon, trading
 from support.processes.crawls import EMBEDDED
 from usher.chunk_store import Shelf
-from usher.http.client.download import pull
-from usher.index.server import IndexServerOptions, serve_index
+from usher.http.client.download import download_chunk
+from usher.index.server import IndexServerOptions, run_index_server
 
 pytestmark = EMBEDDED
 ALONE = """
@@ -77,7 +77,7 @@ def serves(trade: Trade, tmp_path: Path) -> Serves:
         trade.ask(ALONE, str(wish.bind))
         settings = trade.settings(data)
         async with acting(
-            lambda stop, ready: serve_index(settings, wish, stop, ready=ready)
+            lambda stop, ready: run_index_server(settings, wish, stop, ready=ready)
         ) as host:
             yield Asked(host)
 
@@ -101,7 +101,7 @@ async def test_what_is_wanted_is_loaded_once_and_there_after_a_restart(
         empty = await trade.build()
         assert await server.finds("violet", 6)
         assert await soon(lambda: loaded(trade, server.host) == [*chunks, empty])
-        peer = await pull(server.host, chunks[0], "index", tmp_path / "pulled")
+        peer = await download_chunk(server.host, chunks[0], "index", tmp_path / "pulled")
         assert peer.sha256 == Shelf(trade.index.directory, ".idx").find(chunks[0]).sha256  # type: ignore[union-attr]
     trade.index.drop(chunks)  # nobody needs to be asked for them again
     async with serves(bind) as server:

@@ -7,9 +7,9 @@ import pytest
 import uvloop
 from starlette.responses import Response, StreamingResponse
 
-from usher.http.server.component import Call, Endpoint, face
+from usher.http.server.component import Call, Endpoint, serve_component
 from usher.http.server.listen import read_bind
-from usher.http.server.single_write import Holding
+from usher.http.server.single_write import SingleWriteTransport
 
 ANY = read_bind("127.0.0.1:0")
 GET = b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -39,7 +39,7 @@ class Transport:
 
 async def test_a_head_waits_for_its_body() -> None:
     under = Transport()
-    line = Holding(under)  # type: ignore[arg-type]
+    line = SingleWriteTransport(under)  # type: ignore[arg-type]
     line.write(b"HTTP/1.1 200 OK\r\n\r\n")
     line.write(b"body")
     line.write(b"more")
@@ -50,7 +50,7 @@ async def test_a_head_waits_for_its_body() -> None:
 
 async def test_a_head_without_a_body_does_not_wait_for_long() -> None:
     under = Transport()
-    line = Holding(under)  # type: ignore[arg-type]
+    line = SingleWriteTransport(under)  # type: ignore[arg-type]
     line.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     assert under.written == []
     await asyncio.sleep(0)
@@ -89,7 +89,7 @@ ENDPOINTS = [
 
 
 async def answers() -> None:
-    async with face(ENDPOINTS, ANY) as address:
+    async with serve_component(ENDPOINTS, ANY) as address:
         reader, writer = await asyncio.open_connection(*address.removeprefix("http://").split(":"))
         writer.write(GET % b"/hello")
         first = await reader.read(65_536)

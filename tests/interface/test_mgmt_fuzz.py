@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from support.mgmt.mgmt_process import Mgmt
 from usher.api.app import Endpoint
-from usher.api.endpoints import CANONICAL
+from usher.api.endpoints import CURRENT_ENDPOINTS
 
 KNOWN = {200, 304, 400, 404, 409, 413, 422}
 WORDS = (
@@ -28,8 +28,8 @@ MORE = ("[::1]:5", "index-server", "crawler", "9" * 19, "-1", "NaN", "\ud7ff", "
 TEXT = st.text(max_size=30) | st.sampled_from(WORDS + MORE)
 PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXT
 JSON = st.recursive(PLAIN, lambda some: st.lists(some, max_size=3) | st.dictionaries(TEXT, some))
-POSTS = [pytest.param(one, id=one.path) for one in CANONICAL if one.method == "POST"]
-GETS = [pytest.param(one, id=one.path) for one in CANONICAL if one.method == "GET"]
+POSTS = [pytest.param(one, id=one.path) for one in CURRENT_ENDPOINTS if one.method == "POST"]
+GETS = [pytest.param(one, id=one.path) for one in CURRENT_ENDPOINTS if one.method == "GET"]
 
 
 def fields(endpoint: Endpoint[Any, Any]) -> list[str]:

@@ -10,7 +10,7 @@ from usher.api.mgmt_messages import PageResult
 from usher.crawl.fetch_outcome import asks_for_rest, barred, failed, is_silence, judge, same_page
 from usher.crawl.http.response import Answer, Kind
 from usher.crawl.page.parse import Walk
-from usher.messages import Link, Page
+from usher.messages import PageReport, PageToFetch
 from usher.urls import Url, parse
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
@@ -37,9 +37,9 @@ def broken(kind: Kind, words: str, status: int | None = None) -> Answer:
     return found
 
 
-def page(given: Answer, walk: Walk | None = None, **known: Any) -> Page:  # noqa: ANN401 - of a link
+def page(given: Answer, walk: Walk | None = None, **known: Any) -> PageReport:  # noqa: ANN401 - of a link
     """The result, once MGMT would take it."""
-    found = judge(Link(HERE, **known), given, walk, now=NOW).page
+    found = judge(PageToFetch(HERE, **known), given, walk, now=NOW).page
     DECODE(ENCODE(found))
     return found
 
@@ -108,8 +108,8 @@ def test_silence_is_what_has_no_answer_and_should_have() -> None:
     assert (silent.result, silent.reason) == ("failure", "nothing came for 15 s")
     assert is_silence(silent)
     assert not is_silence(page(answer(500)))
-    assert is_silence(failed(Link(HERE), "why").page)
-    assert not is_silence(barred(Link(HERE), "Disallow: /").page)
+    assert is_silence(failed(PageToFetch(HERE), "why").page)
+    assert not is_silence(barred(PageToFetch(HERE), "Disallow: /").page)
     assert not asks_for_rest(silent)
 
 
@@ -123,7 +123,7 @@ def test_an_answer_that_broke_off_is_a_failure_and_one_that_is_too_long_is_not()
 
 
 def test_a_redirect_leads_on_and_its_target_knocks() -> None:
-    found = judge(Link(HERE), answer(301, b"", Location="/there"), None, now=NOW)
+    found = judge(PageToFetch(HERE), answer(301, b"", Location="/there"), None, now=NOW)
     assert found.page.result == "moved"
     assert found.page.reason == "HTTP 301, moved for good: https://example.com/there"
     assert list(found.links) == ["https://example.com/there"]
@@ -156,7 +156,7 @@ def test_the_same_page_by_the_other_scheme_is_no_other_page() -> None:
 def test_a_page_that_sends_searchers_elsewhere_is_not_found_itself() -> None:
     there = "https://example.com/there"
     for walk in (Walk("html", canonical=there), Walk("html", refresh=there)):
-        found = judge(Link(HERE), answer(), walk, now=NOW)
+        found = judge(PageToFetch(HERE), answer(), walk, now=NOW)
         assert (found.page.noindex, found.page.reason) == (True, f"its canonical page is {there}")
         assert there in found.links
     for own in (HERE, "http://example.com/page", "https://other.org/page"):

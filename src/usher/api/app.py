@@ -12,29 +12,29 @@ from starlette.responses import Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from usher.api.access import Access, check
-from usher.api.callers import Asker, Callers
-from usher.api.claim_batcher import Claims
-from usher.api.incarnation_cache import PresentIncarnation
+from usher.api.access import AccessRule, check
+from usher.api.callers import Caller, Callers
+from usher.api.claim_batcher import ClaimBatcher
+from usher.api.incarnation_cache import IncarnationCache
 from usher.api.server_map import ServerMap
-from usher.api.ticket_issuer import TicketOffice
+from usher.api.ticket_issuer import TicketIssuer
 from usher.db.pool import Database
 from usher.door.doorkeeper import Doorkeeper
 from usher.errors import NotFound
-from usher.http.server.bodies import decoded, queried, read, written
-from usher.http.server.middleware import Declined, Porch, bearer, check_site, is_forwarded
+from usher.http.server.bodies import decode_body, decode_query, read_body, to_response
+from usher.http.server.middleware import HttpError, Middleware, bearer, check_site, is_forwarded
 from usher.messages import INCARNATION_HEADER
 from usher.queue.policy import Policies
 
 HOST_HEADER = "x-usher-host"
-NEVER = timedelta(days=10_000)  # as good as for ever, and no trouble to calculate with
+UNLIMITED_WAIT = timedelta(days=10_000)  # as good as for ever, and no trouble to calculate with
 LIST = "GET /v1/openapi.json lists every endpoint."
 Asked = TypeVar("Asked")
 Told = TypeVar("Told")
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class ClaimLimits:
     """On which terms chunks are given: how many pages, how long the first waits for the last, for how long."""
 
     pages: int
@@ -43,7 +43,7 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
-class Rooms:
+class MgmtContext:
     """What handlers work with, open as long as the application runs."""
 
     db: Database  # of the work area, as the door
@@ -51,12 +51,12 @@ class Rooms:
     control: Database
     policies: Policies
     mgmt: Database  # of the work area, as MGMT
-    terms: Terms
+    terms: ClaimLimits
     callers: Callers
     server_map: ServerMap
-    claims: Claims
-    tickets: TicketOffice
-    incarnation: PresentIncarnation
+    claims: ClaimBatcher
+    tickets: TicketIssuer
+    incarnation: IncarnationCache
     is_open: bool = False  # to callers of this machine, as far as an endpoint allows it
 
 
@@ -64,11 +64,11 @@ class Rooms:
 class Call(Generic[Asked]):
     """One request as its handler sees it."""
 
-    rooms: Rooms
+    rooms: MgmtContext
     body: Asked  # of a GET: its query
     words: Mapping[str, str]  # of the path
     headers: Mapping[str, str]
-    asker: Asker
+    asker: Caller
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +87,14 @@ class Endpoint(Generic[Asked, Told]):
     request: type[Asked] | None
     response: type[Told] | None
     summary: str
-    access: Access
+    access: AccessRule
     safe: bool = True
     old: bool = False  # a name that another one replaces
     media: str = "text/plain"
 
 
 def make_app(
-    rooms: Rooms, endpoints: Sequence[Endpoint[Any, Any]], *, any_name: bool = False
+    rooms: MgmtContext, endpoints: Sequence[Endpoint[Any, Any]], *, any_name: bool = False
 ) -> ASGIApp:
     """The endpoints as one ASGI application; `any_name` answers to whatever name the caller calls us."""
     paths = {endpoint.path: Resource(rooms) for endpoint in endpoints}
@@ -103,7 +103,7 @@ def make_app(
     routes = [Route(path, resource) for path, resource in paths.items() if "{" in path]
     plain = {path: resource for path, resource in paths.items() if "{" not in path}
     quiet = frozenset(endpoint.path for endpoint in endpoints if endpoint.access.scope == "open")
-    return Porch(Paths(plain, routes), quiet=quiet, any_name=any_name, ours=(psycopg.Error,))
+    return Middleware(Paths(plain, routes), quiet=quiet, any_name=any_name, ours=(psycopg.Error,))
 
 
 class Paths:
@@ -121,7 +121,7 @@ class Paths:
 class Resource:
     """One path: finds the endpoint for the method, reads the body, calls the handler, writes the answer."""
 
-    def __init__(self, rooms: Rooms) -> None:
+    def __init__(self, rooms: MgmtContext) -> None:
         self.rooms = rooms
         self.endpoints: dict[str, tuple[Endpoint[Any, Any], Callable[[bytes], Any] | None]] = {}
 
@@ -145,32 +145,32 @@ class Resource:
         incarnation = "" if endpoint.access.scope == "open" else await self.rooms.incarnation.id()
         asker = await self.admit(endpoint, request)
         if decode:
-            body = decoded(decode, await read(request), LIST)
+            body = decode_body(decode, await read_body(request), LIST)
         else:
-            body = queried(endpoint.request, request, LIST) if endpoint.request else None
+            body = decode_query(endpoint.request, request, LIST) if endpoint.request else None
         call = Call(self.rooms, body, request.path_params, request.headers, asker)
         told = await endpoint.handler(call)
-        response = written(told)
+        response = to_response(told)
         if incarnation:
             response.headers[INCARNATION_HEADER] = incarnation
         await response(scope, receive, send)
 
-    async def admit(self, endpoint: Endpoint[Any, Any], request: Request) -> Asker:
+    async def admit(self, endpoint: Endpoint[Any, Any], request: Request) -> Caller:
         """The caller, if it may call; a token that is shown must be good, even where none is needed."""
         peer = request.client.host if request.client else ""
         if endpoint.access.scope == "open":
-            return Asker(peer)
+            return Caller(peer)
         if not endpoint.safe:
             check_site(request.headers)
         secret = bearer(request.headers)
         token = await self.rooms.callers.token(secret, peer) if secret else None
         is_local = self.rooms.is_open and not is_forwarded(request.headers)
         check(endpoint.access, token, is_local=is_local)
-        return Asker(peer, request.headers.get(HOST_HEADER, ""), token)
+        return Caller(peer, request.headers.get(HOST_HEADER, ""), token)
 
     def refuse(self, method: str) -> NoReturn:
         allowed = ", ".join(sorted(self.endpoints))
-        raise Declined(
+        raise HttpError(
             405,
             "method_not_allowed",
             f"{method} is not possible here, only {allowed}.",

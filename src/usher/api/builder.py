@@ -4,13 +4,13 @@ from usher.api.access import work
 from usher.api.app import Call, Endpoint
 from usher.api.mgmt_calls import (
     PROPAGATORS,
-    at_mgmt,
     caller,
-    clock,
+    database_time,
     index_state_of,
-    lost,
-    propagating,
-    shown,
+    mgmt_connection,
+    record_propagated,
+    refuse_lost_lease,
+    require_chunk,
 )
 from usher.api.mgmt_messages import (
     BuildsQuery,
@@ -33,13 +33,13 @@ async def get_content_chunks(call: Call[BuildsQuery]) -> list[ContentChunk]:
     if me.state == "paused":
         return []
     n, compact = call.body.n, call.body.compact
-    async with at_mgmt(call, alone=True) as conn:
+    async with mgmt_connection(call, alone=True) as conn:
         found = await chunks.claim_builds(
-            conn, me.id, n=n, lease=lease, now=clock(call), compact=compact
+            conn, me.id, n=n, lease=lease, now=database_time(call), compact=compact
         )
         if not found and await alone(conn, me):
             found = await chunks.claim_builds(
-                conn, me.id, n=n, lease=lease, now=clock(call), alone=True, compact=compact
+                conn, me.id, n=n, lease=lease, now=database_time(call), alone=True, compact=compact
             )
     made_of = await sources(call, [one.chunk_id for one in found if one.host is None])
     pages = await pages_of(call, [one.chunk_id for one in found if one.host is not None])
@@ -65,7 +65,7 @@ async def pages_of(call: Call[BuildsQuery], claimed: list[int]) -> dict[int, Chu
     """The pages that crawled chunks may hold."""
     if not claimed:
         return {}
-    async with at_mgmt(call, alone=True) as conn:
+    async with mgmt_connection(call, alone=True) as conn:
         return {pages.chunk_id: pages for pages in await page_keys.page_keys(conn, claimed)}
 
 
@@ -73,7 +73,7 @@ async def sources(call: Call[BuildsQuery], claimed: list[int]) -> dict[int, list
     """What chunks are to be made of that nobody crawled."""
     if not claimed:
         return {}
-    async with at_mgmt(call) as conn:
+    async with mgmt_connection(call) as conn:
         found = await compaction_merge.manifest(conn, claimed)
     return {
         id_: [
@@ -94,22 +94,22 @@ async def set_index_state(call: Call[IndexState]) -> ChunkKept:
     asked, chunk = call.body, number_of(call.body.chunk_id)
     if asked.state == "propagated":
         me = await caller(call, *PROPAGATORS)
-        async with at_mgmt(call) as conn:
-            await propagating(call, conn, me, chunk)
-            return index_state_of(await shown(conn, chunk))
+        async with mgmt_connection(call) as conn:
+            await record_propagated(call, conn, me, chunk)
+            return index_state_of(await require_chunk(conn, chunk))
     me = await caller(call, "index-builder")
-    async with at_mgmt(call) as conn:
+    async with mgmt_connection(call) as conn:
         if not await settle(call, conn, me, chunk):
-            found = await shown(conn, chunk)
+            found = await require_chunk(conn, chunk)
             said_before = asked.state in (found.index_state, index_state_of(found).state)
             if found.builder_id != me.id or not said_before:
-                lost(found, me)
-        return index_state_of(await shown(conn, chunk))
+                refuse_lost_lease(found, me)
+        return index_state_of(await require_chunk(conn, chunk))
 
 
 async def settle(call: Call[IndexState], conn: Connection, me: Component, chunk: int) -> bool:
     """Whether the builder had that chunk, and so had its say."""
-    asked, now = call.body, clock(call)
+    asked, now = call.body, database_time(call)
     if asked.state != "building":
         # All who write places take this lock before they lock chunks and pages.
         await placements.plan_alone(conn)
@@ -129,7 +129,7 @@ async def settle(call: Call[IndexState], conn: Connection, me: Component, chunk:
             if state == "parked" and asked.missing:
                 await missing_chunks.lose_content(conn, me.id, Loss(chunk, why), now=now)
             return state is not None
-    return (await shown(conn, chunk)).builder_id == me.id
+    return (await require_chunk(conn, chunk)).builder_id == me.id
 
 
 ENDPOINTS = (

@@ -3,7 +3,7 @@
 from usher.api.access import READ, work
 from usher.api.app import Call, Endpoint
 from usher.api.callers import role_named
-from usher.api.mgmt_calls import at_mgmt, clock, lease_holders
+from usher.api.mgmt_calls import database_time, lease_holders, mgmt_connection
 from usher.api.mgmt_messages import (
     MOST_CHUNKS,
     WORD,
@@ -20,7 +20,7 @@ from usher.api.mgmt_messages import (
     number_of,
 )
 from usher.errors import NotFound
-from usher.http.server.middleware import Declined
+from usher.http.server.middleware import HttpError
 from usher.mgmt import chunks, components, queries
 from usher.mgmt.component_names import TYPES, type_of, words
 from usher.mgmt.components import Component
@@ -31,12 +31,17 @@ async def set_component_state(call: Call[ComponentState]) -> StateKept:
     callers.changed(call.asker, asked.host)
     roles = () if asked.type is None else (role_named(asked.type),)
     me = await callers.meet(call.asker, asked.host, roles, row=asked.row)
-    async with at_mgmt(call) as conn:
+    async with mgmt_connection(call) as conn:
         await components.declare(
-            conn, me.id, asked.state, reason=asked.reason, weight=asked.weight, now=clock(call)
+            conn,
+            me.id,
+            asked.state,
+            reason=asked.reason,
+            weight=asked.weight,
+            now=database_time(call),
         )
         if asked.anew and me.type == "crawler":
-            await chunks.begin_anew(conn, me.id, n=MOST_CHUNKS, now=clock(call))
+            await chunks.begin_anew(conn, me.id, n=MOST_CHUNKS, now=database_time(call))
     callers.changed(call.asker, asked.host)
     return StateKept(me.host, me.type, asked.state, me.health, me.row)
 
@@ -44,13 +49,15 @@ async def set_component_state(call: Call[ComponentState]) -> StateKept:
 async def renew_leases(call: Call[LeaseRequest]) -> LeaseAnswer:
     if len(call.body.chunks) > MOST_CHUNKS:
         message = f"{len(call.body.chunks):,} chunks are more than {MOST_CHUNKS:,}."
-        raise Declined(413, "too_large", message, hint="Ask in several requests.")
+        raise HttpError(413, "too_large", message, hint="Ask in several requests.")
     lease, held = call.rooms.terms.lease, set[int]()
     holders = await lease_holders(call)
     wanted = dict.fromkeys(number_of(one) for one in call.body.chunks)
-    async with at_mgmt(call, alone=True) as conn:
+    async with mgmt_connection(call, alone=True) as conn:
         for me in holders:
-            held |= await chunks.renew(conn, me.id, list(wanted), lease=lease, now=clock(call))
+            held |= await chunks.renew(
+                conn, me.id, list(wanted), lease=lease, now=database_time(call)
+            )
             if not me.renews_leases:
                 await components.set_renews_leases(conn, me.id)
     return LeaseAnswer(sorted(held), [one for one in wanted if one not in held])

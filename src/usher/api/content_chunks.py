@@ -8,13 +8,13 @@ from usher.api.access import work
 from usher.api.app import Call, Endpoint
 from usher.api.mgmt_calls import (
     PROPAGATORS,
-    at_mgmt,
     caller,
-    clock,
+    database_time,
     lease_holders,
-    lost,
-    propagating,
-    shown,
+    mgmt_connection,
+    record_propagated,
+    refuse_lost_lease,
+    require_chunk,
     state_of,
 )
 from usher.api.mgmt_messages import (
@@ -57,22 +57,22 @@ async def set_content_state(call: Call[ContentState]) -> ChunkKept:
     asked, chunk = call.body, number_of(call.body.chunk_id)
     me = await caller(call, *(PROPAGATORS if asked.state == "propagated" else CRAWLER))
     done = asked.state == "crawled" and not asked.pages
-    async with at_mgmt(call, alone=done) as conn:
+    async with mgmt_connection(call, alone=done) as conn:
         if done and not await finish(call, conn, me, chunk):
-            said_before(await shown(conn, chunk), me, asked)
+            said_before(await require_chunk(conn, chunk), me, asked)
         elif asked.state == "propagated":
-            await propagating(call, conn, me, chunk)
+            await record_propagated(call, conn, me, chunk)
         elif not done:
             await settle(call, conn, me, chunk)
-        return state_of(await shown(conn, chunk))
+        return state_of(await require_chunk(conn, chunk))
 
 
 async def settle(call: Call[ContentState], conn: Connection, me: Component, chunk: int) -> None:
-    asked, now = call.body, clock(call)
+    asked, now = call.body, database_time(call)
     # A chunk that ends with this report keeps no host, so there is nothing to renew.
     lease = call.rooms.terms.lease if asked.state == "crawling" else timedelta(0)
     if not await chunks.hold(conn, me.id, chunk, lease=lease, now=now):
-        said_before(await shown(conn, chunk), me, asked)
+        said_before(await require_chunk(conn, chunk), me, asked)
         return
     results = await outcomes(conn, chunk, asked.pages) if asked.pages else []
     told = [outcome for _, outcome in results]
@@ -102,7 +102,7 @@ async def finish(
         chunk,
         sha256=asked.sha256,
         size=asked.bytes,
-        now=clock(call),
+        now=database_time(call),
         outcomes=told,
         # Whoever reports pages reports all it fetched: the others it never had, or dropped.
         back=None if asked.pages is None else True,
@@ -113,7 +113,7 @@ async def finish(
 def said_before(found: Chunk, me: Component, asked: ContentState) -> None:
     """Whoever has no lease may only say again what is so."""
     if found.crawler_id != me.id or found.state != asked.state or asked.state == "crawling":
-        lost(found, me)
+        refuse_lost_lease(found, me)
 
 
 async def pace(
@@ -206,7 +206,7 @@ def code_of(content_type: str | None, codes: Mapping[str, int]) -> int:
 
 async def get_unpropagated(call: Call[KeepQuery]) -> Keep:
     holders, asked, kept = await lease_holders(call), call.body, set[int]()
-    async with at_mgmt(call, alone=True) as conn:
+    async with mgmt_connection(call, alone=True) as conn:
         for me in holders:
             kept.update(await chunks.unpropagated(conn, me.id, after=asked.after, n=asked.n))
     found = sorted(kept)[: asked.n]

@@ -18,7 +18,7 @@ from usher.api.door_messages import (
 from usher.door.batch import Answer, Answers
 from usher.door.rules import Knock
 from usher.errors import BadInput, NotFound
-from usher.http.server.middleware import Declined
+from usher.http.server.middleware import HttpError
 from usher.urls import Refused, parse
 
 WORDS = "PUT /api/entree/{full|single}/{pass|nopass}"
@@ -29,7 +29,7 @@ async def knock(call: Call[KnockRequest]) -> KnockAnswer:
     asked = call.body
     if len(asked.urls) > MOST_URLS:
         message = f"{len(asked.urls):,} URLs are more than {MOST_URLS:,}."
-        raise Declined(413, "too_large", message, hint="Ask in several requests.")
+        raise HttpError(413, "too_large", message, hint="Ask in several requests.")
     told = await call.rooms.doorkeeper.knock(
         asked.urls,
         knock=Knock(asked.kind, asked.hall_pass),

@@ -16,7 +16,7 @@ from usher.api.callers import is_named
 from usher.api.mgmt_messages import ChunkKept, Told
 from usher.db.pool import IN_THE_WAY, Connection
 from usher.errors import BadInput, NotAllowed, NotFound, Unreachable
-from usher.http.server.middleware import Declined
+from usher.http.server.middleware import HttpError
 from usher.messages import INCARNATION_HEADER
 from usher.mgmt import chunk_offers, chunks, incarnation, placements
 from usher.mgmt.chunks import Chunk
@@ -32,13 +32,13 @@ PROPAGATORS: Final[tuple[Type, ...]] = ("index-server", "crawler", "index-builde
 PAUSES: Final = (0.01, 0.05, 0.2)  # seconds; jitter keeps those apart who met
 
 
-def clock(call: Call[Any]) -> datetime:
+def database_time(call: Call[Any]) -> datetime:
     """Return the time of the database, which judges leases."""
     return call.rooms.mgmt.clock.now()
 
 
 @contextmanager
-def storable() -> Iterator[None]:
+def reject_unstorable() -> Iterator[None]:
     """What cannot be stored is the caller's to mend."""
     try:
         yield
@@ -47,15 +47,15 @@ def storable() -> Iterator[None]:
 
 
 @asynccontextmanager
-async def at_mgmt(call: Call[Says], *, alone: bool = False) -> AsyncIterator[Connection]:
+async def mgmt_connection(call: Call[Says], *, alone: bool = False) -> AsyncIterator[Connection]:
     """A transaction, or a connection for one statement `alone`."""
     db = call.rooms.mgmt
-    with storable():
+    with reject_unstorable():
         async with db.connection() if alone else db.transaction() as conn:
             yield conn
 
 
-def begun_anew(handler: Handler[Asked, Answer]) -> Handler[Asked, Answer]:
+def retry_on_conflict(handler: Handler[Asked, Answer]) -> Handler[Asked, Answer]:
     """A handler of MGMT that begins anew, a few times, when others stood in its way.
 
     The database undid what it was at, and all it may have done before is harmless to repeat, as every call of a
@@ -88,7 +88,7 @@ async def lease_holders(call: Call[Says]) -> list[Component]:
     return [first] if first.id == second.id else [first, second]
 
 
-async def propagating(call: Call[Says], conn: Connection, me: Component, chunk: int) -> None:
+async def record_propagated(call: Call[Says], conn: Connection, me: Component, chunk: int) -> None:
     """An index server that says `propagated` has loaded the chunk, if it is assigned to it; of others it means nothing.
 
     Where roles share an address, the builder may say so before the server has the chunk: then the server must have been
@@ -99,10 +99,10 @@ async def propagating(call: Call[Says], conn: Connection, me: Component, chunk: 
     await placements.keep_planners_out(conn)
     await check_incarnation(conn, call.headers)
     if is_named(call.asker, call.body.host) or chunk in await chunk_offers.offered(conn, me.id):
-        await placements.loaded(conn, me.id, [chunk], now=clock(call))
+        await placements.loaded(conn, me.id, [chunk], now=database_time(call))
 
 
-def noting(handler: Handler[Asked, Answer], roles: Sequence[Type]) -> Handler[Asked, Answer]:
+def record_caller(handler: Handler[Asked, Answer], roles: Sequence[Type]) -> Handler[Asked, Answer]:
     """A handler whose calls are signs of life of components in these roles, although it need not know who calls."""
 
     async def noted(call: Call[Asked]) -> Answer | Response:
@@ -121,7 +121,7 @@ async def check_incarnation(conn: Connection, headers: Mapping[str, str]) -> str
     claimed = headers.get(INCARNATION_HEADER, "")
     present = (await incarnation.current(conn)).id
     if claimed and claimed != present:
-        raise Declined(
+        raise HttpError(
             HTTPStatus.PRECONDITION_FAILED,
             "other_incarnation",
             "The database was restored since this server compared its chunks with it.",
@@ -131,7 +131,7 @@ async def check_incarnation(conn: Connection, headers: Mapping[str, str]) -> str
     return claimed
 
 
-async def shown(conn: Connection, chunk: int) -> Chunk:
+async def require_chunk(conn: Connection, chunk: int) -> Chunk:
     """A chunk, which must be there."""
     if (found := await chunks.show(conn, chunk)) is None:
         raise NotFound(f"There is no chunk {chunk}.")
@@ -152,11 +152,11 @@ def index_state_of(chunk: Chunk) -> ChunkKept:
     return ChunkKept(chunk.id, chunk.index_state)
 
 
-def lost(chunk: Chunk, me: Component) -> NoReturn:
+def refuse_lost_lease(chunk: Chunk, me: Component) -> NoReturn:
     """The caller has no lease on this chunk, or has none any more."""
     if me.id not in (chunk.crawler_id, chunk.builder_id):
         message = f"Chunk {chunk.id} is not with {me.host}."
-        raise Declined(
+        raise HttpError(
             409,
             "not_yours",
             message,
@@ -167,4 +167,4 @@ def lost(chunk: Chunk, me: Component) -> NoReturn:
     )
     words = f": {chunk.reason}" if chunk.reason else ""
     message = f"{me.host} does not hold chunk {chunk.id} any more; it is {state}{words}."
-    raise Declined(409, "lease_lost", message, hint="Drop it and ask for others.")
+    raise HttpError(409, "lease_lost", message, hint="Drop it and ask for others.")

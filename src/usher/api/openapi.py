@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, drawn from the table of endpoints and the shapes they name."""
+"""The OpenAPI 3.1 document, drawn from the table of endpoints and the message_types they name."""
 
 import re
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ def with_document(endpoints: Endpoints) -> Endpoints:
 
 
 def document(endpoints: Endpoints) -> dict[str, Any]:
-    types = shapes(endpoints)
+    types = message_types(endpoints)
     drawn, components = msgspec.json.schema_components(types, ref_template=REF)
     schemas = dict(zip(map(str, types), drawn, strict=True))
     paths: dict[str, dict[str, Any]] = {}
@@ -47,7 +47,7 @@ def document(endpoints: Endpoints) -> dict[str, Any]:
     }
 
 
-def shapes(endpoints: Endpoints) -> list[Any]:
+def message_types(endpoints: Endpoints) -> list[Any]:
     """Every type that is asked for or answered, once."""
     found = [kind for one in endpoints for kind in (one.request, one.response) if kind is not None]
     return list(dict.fromkeys([*found, Problem]))

@@ -11,10 +11,10 @@ import psycopg
 
 from usher import durations
 from usher.api.app import Call
-from usher.api.queue_messages import MOST_JOBS
+from usher.api.queue_messages import MAX_JOBS_PER_REQUEST
 from usher.db.pool import IN_THE_WAY, Connection
 from usher.errors import BadInput, NotAllowed, NotFound, Unreachable
-from usher.http.server.middleware import Declined
+from usher.http.server.middleware import HttpError
 from usher.queue.jobs import reason
 from usher.queue.policy import to_span
 from usher.queue.queries import Job, Listed, Node
@@ -29,7 +29,7 @@ NUMBER = re.compile(r"[1-9][0-9]{0,17}")
 
 
 @asynccontextmanager
-async def at_the_desk(call: Call[Any]) -> AsyncIterator[Connection]:
+async def queue_transaction(call: Call[Any]) -> AsyncIterator[Connection]:
     """A transaction at the queue; what cannot be stored is the caller's to mend, whoever noticed it first."""
     try:
         async with call.rooms.control.transaction() as conn:
@@ -42,11 +42,11 @@ async def at_the_desk(call: Call[Any]) -> AsyncIterator[Connection]:
         raise Unreachable("Others stood in the way.", hint="Ask again.") from error
 
 
-def number(call: Call[Any]) -> int:
+def path_id(call: Call[Any]) -> int:
     """The job or task that the path names."""
     word = call.words["id"]
     if not NUMBER.fullmatch(word):
-        raise NotFound(f"{word[:40]!a} is not a number.")
+        raise NotFound(f"{word[:40]!a} is not a path_id.")
     return int(word)
 
 
@@ -60,10 +60,10 @@ def span(value: str | float, name: str, least: timedelta, most: timedelta = LONG
     return found
 
 
-def at_most(given: Sequence[object], what: str) -> None:
-    if len(given) > MOST_JOBS:
-        message = f"{len(given):,} {what} are more than {MOST_JOBS:,}."
-        raise Declined(413, "too_large", message, hint="Ask in several requests.")
+def check_batch_size(given: Sequence[object], what: str) -> None:
+    if len(given) > MAX_JOBS_PER_REQUEST:
+        message = f"{len(given):,} {what} are more than {MAX_JOBS_PER_REQUEST:,}."
+        raise HttpError(413, "too_large", message, hint="Ask in several requests.")
 
 
 def sees_arguments(call: Call[Any]) -> bool:
@@ -92,5 +92,5 @@ def check_contains(call: Call[Any], contains: str | None) -> None:
         )
 
 
-def wrong_state(message: str, hint: str = "") -> Declined:
-    return Declined(409, "wrong_state", message, hint=hint)
+def wrong_state(message: str, hint: str = "") -> HttpError:
+    return HttpError(409, "wrong_state", message, hint=hint)

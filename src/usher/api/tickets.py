@@ -5,12 +5,12 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from usher.api.access import Access, read_and
+from usher.api.access import AccessRule, read_and
 from usher.api.app import Call, Endpoint
-from usher.api.mgmt_calls import at_mgmt
+from usher.api.mgmt_calls import mgmt_connection
 from usher.api.mgmt_messages import Host, Told
 from usher.errors import BadInput
-from usher.http.server.middleware import Declined
+from usher.http.server.middleware import HttpError
 from usher.messages import GuardState, Tickets
 from usher.mgmt import components
 from usher.mgmt.component_names import TYPES, Type
@@ -49,11 +49,11 @@ async def give_tickets(call: Call[TicketRequest]) -> Tickets:
     hosts, token = call.body.hosts, call.asker.token
     if len(hosts) > MAX_HOSTS_PER_REQUEST:
         message = f"{len(hosts):,} hosts are more than {MAX_HOSTS_PER_REQUEST:,}."
-        raise Declined(413, "too_large", message, hint="Ask in several requests.")
+        raise HttpError(413, "too_large", message, hint="Ask in several requests.")
     if token is None or not (actions := actions_of(token)):
         return Tickets({}, LIFETIME_SECONDS)  # on one machine, components need none
     state = await call.rooms.tickets.state()
-    async with at_mgmt(call, alone=True) as conn:
+    async with mgmt_connection(call, alone=True) as conn:
         known = await components.known_hosts(conn, hosts)
     is_query_only = actions == ("query",)
     lifetime = call.rooms.tickets.query_lifetime_seconds if is_query_only else LIFETIME_SECONDS
@@ -93,6 +93,6 @@ ENDPOINTS = (
         GuardQuery,
         GuardState,
         "What a component needs to verify the tickets that others show it",
-        access=Access("work", frozenset(TYPES)),
+        access=AccessRule("work", frozenset(TYPES)),
     ),
 )

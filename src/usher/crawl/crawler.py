@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from usher.chunk_store import Shelf
-from usher.component_health import DISK_FULL, Fitness, crowded
+from usher.component_health import DISK_FULL, ComponentHealth, disk_problem
 from usher.crawl.chunk_lease import Lease
 from usher.crawl.fetch_outcome import asks_for_rest, is_silence, url_of
 from usher.crawl.link_reporter import News
@@ -23,7 +23,7 @@ from usher.crawl.warc.chunk_writer import Chest
 from usher.crawl.warc.writer import About
 from usher.errors import Conflict, DiskUnusable, UsherError
 from usher.http.client.mgmt_client import Client
-from usher.messages import Link, Pack, Page
+from usher.messages import LinkChunk, PageReport, PageToFetch
 from usher.telemetry import CRAWLED, Log, observed
 from usher.urls import Refused
 
@@ -53,7 +53,7 @@ class Crawl:
     chunk_id: int
     lease: Lease
     news: News
-    pages: list[Page] = field(default_factory=list)
+    pages: list[PageReport] = field(default_factory=list)
     task: asyncio.Task[None] | None = None
     is_reporting: bool = (
         False  # from then on MGMT's answer to the report says whether the chunk is ours
@@ -64,10 +64,10 @@ class Crawl:
 class Turn:
     """The pages of one host that are still to visit in a chunk, and whether it answers."""
 
-    waiting: list[Link]
+    waiting: list[PageToFetch]
     answers: bool = False
 
-    def mind(self, page: Page) -> None:
+    def mind(self, page: PageReport) -> None:
         """A host that asks for rest, or says nothing at all, is left alone: its other pages wait for another time."""
         self.answers = self.answers or page.status is not None
         if asks_for_rest(page) or (is_silence(page) and not self.answers):
@@ -90,7 +90,7 @@ class Crawler:
         self._wake = asyncio.Event()  # somebody stopped us, or a chunk ended
         self._pause = FIRST_PAUSE
         # A crawler without space takes no chunk, and still serves those it has: it waits, it does not fail.
-        self.fitness = Fitness(state_in_trouble="waiting")
+        self.fitness = ComponentHealth(state_in_trouble="waiting")
         self._disk_trouble = ""
         self._disk_check_at = 0.0  # on the loop's clock
         self._lease = 0.0
@@ -159,7 +159,7 @@ class Crawler:
         now = asyncio.get_running_loop().time()
         if now >= self._disk_check_at:
             self._disk_check_at = check_at = now + DISK_CHECK_SECONDS
-            trouble = await asyncio.to_thread(crowded, self.shelf.directory)
+            trouble = await asyncio.to_thread(disk_problem, self.shelf.directory)
             if self._disk_check_at == check_at:  # else a chunk failed at the disk meanwhile
                 self._disk_trouble = trouble
         await self.fitness.be(self.mgmt, self._disk_trouble)
@@ -167,7 +167,7 @@ class Crawler:
 
     # -- one chunk
 
-    async def _crawl(self, crawl: Crawl, pack: Pack) -> None:
+    async def _crawl(self, crawl: Crawl, pack: LinkChunk) -> None:
         try:
             async with Chest(self.shelf, crawl.chunk_id, self.about) as chest:
                 failures = await self._visit_all(crawl, pack.pages, chest)
@@ -210,9 +210,9 @@ class Crawler:
         with suppress(UsherError):
             await self.mgmt.not_crawled(chunk, f"the crawler failed: {error!r}"[:1000])
 
-    async def _visit_all(self, crawl: Crawl, pages: Sequence[Link], chest: Chest) -> int:
+    async def _visit_all(self, crawl: Crawl, pages: Sequence[PageToFetch], chest: Chest) -> int:
         """All pages, the hosts beside each other; how many failed."""
-        hosts: dict[str, list[Link]] = defaultdict(list)
+        hosts: dict[str, list[PageToFetch]] = defaultdict(list)
         for page in pages:
             url = url_of(page.link)
             hosts["" if isinstance(url, Refused) else url.host].append(page)

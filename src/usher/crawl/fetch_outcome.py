@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from usher.crawl.http.response import Answer
 from usher.crawl.page.parse import Walk
-from usher.messages import Link, Page
+from usher.messages import PageReport, PageToFetch
 from usher.private_hosts import Allowed, may_lead
 from usher.urls import Refused, Scheme, Url, parse
 
@@ -38,22 +38,22 @@ def url_of(link: str) -> Url | Refused:
 class Outcome:
     """A page's result, the links to send to the door, and where it moved to."""
 
-    page: Page
+    page: PageReport
     links: Sequence[str] = ()
     moved_to: Url | None = None
     feeds: Sequence[str] = field(default_factory=list)
 
 
-def barred(link: Link, rule: str) -> Outcome:
-    return Outcome(Page(link=link.link, result="barred", reason=f"robots.txt: {rule}"))
+def barred(link: PageToFetch, rule: str) -> Outcome:
+    return Outcome(PageReport(link=link.link, result="barred", reason=f"robots.txt: {rule}"))
 
 
-def failed(link: Link, reason: str) -> Outcome:
+def failed(link: PageToFetch, reason: str) -> Outcome:
     """Nothing came; `reason` says why."""
-    return Outcome(Page(link=link.link, result="failure", reason=reason[:LONGEST_REASON]))
+    return Outcome(PageReport(link=link.link, result="failure", reason=reason[:LONGEST_REASON]))
 
 
-def judge(link: Link, answer: Answer, walk: Walk | None, *, now: datetime) -> Outcome:
+def judge(link: PageToFetch, answer: Answer, walk: Walk | None, *, now: datetime) -> Outcome:
     """What an answer means; `walk` is what was read in it, where there was something to read."""
     status = answer.status
     if status is None or (answer.error and not (answer.kind == "body" and walk is not None)):
@@ -69,14 +69,14 @@ def judge(link: Link, answer: Answer, walk: Walk | None, *, now: datetime) -> Ou
     return fetched(link, answer, walk, now)
 
 
-def refusal(link: Link, answer: Answer, reason: str, now: datetime) -> Outcome:
+def refusal(link: PageToFetch, answer: Answer, reason: str, now: datetime) -> Outcome:
     page = told(link, answer, "failure", reason)
     rest = answer.retry_after(now)
     page.retry_after = None if rest is None else min(max(rest, 0.0), LONGEST_REST)
     return Outcome(page)
 
 
-def redirected(link: Link, answer: Answer, status: int) -> Outcome:
+def redirected(link: PageToFetch, answer: Answer, status: int) -> Outcome:
     """It is elsewhere: the target knocks as a page of its own."""
     target = answer.location
     if target is None or is_itself(link, target):
@@ -87,7 +87,7 @@ def redirected(link: Link, answer: Answer, status: int) -> Outcome:
     return Outcome(page, [str(target)], target)
 
 
-def fetched(link: Link, answer: Answer, walk: Walk, now: datetime) -> Outcome:
+def fetched(link: PageToFetch, answer: Answer, walk: Walk, now: datetime) -> Outcome:
     same = link.text64 is not None and link.text64 == str(walk.text64) and not walk.noindex
     page = described(told(link, answer, "unchanged" if same else "success", ""), answer, now)
     page.text64 = str(walk.text64) if walk.text64 else None
@@ -127,7 +127,7 @@ def leads(allowed: Allowed, host: str, link: str) -> bool:
     return isinstance(url, Refused) or may_lead(allowed, host, url.host)
 
 
-def described(page: Page, answer: Answer, now: datetime) -> Page:
+def described(page: PageReport, answer: Answer, now: datetime) -> PageReport:
     """What the answer says of the content, as far as it can be kept: anybody may write anything there."""
     page.content_type = bounded(answer.media_type, LONGEST_TYPE)
     page.length = len(answer.body)
@@ -143,7 +143,7 @@ def bounded(text: str | None, most: int) -> str | None:
     return text if text and len(text) <= most and text.isprintable() else None
 
 
-def aside(link: Link, walk: Walk) -> str | None:
+def aside(link: PageToFetch, walk: Walk) -> str | None:
     """Where the page itself sends searchers: a canonical address on the same host, or a refresh."""
     here = url_of(link.link)
     for target in (walk.canonical, walk.refresh):
@@ -156,18 +156,18 @@ def aside(link: Link, walk: Walk) -> str | None:
 
 
 def told(
-    link: Link,
+    link: PageToFetch,
     answer: Answer,
     result: Literal["success", "unchanged", "failure", "gone", "moved"],
     reason: str,
-) -> Page:
+) -> PageReport:
     """What every answer says; the scheme only where it is not the one that was asked for."""
     asked = url_of(link.link)
     other = not isinstance(asked, Refused) and asked.scheme is not answer.url.scheme
     scheme: Literal["https", "http"] | None = None
     if other and answer.url.scheme in (Scheme.HTTPS, Scheme.HTTP):
         scheme = "https" if answer.url.scheme is Scheme.HTTPS else "http"
-    return Page(
+    return PageReport(
         link=link.link,
         result=result,
         status=answer.status,
@@ -183,16 +183,16 @@ def same_page(url: Url, target: Url | None) -> bool:
     )
 
 
-def is_itself(link: Link, target: Url) -> bool:
+def is_itself(link: PageToFetch, target: Url) -> bool:
     here = url_of(link.link)
     return not isinstance(here, Refused) and (target.host, target.path) == (here.host, here.path)
 
 
-def asks_for_rest(page: Page) -> bool:
+def asks_for_rest(page: PageReport) -> bool:
     """Whether the host wants to be left alone for a while; MGMT sees to it for every crawler."""
     return page.status in LATER or page.retry_after is not None
 
 
-def is_silence(page: Page) -> bool:
+def is_silence(page: PageReport) -> bool:
     """Whether the host said nothing at all, or would not say what it allows."""
     return page.result == "failure" and page.status is None

@@ -12,7 +12,7 @@ from usher.crawl.page_visit import Seen
 from usher.crawl.recent_links import Heard
 from usher.crawl.sitemap import Sitemap
 from usher.http.client.mgmt_client import Client
-from usher.messages import Changed
+from usher.messages import SitemapLink
 from usher.telemetry import LINKS_FOUND
 from usher.urls import Refused
 
@@ -80,7 +80,7 @@ class News:
         self._heard.remember(f"feeds {where}", 0, feeds)
 
     async def _send_sitemap(self, link: str, named: Sitemap) -> None:
-        pages = [Changed(entry.url, entry.lastmod) for entry in named.pages]
+        pages = [SitemapLink(entry.url, entry.lastmod) for entry in named.pages]
         others = [entry.url for entry in named.sitemaps][:MOST_SITEMAPS]
         for first in range(0, len(pages) or 1, MOST_LINKS):
             await self._mgmt.sitemap(

@@ -22,7 +22,7 @@ from usher.crawl.page.pdf import Pdf
 from usher.crawl.page.pdf_process import Papers
 from usher.crawl.politeness import Cause, Manners, Rules
 from usher.crawl.sitemap import Sitemap
-from usher.messages import Link
+from usher.messages import PageToFetch
 from usher.private_hosts import Permission
 from usher.urls import Refused, Scheme, Url
 
@@ -34,7 +34,7 @@ UNREAD: Final = frozenset({"sitemap", "text", "other"})  # what may be a sitemap
 class Seen:
     """A page that was visited, with everything that was seen."""
 
-    link: Link
+    link: PageToFetch
     outcome: Outcome
     answer: Answer | None = None
     walk: Walk | None = None
@@ -60,7 +60,7 @@ class Visitor:
         self._thread.shutdown(wait=False, cancel_futures=True)
         await self._papers.__aexit__(*error)
 
-    async def visit(self, link: Link, lease: Lease) -> Seen | None:
+    async def visit(self, link: PageToFetch, lease: Lease) -> Seen | None:
         """Visit a page, if its turn comes while the lease is good; else nothing was asked."""
         url = fetch_outcome.url_of(link.link)
         if isinstance(url, Refused) or url.scheme not in (Scheme.HTTPS, Scheme.HTTP):
@@ -72,7 +72,7 @@ class Visitor:
             return await self._ask(link, other, lease)
         return seen
 
-    async def _ask(self, link: Link, url: Url, lease: Lease) -> Seen | None:
+    async def _ask(self, link: PageToFetch, url: Url, lease: Lease) -> Seen | None:
         """One request for a page, if its host allows it."""
         cause = Cause(permission=permission_of(link, url))
         rules = await self._manners.rules(url, delay=link.crawl_delay, lease=lease, cause=cause)
@@ -117,7 +117,7 @@ def with_paper(walk: Walk, paper: Pdf) -> Walk:
     return replace(walk, text64=text64("\n".join(paper.pages)), problem=problem)
 
 
-def permission_of(link: Link, url: Url) -> Permission | None:
+def permission_of(link: PageToFetch, url: Url) -> Permission | None:
     """Return the permission that MGMT handed out with a page; it holds for the page's own host."""
     if link.private is None:
         return None
@@ -132,7 +132,7 @@ def sitemap_in(answer: Answer, walk: Walk | None) -> Sitemap | None:
     return sitemap.read(answer.body, str(answer.url)) if is_one else None
 
 
-def conditions(link: Link) -> dict[str, str]:
+def conditions(link: PageToFetch) -> dict[str, str]:
     """What makes the request conditional."""
     found = {"If-None-Match": link.etag} if link.etag else {}
     if link.last_modified:

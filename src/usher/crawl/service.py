@@ -21,7 +21,7 @@ from usher.crawl.warc.writer import About
 from usher.errors import UsherError
 from usher.http.client.mgmt_client import Client
 from usher.http.server.chunk_files import chunk_endpoints
-from usher.http.server.component import face
+from usher.http.server.component import serve_component
 from usher.http.server.credentials import credential, guard_options
 from usher.http.server.listen import Bind
 from usher.private_hosts import parse
@@ -102,7 +102,7 @@ async def crawl(
 async def serving(settings: Settings, wish: CrawlerOptions) -> AsyncIterator[tuple[Shelf, str]]:
     """The crawler's files, served; a shelf belongs to one crawler, so each has its own, named as others reach it."""
     shelf = Shelf(settings.data / "content")
-    async with face(
+    async with serve_component(
         chunk_endpoints(shelf, "/get_chunk"),
         wish.bind,
         options=guard_options(settings, wish.host, insecure=wish.insecure),

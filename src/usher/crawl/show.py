@@ -18,7 +18,7 @@ from usher.crawl.page_visit import Seen, Visitor
 from usher.crawl.politeness import Manners
 from usher.crawl.service import PRODUCT, fetcher_of
 from usher.errors import BadInput, Unreachable
-from usher.messages import Link, PrivateAccess
+from usher.messages import PageToFetch, PrivateAccess
 from usher.settings import Settings
 from usher.urls import Refused, parse
 
@@ -37,7 +37,7 @@ async def look(settings: Settings, text: str) -> Seen:
     async with fetcher_of(settings) as fetcher, Visitor(Manners(fetcher, PRODUCT)) as visitor:
         permission = await private_permission.needed(url)
         access = PrivateAccess(permission.port, permission.addresses) if permission else None
-        seen = await visitor.visit(Link(str(url), private=access), lease)
+        seen = await visitor.visit(PageToFetch(str(url), private=access), lease)
     if seen is None:
         raise Unreachable(f"{url} asks for too long a rest.")
     return seen

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from usher.errors import NotFound
 from usher.http.server.component import Call, Endpoint, component_app
-from usher.http.server.listen import Bind, serving
+from usher.http.server.listen import Bind, serve_app
 
 MEDIA_TYPES: Final = {
     ".html": "text/html; charset=utf-8",
@@ -37,5 +37,5 @@ async def serve_site(bind: Bind) -> AsyncIterator[str]:
         return Response(pages[name], media_type=MEDIA_TYPES[name[name.rindex(".") :]])
 
     endpoints = [Endpoint("GET", "/", page, open=True), Endpoint("GET", "/{name}", page, open=True)]
-    async with serving(component_app(endpoints), bind) as address:
+    async with serve_app(component_app(endpoints), bind) as address:
         yield f"{address}/"

@@ -44,11 +44,11 @@ Role = Callable[[RoleContext, asyncio.Event, Ready], Awaitable[None]]
 
 async def mgmt(post: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
     from usher.api.server import serve
-    from usher.feeds.pages.endpoints import annex
+    from usher.feeds.pages.endpoints import feed_endpoints
     from usher.queue.policy import policies
 
     rules, bind = policies(post.loaded.workers), post.ports.bind("mgmt")
-    await serve(post.settings, bind, rules=rules, annex=annex, ready=ready, stop=stop)
+    await serve(post.settings, bind, rules=rules, annex=feed_endpoints, ready=ready, stop=stop)
 
 
 async def watchdog(post: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
@@ -79,25 +79,27 @@ async def crawler(post: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
 
 
 async def builder(post: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
-    from usher.index.builder_service import BuilderOptions, build
+    from usher.index.builder_service import BuilderOptions, run_builder
 
-    await build(post.settings, BuilderOptions(bind=post.ports.bind("builder")), stop, ready=ready)
+    await run_builder(
+        post.settings, BuilderOptions(bind=post.ports.bind("builder")), stop, ready=ready
+    )
 
 
 async def server(post: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
-    from usher.index.server import IndexServerOptions, serve_index
+    from usher.index.server import IndexServerOptions, run_index_server
 
-    await serve_index(
+    await run_index_server(
         post.settings, IndexServerOptions(bind=post.ports.bind("server"), row=1), stop, ready=ready
     )
 
 
 async def front(post: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
     from usher.http.server.listen import read_bind
-    from usher.search.front_end import FrontEndOptions, front
+    from usher.search.front_end import FrontEndOptions, run_front_end
 
     bind = read_bind(post.front) if post.front else post.ports.bind("front")
-    await front(
+    await run_front_end(
         post.settings, FrontEndOptions(bind=bind, insecure=not bind.loopback), stop, ready=ready
     )
 

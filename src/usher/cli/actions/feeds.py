@@ -17,30 +17,30 @@ from usher.db.pool import Connection
 from usher.errors import BadInput, NotFound
 from usher.feeds import opml
 from usher.feeds.items import search
-from usher.feeds.items.search import Found
+from usher.feeds.items.search import ItemSummary
 from usher.feeds.opml import Subscription
 from usher.feeds.pages import queries
-from usher.feeds.pages.queries import HubShown
+from usher.feeds.pages.queries import HubStatus
 from usher.feeds.poll import interval
 from usher.feeds.poll import tasks as rounds
 from usher.feeds.store import databases as houses
 from usher.feeds.store import subscriptions
-from usher.feeds.store.databases import House
-from usher.feeds.store.subscriptions import Listed
+from usher.feeds.store.databases import FeedDatabases
+from usher.feeds.store.subscriptions import SubscriptionRow
 from usher.urls import Refused, Url, parse
 
 if TYPE_CHECKING:
-    from usher.feeds.items.clean_job import Upkeep
-    from usher.feeds.items.full_pages import Tally
-    from usher.feeds.poll.feed_poll import Told
+    from usher.feeds.items.clean_job import CleanupStatus
+    from usher.feeds.items.full_pages import PageCounts
+    from usher.feeds.poll.outcome import PollOutcome
 
 FEED_NUMBER: Final = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
 MAX_EXPORTED_FEEDS: Final = 1_000_000
 MAX_LATEST_ITEMS: Final = 5  # items of a feed that is shown
 
 
-def open_feeds(app: App) -> AbstractAsyncContextManager[House]:
-    return houses.opened(app.settings, ready=False)
+def open_feeds(app: App) -> AbstractAsyncContextManager[FeedDatabases]:
+    return houses.open_databases(app.settings, ready=False)
 
 
 @asynccontextmanager
@@ -57,7 +57,7 @@ async def feeds_transaction(app: App) -> AsyncIterator[Connection]:
 class AddedFeed:
     """A feed that a command named, and whether it was subscribed to by that."""
 
-    feed: Listed
+    feed: SubscriptionRow
     new: bool
 
 
@@ -115,7 +115,7 @@ def parse_feed_url(text: str) -> Url:
 
 
 async def subscribe(
-    house: House,
+    house: FeedDatabases,
     feeds: Sequence[Subscription],
     *,
     period: timedelta | None = None,
@@ -128,7 +128,9 @@ async def subscribe(
         if made:
             hosts = {id_: parse_feed_url(url).host for url, id_ in made.items()}
             async with house.queue(conn) as queue:
-                tasks = await rounds.add(queue, hosts, period=period or interval.DEFAULT, now=now)
+                tasks = await rounds.add(
+                    queue, hosts, period=period or interval.DEFAULT_PERIOD, now=now
+                )
             await subscriptions.give_tasks(conn, tasks)
     return set(made)
 
@@ -159,7 +161,7 @@ async def export_feeds(app: App, tag: str | None) -> bytes:
 # -- looking
 
 
-async def find_feeds(app: App, *, limit: int, **wanted: Any) -> list[Listed]:  # noqa: ANN401
+async def find_feeds(app: App, *, limit: int, **wanted: Any) -> list[SubscriptionRow]:  # noqa: ANN401
     async with feeds_transaction(app) as conn:
         return await subscriptions.list_feeds(conn, n=limit, **wanted)
 
@@ -168,12 +170,12 @@ async def find_feeds(app: App, *, limit: int, **wanted: Any) -> list[Listed]:  #
 class FeedView:
     """A feed as `show` has it: its items, the latest of them, how their pages are, how many are to be cleaned."""
 
-    feed: Listed
+    feed: SubscriptionRow
     number: int = 0
-    latest: Sequence[Found] = ()
-    pages: "Tally | None" = None
-    cleaning: "Upkeep | None" = None
-    hub: HubShown | None = None
+    latest: Sequence[ItemSummary] = ()
+    pages: "PageCounts | None" = None
+    cleaning: "CleanupStatus | None" = None
+    hub: HubStatus | None = None
 
 
 async def read_feed(app: App, text: str) -> FeedView:
@@ -182,18 +184,18 @@ async def read_feed(app: App, text: str) -> FeedView:
     async with feeds_transaction(app) as conn:
         found = await require_feed(conn, text)
         if found.feed_id is None:
-            return FeedView(found, cleaning=await clean_job.upkeep(conn, found.id))
+            return FeedView(found, cleaning=await clean_job.cleanup_status(conn, found.id))
         return FeedView(
             found,
             await subscriptions.count_items(conn, found.feed_id),
-            await search.find(conn, feed=found.id, limit=MAX_LATEST_ITEMS),
-            await full_pages.tally(conn, found.feed_id),
-            await clean_job.upkeep(conn, found.id),
+            await search.find_items(conn, feed=found.id, limit=MAX_LATEST_ITEMS),
+            await full_pages.page_counts(conn, found.feed_id),
+            await clean_job.cleanup_status(conn, found.id),
             await queries.hub(conn, found.id),
         )
 
 
-async def require_feed(conn: Connection, text: str) -> Listed:
+async def require_feed(conn: Connection, text: str) -> SubscriptionRow:
     """The feed that a person named, by its number or its URL."""
     found = await lookup_feed(
         conn, int(text) if FEED_NUMBER.fullmatch(text) else str(parse_feed_url(text))
@@ -203,18 +205,18 @@ async def require_feed(conn: Connection, text: str) -> Listed:
     return found
 
 
-async def lookup_feed(conn: Connection, which: int | str) -> Listed | None:
+async def lookup_feed(conn: Connection, which: int | str) -> SubscriptionRow | None:
     """The feed of that number or URL."""
     found = await subscriptions.list_feeds(conn, which=which)
     return found[0] if found else None
 
 
-def feed_json(feed: Listed) -> dict[str, Any]:
+def feed_json(feed: SubscriptionRow) -> dict[str, Any]:
     """A feed as data; `feed_id` is its own number once it was read, so it is left out."""
     return {name: value for name, value in json_fields(asdict(feed)).items() if name != "feed_id"}
 
 
-def show_feeds(app: App, found: Sequence[Listed], *, limit: int, as_json: bool) -> None:
+def show_feeds(app: App, found: Sequence[SubscriptionRow], *, limit: int, as_json: bool) -> None:
     if as_json:
         show_json([feed_json(one) for one in found])
         return
@@ -235,7 +237,7 @@ def show_feeds(app: App, found: Sequence[Listed], *, limit: int, as_json: bool) 
         app.say(f"  → perhaps more: --after {found[-1].id}")
 
 
-def state_text(feed: Listed) -> str:
+def state_text(feed: SubscriptionRow) -> str:
     if feed.state != "enabled":
         return feed.state
     if feed.errors:
@@ -295,7 +297,7 @@ def show_processing(looked: FeedView) -> None:
 # -- acting
 
 
-async def poll_feeds(app: App, texts: Sequence[str]) -> list["Told"]:
+async def poll_feeds(app: App, texts: Sequence[str]) -> list["PollOutcome"]:
     """Poll feeds now, one after the other."""
     from usher.crawl.service import fetcher_of
     from usher.feeds.poll.feed_poll import poll
@@ -306,7 +308,7 @@ async def poll_feeds(app: App, texts: Sequence[str]) -> list["Told"]:
         return [await poll(house, fetcher, id_) for id_ in dict.fromkeys(ids)]
 
 
-def show_polls(app: App, told: Sequence["Told"], *, as_json: bool) -> None:
+def show_polls(app: App, told: Sequence["PollOutcome"], *, as_json: bool) -> None:
     if as_json:
         internal = "stored_in"
         show_json(
@@ -334,20 +336,20 @@ async def set_states(
 ) -> list[tuple[int, str]]:
     """Poll feeds, or do not; feed and task together."""
     from usher.crawl.service import fetcher_of
-    from usher.feeds.websub.subscribe import leave
+    from usher.feeds.websub.subscribe import unsubscribe
 
     async with open_feeds(app) as house:
         now = house.search.clock.now()
         found = await change_states(house, texts, state, reason, now)
-        if state == "disabled" and house.callback:
+        if state == "disabled" and house.callback_url:
             async with fetcher_of(app.settings) as fetcher:
-                for problem in await leave(house, fetcher, [id_ for id_, _ in found]):
+                for problem in await unsubscribe(house, fetcher, [id_ for id_, _ in found]):
                     app.say(problem)
         return found
 
 
 async def change_states(
-    house: House,
+    house: FeedDatabases,
     texts: Sequence[str],
     state: Literal["enabled", "disabled"],
     reason: str,

@@ -11,9 +11,9 @@ from usher.cli.queue_access import parse_since
 from usher.cli.wording import json_fields, printable
 from usher.db.clock import server_time
 from usher.feeds.items import clean_job, followup_jobs, full_pages, search
-from usher.feeds.items.clean import plain as plain_text
-from usher.feeds.items.clean_job import Told
-from usher.feeds.items.search import Found, Whole
+from usher.feeds.items.clean import plain_text
+from usher.feeds.items.clean_job import CleanOutcome
+from usher.feeds.items.search import FullItem, ItemSummary
 
 MAX_TEXT_CHARACTERS: Final = 2_000  # characters of an item's text
 MAX_LINE_CHARACTERS: Final = 500
@@ -33,25 +33,27 @@ async def find_items(  # noqa: PLR0913 - as many as there are conditions
     copies: bool,
     limit: int,
     after: str | None,
-) -> list[Found]:
+) -> list[ItemSummary]:
     async with feeds_transaction(app) as conn:
         now = await server_time(conn)
-        return await search.find(
+        return await search.find_items(
             conn,
             words=words,
             feed=(await require_feed(conn, feed)).id if feed else None,
             tag=tag,
             since=parse_since(since, now) if since else None,
             until=parse_since(until, now) if until else None,
-            after=search.read_place(after) if after else None,
+            after=search.parse_position(after) if after else None,
             copies=copies,
             limit=limit,
         )
 
 
-def show_items(app: App, found: Sequence[Found], *, limit: int, as_json: bool) -> None:
+def show_items(app: App, found: Sequence[ItemSummary], *, limit: int, as_json: bool) -> None:
     if as_json:
-        show_json([{**json_fields(asdict(one)), "place": search.place(one)} for one in found])
+        show_json(
+            [{**json_fields(asdict(one)), "place": search.page_position(one)} for one in found]
+        )
         return
     rows = [
         (
@@ -65,19 +67,19 @@ def show_items(app: App, found: Sequence[Found], *, limit: int, as_json: bool) -
     ]
     show_table(("ID", "FEED", "DATE", "TITLE", "LINK"), rows)
     if found and len(found) == limit:
-        app.say(f"  → perhaps more: --after {search.place(found[-1])}")
+        app.say(f"  → perhaps more: --after {search.page_position(found[-1])}")
 
 
-async def read_item(app: App, id_: int) -> Whole:
+async def read_item(app: App, id_: int) -> FullItem:
     async with feeds_transaction(app) as conn:
-        return await search.one(conn, id_)
+        return await search.find_item(conn, id_)
 
 
-def item_json(found: Whole) -> dict[str, Any]:
+def item_json(found: FullItem) -> dict[str, Any]:
     return {**json_fields(asdict(found.item)), **json_fields(asdict(found.rest))}
 
 
-def show_item(found: Whole) -> None:
+def show_item(found: FullItem) -> None:
     item, rest = found.item, found.rest
     show_field("item", f"{item.id} of feed {item.feed or '-'}, {printable(item.feed_title)}")
     show_field("title", printable(item.title) or "-")
@@ -108,7 +110,7 @@ def page_text(page: dict[str, Any]) -> str:
     return f"{page['state']}{tries}{error}"
 
 
-def item_text(found: Whole) -> str:
+def item_text(found: FullItem) -> str:
     """The text, line by line, nothing in it moving the cursor, and not endless."""
     rest, item = found.rest, found.item
     text = rest.content_clean
@@ -139,32 +141,32 @@ async def set_feed_processing(
                 await full_pages.set_partial(conn, ids, partial=kind, now=now)
             async with house.queue(conn) as queue:
                 if clean:
-                    await followup_jobs.keep_clean(queue, ids, now=now)
+                    await followup_jobs.enable_cleaning(queue, ids, now=now)
                 elif clean is False:
-                    await followup_jobs.stop_cleaning(queue, ids)
+                    await followup_jobs.disable_cleaning(queue, ids)
                 else:
                     await followup_jobs.clean_soon(queue, ids, now=now)
         for one in found.values():
             if kind and one.feed_id is not None:
-                await full_pages.send(house, one.feed_id)
+                await full_pages.queue_wanted_pages(house, one.feed_id)
     return [(id_, found[id_].url) for id_ in ids]
 
 
-async def clean_feeds(app: App, texts: Sequence[str], *, again: bool) -> list[Told]:
+async def clean_feeds(app: App, texts: Sequence[str], *, again: bool) -> list[CleanOutcome]:
     """Clean the items of feeds now, one feed after the other; of all that are to be clean if none is named."""
     async with open_feeds(app) as house:
         async with house.search.transaction() as conn:
             ids = [(await require_feed(conn, text)).id for text in texts]
-            ids = ids or await clean_job.kept_clean(conn)
+            ids = ids or await clean_job.feeds_to_clean(conn)
             if again:
-                await clean_job.again(conn, ids)
+                await clean_job.reset_cleaning(conn, ids)
         return [
             await clean_job.clean_feed(house, id_, seconds=float("inf"))
             for id_ in dict.fromkeys(ids)
         ]
 
 
-def show_cleaned(app: App, told: Sequence[Told], *, as_json: bool) -> None:
+def show_cleaned(app: App, told: Sequence[CleanOutcome], *, as_json: bool) -> None:
     if as_json:
         names = ("feed", "cleaned", "problems", "more")
         show_json(

@@ -15,12 +15,12 @@ from usher.cli.commands.search import FRONT_URL
 from usher.cli.output import echo, style
 from usher.cli.wording import printable
 from usher.errors import BadInput, Unreachable, UsherError, tree
-from usher.http.client.pool import Lines
+from usher.http.client.pool import HttpPool
 from usher.messages import Problem
-from usher.query.language import parse
+from usher.query.language import parse_query
 from usher.search.broker import Broker
-from usher.search.cluster_map import hall_at
-from usher.search.json_results import Listing, Piece, Result, listing
+from usher.search.cluster_map import open_cluster
+from usher.search.json_results import SearchListing, SearchListingItem, TextPiece, listing
 from usher.search.result_view import day, duration
 from usher.settings import Settings
 
@@ -31,7 +31,7 @@ MAX_LINE_CHARACTERS = 400  # characters of a line
 
 async def search(
     settings: Settings, text: str, limit: int, *, front: str | None, mgmt: str | None
-) -> Listing:
+) -> SearchListing:
     """What a front-end finds; without one, what a broker of our own does."""
     if front:
         return await search_front_end(settings, front, text, limit)
@@ -43,13 +43,13 @@ async def search(
     )
 
 
-async def search_front_end(settings: Settings, url: str, text: str, limit: int) -> Listing:
+async def search_front_end(settings: Settings, url: str, text: str, limit: int) -> SearchListing:
     """As many pages as are needed, as one."""
     parts = urlsplit(url if "://" in url else f"http://{url}")
     if parts.scheme != "http" or not parts.hostname:
         raise BadInput(f"{url!r} is not the address of a front-end.", hint=FRONT_URL)
     hint = "Start one with `usher front`, or ask the index servers with --mgmt."
-    lines = Lines(
+    lines = HttpPool(
         parts.hostname, parts.port or 80, timeout=TIMEOUT_SECONDS, name="The front-end", hint=hint
     )
     headers = {"Host": parts.netloc.rpartition("@")[2]}
@@ -67,33 +67,35 @@ async def search_front_end(settings: Settings, url: str, text: str, limit: int) 
     return told
 
 
-async def fetch_page(lines: Lines, headers: dict[str, str], text: str, page: int) -> Listing:
+async def fetch_page(
+    lines: HttpPool, headers: dict[str, str], text: str, page: int
+) -> SearchListing:
     asked = urlencode({"q": text, "page": page}, errors="replace")
     answer = await lines.ask("GET", f"/search.json?{asked}", b"", headers)
     try:
         if answer.status == OK:
-            return msgspec.json.decode(answer.body, type=Listing)
+            return msgspec.json.decode(answer.body, type=SearchListing)
         problem = msgspec.json.decode(answer.body, type=Problem)
     except msgspec.MsgspecError as error:
         raise Unreachable("That is no front-end.", hint="Check the address.") from error
     raise (tree().get(problem.code) or Unreachable)(problem.detail, hint=problem.hint)
 
 
-async def search_index_servers(settings: Settings, text: str, limit: int) -> Listing:
-    async with hall_at(settings) as hall:
-        if not hall.heard:
+async def search_index_servers(settings: Settings, text: str, limit: int) -> SearchListing:
+    async with open_cluster(settings) as hall:
+        if not hall.has_map:
             raise Unreachable(
-                hall.trouble, hint="Start `usher up`, or say where with --front or --mgmt."
+                hall.mgmt_error, hint="Start `usher up`, or say where with --front or --mgmt."
             )
-        answer = await Broker(hall).search(parse(text), k=limit, hosts=True)
+        answer = await Broker(hall).search(parse_query(text), k=limit, hosts=True)
         return listing(answer, 1)
 
 
-def show_results_json(told: Listing) -> None:
+def show_results_json(told: SearchListing) -> None:
     echo(msgspec.json.format(msgspec.json.encode(told), indent=2).decode())
 
 
-def show_results(app: App, told: Listing) -> None:
+def show_results(app: App, told: SearchListing) -> None:
     """Results to stdout, and what else there is to say to stderr."""
     for number, one in enumerate(told.results, 1):
         show_result(number, one)
@@ -112,7 +114,7 @@ def show_results(app: App, told: Listing) -> None:
     app.say(f"{least}{told.total:,} result{plural} in {duration(told.seconds)}")
 
 
-def show_result(number: int, one: Result) -> None:
+def show_result(number: int, one: SearchListingItem) -> None:
     echo(f"{number:>3}. {highlighted(one.title_pieces, bold=True)}")
     echo(f"     {style(printable(one.url, MAX_LINE_CHARACTERS), fg='cyan')}")
     facts = [day(one.published)] if one.published else []
@@ -125,7 +127,7 @@ def show_result(number: int, one: Result) -> None:
     echo()
 
 
-def highlighted(pieces: Sequence[Piece], *, bold: bool = False) -> str:
+def highlighted(pieces: Sequence[TextPiece], *, bold: bool = False) -> str:
     """The words that were found stand out on a terminal; elsewhere click takes the colours away."""
     return "".join(
         style(

@@ -70,18 +70,18 @@ def builder(
     from dataclasses import replace
 
     from usher.http.server.listen import read_bind
-    from usher.index.build_pool import cores
-    from usher.index.builder_service import BuilderOptions, build
+    from usher.index.build_pool import available_cores
+    from usher.index.builder_service import BuilderOptions, run_builder
 
     settings = replace(app.settings, mgmt_url=mgmt) if mgmt else app.settings
     wish = BuilderOptions(
         bind=read_bind(bind),
         host=host,
         chunks=chunks,
-        presses=processes or cores(),
+        processes=processes or available_cores(),
         insecure=insecure,
     )
-    run_until_stopped(app, lambda stop: build(settings, wish, stop, ready=echo))
+    run_until_stopped(app, lambda stop: run_builder(settings, wish, stop, ready=echo))
 
 
 @click.command("index-server")
@@ -128,13 +128,13 @@ def index_server(
     from dataclasses import replace
 
     from usher.http.server.listen import read_bind
-    from usher.index.server import IndexServerOptions, serve_index
+    from usher.index.server import IndexServerOptions, run_index_server
 
     settings = replace(app.settings, mgmt_url=mgmt) if mgmt else app.settings
     wish = IndexServerOptions(
         bind=read_bind(bind), row=row, host=host, weight=weight, insecure=insecure
     )
-    run_until_stopped(app, lambda stop: serve_index(settings, wish, stop, ready=echo))
+    run_until_stopped(app, lambda stop: run_index_server(settings, wish, stop, ready=echo))
 
 
 def run_until_stopped(app: App, actor: Service) -> None:

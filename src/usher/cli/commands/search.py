@@ -56,7 +56,7 @@ def front(
     from usher.cli.commands.index import run_until_stopped
     from usher.http.server.listen import read_bind
     from usher.search.front_end import FrontEndOptions
-    from usher.search.front_end import front as serve
+    from usher.search.front_end import run_front_end as serve
 
     settings = replace(app.settings, mgmt_url=mgmt) if mgmt else app.settings
     wish = FrontEndOptions(bind=read_bind(bind), host=host, deadline=deadline, insecure=insecure)

@@ -36,12 +36,14 @@ def mgmt(app: App, bind: str, *, insecure: bool) -> None:
       curl -d '{"urls": ["https://example.com/"]}' http://127.0.0.1:8411/v1/knock
     """
     from usher.api.server import serve
-    from usher.feeds.pages.endpoints import annex
+    from usher.feeds.pages.endpoints import feed_endpoints
     from usher.http.server.listen import read_bind
     from usher.queue.policy import policies
 
     where, rules = read_bind(bind), policies(app.loaded.workers)
-    served = serve(app.settings, where, insecure=insecure, ready=echo, rules=rules, annex=annex)
+    served = serve(
+        app.settings, where, insecure=insecure, ready=echo, rules=rules, annex=feed_endpoints
+    )
     run_service(app, served)
 
 
@@ -110,11 +112,11 @@ async def with_metrics(address: str | None, work: Coroutine[Any, Any, None]) -> 
             await work
             return
         from usher.http.server.component import component_app
-        from usher.http.server.listen import read_bind, serving
+        from usher.http.server.listen import read_bind, serve_app
 
         bind = read_bind(address)
         app = component_app([], any_name=not bind.loopback)
-        async with serving(app, bind):
+        async with serve_app(app, bind):
             await work
     finally:
         work.close()  # or Python warns that it never ran, where the address cannot be used

@@ -16,26 +16,26 @@ from starlette.responses import Response
 
 from usher.api.access import OPEN, READ
 from usher.api.app import Call, Endpoint
-from usher.api.mgmt_calls import clock
+from usher.api.mgmt_calls import database_time
 from usher.api.openapi import PAGE, Endpoints
 from usher.errors import BadInput, NotAllowed, NotFound, UsherError
-from usher.feeds.pages import atom, home, queries, render, views
-from usher.feeds.pages.databases import Reach
-from usher.feeds.pages.home import Home
+from usher.feeds.pages import atom, landing_page, queries, render, views
+from usher.feeds.pages.databases import LazyDatabases
+from usher.feeds.pages.landing_page import LandingPage
 from usher.feeds.pages.messages import (
-    LAST,
+    MAX_ID,
+    FeedDetail,
     FeedList,
     FeedsQuery,
-    FeedWhole,
     HubQuery,
+    ItemDetail,
     ItemList,
     ItemsQuery,
-    ItemWhole,
 )
-from usher.feeds.pages.render import Pages
+from usher.feeds.pages.render import FeedPages
 from usher.feeds.websub import callbacks
-from usher.http.atom import MEDIA, write
-from usher.http.server.conditional import conditional, origin
+from usher.http.atom import ATOM_MEDIA_TYPE, to_xml
+from usher.http.server.conditional import conditional_response, server_origin
 from usher.http.server.messages import Status
 from usher.http.server.middleware import RETRY_SECONDS
 from usher.settings import Settings
@@ -52,32 +52,34 @@ Calls = Callable[[Call[Asked]], Awaitable[Response]]
 
 
 @asynccontextmanager
-async def annex(settings: Settings) -> AsyncIterator[Endpoints]:
+async def feed_endpoints(settings: Settings) -> AsyncIterator[Endpoints]:
     """The endpoints, for as long as MGMT serves them."""
     async with AsyncExitStack() as stack:
-        yield Desk(Reach(settings, stack)).endpoints()
+        yield FeedEndpoints(LazyDatabases(settings, stack)).endpoints()
 
 
-class Desk:
+class FeedEndpoints:
     """The endpoints of feeds."""
 
-    def __init__(self, reach: Reach) -> None:
+    def __init__(self, reach: LazyDatabases) -> None:
         self._reach = reach
-        self._assets = render.load()
+        self._assets = render.load_assets()
         self._files = {one.name: one for one in self._assets.values()}
-        self._pages = Pages(self._assets)
+        self._pages = FeedPages(self._assets)
 
     def endpoints(self) -> Endpoints:
         return (
             self._home("/"),
             self._page("/feeds", self.feeds, FeedsQuery, "A page of feeds: how they are, and next"),
             self._data("/feeds.json", self.feeds_json, FeedsQuery, FeedList, "Feeds, as data"),
-            self._data("/feeds/{id}.json", self.feed_json, None, FeedWhole, "One feed, as data"),
+            self._data("/feeds/{id}.json", self.feed_json, None, FeedDetail, "One feed, as data"),
             self._page("/feeds/{id}", self.feed, None, "The page of one feed"),
             self._page("/items", self.items, ItemsQuery, "A page of items, searched"),
             self._data("/items.json", self.items_json, ItemsQuery, ItemList, "Items, as data"),
-            self._file(atom.PATH, self.items_atom, ItemsQuery, MEDIA, "Items, as an Atom feed"),
-            self._data("/items/{id}.json", self.item_json, None, ItemWhole, "One item, as data"),
+            self._file(
+                atom.PATH, self.items_atom, ItemsQuery, ATOM_MEDIA_TYPE, "Items, as an Atom feed"
+            ),
+            self._data("/items/{id}.json", self.item_json, None, ItemDetail, "One item, as data"),
             self._page("/items/{id}", self.item, None, "The page of one item"),
             self._file("/static/{name}", self.static, None, "text/css", "Files that pages need"),
             *self._callback("/websub/{token}"),
@@ -85,7 +87,7 @@ class Desk:
 
     def _home(self, path: str) -> Endpoint[Any, Any]:
         what = "What this is, and where everything is: a page for browsers, data for others"
-        return Endpoint("GET", path, self.home, None, Home, what, access=READ, media=PAGE)
+        return Endpoint("GET", path, self.home, None, LandingPage, what, access=READ, media=PAGE)
 
     def _page(
         self, path: str, show: Calls[Any], request: type | None, summary: str
@@ -133,15 +135,19 @@ class Desk:
         return Response(self._pages.trouble(error), error.status, {**HTML, **more}, media_type=PAGE)
 
     async def home(self, call: Call[None]) -> Response:
-        page = home.wants_page(call.headers.get("accept", ""))
-        told = html(call, self._pages.home(home.HOME)) if page else json(call, home.HOME)
+        page = landing_page.accepts_html(call.headers.get("accept", ""))
+        told = (
+            html(call, self._pages.home(landing_page.LANDING_PAGE))
+            if page
+            else json(call, landing_page.LANDING_PAGE)
+        )
         told.headers["Vary"] = "Accept"
         return told
 
     # Feeds.
 
     async def feeds(self, call: Call[FeedsQuery]) -> Response:
-        now = clock(call)
+        now = database_time(call)
         async with self._reach.looking() as conn:
             found = await views.feed_list(conn, call.body, now=now)
             tags = await queries.tags(conn)
@@ -149,49 +155,49 @@ class Desk:
 
     async def feeds_json(self, call: Call[FeedsQuery]) -> Response:
         async with self._reach.looking() as conn:
-            return json(call, await views.feed_list(conn, call.body, now=clock(call)))
+            return json(call, await views.feed_list(conn, call.body, now=database_time(call)))
 
     async def feed(self, call: Call[None]) -> Response:
-        now = clock(call)
+        now = database_time(call)
         return html(call, self._pages.feed(await self._feed(call, now), now))
 
     async def feed_json(self, call: Call[None]) -> Response:
-        return json(call, await self._feed(call, clock(call)))
+        return json(call, await self._feed(call, database_time(call)))
 
-    async def _feed(self, call: Call[None], now: datetime) -> FeedWhole:
+    async def _feed(self, call: Call[None], now: datetime) -> FeedDetail:
         id_ = number_of(call, "feed")
         async with self._reach.looking() as conn:
-            return await views.feed_whole(conn, id_, now=now)
+            return await views.feed_detail(conn, id_, now=now)
 
     # Items.
 
     async def items(self, call: Call[ItemsQuery]) -> Response:
         found = await self._items(call)
-        return html(call, self._pages.items(found, call.body, clock(call)))
+        return html(call, self._pages.items(found, call.body, database_time(call)))
 
     async def items_json(self, call: Call[ItemsQuery]) -> Response:
         return json(call, await self._items(call))
 
     async def items_atom(self, call: Call[ItemsQuery]) -> Response:
         found = await self._items(call)
-        feed = atom.feed_of(found, call.body, origin=origin(call.headers))
+        feed = atom.feed_of(found, call.body, origin=server_origin(call.headers))
         changed = feed.updated if found.items else None
-        return conditional(call.headers, write(feed), MEDIA, FRESH, changed)
+        return conditional_response(call.headers, to_xml(feed), ATOM_MEDIA_TYPE, FRESH, changed)
 
     async def _items(self, call: Call[ItemsQuery]) -> ItemList:
         async with self._reach.looking() as conn:
             return await views.item_list(conn, call.body)
 
     async def item(self, call: Call[None]) -> Response:
-        return html(call, self._pages.item(await self._item(call), clock(call)))
+        return html(call, self._pages.item(await self._item(call), database_time(call)))
 
     async def item_json(self, call: Call[None]) -> Response:
         return json(call, await self._item(call))
 
-    async def _item(self, call: Call[None]) -> ItemWhole:
+    async def _item(self, call: Call[None]) -> ItemDetail:
         id_ = number_of(call, "item")
         async with self._reach.looking() as conn:
-            return await views.item_whole(conn, id_)
+            return await views.item_detail(conn, id_)
 
     async def static(self, call: Call[None]) -> Response:
         one = self._files.get(call.words["name"])
@@ -202,11 +208,11 @@ class Desk:
     # Hubs.
 
     async def verify(self, call: Call[HubQuery]) -> Response:
-        asked, house = call.body, await self._reach.house()
-        if asked.mode != "denied" and not 0 < len(asked.challenge) <= callbacks.LONGEST_CHALLENGE:
+        asked, databases = call.body, await self._reach.databases()
+        if asked.mode != "denied" and not 0 < len(asked.challenge) <= callbacks.MAX_CHALLENGE_CHARS:
             raise BadInput("hub.challenge is missing, or too long.")
         await callbacks.verify(
-            house,
+            databases,
             call.words["token"],
             asked.mode,
             asked.topic,
@@ -218,21 +224,21 @@ class Desk:
     async def deliver(self, call: Call[bytes]) -> Status:
         """The same answer whoever signed it: nobody learns here what is a good signature."""
         signature = call.headers.get("x-hub-signature", "")
-        house = await self._reach.house()
-        await callbacks.deliver(house, call.words["token"], signature, call.body)
+        databases = await self._reach.databases()
+        await callbacks.deliver(databases, call.words["token"], signature, call.body)
         return Status("heard")
 
 
 def number_of(call: Call[Any], what: Literal["feed", "item"]) -> int:
     text = call.words["id"]
-    if not _NUMBER.fullmatch(text) or int(text) > LAST:
+    if not _NUMBER.fullmatch(text) or int(text) > MAX_ID:
         raise NotFound(f"There is no {what} {text[:40]!a}.", hint=f"/{what}s lists them.")
     return int(text)
 
 
 def html(call: Call[Any], body: str) -> Response:
-    return conditional(call.headers, body.encode(), PAGE, HTML)
+    return conditional_response(call.headers, body.encode(), PAGE, HTML)
 
 
 def json(call: Call[Any], value: object) -> Response:
-    return conditional(call.headers, msgspec.json.encode(value), JSON, FRESH)
+    return conditional_response(call.headers, msgspec.json.encode(value), JSON, FRESH)

@@ -11,21 +11,21 @@ from msgspec import Meta, Struct
 from usher.chunk_store import Kept, Shelf
 from usher.errors import BadInput, NotFound
 from usher.http.server.component import Call, Endpoint
-from usher.http.server.files import FileAnswer
+from usher.http.server.files import FileResponse
 from usher.tickets import Action
 
 CHUNK: Final = re.compile(r"([0-9]{1,18})c?", re.ASCII)  # the seed writes 101 and 101c
 LISTED: Final = 1000
 
 
-class Page(Struct, forbid_unknown_fields=True):
+class ChunkListQuery(Struct, forbid_unknown_fields=True):
     """Which chunks to list: so many, after that one."""
 
     n: Annotated[int, Meta(ge=1, le=LISTED)] = LISTED
     after: int = -1
 
 
-class Listed(Struct):
+class ChunkListEntry(Struct):
     chunk_id: int
     bytes: int
     sha256: str
@@ -39,14 +39,14 @@ def chunk_endpoints(
 ) -> Sequence[Endpoint]:
     """`GET /get_chunk/<id>` and `GET /get_chunks`, or by whichever name `path` says."""
 
-    async def one(call: Call) -> FileAnswer:
+    async def one(call: Call) -> FileResponse:
         found = await asyncio.to_thread(shelf.find, chunk_of(call.words["id"]))
         if found is None:
             raise NotFound(f"There is no chunk {call.words['id']} here.")
-        return FileAnswer(found.path, found.sha256, media_type)
+        return FileResponse(found.path, found.sha256, media_type)
 
-    async def every(call: Call) -> list[Listed]:
-        return await asyncio.to_thread(listed, shelf, call.query(Page))
+    async def every(call: Call) -> list[ChunkListEntry]:
+        return await asyncio.to_thread(listed, shelf, call.query(ChunkListQuery))
 
     return (
         Endpoint("GET", f"{path}/{{id}}", one, action),
@@ -61,8 +61,8 @@ def chunk_of(word: str) -> int:
     return int(found[1])
 
 
-def listed(shelf: Shelf, page: Page) -> list[Listed]:
+def listed(shelf: Shelf, page: ChunkListQuery) -> list[ChunkListEntry]:
     """In order of their ids; whoever wants more asks for those after the last."""
     ids = islice((one for one in shelf.chunks() if one > page.after), page.n)
     found: list[tuple[int, Kept | None]] = [(chunk, shelf.find(chunk)) for chunk in ids]
-    return [Listed(chunk, kept.size, kept.sha256) for chunk, kept in found if kept]
+    return [ChunkListEntry(chunk, kept.size, kept.sha256) for chunk, kept in found if kept]

@@ -23,11 +23,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from usher import __version__
 from usher.errors import NotFound
-from usher.http.server.bodies import decoded, queried, read, written
-from usher.http.server.listen import Bind, serving
+from usher.http.server.bodies import decode_body, decode_query, read_body, to_response
+from usher.http.server.listen import Bind, serve_app
 from usher.http.server.messages import Status, Version
-from usher.http.server.middleware import Declined, Porch, bearer
-from usher.http.server.rpc_connections import Answered, Switchboard
+from usher.http.server.middleware import HttpError, Middleware, bearer
+from usher.http.server.rpc_connections import RpcResponse, RpcServer
 from usher.http.server.ticket_guard import DEFAULT_GRACE_SECONDS, Guard, guard_for
 from usher.telemetry import Log, exposition, observed
 from usher.tickets import Action
@@ -54,10 +54,10 @@ class Call:
         return self.request.headers
 
     def query(self, shape: type[Shape]) -> Shape:
-        return queried(shape, self.request)
+        return decode_query(shape, self.request)
 
     async def body(self, shape: type[Shape]) -> Shape:
-        return as_told(shape, await read(self.request))
+        return as_told(shape, await read_body(self.request))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Endpoint:
 
 
 def as_told(shape: type[Shape], body: bytes) -> Shape:
-    told: Shape = decoded(decoder(cast("Hashable", shape)), body)
+    told: Shape = decode_body(decoder(cast("Hashable", shape)), body)
     return told
 
 
@@ -114,7 +114,7 @@ LOOPBACK_ONLY: Final = GuardOptions()
 
 
 @asynccontextmanager
-async def face(
+async def serve_component(
     endpoints: Sequence[Endpoint],
     bind: Bind,
     *,
@@ -126,10 +126,10 @@ async def face(
     app = component_app(endpoints, health=health, guard=guard, any_name=options.insecure)
     asked = {one.path.encode(): partial(briefly, one.handler) for one in endpoints if one.quick}
     lines = (
-        Switchboard(asked, guard, any_name=options.insecure or guard is not None) if asked else None
+        RpcServer(asked, guard, any_name=options.insecure or guard is not None) if asked else None
     )
     async with (
-        serving(app, bind, lines.protocol if lines else None) as address,
+        serve_app(app, bind, lines.protocol if lines else None) as address,
         refreshed(guard, options.host or bind.reached(address)),
     ):
         yield address
@@ -165,7 +165,7 @@ def component_app(
     others = Router([*routes, Route("/{path:path}", Nowhere())], redirect_slashes=False)
     app = Paths(plain, others)
     # Where a token is needed, a name that others gave us leads nobody's browser anywhere.
-    return Porch(app, quiet=quiet, any_name=any_name or guard is not None)
+    return Middleware(app, quiet=quiet, any_name=any_name or guard is not None)
 
 
 def probes(health: Callable[[], str]) -> list[Endpoint]:
@@ -204,9 +204,9 @@ class Brief(Call):
 
 async def briefly(
     handler: Callable[[Call], Awaitable[object]], given: bytes
-) -> Response | Answered:
+) -> Response | RpcResponse:
     told = await handler(Brief(NO_REQUEST, given))
-    return told if isinstance(told, Response) else Answered(200, msgspec.json.encode(told))
+    return told if isinstance(told, Response) else RpcResponse(200, msgspec.json.encode(told))
 
 
 class Resource:
@@ -226,12 +226,12 @@ class Resource:
         if endpoint is None:
             allowed = ", ".join(sorted(self._endpoints))
             message = f"{scope['method']} is not possible here, only {allowed}."
-            raise Declined(405, "method_not_allowed", message, headers={"Allow": allowed})
+            raise HttpError(405, "method_not_allowed", message, headers={"Allow": allowed})
         request = Request(scope, receive)
         if self._guard and not endpoint.open:
             await self._guard.check(bearer(request.headers), endpoint.action)
         told = await endpoint.handler(Call(request))
-        await written(told)(scope, receive, send)
+        await to_response(told)(scope, receive, send)
 
 
 class Paths:
