@@ -36,7 +36,8 @@ async def prepare_schema(areas: AreaDatabases, schema: str, role: str, timeout: 
     async with await connect(areas.dsn(schema), patience=timeout) as conn:
         # A user with the rights of one role may not read the other schemas.
         if not (await schema_state(conn, schema)).current:
-            await migrate.ensure(areas, migrate.ALL_SCHEMAS if areas.is_embedded(schema) else (schema,)
+            await migrate.ensure(
+                areas, migrate.ALL_SCHEMAS if areas.is_embedded(schema) else (schema,)
             )
         return role if await roles.may_set_role(conn, role) else ""
 

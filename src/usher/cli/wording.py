@@ -23,7 +23,9 @@ def display_time() -> datetime:
 def time_text(time: datetime, now: datetime) -> str:
     """The time and how far away it is: `2026-11-22 10:00 UTC (in 6 days)`."""
     ahead = time - now
-    distance = f"in {duration_text(ahead)}" if ahead > timedelta(0) else f"{duration_text(-ahead)} ago"
+    distance = (
+        f"in {duration_text(ahead)}" if ahead > timedelta(0) else f"{duration_text(-ahead)} ago"
+    )
     return f"{time.astimezone(UTC):%Y-%m-%d %H:%M} UTC ({distance})"
 
 

@@ -50,7 +50,9 @@ def barred_outcome(link: PageToFetch, rule: str) -> FetchOutcome:
 
 def failed_outcome(link: PageToFetch, reason: str) -> FetchOutcome:
     """Nothing came; `reason` says why."""
-    return FetchOutcome(PageReport(link=link.link, result="failure", reason=reason[:MAX_REASON_LENGTH]))
+    return FetchOutcome(
+        PageReport(link=link.link, result="failure", reason=reason[:MAX_REASON_LENGTH])
+    )
 
 
 def outcome_of(
@@ -89,7 +91,9 @@ def redirected(link: PageToFetch, answer: FetchResponse, status: int) -> FetchOu
     return FetchOutcome(page, [str(target)], target)
 
 
-def fetched(link: PageToFetch, answer: FetchResponse, walk: ParsedPage, now: datetime) -> FetchOutcome:
+def fetched(
+    link: PageToFetch, answer: FetchResponse, walk: ParsedPage, now: datetime
+) -> FetchOutcome:
     same = link.text64 is not None and link.text64 == str(walk.text64) and not walk.noindex
     page = described(told(link, answer, "unchanged" if same else "success", ""), answer, now)
     page.text64 = str(walk.text64) if walk.text64 else None

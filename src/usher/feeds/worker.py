@@ -55,7 +55,8 @@ async def _poll(id_: int) -> PollOutcome:
         # The manager was given the address by its environment, which it keeps from jobs.
         raise BadSetting("A job must find the databases in usher.toml.", hint="database_url = …")
     async with (
-        feed_databases.open_databases(settings) as databases, make_fetcher(settings) as fetcher,
+        feed_databases.open_databases(settings) as databases,
+        make_fetcher(settings) as fetcher,
     ):
         if QUEUE_VARIABLE not in os.environ:
             return await poll_feed(databases, fetcher, id_)
@@ -63,7 +64,11 @@ async def _poll(id_: int) -> PollOutcome:
 
 
 async def _sweep(
-    databases: FeedDatabases, fetcher: Fetcher, id_: int, loaded: LoadedSettings, given: Mapping[str, str]
+    databases: FeedDatabases,
+    fetcher: Fetcher,
+    id_: int,
+    loaded: LoadedSettings,
+    given: Mapping[str, str],
 ) -> PollOutcome:
     """Its own feed and others; told to stop, what it had taken goes back first."""
     async with databases.jobs() as queue:

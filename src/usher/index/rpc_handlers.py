@@ -19,11 +19,7 @@ from usher.index.metrics import ANSWER_SECONDS, ASKED
 from usher.index.thread_pool import ThreadPool
 from usher.query.results import Hits, Suggestion, TermStats
 from usher.query.rpc_messages import (
-    FrequentWordsRequest,
-    QueryRequest,
-    SearchRequest,
     Snippet,
-    SnippetsRequest,
     checked_stats,
     to_query,
 )

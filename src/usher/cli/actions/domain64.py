@@ -22,7 +22,9 @@ from usher.door.domain64_import import Taken, take
 from usher.errors import BadInput
 
 BATCH_SIZE = 10_000
-HEX = re.compile(r"0x([0-9A-Fa-f]{1,16})|([0-9A-Fa-f]{15,16})")  # the TLD is at least 1, so a number has 15 or 16 digits
+HEX = re.compile(
+    r"0x([0-9A-Fa-f]{1,16})|([0-9A-Fa-f]{15,16})"
+)  # the TLD is at least 1, so a number has 15 or 16 digits
 DECIMAL = re.compile(r"[0-9]{17,19}")
 TLD_NAMES = {code: name for name, code in FIXED_TLDS.items()}
 

@@ -261,7 +261,8 @@ async def add_job(
         now = await server_time(conn)
         scheduled = parse_start(at, now) if at else None
         needs = tuple(wanted.pop("needs", ()))
-        job = JobRequest(parse_type(type_), program, args, scheduled=scheduled, needs=needs, **wanted
+        job = JobRequest(
+            parse_type(type_), program, args, scheduled=scheduled, needs=needs, **wanted
         )
         [entered] = await jobs.enqueue(conn, [job], now=now)
         return entered

@@ -133,7 +133,9 @@ async def add_task(
     clock = parse_clock({name: given.pop(name) for name in CLOCK_FIELDS if name in given})
     pause = parse_duration(jitter) if jitter else timedelta()
     async with queue_transaction(app) as conn:
-        new = TaskSpec(parse_type(type or DEFAULT_TYPE), program, clock, args, jitter=pause, **given)
+        new = TaskSpec(
+            parse_type(type or DEFAULT_TYPE), program, clock, args, jitter=pause, **given
+        )
         id_ = await tasks.add_task(conn, new, now=await server_time(conn))
         return await task_queries.show_task(conn, id_)
 

@@ -221,7 +221,8 @@ def schema(app: App, schemas: tuple[str, ...]) -> None:
 
     with open_areas(app.settings) as found:
         echo(
-            run(dumps.schema_ddl(found, schemas or SCHEMA_NAMES, pg_bin=app.settings.pg_bin)), nl=False
+            run(dumps.schema_ddl(found, schemas or SCHEMA_NAMES, pg_bin=app.settings.pg_bin)),
+            nl=False,
         )
 
 

@@ -70,7 +70,8 @@ def _end(words: str, *, good: bool) -> None:
 async def _permalink(id_: int) -> permalinks.PageOutcome:
     settings = _settings()
     async with (
-        feed_databases.open_databases(settings) as databases, make_fetcher(settings) as fetcher,
+        feed_databases.open_databases(settings) as databases,
+        make_fetcher(settings) as fetcher,
     ):
         return await permalinks.fetch_item_page(databases, fetcher, id_)
 

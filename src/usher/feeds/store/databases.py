@@ -145,11 +145,14 @@ async def available_role(dsn: str, role: str, connect_timeout: float) -> str:
         return role if await may_set_role(conn, role) else ""
 
 
-async def migrate_outdated(areas: AreaDatabases, schemas: Sequence[str], connect_timeout: float) -> None:
+async def migrate_outdated(
+    areas: AreaDatabases, schemas: Sequence[str], connect_timeout: float
+) -> None:
     """Migrate those of the schemas that are out of date."""
     for schema in schemas:
         async with await connect(areas.dsn(schema), patience=connect_timeout) as conn:
             current = (await schema_state(conn, schema)).current
         if not current:
-            await migrate.ensure(areas, migrate.ALL_SCHEMAS if areas.is_embedded(schema) else (schema,)
+            await migrate.ensure(
+                areas, migrate.ALL_SCHEMAS if areas.is_embedded(schema) else (schema,)
             )

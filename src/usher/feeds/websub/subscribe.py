@@ -135,7 +135,9 @@ def callback_url(databases: FeedDatabases, token: str) -> str:
     return f"{databases.callback_url}/websub/{token}"
 
 
-async def post_to_hub(fetcher: Fetcher, feed: str, hub_url: str, body: bytes) -> FetchResponse | str:
+async def post_to_hub(
+    fetcher: Fetcher, feed: str, hub_url: str, body: bytes
+) -> FetchResponse | str:
     """The hub's answer, or why it was not asked; redirects that keep what is sent are followed.
 
     `feed` is where the feed was fetched: it must not name a private hub of another host.

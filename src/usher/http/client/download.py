@@ -73,7 +73,9 @@ class ChunkSource:
 class Download:
     """One file on its way."""
 
-    def __init__(self, wanted: ChunkSource, draft: PartialFile, ticket: str, patience: float) -> None:
+    def __init__(
+        self, wanted: ChunkSource, draft: PartialFile, ticket: str, patience: float
+    ) -> None:
         self._wanted, self._draft = wanted, draft
         self._lines = lines_to(wanted, patience)
         self._headers = {"Host": urlsplit(wanted.address).netloc.rpartition("@")[2]}

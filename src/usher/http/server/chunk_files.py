@@ -8,7 +8,6 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
-from usher.chunk_store import StoredFile
 from usher.errors import BadInput, NotFound
 from usher.http.server.component import ComponentCall, ComponentEndpoint
 from usher.http.server.endpoint import AccessRule, Endpoint

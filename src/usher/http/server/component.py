@@ -20,7 +20,7 @@ from usher.http.server.middleware import Middleware, bearer
 from usher.http.server.probes import probe_endpoints
 from usher.http.server.rpc_connections import RpcHandler, RpcServer
 from usher.http.server.ticket_guard import DEFAULT_GRACE_SECONDS, Guard, guard_for
-from usher.telemetry import Log, metrics_text
+from usher.telemetry import Log
 
 log = Log("web")
 ComponentCall = Call[BodyT, None, None]
