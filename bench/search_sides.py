@@ -22,9 +22,9 @@ import tantivy
 
 from crawl_sides import Meter, Nginx, Ran, dsn_of, postmaster, said
 from frame import wait_until
-from usher.chunk_store import Shelf
+from usher.chunk_store import ChunkStore
 from usher.crawl.page import parse as page
-from usher.db.embedded.client_process import lodge
+from usher.db.embedded.server_lease import lease_server
 from usher.http.client.mgmt_client import Client
 from usher.http.client.pool import HttpPool
 from usher.index import chunk_file
@@ -88,7 +88,9 @@ def document(file: tuple[str, Path, str]) -> IndexDocument | None:
     host, path, name = file
     url = parse(f"http://{host}.example/{quote(name)}")
     assert isinstance(url, Url)  # noqa: S101 - as it was made
-    found = page.read(path.read_bytes(), url, media_type="text/html", charset="", robots_tags=[])
+    found = page.extract_documents(
+        path.read_bytes(), url, media_type="text/html", charset="", robots_tags=[]
+    )
     made = from_page(found[0], key=str(url), host=url.host, chunk=1, crawled=NOW)
     return made if isinstance(made, IndexDocument) else None
 
@@ -226,7 +228,7 @@ class House:
 
     @contextmanager
     def open(self) -> Iterator["House"]:
-        with lodge(self.home):
+        with lease_server(self.home):
             self.env["USHER_MGMT_URL"] = self.start("mgmt", "mgmt", "--bind", "127.0.0.1:0")
             self.start("watchdog", "watchdog", "--every", "0.5", "--probation", "0")
             self.run("update work.settings set crawl_delay = '0'")
@@ -253,7 +255,7 @@ class House:
         with psycopg.connect(dsn_of(self.env), autocommit=True) as conn:
             conn.execute(statement.encode(), given)
 
-    async def fill(self, found: Sequence[IndexDocument], shelf: Shelf, here: str) -> None:
+    async def fill(self, found: Sequence[IndexDocument], shelf: ChunkStore, here: str) -> None:
         """Have all documents crawled and built, chunk by chunk, by whoever is here."""
         mgmt = self.env["USHER_MGMT_URL"]
         known = {one.url: one for one in found}

@@ -15,7 +15,7 @@ from support.index.chunk_files import AT, chunk_file
 from support.index.stack import post
 from support.mgmt.chunk_trade import Trade, acting, free_bind, soon, titled, trading
 from support.processes.crawls import EMBEDDED
-from usher.crawl.warc.writer import Record
+from usher.crawl.warc.writer import WarcPage
 from usher.index.builder_service import BuilderOptions as BuilderWish
 from usher.index.builder_service import run_builder
 from usher.index.server import IndexServerOptions as ServerWish
@@ -76,7 +76,7 @@ class Shop:
         )
         return pack.chunk_id
 
-    def page(self, number: int) -> Record:
+    def page(self, number: int) -> WarcPage:
         """Words that nobody takes for another page's."""
         title = f"Visit {self.visits} of {number}"
         self.titles[f"https://shop.test/{number}"] = title

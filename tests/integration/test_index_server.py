@@ -14,7 +14,7 @@ from support.index.chunk_files import noise, small_disk
 from support.index.stack import post
 from support.mgmt.chunk_trade import Trade, acting, free_bind, soon, trading
 from support.processes.crawls import EMBEDDED
-from usher.chunk_store import Shelf
+from usher.chunk_store import ChunkStore
 from usher.http.client.download import download_chunk
 from usher.index.server import IndexServerOptions, run_index_server
 
@@ -102,7 +102,7 @@ async def test_what_is_wanted_is_loaded_once_and_there_after_a_restart(
         assert await server.finds("violet", 6)
         assert await soon(lambda: loaded(trade, server.host) == [*chunks, empty])
         peer = await download_chunk(server.host, chunks[0], "index", tmp_path / "pulled")
-        assert peer.sha256 == Shelf(trade.index.directory, ".idx").find(chunks[0]).sha256  # type: ignore[union-attr]
+        assert peer.sha256 == ChunkStore(trade.index.directory, ".idx").find(chunks[0]).sha256  # type: ignore[union-attr]
     trade.index.drop(chunks)  # nobody needs to be asked for them again
     async with serves(bind) as server:
         assert len(await server.find("violet")) == 6

@@ -1,7 +1,7 @@
 """Index builders at MGMT: crawled chunks claimed, and what became of their index."""
 
 from usher.api.access import work
-from usher.api.app import Call, Endpoint
+from usher.api.context import MgmtCall
 from usher.api.mgmt_calls import (
     PROPAGATORS,
     caller,
@@ -21,6 +21,7 @@ from usher.api.mgmt_messages import (
     number_of,
 )
 from usher.db.pool import Connection
+from usher.http.server.endpoint import Endpoint
 from usher.mgmt import chunks, compaction_merge, components, missing_chunks, page_keys, placements
 from usher.mgmt.chunks import ChunkToBuild
 from usher.mgmt.components import ComponentRecord
@@ -28,8 +29,8 @@ from usher.mgmt.missing_chunks import MissingFile
 from usher.mgmt.page_keys import ChunkPageKeys
 
 
-async def get_content_chunks(call: Call[BuildsQuery]) -> list[ContentChunk]:
-    me, lease = await caller(call, "index-builder"), call.rooms.terms.lease
+async def get_content_chunks(call: MgmtCall[BuildsQuery]) -> list[ContentChunk]:
+    me, lease = await caller(call, "index-builder"), call.context.limits.lease
     if me.state == "paused":
         return []
     n, compact = call.body.n, call.body.compact
@@ -61,7 +62,7 @@ def content_chunk(
     )
 
 
-async def pages_of(call: Call[BuildsQuery], claimed: list[int]) -> dict[int, ChunkPageKeys]:
+async def pages_of(call: MgmtCall[BuildsQuery], claimed: list[int]) -> dict[int, ChunkPageKeys]:
     """The pages that crawled chunks may hold."""
     if not claimed:
         return {}
@@ -69,7 +70,7 @@ async def pages_of(call: Call[BuildsQuery], claimed: list[int]) -> dict[int, Chu
         return {pages.chunk_id: pages for pages in await page_keys.page_keys(conn, claimed)}
 
 
-async def sources(call: Call[BuildsQuery], claimed: list[int]) -> dict[int, list[SourceChunk]]:
+async def sources(call: MgmtCall[BuildsQuery], claimed: list[int]) -> dict[int, list[SourceChunk]]:
     """What chunks are to be made of that nobody crawled."""
     if not claimed:
         return {}
@@ -89,7 +90,7 @@ async def alone(conn: Connection, me: ComponentRecord) -> bool:
     return all(one.id == me.id for one in builders)
 
 
-async def set_index_state(call: Call[IndexState]) -> ChunkKept:
+async def set_index_state(call: MgmtCall[IndexState]) -> ChunkKept:
     """Any state may be said again; what is over cannot be undone."""
     asked, chunk = call.body, number_of(call.body.chunk_id)
     if asked.state == "propagated":
@@ -107,13 +108,15 @@ async def set_index_state(call: Call[IndexState]) -> ChunkKept:
         return index_state_of(await require_chunk(conn, chunk))
 
 
-async def settle(call: Call[IndexState], conn: Connection, me: ComponentRecord, chunk: int) -> bool:
+async def settle(
+    call: MgmtCall[IndexState], conn: Connection, me: ComponentRecord, chunk: int
+) -> bool:
     """Whether the builder had that chunk, and so had its say."""
     asked, now = call.body, database_time(call)
     if asked.state != "building":
         # All who write places take this lock before they lock chunks and pages.
         await placements.plan_alone(conn)
-    if not await chunks.renew(conn, me.id, [chunk], lease=call.rooms.terms.lease, now=now):
+    if not await chunks.renew(conn, me.id, [chunk], lease=call.context.limits.lease, now=now):
         return False
     match asked.state:
         case "built":

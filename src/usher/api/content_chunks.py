@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 from usher.api.access import work
-from usher.api.app import Call, Endpoint
+from usher.api.context import MgmtCall
 from usher.api.mgmt_calls import (
     PROPAGATORS,
     caller,
@@ -26,13 +26,14 @@ from usher.api.mgmt_messages import (
     number_of,
 )
 from usher.db.pool import Connection
-from usher.door.guestbook import PageReport, FetchResult
+from usher.door.guestbook import FetchResult, PageReport
 from usher.errors import BadInput, NotFound
+from usher.http.server.endpoint import Endpoint
 from usher.mgmt import chunks, unreported_pages
 from usher.mgmt.chunks import Chunk, HostTrouble
 from usher.mgmt.component_names import ComponentType
 from usher.mgmt.components import ComponentRecord
-from usher.urls import Refused, Scheme, Url, parse
+from usher.urls import Scheme, Url, UrlRefusal, parse
 
 NOT_MODIFIED: Final = 304
 LATER: Final = frozenset({429, 503})  # answers that ask us to come another time
@@ -52,7 +53,7 @@ class Numbered(Protocol):
     def chunk_id(self) -> int | None: ...
 
 
-async def set_content_state(call: Call[ContentState]) -> ChunkKept:
+async def set_content_state(call: MgmtCall[ContentState]) -> ChunkKept:
     """Any state may be said again; what is over cannot be undone."""
     asked, chunk = call.body, number_of(call.body.chunk_id)
     me = await caller(call, *(PROPAGATORS if asked.state == "propagated" else CRAWLER))
@@ -68,11 +69,11 @@ async def set_content_state(call: Call[ContentState]) -> ChunkKept:
 
 
 async def settle(
-    call: Call[ContentState], conn: Connection, me: ComponentRecord, chunk: int
+    call: MgmtCall[ContentState], conn: Connection, me: ComponentRecord, chunk: int
 ) -> None:
     asked, now = call.body, database_time(call)
     # A chunk that ends with this report keeps no host, so there is nothing to renew.
-    lease = call.rooms.terms.lease if asked.state == "crawling" else timedelta(0)
+    lease = call.context.limits.lease if asked.state == "crawling" else timedelta(0)
     if not await chunks.lock_chunk(conn, me.id, chunk, lease=lease, now=now):
         said_before(await require_chunk(conn, chunk), me, asked)
         return
@@ -90,7 +91,7 @@ async def settle(
 
 
 async def finish(
-    call: Call[ContentState],
+    call: MgmtCall[ContentState],
     conn: Connection,
     me: ComponentRecord,
     chunk: int,
@@ -158,7 +159,7 @@ async def outcomes(
 
 def read(link: str) -> Url:
     url = parse(link)
-    if isinstance(url, Refused):
+    if isinstance(url, UrlRefusal):
         raise BadInput(f"{link[:80]!a} cannot be read as a link: {url.detail}")
     return url
 
@@ -208,7 +209,7 @@ def code_of(content_type: str | None, codes: Mapping[str, int]) -> int:
     return codes.get(name) or codes.get(name.partition("/")[0]) or UNKNOWN_TYPE
 
 
-async def get_unpropagated(call: Call[KeepQuery]) -> Keep:
+async def get_unpropagated(call: MgmtCall[KeepQuery]) -> Keep:
     holders, asked, kept = await lease_holders(call), call.body, set[int]()
     async with mgmt_connection(call, alone=True) as conn:
         for me in holders:

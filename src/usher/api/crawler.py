@@ -4,8 +4,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from usher.api.access import work
-from usher.api.app import UNLIMITED_WAIT, Call, Endpoint
 from usher.api.content_chunks import outcome_of, read
+from usher.api.context import UNLIMITED_WAIT, MgmtCall
 from usher.api.door import host_of, summed_up
 from usher.api.door_messages import MOST_URLS
 from usher.api.mgmt_calls import (
@@ -33,17 +33,18 @@ from usher.api.mgmt_messages import (
 from usher.db.pool import Connection
 from usher.door.rules import Knock
 from usher.errors import BadInput, NotFound
+from usher.http.server.endpoint import Endpoint
 from usher.http.server.middleware import HttpError
 from usher.mgmt import chunks
-from usher.mgmt.chunks import ClaimRequest, ClaimedPage
+from usher.mgmt.chunks import ClaimedPage, ClaimRequest
 from usher.mgmt.component_names import IDENTITY_HINT
 from usher.mgmt.components import ComponentRecord
 
 AT_ONCE: Final = timedelta(0)
 
 
-async def get_links(call: Call[LinksQuery]) -> Links:
-    me, asked, terms = await caller(call, "crawler"), call.body, call.rooms.terms
+async def get_links(call: MgmtCall[LinksQuery]) -> Links:
+    me, asked, terms = await caller(call, "crawler"), call.body, call.context.limits
     if me.state == "paused":
         return Links()
     wait = terms.wait
@@ -53,7 +54,7 @@ async def get_links(call: Call[LinksQuery]) -> Links:
         asked.n or terms.pages, asked.hosts, asked.each, wait, terms.lease, asked.hold
     )
     with reject_unstorable():
-        pack = await call.rooms.claims.take(me.id, ask)
+        pack = await call.context.claims.take(me.id, ask)
     if pack is None:
         return Links()
     links = [page.url for page in pack.pages]
@@ -78,13 +79,13 @@ def listed(pages: list[ClaimedPage], wanted: bool) -> list[PageToFetch]:  # noqa
     ]
 
 
-async def get_more_links(call: Call[MoreQuery]) -> MoreLinks:
-    word, asked = call.words.get("number", "1"), call.body
+async def get_more_links(call: MgmtCall[MoreQuery]) -> MoreLinks:
+    word, asked = call.path_params.get("number", "1"), call.body
     if not word.isascii() or not word.isdecimal():
         raise NotFound(f"There is nothing at /get_links/{word[:40]}.")
     if not 1 <= int(word[:10]) <= MOST_PAGES:
         raise BadInput(f"A crawler may ask for 1 to {MOST_PAGES} more links.")
-    me, now, lease = await caller(call, "crawler"), database_time(call), call.rooms.terms.lease
+    me, now, lease = await caller(call, "crawler"), database_time(call), call.context.limits.lease
     async with mgmt_connection(call) as conn:
         chunk = number_of(asked.chunk_id) if asked.chunk_id else await the_open_one(conn, me, now)
         if not await chunks.lock_chunk(conn, me.id, chunk, lease=lease, now=now):
@@ -104,8 +105,8 @@ async def the_open_one(conn: Connection, me: ComponentRecord, now: datetime) -> 
     raise HttpError(409, "which_chunk", f"{me.host} {words}.", hint=hint)
 
 
-async def set_link_state(call: Call[LinkState]) -> LinkKept:
-    asked, now, lease = call.body, database_time(call), call.rooms.terms.lease
+async def set_link_state(call: MgmtCall[LinkState]) -> LinkKept:
+    asked, now, lease = call.body, database_time(call), call.context.limits.lease
     url, me = read(asked.link), await caller(call, "crawler")
     async with mgmt_connection(call) as conn:
         page = await chunks.find_page(conn, url)
@@ -136,15 +137,15 @@ async def replaced(
     return pages[0].url if pages else ""
 
 
-async def add_links(call: Call[AddLinks]) -> AddedLinks:
+async def add_links(call: MgmtCall[AddLinks]) -> AddedLinks:
     asked = call.body
     if len(asked.links) > MOST_URLS:
         message = f"{len(asked.links):,} links are more than {MOST_URLS:,}."
         raise HttpError(413, "too_large", message, hint="Add them in several requests.")
-    door = call.rooms.doorkeeper
+    door = call.context.doorkeeper
     found_on = host_of(asked.found_on)
     # A crawler may report its last pages before it sends the links that it found on them.
-    source, grace = found_on or host_of(asked.moved_from), call.rooms.terms.lease
+    source, grace = found_on or host_of(asked.moved_from), call.context.limits.lease
     knock = Knock(source=source, grace=grace)
     answers = await door.knock(asked.links, knock=knock, found_on=found_on, depth=asked.depth)
     told = summed_up(answers, listed=False)

@@ -5,9 +5,10 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from usher.api.access import work
-from usher.api.app import Call, Endpoint
+from usher.api.context import MgmtCall
 from usher.api.mgmt_calls import caller, database_time, mgmt_connection
 from usher.api.mgmt_messages import MOST_CHUNKS, ChunkId, Told, Why, number_of
+from usher.http.server.endpoint import Endpoint
 from usher.http.server.middleware import HttpError
 from usher.mgmt import missing_chunks
 from usher.mgmt.component_names import storable_text
@@ -36,7 +37,7 @@ class Lost(Struct):
     parked: list[int]
 
 
-async def set_missing(call: Call[MissingChunks]) -> Lost:
+async def set_missing(call: MgmtCall[MissingChunks]) -> Lost:
     me, asked = await caller(call, "index-server"), call.body.chunks
     if len(asked) > MOST_CHUNKS:
         raise HttpError(413, "too_large", f"{len(asked):,} chunks are more than {MOST_CHUNKS:,}.")

@@ -7,10 +7,11 @@ from typing import Annotated, Final
 from msgspec import Meta
 
 from usher.api.access import work
-from usher.api.app import Call, Endpoint
+from usher.api.context import MgmtCall
 from usher.api.mgmt_calls import caller, database_time, mgmt_connection
 from usher.api.mgmt_messages import Seconds, Told
 from usher.errors import BadInput
+from usher.http.server.endpoint import Endpoint
 from usher.http.server.messages import Status
 from usher.http.server.middleware import HttpError
 from usher.mgmt import query_stats
@@ -33,7 +34,7 @@ class QueryStats(Told, kw_only=True):
     queries: Annotated[list[QueryStat], Meta(extra_json_schema={"maxItems": MOST})]
 
 
-async def send_query_stats(call: Call[QueryStat]) -> Status:
+async def send_query_stats(call: MgmtCall[QueryStat]) -> Status:
     asked, me = (
         [read(call.body, database_time(call))],
         await caller(call, "front-end", "index-server"),
@@ -43,7 +44,7 @@ async def send_query_stats(call: Call[QueryStat]) -> Status:
     return Status("ok")
 
 
-async def send_many(call: Call[QueryStats]) -> Status:
+async def send_many(call: MgmtCall[QueryStats]) -> Status:
     given = call.body.queries
     if len(given) > MOST:
         raise HttpError(413, "too_large", f"{len(given):,} queries are more than {MOST:,}.")

@@ -19,7 +19,7 @@ from usher.door.host_cache import CachedHost, HostCache
 from usher.door.host_limits import LimitDecision, PageLimits
 from usher.door.rules import MAX_COUNTED_DEPTH, Knock
 from usher.errors import Unreachable
-from usher.private_hosts import Allowed
+from usher.private_hosts import PrivateAllowList
 from usher.telemetry import VERDICTS
 from usher.urls import Scheme, Url
 
@@ -35,7 +35,7 @@ MAX_ATTEMPTS = (
 class Doorkeeper:
     """One for each process: what it remembers of hosts serves every batch."""
 
-    def __init__(self, db: Database, allowed: Allowed = Allowed()) -> None:  # noqa: B008 - frozen
+    def __init__(self, db: Database, allowed: PrivateAllowList = PrivateAllowList()) -> None:  # noqa: B008 - frozen
         self.db, self.allowed = db, allowed
         self._memory = HostCache()
         self._census = PageLimits()

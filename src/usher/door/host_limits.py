@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from itertools import compress
 
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.door import guestbook
 from usher.door.guestbook import FRESH, PackedUrls, array_text
 from usher.door.host_cache import MAX_CACHED_HOSTS, SMALL_HOST_PAGES, CachedHost
 from usher.door.rules import Reason, limit_reason
 
-store = beside(__file__)
+store = load_statements(__file__)
 MAX_PAGES_BETWEEN_COUNTS = (
     1_000  # new pages of a host that we let in without asking how many others did
 )

@@ -9,10 +9,10 @@ from psycopg.types.multirange import Multirange
 
 from usher import domain64
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.errors import SchemaOutOfDate
 
-store = beside(__file__)
+store = load_statements(__file__)
 REGISTRY_LOCK = 0x7573_6865_7203  # "usher", 3: numbers are given by one at a time
 
 

@@ -15,8 +15,8 @@ from typing import Final
 import uvloop
 
 from usher.crawl.http.fetch import Fetcher
-from usher.crawl.service import fetcher_of
-from usher.db.areas import named
+from usher.crawl.service import make_fetcher
+from usher.db.areas import configured_dsns
 from usher.errors import BadSetting, NotFound, UsherError
 from usher.feeds.items.job_functions import clean, digest, name_all, permalink
 from usher.feeds.poll import batch_poller
@@ -25,8 +25,8 @@ from usher.feeds.poll.feed_poll import poll as poll_feed
 from usher.feeds.poll.outcome import PollOutcome
 from usher.feeds.store import databases as feed_databases
 from usher.feeds.store.databases import FeedDatabases
-from usher.queue.policy import policies
-from usher.settings import Loaded, load
+from usher.queue.policy import read_policies
+from usher.settings import LoadedSettings, load
 from usher.worker import PermanentError, TemporaryError
 
 __all__ = ["clean", "digest", "name_all", "permalink", "poll"]
@@ -51,12 +51,12 @@ def poll(number: str) -> None:
 async def _poll(id_: int) -> PollOutcome:
     loaded = load({name: value for name, value in os.environ.items() if name != QUEUE_VARIABLE})
     settings = loaded.settings
-    if not all(named(settings).values()) and not (settings.data / "postgres").exists():
+    if not all(configured_dsns(settings).values()) and not (settings.data / "postgres").exists():
         # The manager was given the address by its environment, which it keeps from jobs.
         raise BadSetting("A job must find the databases in usher.toml.", hint="database_url = …")
     async with (
         feed_databases.open_databases(settings) as databases,
-        fetcher_of(settings) as fetcher,
+        make_fetcher(settings) as fetcher,
     ):
         if QUEUE_VARIABLE not in os.environ:
             return await poll_feed(databases, fetcher, id_)
@@ -64,7 +64,11 @@ async def _poll(id_: int) -> PollOutcome:
 
 
 async def _sweep(
-    databases: FeedDatabases, fetcher: Fetcher, id_: int, loaded: Loaded, given: Mapping[str, str]
+    databases: FeedDatabases,
+    fetcher: Fetcher,
+    id_: int,
+    loaded: LoadedSettings,
+    given: Mapping[str, str],
 ) -> PollOutcome:
     """Its own feed and others; told to stop, what it had taken goes back first."""
     async with databases.jobs() as queue:
@@ -72,7 +76,7 @@ async def _sweep(
         async with queue.connection() as conn:
             host = await batch_poller.manager_of(conn, int(job))
         lease = timedelta(seconds=loaded.settings.job_lease)
-        post = ClaimOptions(host, type_, lease, policies(loaded.workers).of(type_))
+        post = ClaimOptions(host, type_, lease, read_policies(loaded.workers).of(type_))
         sweeping = asyncio.create_task(BatchPoller(databases, fetcher, queue, post).run(id_))
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, sweeping.cancel)
         try:

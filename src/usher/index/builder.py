@@ -8,7 +8,7 @@ import asyncio
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from usher.chunk_store import Kept, Shelf
+from usher.chunk_store import ChunkStore, StoredFile
 from usher.component_health import ComponentHealth, disk_problem
 from usher.errors import BadContent, Conflict, NotFound, Unreachable, UsherError
 from usher.http.client.download import download_chunk
@@ -20,7 +20,7 @@ from usher.index.claimed_chunks import ClaimedChunks
 from usher.index.component_directory import background_task
 from usher.index.metrics import BUILT, BUILT_DOCUMENTS, FOREIGN, count_skipped
 from usher.messages import ContentChunk, ForeignPages, SourceChunk
-from usher.telemetry import Log, observed
+from usher.telemetry import Log, log_failure
 
 log = Log("index")
 IDLE_PAUSE: Final = (0.1, 1.0)  # seconds between two questions: the first, the longest
@@ -44,7 +44,7 @@ class Builder:
     def __init__(
         self,
         mgmt: Client,
-        shelf: Shelf,
+        shelf: ChunkStore,
         claims: ClaimedChunks,
         workshop: BuildPool,
         fitness: ComponentHealth,
@@ -108,7 +108,7 @@ class Builder:
 
     def _start(self, one: ContentChunk) -> None:
         task = asyncio.create_task(self._build(one), name=f"chunk {one.chunk_id}")
-        self.open[one.chunk_id] = observed(task, log)
+        self.open[one.chunk_id] = log_failure(task, log)
 
     async def _one_ends(self) -> None:
         stop = asyncio.create_task(self._stop.wait())
@@ -175,7 +175,7 @@ class Builder:
             made = await self.workshop.make(job)
         except UsherError as error:
             return BuildFailure(self._without_paths(one, error.message))
-        self.shelf.remember(chunk, Kept(index, made.sha256, made.size))
+        self.shelf.remember_checksum(chunk, StoredFile(index, made.sha256, made.size))
         return made
 
     def _without_paths(self, one: ContentChunk, reason: str) -> str:

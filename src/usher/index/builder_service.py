@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from usher.chunk_store import Shelf, keep_files_private
+from usher.chunk_store import ChunkStore, keep_files_private
 from usher.component_health import ComponentHealth
 from usher.errors import UsherError
 from usher.http.client.mgmt_client import Client
@@ -51,7 +51,7 @@ async def run_builder(
 ) -> None:
     """Run a builder until told to stop; then what is under way ends."""
     keep_files_private(settings.data)
-    shelf, fitness = Shelf(settings.data / "built", SUFFIX), ComponentHealth()
+    shelf, fitness = ChunkStore(settings.data / "built", SUFFIX), ComponentHealth()
     async with (
         serving(settings, wish, shelf, fitness) as host,
         Client(settings.mgmt_url, host=host, token=credential(settings), patience=PATIENCE) as mgmt,
@@ -76,7 +76,7 @@ async def run_builder(
 
 @asynccontextmanager
 async def serving(
-    settings: Settings, wish: BuilderOptions, shelf: Shelf, fitness: ComponentHealth
+    settings: Settings, wish: BuilderOptions, shelf: ChunkStore, fitness: ComponentHealth
 ) -> AsyncIterator[str]:
     """The builder's files, served, in a directory of its own; gives the name it goes by."""
     async with serve_component(
@@ -92,9 +92,9 @@ async def serving(
             yield host
 
 
-def tidy(shelf: Shelf) -> None:
+def tidy(shelf: ChunkStore) -> None:
     """Remove what an earlier life of this builder left half-written."""
-    shelf.tidy()
+    shelf.remove_leftovers()
     for left in shelf.directory.glob(f"*/.*{SUFFIX}.*.new"):
         with suppress(OSError):
             left.unlink()
@@ -105,7 +105,7 @@ async def told(builder: Builder, stop: asyncio.Event) -> None:
     builder.stop()
 
 
-async def tidied(mgmt: Client, shelf: Shelf, builder: Builder) -> None:
+async def tidied(mgmt: Client, shelf: ChunkStore, builder: Builder) -> None:
     """Drop what every row has, now and then."""
     while True:
         await asyncio.sleep(TIDY_SECONDS)

@@ -13,15 +13,15 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from usher.chunk_store import at_disk, make_folder
-from usher.crawl.http.response import Answer
+from usher.chunk_store import make_folder, translate_disk_errors
+from usher.crawl.http.response import FetchResponse
 from usher.crawl.page import parse as page
-from usher.crawl.warc.reader import Entry, entries
+from usher.crawl.warc.reader import WarcEntry, read_entries
 from usher.index import chunk_file
 from usher.index.document import IndexDocument, SkippedPage, from_page
 from usher.index.page_filter import PageFilter
 from usher.messages import ForeignPages
-from usher.urls import Refused, Scheme, Url, parse
+from usher.urls import Scheme, Url, UrlRefusal, parse
 
 MAX_REASONS: Final = 20
 MAX_REASON_CHARACTERS: Final = 100  # characters of a reason
@@ -72,11 +72,11 @@ def build_chunk(job: BuildJob, at: Callable[[int], None]) -> BuiltChunk:
     left: Counter[str] = Counter()
     own = PageFilter(job.chunk, job.keys, job.textless_keys)
     budget = chunk_file.SizeBudget()
-    for place, entry in enumerate(entries(Path(job.content), name=job.name)):
+    for place, entry in enumerate(read_entries(Path(job.content), name=job.name)):
         at(place)
         why = job.without.get(place) or skip_reason(entry)
         url = parse(entry.url)
-        if why or isinstance(url, Refused) or url.scheme not in WEB_SCHEMES:
+        if why or isinstance(url, UrlRefusal) or url.scheme not in WEB_SCHEMES:
             left[why or "no address of ours"] += 1
             continue
         if not own.has(page_key(url), str(url)):
@@ -100,7 +100,7 @@ def page_key(url: Url) -> str:
     return f"{url.host}{url.path}"
 
 
-def skip_reason(entry: Entry) -> str:
+def skip_reason(entry: WarcEntry) -> str:
     """Why a page is not for the index; empty if it is."""
     result = entry.meta.get("result", "success")
     if result != "success":
@@ -112,12 +112,12 @@ def skip_reason(entry: Entry) -> str:
     return "noindex" if entry.meta.get("noindex") is True else ""
 
 
-def read_page(entry: Entry, url: Url, chunk: int) -> Iterator[IndexDocument | SkippedPage]:
+def read_page(entry: WarcEntry, url: Url, chunk: int) -> Iterator[IndexDocument | SkippedPage]:
     """What a page has to find; whatever it does to us, it is only this page."""
     key = page_key(url)
-    answer = Answer(url, headers=list(entry.headers))
+    answer = FetchResponse(url, headers=list(entry.headers))
     try:
-        pages = page.read(
+        pages = page.extract_documents(
             entry.body,
             url,
             media_type=answer.media_type,
@@ -137,7 +137,7 @@ def read_page(entry: Entry, url: Url, chunk: int) -> Iterator[IndexDocument | Sk
 
 def write_chunk(job: BuildJob, documents: list[IndexDocument], left: Counter[str]) -> BuiltChunk:
     path = Path(job.index)
-    with at_disk(path):
+    with translate_disk_errors(path):
         make_folder(path.parent)
         header = chunk_file.write(path, job.chunk, documents)
         with path.open("rb") as file:

@@ -14,9 +14,9 @@ from types import MappingProxyType
 from typing import Final
 
 from usher.crawl import private_permission
-from usher.db.areas import Places, places
+from usher.db.areas import AreaDatabases, open_areas
 from usher.db.pool import Connection, Database
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.door import admin, private_access
 from usher.door.admin import HostChange
 from usher.door.batch import UrlVerdict
@@ -28,11 +28,11 @@ from usher.local.supervisor import Supervisor, usher_command
 from usher.observe.crawl_progress import CrawlProgress, read_progress
 from usher.private_files import make_data_directory
 from usher.schema import migrate
-from usher.schema.roles import role_at
-from usher.settings import Loaded
-from usher.urls import Refused, Url, parse
+from usher.schema.roles import usable_role
+from usher.settings import LoadedSettings
+from usher.urls import Url, UrlRefusal, parse
 
-store = beside(__file__)
+store = load_statements(__file__)
 # Larger, so that files and calls are few, and soon given, for here somebody waits.
 CHUNK_SETTINGS: Final = MappingProxyType({"chunk_pages": 50, "chunk_wait": 0.2})
 MAX_FAILURE_REASONS: Final = 3
@@ -57,7 +57,7 @@ class LocalRunOptions:
     def read(self) -> list[Url]:
         found = [parse(text) for text in self.urls]
         for text, url in zip(self.urls, found, strict=True):
-            if isinstance(url, Refused):
+            if isinstance(url, UrlRefusal):
                 raise BadInput(f"{text[:80]!r} cannot be crawled: {url.detail}")
         return [url for url in found if isinstance(url, Url)]
 
@@ -75,7 +75,7 @@ class LocalStack:
 
 @asynccontextmanager
 async def running_stack(
-    loaded: Loaded,
+    loaded: LoadedSettings,
     errand: LocalRunOptions,
     stop: asyncio.Event,
     hurry: asyncio.Event,
@@ -84,10 +84,10 @@ async def running_stack(
 ) -> AsyncIterator[LocalStack]:
     """Every role on this machine, around the embedded server or the one that was named, or `stop` was set before."""
     settings = loaded.settings
-    with places(settings) as found:
+    with open_areas(settings) as found:
         make_data_directory(settings.data)
         async with exclusive_run(settings.data, told=told) as lock:
-            await migrate.ensure(found, migrate.ALL, patience=settings.connect_timeout)
+            await migrate.ensure(found, migrate.ALL_SCHEMAS, patience=settings.connect_timeout)
             ports = Ports.kept(settings.data)
             os.environ.update(process_environment(loaded))
             troupe = Supervisor(
@@ -107,7 +107,7 @@ async def running_stack(
                 yield LocalStack(ports, address, troupe, door, reader)
 
 
-def process_command(loaded: Loaded, errand: LocalRunOptions) -> Callable[[str], list[str]]:
+def process_command(loaded: LoadedSettings, errand: LocalRunOptions) -> Callable[[str], list[str]]:
     """What starts a part, by its name."""
     words = ["--config", str(loaded.file)] if loaded.file else []
     words += ["--data", str(loaded.settings.data), "part"]
@@ -117,7 +117,7 @@ def process_command(loaded: Loaded, errand: LocalRunOptions) -> Callable[[str], 
     return lambda part: usher_command(*words, part)
 
 
-def process_environment(loaded: Loaded) -> Mapping[str, str]:
+def process_environment(loaded: LoadedSettings) -> Mapping[str, str]:
     """What the parts are told by their environment: how chunks are."""
     return {
         f"USHER_{name.upper()}": str(value)
@@ -126,9 +126,9 @@ def process_environment(loaded: Loaded) -> Mapping[str, str]:
     }
 
 
-async def open_database(found: Places, role: str) -> Database:
+async def open_database(found: AreaDatabases, role: str) -> Database:
     dsn = found.dsn("work")
-    return Database(dsn, size=2, role=await role_at(dsn, role))
+    return Database(dsn, size=2, role=await usable_role(dsn, role))
 
 
 async def knock_for_urls(
@@ -155,7 +155,7 @@ async def knock_for_urls(
 async def allow_private_hosts(house: LocalStack, urls: Sequence[Url]) -> None:
     """Store a permission for each URL whose host is not public: the operator named it."""
     for url in urls:
-        permission = await private_permission.needed(url)
+        permission = await private_permission.needed_permission(url)
         if permission is not None:
             async with house.door.transaction() as conn:
                 await private_access.grant(conn, url, permission)

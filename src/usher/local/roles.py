@@ -16,8 +16,8 @@ from types import MappingProxyType
 from typing import Final
 
 from usher.local.ports import Ports
-from usher.settings import Loaded, Settings
-from usher.shutdown import told_to_stop
+from usher.settings import LoadedSettings, Settings
+from usher.shutdown import stop_events
 
 Ready = Callable[[str], None]
 # Seconds that a part has to end in order once the troupe is gone, and what of them the desk hears the others out.
@@ -28,7 +28,7 @@ ALONE, HEARING = 6.0, 2.0
 class RoleContext:
     """What every role is told."""
 
-    loaded: Loaded
+    loaded: LoadedSettings
     ports: Ports
     keep_warc: bool = False
     front: str = ""  # HOST:PORT of the search page, if not on loopback
@@ -45,9 +45,9 @@ Role = Callable[[RoleContext, asyncio.Event, Ready], Awaitable[None]]
 async def mgmt(post: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
     from usher.api.server import serve
     from usher.feeds.pages.endpoints import feed_endpoints
-    from usher.queue.policy import policies
+    from usher.queue.policy import read_policies
 
-    rules, bind = policies(post.loaded.workers), post.ports.bind("mgmt")
+    rules, bind = read_policies(post.loaded.workers), post.ports.bind("mgmt")
     await serve(post.settings, bind, rules=rules, annex=feed_endpoints, ready=ready, stop=stop)
 
 
@@ -60,22 +60,22 @@ async def watchdog(post: RoleContext, stop: asyncio.Event, ready: Ready) -> None
 
 
 async def scheduler(post: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
-    from usher.queue.service import schedule
+    from usher.queue.service import run_scheduler
 
-    await schedule(post.settings, ready=ready, told=stop)
+    await run_scheduler(post.settings, ready=ready, told=stop)
 
 
 async def manager(post: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
-    from usher.queue.service import QueueServiceOptions, manage
+    from usher.queue.service import QueueServiceOptions, run_manager
 
-    await manage(post.loaded, QueueServiceOptions(), ready=ready, told=stop)
+    await run_manager(post.loaded, QueueServiceOptions(), ready=ready, told=stop)
 
 
 async def crawler(post: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
-    from usher.crawl.service import CrawlerOptions, crawl
+    from usher.crawl.service import CrawlerOptions, run_crawler
 
     wish = CrawlerOptions(bind=post.ports.bind("crawler"), keep=post.keep_warc)
-    await crawl(post.settings, wish, stop, ready=ready)
+    await run_crawler(post.settings, wish, stop, ready=ready)
 
 
 async def builder(post: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
@@ -127,7 +127,7 @@ def roles_of(part: str, *, jobs: bool) -> list[Role]:
 
 async def run_process(part: str, post: RoleContext, *, ready: Ready) -> None:
     """Every role of a part until told to stop; if one fails, all end, and the troupe starts them again."""
-    with told_to_stop() as (stop, _):
+    with stop_events() as (stop, _):
         alone = asyncio.create_task(stop_without_parent(stop, HEARING if part == "desk" else 0))
         try:
             async with asyncio.TaskGroup() as group:

@@ -6,12 +6,12 @@ from datetime import datetime
 from typing import Final, Literal
 
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.errors import BadInput, Conflict
 from usher.mgmt import components, placements
 from usher.mgmt.components import NewEvent
 
-store = beside(__file__)
+store = load_statements(__file__)
 MAX_ROWS: Final = 1_000
 
 

@@ -14,13 +14,13 @@ from typing import Final, NamedTuple
 from psycopg.rows import TupleRow
 
 from usher.db.pool import Connection
-from usher.db.statements import array, beside
+from usher.db.statements import array, load_statements
 from usher.door.guestbook import PageReport, SettledPage, report_columns
 from usher.messages import PrivateAccess
 from usher.mgmt import compaction_merge, page_versions, placements
-from usher.urls import Url, written
+from usher.urls import Url, url_text
 
-store = beside(__file__)
+store = load_statements(__file__)
 MAX_CRAWL_ATTEMPTS: Final = 3  # of a page whose crawlers die, before it is an error
 MAX_BUILD_ATTEMPTS: Final = 3
 MAX_LEASES_BY_CALL: Final = (
@@ -178,7 +178,7 @@ def claimed_chunk(rows: ClaimRows) -> ClaimedChunk | None:
     if not rows:
         return None
     pages = [
-        ClaimedPage(id_, written(scheme, host, path), private_access(port, addresses), *rest)
+        ClaimedPage(id_, url_text(scheme, host, path), private_access(port, addresses), *rest)
         for _, _, id_, host, scheme, path, port, addresses, *rest in rows
     ]
     return ClaimedChunk(rows[0][1], pages)

@@ -9,12 +9,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.mgmt import components, placements
 from usher.mgmt.compaction_merge import SPARSE_SHARE
 from usher.mgmt.components import NewEvent
 
-store = beside(__file__)
+store = load_statements(__file__)
 COMPACTION_LOCK: Final = (
     0x7573_6865_7224  # "usher", 36: one at a time begins to make chunks of others
 )

@@ -10,10 +10,10 @@ from datetime import datetime
 from typing import Final
 
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.mgmt import page_versions
 
-store = beside(__file__)
+store = load_statements(__file__)
 SPARSE_SHARE: Final = 0.25  # of a chunk's pages; with no more alive, it is put together with others
 
 

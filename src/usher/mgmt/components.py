@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.errors import BadInput, Conflict, NotFound
 from usher.mgmt.component_names import (
     ComponentState,
@@ -23,7 +23,7 @@ from usher.mgmt.health import Health, HealthLimits, HealthRecord, condition
 from usher.mgmt.health import HealthChange as Transition
 from usher.mgmt.placement_rules import RowServer, row_for
 
-store = beside(__file__)
+store = load_statements(__file__)
 ROWS_LOCK: Final = 0x7573_6865_7220  # "usher", 32: rows are given by one at a time
 MAX_WEIGHT: Final = 1_000
 MAX_ID: Final = 2**63 - 1

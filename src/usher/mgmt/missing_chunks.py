@@ -11,14 +11,14 @@ from datetime import datetime
 from typing import Final, Literal
 
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.mgmt import components, health, page_versions, placements
 from usher.mgmt.chunks import MAX_BUILD_ATTEMPTS, MAX_CRAWL_ATTEMPTS
 from usher.mgmt.components import NewEvent
 from usher.mgmt.health import HealthLimits
 from usher.telemetry import Log
 
-store = beside(__file__)
+store = load_statements(__file__)
 log = Log("mgmt")
 DEFAULT_LIMITS: Final = HealthLimits()
 LossResult = Literal["build", "parked", "crawl"]

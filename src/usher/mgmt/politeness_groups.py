@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.errors import BadInput, NotFound
 
-store = beside(__file__)
+store = load_statements(__file__)
 MAX_NAME_LENGTH: Final = 100
 MAX_DELAY: Final = timedelta(days=1)
 MAX_COUNTED_HOSTS: Final = 10_000

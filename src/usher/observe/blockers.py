@@ -11,7 +11,7 @@ from shlex import quote
 from typing import Final
 
 from usher import durations
-from usher.db.clock import SKEW_LIMIT, skew_words
+from usher.db.clock import SKEW_LIMIT, describe_skew
 from usher.mgmt.placements import RowShortage
 from usher.observe.stages import (
     MAX_COUNTED,
@@ -80,7 +80,7 @@ def system_blockers(around: SystemState) -> Iterator[Blocker]:
 
 def clock_blockers(machine: str, seconds: float) -> Iterator[Blocker]:
     if abs(seconds) > SKEW_LIMIT.total_seconds():
-        words = f"The clock of {machine} is {skew_words(seconds)} the database's: run NTP there."
+        words = f"The clock of {machine} is {describe_skew(seconds)} the database's: run NTP there."
         yield Blocker("clock_skew", words, "usher doctor")
 
 

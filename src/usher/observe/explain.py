@@ -11,7 +11,7 @@ from typing import Final
 
 from usher.addresses import is_private_host
 from usher.crawl.page.head import AGENT
-from usher.crawl.robots import judge as read_robots
+from usher.crawl.robots import rules_for_response as read_robots
 from usher.db.pool import Connection, Database
 from usher.door import admin, filters, guestbook, hosts, private_access
 from usher.door.admin import HostDetails
@@ -19,13 +19,13 @@ from usher.door.doorkeeper import Doorkeeper
 from usher.door.filters import Filter, FilterRefusal
 from usher.door.guestbook import GuestbookPage
 from usher.door.private_access import GrantedAccess
-from usher.door.rules import WAITING_STATES, KnockKind, Knock, Reason, Verdict, judge_full
+from usher.door.rules import WAITING_STATES, Knock, KnockKind, Reason, Verdict, judge_full
 from usher.errors import NotAllowed
 from usher.mgmt import page_history, robots
 from usher.mgmt.page_history import HostRest, PageHistory
 from usher.mgmt.robots import StoredRobots
 from usher.mgmt.searchable import Searchability, searchability
-from usher.urls import Refused, Scheme, Url, parse
+from usher.urls import Scheme, Url, UrlRefusal, parse
 
 # The row of the decision table that a reason comes from (docs/door.md); reasons before the table have none.
 DECISION_ROWS: Final = MappingProxyType(
@@ -95,7 +95,7 @@ class UrlExplanation:
     now: datetime
     would: tuple[DoorAnswer, ...]
     url: Url | None = None
-    refused: Refused | None = None
+    refused: UrlRefusal | None = None
     host: HostDetails | None = None
     filters: tuple[Filter, ...] = ()
     path: str | None = None
@@ -130,7 +130,7 @@ async def explain(
 ) -> UrlExplanation:
     """What the door knows, and with a `reader` also what came after it."""
     url = parse(given)
-    if isinstance(url, Refused):
+    if isinstance(url, UrlRefusal):
         would = same_answers(Reason(url.reason), url.detail)
         words = f"It cannot come in: {url.detail}"
         return UrlExplanation(given, now, would, refused=url, finding=Searchability(words))

@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from usher.component_health import DISK_FULL
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.mgmt import incarnation, placements, watchdog
 from usher.mgmt.incarnation import UnrestoredState
 from usher.mgmt.page_history import MAX_WORKER_SILENCE
@@ -20,7 +20,7 @@ from usher.mgmt.watchdog import WatchdogRound
 from usher.queue import scheduler
 from usher.urls import Scheme, Url
 
-store = beside(__file__)
+store = load_statements(__file__)
 MAX_COUNTED: Final = 10_000
 MAX_HOSTS_SEARCHED: Final = 1_000  # looked at for the page that has waited longest
 MAX_NAMED: Final = 5  # of each kind, by name
@@ -304,7 +304,7 @@ async def read_queue(conn: Connection, *, now: datetime) -> QueueStatus:
     [(done, failed, next_run)] = await store.ended.tuples(conn, since=now - HOUR, most=MAX_COUNTED)
     paused = await store.paused.rows(conn, PausedEntry, n=MAX_JOB_TYPES)
     return QueueStatus(
-        types, done, failed, next_run, await has_leader(conn, scheduler.LOCK), paused
+        types, done, failed, next_run, await has_leader(conn, scheduler.LEADER_LOCK), paused
     )
 
 

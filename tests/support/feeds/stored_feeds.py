@@ -102,7 +102,7 @@ def busy(base: str, *, per_day: Sequence[int], now: datetime) -> list[str]:
 
 
 async def fill(dsn: str, *, now: datetime | None = None) -> dict[str, int]:
-    """A database with five feeds: busy, quiet, failing, disabled, hostile; their numbers by these words, and an item's."""
+    """Stores five feeds: busy, quiet, failing, disabled, hostile; returns their numbers by these words, and an item."""
     now = now or datetime.now(UTC)
     async with await connect(dsn) as conn, conn.transaction():
         lights, quiet = "https://lights.example.org", "https://quiet.example.net"

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from support.db.invariants import violations
 from support.mgmt.admitted_pages import component, url
-from usher.db.pool import IN_THE_WAY, Connection, Database, connect
+from usher.db.pool import CONFLICT_ERRORS, Connection, Database, connect
 from usher.door.doorkeeper import Doorkeeper
 from usher.door.guestbook import FetchResult, PageReport
 from usher.mgmt import (
@@ -81,7 +81,7 @@ class Stress:
             while not self.over.is_set():
                 try:
                     self.counts[await step(conn)] += 1
-                except IN_THE_WAY:
+                except CONFLICT_ERRORS:
                     self.counts["undone"] += 1
                 await asyncio.sleep(0)
 

@@ -27,7 +27,7 @@ from usher.feeds.store import databases as houses
 from usher.feeds.store import subscriptions
 from usher.feeds.store.databases import FeedDatabases
 from usher.feeds.store.subscriptions import SubscriptionRow
-from usher.urls import Refused, Url, parse
+from usher.urls import Url, UrlRefusal, parse
 
 if TYPE_CHECKING:
     from usher.feeds.items.clean_job import CleanupStatus
@@ -74,11 +74,11 @@ async def add_feeds(
 
     A feed that is subscribed to already is not requested and gets the tags only.
     """
-    from usher.crawl.service import fetcher_of
+    from usher.crawl.service import make_fetcher
     from usher.feeds.poll.find_feed import find_feed
 
     wanted = [parse_feed_url(text) for text in urls]
-    async with open_feeds(app) as house, fetcher_of(app.settings) as fetcher:
+    async with open_feeds(app) as house, make_fetcher(app.settings) as fetcher:
         async with house.search.transaction() as conn:
             known = {str(url) for url in wanted if await lookup_feed(conn, str(url))}
         feeds: dict[str, Subscription] = {}
@@ -106,7 +106,7 @@ def show_added(app: App, added: Sequence[AddedFeed]) -> None:
 
 def parse_feed_url(text: str) -> Url:
     url = parse(text)
-    if isinstance(url, Refused):
+    if isinstance(url, UrlRefusal):
         raise BadInput(
             f"{text[:100]!a} is no URL of a feed: {url.detail}",
             hint="As in https://example.com/feed",
@@ -141,7 +141,7 @@ async def import_feeds(app: App, file: Path) -> tuple[int, int, list[str]]:
     problems, good = list(found.problems), []
     for one in found.subscriptions:
         url = parse(one.url)
-        if isinstance(url, Refused):
+        if isinstance(url, UrlRefusal):
             problems.append(f"{printable(one.url)} is no URL of a feed: {url.detail}")
         else:
             good.append(Subscription(str(url), one.title, one.site, one.tags))
@@ -299,10 +299,10 @@ def show_processing(looked: FeedView) -> None:
 
 async def poll_feeds(app: App, texts: Sequence[str]) -> list["PollOutcome"]:
     """Poll feeds now, one after the other."""
-    from usher.crawl.service import fetcher_of
+    from usher.crawl.service import make_fetcher
     from usher.feeds.poll.feed_poll import poll
 
-    async with open_feeds(app) as house, fetcher_of(app.settings) as fetcher:
+    async with open_feeds(app) as house, make_fetcher(app.settings) as fetcher:
         async with house.search.transaction() as conn:
             ids = [(await require_feed(conn, text)).id for text in texts]
         return [await poll(house, fetcher, id_) for id_ in dict.fromkeys(ids)]
@@ -335,14 +335,14 @@ async def set_states(
     app: App, texts: Sequence[str], state: Literal["enabled", "disabled"], reason: str = ""
 ) -> list[tuple[int, str]]:
     """Poll feeds, or do not; feed and task together."""
-    from usher.crawl.service import fetcher_of
+    from usher.crawl.service import make_fetcher
     from usher.feeds.websub.subscribe import unsubscribe
 
     async with open_feeds(app) as house:
         now = house.search.clock.now()
         found = await change_states(house, texts, state, reason, now)
         if state == "disabled" and house.callback_url:
-            async with fetcher_of(app.settings) as fetcher:
+            async with make_fetcher(app.settings) as fetcher:
                 for problem in await unsubscribe(house, fetcher, [id_ for id_, _ in found]):
                     app.say(problem)
         return found

@@ -11,9 +11,9 @@ from usher import durations
 from usher.api.jobs import new_job
 from usher.api.queue_messages import NewJob
 from usher.cli.app import App, show_json, show_table
+from usher.cli.area_access import checked_transaction
 from usher.cli.output import echo
 from usher.cli.queue_access import (
-    checked_transaction,
     command_line,
     find_task,
     open_queue,
@@ -30,10 +30,10 @@ from usher.cli.wording import display_time, duration_text, json_fields, printabl
 from usher.db.clock import server_time
 from usher.errors import BadInput
 from usher.queue import admin, jobs, queries, run_api, waiting_reason
-from usher.queue.job_states import State
-from usher.queue.jobs import Entered, New
-from usher.queue.periods import host_rule
-from usher.queue.queries import Count, Counts, Listed, Maker, Node, Shown
+from usher.queue.job_states import JobState
+from usher.queue.jobs import EnqueuedJob, JobRequest
+from usher.queue.periods import normalize_host_rule
+from usher.queue.queries import JobCount, JobDetails, JobTreeNode, ListedJob, QueueCounts, RowWriter
 
 BATCH_SIZE = 5_000
 MAX_LINE_BYTES = 1 << 24  # bytes
@@ -70,7 +70,7 @@ async def find_jobs(
     after: str | None,
     limit: int,
     **wanted: Any,  # noqa: ANN401 - as click read them
-) -> list[Listed]:
+) -> list[ListedJob]:
     after_id, after_end = parse_cursor(after)
     async with queue_transaction(app) as conn:
         return await queries.list_jobs(
@@ -101,7 +101,7 @@ def rows_json(rows: Iterable[Any]) -> list[dict[str, Any]]:
 
 
 def show_jobs(
-    app: App, found: list[Listed], wanted: Mapping[str, Any], *, only_ids: bool, as_json: bool
+    app: App, found: list[ListedJob], wanted: Mapping[str, Any], *, only_ids: bool, as_json: bool
 ) -> None:
     if show_for_programs(found, only_ids=only_ids, as_json=as_json):
         return
@@ -132,7 +132,7 @@ def show_for_programs(rows: Sequence[Any], *, only_ids: bool, as_json: bool) -> 
     return as_json or only_ids
 
 
-def state_text(job: Listed) -> str:
+def state_text(job: ListedJob) -> str:
     if job.cancel and job.state == "running":
         return "running, to be stopped"
     if job.held:
@@ -141,14 +141,14 @@ def state_text(job: Listed) -> str:
     return f"{job.state} ({job.attempts}{most})" if job.attempts > 1 or job.end else job.state
 
 
-def time_text(job: Listed, now: datetime) -> str:
+def time_text(job: ListedJob, now: datetime) -> str:
     if job.state == "running":
         return f"for {duration_text(now - job.start)}" if job.start else "-"
     return relative_time(job.scheduled, now)
 
 
 def show_log(
-    app: App, found: list[Listed], wanted: Mapping[str, Any], *, only_ids: bool, as_json: bool
+    app: App, found: list[ListedJob], wanted: Mapping[str, Any], *, only_ids: bool, as_json: bool
 ) -> None:
     if show_for_programs(found, only_ids=only_ids, as_json=as_json):
         return
@@ -178,16 +178,16 @@ def show_log(
         app.say(f"  → perhaps more: --after {last.id}{end}")
 
 
-def run_time(job: Listed) -> str:
+def run_time(job: ListedJob) -> str:
     return "-" if job.start is None or job.end is None else duration_text(job.end - job.start)
 
 
-async def count_jobs(app: App) -> Counts:
+async def count_jobs(app: App) -> QueueCounts:
     async with queue_transaction(app) as conn:
-        return await queries.counts(conn, now=await server_time(conn))
+        return await queries.count_jobs(conn, now=await server_time(conn))
 
 
-def show_counts(counts: Counts, *, as_json: bool) -> None:
+def show_counts(counts: QueueCounts, *, as_json: bool) -> None:
     if as_json:
         show_json(asdict(counts))
         return
@@ -196,16 +196,16 @@ def show_counts(counts: Counts, *, as_json: bool) -> None:
     show_table(("WHEN", "TYPE", "STATE", "JOBS"), rows)
 
 
-def count_row(one: Count) -> tuple[str, str, str]:
+def count_row(one: JobCount) -> tuple[str, str, str]:
     return one.type, one.state, f"{'≥ ' if one.more else ''}{one.number:,}"
 
 
-async def find_writers(app: App, table: str, row: str) -> list[Maker]:
+async def find_writers(app: App, table: str, row: str) -> list[RowWriter]:
     async with queue_transaction(app) as conn:
-        return await queries.made_by(conn, table, row)
+        return await queries.row_writers(conn, table, row)
 
 
-def show_writers(found: list[Maker], *, only_ids: bool, as_json: bool) -> None:
+def show_writers(found: list[RowWriter], *, only_ids: bool, as_json: bool) -> None:
     if show_for_programs(found, only_ids=only_ids, as_json=as_json):
         return
     rows = [
@@ -224,24 +224,28 @@ def show_writers(found: list[Maker], *, only_ids: bool, as_json: bool) -> None:
 async def set_log_retention(app: App, text: str) -> str:
     wanted = parse_duration(text)
     async with queue_transaction(app) as conn:
-        await admin.keep_log(conn, wanted)
+        await admin.set_log_retention(conn, wanted)
     return durations.show(wanted)
 
 
 async def read_job(
     app: App, id_: int, attempt: int | None, host: str | None
-) -> tuple[Shown, list[str]]:
+) -> tuple[JobDetails, list[str]]:
     async with queue_transaction(app) as conn:
         found = await queries.show_job(conn, id_, attempt=attempt)
         name = host.lower() if host else None
         now = await server_time(conn)
-        told = await waiting_reason.why_waiting(conn, id_, host=name, now=now) if found.live else []
+        told = (
+            await waiting_reason.waiting_reasons(conn, id_, host=name, now=now)
+            if found.live
+            else []
+        )
         return found, told
 
 
-async def read_tree(app: App, id_: int) -> list[Node]:
+async def read_tree(app: App, id_: int) -> list[JobTreeNode]:
     async with queue_transaction(app) as conn:
-        return await queries.tree(conn, id_)
+        return await queries.job_tree(conn, id_)
 
 
 async def add_job(
@@ -251,18 +255,20 @@ async def add_job(
     type_: str,
     at: str | None,
     **wanted: Any,  # noqa: ANN401 - as click read them
-) -> Entered:
+) -> EnqueuedJob:
     program, args = parse_command(words)
     async with queue_transaction(app) as conn:
         now = await server_time(conn)
         scheduled = parse_start(at, now) if at else None
         needs = tuple(wanted.pop("needs", ()))
-        job = New(parse_type(type_), program, args, scheduled=scheduled, needs=needs, **wanted)
+        job = JobRequest(
+            parse_type(type_), program, args, scheduled=scheduled, needs=needs, **wanted
+        )
         [entered] = await jobs.enqueue(conn, [job], now=now)
         return entered
 
 
-def show_enqueued(app: App, entered: Entered, *, as_json: bool) -> None:
+def show_enqueued(app: App, entered: EnqueuedJob, *, as_json: bool) -> None:
     if as_json:
         show_json(asdict(entered))
         return
@@ -278,7 +284,9 @@ async def add_from_file(app: App, file: BinaryIO) -> dict[str, int]:
         try:
             for batch in batches(file):
                 async with checked_transaction(db) as conn:
-                    made = await run_api.enqueue_under(conn, batch, now=await server_time(conn))
+                    made = await run_api.enqueue_with_parents(
+                        conn, batch, now=await server_time(conn)
+                    )
                 new = sum(one.new for one in made)
                 total["new"] += new
                 total["known"] += len(made) - new
@@ -289,8 +297,8 @@ async def add_from_file(app: App, file: BinaryIO) -> dict[str, int]:
     return total
 
 
-def batches(file: BinaryIO) -> Iterator[list[tuple[New, int | None]]]:
-    batch: list[tuple[New, int | None]] = []
+def batches(file: BinaryIO) -> Iterator[list[tuple[JobRequest, int | None]]]:
+    batch: list[tuple[JobRequest, int | None]] = []
     for number, line in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES), b""), 1):
         if not line.strip():
             continue
@@ -307,10 +315,10 @@ def batches(file: BinaryIO) -> Iterator[list[tuple[New, int | None]]]:
         yield batch
 
 
-def parse_job(line: bytes) -> tuple[New, int | None]:
+def parse_job(line: bytes) -> tuple[JobRequest, int | None]:
     wanted = msgspec.json.decode(line, type=NewJob)
     job = new_job(wanted)
-    host_rule(job.host_rule)
+    normalize_host_rule(job.host_rule)
     if any("\0" in word for word in (job.program, *job.args, job.key or "", job.data or "")):
         raise ValueError("no text can hold a NUL byte")
     return job, wanted.parent
@@ -326,7 +334,7 @@ def show_total(app: App, total: dict[str, int], *, as_json: bool) -> None:
 
 async def retry_jobs(app: App, ids: Sequence[int]) -> list[JobRequestResult]:
     async with queue_transaction(app) as conn:
-        found = await admin.retry(conn, ids, now=await server_time(conn))
+        found = await admin.retry_jobs(conn, ids, now=await server_time(conn))
     return [JobRequestResult(one.id, one.what, one.job) for one in found]
 
 
@@ -334,12 +342,12 @@ async def cancel_jobs(app: App, ids: Sequence[int], reason: str) -> list[JobRequ
     wanted = list(dict.fromkeys(ids))
     async with queue_transaction(app) as conn:
         found = await jobs.cancel(conn, wanted, why=reason, now=await server_time(conn))
-        over = {one.id for one in await admin.ended(conn, wanted)} - found.keys()
+        over = {one.id for one in await admin.load_ended_jobs(conn, wanted)} - found.keys()
 
     def fate(id_: int) -> JobRequestResult:
         if id_ in found:
             return JobRequestResult(
-                id_, "stopping" if found[id_] is State.RUNNING else "cancelled", id_
+                id_, "stopping" if found[id_] is JobState.RUNNING else "cancelled", id_
             )
         return JobRequestResult(id_, "ended" if id_ in over else "missing")
 

@@ -11,7 +11,7 @@ from usher.cli.app import show_field, show_table
 from usher.cli.output import echo
 from usher.cli.queue_access import command_line
 from usher.cli.wording import display_time, duration_text, json_fields, printable, time_text
-from usher.queue.queries import MOST, Job, Listed, Node, Shown
+from usher.queue.queries import MAX_COUNTED_JOBS, JobDetails, JobTreeNode, ListedJob, StoredJob
 
 MAX_TEXT_CHARACTERS = (
     2_000  # characters of a command line or a text, where one job is all there is to see
@@ -19,7 +19,7 @@ MAX_TEXT_CHARACTERS = (
 MAX_ROWS = 20
 
 
-def job_json(found: Shown, why: Sequence[str]) -> dict[str, Any]:
+def job_json(found: JobDetails, why: Sequence[str]) -> dict[str, Any]:
     return {
         **json_fields(asdict(found.job)),
         "live": found.live,
@@ -35,7 +35,7 @@ def job_json(found: Shown, why: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def show_job(found: Shown, why: Sequence[str]) -> None:
+def show_job(found: JobDetails, why: Sequence[str]) -> None:
     job, now = found.job, display_time()
     for name, words in (*job_fields(job, now), *relation_fields(found)):
         show_field(name, words)
@@ -49,7 +49,7 @@ def show_job(found: Shown, why: Sequence[str]) -> None:
             echo(f"  {printable(line, MAX_TEXT_CHARACTERS)}")
 
 
-def job_fields(job: Job, now: datetime) -> Iterator[tuple[str, str]]:
+def job_fields(job: StoredJob, now: datetime) -> Iterator[tuple[str, str]]:
     yield "job", f"{job.id}, {job.state}, type {job.type}"
     yield "command", command_line(job.program, job.args, MAX_TEXT_CHARACTERS)
     yield "scheduled", time_text(job.scheduled, now)
@@ -71,14 +71,14 @@ def job_fields(job: Job, now: datetime) -> Iterator[tuple[str, str]]:
         yield "priority", str(job.priority)
 
 
-def relation_fields(found: Shown) -> Iterator[tuple[str, str]]:
+def relation_fields(found: JobDetails) -> Iterator[tuple[str, str]]:
     if found.root_task is not None:
         own = "" if found.job.task_id is not None else " at the root"
         yield "task", f"{found.root_task}{own}"
     if found.parent is not None:
         yield "parent", f"job {found.parent}"
     if found.children:
-        more = "≥ " if found.children >= MOST else ""
+        more = "≥ " if found.children >= MAX_COUNTED_JOBS else ""
         yield "children", f"{more}{found.children}: usher jobs tree {found.job.id}"
     for need in found.needs[:MAX_ROWS]:
         yield "needs", f"job {need.id}, {need.state or 'unknown'}"
@@ -95,7 +95,7 @@ def relation_fields(found: Shown) -> Iterator[tuple[str, str]]:
         yield "wrote", f"and {len(found.wrote) - MAX_ROWS} more rows"
 
 
-def show_attempts(attempts: Sequence[Listed]) -> None:
+def show_attempts(attempts: Sequence[ListedJob]) -> None:
     echo("runs that ended")
     rows = [
         (
@@ -112,9 +112,9 @@ def show_attempts(attempts: Sequence[Listed]) -> None:
     show_table(("  ATTEMPT", "STATE", "EXIT", "STARTED", "TOOK", "ON", "MESSAGE"), rows)
 
 
-def show_tree(nodes: Sequence[Node], asked: int) -> None:
+def show_tree(nodes: Sequence[JobTreeNode], asked: int) -> None:
     """The root first, each job under the one that put it in."""
-    below: defaultdict[int | None, list[Node]] = defaultdict(list)
+    below: defaultdict[int | None, list[JobTreeNode]] = defaultdict(list)
     there = {node.id for node in nodes}
     for node in nodes:
         below[node.parent if node.parent in there else None].append(node)
@@ -133,7 +133,7 @@ def show_tree(nodes: Sequence[Node], asked: int) -> None:
         waiting += [(child, depth + 1) for child in reversed(below[node.id])]
 
 
-def node_text(node: Node, asked: int) -> str:
+def node_text(node: JobTreeNode, asked: int) -> str:
     command = command_line(node.program, node.args or ()) if node.program else ""
     words = f"{node.id}  {node.type or '-'}  {node.state or 'forgotten'}  {command}".rstrip()
     return f"{words}  ←" if node.id == asked else words

@@ -8,7 +8,7 @@ from usher.cli.queue_access import parse_type, queue_transaction, relative_time
 from usher.cli.wording import display_time, json_fields, printable
 from usher.db.clock import server_time
 from usher.queue import admin, task_queries
-from usher.queue.task_queries import PausedType, Resource
+from usher.queue.task_queries import PausedType, ResourceStatus
 
 
 async def pause_types(app: App, types: Sequence[str], reason: str) -> None:
@@ -40,11 +40,11 @@ def show_paused(pauses: Sequence[PausedType], *, as_json: bool) -> None:
     show_table(("TYPE", "PAUSED", "REASON"), rows)
 
 
-async def pause_resource(app: App, name: str) -> Resource:
+async def pause_resource(app: App, name: str) -> ResourceStatus:
     async with queue_transaction(app) as conn:
         return await admin.pause_resource(conn, name)
 
 
-async def resume_resource(app: App, name: str) -> Resource:
+async def resume_resource(app: App, name: str) -> ResourceStatus:
     async with queue_transaction(app) as conn:
         return await admin.resume_resource(conn, name, now=await server_time(conn))

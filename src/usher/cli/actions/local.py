@@ -30,7 +30,7 @@ from usher.local.crawl import (
     watch_progress,
 )
 from usher.observe.crawl_progress import CrawlProgress
-from usher.shutdown import told_to_stop
+from usher.shutdown import stop_events
 from usher.telemetry import set_up_logging
 
 LINE_SECONDS: Final = 5.0  # between two lines where there is no terminal
@@ -108,7 +108,7 @@ async def start_stack(
         app.loaded.origins["log_level"] == "default"
     ):  # a person reads here; the parts' logs have the rest
         set_up_logging(level="warning", form=app.settings.log_format)
-    with told_to_stop() as (stop, hurry):
+    with stop_events() as (stop, hurry):
         app.say("starting …")
         async with running_stack(app.loaded, errand, stop, hurry, told=app.say) as house:
             try:

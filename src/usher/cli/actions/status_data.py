@@ -11,12 +11,12 @@ from datetime import datetime
 
 from usher.cli.app import App
 from usher.cli.area_access import POOL_SIZE, prepare_schema
-from usher.db.areas import Places, places
+from usher.db.areas import AreaDatabases, open_areas
 from usher.db.clock import DatabaseClock
 from usher.db.pool import Connection, Database, connect
 from usher.observe.blockers import Blocker, SystemState, find_blockers
 from usher.observe.stages import QueueStatus, WorkStatus, read_queue, read_work
-from usher.schema.state import state
+from usher.schema.state import schema_state
 from usher.settings import Settings
 
 READER = "usher_reader"
@@ -61,7 +61,7 @@ class StatusReader:
 async def open_reader(app: App) -> AsyncIterator[StatusReader]:
     """A window on both areas; starts the embedded server if one lives there."""
     settings = app.settings
-    with places(settings) as found:
+    with open_areas(settings) as found:
         async with AsyncExitStack() as stack:
             view = StatusReader(settings, {}, {}, [])
             for schema in AREAS:
@@ -71,21 +71,21 @@ async def open_reader(app: App) -> AsyncIterator[StatusReader]:
             yield view
 
 
-async def is_current(found: Places, schema: str, view: StatusReader) -> bool:
+async def is_current(found: AreaDatabases, schema: str, view: StatusReader) -> bool:
     """Whether a schema can be looked at; one in the embedded server will be brought up to date."""
     patience = view.settings.connect_timeout
     async with await connect(found.dsn(schema), patience=patience) as conn:
-        known = await state(conn, schema)
+        known = await schema_state(conn, schema)
     if known.unknown:
         view.ahead.append(schema)
-    elif known.pending and not found.owned(schema):
+    elif known.pending and not found.is_embedded(schema):
         view.behind[schema] = len(known.pending)
     else:
         return True
     return False
 
 
-async def open_area(found: Places, schema: str, settings: Settings) -> Database:
+async def open_area(found: AreaDatabases, schema: str, settings: Settings) -> Database:
     role = await prepare_schema(found, schema, READER, settings.connect_timeout)
     patience = settings.connect_timeout
     return Database(found.dsn(schema), size=POOL_SIZE, patience=patience, role=role)

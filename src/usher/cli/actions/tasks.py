@@ -22,11 +22,11 @@ from usher.cli.wording import display_time, json_fields, printable, time_text
 from usher.db.clock import server_time
 from usher.errors import BadInput
 from usher.queue import admin, queries, task_queries, tasks
-from usher.queue.jobs import Entered
-from usher.queue.periods import Clock
-from usher.queue.queries import Listed
-from usher.queue.task_queries import MOST, Resource, Task
-from usher.queue.tasks import NewTask
+from usher.queue.jobs import EnqueuedJob
+from usher.queue.periods import TaskSchedule
+from usher.queue.queries import ListedJob
+from usher.queue.task_queries import MAX_COUNTED_JOBS, ResourceStatus, StoredTask
+from usher.queue.tasks import TaskSpec
 
 MAX_RUNS = 5
 DEFAULT_TYPE = "default"
@@ -34,16 +34,16 @@ CLOCK_FIELDS = ("periodicity", "hour", "minute", "second", "cron", "timezone")
 CLEARABLE_FIELDS = ("name", "resource", "data")  # by an empty word
 
 
-async def find_tasks(app: App, *, after: int, limit: int, **wanted: Any) -> list[Task]:  # noqa: ANN401
+async def find_tasks(app: App, *, after: int, limit: int, **wanted: Any) -> list[StoredTask]:  # noqa: ANN401
     async with queue_transaction(app) as conn:
         return await task_queries.list_tasks(conn, after_id=after, n=limit, **wanted)
 
 
-def task_json(task: Task) -> dict[str, Any]:
+def task_json(task: StoredTask) -> dict[str, Any]:
     return json_fields(asdict(task))
 
 
-def show_tasks(app: App, found: list[Task], *, limit: int, as_json: bool) -> None:
+def show_tasks(app: App, found: list[StoredTask], *, limit: int, as_json: bool) -> None:
     if as_json:
         show_json([task_json(task) for task in found])
         return
@@ -65,7 +65,7 @@ def show_tasks(app: App, found: list[Task], *, limit: int, as_json: bool) -> Non
         app.say(f"  → perhaps more: --after {found[-1].id}")
 
 
-def clock_text(task: Task) -> str:
+def clock_text(task: StoredTask) -> str:
     """When it runs: `every 15m`, `every 1d at 02:30 Europe/Amsterdam`, `cron 0 8 * * *`."""
     zone = f" {task.timezone}" if task.timezone != "UTC" else ""
     if task.cron is not None:
@@ -79,22 +79,22 @@ def clock_text(task: Task) -> str:
     return f"{often} at {hour}:{minute}{second}{zone}"
 
 
-def next_run_text(task: Task) -> str:
+def next_run_text(task: StoredTask) -> str:
     now = display_time()
     return "now" if task.next_run <= now else relative_time(task.next_run, now)
 
 
-def task_label(task: Task) -> str:
+def task_label(task: StoredTask) -> str:
     return f"{task.id} {printable(task.name)}" if task.name else str(task.id)
 
 
-async def read_task(app: App, text: str) -> tuple[Task, list[Listed]]:
+async def read_task(app: App, text: str) -> tuple[StoredTask, list[ListedJob]]:
     async with queue_transaction(app) as conn:
         task = await find_task(conn, text)
         return task, await queries.list_jobs(conn, log=True, task=task.id, n=MAX_RUNS)
 
 
-def show_task(task: Task, runs: Sequence[Listed], *, as_json: bool) -> None:
+def show_task(task: StoredTask, runs: Sequence[ListedJob], *, as_json: bool) -> None:
     if as_json:
         show_json({**task_json(task), "runs": [json_fields(asdict(one)) for one in runs]})
         return
@@ -127,24 +127,26 @@ async def add_task(
     type: str | None,  # noqa: A002 - the option's name
     jitter: str | None,
     **wanted: Any,  # noqa: ANN401 - as click read them
-) -> Task:
+) -> StoredTask:
     program, args = parse_command(words)
     given = {name: value for name, value in wanted.items() if value is not None}
     clock = parse_clock({name: given.pop(name) for name in CLOCK_FIELDS if name in given})
     pause = parse_duration(jitter) if jitter else timedelta()
     async with queue_transaction(app) as conn:
-        new = NewTask(parse_type(type or DEFAULT_TYPE), program, clock, args, jitter=pause, **given)
-        id_ = await tasks.add(conn, new, now=await server_time(conn))
+        new = TaskSpec(
+            parse_type(type or DEFAULT_TYPE), program, clock, args, jitter=pause, **given
+        )
+        id_ = await tasks.add_task(conn, new, now=await server_time(conn))
         return await task_queries.show_task(conn, id_)
 
 
-def parse_clock(given: dict[str, Any]) -> Clock:
+def parse_clock(given: dict[str, Any]) -> TaskSchedule:
     if given.keys() <= {"timezone"}:
         raise BadInput(
             "A task must know when it runs.",
             hint="As in --every 15m, --hour 2 --minute 30, or --cron '30 2 * * *'",
         )
-    return Clock.read(**given)
+    return TaskSchedule.read(**given)
 
 
 async def change_task(
@@ -154,7 +156,7 @@ async def change_task(
     *,
     any_time: bool,
     **wanted: Any,  # noqa: ANN401 - as click read them
-) -> Task:
+) -> StoredTask:
     given = {name: value for name, value in wanted.items() if value is not None}
     if any_time:
         given |= dict.fromkeys(("hour", "minute", "second"))
@@ -167,24 +169,24 @@ async def change_task(
         given["program"], given["args"] = parse_command(words)
     async with queue_transaction(app) as conn:
         task = await find_task(conn, text)
-        return await admin.change_task(conn, task.id, now=await server_time(conn), **given)
+        return await admin.update_task(conn, task.id, now=await server_time(conn), **given)
 
 
-async def set_states(app: App, texts: Sequence[str], state: admin.TaskState) -> list[Task]:
+async def set_states(app: App, texts: Sequence[str], state: admin.TaskState) -> list[StoredTask]:
     async with queue_transaction(app) as conn:
         now = await server_time(conn)
         found = {task.id: task for task in [await find_task(conn, text) for text in texts]}
         return [await admin.set_task_state(conn, id_, state, now=now) for id_ in sorted(found)]
 
 
-async def run_tasks(app: App, texts: Sequence[str]) -> list[Entered]:
+async def run_tasks(app: App, texts: Sequence[str]) -> list[EnqueuedJob]:
     async with queue_transaction(app) as conn:
         now = await server_time(conn)
         found = [await find_task(conn, text) for text in texts]
         return [await admin.run_task(conn, task.id, now=now) for task in found]
 
 
-def show_enqueued(app: App, entered: Sequence[Entered], *, as_json: bool) -> None:
+def show_enqueued(app: App, entered: Sequence[EnqueuedJob], *, as_json: bool) -> None:
     if as_json:
         show_json([asdict(one) for one in entered])
         return
@@ -194,7 +196,7 @@ def show_enqueued(app: App, entered: Sequence[Entered], *, as_json: bool) -> Non
             app.say(f"job {one.id} of this task waits or runs already: usher jobs show {one.id}")
 
 
-async def remove_tasks(app: App, texts: Sequence[str]) -> list[Task]:
+async def remove_tasks(app: App, texts: Sequence[str]) -> list[StoredTask]:
     async with queue_transaction(app) as conn:
         found = {task.id: task for task in [await find_task(conn, text) for text in texts]}
         return [await admin.delete_task(conn, id_) for id_ in sorted(found)]
@@ -202,12 +204,12 @@ async def remove_tasks(app: App, texts: Sequence[str]) -> list[Task]:
 
 async def find_resources(
     app: App, *, contains: str | None, after: str, limit: int
-) -> list[Resource]:
+) -> list[ResourceStatus]:
     async with queue_transaction(app) as conn:
         return await task_queries.list_resources(conn, contains=contains, after=after, n=limit)
 
 
-def show_resources(app: App, found: Sequence[Resource], *, limit: int, as_json: bool) -> None:
+def show_resources(app: App, found: Sequence[ResourceStatus], *, limit: int, as_json: bool) -> None:
     if as_json:
         show_json([json_fields(asdict(one)) for one in found])
         return
@@ -218,7 +220,7 @@ def show_resources(app: App, found: Sequence[Resource], *, limit: int, as_json: 
             f"{one.running} of {one.capacity}{', paused' if one.paused else ''}",
             durations.show(one.interval),
             relative_time(one.latest_run, now),
-            f"≥ {MOST}" if one.waiting >= MOST else one.waiting,
+            f"≥ {MAX_COUNTED_JOBS}" if one.waiting >= MAX_COUNTED_JOBS else one.waiting,
         )
         for one in found
     ]
@@ -229,7 +231,7 @@ def show_resources(app: App, found: Sequence[Resource], *, limit: int, as_json: 
 
 async def set_resource(
     app: App, name: str, capacity: int | None, interval: str | None
-) -> tuple[Resource, bool]:
+) -> tuple[ResourceStatus, bool]:
     if not name:
         raise BadInput("A resource has a name.", hint="usher resources list")
     pause = parse_duration(interval) if interval else None

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from itertools import count
 
-from usher.cli.actions.components import mgmt_transaction
 from usher.cli.app import App, show_json, show_table
+from usher.cli.area_access import mgmt_transaction
 from usher.cli.output import echo
 from usher.cli.queue_access import relative_time
 from usher.cli.wording import display_time, json_fields, printable
@@ -17,7 +17,7 @@ from usher.db.clock import server_time
 from usher.errors import BadInput
 from usher.mgmt import tokens
 from usher.mgmt.tokens import Token
-from usher.queue.policy import to_span
+from usher.queue.policy import to_duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ def parse_lifetime(text: str | None) -> timedelta | None:
     if text is None:
         return None
     try:
-        return to_span(text)
+        return to_duration(text)
     except ValueError as error:
         raise BadInput(f"--expires cannot be {text!r}: {error}.", hint="--expires 90d") from error
 

@@ -71,12 +71,12 @@ def crawler(
     """
     from dataclasses import replace
 
-    from usher.crawl.crawler import Load
+    from usher.crawl.crawler import CrawlerLoad
     from usher.crawl.service import CrawlerOptions
     from usher.http.server.listen import read_bind
 
     settings = replace(app.settings, mgmt_url=mgmt) if mgmt else app.settings
-    load = Load(pages=pages, chunks=chunks)
+    load = CrawlerLoad(pages=pages, chunks=chunks)
     wish = CrawlerOptions(
         bind=read_bind(bind), host=host, load=load, keep=keep_warc, insecure=insecure
     )
@@ -87,11 +87,11 @@ async def run_crawler(settings: "Settings", wish: "CrawlerOptions") -> None:
     """Until told to stop; told twice, at once."""
     import asyncio
 
-    from usher.crawl.service import crawl
-    from usher.shutdown import told_to_stop
+    from usher.crawl.service import run_crawler
+    from usher.shutdown import stop_events
 
-    with told_to_stop() as (stop, now):
-        task = asyncio.create_task(crawl(settings, wish, stop, ready=echo))
+    with stop_events() as (stop, now):
+        task = asyncio.create_task(run_crawler(settings, wish, stop, ready=echo))
         impatient = asyncio.create_task(now.wait())
         await asyncio.wait([task, impatient], return_when=asyncio.FIRST_COMPLETED)
         impatient.cancel()
@@ -117,10 +117,10 @@ def fetch(app: App, url: str, *, all_links: bool, whole_text: bool, as_json: boo
       usher fetch https://example.com/
       usher fetch --text https://example.com/about
     """
-    from usher.crawl.show import look, portrait
+    from usher.crawl.show import fetch_page, visit_report
 
-    seen = run(look(app.settings, url))
-    found = portrait(seen)
+    seen = run(fetch_page(app.settings, url))
+    found = visit_report(seen)
     if as_json:
         show_json(found)
     else:

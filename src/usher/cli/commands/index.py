@@ -141,10 +141,10 @@ def run_until_stopped(app: App, actor: Service) -> None:
     """An actor until it is told to stop; told twice, it ends at once."""
     import asyncio
 
-    from usher.shutdown import told_to_stop
+    from usher.shutdown import stop_events
 
     async def work() -> None:
-        with told_to_stop() as (stop, now):
+        with stop_events() as (stop, now):
             task = asyncio.create_task(actor(stop))
             impatient = asyncio.create_task(now.wait())
             await asyncio.wait([task, impatient], return_when=asyncio.FIRST_COMPLETED)

@@ -13,9 +13,14 @@ from typing import Final, Literal, cast
 from resiliparse.extract.html2text import extract_plain_text
 from selectolax.lexbor import LexborHTMLParser
 
-from usher.crawl.page.document import LEAST_MAIN, LEAST_SHARE, MOST_FOR_MAIN, MOST_TEXT
-from usher.crawl.page.fingerprint import sentence
-from usher.crawl.page.markup import Markup, open_markup
+from usher.crawl.page.document import (
+    MAX_TAGS_FOR_MAIN,
+    MAX_TEXT_CHARACTERS,
+    MIN_MAIN_CHARACTERS,
+    MIN_MAIN_SHARE,
+)
+from usher.crawl.page.fingerprint import join_problems
+from usher.crawl.page.markup import Markup, parse_markup
 from usher.feeds.items.page_template import PageTemplate, prune
 from usher.feeds.items.sanitize import MAX_HTML_CHARS, sanitize
 
@@ -48,7 +53,7 @@ def clean(
     """Clean what an item says, or its whole page; links begin at `base`."""
     if type_.lower() in PLAIN_TYPES and not page:
         return _of_text(content)
-    markup = open_markup(content)
+    markup = parse_markup(content)
     found = None
     if page:
         seen = sum(len(_text(_html(tree))) for tree in markup.trees)
@@ -60,25 +65,29 @@ def clean(
 def plain_text(content: str, type_: str = "") -> str:
     """All that content says, as text."""
     if type_.lower() in PLAIN_TYPES or ("<" not in content and "&" not in content):
-        return content.replace("\0", " ").strip()[:MOST_TEXT]
+        return content.replace("\0", " ").strip()[:MAX_TEXT_CHARACTERS]
     if len(content) <= MAX_SIMPLE_CHARS and content.count("<") <= MAX_SIMPLE_TAGS:
         return _text(content)
-    return _lines([sanitize(tree).html for tree in open_markup(content).trees])
+    return _lines([sanitize(tree).html for tree in parse_markup(content).trees])
 
 
 def _of_text(content: str) -> CleanText:
     text = content.replace("\0", " ").strip()
     blocks = [escape(one.strip(), quote=False) for one in text[:MAX_HTML_CHARS].split("\n\n")]
     html = "\n".join(f"<p>{one}</p>" for one in blocks if one)
-    cut = f"only its first {MOST_TEXT:,} characters were kept" if len(text) > MOST_TEXT else ""
-    return CleanText(text[:MOST_TEXT], html, problem=cut)
+    cut = (
+        f"only its first {MAX_TEXT_CHARACTERS:,} characters were kept"
+        if len(text) > MAX_TEXT_CHARACTERS
+        else ""
+    )
+    return CleanText(text[:MAX_TEXT_CHARACTERS], html, problem=cut)
 
 
 def _by_model(
     content: str, seen: int, base: str, model: PageTemplate, threshold: float
 ) -> CleanText | None:
     """Without what the model knows; nothing if it knows of nothing here, or of all."""
-    markup = open_markup(content)
+    markup = parse_markup(content)
     if not sum(prune(tree, model, threshold) for tree in markup.trees):
         return None
     found = _cleaned(markup, base, "model")
@@ -88,11 +97,11 @@ def _by_model(
 def _main(markup: Markup, seen: int, base: str) -> CleanText | None:
     """The main part of a page; nothing if that is too little, or the page too large to look for it."""
     html = _html(markup.trees[0]) if len(markup.trees) == 1 else ""
-    if not html or html.count("<") > MOST_FOR_MAIN:
+    if not html or html.count("<") > MAX_TAGS_FOR_MAIN:
         return None
     main = cast("str", extract_plain_text(html, "minimal_html", main_content=True, links=True))
-    found = _cleaned(open_markup(main), base, "main")
-    return found if len(found.text) >= max(LEAST_MAIN, LEAST_SHARE * seen) else None
+    found = _cleaned(parse_markup(main), base, "main")
+    return found if len(found.text) >= max(MIN_MAIN_CHARACTERS, MIN_MAIN_SHARE * seen) else None
 
 
 def _html(tree: LexborHTMLParser) -> str:
@@ -111,11 +120,11 @@ def _cleaned(markup: Markup, base: str, how: CleanMethod = "whole") -> CleanText
             kept.append(part.html)
             left -= len(part.html)
     said = f"only its first {MAX_HTML_CHARS:,} characters were kept" if cut else ""
-    return CleanText(_lines(kept), "\n".join(kept), how, sentence(markup.problem, said))
+    return CleanText(_lines(kept), "\n".join(kept), how, join_problems(markup.problem, said))
 
 
 def _lines(parts: list[str]) -> str:
-    return "\n".join(filter(None, map(_text, parts)))[:MOST_TEXT]
+    return "\n".join(filter(None, map(_text, parts)))[:MAX_TEXT_CHARACTERS]
 
 
 def _text(html: str) -> str:

@@ -7,10 +7,10 @@ by the next one, which the next poll of that feed sends.
 from typing import Final
 
 from usher.db.pool import Connection, Database
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.feeds.store import item_texts
 
-store = beside(__file__)
+store = load_statements(__file__)
 
 PROGRAM: Final = "usher.feeds.worker:digest"
 

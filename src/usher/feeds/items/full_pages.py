@@ -11,14 +11,14 @@ from typing import Final
 from uuid import UUID
 
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.errors import NotFound
 from usher.feeds.items import followup_jobs
 from usher.feeds.items.followup_jobs import PageJob
 from usher.feeds.store.databases import FeedDatabases
-from usher.urls import Refused, parse
+from usher.urls import UrlRefusal, parse
 
-store = beside(__file__)
+store = load_statements(__file__)
 
 MAX_JOBS_PER_POLL: Final = 500  # pages sent to the queue at once
 LATEST_ITEMS: Final = 50  # items of a feed that becomes partial
@@ -94,7 +94,7 @@ def page_job(page: WantedPage) -> PageJob:
 def host_of(link: str) -> str:
     """Whose a page is; one that nobody can ask for still gets a job, which says so."""
     url = parse(link)
-    return "-" if isinstance(url, Refused) else url.host
+    return "-" if isinstance(url, UrlRefusal) else url.host
 
 
 async def find_request(conn: Connection, id_: int) -> PageRequest:

@@ -9,8 +9,8 @@ import os
 from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 
-from usher.crawl.service import fetcher_of
-from usher.db.areas import named
+from usher.crawl.service import make_fetcher
+from usher.db.areas import configured_dsns
 from usher.errors import BadSetting, NotFound, UsherError
 from usher.feeds.items import clean_job, multimatch
 from usher.feeds.items import digest as digesting
@@ -71,7 +71,7 @@ async def _permalink(id_: int) -> permalinks.PageOutcome:
     settings = _settings()
     async with (
         feed_databases.open_databases(settings) as databases,
-        fetcher_of(settings) as fetcher,
+        make_fetcher(settings) as fetcher,
     ):
         return await permalinks.fetch_item_page(databases, fetcher, id_)
 
@@ -95,7 +95,7 @@ def _settings() -> Settings:
     settings = load(
         {name: value for name, value in os.environ.items() if name != QUEUE_VARIABLE}
     ).settings
-    if not all(named(settings).values()) and not (settings.data / "postgres").exists():
+    if not all(configured_dsns(settings).values()) and not (settings.data / "postgres").exists():
         # The manager was given the address by its environment, which it keeps from jobs.
         raise BadSetting("A job must find the databases in usher.toml.", hint="database_url = …")
     return settings

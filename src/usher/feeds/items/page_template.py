@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta, Struct
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from usher.crawl.page.markup import open_markup
+from usher.crawl.page.markup import parse_markup
 from usher.errors import BadInput
 
 MAX_PLACES: Final = 5_000
@@ -66,7 +66,7 @@ def _share(texts: Counter[str], most: int) -> float:
 def _once(page: str) -> set[tuple[str, str]]:
     """Places and texts of a page, each pair once."""
     found = set()
-    for tree in open_markup(page).trees:
+    for tree in parse_markup(page).trees:
         for _, place, text in texts_of(tree):
             found.add((place, text))
             if len(found) >= MAX_TEXTS:

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 
-from usher.crawl.chunk_lease import Lease
-from usher.crawl.fetch_outcome import GONE, MOVED
-from usher.crawl.http.fetch import Answer, Fetcher
+from usher.crawl.chunk_lease import ChunkLease
+from usher.crawl.fetch_outcome import GONE_STATUSES, REDIRECT_STATUSES
+from usher.crawl.http.fetch import Fetcher, FetchResponse
 from usher.crawl.page import media_type
 from usher.crawl.page.charset import decode
-from usher.crawl.politeness import Manners, Rules
+from usher.crawl.politeness import HostRules, PolitenessPolicy
 from usher.crawl.service import PRODUCT
 from usher.feeds.items import followup_jobs, full_pages
 from usher.feeds.items.followup_jobs import PageJob
@@ -24,8 +24,8 @@ from usher.feeds.items.robots import RobotsCache
 from usher.feeds.store import item_texts
 from usher.feeds.store.databases import FeedDatabases
 from usher.feeds.store.save_feed import storable_text
-from usher.private_hosts import Allowed, may_lead
-from usher.urls import Refused, Url, parse
+from usher.private_hosts import PrivateAllowList, may_lead
+from usher.urls import Url, UrlRefusal, parse
 
 MAX_REDIRECTS: Final = 8
 MAX_ATTEMPTS: Final = 5
@@ -37,7 +37,7 @@ FETCH_SECONDS: Final = (
 MAX_ERROR_CHARS: Final = 500
 SUCCESS: Final = 200
 # What another time may bring: all that is not the host's last word.
-FINAL_STATUSES: Final = GONE | {401, 402, 403, 405, 406, 414, 451}
+FINAL_STATUSES: Final = GONE_STATUSES | {401, 402, 403, 405, 406, 414, 451}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,22 +76,24 @@ async def fetch_item_page(
     if asked.state != "wanted" or not asked.asked:
         return PageOutcome(id_, "off", "Its page is not wanted any more.")
     url, feed = parse(asked.link), parse(asked.feed_url)
-    if isinstance(url, Refused):
+    if isinstance(url, UrlRefusal):
         fetched = FetchedPage(None, error=f"It has no address: {url.detail}", final=True)
     else:
-        source = "" if isinstance(feed, Refused) else feed.host
+        source = "" if isinstance(feed, UrlRefusal) else feed.host
         async with RobotsCache(databases) as shelf:
-            manners = Manners(fetcher, PRODUCT, shelf.as_client())
+            manners = PolitenessPolicy(fetcher, PRODUCT, shelf.as_client())
             fetched = await fetch_page(manners, url, source=source, allowed=fetcher.allow)
     return await save_result(databases, asked, fetched, now=now or databases.search.clock.now())
 
 
-async def fetch_page(manners: Manners, url: Url, *, source: str, allowed: Allowed) -> FetchedPage:
+async def fetch_page(
+    manners: PolitenessPolicy, url: Url, *, source: str, allowed: PrivateAllowList
+) -> FetchedPage:
     """Ask for a page, and follow where it leads, as far as each host allows it.
 
     `source` is the host of the feed. Neither it nor a redirect leads to a private host of another name.
     """
-    lease = Lease(asyncio.get_running_loop().time() + FETCH_SECONDS)
+    lease = ChunkLease(asyncio.get_running_loop().time() + FETCH_SECONDS)
     here = url
     for _ in range(MAX_REDIRECTS + 1):
         if not may_lead(allowed, source, here.host):
@@ -104,7 +106,7 @@ async def fetch_page(manners: Manners, url: Url, *, source: str, allowed: Allowe
         answer = await manners.ask(here, {}, delay=delay, lease=lease)
         if answer is None:
             return FetchedPage(here, error="Its turn did not come.")
-        if answer.status not in MOVED:
+        if answer.status not in REDIRECT_STATUSES:
             return read_response(answer, timedelta(seconds=delay))
         if answer.location is None:
             said = f"HTTP {answer.status} that does not say where it leads"
@@ -113,7 +115,7 @@ async def fetch_page(manners: Manners, url: Url, *, source: str, allowed: Allowe
     return FetchedPage(here, error=f"It sends us on more than {MAX_REDIRECTS} times")
 
 
-def robots_refusal(rules: Rules | None, url: Url) -> FetchedPage | None:
+def robots_refusal(rules: HostRules | None, url: Url) -> FetchedPage | None:
     """Why a page may not be asked for."""
     if rules is None:
         return None
@@ -125,7 +127,7 @@ def robots_refusal(rules: Rules | None, url: Url) -> FetchedPage | None:
     return None
 
 
-def read_response(answer: Answer, delay: timedelta) -> FetchedPage:
+def read_response(answer: FetchResponse, delay: timedelta) -> FetchedPage:
     """What an answer means: only a whole page is one."""
     rest = answer.retry_after(datetime.now(UTC))
     wait = timedelta(seconds=min(rest or 0.0, 30 * MAX_RETRY_WAIT.total_seconds()))
@@ -138,7 +140,7 @@ def read_response(answer: Answer, delay: timedelta) -> FetchedPage:
         return FetchedPage(
             url, status, error=said, final=status in FINAL_STATUSES, wait=wait, delay=delay
         )
-    if media_type.kind(answer.media_type, answer.body) != "html":
+    if media_type.content_kind(answer.media_type, answer.body) != "html":
         said = f"It is no page but {answer.media_type or 'something else'}"
         return FetchedPage(url, status, error=said, final=True, delay=delay)
     return FetchedPage(url, status, storable_text(decode(answer.body, answer.charset)), delay=delay)

@@ -18,7 +18,7 @@ from usher.feeds.store.databases import FeedDatabases, available_role
 from usher.http.client.mgmt_client import Client
 from usher.messages import StoredRobots
 from usher.mgmt import robots
-from usher.urls import Refused, Url, parse
+from usher.urls import Url, UrlRefusal, parse
 
 ROLE: Final = "usher_mgmt"
 
@@ -53,7 +53,7 @@ class RobotsCache:
 
     async def robots(self, origin: str) -> StoredRobots:
         url = parse(origin)
-        if isinstance(url, Refused) or self._conn is None:
+        if isinstance(url, UrlRefusal) or self._conn is None:
             return StoredRobots()
         try:
             return _told(await robots.find_robots(self._conn, url.host, url.scheme))
@@ -71,7 +71,7 @@ class RobotsCache:
         sitemaps: Sequence[str] = (),
     ) -> StoredRobots:
         url = parse(origin)
-        if isinstance(url, Refused) or self._conn is None:
+        if isinstance(url, UrlRefusal) or self._conn is None:
             return StoredRobots()
         delay = None if crawl_delay is None else timedelta(seconds=crawl_delay)
         told = robots.RobotsReport(status, body, error, delay)

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from usher.crawl.http.fetch import Fetcher
 from usher.db.pool import Connection, Database
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.errors import NotFound, UsherError
 from usher.feeds.items.digest import queue_digest_job
 from usher.feeds.poll.feed_poll import poll
@@ -25,13 +25,13 @@ from usher.feeds.poll.shared_statements import SharedStatements
 from usher.feeds.poll.tasks import PROGRAM
 from usher.feeds.store.databases import FeedDatabases
 from usher.queue import jobs
-from usher.queue.job_states import Ending, outcome
-from usher.queue.jobs import Settled
+from usher.queue.job_states import ProcessEnd, job_outcome
+from usher.queue.jobs import SettledRun
 from usher.queue.policy import Policy
-from usher.queue.running_jobs import Ledger, Run
-from usher.telemetry import Log, observed
+from usher.queue.running_jobs import JobRun, RunningJobs
+from usher.telemetry import Log, log_failure
 
-store = beside(__file__)
+store = load_statements(__file__)
 log = Log("feeds")
 
 MAX_CONCURRENT_POLLS: Final = 32  # polls at once
@@ -74,14 +74,14 @@ def job_message(told: PollOutcome) -> str:
     return told.words if told.next_at is None else f"{told.words} Next {told.next_at:%H:%M:%S}."
 
 
-def ending_of_error(error: Exception) -> Ending:
+def ending_of_error(error: Exception) -> ProcessEnd:
     """What a poll that could not be made means for its job."""
     if isinstance(error, NotFound):
-        return Ending(EXIT_FAILED, detail=error.message)
+        return ProcessEnd(EXIT_FAILED, detail=error.message)
     if isinstance(error, UsherError):
-        return Ending(EXIT_RETRY, detail=error.message)
+        return ProcessEnd(EXIT_RETRY, detail=error.message)
     log.error("poll_failed", trace=traceback.format_exception(error))
-    return Ending(EXIT_RETRY, detail=f"{type(error).__name__}: {error}"[:500])
+    return ProcessEnd(EXIT_RETRY, detail=f"{type(error).__name__}: {error}"[:500])
 
 
 class BatchPoller:
@@ -93,7 +93,7 @@ class BatchPoller:
         self.databases, self.fetcher, self.queue, self.post = databases, fetcher, queue, post
         self.shared = SharedStatements(databases, defer_digest=True)
         self.clock = queue.clock
-        self.ledger = Ledger(queue, post.host, self.clock, lease=post.lease)
+        self.ledger = RunningJobs(queue, post.host, self.clock, lease=post.lease)
         self._polls: dict[int, asyncio.Task[None]] = {}
         self._leaving = False
 
@@ -101,7 +101,7 @@ class BatchPoller:
         """Poll the feed whose job this is, and meanwhile and for a while afterwards all others that are due."""
         own = asyncio.create_task(poll(self.databases, self.fetcher, feed, shared=self.shared))
         keeping = [
-            observed(asyncio.create_task(work), log)
+            log_failure(asyncio.create_task(work), log)
             for work in (
                 self.ledger.settle(),
                 self.ledger.beat(self.stop, self.stop),
@@ -144,7 +144,7 @@ class BatchPoller:
                 tries=self.post.policy.max_attempts,
                 now=self.clock.now(),
             ),
-            alone=True,
+            autocommit=True,
         )
         runs = [self.ledger.enter(job, self.post.policy, asked) for job in claimed]
         others = [run for run in runs if run.job.program != PROGRAM or not is_feed_id(run.job.args)]
@@ -155,7 +155,7 @@ class BatchPoller:
                 self._polls[run.job.id] = asyncio.create_task(self.one(run))
         return 0 if others else len(runs)
 
-    async def one(self, run: Run) -> None:
+    async def one(self, run: JobRun) -> None:
         """A poll under its claim, from its beginning to its settling."""
         try:
             told = await poll(
@@ -163,28 +163,28 @@ class BatchPoller:
             )
             if told.new:
                 await self.wrote(run, told)
-            ending = Ending(EXIT_DONE if told.good else EXIT_FAILED, detail=job_message(told))
+            ending = ProcessEnd(EXIT_DONE if told.good else EXIT_FAILED, detail=job_message(told))
         except asyncio.CancelledError:
             if self._leaving or run.lost:
                 raise  # it goes back, or is no longer ours
-            ending = Ending(None, "cancelled")
+            ending = ProcessEnd(None, "cancelled")
         except Exception as error:  # noqa: BLE001 - whatever one poll meets is not the others' trouble
             ending = ending_of_error(error)
         finally:
             self._polls.pop(run.job.id, None)
         self.ledger.end(run, self.settled(run, ending))
 
-    async def wrote(self, run: Run, told: PollOutcome) -> None:
+    async def wrote(self, run: JobRun, told: PollOutcome) -> None:
         rows = [str(id_) for id_ in told.new]
         await self.queue.run(
-            lambda conn: store.wrote.run(conn, job=run.job.id, rows=rows), alone=True
+            lambda conn: store.wrote.run(conn, job=run.job.id, rows=rows), autocommit=True
         )
 
-    def settled(self, run: Run, ending: Ending) -> Settled:
+    def settled(self, run: JobRun, ending: ProcessEnd) -> SettledRun:
         luck = random.random()  # noqa: S311 - spreads retries
-        found = outcome(ending, attempts=run.job.attempts, policy=run.policy, luck=luck)
+        found = job_outcome(ending, attempts=run.job.attempts, policy=run.policy, luck=luck)
         again = None if found.retry_in is None else self.clock.now() + found.retry_in
-        return Settled(
+        return SettledRun(
             *run.fence,
             state=found.state,
             exit_code=found.exit_code,
@@ -193,7 +193,7 @@ class BatchPoller:
             retry_at=again,
         )
 
-    def stop(self, run: Run) -> None:
+    def stop(self, run: JobRun) -> None:
         """Somebody cancelled it, or it is no longer ours."""
         if going := self._polls.get(run.job.id):
             going.cancel()
@@ -208,7 +208,7 @@ class BatchPoller:
         await self.ledger.give_back(list(self.ledger.runs.values()))
         await self.ledger.flush()  # after the one that may be under way
         if self.shared.digest_pending:
-            await self.queue.run(queue_digest_job, alone=True)
+            await self.queue.run(queue_digest_job, autocommit=True)
 
 
 def is_feed_id(args: list[str]) -> bool:

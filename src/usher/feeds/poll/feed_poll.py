@@ -29,7 +29,7 @@ from usher.feeds.store.item_identity import hash_parts
 from usher.feeds.store.save_feed import CacheValidators, SaveResult
 from usher.feeds.store.subscriptions import FeedSubscription, PollRecord
 from usher.feeds.websub import rules, subscribe
-from usher.urls import Refused
+from usher.urls import UrlRefusal
 from usher.urls import parse as parse_url
 
 PARSER_EDITION: Final = b"2"  # of what is read from a document: with another one, each is read anew
@@ -56,7 +56,7 @@ async def poll(
         await subscribe.update_hub_subscription(databases, fetcher, id_, now=now)
         return PollOutcome(id_, "off", f"It is {known.state}, and is not polled.")
     url = parse_url(known.url)
-    if isinstance(url, Refused):
+    if isinstance(url, UrlRefusal):
         raise BadInput(f"The feed {id_} has no URL that can be asked: {url.detail}")
     began = now or databases.search.clock.now()
     reached = await fetch_feed(fetcher, url, etag=known.etag, lastmod=known.lastmod)

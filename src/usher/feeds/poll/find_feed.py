@@ -13,7 +13,7 @@ from usher.feeds.opml import Subscription
 from usher.feeds.parse.parser import parse
 from usher.feeds.poll.discover import candidates
 from usher.feeds.poll.request import FetchResult, fetch_feed
-from usher.urls import Refused, Url
+from usher.urls import Url, UrlRefusal
 from usher.urls import parse as parse_url
 
 MAX_CANDIDATES_TRIED: Final = 12
@@ -31,7 +31,7 @@ async def find_feed(fetcher: Fetcher, url: Url) -> Subscription:
         )
     for one in candidates(answer.body, str(answer.url))[:MAX_CANDIDATES_TRIED]:
         there = parse_url(one.url)
-        if isinstance(there, Refused):
+        if isinstance(there, UrlRefusal):
             continue
         if found := as_subscription(await fetch_feed(fetcher, there, source=answer.url)):
             return found

@@ -14,7 +14,7 @@ from usher.feeds.poll.outcome import FeedResponse
 from usher.feeds.poll.request import FetchResult, fetch_feed
 from usher.feeds.store.save_feed import CacheValidators
 from usher.feeds.store.subscriptions import FeedSubscription
-from usher.urls import Refused, Url, parse
+from usher.urls import Url, UrlRefusal, parse
 
 MAX_MOVES: Final = 4  # one after the other
 Judge = Callable[[FetchResult, FeedSubscription, datetime], FeedResponse]
@@ -25,7 +25,7 @@ def declared_url(outcome: FeedResponse) -> Url | None:
     if outcome.kind != "fresh" or outcome.feed is None or not outcome.feed.moved_to:
         return None
     url = parse(outcome.feed.moved_to)
-    return None if isinstance(url, Refused) or url == outcome.home else url
+    return None if isinstance(url, UrlRefusal) or url == outcome.home else url
 
 
 async def follow_declared_move(

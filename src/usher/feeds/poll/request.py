@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from usher.crawl.fetch_outcome import MOVED, PERMANENT
-from usher.crawl.http.fetch import Answer, Fetcher
+from usher.crawl.fetch_outcome import PERMANENT_REDIRECT_STATUSES, REDIRECT_STATUSES
+from usher.crawl.http.fetch import Fetcher, FetchResponse
 from usher.urls import Url
 
 MAX_REDIRECTS: Final = 8
@@ -23,7 +23,7 @@ ACCEPT: Final = (
 class FetchResult:
     """The last answer, and the URL that the first one, for good, became; `error` where the way led nowhere."""
 
-    answer: Answer
+    answer: FetchResponse
     home: Url
     error: str = ""
 
@@ -39,14 +39,14 @@ async def fetch_feed(
     home, here, permanent = url, url, True
     for _ in range(MAX_REDIRECTS + 1):
         answer = await fetcher.get(here, headers, source=source)
-        if answer.status not in MOVED:
+        if answer.status not in REDIRECT_STATUSES:
             return FetchResult(answer, home)
         if answer.location is None:
             return FetchResult(
                 answer, home, f"HTTP {answer.status} that does not say where it leads"
             )
         source, here = here, answer.location
-        permanent = permanent and answer.status in PERMANENT
+        permanent = permanent and answer.status in PERMANENT_REDIRECT_STATUSES
         home = here if permanent else home
     return FetchResult(answer, url, f"It sends us on more than {MAX_REDIRECTS} times")
 

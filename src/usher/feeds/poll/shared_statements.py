@@ -13,7 +13,7 @@ from typing import Final, Generic, TypeVar
 import psycopg
 
 from usher.db.pool import Connection
-from usher.db.statements import array, beside
+from usher.db.statements import array, load_statements
 from usher.errors import UsherError
 from usher.feeds.poll import interval
 from usher.feeds.poll.outcome import FeedResponse, PollOutcome, next_poll_of
@@ -22,7 +22,7 @@ from usher.feeds.store.databases import FeedDatabases
 from usher.feeds.store.save_feed import item_times
 from usher.feeds.store.subscriptions import FeedSubscription
 
-store = beside(__file__)
+store = load_statements(__file__)
 
 A = TypeVar("A")
 B = TypeVar("B")

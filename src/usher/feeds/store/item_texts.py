@@ -11,13 +11,13 @@ from uuid import UUID
 
 import psycopg
 
-from usher.crawl.page.fingerprint import line, simhash
+from usher.crawl.page.fingerprint import shorten, simhash
 from usher.db.pool import Connection, Database
-from usher.db.statements import array, beside
+from usher.db.statements import array, load_statements
 from usher.feeds.items.clean import plain_text
 from usher.search.merge import MAX_SIMHASH_DISTANCE
 
-store = beside(__file__)
+store = load_statements(__file__)
 
 LOCK: Final = 0x7573_6865_7230  # "usher", 48: copies are looked for by one at a time
 BATCH: Final = 100
@@ -100,7 +100,7 @@ async def digest_items(conn: Connection, items: Sequence[UndigestedItem]) -> int
 
 
 def digest_item(item: UndigestedItem) -> ItemDigest:
-    title = line(plain_text(item.title[:MAX_TEXT_CHARS], item.title_type), MAX_TITLE_CHARS)
+    title = shorten(plain_text(item.title[:MAX_TEXT_CHARS], item.title_type), MAX_TITLE_CHARS)
     body = plain_text(item.body, item.type)[:MAX_TEXT_CHARS]
     # With its title, for many feeds have the same few words where a text is to be paid for.
     number = simhash(f"{title} {body}") if len(body) >= MIN_COPY_CHARS else 0

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.mgmt.offered_feeds import OfferedFeed
 
-store = beside(__file__)
+store = load_statements(__file__)
 
 
 async def without_subscription(

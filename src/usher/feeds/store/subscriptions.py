@@ -12,12 +12,12 @@ from uuid import UUID
 import msgspec
 
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.errors import NotFound
 from usher.feeds.model import PollHints
 from usher.feeds.opml import Subscription
 
-store = beside(__file__)
+store = load_statements(__file__)
 
 State = Literal["enabled", "disabled", "gone"]
 OUTAGE_WINDOW: Final = timedelta(minutes=10)
