@@ -57,7 +57,7 @@ async def test_a_chunk_ends_with_what_became_of_its_pages(
             await chunks.report(conn, [first], now=NOW + SOON)
         for crawler, when in ((other, NOW + SOON), (me, NOW + SOON + LEASE)):
             lost = await chunks.finish_crawl(
-                conn, crawler, pack.chunk_id, sha256=None, size=None, now=when, outcomes=[third]
+                conn, crawler, pack.chunk_id, sha256=None, size=None, now=when, reports=[third]
             )
             assert lost is None
             assert (await states(conn))["crawling"] == 5 - told_before
@@ -68,7 +68,7 @@ async def test_a_chunk_ends_with_what_became_of_its_pages(
             sha256="f" * 64,
             size=9,
             now=NOW + 2 * SOON,
-            outcomes=[second] if back is None else [second, third],
+            reports=[second] if back is None else [second, third],
             back=back,
         )
         told = 1 if back is None else 2
@@ -90,7 +90,7 @@ async def test_the_end_of_a_chunk_ends_its_crawl_and_frees_its_host(database: st
         assert pack
         told = await outcomes(conn, pack, "success", "gone")
         await chunks.finish_crawl(
-            conn, me, pack.chunk_id, sha256=None, size=None, now=NOW + SOON, outcomes=told
+            conn, me, pack.chunk_id, sha256=None, size=None, now=NOW + SOON, reports=told
         )
         rows = await conn.execute("select crawl_started, held_by, ready_at from work.hosts")
         assert await rows.fetchall() == [(None, None, NOW + 2 * SOON)]

@@ -11,7 +11,7 @@ from support.mgmt.admitted_pages import LEASE, NONE, NOW, SOON, admit, component
 from usher.db.pool import Connection, connect
 from usher.door import guestbook, hosts
 from usher.door.guestbook import PackedUrls, PageReport
-from usher.door.rules import Knock
+from usher.door.rules import Knock, Reason
 from usher.mgmt import chunks
 from usher.mgmt.chunks import ClaimedChunk, ClaimRequest, HostTrouble
 
@@ -27,13 +27,15 @@ async def check(conn: Connection) -> None:
 # -- a knock beside the end of a crawl
 
 
-async def knock_for(conn: Connection, path: str) -> str:
-    """The letter for one more page of a.com."""
+async def knock_for(conn: Connection, path: str) -> Reason | None:
+    """The answer for one more page of a.com."""
     [found] = await hosts.find(conn, names=["a.com"])
     batch = PackedUrls()
     batch.add(found.domain64, 1, path, 1)
-    letters, _ = await guestbook.knock(conn, batch, knock=Knock(), house_revision=1, now=NOW + SOON)
-    return letters
+    [judgement], _ = await guestbook.knock(
+        conn, batch, knock=Knock(), settings_revision=1, now=NOW + SOON
+    )
+    return judgement.reason
 
 
 async def last_page(conn: Connection) -> tuple[int, ClaimedChunk]:
@@ -50,7 +52,7 @@ async def finish(conn: Connection, crawler: int, pack: ClaimedChunk) -> None:
     assert page
     outcome = PageReport(page.domain64, page.path, "success", pack.chunk_id, 200)
     done = await chunks.finish_crawl(
-        conn, crawler, pack.chunk_id, sha256=None, size=None, now=NOW + SOON, outcomes=[outcome]
+        conn, crawler, pack.chunk_id, sha256=None, size=None, now=NOW + SOON, reports=[outcome]
     )
     assert done
 
@@ -66,7 +68,7 @@ async def test_a_crawl_stays_open_for_a_page_that_is_being_admitted(database: st
     async with await connect(database) as door, await connect(database) as mgmt:
         crawler, pack = await last_page(mgmt)
         async with door.transaction():
-            assert await knock_for(door, "/second") == "N"
+            assert await knock_for(door, "/second") == Reason.NEW_PAGE
             await finish(mgmt, crawler, pack)  # without waiting for the door
         assert await crawl_is_open(mgmt)
         await check(mgmt)
@@ -80,7 +82,7 @@ async def test_a_knock_opens_the_crawl_that_ends_meanwhile(database: str) -> Non
             await finish(mgmt, crawler, pack)
             knocking = asyncio.create_task(in_transaction(door, knock_for(door, "/second")))
             await blocked(knocking, mgmt)
-        assert await knocking == "N"
+        assert await knocking == Reason.NEW_PAGE
         assert await crawl_is_open(mgmt)
         await check(mgmt)
 
@@ -90,7 +92,7 @@ async def test_a_crawl_still_ends_if_the_knock_beside_it_is_undone(database: str
     async with await connect(database) as door, await connect(database) as mgmt:
         crawler, pack = await last_page(mgmt)
         async with door.transaction(force_rollback=True):
-            assert await knock_for(door, "/second") == "N"
+            assert await knock_for(door, "/second") == Reason.NEW_PAGE
             await finish(mgmt, crawler, pack)
         assert await crawl_is_open(mgmt)
         assert await chunks.claim_links(mgmt, crawler, ClaimRequest(1), now=NOW + 2 * SOON) is None
@@ -123,7 +125,7 @@ async def test_a_host_stays_awake_for_a_page_that_is_being_admitted(database: st
     crawler = await drowsy(database)
     async with await connect(database) as door, await connect(database) as mgmt:
         async with door.transaction():
-            assert await knock_for(door, "/second") == "N"
+            assert await knock_for(door, "/second") == Reason.NEW_PAGE
             await look(mgmt, crawler)
         await check(mgmt)
         pack = await chunks.claim_links(
@@ -140,7 +142,7 @@ async def test_a_knock_wakes_the_host_that_falls_asleep_meanwhile(database: str)
             await look(mgmt, crawler)
             knocking = asyncio.create_task(in_transaction(door, knock_for(door, "/second")))
             await blocked(knocking, mgmt)
-        assert await knocking == "N"
+        assert await knocking == Reason.NEW_PAGE
         await check(mgmt)
         assert await chunks.claim_links(
             mgmt, crawler, ClaimRequest(1, wait=NONE), now=NOW + 2 * SOON

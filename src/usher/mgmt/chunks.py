@@ -208,10 +208,10 @@ async def find_page(conn: Connection, url: Url) -> PageLocation | None:
 
 
 async def report(
-    conn: Connection, outcomes: Sequence[PageReport], *, now: datetime
+    conn: Connection, reports: Sequence[PageReport], *, now: datetime
 ) -> list[SettledPage]:
     """What became of pages of held chunks; copies outdated by it are noted, crawls that are over by it are closed."""
-    return await store.report.rows(conn, SettledPage, **report_columns(outcomes), now=now)
+    return await store.report.rows(conn, SettledPage, **report_columns(reports), now=now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +250,7 @@ async def finish_crawl(
     sha256: str | None,
     size: int | None,
     now: datetime,
-    outcomes: Sequence[PageReport] = (),
+    reports: Sequence[PageReport] = (),
     back: bool | None = False,
 ) -> FinishedCrawl | None:
     """The chunk is crawled, and this became of its pages; None, and nothing changes, if the crawler has no lease on it.
@@ -258,8 +258,8 @@ async def finish_crawl(
     Pages without a report, now or before, were fetched and nothing more is known of them; or they go `back`, if
     that is None only if others were reported before.
     """
-    given = report_columns(outcomes)
-    del given["chunks"]
+    columns = report_columns(reports)
+    del columns["chunk_id"]  # the chunk that this finishes
     return await store.finish_crawl.row(
         conn,
         FinishedCrawl,
@@ -268,7 +268,7 @@ async def finish_crawl(
         sha256=sha256,
         bytes=size,
         back=back,
-        **given,
+        **columns,
         now=now,
     )
 

@@ -139,7 +139,7 @@ class Stress:
                 rest = await self.outcomes(conn, pack, pack.pages[early:])
                 await chunks.finish_crawl(
                     conn, me, pack.chunk_id, sha256=None, size=1, now=now(),
-                    outcomes=rest[: self.random.randint(0, len(rest))], back=True,
+                    reports=rest[: self.random.randint(0, len(rest))], back=True,
                 )  # fmt: skip
             elif way == "error":
                 if await chunks.lock_chunk(conn, me, pack.chunk_id, lease=timedelta(0), now=now()):
