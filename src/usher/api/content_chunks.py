@@ -26,7 +26,7 @@ from usher.api.mgmt_messages import (
     number_of,
 )
 from usher.db.pool import Connection
-from usher.door.guestbook import FetchResult, PageReport
+from usher.door.guestbook import FetchResult, FetchReport
 from usher.errors import BadInput, NotFound
 from usher.http.server.endpoint import Endpoint
 from usher.mgmt import chunks, unreported_pages
@@ -95,7 +95,7 @@ async def finish(
     conn: Connection,
     me: ComponentRecord,
     chunk: int,
-    told: Sequence[PageReport] = (),
+    told: Sequence[FetchReport] = (),
 ) -> bool:
     """Whether the chunk was the crawler's, and is crawled now."""
     asked = call.body
@@ -120,7 +120,7 @@ def said_before(found: Chunk, me: ComponentRecord, asked: ContentState) -> None:
 
 
 async def pace(
-    conn: Connection, found: Sequence[tuple[PageResult, PageReport]], now: datetime
+    conn: Connection, found: Sequence[tuple[PageResult, FetchReport]], now: datetime
 ) -> None:
     """Hosts that refused us or did not answer rest, for every crawler; those that answer are forgiven in time."""
     answering = {outcome.domain64 for one, outcome in found if one.status is not None}
@@ -130,7 +130,7 @@ async def pace(
         await chunks.clear_troubles(conn, well, now=now)
 
 
-def trouble_of(one: PageResult, outcome: PageReport, answering: set[int]) -> HostTrouble | None:
+def trouble_of(one: PageResult, outcome: FetchReport, answering: set[int]) -> HostTrouble | None:
     """An answer that asks us to come later is its host's trouble; so is none at all, if no page of it has one."""
     silent = one.result == "failure" and one.status is None and outcome.domain64 not in answering
     if not silent and one.status not in LATER and one.retry_after is None:
@@ -141,13 +141,13 @@ def trouble_of(one: PageResult, outcome: PageReport, answering: set[int]) -> Hos
 
 async def outcomes(
     conn: Connection, chunk: int, pages: Sequence[PageResult]
-) -> list[tuple[PageResult, PageReport]]:
+) -> list[tuple[PageResult, FetchReport]]:
     """What became of the pages of a chunk; one that is not in it makes the whole report wrong."""
     inside = {(page.host, page.path): page for page in await unreported_pages.pages_of(conn, chunk)}
     codes = (
         await unreported_pages.content_types(conn) if any(one.content_type for one in pages) else {}
     )
-    found: dict[tuple[str, str], tuple[PageResult, PageReport]] = {}
+    found: dict[tuple[str, str], tuple[PageResult, FetchReport]] = {}
     for one in pages:
         url = read(one.link)
         page = inside.get((url.host, url.path))
@@ -166,8 +166,8 @@ def read(link: str) -> Url:
 
 def outcome_of(
     one: PageResult, page: Numbered, codes: Mapping[str, int] | None = None
-) -> PageReport:
-    return PageReport(
+) -> FetchReport:
+    return FetchReport(
         page.domain64,
         page.path,
         result_of(one),

@@ -114,7 +114,7 @@ async def add_feeds(call: MgmtCall[FeedsOffered]) -> FeedsKept:
     return FeedsKept(len(new))
 
 
-def shown(found: robots.StoredRobots) -> RobotsKept:
+def shown(found: robots.RobotsRow) -> RobotsKept:
     return RobotsKept(
         found.status,
         found.body,

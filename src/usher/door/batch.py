@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from usher.door.guestbook import Judgement, PackedUrls
+from usher.door.guestbook import PackedUrls, UrlJudgement
 from usher.door.host_cache import HostCache
 from usher.door.rules import Knock, Reason, Verdict
 from usher.private_hosts import PrivateAllowList, may_lead
@@ -151,7 +151,7 @@ class KnockBatch:
             return f"{self.depth} clicks from the start of the crawl; at most {host.max_depth} are allowed"
         return f"the host already has its maximum of {host.max_pages:,} pages"
 
-    def answer(self, order: Sequence[int], judgements: Sequence[Judgement]) -> bool:
+    def answer(self, order: Sequence[int], judgements: Sequence[UrlJudgement]) -> bool:
         """Take over the judgements of the statement; returns whether some URLs got none because their host changed."""
         given, urls, answers = self.given, self.urls, self.answers
         is_stale = False

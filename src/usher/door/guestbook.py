@@ -16,7 +16,7 @@ store = load_statements(__file__)
 FetchResult = Literal["success", "unchanged", "failure", "gone", "moved", "barred"]
 
 
-class Judgement(NamedTuple):
+class UrlJudgement(NamedTuple):
     """The answer to one URL; without a reason if the host changed since the caller read it."""
 
     reason: Reason | None
@@ -24,18 +24,18 @@ class Judgement(NamedTuple):
 
 
 # The letter with which knock_single and knock_full answer each URL.
-JUDGEMENTS: Final[Mapping[str, Judgement]] = MappingProxyType(
+JUDGEMENTS: Final[Mapping[str, UrlJudgement]] = MappingProxyType(
     {
-        "?": Judgement(None),
-        "w": Judgement(Reason.ALREADY_WAITING),
-        "P": Judgement(Reason.SINGLE_PASS),
-        "Q": Judgement(Reason.SINGLE_PASS, is_new_page=True),
-        "D": Judgement(Reason.PAGE_DUE),
-        "p": Judgement(Reason.PAGE_NOT_DUE),
-        "N": Judgement(Reason.NEW_PAGE, is_new_page=True),
-        "h": Judgement(Reason.HOST_NOT_DUE),
-        "F": Judgement(Reason.FULL_PASS),
-        "H": Judgement(Reason.HOST_DUE),
+        "?": UrlJudgement(None),
+        "w": UrlJudgement(Reason.ALREADY_WAITING),
+        "P": UrlJudgement(Reason.SINGLE_PASS),
+        "Q": UrlJudgement(Reason.SINGLE_PASS, is_new_page=True),
+        "D": UrlJudgement(Reason.PAGE_DUE),
+        "p": UrlJudgement(Reason.PAGE_NOT_DUE),
+        "N": UrlJudgement(Reason.NEW_PAGE, is_new_page=True),
+        "h": UrlJudgement(Reason.HOST_NOT_DUE),
+        "F": UrlJudgement(Reason.FULL_PASS),
+        "H": UrlJudgement(Reason.HOST_DUE),
     }
 )
 
@@ -81,7 +81,7 @@ def pack_paths(paths: Iterable[str]) -> str:
     return "\n".join(paths)
 
 
-def unpack_judgements(letters: str | None) -> list[Judgement]:
+def unpack_judgements(letters: str | None) -> list[UrlJudgement]:
     """The answer of a knock statement, one letter for each URL."""
     return [JUDGEMENTS[letter] for letter in letters or ""]
 
@@ -99,7 +99,7 @@ async def knock(
     settings_revision: int,
     now: datetime,
     depth: int = 0,
-) -> tuple[list[Judgement], int]:
+) -> tuple[list[UrlJudgement], int]:
     """Judge the URLs and queue the admitted ones.
 
     Returns a judgement for each URL, and how many other pages of their hosts a full knock queued with them.
@@ -140,7 +140,7 @@ async def hint(
     )
 
 
-class PageReport(NamedTuple):
+class FetchReport(NamedTuple):
     """The result of fetching one page; the statements name their parameters after these fields."""
 
     domain64: int
@@ -173,16 +173,16 @@ class SettledPage(NamedTuple):
 
 
 async def settle(
-    conn: Connection, *, reports: Sequence[PageReport], now: datetime
+    conn: Connection, *, reports: Sequence[FetchReport], now: datetime
 ) -> list[SettledPage]:
     """Record the results of fetches; changes and returns only pages that were being crawled in that chunk."""
     return await store.settle.rows(conn, SettledPage, **report_columns(reports), now=now)
 
 
-def report_columns(reports: Sequence[PageReport]) -> dict[str, str | None]:
+def report_columns(reports: Sequence[FetchReport]) -> dict[str, str | None]:
     """One array for each field of the reports, by the name of the field."""
-    columns = zip(*reports, strict=True) if reports else [()] * len(PageReport._fields)
-    return dict(zip(PageReport._fields, map(array_or_null, columns), strict=True))
+    columns = zip(*reports, strict=True) if reports else [()] * len(FetchReport._fields)
+    return dict(zip(FetchReport._fields, map(array_or_null, columns), strict=True))
 
 
 async def close_crawls(conn: Connection, *, domain64s: Sequence[int], now: datetime) -> list[int]:

@@ -11,7 +11,7 @@ from datetime import datetime
 from usher import domain64
 from usher.db.pool import Connection
 from usher.door import filters, hosts, scope
-from usher.door.hosts import HostRules
+from usher.door.hosts import DoorHost
 from usher.door.rules import HOST_SET_BACK, Reason
 
 SMALL_HOST_PAGES = 10_000  # hosts with at most this limit are counted at their first knock
@@ -105,7 +105,7 @@ class HostCache:
         for host in await hosts.host_rules(conn, names=missing) if missing else []:
             self.hosts[host.name] = self._cached(host)
 
-    def _cached(self, host: HostRules) -> CachedHost:
+    def _cached(self, host: DoorHost) -> CachedHost:
         rules = self.general_rules  # shared by all hosts without filters of their own
         if host.filters:
             rules = filters.compile(filters.combine(self.general_filters, host.filters))
@@ -127,6 +127,6 @@ class HostCache:
         )
 
 
-def scope_of(host: HostRules) -> scope.LinkScope:
+def scope_of(host: DoorHost) -> scope.LinkScope:
     ranges = (domain64.Range(r.lower or 0, r.upper or domain64.MAX) for r in host.scope_ranges)
     return scope.LinkScope(host.scope, tuple(ranges))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from usher.db.pool import Connection
 from usher.db.statements import load_statements
 from usher.door import guestbook
-from usher.door.guestbook import Judgement, PackedUrls, array_text, pack_paths
+from usher.door.guestbook import PackedUrls, UrlJudgement, array_text, pack_paths
 from usher.door.host_cache import MAX_CACHED_HOSTS, SMALL_HOST_PAGES, CachedHost
 from usher.door.rules import Reason, limit_reason
 
@@ -181,7 +181,7 @@ class PageLimits:
         self._reserved -= reserved
         self._notify()
 
-    def add(self, urls: PackedUrls, judgements: Sequence[Judgement]) -> None:
+    def add(self, urls: PackedUrls, judgements: Sequence[UrlJudgement]) -> None:
         """Count the new pages that the statement admitted."""
         if len(self._since) > MAX_CACHED_HOSTS:  # hosts are counted again when they come back
             self._counts, self._since = {}, Counter()

@@ -38,7 +38,7 @@ class DoorSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class HostRules:
+class DoorHost:
     """The rules that the door applies to a host, and their revision."""
 
     domain64: int
@@ -63,8 +63,8 @@ async def door_settings(conn: Connection) -> DoorSettings:
     return settings
 
 
-async def host_rules(conn: Connection, *, names: Sequence[str]) -> list[HostRules]:
-    return await store.host_rules.rows(conn, HostRules, names=list(names))
+async def host_rules(conn: Connection, *, names: Sequence[str]) -> list[DoorHost]:
+    return await store.host_rules.rows(conn, DoorHost, names=list(names))
 
 
 async def have_changed(

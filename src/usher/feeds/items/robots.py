@@ -86,7 +86,7 @@ class RobotsCache:
         return _told(kept)
 
 
-def _told(kept: robots.StoredRobots | None) -> StoredRobots:
+def _told(kept: robots.RobotsRow | None) -> StoredRobots:
     if kept is None:
         return StoredRobots()
     return StoredRobots(
