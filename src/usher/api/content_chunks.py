@@ -26,10 +26,10 @@ from usher.api.mgmt_messages import (
     number_of,
 )
 from usher.db.pool import Connection
-from usher.door.guestbook import FetchResult, FetchReport
+from usher.door.guestbook import FetchReport, FetchResult
 from usher.errors import BadInput, NotFound
 from usher.http.server.endpoint import Endpoint
-from usher.mgmt import chunks, unreported_pages
+from usher.mgmt import chunk_pages, chunks
 from usher.mgmt.chunks import Chunk, HostTrouble
 from usher.mgmt.component_names import ComponentType
 from usher.mgmt.components import ComponentRecord
@@ -143,10 +143,8 @@ async def outcomes(
     conn: Connection, chunk: int, pages: Sequence[PageResult]
 ) -> list[tuple[PageResult, FetchReport]]:
     """What became of the pages of a chunk; one that is not in it makes the whole report wrong."""
-    inside = {(page.host, page.path): page for page in await unreported_pages.pages_of(conn, chunk)}
-    codes = (
-        await unreported_pages.content_types(conn) if any(one.content_type for one in pages) else {}
-    )
+    inside = {(page.host, page.path): page for page in await chunk_pages.pages_of(conn, chunk)}
+    codes = await chunk_pages.content_types(conn) if any(one.content_type for one in pages) else {}
     found: dict[tuple[str, str], tuple[PageResult, FetchReport]] = {}
     for one in pages:
         url = read(one.link)
