@@ -11,12 +11,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 
 from usher.crawl.chunk_lease import ChunkLease
-from usher.crawl.fetch_outcome import GONE_STATUSES, REDIRECT_STATUSES
+from usher.crawl.fetch_outcome import GONE_STATUSES
 from usher.crawl.http.fetch import Fetcher, FetchResponse
+from usher.crawl.http.response import REDIRECT_STATUSES
 from usher.crawl.page import media_type
 from usher.crawl.page.charset import decode
 from usher.crawl.politeness import HostRules, PolitenessPolicy
-from usher.crawl.service import PRODUCT
 from usher.feeds.items import followup_jobs, full_pages
 from usher.feeds.items.followup_jobs import Errand
 from usher.feeds.items.full_pages import Asked
@@ -81,7 +81,7 @@ async def permalink(
     else:
         source = "" if isinstance(feed, UrlRefusal) else feed.host
         async with Shelf(house) as shelf:
-            manners = PolitenessPolicy(fetcher, PRODUCT, shelf.as_client())
+            manners = PolitenessPolicy(fetcher, shelf.as_client())
             fetched = await fetch(manners, url, source=source, allowed=fetcher.allow)
     return await settle(house, asked, fetched, now=now or house.search.clock.now())
 
@@ -103,7 +103,7 @@ async def fetch(
         if (barred := judged(rules, here)) or rules is None:
             return barred or Fetched(here, error="Its turn did not come.")
         delay = rules.robots.crawl_delay or 0.0
-        answer = await manners.ask(here, {}, delay=delay, lease=lease)
+        answer = await manners.request(here, {}, delay=delay, lease=lease)
         if answer is None:
             return Fetched(here, error="Its turn did not come.")
         if answer.status not in REDIRECT_STATUSES:
@@ -119,10 +119,10 @@ def judged(rules: HostRules | None, url: Url) -> Fetched | None:
     """Why a page may not be asked for."""
     if rules is None:
         return None
-    if rules.robots.wait:
+    if rules.robots.unavailable:
         return Fetched(url, error=f"robots.txt cannot be had ({rules.why})")
-    if not rules.robots.allowed(str(url)):
-        rule = rules.robots.rule(str(url))
+    if not rules.robots.allows(str(url)):
+        rule = rules.robots.explain(str(url))
         return Fetched(url, error=f"robots.txt does not allow it: {rule}", final=True)
     return None
 
