@@ -26,7 +26,7 @@ def test_a_site_is_subscribed_to_polled_and_read(desk: Desk, site: Website) -> N
     assert (feed["url"], feed["title"], feed["errors"]) == (url, "News", 0)
     shown = desk.usher("feeds", "show", url)
     assert "News" in shown.out
-    assert "It brought something new." in shown.out
+    assert "It had new items." in shown.out
     assert [
         one["title"] for one in desk.usher("items", "list", "--tag", "cats", "--json").json
     ] == ["One"]

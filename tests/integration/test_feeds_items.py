@@ -208,7 +208,7 @@ HOT: dict[str, tuple[Statement, dict[str, Any]]] = {
     "one": (search.store.one, {"id": 7}),
     "undigested": (item_texts.store.undigested, {"feed": 7, "n": 100, "most": 1000}),
     "digest": (
-        item_texts.store.digest,
+        item_texts.store.digest_items,
         {
             "ids": [1],
             "hashes": "{}",
