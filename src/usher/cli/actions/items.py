@@ -74,11 +74,11 @@ async def read_item(app: App, id_: int) -> FullItem:
 
 
 def item_json(found: FullItem) -> dict[str, Any]:
-    return {**plain(asdict(found.item)), **plain(asdict(found.rest))}
+    return {**plain(asdict(found.item)), **plain(asdict(found.details))}
 
 
 def show_item(found: FullItem) -> None:
-    item, rest = found.item, found.rest
+    item, rest = found.item, found.details
     tell("item", f"{item.id} of feed {item.feed or '-'}, {printable(item.feed_title)}")
     tell("title", printable(item.title) or "-")
     tell("link", printable(item.link) or "-")
@@ -108,7 +108,7 @@ def page_words(page: dict[str, Any]) -> str:
 
 def text_of(found: FullItem) -> str:
     """The text, line by line, nothing in it moving the cursor, and not endless."""
-    rest, item = found.rest, found.item
+    rest, item = found.details, found.item
     text = rest.content_clean
     if text is None:
         html, kind = (rest.content, rest.content_type) if rest.content else (item.summary, "")
