@@ -81,11 +81,11 @@ async def fetch_all(url: str) -> tuple[int, float, float]:
     """All pages of the site, found first, then fetched by a client that does nothing else."""
     from usher import private_hosts
     from usher.crawl.http.fetch import Fetcher
-    from usher.crawl.page.parse import walk
+    from usher.crawl.page.parse import parse_page
     from usher.urls import Url, parse
 
     async with Fetcher(
-        "bench", allow=private_hosts.parse("127.0.0.1"), lines_per_host=32
+        "bench", allow=private_hosts.parse_allow_list("127.0.0.1"), lines_per_host=32
     ) as client:
         start = parse(url)
         if not isinstance(start, Url):
@@ -97,7 +97,7 @@ async def fetch_all(url: str) -> tuple[int, float, float]:
                 there.append(answer.url)
             if answer.status != OK or answer.media_type != "text/html":
                 continue
-            for text in walk(answer.body, answer.url, media_type="text/html").links:
+            for text in parse_page(answer.body, answer.url, media_type="text/html").links:
                 found = parse(text)
                 if isinstance(found, Url) and found.host == start.host and found not in known:
                     known.add(found)

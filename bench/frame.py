@@ -25,10 +25,10 @@ from typing import Any, Literal, NoReturn
 
 from psycopg.conninfo import conninfo_to_dict
 
-from usher.db.areas import Area, Places
-from usher.db.embedded.client_process import lodge
-from usher.db.embedded.locks import held, is_held
-from usher.db.embedded.tuning import memory
+from usher.db.areas import Area, AreaDatabases
+from usher.db.embedded.locks import exclusive_lock, is_locked
+from usher.db.embedded.server_lease import lease_server
+from usher.db.embedded.tuning import memory_bytes
 from usher.errors import UsherError
 from usher.schema import migrate
 
@@ -232,7 +232,7 @@ def machine() -> dict[str, Any]:
     return {
         "cpu": cpu_model(),
         "cores": len(affinity(0)) if affinity else os.cpu_count(),
-        "memory_gib": round(memory() / 2**30, 1),
+        "memory_gib": round(memory_bytes() / 2**30, 1),
         "kernel": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
         "load_average": [round(load, 2) for load in os.getloadavg()],
@@ -254,7 +254,7 @@ def peer_venv(name: str, requirements: Sequence[str]) -> Path:
     venv = PEERS / f"{name}-{hashlib.sha256(wanted.encode()).hexdigest()[:12]}"
     python, stamp = venv / "bin" / "python", venv / "installed"
     PEERS.mkdir(exist_ok=True)
-    with held(PEERS / f"{name}.lock"):
+    with exclusive_lock(PEERS / f"{name}.lock"):
         if not stamp.exists():
             print(f"installing {', '.join(requirements)} into {venv} …", file=sys.stderr)
             install([sys.executable, "-m", "venv", "--clear", str(venv)], name)
@@ -287,7 +287,7 @@ def scratch() -> Iterator[Path]:
 
 
 def free(lock: Path) -> bool:
-    return not is_held(lock)
+    return not is_locked(lock)
 
 
 def wait_until(done: Callable[[], bool], patience: float, *, pause: float = 0.002) -> None:
@@ -301,6 +301,6 @@ def wait_until(done: Callable[[], bool], patience: float, *, pause: float = 0.00
 @asynccontextmanager
 async def database() -> AsyncIterator[str]:
     """The DSN of a fresh embedded database with every schema up to date, good within the block."""
-    with scratch() as home, lodge(home / "data") as lodging:
-        await migrate.ensure(Places(dict.fromkeys(Area, lodging.dsn), lodging))
+    with scratch() as home, lease_server(home / "data") as lodging:
+        await migrate.ensure(AreaDatabases(dict.fromkeys(Area, lodging.dsn), lodging))
         yield lodging.dsn

@@ -62,7 +62,7 @@ class Usher:
     async def open(self) -> None:
         self.db: Any = import_module("usher.db.pool").Database("", size=CLAIMS)
         await self.db.__aenter__()  # for as long as this process lives
-        self.claims: Any = import_module("usher.api.claim_batcher").Claims(self.db)
+        self.claims: Any = import_module("usher.api.claim_batcher").ClaimBatcher(self.db)
         async with self.db.connection() as conn:
             rows = await conn.execute("select name, domain64 from work.hosts")
             self.numbers = dict(await rows.fetchall())

@@ -13,10 +13,10 @@ import psycopg
 
 from frame import Child
 from usher.db.embedded import binaries
-from usher.db.statements import split
+from usher.db.statements import split_statements
 
 PEERS = Path(__file__).with_name("mgmt_peers.py")
-TEXTS = dict(split(Path(__file__).with_name("mgmt.sql").read_text()))
+TEXTS = dict(split_statements(Path(__file__).with_name("mgmt.sql").read_text()))
 STOP_SECONDS = 40
 
 
@@ -37,7 +37,7 @@ def together(workers: Sequence[Child], share: int, *words: object) -> float:
 class Limit:
     """pgbench on tables that have nothing but what it takes."""
 
-    program = Path(binaries.find() / "pgbench")
+    program = Path(binaries.find_binaries() / "pgbench")
 
     def __init__(self, dsn: str, home: Path, ends: AsyncExitStack) -> None:
         self.dsn = dsn

@@ -16,7 +16,7 @@ from psycopg.conninfo import make_conninfo
 import frame
 from frame import Child
 from usher.db.embedded import binaries
-from usher.db.statements import split
+from usher.db.statements import split_statements
 
 PROCESSES = {1: "one process", 2: "two processes"}
 # How a peer's worker may be run, the first where there is no time to try.
@@ -67,7 +67,7 @@ print(number / (time.monotonic() - begin))
 """
 PATIENCE = 60
 SCRIPT = Path(__file__).with_name("queue_peers.py")
-TEXTS = dict(split(Path(__file__).with_name("queue.sql").read_text()))
+TEXTS = dict(split_statements(Path(__file__).with_name("queue.sql").read_text()))
 
 
 class Side:
@@ -142,7 +142,7 @@ class Limit:
 
     def __init__(self, side: Side, home: Path) -> None:
         self.side, self.home = side, home
-        self.program = binaries.find() / "pgbench"
+        self.program = binaries.find_binaries() / "pgbench"
 
     def there(self) -> bool:
         return Path(self.program).exists()

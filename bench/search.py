@@ -18,9 +18,9 @@ import uvloop
 import frame
 from frame import Bench, Measure
 from search_sides import EACH, Asker, Crawl, Direct, House, documents, queries
-from usher.chunk_store import Shelf
+from usher.chunk_store import ChunkStore
 from usher.http.server.chunk_files import chunk_endpoints
-from usher.http.server.component import face
+from usher.http.server.component import serve_component
 from usher.http.server.listen import read_bind
 from usher.index.builder_service import SUFFIX
 
@@ -60,9 +60,11 @@ async def measured(bench: Bench, home: Path) -> list[Measure]:
     length = statistics.mean(len(one.body) for one in found)
     bench.note(f"{len(found)} documents of {length:,.0f} characters: {origin}")
     asked = iter(queries(found, 2 * len(SERVERS) * bench.repeats * of_each(bench)))
-    shelf, direct = Shelf(home / "built", SUFFIX), Direct(home / "direct")
+    shelf, direct = ChunkStore(home / "built", SUFFIX), Direct(home / "direct")
     figures: Figures = defaultdict(lambda: defaultdict(list))
-    async with face(chunk_endpoints(shelf, "/index_chunk"), read_bind("127.0.0.1:0")) as address:
+    async with serve_component(
+        chunk_endpoints(shelf, "/index_chunk"), read_bind("127.0.0.1:0")
+    ) as address:
         with House(home / "house").open() as house:
             await house.fill(found, shelf, address.removeprefix("http://"))
             for repeat in range(bench.repeats):

@@ -12,7 +12,7 @@ from support.mgmt.mgmt_process import mgmt
 from support.processes.commands import usher
 from support.processes.killable import eventually
 from support.queue.job_runs import manager
-from usher.queue.policy import policies
+from usher.queue.policy import read_policies
 
 PAGE = (Path(__file__).parents[2] / "docs" / "workers.md").read_text()
 
@@ -128,7 +128,7 @@ def test_the_settings_of_the_page_are_settings() -> None:
     ]
     assert len(tables) == 4
     for table in tables:
-        policies(table)
+        read_policies(table)
 
 
 def section(title: str) -> str:

@@ -10,7 +10,7 @@ PACKAGE = Path(usher.__file__).parent
 PAGE = PACKAGE.parents[1] / "docs" / "growth.md"
 WRITERS = {"open_file", "write_file", "write_text", "write_bytes"}
 WRITE_FLAGS = {"O_WRONLY", "O_RDWR", "O_APPEND", "O_CREAT"}
-NOT_FILES = {"queue/runners/job_process"}  # it sets the priority of its own process in /proc
+NOT_FILES = {"queue/runners/job_supervisor"}  # it sets the priority of its own process in /proc
 
 
 def rows(heading: str) -> list[list[str]]:

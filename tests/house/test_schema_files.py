@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from usher.db.areas import SCHEMAS
-from usher.schema.steps import HERE
+from usher.schema.migration_files import SCHEMA_DIRECTORY
 
 SCRIPT = runpy.run_path(str(Path(__file__).parents[2] / "scripts" / "migrations.py"))
 FUNCTION = re.compile(r"^create (?:or replace )?function ([\w.]+)\(", re.MULTILINE)
@@ -17,7 +17,12 @@ MAX_LINES = 400
 
 
 def sources(schema: str) -> list[Path]:
-    return sorted([*(HERE / schema).glob("tables/*"), *(HERE / schema).glob("functions/*")])
+    return sorted(
+        [
+            *(SCHEMA_DIRECTORY / schema).glob("tables/*"),
+            *(SCHEMA_DIRECTORY / schema).glob("functions/*"),
+        ]
+    )
 
 
 def signatures(text: str) -> list[str]:
@@ -60,7 +65,7 @@ create or replace function work.b() returns void
 
 @pytest.mark.parametrize("schema", SCHEMAS)
 def test_the_migration_is_what_the_files_make(schema: str) -> None:
-    [migration] = (HERE / schema).glob("[0-9]*.sql")
+    [migration] = (SCHEMA_DIRECTORY / schema).glob("[0-9]*.sql")
     assert migration.read_text("utf-8") == SCRIPT["migration"](schema), "run `make migrations`"
 
 
@@ -75,7 +80,7 @@ def test_a_changed_migration_replaces_the_old_one_under_the_next_version(tmp_pat
 
 @pytest.mark.parametrize("schema", SCHEMAS)
 def test_the_order_lists_every_file_once(schema: str) -> None:
-    listed = sorted(HERE / schema / part for part in SCRIPT["parts"](schema))
+    listed = sorted(SCHEMA_DIRECTORY / schema / part for part in SCRIPT["parts"](schema))
     assert listed == sources(schema)
 
 

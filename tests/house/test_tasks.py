@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import usher
-from usher.telemetry import Log, observed
+from usher.telemetry import Log, log_failure
 
 PACKAGE = Path(usher.__file__).parent
 # Tasks that the creating code awaits (directly, or with gather), by file. A new one is observed, or counted here.
@@ -24,7 +24,7 @@ AWAITED = Counter(
         "crawl/service.py": 2,
         "door/doorkeeper.py": 1,
         "feeds/poll/shared_statements.py": 1,  # its work hands every error to a future that is awaited
-        "feeds/poll/sweep.py": 2,
+        "feeds/poll/batch_poller.py": 2,
         "feeds/worker.py": 1,
         "index/builder.py": 2,
         "index/loader.py": 1,
@@ -50,7 +50,7 @@ def creates_task(node: ast.AST) -> bool:
 
 
 def is_observed(call: ast.Call, tree: ast.AST) -> bool:
-    """Whether the task, or the name it is assigned to in the same function, is passed to `observed`."""
+    """Whether the task, or the name it is assigned to in the same function, is passed to `log_failure`."""
     for function in ast.walk(tree):
         if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
@@ -65,7 +65,7 @@ def is_observed(call: ast.Call, tree: ast.AST) -> bool:
             if isinstance(target, ast.Name)
         }
         for node in inside:
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "observed":
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "log_failure":
                 given = node.args[0]
                 if given is call or (isinstance(given, ast.Name) and given.id in names):
                     return True
@@ -80,7 +80,7 @@ def test_tasks_are_observed_or_awaited() -> None:
             if creates_task(node) and not is_observed(node, tree):  # type: ignore[arg-type]
                 unobserved[str(path.relative_to(PACKAGE))] += 1
     assert unobserved == AWAITED, (
-        "wrap the task in usher.telemetry.observed, or await it and list it here"
+        "wrap the task in usher.telemetry.log_failure, or await it and list it here"
     )
 
 
@@ -94,7 +94,7 @@ async def test_an_observed_task_that_fails_is_logged_once(
         raise ValueError("a defect")
 
     with caplog.at_level(logging.ERROR, logger="usher.test"):
-        task = observed(asyncio.create_task(fail(), name="failing"), Log("test"))
+        task = log_failure(asyncio.create_task(fail(), name="failing"), Log("test"))
         await asyncio.wait([task])
         await asyncio.sleep(0)
         del task

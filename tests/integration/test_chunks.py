@@ -84,9 +84,10 @@ async def test_hosts_of_one_group_share_a_pace(database: str) -> None:
     await admit(database, *pages("a.com", 10), *pages("b.com", 10), *pages("c.com", 10))
     async with await connect(database) as conn:
         await delay(conn, 1)
-        await conn.execute("insert into work.pace (name) values ('shared')")
+        await conn.execute("insert into work.politeness_group (name) values ('shared')")
         await conn.execute(
-            "update work.hosts set pace_id = (select id from work.pace) where name in ('a.com', 'b.com')"
+            "update work.hosts set politeness_group_id = (select id from work.politeness_group) "
+            "where name in ('a.com', 'b.com')"
         )
         me = await component(conn, "c")
         first = await chunks.claim_links(conn, me, Ask(wait=NONE), now=NOW)

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from support.mgmt.admitted_pages import NONE, NOW, SOON, admit, component, delay, names, pages, url
-from usher.api.claim_batcher import FEW, MOST, Claims
+from usher.api.claim_batcher import MAX_BATCHED_PAGES, MAX_CLAIMS_PER_STATEMENT, ClaimBatcher
 from usher.db.pool import Connection, Database, connect
 from usher.errors import Unreachable
 from usher.mgmt import chunks
@@ -95,9 +95,9 @@ async def test_nobody_who_comes_later_gets_less_than_was_asked_for(database: str
 async def test_hosts_of_one_group_are_never_given_to_two(database: str) -> None:
     await admit(database, *(page for host in HOSTS for page in pages(host, 5)))
     async with crawlers(database, 8, 1) as (conn, all_of_them):
-        await conn.execute("insert into work.pace (name) values ('shared')")
+        await conn.execute("insert into work.politeness_group (name) values ('shared')")
         await conn.execute(
-            "update work.hosts set pace_id = (select id from work.pace) where name <> 'h7.com'"
+            "update work.hosts set politeness_group_id = (select id from work.politeness_group) where name <> 'h7.com'"
         )
         asked = [(me, Ask(wait=NONE)) for me in all_of_them]
         packs = await chunks.claim_all(conn, asked, now=NOW)
@@ -206,10 +206,10 @@ async def in_turn(conn: Connection, hosts: list[str]) -> None:
 
 
 async def test_one_host_is_enough_for_all_who_ask_at_once(database: str) -> None:
-    many = 3 * MOST
+    many = 3 * MAX_CLAIMS_PER_STATEMENT
     await admit(database, *pages("a.com", 2 * many))
     async with crawlers(database, many, 0) as (conn, all_of_them), Database(database) as db:
-        claims = Claims(db)
+        claims = ClaimBatcher(db)
         packs = await asyncio.gather(*(claims.take(me, Ask(n=2)) for me in all_of_them))
         given = [page for pack in packs if pack for page in names(pack.pages)]
         assert sorted(given) == sorted(pages("a.com", 2 * many))
@@ -218,14 +218,14 @@ async def test_one_host_is_enough_for_all_who_ask_at_once(database: str) -> None
 
 
 async def test_a_large_chunk_keeps_nobody_waiting(database: str) -> None:
-    await admit(database, *pages("a.com", FEW + 1), *pages("b.com", 5))
+    await admit(database, *pages("a.com", MAX_BATCHED_PAGES + 1), *pages("b.com", 5))
     async with crawlers(database, 2, 0) as (conn, (one, two)), Database(database) as db:
         await conn.execute("update work.hosts set claim_at = %s where name = 'a.com'", [NOW - SOON])
-        claims = Claims(db)
+        claims = ClaimBatcher(db)
         async with await connect(database) as other, other.transaction():
             # Its chunk cannot be written as long as nobody may refer to its crawler.
             await other.execute("select from work.component where id = %s for update", [one])
-            large = asyncio.create_task(claims.take(one, Ask(n=FEW + 1)))
+            large = asyncio.create_task(claims.take(one, Ask(n=MAX_BATCHED_PAGES + 1)))
             while not await blocked(conn):  # noqa: ASYNC110 - it happens in the server
                 await asyncio.sleep(0.01)
             assert hosts_of(await claims.take(two, Ask())) == {"b.com"}
@@ -244,7 +244,7 @@ async def blocked(conn: Connection) -> bool:
 async def test_the_fault_of_one_is_not_that_of_others(database: str) -> None:
     await admit(database, *(page for host in HOSTS for page in pages(host, 5)))
     async with crawlers(database, 4, 0) as (_, all_of_them), Database(database) as db:
-        claims = Claims(db)
+        claims = ClaimBatcher(db)
         askers = [*all_of_them, NOBODY]
         told = await asyncio.gather(
             *(claims.take(me, Ask()) for me in askers), return_exceptions=True
@@ -257,7 +257,7 @@ async def test_the_fault_of_one_is_not_that_of_others(database: str) -> None:
 async def test_who_does_not_wait_any_more_gets_nothing(database: str, staying: int) -> None:
     await admit(database, *(page for host in HOSTS for page in pages(host, 5)))
     async with crawlers(database, 8, 0) as (conn, all_of_them), Database(database) as db:
-        claims = Claims(db)
+        claims = ClaimBatcher(db)
         tasks = [asyncio.create_task(claims.take(me, Ask())) for me in all_of_them]
         await asyncio.sleep(0)  # all are in the line, nobody is served
         for task in tasks[staying:]:
@@ -270,7 +270,7 @@ async def test_who_does_not_wait_any_more_gets_nothing(database: str, staying: i
 
 async def test_all_hear_that_the_database_is_away(database: str) -> None:
     async with crawlers(database, 1, 0), Database(database, patience=0.5) as db:
-        claims = Claims(db)
+        claims = ClaimBatcher(db)
     told = await asyncio.gather(
         *(claims.take(me, Ask()) for me in (1, 2, 3)), return_exceptions=True
     )

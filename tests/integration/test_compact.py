@@ -46,8 +46,13 @@ async def test_a_chunk_with_nothing_left_leaves_when_every_row_has_what_is_newer
         assert await page_versions.to_retire(house.conn, server, n=9) == []
     found = await placements.full_map(house.conn)
     assert [chunks for _, servers in found.rows for _, chunks in servers] == [[new], [new]]
-    assert await house.ask("select seats from work.seat_count") == [(1,), (1,)]
-    assert await house.ask("select from work.outdated union all select from work.thin") == []
+    assert await house.ask("select placements from work.server_load") == [(1,), (1,)]
+    assert (
+        await house.ask(
+            "select from work.stale_copy union all select from work.compaction_candidate"
+        )
+        == []
+    )
     shown = await queries.show_chunk(house.conn, old)
     assert queries.stage(shown.chunk) == "retired"
     [event] = await components.events(house.conn, n=1)
@@ -61,7 +66,7 @@ async def test_what_has_left_is_seated_nowhere_again(house: House) -> None:
     assert await placements.loaded(house.conn, house.servers[0], [old], now=NOW) == set()
     await placements.dropped(house.conn, house.servers[0], [old], now=NOW)
     assert await placements.returned(house.conn, house.servers[0], [old], now=NOW) == [old]
-    await house.run("update work.house set rows = 3")
+    await house.run("update work.settings set rows = 3")
     await placements.plan(house.conn, now=NOW)
     assert [one.unseated for one in await placements.missing(house.conn)] == [0, 0, 1]
 
@@ -99,7 +104,7 @@ async def test_a_chunk_stays_whose_crawler_did_not_say_what_it_brought(house: Ho
     await house.crawl(*paths(1))
     await house.crawl(*paths(1), *paths(2), told=False, same=paths(1))
     assert not await house.compact(by_hand=True)
-    assert await house.ask("select from work.thin") == []
+    assert await house.ask("select from work.compaction_candidate") == []
 
 
 async def test_what_was_seen_is_not_looked_at_again_at_once(house: House) -> None:
@@ -225,7 +230,7 @@ async def test_a_page_settled_in_the_moment_of_the_move_is_not_there_twice(
             assert not report.done()
         newer = await report
     assert await shared.indexed("/0") == {newer}
-    found = await shared.ask("select newer from work.outdated where chunk_id = %s", chunk)
+    found = await shared.ask("select newer from work.stale_copy where chunk_id = %s", chunk)
     assert found == [(newer,)]
 
 

@@ -91,19 +91,22 @@ async def test_candidates_are_found_by_what_happened(conn: Connection) -> None:
         "select domain64, '/x' || n, now(), 1 + n %% 2000, 1 + n %% 3000 from work.hosts, generate_series(1, 30000) n"
     )
     await house.run(
-        "insert into work.outdated (page_id, chunk_id, newer, at) "
+        "insert into work.stale_copy (page_id, chunk_id, newer, at) "
         "select g.id, 1 + g.id %% 3000, g.indexed_in, now() from work.guestbook g where g.indexed_in is not null"
     )
     await house.run(
-        "insert into work.thin (chunk_id, look_at, alive) "
+        "insert into work.compaction_candidate (chunk_id, check_at, alive) "
         "select id, now(), case when id %% 9 = 0 then 1 end from work.chunk"
     )
     await house.run(
-        "insert into work.made_of select id, id - 1, '{1,2,3}', '{1}', id %% 500 = 0 from work.chunk where id %% 2 = 0"
+        "insert into work.chunk_source select id, id - 1, '{1,2,3}', '{1}', id %% 500 = 0 "
+        "from work.chunk where id %% 2 = 0"
     )
-    await house.run("analyze work.chunk, work.guestbook, work.outdated, work.thin, work.made_of")
+    await house.run(
+        "analyze work.chunk, work.guestbook, work.stale_copy, work.compaction_candidate, work.chunk_source"
+    )
     for statement, given in PLANS.items():
         found = await house.conn.execute(b"explain " + statement.query, given)
         plan = "\n".join(line for (line,) in await found.fetchall())
-        bad = ("guestbook", "outdated", "chunk", "thin", "made_of")
+        bad = ("guestbook", "stale_copy", "chunk", "compaction_candidate", "chunk_source")
         assert not [one for one in bad if f"Seq Scan on {one}" in plan], (statement.name, plan)

@@ -29,7 +29,7 @@ async def kinds(
 
 
 async def rows(conn: Connection, number: int) -> None:
-    await conn.execute("update work.house set rows = %s", [number])
+    await conn.execute("update work.settings set rows = %s", [number])
 
 
 async def server(conn: Connection, host: str, row: int | None = None) -> Component:

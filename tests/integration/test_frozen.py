@@ -38,7 +38,7 @@ class Kind(NamedTuple):
 
 
 KINDS = [
-    Kind("queue.scheduler", "Scheduler", scheduler.LOCK, "control.job"),
+    Kind("queue.scheduler", "Scheduler", scheduler.LEADER_LOCK, "control.job"),
     Kind("mgmt.watchdog", "Watchdog", watchdog.LOCK, "work.chunk"),
 ]
 

@@ -209,7 +209,7 @@ async def test_nothing_a_fetch_learned_is_wiped(conn: Connection) -> None:
         assert await rows.fetchone() == learned
 
 
-@pytest.mark.parametrize("change", ["work.hosts", "work.house"])
+@pytest.mark.parametrize("change", ["work.hosts", "work.settings"])
 async def test_what_was_judged_by_old_rules_is_not_judged(conn: Connection, change: str) -> None:
     found = await hosts.register(conn, names=HOSTS, now=NOW)
     await conn.execute(f"update {change} set revision = revision + 1".encode())

@@ -107,7 +107,7 @@ async def drowsy(database: str) -> int:
         crawler, pack = await last_page(conn)
         await finish(conn, crawler, pack)
         await conn.execute(
-            "update work.hosts set empty_looks = 11, claim_at = %s, ready_at = %s, crawl_started = %s",
+            "update work.hosts set empty_checks = 11, claim_at = %s, ready_at = %s, crawl_started = %s",
             [NOW, NOW, NOW],
         )
     return crawler
@@ -164,8 +164,10 @@ async def test_a_host_rests_as_long_as_it_asked_however_the_chunk_ends(
     async with await connect(database) as conn:
         crawler, pack, number = await held(database, conn)
         if grouped:
-            await conn.execute("insert into work.pace (name) values ('g')")
-            await conn.execute("update work.hosts set pace_id = (select id from work.pace)")
+            await conn.execute("insert into work.politeness_group (name) values ('g')")
+            await conn.execute(
+                "update work.hosts set politeness_group_id = (select id from work.politeness_group)"
+            )
         await chunks.slow_down(conn, [Trouble(number, "HTTP 429", rest)], now=NOW)
         end = NOW + 4 * SOON
         if is_lost:
@@ -181,11 +183,11 @@ async def test_a_group_rests_as_long_as_one_of_its_hosts_asked(database: str) ->
     await admit(database, "https://b.com/")
     async with await connect(database) as conn:
         await delay(conn, 1)
-        await conn.execute("insert into work.pace (name) values ('g')")
-        await conn.execute("update work.hosts set pace_id = 1, claim_at = 'infinity'")
+        await conn.execute("insert into work.politeness_group (name) values ('g')")
+        await conn.execute("update work.hosts set politeness_group_id = 1, claim_at = 'infinity'")
         [b] = await hosts.find(conn, names=["b.com"])
         crawler, pack, _ = await held(database, conn)
-        await conn.execute("update work.hosts set pace_id = 1")
+        await conn.execute("update work.hosts set politeness_group_id = 1")
         await chunks.slow_down(conn, [Trouble(b.domain64, "HTTP 429", SIX_HOURS)], now=NOW)
         await finish(conn, crawler, pack)
         late = NOW + SIX_HOURS - SOON

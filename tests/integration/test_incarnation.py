@@ -23,7 +23,7 @@ from support.mgmt.index_servers import (
 from support.mgmt.mgmt_process import mgmt
 from support.mgmt.plain_components import Component, at_once
 from support.processes.commands import usher
-from usher.api.incarnation_cache import PresentIncarnation
+from usher.api.incarnation_cache import IncarnationCache
 from usher.db.pool import Connection, Database, connect
 from usher.messages import HeldChunk
 from usher.mgmt import chunks, incarnation, missing_chunks, placements
@@ -186,7 +186,7 @@ def ask(dsn: str, query: str) -> list[tuple[Any, ...]]:
 async def test_mgmt_sees_a_database_that_went_back_in_time(database: str) -> None:
     changes: list[int] = []
     async with Database(database, role="usher_mgmt") as db:
-        present = PresentIncarnation(db, lambda: changes.append(1), fresh_seconds=0)
+        present = IncarnationCache(db, lambda: changes.append(1), fresh_seconds=0)
         before = await present.id()
         ask(database, "select setval('work.chunk_id_seq', 900)")
         assert (await present.id(), changes) == (before, [])

@@ -45,7 +45,7 @@ async def even(conn: Connection, gone: int = 0) -> None:
         assert len(counts) == SERVERS - (1 if gone and row == 1 else 0)
         assert max(counts) - min(counts) <= 1
     kept = await rows_of(
-        conn, "select component_id, row, seats from work.seat_count where seats > 0"
+        conn, "select component_id, row, placements from work.server_load where placements > 0"
     )
     assert sorted((row, id_, seats) for id_, row, seats in kept) == sorted(
         await rows_of(conn, SEATS)

@@ -21,7 +21,7 @@ class House:
 
     async def begin(self) -> None:
         await delay(self.conn, 0)
-        await self.conn.execute('update work.house set "rows" = 2')
+        await self.conn.execute('update work.settings set "rows" = 2')
         self.crawler = await component(self.conn, "c")
         self.builder = await component(self.conn, "b", "index-builder")
         for row in (1, 2):

@@ -29,7 +29,7 @@ async def meet(conn: Connection, host: str, type_: str) -> Component:
 async def furnish(dsn: str) -> None:
     """A crawler with a chunk in error, one parked and one built, which is wanted on two servers of three."""
     async with await connect(dsn) as conn:
-        await conn.execute("update work.house set rows = 2")
+        await conn.execute("update work.settings set rows = 2")
         crawler = await meet(conn, "10.0.0.1:5000", "crawler")
         builder = await meet(conn, "10.0.0.2:5000", "index-builder")
         servers = [

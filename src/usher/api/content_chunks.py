@@ -5,16 +5,16 @@ from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 from usher.api.access import work
-from usher.api.app import Call, Endpoint
+from usher.api.context import MgmtCall
 from usher.api.mgmt_calls import (
     PROPAGATORS,
-    at_mgmt,
     caller,
-    clock,
+    database_time,
     lease_holders,
-    lost,
-    propagating,
-    shown,
+    mgmt_connection,
+    record_propagated,
+    refuse_lost_lease,
+    require_chunk,
     state_of,
 )
 from usher.api.mgmt_messages import (
@@ -28,11 +28,12 @@ from usher.api.mgmt_messages import (
 from usher.db.pool import Connection
 from usher.door.guestbook import Outcome, Result
 from usher.errors import BadInput, NotFound
+from usher.http.server.endpoint import Endpoint
 from usher.mgmt import chunks, unreported_pages
 from usher.mgmt.chunks import Chunk, Trouble
 from usher.mgmt.component_names import Type
 from usher.mgmt.components import Component
-from usher.urls import Refused, Scheme, Url, parse
+from usher.urls import Scheme, Url, UrlRefusal, parse
 
 NOT_MODIFIED: Final = 304
 LATER: Final = frozenset({429, 503})  # answers that ask us to come another time
@@ -52,27 +53,27 @@ class Numbered(Protocol):
     def chunk_id(self) -> int | None: ...
 
 
-async def set_content_state(call: Call[ContentState]) -> ChunkKept:
+async def set_content_state(call: MgmtCall[ContentState]) -> ChunkKept:
     """Any state may be said again; what is over cannot be undone."""
     asked, chunk = call.body, number_of(call.body.chunk_id)
     me = await caller(call, *(PROPAGATORS if asked.state == "propagated" else CRAWLER))
     done = asked.state == "crawled" and not asked.pages
-    async with at_mgmt(call, alone=done) as conn:
+    async with mgmt_connection(call, alone=done) as conn:
         if done and not await finish(call, conn, me, chunk):
-            said_before(await shown(conn, chunk), me, asked)
+            said_before(await require_chunk(conn, chunk), me, asked)
         elif asked.state == "propagated":
-            await propagating(call, conn, me, chunk)
+            await record_propagated(call, conn, me, chunk)
         elif not done:
             await settle(call, conn, me, chunk)
-        return state_of(await shown(conn, chunk))
+        return state_of(await require_chunk(conn, chunk))
 
 
-async def settle(call: Call[ContentState], conn: Connection, me: Component, chunk: int) -> None:
-    asked, now = call.body, clock(call)
+async def settle(call: MgmtCall[ContentState], conn: Connection, me: Component, chunk: int) -> None:
+    asked, now = call.body, database_time(call)
     # A chunk that ends with this report keeps no host, so there is nothing to renew.
-    lease = call.rooms.terms.lease if asked.state == "crawling" else timedelta(0)
+    lease = call.context.limits.lease if asked.state == "crawling" else timedelta(0)
     if not await chunks.hold(conn, me.id, chunk, lease=lease, now=now):
-        said_before(await shown(conn, chunk), me, asked)
+        said_before(await require_chunk(conn, chunk), me, asked)
         return
     results = await outcomes(conn, chunk, asked.pages) if asked.pages else []
     told = [outcome for _, outcome in results]
@@ -88,7 +89,7 @@ async def settle(call: Call[ContentState], conn: Connection, me: Component, chun
 
 
 async def finish(
-    call: Call[ContentState],
+    call: MgmtCall[ContentState],
     conn: Connection,
     me: Component,
     chunk: int,
@@ -102,7 +103,7 @@ async def finish(
         chunk,
         sha256=asked.sha256,
         size=asked.bytes,
-        now=clock(call),
+        now=database_time(call),
         outcomes=told,
         # Whoever reports pages reports all it fetched: the others it never had, or dropped.
         back=None if asked.pages is None else True,
@@ -113,7 +114,7 @@ async def finish(
 def said_before(found: Chunk, me: Component, asked: ContentState) -> None:
     """Whoever has no lease may only say again what is so."""
     if found.crawler_id != me.id or found.state != asked.state or asked.state == "crawling":
-        lost(found, me)
+        refuse_lost_lease(found, me)
 
 
 async def pace(
@@ -156,7 +157,7 @@ async def outcomes(
 
 def read(link: str) -> Url:
     url = parse(link)
-    if isinstance(url, Refused):
+    if isinstance(url, UrlRefusal):
         raise BadInput(f"{link[:80]!a} cannot be read as a link: {url.detail}")
     return url
 
@@ -204,9 +205,9 @@ def code_of(content_type: str | None, codes: Mapping[str, int]) -> int:
     return codes.get(name) or codes.get(name.partition("/")[0]) or UNKNOWN_TYPE
 
 
-async def get_unpropagated(call: Call[KeepQuery]) -> Keep:
+async def get_unpropagated(call: MgmtCall[KeepQuery]) -> Keep:
     holders, asked, kept = await lease_holders(call), call.body, set[int]()
-    async with at_mgmt(call, alone=True) as conn:
+    async with mgmt_connection(call, alone=True) as conn:
         for me in holders:
             kept.update(await chunks.unpropagated(conn, me.id, after=asked.after, n=asked.n))
     found = sorted(kept)[: asked.n]

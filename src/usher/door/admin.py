@@ -11,10 +11,10 @@ from psycopg.types.range import Range as SqlRange
 
 from usher import domain64
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.door.hosts import House
 
-store = beside(__file__)
+store = load_statements(__file__)
 Policy = Literal["open", "paused", "blocked"]
 ScopeKind = Literal["host", "domain", "listed", "any"]
 Filters = list[dict[str, object]]

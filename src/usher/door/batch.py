@@ -12,8 +12,8 @@ from typing import NamedTuple
 from usher.door.guestbook import LETTERS, STALE, Batch
 from usher.door.host_cache import Knowledge
 from usher.door.rules import Knock, Reason, Verdict
-from usher.private_hosts import Allowed, may_lead
-from usher.urls import Refused, Url, parse
+from usher.private_hosts import PrivateAllowList, may_lead
+from usher.urls import Url, UrlRefusal, parse
 
 UNKNOWN = "nobody has registered this host, and where the link was found does not reach it"
 
@@ -47,7 +47,7 @@ class Visit:
     """One batch on its way through the door; `answers` fills up."""
 
     given: Sequence[str]
-    read: list[Url | Refused]
+    read: list[Url | UrlRefusal]
     answers: list[Answer | None]
     now: datetime
     knock: Knock
@@ -56,7 +56,7 @@ class Visit:
     depth: int
     dry_run: bool
     filtered: bool = True
-    allowed: Allowed = Allowed()  # noqa: RUF009 - frozen
+    allowed: PrivateAllowList = PrivateAllowList()  # noqa: RUF009 - frozen
     brought: int = 0
     known: Knowledge = field(default_factory=Knowledge)
     same: dict[int, int] = field(default_factory=dict)  # a URL given before in this batch → where
@@ -71,7 +71,7 @@ class Visit:
         batch, order = Batch(), list[int]()
         seen: dict[tuple[str, str], int] = {}
         for index, url in enumerate(self.read):
-            if self.answers[index] is not None or index in self.same or isinstance(url, Refused):
+            if self.answers[index] is not None or index in self.same or isinstance(url, UrlRefusal):
                 continue
             host = self.known.hosts.get(url.host)
             if self.is_forbidden(url.host):
@@ -193,7 +193,7 @@ def read(
     """Every URL in its canonical form; what has none is answered here."""
     seen = [parse(text) for text in given]
     answers: list[Answer | None] = [
-        Answer(text, Reason(url.reason), url.detail) if isinstance(url, Refused) else None
+        Answer(text, Reason(url.reason), url.detail) if isinstance(url, UrlRefusal) else None
         for text, url in zip(given, seen, strict=True)
     ]
     return Visit(given, seen, answers, now, knock, found_on, register, depth, dry_run)

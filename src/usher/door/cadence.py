@@ -35,7 +35,7 @@ def parse(text: str) -> timedelta:
     word = text.strip().lower()
     if word in _READ:
         return _READ[word]
-    cadence = durations.read(word)
+    cadence = durations.parse(word)
     if cadence is None:
         raise BadInput(f"{text[:40]!a} is not a cadence.", hint=_EXAMPLES)
     if not LEAST <= cadence <= MOST:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from usher.domain64 import Name, join, split
+from usher.domain64 import HostName, join, split
 from usher.errors import BadInput
 
 FORMATS = "A line is a number in hex, a tab and a name; JSON is our export's or Jemison's."
@@ -75,7 +75,7 @@ def reversed_labels(name: str) -> str:
     """`amarillo.www.va.gov` is `www.amarillo.va.gov`: Jemison wrote the labels before a domain backwards."""
     parts = split(name)
     labels = ".".join(reversed(parts.subdomain.split(".")))
-    return join(Name(parts.tld, parts.domain, labels))
+    return join(HostName(parts.tld, parts.domain, labels))
 
 
 def perhaps_reversed(path: Path) -> bool:

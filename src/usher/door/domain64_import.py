@@ -10,13 +10,13 @@ from typing import Self
 
 from usher import domain64
 from usher.db.pool import Connection
-from usher.db.statements import beside
-from usher.domain64 import OTHER, Name, Parts
+from usher.db.statements import load_statements
+from usher.domain64 import OTHER, HostName, Parts
 from usher.door import admin, hosts
 from usher.door.domain64_files import Line
-from usher.urls import Refused, parse
+from usher.urls import UrlRefusal, parse
 
-store = beside(__file__)
+store = load_statements(__file__)
 Pair = tuple[str, Hashable, Hashable]  # what kind, its number, its name
 
 
@@ -128,7 +128,7 @@ def understood(line: Line) -> Published | Objection:
     except ValueError as error:
         return Objection(line, str(error))
     url = parse(f"https://{line.name}")
-    if isinstance(url, Refused) or url.host != line.name.lower():
+    if isinstance(url, UrlRefusal) or url.host != line.name.lower():
         return Objection(line, "this is not the name of a host")
     name = domain64.split(url.host)
     if reason := contradiction(parts, name):
@@ -137,7 +137,7 @@ def understood(line: Line) -> Published | Objection:
     return Published(line, parts, url.host, name.tld, domain)
 
 
-def contradiction(parts: Parts, name: Name) -> str:
+def contradiction(parts: Parts, name: HostName) -> str:
     """Why this number cannot be that name's, whatever others have."""
     if parts.reserved or not parts.domain:
         return "a host has a domain from 1 on and a reserved byte of 0"

@@ -19,7 +19,7 @@ from usher.door.host_cache import Knowledge, Known
 from usher.door.host_limits import Census, Sorted
 from usher.door.rules import DEEPEST, Knock
 from usher.errors import Unreachable
-from usher.private_hosts import Allowed
+from usher.private_hosts import PrivateAllowList
 from usher.telemetry import VERDICTS
 from usher.urls import Scheme, Url
 
@@ -33,7 +33,7 @@ TRIES = 20  # of a batch that met a deadlock or a host that changed; each time o
 class Doorkeeper:
     """One for each process: what it remembers of hosts serves every batch."""
 
-    def __init__(self, db: Database, allowed: Allowed = Allowed()) -> None:  # noqa: B008 - frozen
+    def __init__(self, db: Database, allowed: PrivateAllowList = PrivateAllowList()) -> None:  # noqa: B008 - frozen
         self.db, self.allowed = db, allowed
         self._memory = Knowledge()
         self._census = Census()

@@ -7,10 +7,10 @@ from typing import Final, Literal, NamedTuple
 
 from usher.db.pool import Connection
 from usher.db.statements import array as written
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.door.rules import Knock, Reason
 
-store = beside(__file__)
+store = load_statements(__file__)
 # A page that is unchanged, gone, moved elsewhere or barred by robots.txt was settled like one that was fetched.
 Result = Literal["success", "unchanged", "failure", "gone", "moved", "barred"]
 STALE: Final = "?"

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from itertools import compress
 
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.door import guestbook
 from usher.door.guestbook import FRESH, Batch, array
 from usher.door.host_cache import MANY, SMALL, Known
 from usher.door.rules import Reason, shut_out
 
-store = beside(__file__)
+store = load_statements(__file__)
 OFTEN = 1_000  # new pages of a host that we let in without asking how many others did
 SHARE = 8  # of its room is let in between two counts, so that as many processes do no harm
 WAYS = 4  # batches with a host that may be under way at once before more than its room comes in

@@ -9,10 +9,10 @@ from psycopg.types.multirange import Multirange
 
 from usher import domain64
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.errors import SchemaOutOfDate
 
-store = beside(__file__)
+store = load_statements(__file__)
 LOCK = 0x7573_6865_7203  # "usher", 3: numbers are given by one at a time
 
 
@@ -59,7 +59,7 @@ class JudgedBy:
 async def house(conn: Connection) -> House:
     found = await store.house.row(conn, House)
     if found is None:
-        raise SchemaOutOfDate("work.house is empty.", hint="Run `usher db migrate`.")
+        raise SchemaOutOfDate("work.settings is empty.", hint="Run `usher db migrate`.")
     return found
 
 

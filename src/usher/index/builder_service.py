@@ -10,18 +10,18 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from usher.chunk_store import Shelf, keep_files_private
-from usher.component_health import Fitness
+from usher.chunk_store import ChunkStore, keep_files_private
+from usher.component_health import ComponentHealth
 from usher.errors import UsherError
 from usher.http.client.mgmt_client import Client
 from usher.http.server.chunk_files import chunk_endpoints
-from usher.http.server.component import face
+from usher.http.server.component import serve_component
 from usher.http.server.credentials import credential, guard_options
 from usher.http.server.listen import Bind
-from usher.index.build_pool import Bounds, Workshop, cores
+from usher.index.build_pool import BuildLimits, BuildPool, available_cores
 from usher.index.builder import Builder
-from usher.index.claimed_chunks import Claims
-from usher.index.component_directory import alone_in, beside, folder_of
+from usher.index.claimed_chunks import ClaimedChunks
+from usher.index.component_directory import background_task, directory_name, lock_directory
 from usher.settings import Settings
 from usher.telemetry import Log
 
@@ -41,30 +41,33 @@ class BuilderOptions:
     bind: Bind
     host: str = ""
     chunks: int = 4
-    presses: int = field(default_factory=cores)
-    bounds: Bounds = field(default_factory=Bounds)
+    processes: int = field(default_factory=available_cores)
+    bounds: BuildLimits = field(default_factory=BuildLimits)
     insecure: bool = False
 
 
-async def build(
+async def run_builder(
     settings: Settings, wish: BuilderOptions, stop: asyncio.Event, *, ready: Ready
 ) -> None:
     """Run a builder until told to stop; then what is under way ends."""
     keep_files_private(settings.data)
-    shelf, fitness = Shelf(settings.data / "built", SUFFIX), Fitness()
+    shelf, fitness = ChunkStore(settings.data / "built", SUFFIX), ComponentHealth()
     async with (
         serving(settings, wish, shelf, fitness) as host,
         Client(settings.mgmt_url, host=host, token=credential(settings), patience=PATIENCE) as mgmt,
-        Workshop(wish.presses, wish.bounds) as workshop,
+        BuildPool(wish.processes, wish.bounds) as workshop,
     ):
         await mgmt.set_state("online", type="index-builder", anew=True)
-        claims = Claims(shelf.directory / "incoming")
+        claims = ClaimedChunks(shelf.directory / "incoming")
         builder = Builder(mgmt, shelf, claims, workshop, fitness)
         builder.chunks = wish.chunks
         builder.renewal = min(settings.chunk_lease / 3, LONGEST_RENEWAL)
         ready(f"index builder at {host}")
-        log.info("building", mgmt=settings.mgmt_url, host=host, presses=wish.presses)
-        async with beside(tidied(mgmt, shelf, builder)), beside(told(builder, stop)):
+        log.info("building", mgmt=settings.mgmt_url, host=host, processes=wish.processes)
+        async with (
+            background_task(tidied(mgmt, shelf, builder)),
+            background_task(told(builder, stop)),
+        ):
             await builder.run()
         with suppress(UsherError):
             await mgmt.set_state("waiting", reason="stopped in order")
@@ -73,25 +76,25 @@ async def build(
 
 @asynccontextmanager
 async def serving(
-    settings: Settings, wish: BuilderOptions, shelf: Shelf, fitness: Fitness
+    settings: Settings, wish: BuilderOptions, shelf: ChunkStore, fitness: ComponentHealth
 ) -> AsyncIterator[str]:
     """The builder's files, served, in a directory of its own; gives the name it goes by."""
-    async with face(
+    async with serve_component(
         chunk_endpoints(shelf, "/index_chunk", MEDIA_TYPE, "index"),
         wish.bind,
         health=fitness.health,
         options=guard_options(settings, wish.host, insecure=wish.insecure),
     ) as address:
         host = wish.host or wish.bind.reached(address)
-        shelf.directory /= folder_of(host)
-        with alone_in(shelf.directory):
+        shelf.directory /= directory_name(host)
+        with lock_directory(shelf.directory):
             await asyncio.to_thread(tidy, shelf)
             yield host
 
 
-def tidy(shelf: Shelf) -> None:
+def tidy(shelf: ChunkStore) -> None:
     """Remove what an earlier life of this builder left half-written."""
-    shelf.tidy()
+    shelf.remove_leftovers()
     for left in shelf.directory.glob(f"*/.*{SUFFIX}.*.new"):
         with suppress(OSError):
             left.unlink()
@@ -102,7 +105,7 @@ async def told(builder: Builder, stop: asyncio.Event) -> None:
     builder.stop()
 
 
-async def tidied(mgmt: Client, shelf: Shelf, builder: Builder) -> None:
+async def tidied(mgmt: Client, shelf: ChunkStore, builder: Builder) -> None:
     """Drop what every row has, now and then."""
     while True:
         await asyncio.sleep(TIDY_SECONDS)

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import msgspec
 
-from usher.chunk_store import at_disk, make_folder
+from usher.chunk_store import make_folder, translate_disk_errors
 from usher.messages import ContentChunk
 from usher.private_files import write_file
 
 
-class Claims:
+class ClaimedChunks:
     """The claims of one builder, and beside each the content that was pulled for it."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        with at_disk(directory):
+        with translate_disk_errors(directory):
             make_folder(directory)
 
     def content(self, chunk: int) -> Path:
@@ -30,7 +30,7 @@ class Claims:
         return self.directory / f"{chunk}-{source}.idx"
 
     def add(self, one: ContentChunk) -> None:
-        with at_disk(self.directory):
+        with translate_disk_errors(self.directory):
             write_file(self._note(one.chunk_id), msgspec.json.encode(one))
 
     def drop(self, chunk: int) -> None:
@@ -44,7 +44,7 @@ class Claims:
         """What was claimed when the builder ended; anything else that is left here goes."""
         found = list(self._found())
         notes = {self._note(one.chunk_id) for one in found}
-        with at_disk(self.directory):
+        with translate_disk_errors(self.directory):
             for path in self.directory.iterdir():
                 if path not in notes:
                     path.unlink()

@@ -9,22 +9,22 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from usher.chunk_store import at_disk, make_folder
+from usher.chunk_store import make_folder, translate_disk_errors
 from usher.errors import Conflict
 from usher.private_files import open_file
-from usher.telemetry import Log, observed
+from usher.telemetry import Log, log_failure
 
 log = Log("index")
 
 
-def folder_of(host: str) -> str:
+def directory_name(host: str) -> str:
     return re.sub(r"[^A-Za-z0-9.-]+", "_", host)
 
 
 @contextmanager
-def alone_in(directory: Path) -> Iterator[None]:
+def lock_directory(directory: Path) -> Iterator[None]:
     """A directory for one process; Conflict if another lives in it. The lock goes with the process."""
-    with at_disk(directory):
+    with translate_disk_errors(directory):
         make_folder(directory)
         handle = open_file(directory / "lock", os.O_RDWR)
     try:
@@ -39,9 +39,9 @@ def alone_in(directory: Path) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+async def background_task(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     """Something that goes on meanwhile; if it fails, the log says so at once."""
-    task = observed(asyncio.create_task(work), log)
+    task = log_failure(asyncio.create_task(work), log)
     try:
         yield
     finally:

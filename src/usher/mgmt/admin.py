@@ -1,8 +1,4 @@
-"""The operator's desk: what is changed by hand in MGMT.
-
-Comes from the command line and the HTTP API; goes to work.chunk, work.house and work.component. What only looks is in
-`look`.
-"""
+"""Changes that the operator makes by hand: retry parked chunks, set the number of rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,12 +6,12 @@ from datetime import datetime
 from typing import Final, Literal
 
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.errors import BadInput, Conflict
 from usher.mgmt import components, placements
 from usher.mgmt.components import Happening
 
-store = beside(__file__)
+store = load_statements(__file__)
 MOST_ROWS: Final = 1_000
 
 

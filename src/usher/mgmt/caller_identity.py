@@ -9,13 +9,13 @@ from datetime import datetime
 from typing import Final
 
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.errors import Conflict, NotAllowed
 from usher.mgmt.component_names import IDENTITY_HINT, Type, host_of, type_of
 from usher.mgmt.components import Component, Happening, event, join_row, of_id
 from usher.mgmt.placement_rules import machine
 
-store = beside(__file__)
+store = load_statements(__file__)
 HOST_LOCK: Final = 0x7573_6865  # "ushe": the class of the locks of hosts
 
 

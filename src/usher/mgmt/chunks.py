@@ -14,13 +14,13 @@ from typing import Final, NamedTuple
 from psycopg.rows import TupleRow
 
 from usher.db.pool import Connection
-from usher.db.statements import array, beside
+from usher.db.statements import array, load_statements
 from usher.door.guestbook import Outcome, Settled, columns
 from usher.messages import PrivateAccess
 from usher.mgmt import compaction_merge, page_versions, placements
-from usher.urls import Url, written
+from usher.urls import Url, url_text
 
-store = beside(__file__)
+store = load_statements(__file__)
 MOST_CRAWLS: Final = 3  # of a page whose crawlers die, before it is an error
 MOST_BUILDS: Final = 3
 MAX_LEASES_BY_CALL: Final = (
@@ -176,7 +176,7 @@ def packed(rows: Rows) -> Pack | None:
     if not rows:
         return None
     pages = [
-        Given(id_, written(scheme, host, path), access(port, addresses), *rest)
+        Given(id_, url_text(scheme, host, path), access(port, addresses), *rest)
         for _, _, id_, host, scheme, path, port, addresses, *rest in rows
     ]
     return Pack(rows[0][1], pages)

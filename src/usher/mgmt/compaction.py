@@ -1,8 +1,6 @@
-"""Compaction: chunks with nothing left alive are retired, those with little are made into one new chunk.
+"""Compaction: the watchdog retires chunks without live pages and merges chunks with few of them.
 
-Comes from chunks that something was outdated in, or that brought little (work.thin), looked at again and again, a
-bounded number at a time; goes to work.chunk and work.placement, and by builders to `merging`. Whatever writes must be
-called in a transaction.
+Candidates are in work.compaction_candidate; each call checks a bounded number. Functions that write need a transaction.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,12 +9,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.mgmt import components, placements
 from usher.mgmt.compaction_merge import SHARE
 from usher.mgmt.components import Happening
 
-store = beside(__file__)
+store = load_statements(__file__)
 LOCK: Final = 0x7573_6865_7224  # "usher", 36: one at a time begins to make chunks of others
 OLD: Final = timedelta(days=1)  # since every row had it: a crawl that goes on changes it again
 PAGES: Final = 500  # about so many in a chunk that is made of others
@@ -72,7 +70,7 @@ async def compact(
 ) -> Done:
     """One round; `by_hand` looks also at what is not due yet, and what every row has only just got."""
     await store.compact_alone.tuples(conn, lock=LOCK)
-    # All who write places take this lock before they lock chunks and pages, and here rows of work.thin.
+    # All who write places take this lock before they lock chunks and pages, and here rows of work.compaction_candidate.
     await placements.plan_alone(conn)
     made = [id_ for (id_,) in await store.close.tuples(conn, now=now)]
     vain = await store.give_up.tuples(conn, before=now - LONG, again=now + LONG)

@@ -1,7 +1,7 @@
-"""Merging: chunks of which little is left, or that never had much, and those that are made of them.
+"""The chunks that compaction makes: what a builder puts into one, and what changes when it has built it.
 
-Comes from a builder that takes such a chunk, and says when it has made it; goes to the guestbook and to work.outdated,
-as if the pages had been crawled again: each row keeps an old copy until it has the new one.
+The guestbook then names the new chunk, as if its pages had been crawled again: each row keeps the old copies until it
+has the new one.
 """
 
 from collections.abc import Sequence
@@ -10,10 +10,10 @@ from datetime import datetime
 from typing import Final
 
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.mgmt import page_versions
 
-store = beside(__file__)
+store = load_statements(__file__)
 SHARE: Final = 0.25  # of a chunk's pages; with no more alive, it is put together with others
 
 

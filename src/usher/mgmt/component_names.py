@@ -8,7 +8,7 @@ from typing import Final, Literal, get_args
 
 from usher.errors import BadInput
 from usher.mgmt.placement_rules import machine
-from usher.urls import MAX_HOST, Refused, parse
+from usher.urls import MAX_HOST, UrlRefusal, parse
 
 Type = Literal["crawler", "index-builder", "index-server", "front-end", "manager"]
 State = Literal["online", "waiting", "paused", "error"]
@@ -34,8 +34,8 @@ def host_of(text: str) -> str:
     bare = rest if scheme else given
     if bare.count(":") > 1 and not bare.startswith("["):
         bare = f"[{bare}]"
-    url = parse(f"http://{bare}") if bare.strip("/") else Refused("bad_url", "It is empty.")
-    if isinstance(url, Refused):
+    url = parse(f"http://{bare}") if bare.strip("/") else UrlRefusal("bad_url", "It is empty.")
+    if isinstance(url, UrlRefusal):
         raise BadInput(f"This is not the host of a component: {url.detail}", hint=HOST_HINT)
     if url.path != "/" or "#" in bare:
         raise BadInput("A component has a host and a port, and no path.", hint=HOST_HINT)

@@ -10,14 +10,14 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.errors import BadInput, Conflict, NotFound
 from usher.mgmt.component_names import State, Type, host_of, state_of, words
 from usher.mgmt.health import Event as Transition
 from usher.mgmt.health import Health, Patience, Record, condition
 from usher.mgmt.placement_rules import Server, row_for
 
-store = beside(__file__)
+store = load_statements(__file__)
 LOCK: Final = 0x7573_6865_7220  # "usher", 32: rows are given by one at a time
 MOST_WEIGHT: Final = 1_000
 LAST: Final = 2**63 - 1

@@ -11,14 +11,14 @@ from datetime import datetime
 from typing import Final, Literal
 
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.mgmt import components, health, page_versions, placements
 from usher.mgmt.chunks import MOST_BUILDS, MOST_CRAWLS
 from usher.mgmt.components import Happening
 from usher.mgmt.health import Patience
 from usher.telemetry import Log
 
-store = beside(__file__)
+store = load_statements(__file__)
 log = Log("mgmt")
 PATIENCE: Final = Patience()
 What = Literal["build", "parked", "crawl"]

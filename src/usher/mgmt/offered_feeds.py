@@ -9,10 +9,10 @@ from datetime import datetime
 from typing import Final
 
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.urls import Url
 
-store = beside(__file__)
+store = load_statements(__file__)
 MOST_OF_HOST: Final = 200
 
 

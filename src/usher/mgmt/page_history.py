@@ -9,12 +9,12 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.mgmt import chunks
 from usher.mgmt.chunks import Chunk
 from usher.urls import Scheme, Url
 
-store = beside(__file__)
+store = load_statements(__file__)
 MOST_OUTDATED: Final = 20
 QUIET: Final = timedelta(minutes=5)  # without a sign of life, longer than anybody at work is
 

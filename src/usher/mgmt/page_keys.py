@@ -10,11 +10,11 @@ from datetime import datetime
 from typing import Final
 
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.mgmt import components
 from usher.mgmt.components import Component, Happening
 
-store = beside(__file__)
+store = load_statements(__file__)
 KIND: Final = "foreign_pages"
 
 

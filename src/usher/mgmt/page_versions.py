@@ -11,10 +11,10 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.urls import Scheme, Url
 
-store = beside(__file__)
+store = load_statements(__file__)
 WINDOW: Final = timedelta(days=1)  # pages that disappear within it belong together
 SHARE: Final = 0.2  # of a host's pages that may disappear so
 FEW: Final = 10  # pages, that may disappear of any host

@@ -17,13 +17,13 @@ from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.messages import HeldChunk
 from usher.mgmt import components, incarnation, page_versions, placement_rules
 from usher.mgmt.health import Health, Patience
 from usher.mgmt.placement_rules import ANSWERS, Copy, Offer, Quota, Server
 
-store = beside(__file__)
+store = load_statements(__file__)
 LOCK: Final = 0x7573_6865_7221  # "usher", 33: seats are given by one at a time
 PACK: Final = 20_000  # seats given in one transaction
 FIRST_PACK: Final = 1_000  # seats given to a new server while it waits for an answer

@@ -1,6 +1,6 @@
 """Politeness groups: hosts that share a server share a pace.
 
-Comes from the operator; goes to work.pace and work.hosts, which every claim of pages follows.
+Comes from the operator; goes to work.politeness_group and work.hosts, which every claim of pages follows.
 """
 
 from collections.abc import Sequence
@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.errors import BadInput, NotFound
 
-store = beside(__file__)
+store = load_statements(__file__)
 LONGEST_NAME: Final = 100
 LONGEST: Final = timedelta(days=1)
 MOST_COUNTED: Final = 10_000

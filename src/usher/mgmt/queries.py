@@ -10,13 +10,13 @@ from types import MappingProxyType
 from typing import Final, Literal, get_args
 
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.errors import NotFound
 from usher.mgmt import chunks
 from usher.mgmt.chunks import Chunk
 from usher.urls import Scheme, Url
 
-store = beside(__file__)
+store = load_statements(__file__)
 Stage = Literal[
     "crawling", "crawled", "building", "built", "propagated", "retired", "error", "parked"
 ]

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 
-store = beside(__file__)
+store = load_statements(__file__)
 Asked = tuple[datetime, str, float]  # when, what, and how many seconds it took
 
 

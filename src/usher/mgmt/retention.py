@@ -8,10 +8,10 @@ from datetime import UTC, datetime, time, timedelta
 from typing import Final
 
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.settings import Settings
 
-store = beside(__file__)
+store = load_statements(__file__)
 ROWS_PER_ROUND: Final = 5_000
 TERMS_PER_DAY: Final = 100
 QUERY_DAYS_KEPT: Final = timedelta(days=1_830)  # sums of a day: five years

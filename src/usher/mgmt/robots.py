@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.urls import Scheme, Url
 
-store = beside(__file__)
+store = load_statements(__file__)
 MAX_SITEMAPS_PER_HOST: Final = 10_000  # a batch may exceed it once
 BROKEN, TOO_MANY = 500, 429
 

@@ -11,11 +11,11 @@ from hashlib import sha256
 from typing import Final, Literal, get_args
 
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.errors import BadInput, Conflict, NotFound
 from usher.mgmt.component_names import Type, host_of, type_of
 
-store = beside(__file__)
+store = load_statements(__file__)
 Scope = Literal["read", "work", "admin"]
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
 SECRET_BYTES: Final = 32

@@ -6,9 +6,9 @@ Comes from a chunk that its crawler holds; goes back to the guestbook, where the
 from dataclasses import dataclass
 
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 
-store = beside(__file__)
+store = load_statements(__file__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from usher.db.areas import Area, places
+from usher.db.areas import Area, open_areas
 from usher.db.clock import DatabaseClock
-from usher.db.pool import IN_THE_WAY, Connection, stay_connected
-from usher.db.statements import beside
+from usher.db.pool import CONFLICT_ERRORS, Connection, stay_connected
+from usher.db.statements import load_statements
 from usher.mgmt import (
     chunks,
     compaction,
@@ -33,22 +33,22 @@ from usher.mgmt.health import Action, Patience, Ping, Record
 from usher.mgmt.ping import TIMEOUT, has_address, ping_all
 from usher.mgmt.retention import Retention
 from usher.schema import migrate
-from usher.schema.roles import role_at
+from usher.schema.roles import usable_role
 from usher.settings import Settings
-from usher.shutdown import told_to_stop
+from usher.shutdown import stop_events
 from usher.telemetry import (
-    COMPACTED,
-    COMPONENTS,
-    LOST,
-    MOVED,
+    COMPACTED_CHUNKS,
+    COMPONENTS_BY_HEALTH,
+    LOST_CHUNKS,
+    MOVED_PLACEMENTS,
     PINGS,
     ROUND_SECONDS,
-    UNLOADED,
-    UNSEATED,
+    UNLOADED_PLACEMENTS,
+    UNPLACED_CHUNKS,
     Log,
 )
 
-store = beside(__file__)
+store = load_statements(__file__)
 log = Log("watchdog")
 LOCK: Final = 0x7573_6865_7222  # "usher", 34: one watchdog leads
 TICK: Final = 5.0
@@ -143,7 +143,7 @@ class Watchdog:
         start = loop.time()
         try:
             await self.round(conn)
-        except IN_THE_WAY as error:
+        except CONFLICT_ERRORS as error:
             log.warning("round_cut_short", reason=error.diag.message_primary)
             return
         seconds = loop.time() - start
@@ -254,7 +254,7 @@ class Watchdog:
                 else:
                     lost = await chunks.rebuild(conn, id_, why=why)
                 await _write_down(conn, "lost", lost, id_, why, now)
-            LOST.labels(type_).inc(len(lost))
+            LOST_CHUNKS.labels(type_).inc(len(lost))
             log.warning("lost", component=host, chunks=len(lost), some=lost[:10])
 
     async def reap(self, conn: Connection, now: datetime) -> None:
@@ -282,7 +282,7 @@ class Watchdog:
         async with conn.transaction():
             released = await placements.drop(conn, now=now, patience=self.patience)
         if any(planned) or released:
-            MOVED.inc(planned.moved)
+            MOVED_PLACEMENTS.inc(planned.moved)
             log.info("seats", seated=planned.seated, moved=planned.moved, released=released)
 
     async def compact(self, conn: Connection, now: datetime) -> None:
@@ -291,9 +291,9 @@ class Watchdog:
             done = await compaction.compact(conn, now=now)
         if not done:
             return
-        COMPACTED.labels("retired").inc(len(done.retired))
-        COMPACTED.labels("made").inc(len(done.made))
-        COMPACTED.labels("given_up").inc(len(done.given_up))
+        COMPACTED_CHUNKS.labels("retired").inc(len(done.retired))
+        COMPACTED_CHUNKS.labels("made").inc(len(done.made))
+        COMPACTED_CHUNKS.labels("given_up").inc(len(done.given_up))
         begun = [one.chunk_id for one in done.begun]
         log.info(
             "compacted",
@@ -312,16 +312,16 @@ class Watchdog:
 
     async def measure(self, conn: Connection) -> None:
         """How everybody is, for the metrics."""
-        COMPONENTS.clear()
+        COMPONENTS_BY_HEALTH.clear()
         found = await components.list_components(conn)
         kinds = Counter((one.type or "unknown", one.health) for one in found)
         for kind, n in kinds.items():
-            COMPONENTS.labels(*kind).set(n)
-        UNSEATED.clear()
-        UNLOADED.clear()
+            COMPONENTS_BY_HEALTH.labels(*kind).set(n)
+        UNPLACED_CHUNKS.clear()
+        UNLOADED_PLACEMENTS.clear()
         for row in await placements.missing(conn):
-            UNSEATED.labels(str(row.row)).set(row.unseated)
-            UNLOADED.labels(str(row.row)).set(row.wanted)
+            UNPLACED_CHUNKS.labels(str(row.row)).set(row.unseated)
+            UNLOADED_PLACEMENTS.labels(str(row.row)).set(row.wanted)
 
 
 def _result(ping: Ping) -> str:
@@ -351,11 +351,11 @@ async def watch(
     told: asyncio.Event | None = None,
 ) -> None:
     """A watchdog until it is told, or without that as a process until TERM or INT."""
-    with places(settings) as found:
+    with open_areas(settings) as found:
         await migrate.ensure(found, ("work",), patience=settings.connect_timeout)
         dsn = found.dsns[Area.WORK]
-        role = await role_at(dsn, ROLE, patience=settings.connect_timeout)
-        with told_to_stop(told) as (stop, _):
+        role = await usable_role(dsn, ROLE, patience=settings.connect_timeout)
+        with stop_events(told) as (stop, _):
             ready("watchdog")
             patience = replace(
                 patience,

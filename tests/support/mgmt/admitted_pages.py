@@ -31,7 +31,9 @@ async def admit(dsn: str, *urls: str, now: datetime = NOW) -> None:
 
 
 async def delay(conn: Connection, seconds: float) -> None:
-    await conn.execute("update work.house set crawl_delay = make_interval(secs => %s)", [seconds])
+    await conn.execute(
+        "update work.settings set crawl_delay = make_interval(secs => %s)", [seconds]
+    )
 
 
 async def states(conn: Connection) -> Counter[str]:

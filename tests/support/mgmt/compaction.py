@@ -32,7 +32,7 @@ class House:
             NOW,
         )
         await delay(self.conn, 0)
-        await self.conn.execute('update work.house set "rows" = 2')
+        await self.conn.execute('update work.settings set "rows" = 2')
         self.crawler = await component(self.conn, "c")
         self.builder = await component(self.conn, "b", "index-builder")
         self.other = await component(self.conn, "b2", "index-builder")

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from support.db.invariants import violations
 from support.mgmt.admitted_pages import component, url
-from usher.db.pool import IN_THE_WAY, Connection, Database, connect
+from usher.db.pool import CONFLICT_ERRORS, Connection, Database, connect
 from usher.door.doorkeeper import Doorkeeper
 from usher.door.guestbook import Outcome, Result
 from usher.mgmt import (
@@ -66,7 +66,7 @@ class Stress:
 
     async def begin(self, conn: Connection) -> None:
         await conn.execute(
-            "update work.house set cadence = '200 ms', crawl_delay = '0', \"rows\" = 2"
+            "update work.settings set cadence = '200 ms', crawl_delay = '0', \"rows\" = 2"
         )
         self.crawlers = [await component(conn, f"c{n}") for n in range(3)]
         self.builders = [await component(conn, f"b{n}", "index-builder") for n in range(2)]
@@ -81,7 +81,7 @@ class Stress:
             while not self.over.is_set():
                 try:
                     self.counts[await step(conn)] += 1
-                except IN_THE_WAY:
+                except CONFLICT_ERRORS:
                     self.counts["undone"] += 1
                 await asyncio.sleep(0)
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from usher.cli.app import App, json_option, pass_app, run, run_on, show_json
+from usher.cli.app import App, json_option, pass_app, run, run_service, show_json
 from usher.cli.output import echo
 from usher.cli.wording import printable
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from usher.crawl.service import CrawlerOptions
     from usher.settings import Settings
 
-SHOWN = 20  # links, without --links
-TEXT = 600  # characters
+MAX_LINKS = 20  # links, without --links
+MAX_TEXT_CHARACTERS = 600  # characters
 MAX_LINE_CHARACTERS = 8_192
 
 
@@ -71,27 +71,27 @@ def crawler(
     """
     from dataclasses import replace
 
-    from usher.crawl.crawler import Load
+    from usher.crawl.crawler import CrawlerLoad
     from usher.crawl.service import CrawlerOptions
     from usher.http.server.listen import read_bind
 
     settings = replace(app.settings, mgmt_url=mgmt) if mgmt else app.settings
-    load = Load(pages=pages, chunks=chunks)
+    load = CrawlerLoad(pages=pages, chunks=chunks)
     wish = CrawlerOptions(
         bind=read_bind(bind), host=host, load=load, keep=keep_warc, insecure=insecure
     )
-    run_on(app, crawling(settings, wish))
+    run_service(app, run_crawler(settings, wish))
 
 
-async def crawling(settings: "Settings", wish: "CrawlerOptions") -> None:
+async def run_crawler(settings: "Settings", wish: "CrawlerOptions") -> None:
     """Until told to stop; told twice, at once."""
     import asyncio
 
-    from usher.crawl.service import crawl
-    from usher.shutdown import told_to_stop
+    from usher.crawl.service import run_crawler
+    from usher.shutdown import stop_events
 
-    with told_to_stop() as (stop, now):
-        task = asyncio.create_task(crawl(settings, wish, stop, ready=echo))
+    with stop_events() as (stop, now):
+        task = asyncio.create_task(run_crawler(settings, wish, stop, ready=echo))
         impatient = asyncio.create_task(now.wait())
         await asyncio.wait([task, impatient], return_when=asyncio.FIRST_COMPLETED)
         impatient.cancel()
@@ -117,14 +117,18 @@ def fetch(app: App, url: str, *, all_links: bool, whole_text: bool, as_json: boo
       usher fetch https://example.com/
       usher fetch --text https://example.com/about
     """
-    from usher.crawl.show import look, portrait
+    from usher.crawl.show import fetch_page, visit_report
 
-    seen = run(look(app.settings, url))
-    found = portrait(seen)
+    seen = run(fetch_page(app.settings, url))
+    found = visit_report(seen)
     if as_json:
         show_json(found)
     else:
-        show(found, most=None if all_links else SHOWN, text=None if whole_text else TEXT)
+        show(
+            found,
+            most=None if all_links else MAX_LINKS,
+            text=None if whole_text else MAX_TEXT_CHARACTERS,
+        )
     if not found["findable"]:
         raise SystemExit(3)
 

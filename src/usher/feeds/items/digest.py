@@ -7,15 +7,15 @@ by the next one, which the next poll of that feed sends.
 from typing import Final
 
 from usher.db.pool import Connection, Database
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.feeds.store import item_texts
 
-store = beside(__file__)
+store = load_statements(__file__)
 
 PROGRAM: Final = "usher.feeds.worker:digest"
 
 
-async def digest_soon(conn: Connection) -> None:
+async def queue_digest_job(conn: Connection) -> None:
     """Have the words taken of all that has none."""
     await store.digest_soon.run(conn, program=PROGRAM)
 

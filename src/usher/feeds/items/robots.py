@@ -14,27 +14,31 @@ import psycopg
 from usher.db.clock import server_time
 from usher.db.pool import Connection, connect
 from usher.errors import UsherError
-from usher.feeds.store.databases import House, taken
+from usher.feeds.store.databases import FeedDatabases, available_role
 from usher.http.client.mgmt_client import Client
-from usher.messages import Robots
+from usher.messages import StoredRobots
 from usher.mgmt import robots
-from usher.urls import Refused, Url, parse
+from usher.urls import Url, UrlRefusal, parse
 
 ROLE: Final = "usher_mgmt"
 
 
-class Shelf:
+class RobotsCache:
     """As much of MGMT as manners ask for; to be entered, and left with no connection behind."""
 
-    def __init__(self, house: House) -> None:
-        self._house = house
+    def __init__(self, databases: FeedDatabases) -> None:
+        self._databases = databases
         self._stack = AsyncExitStack()
         self._conn: Connection | None = None
 
     async def __aenter__(self) -> Self:
         try:
-            role = await taken(self._house.work, ROLE, self._house.patience)
-            conn = await connect(self._house.work, patience=self._house.patience, role=role)
+            role = await available_role(
+                self._databases.work_dsn, ROLE, self._databases.connect_timeout
+            )
+            conn = await connect(
+                self._databases.work_dsn, patience=self._databases.connect_timeout, role=role
+            )
             self._conn = await self._stack.enter_async_context(conn)
         except UsherError:
             self._conn = None  # then each is read anew
@@ -47,14 +51,14 @@ class Shelf:
         """For manners, which call nothing but the two below."""
         return cast("Client", self) if self._conn is not None else None
 
-    async def robots(self, origin: str) -> Robots:
+    async def robots(self, origin: str) -> StoredRobots:
         url = parse(origin)
-        if isinstance(url, Refused) or self._conn is None:
-            return Robots()
+        if isinstance(url, UrlRefusal) or self._conn is None:
+            return StoredRobots()
         try:
             return _told(await robots.find(self._conn, url.host, url.scheme))
         except psycopg.Error:
-            return Robots()
+            return StoredRobots()
 
     async def set_robots(
         self,
@@ -65,10 +69,10 @@ class Shelf:
         error: str = "",
         crawl_delay: float | None = None,
         sitemaps: Sequence[str] = (),
-    ) -> Robots:
+    ) -> StoredRobots:
         url = parse(origin)
-        if isinstance(url, Refused) or self._conn is None:
-            return Robots()
+        if isinstance(url, UrlRefusal) or self._conn is None:
+            return StoredRobots()
         delay = None if crawl_delay is None else timedelta(seconds=crawl_delay)
         told = robots.Told(status, body, error, delay)
         found = [one for one in map(parse, sitemaps) if isinstance(one, Url)]
@@ -78,13 +82,13 @@ class Shelf:
             if kept and found:
                 await robots.add_sitemaps(self._conn, found, found_in="robots.txt", now=now)
         except psycopg.Error:
-            return Robots()
+            return StoredRobots()
         return _told(kept)
 
 
-def _told(kept: robots.Robots | None) -> Robots:
+def _told(kept: robots.Robots | None) -> StoredRobots:
     if kept is None:
-        return Robots()
-    return Robots(
+        return StoredRobots()
+    return StoredRobots(
         kept.status, kept.body, kept.fetched_at, kept.expires_at, kept.failures, kept.error
     )

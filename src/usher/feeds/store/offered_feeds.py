@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.mgmt.offered_feeds import Offer
 
-store = beside(__file__)
+store = load_statements(__file__)
 
 
-async def unsubscribed(conn: Connection, offers: Sequence[Offer]) -> list[Offer]:
+async def without_subscription(conn: Connection, offers: Sequence[Offer]) -> list[Offer]:
     """Those that nobody has subscribed to, in the same order."""
     found = await store.subscribed_to.tuples(conn, urls=[one.url for one in offers])
     known = {url for (url,) in found}

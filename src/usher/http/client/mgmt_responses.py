@@ -4,8 +4,8 @@ from typing import TypeVar
 
 import msgspec
 
-from usher.errors import BadInput, Conflict, NotAllowed, Unreachable, UsherError, tree
-from usher.http.client.pool import Answer
+from usher.errors import BadInput, Conflict, NotAllowed, Unreachable, UsherError, errors_by_code
+from usher.http.client.pool import HttpResponse
 from usher.messages import Problem
 
 T = TypeVar("T")
@@ -20,7 +20,7 @@ KINDS = {
 }
 
 
-def read(told: Answer, of: type[T]) -> T:
+def decode_answer(told: HttpResponse, of: type[T]) -> T:
     try:
         return msgspec.json.decode(told.body, type=of)
     except msgspec.MsgspecError as error:
@@ -29,11 +29,11 @@ def read(told: Answer, of: type[T]) -> T:
         ) from error
 
 
-def error_of(told: Answer) -> UsherError:
+def to_error(told: HttpResponse) -> UsherError:
     """What MGMT said, as the error it would be here."""
     try:
         problem = msgspec.json.decode(told.body, type=Problem)
     except msgspec.MsgspecError:
         problem = Problem(f"MGMT answered {told.status}.")
-    kind = tree().get(problem.code) or KINDS.get(told.status, UsherError)
+    kind = errors_by_code().get(problem.code) or KINDS.get(told.status, UsherError)
     return kind(problem.detail, hint=problem.hint)
