@@ -31,7 +31,7 @@ from usher.api.queue_messages import (
     RunClaim,
     RunEnd,
     SettleAnswer,
-    SettledRun,
+    SettledJob,
     SettleRequest,
     WrittenRowsRequest,
 )
@@ -202,7 +202,7 @@ async def settle(call: MgmtCall[SettleRequest]) -> SettleAnswer:
         ]
         done = await written(conn, ends, now)
     return SettleAnswer(
-        [SettledRun(end.id, end.state, end.retry_at) for end in ends if end.id in done],
+        [SettledJob(end.id, end.state, end.retry_at) for end in ends if end.id in done],
         [end.id for end in asked if end.id not in done],
     )
 

@@ -220,7 +220,7 @@ class SettleRequest(StrictRequest):
     jobs: Annotated[list[RunEnd], JOB_LIST]
 
 
-class SettledRun(Struct):
+class SettledJob(Struct):
     id: int
     state: JobState
     retry_at: datetime | None
@@ -229,7 +229,7 @@ class SettledRun(Struct):
 class SettleAnswer(Struct):
     """What became of the runs; the claims of the lost ones held no longer."""
 
-    settled: list[SettledRun]
+    settled: list[SettledJob]
     lost: list[int]
 
 

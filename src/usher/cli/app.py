@@ -88,10 +88,10 @@ def run_until_stopped(app: App, service: Service) -> None:
     """Run a service until a signal stops it; a second signal cancels it."""
     import asyncio
 
-    from usher.shutdown import told_to_stop
+    from usher.shutdown import stop_events
 
     async def work() -> None:
-        with told_to_stop() as (stop, now):
+        with stop_events() as (stop, now):
             task = asyncio.create_task(service(stop))
             cancelled = asyncio.create_task(now.wait())
             await asyncio.wait([task, cancelled], return_when=asyncio.FIRST_COMPLETED)

@@ -19,7 +19,11 @@ from usher.index.metrics import ANSWER_SECONDS, ASKED
 from usher.index.thread_pool import ThreadPool
 from usher.query.results import Hits, Suggestion, TermStats
 from usher.query.rpc_messages import (
+    FrequentWordsRequest,
+    QueryRequest,
+    SearchRequest,
     Snippet,
+    SnippetsRequest,
     checked_stats,
     to_query,
 )
@@ -50,14 +54,14 @@ class QueryHandlers:
 
     def endpoints(self) -> Sequence[ComponentEndpoint]:
         return (
-            Endpoint("POST", "/search", self.search, Search, access=QUERY, rpc=True),
-            Endpoint("POST", "/stats", self.stats, Words, access=QUERY, rpc=True),
-            Endpoint("POST", "/suggest", self.suggest, Words, access=QUERY, rpc=True),
-            Endpoint("POST", "/common", self.common, Common, access=QUERY, rpc=True),
-            Endpoint("POST", "/snippets", self.snippets, Snippets, access=QUERY, rpc=True),
+            Endpoint("POST", "/search", self.search, SearchRequest, access=QUERY, rpc=True),
+            Endpoint("POST", "/stats", self.stats, QueryRequest, access=QUERY, rpc=True),
+            Endpoint("POST", "/suggest", self.suggest, QueryRequest, access=QUERY, rpc=True),
+            Endpoint("POST", "/common", self.common, FrequentWordsRequest, access=QUERY, rpc=True),
+            Endpoint("POST", "/snippets", self.snippets, SnippetsRequest, access=QUERY, rpc=True),
         )
 
-    async def search(self, call: ComponentCall[Search]) -> Hits:
+    async def search(self, call: ComponentCall[SearchRequest]) -> Hits:
         asked = call.body
         query, stats = to_query(asked.query), checked_stats(asked.stats)
 
@@ -71,23 +75,23 @@ class QueryHandlers:
 
         return await self._answer("search", find, asked.deadline)
 
-    async def stats(self, call: ComponentCall[Words]) -> TermStats:
+    async def stats(self, call: ComponentCall[QueryRequest]) -> TermStats:
         asked = call.body
         query = to_query(asked.query)
         return await self._answer("stats", lambda: self._opened().stats(query), asked.deadline)
 
-    async def suggest(self, call: ComponentCall[Words]) -> list[Suggestion]:
+    async def suggest(self, call: ComponentCall[QueryRequest]) -> list[Suggestion]:
         asked = call.body
         query = to_query(asked.query)
         return await self._answer("suggest", lambda: self._opened().suggest(query), asked.deadline)
 
-    async def common(self, call: ComponentCall[Common]) -> list[str]:
+    async def common(self, call: ComponentCall[FrequentWordsRequest]) -> list[str]:
         asked = call.body
         return await self._answer(
             "common", lambda: self._opened().common(asked.most), asked.deadline
         )
 
-    async def snippets(self, call: ComponentCall[Snippets]) -> list[Snippet]:
+    async def snippets(self, call: ComponentCall[SnippetsRequest]) -> list[Snippet]:
         asked = call.body
         query = to_query(asked.query)
 

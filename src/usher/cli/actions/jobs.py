@@ -11,9 +11,9 @@ from usher import durations
 from usher.api.jobs import new_job
 from usher.api.queue_messages import NewJob
 from usher.cli.app import App, show_json, show_table
+from usher.cli.area_access import checked_transaction
 from usher.cli.output import echo
 from usher.cli.queue_access import (
-    checked_transaction,
     command_line,
     find_task,
     open_queue,

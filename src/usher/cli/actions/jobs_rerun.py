@@ -4,8 +4,9 @@ import socket
 from collections.abc import Sequence
 
 from usher.cli.app import App
+from usher.cli.area_access import checked_transaction
 from usher.cli.output import echo
-from usher.cli.queue_access import checked_transaction, open_queue
+from usher.cli.queue_access import open_queue
 from usher.db.pool import Connection, Database
 from usher.errors import BadInput
 from usher.queue import admin, queries

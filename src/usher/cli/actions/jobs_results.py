@@ -5,8 +5,9 @@ import json
 from typing import Final
 
 from usher.cli.app import App
+from usher.cli.area_access import checked_transaction
 from usher.cli.output import echo
-from usher.cli.queue_access import checked_transaction, open_queue, parse_duration
+from usher.cli.queue_access import open_queue, parse_duration
 from usher.errors import UsherError
 from usher.queue import queries
 from usher.queue.job_states import JobState

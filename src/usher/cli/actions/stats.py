@@ -6,8 +6,8 @@ Commands import this when they run, because it brings the driver along.
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from usher.cli.actions.components import mgmt_transaction
 from usher.cli.app import App, show_field, show_json, show_table
+from usher.cli.area_access import mgmt_transaction
 from usher.cli.output import echo
 from usher.cli.queue_access import parse_since, relative_time
 from usher.cli.wording import display_time, json_fields, printable

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from itertools import count
 
-from usher.cli.actions.components import mgmt_transaction
 from usher.cli.app import App, show_json, show_table
+from usher.cli.area_access import mgmt_transaction
 from usher.cli.output import echo
 from usher.cli.queue_access import relative_time
 from usher.cli.wording import display_time, json_fields, printable

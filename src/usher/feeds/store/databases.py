@@ -136,7 +136,7 @@ async def available_roles(search: str, control: str, connect_timeout: float) -> 
         return feeds_role, await available_role(control, QUEUE_ROLE, connect_timeout)
     async with await connect(search, patience=connect_timeout) as conn:
         feeds_role = FEEDS_ROLE if await may_set_role(conn, FEEDS_ROLE) else ""
-        return feeds_role, QUEUE_ROLE if await may_take(conn, QUEUE_ROLE) else ""
+        return feeds_role, QUEUE_ROLE if await may_set_role(conn, QUEUE_ROLE) else ""
 
 
 async def available_role(dsn: str, role: str, connect_timeout: float) -> str:

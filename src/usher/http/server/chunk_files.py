@@ -8,6 +8,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
+from usher.chunk_store import ChunkStore
 from usher.errors import BadInput, NotFound
 from usher.http.server.component import ComponentCall, ComponentEndpoint
 from usher.http.server.endpoint import AccessRule, Endpoint
