@@ -59,9 +59,7 @@ def test_the_helpers_for_tests(database: str) -> None:
     run("testing", database)
 
 
-def test_the_mgmt_client(
-    database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_mgmt_client(database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with mgmt(database, tmp_path / "log") as server:
         run("client", database, mgmt_url=server.address)
     assert capsys.readouterr().out == "['https://example.com/']\n"

@@ -81,9 +81,7 @@ async def test_every_statement_is_valid_sql(
 
 
 @pytest.mark.parametrize(("store", "statement"), STATEMENTS)
-def test_every_statement_has_a_purpose_and_is_used(
-    store: Statements, statement: Statement
-) -> None:
+def test_every_statement_has_a_purpose_and_is_used(store: Statements, statement: Statement) -> None:
     assert statement.text.startswith("-- "), "the first line after the name states its purpose"
     code = store.file.with_suffix(".py").read_text()
     assert re.search(rf"\bstore\.{statement.name}\.(rows|row|tuples|run)\(", code)
