@@ -1,8 +1,8 @@
-"""Index and search beside Tantivy used directly: documents a second, queries a second, and how long one takes."""
+"""Compares index and search with Tantivy used directly: documents and queries a second, and query times."""
 
 import sys
 
-# bench/ goes last: a bench may have the name of a standard module (queue), which others must still find.
+# bench/ comes last: bench/queue.py must not hide the standard module queue.
 sys.path.append(sys.path.pop(0))
 
 import asyncio
@@ -17,7 +17,7 @@ import uvloop
 
 import frame
 from frame import Bench, Measure
-from search_sides import EACH, Asker, Crawl, Direct, House, documents, queries
+from search_contenders import EACH, Asker, Crawl, Direct, House, documents, queries
 from usher.chunk_store import ChunkStore
 from usher.http.server.chunk_files import chunk_endpoints
 from usher.http.server.component import serve_component
@@ -25,11 +25,11 @@ from usher.http.server.listen import read_bind
 from usher.index.builder_service import SUFFIX
 
 DOCUMENTS, QUICK_DOCUMENTS = 20_000, 3_000
-QUERIES, QUICK_QUERIES = 400, 80  # of each repeat, none of them asked before
+QUERIES, QUICK_QUERIES = 400, 80  # of each repeat, all different
 CLIENTS = 8
 SERVERS = (1, 3)
 MOST_ATTEMPTS = 100
-SETTLE_SECONDS = 10  # in which a front-end that was just started learns how rare common words are
+SETTLE_SECONDS = 10  # in which a new front-end loads the statistics of common words
 TARGETS = """targets: at least 0.5 times the documents a second of Tantivy used directly; query p50 at most 5 ms more
 than its; a whole stack that crawled 20,000 documents under 1 GB"""
 WORLD = """ours: `usher mgmt`, `usher watchdog`, `usher index-server`s and `usher front` as processes around the
@@ -73,7 +73,7 @@ async def measured(bench: Bench, home: Path) -> list[Measure]:
                 figures["index"]["limit"].append(await asyncio.to_thread(direct.fill, found))
                 figures["index"]["usher"].append(EACH * await asyncio.to_thread(house.row, 1))
             for servers in SERVERS:
-                if servers > 1:  # the one that was filled last is still there
+                if servers > 1:  # the last one still runs
                     await asyncio.to_thread(house.leave, house.rows)
                     await asyncio.to_thread(house.row, servers)
                 await search(house, direct, servers, asked, bench, figures)
@@ -87,7 +87,7 @@ def of_each(bench: Bench) -> int:
 async def search(
     house: House, direct: Direct, servers: int, asked: Iterator[str], bench: Bench, figures: Figures
 ) -> None:
-    """Queries to a front-end that asks so many servers, in turns with Tantivy itself."""
+    """Measure queries to a front-end with this number of servers, alternating with Tantivy."""
     address = await asyncio.to_thread(house.start, "front", "front", "--bind", "127.0.0.1:0")
     asker = Asker(address)
     try:
@@ -110,7 +110,7 @@ async def search(
 
 
 async def warm(asker: Asker) -> None:
-    """Until the front-end has a map of servers that answer."""
+    """Wait until the front-end has a map of servers that answer."""
     for attempt in count():
         try:
             await asker.one_by_one(["the", "a", "first", "page"] * 5)
@@ -142,7 +142,7 @@ def shown(figures: Figures) -> list[Measure]:
 
 
 def whole_stack(bench: Bench, home: Path) -> list[Measure]:
-    """Everything by one command: how much memory it takes, and how fast it is."""
+    """Measure memory and speed of `usher crawl`."""
     if shutil.which("nginx") is None:
         bench.note("no whole crawl: apt-get install nginx-light")
         return []
