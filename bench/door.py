@@ -35,16 +35,15 @@ SHAPES = ((10_000, False), (10_000, True), (200_000, False))  # hosts, and wheth
 FACTOR, PRIME = 48_271, 2_147_483_647  # scatter the numbers of pages over hosts and paths
 WARM_BATCHES = 12  # enough for driver and server to cache the plan
 LIMIT = """limit: insert … select from unnest(…) on conflict do nothing of the same rows into seed 003's table with as
-many rows, one transaction a batch, on the same server, through the same pool and driver. It gets numbers and paths
-ready made: it reads no URL, looks up no host, clock or filter, puts nothing into a queue (one index less), does not ask
-whether the host exists, nor say which rows were there. It hands the driver Python lists, as anyone would;
-packed_insert is the same with its arrays written as text, as the door does it, so that the driver has nothing to do"""
+many rows, one transaction a batch, on the same server, through the same pool and driver. It gets numbers and paths:
+it parses no URL, looks up no host, clock or filter, queues nothing (one index less), does not check the host, and
+does not return which rows existed. It passes Python lists to the driver; packed_insert passes text, as the door does"""
 NOTES = (
     " ".join(LIMIT.split()),
-    "the pages of a batch are drawn at random from all hosts, the worst case; every answer is checked",
-    "by: turn by turn, ours of one kind by ours of the other, and the limit's by the limit's",
-    "first batch: on a new connection, by a doorkeeper that knows no host",
-    "new pages stay: while it is measured a guestbook grows by 1 to 2 M pages (quick: 0.2 M), the limit's table too",
+    "the pages of a batch are random pages of all hosts, the worst case; every answer is checked",
+    "by: the ratio of two kinds in the same turn, for Usher and for the limit",
+    "first batch: on a new connection, by a doorkeeper without cached hosts",
+    "new pages stay: the guestbook and the limit's table grow by 1 to 2 M pages (--quick: 0.2 M)",
 )
 
 HOSTS = """
@@ -66,7 +65,7 @@ create table work.bare (
     unique (domain64, path)
 );
 """
-# A root for every host, and the twins of page(). Indexes are built afterwards, with room as one that grew has.
+# A root page for every host, and the pages of page(). Indexes are built afterwards, with free space.
 PAGES = """
 alter table work.{table} disable trigger user, drop constraint {table}_pkey, drop constraint {table}_domain64_path_key;
 insert into work.{table} (domain64, path, next_fetch {columns})
@@ -86,8 +85,8 @@ on conflict do nothing
 """
 
 Host = tuple[int, str]  # domain64, name
-Page = tuple[int, str, str]  # and path
-Outcome = tuple[float, float, dict[str, int]]  # when it began and ended, answers by reason
+Page = tuple[int, str, str]  # domain64, name of the host, path
+Outcome = tuple[float, float, dict[str, int]]  # start and end, answers by reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,15 +297,14 @@ class Place:
 def contest(
     bench: Bench, places: Sequence[Place], case: str, batch: int, *, more: bool
 ) -> list[Measure]:
-    """One case at all sizes, everyone in turns; in the first world two processes and lists too if there is time."""
+    """Measure one case at all sizes, in turns; with `more` also two processes and packed arrays at the first size."""
     what = f"{case}, batches of {batch:,}"
     kinds = {str(place.world): (place, 1) for place in places}
     if more:
         kinds[f"{places[0].world}, two processes"] = (places[0], 2)
     base, *others = kinds
     bench.say(f"{what}, {base}")
-    large_batches = 2 if bench.quick else 3
-    urls = 30 * SMALL_SIZE if batch == SMALL_SIZE else large_batches * LARGE_SIZE
+    urls = 30 * SMALL_SIZE if batch == SMALL_SIZE else (3 - bench.quick) * LARGE_SIZE
     turns = {
         (who, kind): partial(place.rate, who, urls, batch, CASES[case], parts)
         for kind, (place, parts) in kinds.items()
@@ -317,11 +315,11 @@ def contest(
     def of(kind: str) -> dict[str, list[float]]:
         return {who: figures[f"{who} {kind}"] for who, there in turns if there == kind}
 
-    found = [(f"{what}, {kind}", "URLs/s", of(kind)) for kind in kinds]
+    measures = [(f"{what}, {kind}", "URLs/s", of(kind)) for kind in kinds]
     for kind in others:
         ratios = {who: list(map(truediv, of(kind)[who], of(base)[who])) for who in of(kind)}
-        found.append((f"{what}, {kind}, by {base}", "times", ratios))
-    return [frame.measured(*each, better="higher") for each in found]
+        measures.append((f"{what}, {kind}, by {base}", "times", ratios))
+    return [frame.measured(*each, better="higher") for each in measures]
 
 
 def first_batches(bench: Bench, place: Place) -> list[Measure]:

@@ -153,7 +153,7 @@ def queries(found: Sequence[IndexDocument], number: int) -> list[str]:
 # -- the limit
 
 
-class Direct:
+class TantivyDirect:
     """Tantivy used directly, in the usual way: four fields, three of them stored, one writer thread."""
 
     def __init__(self, home: Path) -> None:
@@ -210,7 +210,7 @@ class Direct:
 # -- ours
 
 
-class House:
+class SearchCluster:
     """MGMT, a watchdog, index servers and a front-end as processes; this class acts as crawler and builder."""
 
     def __init__(self, home: Path) -> None:
@@ -227,7 +227,7 @@ class House:
         self.rows, self.chunks = 0, 0
 
     @contextmanager
-    def open(self) -> Iterator["House"]:
+    def open(self) -> Iterator["SearchCluster"]:
         with lease_server(self.home):
             self.env["USHER_MGMT_URL"] = self.start("mgmt", "mgmt", "--bind", "127.0.0.1:0")
             self.start("watchdog", "watchdog", "--every", "0.5", "--probation", "0")
@@ -313,7 +313,7 @@ class House:
         self.end(*[name for name in self.processes if name.startswith(f"server-{row}-")])
 
 
-class Asker:
+class SearchClient:
     """A client that searches at a front-end over persistent connections."""
 
     def __init__(self, address: str) -> None:
