@@ -10,8 +10,8 @@ from msgspec import Meta, Struct
 
 INCARNATION_HEADER: Final = "x-usher-incarnation"  # of answers, and of reports of index servers
 Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
-State = Literal["online", "error", "waiting", "paused"]
-Result = Literal["success", "unchanged", "failure", "gone", "moved", "barred"]
+ComponentState = Literal["online", "error", "waiting", "paused"]
+PageResult = Literal["success", "unchanged", "failure", "gone", "moved", "barred"]
 
 
 class PrivateAccess(Struct, frozen=True):
@@ -21,7 +21,7 @@ class PrivateAccess(Struct, frozen=True):
     addresses: tuple[str, ...]
 
 
-class Link(Struct):
+class PageToFetch(Struct):
     """A page to fetch, with what a conditional request needs, and how long its host rests between two."""
 
     link: str
@@ -33,19 +33,19 @@ class Link(Struct):
     private: PrivateAccess | None = None
 
 
-class Pack(Struct):
+class LinkChunk(Struct):
     """A chunk of pages, and for how many seconds it is ours without a sign of life."""
 
     chunk_id: int = 0
-    pages: list[Link] = []
+    pages: list[PageToFetch] = []
     lease: float = 0
 
 
-class Page(Struct, kw_only=True, omit_defaults=True):
+class PageReport(Struct, kw_only=True, omit_defaults=True):
     """What became of a page."""
 
     link: str
-    result: Result
+    result: PageResult
     status: int | None = None
     content_type: str | None = None
     length: int = 0
@@ -59,7 +59,7 @@ class Page(Struct, kw_only=True, omit_defaults=True):
     reason: str | None = None
 
 
-class Robots(Struct):
+class StoredRobots(Struct):
     """A robots.txt as some crawler read it; all of it empty if none has."""
 
     status: int | None = None
@@ -70,29 +70,29 @@ class Robots(Struct):
     error: str = ""
 
 
-class Changed(Struct):
+class SitemapLink(Struct):
     """A page of a sitemap."""
 
     link: str
     changed: datetime | None = None
 
 
-class LinkState(Struct):
+class LinkStateAnswer(Struct):
     chunk_id: int
     state: str
     link: str | None = None
 
 
-class Counts(Struct):
+class VerdictCounts(Struct):
     admit: int
     wait: int
     refuse: int
 
 
-class Added(Struct):
+class LinkVerdicts(Struct):
     """What the door said to links."""
 
-    counts: Counts
+    counts: VerdictCounts
     reasons: dict[str, int]
 
 
@@ -123,7 +123,7 @@ class ContentChunk(Struct):
     made_of: list[SourceChunk] | None = None
 
 
-class Seat(Struct):
+class RowServer(Struct):
     row: int
     host: str
 
@@ -134,7 +134,7 @@ class ServerChunk(Struct):
     chunk_id: int
     crawler_host: str
     index_builder_host: str
-    index_server_host: list[Seat]
+    index_server_host: list[RowServer]
     peers: list[str] = []
     sha256: str | None = None
     bytes: int | None = None
@@ -150,7 +150,7 @@ class ChunkPages(Struct):
     textless_keys: list[str] = []
 
 
-class PageKeys(Struct):
+class PageKeysAnswer(Struct):
     chunks: list[ChunkPages] = []
 
 
@@ -170,7 +170,7 @@ class MissingChunk(Struct):
     builder_silent: bool = False
 
 
-class Lost(Struct):
+class LostChunks(Struct):
     """Chunks that will be built again or crawled again, and those that were lost too often."""
 
     build: list[int] = []
@@ -178,7 +178,7 @@ class Lost(Struct):
     parked: list[int] = []
 
 
-class Copy(Struct):
+class StalePage(Struct):
     """A page that is to be taken out of a chunk."""
 
     chunk_id: int
@@ -186,11 +186,11 @@ class Copy(Struct):
     url: str = ""
 
 
-class Copies(Struct):
-    copies: list[Copy] = []
+class StalePages(Struct):
+    copies: list[StalePage] = []
 
 
-class Row(Struct):
+class ServerRow(Struct):
     """A row of the map: servers that hold every chunk together."""
 
     row: int
@@ -221,23 +221,23 @@ class HeldChunk(Struct, frozen=True):
     sha256: str | None = None
 
 
-class Compared(Struct):
+class HoldingsComparison(Struct):
     """Chunks that a server has to drop, and those that it has to load again from their files."""
 
     stray: list[int] = []
     reload: list[int] = []
 
 
-class FeedsKept(Struct):
+class FeedsOfferedAnswer(Struct):
     new: int
 
 
-class Leases(Struct):
+class LeaseAnswer(Struct):
     held: list[int]
     lost: list[int]
 
 
-class Component(Struct):
+class ComponentStatus(Struct):
     """The caller as MGMT knows it."""
 
     host: str
@@ -247,7 +247,7 @@ class Component(Struct):
     row: int | None
 
 
-class Ids(Struct):
+class ChunkIdsAnswer(Struct):
     """Chunks, by whichever name the answer has them."""
 
     chunks: list[int] = []

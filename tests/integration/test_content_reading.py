@@ -152,7 +152,9 @@ async def test_files_may_be_uncompressed_or_have_several_records_in_a_member(
     assert list(read_entries(path)) == before
     path.write_bytes(path.read_bytes()[:-3])
     whole: list[WarcEntry] = []
-    with pytest.raises(BadContent, match=f"8.warc is damaged after {len(before) - 1} complete pages"):
+    with pytest.raises(
+        BadContent, match=f"8.warc is damaged after {len(before) - 1} complete pages"
+    ):
         whole.extend(read_entries(path))
 
 

@@ -221,9 +221,7 @@ async def test_what_is_private_is_not_dialled(site: Website) -> None:
             answer = await get(fetcher, site, "/about", host)
             assert (answer.status, answer.kind) == (None, "private"), host
         answer = await get(fetcher, site, "/about", "rebound.test")
-        assert answer.error.startswith(
-            "127.0.0.1 is this machine itself; to crawl it, run: usher "
-        )
+        assert answer.error.startswith("127.0.0.1 is this machine itself; to crawl it, run: usher ")
     assert not site.log
 
 

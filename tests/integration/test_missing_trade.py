@@ -14,7 +14,7 @@ from usher.errors import Conflict
 from usher.http.client.mgmt_client import Client
 from usher.http.server.listen import Bind
 from usher.index import builder_service, server
-from usher.messages import Lost, MissingChunk, Page
+from usher.messages import LostChunks, MissingChunk, PageReport
 
 pytestmark = EMBEDDED
 
@@ -27,16 +27,18 @@ async def trade(database: str, tmp_path: Path) -> AsyncIterator[Trade]:
 
 async def serves(trade: Trade, stack: AsyncExitStack, data: Path, bind: Bind) -> str:
     wish, settings = server.IndexServerOptions(bind=bind, row=1), trade.settings(data)
-    actor = acting(lambda stop, ready: server.serve_index(settings, wish, stop, ready=ready))
+    actor = acting(lambda stop, ready: server.run_index_server(settings, wish, stop, ready=ready))
     return await stack.enter_async_context(actor)
 
 
 async def builds(trade: Trade, stack: AsyncExitStack, data: Path) -> None:
     wish, settings = (
-        builder_service.BuilderOptions(bind=free_bind(), presses=1),
+        builder_service.BuilderOptions(bind=free_bind(), processes=1),
         trade.settings(data),
     )
-    actor = acting(lambda stop, ready: builder_service.build(settings, wish, stop, ready=ready))
+    actor = acting(
+        lambda stop, ready: builder_service.run_builder(settings, wish, stop, ready=ready)
+    )
     await stack.enter_async_context(actor)
 
 
@@ -87,7 +89,7 @@ async def test_what_a_crawler_lost_is_crawled_again(trade: Trade, tmp_path: Path
         links = sorted(one.link for pack in again for one in pack.pages)
         assert links == sorted([*trade.links[gone], *trade.links[short]])
         for pack in again:
-            pages = [Page(link=one.link, result="gone", status=410) for one in pack.pages]
+            pages = [PageReport(link=one.link, result="gone", status=410) for one in pack.pages]
             await trade.crawler.crawled(pack.chunk_id, pages=pages)
         ids = [pack.chunk_id for pack in again]
         assert await soon(lambda: trade.ask(state, ids) == [("error",)] * 2, 60)
@@ -108,8 +110,8 @@ async def test_a_server_is_told_what_becomes_of_what_it_misses(trade: Trade) -> 
     async with Client(trade.server.address, host="127.0.0.1") as client:
         assert await client.missing(
             [MissingChunk(chunk, "no\0where"), MissingChunk(chunk + 1)]
-        ) == (Lost(build=[chunk]))
-        assert await client.missing([MissingChunk(chunk)]) == Lost()
-        assert await client.missing([]) == Lost()
+        ) == (LostChunks(build=[chunk]))
+        assert await client.missing([MissingChunk(chunk)]) == LostChunks()
+        assert await client.missing([]) == LostChunks()
     state = "select index_state, reason from work.chunk where id = %s"
     assert trade.ask(state, chunk) == [(None, "nowhere")]

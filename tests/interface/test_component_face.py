@@ -18,7 +18,8 @@ from usher.db.pool import connect
 from usher.errors import BadInput, NotAllowed
 from usher.http.client.mgmt_client import Client
 from usher.http.server.chunk_files import chunk_endpoints
-from usher.http.server.component import Call, Endpoint, GuardOptions, face
+from usher.http.server.component import QUERY, ComponentCall, GuardOptions, serve_component
+from usher.http.server.endpoint import Endpoint
 from usher.http.server.listen import read_bind
 from usher.http.server.ticket_guard import Guard
 from usher.mgmt import ping, tokens
@@ -67,14 +68,17 @@ def shelf(tmp_path: Path) -> ChunkStore:
     return found
 
 
-async def search(call: Call) -> Question:
-    return await call.body(Question)
+async def search(call: ComponentCall[Question]) -> Question:
+    return call.body
 
 
 @pytest.fixture
 async def ask(shelf: ChunkStore) -> AsyncIterator[Asked]:
-    endpoints = [*chunk_endpoints(shelf, "/get_chunk"), Endpoint("POST", "/search", search)]
-    async with face(endpoints, ANY, health=lambda: "probation") as address:
+    endpoints = [
+        *chunk_endpoints(shelf, "/get_chunk"),
+        Endpoint("POST", "/search", search, Question, access=QUERY),
+    ]
+    async with serve_component(endpoints, ANY, health=lambda: "probation") as address:
         yield Asked(address)
 
 
@@ -203,11 +207,13 @@ async def test_whoever_hangs_up_is_not_waited_for(ask: Asked, shelf: ChunkStore)
 
 async def test_where_others_reach_it_a_component_needs_a_token() -> None:
     with pytest.raises(NotAllowed, match="no token"):
-        async with face([], read_bind("0.0.0.0:0")):
+        async with serve_component([], read_bind("0.0.0.0:0")):
             pass
     with pytest.raises(BadInput, match="MGMT"):
         Guard("ftp://mgmt.example", "secret")
-    async with face([], read_bind("0.0.0.0:0"), options=GuardOptions(insecure=True)) as address:
+    async with serve_component(
+        [], read_bind("0.0.0.0:0"), options=GuardOptions(insecure=True)
+    ) as address:
         assert (await Asked(address)("GET", "/healthz", Host="any.example")).status == 200
 
 
@@ -224,7 +230,7 @@ async def test_only_tickets_that_mgmt_signed_for_it_are_good(
     )
     endpoints = chunk_endpoints(shelf, "/get_chunk")
     async with (
-        face(endpoints, read_bind("0.0.0.0:0"), options=options) as address,
+        serve_component(endpoints, read_bind("0.0.0.0:0"), options=options) as address,
         Client(door.address, host="10.0.0.8:8431", token=secrets["index-builder"]) as builder,
         Client(door.address, host="10.0.0.9:8441", token=secrets["index-server"]) as server,
     ):
@@ -258,6 +264,6 @@ async def test_only_tickets_that_mgmt_signed_for_it_are_good(
 async def test_without_mgmt_no_ticket_can_be_verified(shelf: ChunkStore) -> None:
     options = GuardOptions(mgmt="127.0.0.1:1", token="own", grace_seconds=0)
     endpoints = chunk_endpoints(shelf, "/get_chunk")
-    async with face(endpoints, read_bind("0.0.0.0:0"), options=options) as address:
+    async with serve_component(endpoints, read_bind("0.0.0.0:0"), options=options) as address:
         got = await Asked(address)("GET", "/get_chunk/8", Authorization="Bearer own")
         assert got.problem == (503, "unreachable")

@@ -5,10 +5,11 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from usher.api.access import work
-from usher.api.app import Call, Endpoint
-from usher.api.mgmt_calls import at_mgmt, caller, check_incarnation, clock
+from usher.api.context import MgmtCall
+from usher.api.mgmt_calls import caller, check_incarnation, database_time, mgmt_connection
 from usher.api.mgmt_messages import MOST_CHUNKS, ChunkId, Told, number_of
-from usher.http.server.middleware import Declined
+from usher.http.server.endpoint import Endpoint
+from usher.http.server.middleware import HttpError
 from usher.messages import HeldChunk
 from usher.mgmt import placements
 
@@ -38,28 +39,28 @@ class ComparedAnswer(Struct):
     reload: list[int]
 
 
-async def set_held(call: Call[HeldRequest]) -> Stray:
+async def set_held(call: MgmtCall[HeldRequest]) -> Stray:
     me = await caller(call, "index-server")
     held = {number_of(one) for one in call.body.chunk_ids}
-    async with at_mgmt(call) as conn:
+    async with mgmt_connection(call) as conn:
         await placements.plan_alone(conn)
         compared_with = await check_incarnation(conn, call.headers)
         if not compared_with and await placements.is_unreported(conn, me.id):
             # It cannot compare documents, so it loads all of its chunks again.
-            await placements.returned(conn, me.id, set(), now=clock(call))
+            await placements.returned(conn, me.id, set(), now=database_time(call))
             return Stray(sorted(held))
-        return Stray(sorted(await placements.returned(conn, me.id, held, now=clock(call))))
+        return Stray(sorted(await placements.returned(conn, me.id, held, now=database_time(call))))
 
 
-async def compare(call: Call[ComparedRequest]) -> ComparedAnswer:
+async def compare(call: MgmtCall[ComparedRequest]) -> ComparedAnswer:
     me, chunks = await caller(call, "index-server"), call.body.chunks
     if len(chunks) > MOST_CHUNKS:
         message = f"{len(chunks):,} chunks are more than {MOST_CHUNKS:,}."
-        raise Declined(413, "too_large", message, hint="Compare them in several requests.")
-    async with at_mgmt(call) as conn:
+        raise HttpError(413, "too_large", message, hint="Compare them in several requests.")
+    async with mgmt_connection(call) as conn:
         await placements.plan_alone(conn)
         await check_incarnation(conn, call.headers)
-        comparison = await placements.compare(conn, me.id, chunks, now=clock(call))
+        comparison = await placements.compare(conn, me.id, chunks, now=database_time(call))
     return ComparedAnswer(comparison.stray, comparison.reload)
 
 

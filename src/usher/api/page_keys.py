@@ -5,10 +5,11 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 
 from usher.api.access import work
-from usher.api.app import Call, Endpoint
-from usher.api.mgmt_calls import at_mgmt, caller, clock
+from usher.api.context import MgmtCall
+from usher.api.mgmt_calls import caller, database_time, mgmt_connection
 from usher.api.mgmt_messages import MOST_CHUNKS, ChunkId, Told, number_of
-from usher.http.server.middleware import Declined
+from usher.http.server.endpoint import Endpoint
+from usher.http.server.middleware import HttpError
 from usher.mgmt import page_keys
 from usher.mgmt.component_names import IDENTITY_HINT
 from usher.mgmt.page_keys import ForeignCount
@@ -56,38 +57,38 @@ class ForeignAnswer(Struct):
     chunk_ids: list[int]
 
 
-async def get_page_keys(call: Call[KeysRequest]) -> KeysAnswer:
+async def get_page_keys(call: MgmtCall[KeysRequest]) -> KeysAnswer:
     me, chunks = await caller(call, "index-server"), call.body.chunk_ids
     if len(chunks) > MAX_CHUNKS:
         message = f"{len(chunks):,} chunks are more than {MAX_CHUNKS:,}."
-        raise Declined(413, "too_large", message, hint="Ask in several requests.")
+        raise HttpError(413, "too_large", message, hint="Ask in several requests.")
     ids = sorted({number_of(chunk) for chunk in chunks})
-    async with at_mgmt(call, alone=True) as conn:
+    async with mgmt_connection(call, alone=True) as conn:
         pages = await page_keys.page_keys(conn, ids, server=me.id)
     return KeysAnswer(
         [ChunkKeys(chunk.chunk_id, chunk.keys, chunk.textless_keys) for chunk in pages]
     )
 
 
-async def set_foreign_pages(call: Call[ForeignRequest]) -> ForeignAnswer:
+async def set_foreign_pages(call: MgmtCall[ForeignRequest]) -> ForeignAnswer:
     me, reports = await caller(call, "index-builder", "index-server"), call.body.chunks
     if len(reports) > MOST_CHUNKS:
         message = f"{len(reports):,} chunks are more than {MOST_CHUNKS:,}."
-        raise Declined(413, "too_large", message, hint="Report them in several requests.")
+        raise HttpError(413, "too_large", message, hint="Report them in several requests.")
     dropped = {
         id_: ForeignCount(id_, report.count, report.examples)
         for report in reports
         for id_ in [number_of(report.chunk_id)]
     }
-    async with at_mgmt(call) as conn:
+    async with mgmt_connection(call) as conn:
         recorded = (
-            await page_keys.report(conn, me, list(dropped.values()), now=clock(call))
+            await page_keys.report(conn, me, list(dropped.values()), now=database_time(call))
             if me.type in REPORTERS
             else []
         )
     if dropped and not recorded:
         message = f"None of these chunks is with {me.host}."
-        raise Declined(
+        raise HttpError(
             409, "not_yours", message, hint=f"Report chunks that you build or load. {IDENTITY_HINT}"
         )
     return ForeignAnswer(recorded)

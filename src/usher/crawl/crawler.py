@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from usher.chunk_store import ChunkStore
-from usher.component_health import DISK_FULL, Fitness, crowded
+from usher.component_health import DISK_FULL, ComponentHealth, disk_problem
 from usher.crawl.chunk_lease import ChunkLease
 from usher.crawl.fetch_outcome import asks_for_pause, is_no_response, url_of
 from usher.crawl.link_reporter import LinkReporter
@@ -22,7 +22,7 @@ from usher.crawl.warc.chunk_writer import WarcChunkWriter
 from usher.crawl.warc.writer import CrawlInfo
 from usher.errors import Conflict, DiskUnusable, UsherError
 from usher.http.client.mgmt_client import Client
-from usher.messages import Link, Pack, Page
+from usher.messages import LinkChunk, PageReport, PageToFetch
 from usher.telemetry import CRAWLED_PAGES, Log, log_failure
 from usher.urls import UrlRefusal
 
@@ -50,7 +50,7 @@ class ChunkCrawl:
     chunk_id: int
     lease: ChunkLease
     links: LinkReporter
-    pages: list[Page] = field(default_factory=list)
+    pages: list[PageReport] = field(default_factory=list)
     task: asyncio.Task[None] | None = None
     is_reporting: bool = (
         False  # then MGMT's response to the report decides whether we own the chunk
@@ -61,10 +61,10 @@ class ChunkCrawl:
 class HostQueue:
     """The pages of one host that a chunk still has to visit."""
 
-    waiting: list[Link]
+    waiting: list[PageToFetch]
     responds: bool = False
 
-    def update(self, page: Page) -> None:
+    def update(self, page: PageReport) -> None:
         """Skip the other pages if the host asks for a pause, or has not responded at all."""
         self.responds = self.responds or page.status is not None
         if asks_for_pause(page) or (is_no_response(page) and not self.responds):
@@ -92,7 +92,7 @@ class Crawler:
         self._wake = asyncio.Event()  # the crawler was stopped, or a chunk ended
         self._pause = MIN_POLL_SECONDS
         # A crawler without disk space claims nothing but still serves its files, so its state is not an error.
-        self.fitness = Fitness(state_in_trouble="waiting")
+        self.fitness = ComponentHealth(state_in_trouble="waiting")
         self._disk_problem = ""
         self._disk_check_at = 0.0  # on the loop's clock
         self._lease = 0.0
@@ -160,7 +160,7 @@ class Crawler:
         now = asyncio.get_running_loop().time()
         if now >= self._disk_check_at:
             self._disk_check_at = check_at = now + DISK_CHECK_SECONDS
-            problem = await asyncio.to_thread(crowded, self.store.directory)
+            problem = await asyncio.to_thread(disk_problem, self.store.directory)
             if self._disk_check_at == check_at:  # else a write of a chunk has failed meanwhile
                 self._disk_problem = problem
         await self.fitness.be(self.mgmt, self._disk_problem)
@@ -168,7 +168,7 @@ class Crawler:
 
     # -- one chunk
 
-    async def _crawl(self, crawl: ChunkCrawl, pack: Pack) -> None:
+    async def _crawl(self, crawl: ChunkCrawl, pack: LinkChunk) -> None:
         try:
             async with WarcChunkWriter(self.store, crawl.chunk_id, self.info) as writer:
                 failures = await self._visit_all(crawl, pack.pages, writer)
@@ -211,10 +211,10 @@ class Crawler:
             await self.mgmt.not_crawled(chunk, f"the crawler failed: {error!r}"[:1000])
 
     async def _visit_all(
-        self, crawl: ChunkCrawl, pages: Sequence[Link], writer: WarcChunkWriter
+        self, crawl: ChunkCrawl, pages: Sequence[PageToFetch], writer: WarcChunkWriter
     ) -> int:
         """Visit all pages, the hosts in parallel; return how many pages failed."""
-        hosts: dict[str, list[Link]] = defaultdict(list)
+        hosts: dict[str, list[PageToFetch]] = defaultdict(list)
         for page in pages:
             url = url_of(page.link)
             hosts["" if isinstance(url, UrlRefusal) else url.host].append(page)

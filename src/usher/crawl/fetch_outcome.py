@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from usher.crawl.http.response import REDIRECT_STATUSES, FetchResponse
 from usher.crawl.page.parse import ParsedPage
-from usher.messages import Link, Page
+from usher.messages import PageReport, PageToFetch
 from usher.private_hosts import PrivateAllowList, may_lead
 from usher.urls import Scheme, Url, UrlRefusal, parse
 
@@ -34,23 +34,25 @@ def url_of(link: str) -> Url | UrlRefusal:
 class FetchOutcome:
     """A page's result, the links to send to the door, where it moved to, and the feeds that it names."""
 
-    page: Page
+    page: PageReport
     links: Sequence[str] = ()
     moved_to: Url | None = None
     feeds: Sequence[str] = field(default_factory=list)
 
 
-def barred_outcome(link: Link, rule: str) -> FetchOutcome:
-    return FetchOutcome(Page(link=link.link, result="barred", reason=f"robots.txt: {rule}"))
+def barred_outcome(link: PageToFetch, rule: str) -> FetchOutcome:
+    return FetchOutcome(PageReport(link=link.link, result="barred", reason=f"robots.txt: {rule}"))
 
 
-def failed_outcome(link: Link, reason: str) -> FetchOutcome:
+def failed_outcome(link: PageToFetch, reason: str) -> FetchOutcome:
     """Return the outcome of a page without a response."""
-    return FetchOutcome(Page(link=link.link, result="failure", reason=reason[:MAX_REASON_LENGTH]))
+    return FetchOutcome(
+        PageReport(link=link.link, result="failure", reason=reason[:MAX_REASON_LENGTH])
+    )
 
 
 def outcome_of(
-    link: Link, response: FetchResponse, parsed: ParsedPage | None, *, now: datetime
+    link: PageToFetch, response: FetchResponse, parsed: ParsedPage | None, *, now: datetime
 ) -> FetchOutcome:
     """Return what a response means; `parsed` is its content, None without any."""
     status = response.status
@@ -68,7 +70,9 @@ def outcome_of(
     return _fetched(link, response, parsed, now)
 
 
-def _failure(link: Link, response: FetchResponse, reason: str, now: datetime) -> FetchOutcome:
+def _failure(
+    link: PageToFetch, response: FetchResponse, reason: str, now: datetime
+) -> FetchOutcome:
     page = _page(link, response, "failure", reason)
     retry_after = response.retry_after(now)
     if retry_after is not None:
@@ -76,7 +80,7 @@ def _failure(link: Link, response: FetchResponse, reason: str, now: datetime) ->
     return FetchOutcome(page)
 
 
-def _redirected(link: Link, response: FetchResponse, status: int) -> FetchOutcome:
+def _redirected(link: PageToFetch, response: FetchResponse, status: int) -> FetchOutcome:
     """Return the outcome of a redirect; the door judges its target as a page of its own."""
     target, here = response.location, url_of(link.link)
     if target is None:
@@ -89,7 +93,7 @@ def _redirected(link: Link, response: FetchResponse, status: int) -> FetchOutcom
 
 
 def _fetched(
-    link: Link, response: FetchResponse, parsed: ParsedPage, now: datetime
+    link: PageToFetch, response: FetchResponse, parsed: ParsedPage, now: datetime
 ) -> FetchOutcome:
     same = link.text64 is not None and link.text64 == str(parsed.text64) and not parsed.noindex
     page = _page(link, response, "unchanged" if same else "success", "")
@@ -131,7 +135,7 @@ def may_follow(allowed: PrivateAllowList, host: str, link: str) -> bool:
     return isinstance(url, UrlRefusal) or may_lead(allowed, host, url.host)
 
 
-def _describe_content(page: Page, response: FetchResponse, now: datetime) -> None:
+def _describe_content(page: PageReport, response: FetchResponse, now: datetime) -> None:
     """Copy what the headers say about the content; implausible values are left out."""
     page.content_type = _bounded(response.media_type, MAX_CONTENT_TYPE_LENGTH)
     page.length = len(response.body)
@@ -146,7 +150,7 @@ def _bounded(text: str | None, max_length: int) -> str | None:
     return text if text and len(text) <= max_length and text.isprintable() else None
 
 
-def _other_canonical(link: Link, parsed: ParsedPage) -> str | None:
+def _other_canonical(link: PageToFetch, parsed: ParsedPage) -> str | None:
     """Return the page to index instead of this one: a canonical URL on the same host, or a refresh."""
     here = url_of(link.link)
     for target in (parsed.canonical, parsed.refresh):
@@ -159,17 +163,17 @@ def _other_canonical(link: Link, parsed: ParsedPage) -> str | None:
 
 
 def _page(
-    link: Link,
+    link: PageToFetch,
     response: FetchResponse,
     result: Literal["success", "unchanged", "failure", "gone", "moved"],
     reason: str,
-) -> Page:
+) -> PageReport:
     """Return the fields that every response has; the scheme only if it is not the one of the link."""
     url = url_of(link.link)
     scheme: Literal["https", "http"] | None = None
     if isinstance(url, Url) and url.scheme is not response.url.scheme:
         scheme = "https" if response.url.scheme is Scheme.HTTPS else "http"
-    return Page(
+    return PageReport(
         link=link.link,
         result=result,
         status=response.status,
@@ -183,11 +187,11 @@ def same_page(url: Url, target: Url) -> bool:
     return (target.host, target.path) == (url.host, url.path) and target != url
 
 
-def asks_for_pause(page: Page) -> bool:
+def asks_for_pause(page: PageReport) -> bool:
     """Return whether the host asks for a pause; MGMT enforces it for every crawler."""
     return page.status in RETRY_LATER_STATUSES or page.retry_after is not None
 
 
-def is_no_response(page: Page) -> bool:
+def is_no_response(page: PageReport) -> bool:
     """Return whether the host did not answer, or its robots.txt could not be read."""
     return page.result == "failure" and page.status is None

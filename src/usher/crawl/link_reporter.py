@@ -10,7 +10,7 @@ from usher.crawl.page_visit import PageVisit
 from usher.crawl.recent_links import RecentLinks
 from usher.crawl.sitemap import ParsedSitemap
 from usher.http.client.mgmt_client import Client
-from usher.messages import Changed
+from usher.messages import SitemapLink
 from usher.telemetry import LINKS_FOUND
 from usher.urls import UrlRefusal
 
@@ -86,7 +86,7 @@ class LinkReporter:
         self._recent.remember(f"feeds {origin}", 0, feeds)
 
     async def _send_sitemap(self, link: str, sitemap: ParsedSitemap) -> None:
-        pages = [Changed(entry.url, entry.lastmod) for entry in sitemap.pages]
+        pages = [SitemapLink(entry.url, entry.lastmod) for entry in sitemap.pages]
         others = [entry.url for entry in sitemap.sitemaps][:MAX_SITEMAPS_PER_CALL]
         for first in range(0, len(pages) or 1, MAX_LINKS_PER_CALL):
             await self._mgmt.sitemap(

@@ -23,7 +23,7 @@ from usher.crawl.politeness import (
     effective_crawl_delay,
 )
 from usher.crawl.sitemap import ParsedSitemap
-from usher.messages import Link
+from usher.messages import PageToFetch
 from usher.private_hosts import PrivateHostPermission
 from usher.urls import Scheme, Url, UrlRefusal
 
@@ -35,7 +35,7 @@ SITEMAP_KINDS: Final = frozenset({"sitemap", "text", "other"})  # kinds that may
 class PageVisit:
     """A page that was visited, and everything that is known about it."""
 
-    link: Link
+    link: PageToFetch
     outcome: FetchOutcome
     response: FetchResponse | None = None
     parsed: ParsedPage | None = None
@@ -61,7 +61,7 @@ class PageVisitor:
         self._thread.shutdown(wait=False, cancel_futures=True)
         await self._pdfs.__aexit__(*error)
 
-    async def visit(self, link: Link, lease: ChunkLease) -> PageVisit | None:
+    async def visit(self, link: PageToFetch, lease: ChunkLease) -> PageVisit | None:
         """Visit a page; None if the lease ends before the request."""
         url = fetch_outcome.url_of(link.link)
         if isinstance(url, UrlRefusal) or url.scheme not in (Scheme.HTTPS, Scheme.HTTP):
@@ -73,7 +73,7 @@ class PageVisitor:
             return await self._request(link, target, lease)
         return visit
 
-    async def _request(self, link: Link, url: Url, lease: ChunkLease) -> PageVisit | None:
+    async def _request(self, link: PageToFetch, url: Url, lease: ChunkLease) -> PageVisit | None:
         """Request a page once, if its host allows it."""
         cause = RequestCause(permission=permission_of(link, url))
         rules = await self._policy.rules(url, delay=link.crawl_delay, lease=lease, cause=cause)
@@ -95,7 +95,7 @@ class PageVisitor:
         return None if response is None else await self._visit(link, url, response, rules)
 
     async def _visit(
-        self, link: Link, url: Url, response: FetchResponse, rules: HostRules
+        self, link: PageToFetch, url: Url, response: FetchResponse, rules: HostRules
     ) -> PageVisit:
         """Parse a response and decide what it means."""
         parsed, now, pdf = await self._parse(response), datetime.now(UTC), None
@@ -122,7 +122,7 @@ class PageVisitor:
         return await loop.run_in_executor(self._thread, parse_response, response)
 
 
-def permission_of(link: Link, url: Url) -> PrivateHostPermission | None:
+def permission_of(link: PageToFetch, url: Url) -> PrivateHostPermission | None:
     """Return the permission that MGMT sent with a page; it is valid for the page's own host."""
     if link.private is None:
         return None
@@ -138,7 +138,7 @@ def sitemap_in(response: FetchResponse, parsed: ParsedPage | None) -> ParsedSite
     return sitemap.parse_sitemap(response.body, str(response.url))
 
 
-def conditional_headers(link: Link) -> dict[str, str]:
+def conditional_headers(link: PageToFetch) -> dict[str, str]:
     headers = {"If-None-Match": link.etag} if link.etag else {}
     if link.last_modified:
         date = link.last_modified.astimezone(UTC)

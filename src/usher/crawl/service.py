@@ -18,7 +18,7 @@ from usher.crawl.warc.writer import CrawlInfo
 from usher.errors import UsherError
 from usher.http.client.mgmt_client import Client
 from usher.http.server.chunk_files import chunk_endpoints
-from usher.http.server.component import face
+from usher.http.server.component import serve_component
 from usher.http.server.credentials import credential, guard_options
 from usher.http.server.listen import Bind
 from usher.private_hosts import parse_allow_list
@@ -103,7 +103,7 @@ async def serve_chunks(
 ) -> AsyncIterator[tuple[ChunkStore, str]]:
     """Serve the crawler's files; each crawler has a directory of its own, named after its address."""
     store = ChunkStore(settings.data / "content")
-    async with face(
+    async with serve_component(
         chunk_endpoints(store, "/get_chunk"),
         options.bind,
         options=guard_options(settings, options.host, insecure=options.insecure),

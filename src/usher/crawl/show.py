@@ -12,7 +12,7 @@ from usher.crawl.politeness import PolitenessPolicy
 from usher.crawl.private_permission import needed_permission
 from usher.crawl.service import make_fetcher
 from usher.errors import BadInput, Unreachable
-from usher.messages import Link, PrivateAccess
+from usher.messages import PageToFetch, PrivateAccess
 from usher.settings import Settings
 from usher.urls import UrlRefusal, parse
 
@@ -34,7 +34,7 @@ async def fetch_page(settings: Settings, text: str) -> PageVisit:
     ):
         permission = await needed_permission(url)
         access = PrivateAccess(permission.port, permission.addresses) if permission else None
-        visit = await visitor.visit(Link(str(url), private=access), lease)
+        visit = await visitor.visit(PageToFetch(str(url), private=access), lease)
     if visit is None:
         raise Unreachable(f"The crawl delay of {url} is longer than {FETCH_SECONDS:g} seconds.")
     return visit

@@ -11,7 +11,7 @@ from typing import Final
 from uuid import UUID, uuid5
 from xml.sax.saxutils import escape, quoteattr
 
-MEDIA: Final = "application/atom+xml"
+ATOM_MEDIA_TYPE: Final = "application/atom+xml"
 _OURS: Final = UUID("6f1c2d0e-6a54-5d9b-9f0b-0d7d6a1b8c11")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 # What XML 1.0 has no room for, and line ends that a reader would change.
@@ -19,7 +19,7 @@ _ILLEGAL: Final = re.compile("[^\t\n\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010f
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class AtomLink:
     href: str
     rel: str = "alternate"
     type: str = ""
@@ -27,13 +27,13 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class AtomEntry:
     """One entry; its text is plain, and so is its title."""
 
     id: str
     title: str
     updated: datetime
-    links: Sequence[Link] = ()
+    links: Sequence[AtomLink] = ()
     published: datetime | None = None
     authors: Sequence[str] = ()
     categories: Sequence[str] = ()
@@ -43,13 +43,13 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
+class AtomFeed:
     """A feed; what it says of when it changed is the latest of what its entries say."""
 
     id: str
     title: str
-    links: Sequence[Link]
-    entries: Sequence[Entry] = field(default_factory=tuple)
+    links: Sequence[AtomLink]
+    entries: Sequence[AtomEntry] = field(default_factory=tuple)
     generator: str = "Usher"
 
     @property
@@ -57,17 +57,17 @@ class Document:
         return max((one.updated for one in self.entries), default=_EPOCH)
 
 
-def name(*words: object) -> str:
+def stable_urn(*words: object) -> str:
     """A name that is always the same for the same words, and for no others."""
     return uuid5(_OURS, _legal("\n".join(map(str, words)))).urn
 
 
-def write(document: Document) -> bytes:
+def to_xml(document: AtomFeed) -> bytes:
     """The document as it is sent."""
     return "\n".join(['<?xml version="1.0" encoding="utf-8"?>', *_feed(document), ""]).encode()
 
 
-def _feed(document: Document) -> Iterator[str]:
+def _feed(document: AtomFeed) -> Iterator[str]:
     yield '<feed xmlns="http://www.w3.org/2005/Atom">'
     yield f"<id>{_text(document.id)}</id>"
     yield f"<title>{_text(document.title) or 'Untitled'}</title>"
@@ -80,7 +80,7 @@ def _feed(document: Document) -> Iterator[str]:
     yield "</feed>"
 
 
-def _entry(entry: Entry) -> Iterator[str]:
+def _entry(entry: AtomEntry) -> Iterator[str]:
     language = f" xml:lang={_quoted(entry.language)}" if _is_language(entry.language) else ""
     yield f"<entry{language}>"
     yield f"<id>{_text(entry.id)}</id>"
@@ -98,7 +98,7 @@ def _entry(entry: Entry) -> Iterator[str]:
     yield "</entry>"
 
 
-def _link(link: Link) -> str:
+def _link(link: AtomLink) -> str:
     more = f" type={_quoted(link.type)}" if "/" in link.type else ""
     more += f' length="{link.length}"' if link.length is not None else ""
     return f"<link rel={_quoted(link.rel)} href={_quoted(link.href)}{more}/>"

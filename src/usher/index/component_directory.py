@@ -1,4 +1,4 @@
-"""Where a component of the index is: its name for others, the directory that is its alone, and what runs beside it."""
+"""The directory of a builder or an index server, which one process at a time may use, and its background tasks."""
 
 import asyncio
 import fcntl
@@ -17,13 +17,13 @@ from usher.telemetry import Log, log_failure
 log = Log("index")
 
 
-def folder_of(host: str) -> str:
+def directory_name(host: str) -> str:
     return re.sub(r"[^A-Za-z0-9.-]+", "_", host)
 
 
 @contextmanager
-def alone_in(directory: Path) -> Iterator[None]:
-    """A directory for one process; Conflict if another lives in it. The lock goes with the process."""
+def lock_directory(directory: Path) -> Iterator[None]:
+    """Create and lock a directory; Conflict if another process has locked it. The lock ends with the process."""
     with translate_disk_errors(directory):
         make_folder(directory)
         handle = open_file(directory / "lock", os.O_RDWR)
@@ -39,8 +39,8 @@ def alone_in(directory: Path) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Something that goes on meanwhile; if it fails, the log says so at once."""
+async def background_task(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run a coroutine beside the block and cancel it at the end; a failure is logged at once."""
     task = log_failure(asyncio.create_task(work), log)
     try:
         yield

@@ -12,12 +12,21 @@ from typing import Final, TypeVar
 from msgspec import structs
 
 from usher.errors import Unreachable, UsherError
-from usher.http.server.component import Call, Endpoint
+from usher.http.server.component import QUERY, ComponentCall, ComponentEndpoint
+from usher.http.server.endpoint import Endpoint
 from usher.index.engine import Engine
 from usher.index.metrics import ANSWER_SECONDS, ASKED
-from usher.index.thread_pool import Hands
-from usher.query.results import Hits, Stats, Suggestion
-from usher.query.rpc_messages import Common, Search, Snippet, Snippets, Words, meant, sound
+from usher.index.thread_pool import ThreadPool
+from usher.query.results import Hits, Suggestion, TermStats
+from usher.query.rpc_messages import (
+    FrequentWordsRequest,
+    QueryRequest,
+    SearchRequest,
+    Snippet,
+    SnippetsRequest,
+    checked_stats,
+    to_query,
+)
 from usher.telemetry import Log
 
 T = TypeVar("T")
@@ -30,12 +39,12 @@ PAUSE: Final = (
 HINT: Final = "Ask another server of this chunk's row, or again later."
 
 
-class Desk:
+class QueryHandlers:
     """Where questions are put: so many are answered at once, and not too many wait."""
 
     def __init__(self, at_once: int, *, most: int = MOST_WAITING) -> None:
         self.engine: Engine | None = None  # until it is open
-        self._hands = Hands(at_once, "search")
+        self._hands = ThreadPool(at_once, "search")
         self._most = most
         self._usual: dict[str, float] = {}  # seconds that each kind of question takes
         self._idle_since = 0.0
@@ -43,18 +52,18 @@ class Desk:
     def close(self) -> None:
         self._hands.close()
 
-    def endpoints(self) -> Sequence[Endpoint]:
+    def endpoints(self) -> Sequence[ComponentEndpoint]:
         return (
-            Endpoint("POST", "/search", self.search, quick=True),
-            Endpoint("POST", "/stats", self.stats, quick=True),
-            Endpoint("POST", "/suggest", self.suggest, quick=True),
-            Endpoint("POST", "/common", self.common, quick=True),
-            Endpoint("POST", "/snippets", self.snippets, quick=True),
+            Endpoint("POST", "/search", self.search, SearchRequest, access=QUERY, rpc=True),
+            Endpoint("POST", "/stats", self.stats, QueryRequest, access=QUERY, rpc=True),
+            Endpoint("POST", "/suggest", self.suggest, QueryRequest, access=QUERY, rpc=True),
+            Endpoint("POST", "/common", self.common, FrequentWordsRequest, access=QUERY, rpc=True),
+            Endpoint("POST", "/snippets", self.snippets, SnippetsRequest, access=QUERY, rpc=True),
         )
 
-    async def search(self, call: Call) -> Hits:
-        asked = await call.body(Search)
-        query, stats = meant(asked.query), sound(asked.stats)
+    async def search(self, call: ComponentCall[SearchRequest]) -> Hits:
+        asked = call.body
+        query, stats = to_query(asked.query), checked_stats(asked.stats)
 
         def find() -> Hits:
             engine = self._opened()
@@ -66,25 +75,25 @@ class Desk:
 
         return await self._answer("search", find, asked.deadline)
 
-    async def stats(self, call: Call) -> Stats:
-        asked = await call.body(Words)
-        query = meant(asked.query)
+    async def stats(self, call: ComponentCall[QueryRequest]) -> TermStats:
+        asked = call.body
+        query = to_query(asked.query)
         return await self._answer("stats", lambda: self._opened().stats(query), asked.deadline)
 
-    async def suggest(self, call: Call) -> list[Suggestion]:
-        asked = await call.body(Words)
-        query = meant(asked.query)
+    async def suggest(self, call: ComponentCall[QueryRequest]) -> list[Suggestion]:
+        asked = call.body
+        query = to_query(asked.query)
         return await self._answer("suggest", lambda: self._opened().suggest(query), asked.deadline)
 
-    async def common(self, call: Call) -> list[str]:
-        asked = await call.body(Common)
+    async def common(self, call: ComponentCall[FrequentWordsRequest]) -> list[str]:
+        asked = call.body
         return await self._answer(
             "common", lambda: self._opened().common(asked.most), asked.deadline
         )
 
-    async def snippets(self, call: Call) -> list[Snippet]:
-        asked = await call.body(Snippets)
-        query = meant(asked.query)
+    async def snippets(self, call: ComponentCall[SnippetsRequest]) -> list[Snippet]:
+        asked = call.body
+        query = to_query(asked.query)
 
         def show() -> list[Snippet]:
             found = self._opened().snippets(query, asked.wanted, size=asked.size)
@@ -106,7 +115,7 @@ class Desk:
         timely = partial(self._timely, kind, work, began + seconds)
         result = "failed"
         try:
-            answer = timely() if self._is_quick(kind) else await self._hands.do(timely, seconds)
+            answer = timely() if self._is_quick(kind) else await self._hands.run(timely, seconds)
             result = "answered"
         except TimeoutError:
             result = "late"

@@ -13,21 +13,21 @@ from pathlib import Path
 from typing import Final
 
 from usher.chunk_store import ChunkStore, keep_files_private, translate_disk_errors
-from usher.component_health import Fitness, crowded
+from usher.component_health import ComponentHealth, disk_problem
 from usher.errors import UsherError
 from usher.http.client.mgmt_client import Client
 from usher.http.server.chunk_files import chunk_endpoints
-from usher.http.server.component import face
+from usher.http.server.component import serve_component
 from usher.http.server.credentials import credential, guard_options
 from usher.http.server.listen import Bind
-from usher.index.build_pool import cores
+from usher.index.build_pool import available_cores
 from usher.index.builder_service import MEDIA_TYPE, SUFFIX
-from usher.index.chunk_sources import Sources
-from usher.index.component_directory import alone_in, folder_of
+from usher.index.chunk_sources import ChunkSources
+from usher.index.component_directory import directory_name, lock_directory
 from usher.index.engine import Engine
 from usher.index.holdings import NOT_COMPARED, read_incarnation
 from usher.index.loader import Loader
-from usher.index.rpc_handlers import Desk
+from usher.index.rpc_handlers import QueryHandlers
 from usher.settings import Settings
 from usher.telemetry import Log
 
@@ -50,22 +50,22 @@ class IndexServerOptions:
     insecure: bool = False
 
 
-async def serve_index(
+async def run_index_server(
     settings: Settings, wish: IndexServerOptions, stop: asyncio.Event, *, ready: Ready
 ) -> None:
     """Run an index server until told to stop."""
     keep_files_private(settings.data)
-    shelf, fitness = ChunkStore(settings.data / "index", SUFFIX), Fitness()
+    shelf, fitness = ChunkStore(settings.data / "index", SUFFIX), ComponentHealth()
     async with (
         answering(settings, wish, shelf, fitness) as (desk, host),
         Client(settings.mgmt_url, host=host, token=credential(settings), patience=PATIENCE) as mgmt,
     ):
-        directory = shelf.directory / folder_of(host)
-        with alone_in(directory):
+        directory = shelf.directory / directory_name(host)
+        with lock_directory(directory):
             shelf.directory = directory / "chunks"
             await asyncio.to_thread(shelf.remove_leftovers)
             engine, anew = await asyncio.to_thread(opened, directory / "engine")
-            loader = Loader(mgmt, engine, Sources(shelf, mgmt.ticket), fitness)
+            loader = Loader(mgmt, engine, ChunkSources(shelf, mgmt.ticket), fitness)
             loader.anew = anew
             mgmt.compared_with = read_incarnation(directory)
             compared = "" if anew else mgmt.compared_with
@@ -85,13 +85,13 @@ async def serve_index(
 
 @asynccontextmanager
 async def answering(
-    settings: Settings, wish: IndexServerOptions, shelf: ChunkStore, fitness: Fitness
-) -> AsyncIterator[tuple[Desk, str]]:
+    settings: Settings, wish: IndexServerOptions, shelf: ChunkStore, fitness: ComponentHealth
+) -> AsyncIterator[tuple[QueryHandlers, str]]:
     """Questions and files, served; gives the desk, which has no engine yet, and the name the server goes by."""
-    desk = Desk(wish.at_once or max(2, cores()))
+    desk = QueryHandlers(wish.at_once or max(2, available_cores()))
     endpoints = [*desk.endpoints(), *chunk_endpoints(shelf, "/index_chunk", MEDIA_TYPE, "index")]
     try:
-        async with face(
+        async with serve_component(
             endpoints,
             wish.bind,
             health=fitness.health,
@@ -124,7 +124,7 @@ def opened(path: Path) -> tuple[Engine, bool]:
     try:
         return Engine.open(path), False
     except UsherError as error:
-        if IN_USE in error.message or crowded(path):
+        if IN_USE in error.message or disk_problem(path):
             raise
         log.error("index_unusable", error=error.message)  # noqa: TRY400 - ours has none
     old = path.with_name(f"{path.name}.unusable")

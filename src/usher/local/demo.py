@@ -11,10 +11,11 @@ from typing import Final
 from starlette.responses import Response
 
 from usher.errors import NotFound
-from usher.http.server.component import Call, Endpoint, component_app
-from usher.http.server.listen import Bind, serving
+from usher.http.server.component import ComponentCall, ComponentEndpoint, component_app
+from usher.http.server.endpoint import OPEN, Endpoint
+from usher.http.server.listen import Bind, serve_app
 
-TYPES: Final = {
+MEDIA_TYPES: Final = {
     ".html": "text/html; charset=utf-8",
     ".txt": "text/plain",
     ".xml": "application/xml",
@@ -22,7 +23,7 @@ TYPES: Final = {
 
 
 @asynccontextmanager
-async def site(bind: Bind) -> AsyncIterator[str]:
+async def serve_site(bind: Bind) -> AsyncIterator[str]:
     """Serve it; gives its address."""
     pages = {
         one.name: one.read_bytes()
@@ -30,12 +31,14 @@ async def site(bind: Bind) -> AsyncIterator[str]:
         if one.is_file()
     }
 
-    async def page(call: Call) -> Response:
-        name = call.words.get("name") or "index.html"
+    async def page(call: ComponentCall[None]) -> Response:
+        name = call.path_params.get("name") or "index.html"
         if name not in pages:
             raise NotFound("There is no such page.")
-        return Response(pages[name], media_type=TYPES[name[name.rindex(".") :]])
+        return Response(pages[name], media_type=MEDIA_TYPES[name[name.rindex(".") :]])
 
-    endpoints = [Endpoint("GET", "/", page, open=True), Endpoint("GET", "/{name}", page, open=True)]
-    async with serving(component_app(endpoints), bind) as address:
+    endpoints: list[ComponentEndpoint] = [
+        Endpoint("GET", path, page, access=OPEN) for path in ("/", "/{name}")
+    ]
+    async with serve_app(component_app(endpoints), bind) as address:
         yield f"{address}/"

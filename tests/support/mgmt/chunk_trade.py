@@ -21,12 +21,12 @@ from usher.chunk_store import ChunkStore
 from usher.crawl.warc.writer import WarcPage
 from usher.http.client.mgmt_client import Client
 from usher.http.server.chunk_files import chunk_endpoints
-from usher.http.server.component import face
+from usher.http.server.component import serve_component
 from usher.http.server.listen import Bind, read_bind
 from usher.index import chunk_file as chunkfile
 from usher.index.builder_service import SUFFIX
-from usher.index.document import Document
-from usher.messages import Page
+from usher.index.document import IndexDocument
+from usher.messages import PageReport
 from usher.settings import Settings
 
 SMALL = b"<html lang=en><title>%s</title><p>Some words of a page.</p>"
@@ -88,7 +88,7 @@ class Trade:
             path.write_bytes(rewrite(path.read_bytes()))
         file = self.content.find(pack.chunk_id)
         assert file
-        pages = [Page(link=one.url, result="success", status=200) for one in found]
+        pages = [PageReport(link=one.url, result="success", status=200) for one in found]
         sha256 = file.sha256
         await self.crawler.crawled(pack.chunk_id, pages=pages, sha256=sha256, size=file.size)
         if not kept:
@@ -108,9 +108,9 @@ class Trade:
         return chunk
 
 
-def documents(chunk: int, links: Iterable[str], texts: Iterable[str]) -> list[Document]:
+def documents(chunk: int, links: Iterable[str], texts: Iterable[str]) -> list[IndexDocument]:
     return [
-        Document(
+        IndexDocument(
             key=link.removeprefix("https://"),
             url=link,
             host=link.split("/")[2],
@@ -131,8 +131,8 @@ async def trading(dsn: str, directory: Path, *, lease: int = 3) -> AsyncIterator
     content, index = ChunkStore(directory / "content"), ChunkStore(directory / "index", SUFFIX)
     with mgmt(dsn, directory / "log", settings=settings) as server:
         async with (
-            face(chunk_endpoints(content, "/get_chunk"), ANY) as crawler_at,
-            face(chunk_endpoints(index, "/index_chunk"), ANY) as builder_at,
+            serve_component(chunk_endpoints(content, "/get_chunk"), ANY) as crawler_at,
+            serve_component(chunk_endpoints(index, "/index_chunk"), ANY) as builder_at,
             Client(server.address, host=crawler_at.removeprefix("http://")) as crawler,
             Client(server.address, host=builder_at.removeprefix("http://")) as builder,
         ):

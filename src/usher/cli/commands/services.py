@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from usher.cli.app import App, pass_app, run_on
+from usher.cli.app import App, pass_app, run_service
 from usher.cli.output import echo
 
 metrics_option = click.option(
@@ -36,13 +36,15 @@ def mgmt(app: App, bind: str, *, insecure: bool) -> None:
       curl -d '{"urls": ["https://example.com/"]}' http://127.0.0.1:8411/v1/knock
     """
     from usher.api.server import serve
-    from usher.feeds.pages.endpoints import annex
+    from usher.feeds.pages.endpoints import feed_endpoints
     from usher.http.server.listen import read_bind
-    from usher.queue.policy import policies
+    from usher.queue.policy import read_policies
 
-    where, rules = read_bind(bind), policies(app.loaded.workers)
-    served = serve(app.settings, where, insecure=insecure, ready=echo, rules=rules, annex=annex)
-    run_on(app, served)
+    where, rules = read_bind(bind), read_policies(app.loaded.workers)
+    served = serve(
+        app.settings, where, insecure=insecure, ready=echo, rules=rules, annex=feed_endpoints
+    )
+    run_service(app, served)
 
 
 @click.command()
@@ -78,10 +80,10 @@ def manager(
       usher manager
       usher manager --type fetch --type clean --max 20
     """
-    from usher.queue.service import QueueServiceOptions, manage
+    from usher.queue.service import QueueServiceOptions, run_manager
 
     wish = QueueServiceOptions(host, frozenset(types), most)
-    run_on(app, with_metrics(metrics, manage(app.loaded, wish, ready=echo)))
+    run_service(app, with_metrics(metrics, run_manager(app.loaded, wish, ready=echo)))
 
 
 @click.command()
@@ -98,9 +100,9 @@ def scheduler(app: App, metrics: str | None) -> None:
     Examples:
       usher scheduler
     """
-    from usher.queue.service import schedule
+    from usher.queue.service import run_scheduler
 
-    run_on(app, with_metrics(metrics, schedule(app.settings, ready=echo)))
+    run_service(app, with_metrics(metrics, run_scheduler(app.settings, ready=echo)))
 
 
 async def with_metrics(address: str | None, work: Coroutine[Any, Any, None]) -> None:
@@ -110,11 +112,11 @@ async def with_metrics(address: str | None, work: Coroutine[Any, Any, None]) -> 
             await work
             return
         from usher.http.server.component import component_app
-        from usher.http.server.listen import read_bind, serving
+        from usher.http.server.listen import read_bind, serve_app
 
         bind = read_bind(address)
         app = component_app([], any_name=not bind.loopback)
-        async with serving(app, bind):
+        async with serve_app(app, bind):
             await work
     finally:
         work.close()  # or Python warns that it never ran, where the address cannot be used

@@ -4,17 +4,17 @@ from datetime import timedelta
 
 import click
 
-from usher.cli.app import App, pass_app, run_on
+from usher.cli.app import App, pass_app, run_service
 from usher.cli.commands.services import metrics_option, with_metrics
 from usher.cli.output import echo
 
-SHORTEST = 0.1  # seconds
+MIN_SECONDS = 0.1  # seconds
 
 
 @click.command()
 @click.option(
     "--every",
-    type=click.FloatRange(SHORTEST, 3600),
+    type=click.FloatRange(MIN_SECONDS, 3600),
     default=5.0,
     show_default=True,
     metavar="SECONDS",
@@ -60,9 +60,9 @@ def watchdog(
       usher watchdog
       usher watchdog --every 2 --grace 60
     """
-    from usher.mgmt.health import Patience
+    from usher.mgmt.health import HealthLimits
     from usher.mgmt.watchdog import watch
 
-    patience = Patience(misses, timedelta(seconds=probation), timedelta(seconds=grace))
+    patience = HealthLimits(misses, timedelta(seconds=probation), timedelta(seconds=grace))
     work = watch(app.settings, ready=echo, tick=every, patience=patience)
-    run_on(app, with_metrics(metrics, work))
+    run_service(app, with_metrics(metrics, work))

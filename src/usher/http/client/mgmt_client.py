@@ -18,36 +18,36 @@ from urllib.parse import urlencode
 import msgspec
 
 from usher.errors import Unreachable, UsherError
-from usher.http.client.mgmt_responses import error_of, read
-from usher.http.client.pool import Answer, lines_to_mgmt
+from usher.http.client.mgmt_responses import decode_answer, to_error
+from usher.http.client.pool import HttpResponse, mgmt_pool
 from usher.local_secret import COMPONENT_PREFIX
 from usher.messages import (
     INCARNATION_HEADER,
-    Added,
-    Changed,
+    ChunkIdsAnswer,
     ChunkPages,
     ChunkState,
-    Compared,
-    Component,
+    ComponentState,
+    ComponentStatus,
     ContentChunk,
-    Copies,
-    Copy,
-    FeedsKept,
+    FeedsOfferedAnswer,
     ForeignPages,
     HeldChunk,
-    Ids,
-    Leases,
-    Link,
-    LinkState,
-    Lost,
+    HoldingsComparison,
+    LeaseAnswer,
+    LinkChunk,
+    LinkStateAnswer,
+    LinkVerdicts,
+    LostChunks,
     MissingChunk,
-    Pack,
-    Page,
-    PageKeys,
-    Robots,
-    Row,
+    PageKeysAnswer,
+    PageReport,
+    PageToFetch,
     ServerChunk,
-    State,
+    ServerRow,
+    SitemapLink,
+    StalePage,
+    StalePages,
+    StoredRobots,
     Tickets,
 )
 
@@ -63,14 +63,14 @@ class Client:
     def __init__(
         self, url: str, *, host: str = "", token: str = "", timeout: float = 30, patience: float = 0
     ) -> None:
-        self._lines, name = lines_to_mgmt(url, timeout=timeout)
+        self._lines, name = mgmt_pool(url, timeout=timeout)
         self._patience = patience
         self._headers = {"Host": name, "Content-Type": "application/json"}
         if host:
             self._headers["X-Usher-Host"] = host
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
-        self._map: tuple[str, list[Row]] = ("", [])
+        self._map: tuple[str, list[ServerRow]] = ("", [])
         self.incarnation = ""  # of the database, as MGMT said it last
         self.compared_with = ""  # the incarnation that an index server compared its chunks with
         self._declared: dict[str, Any] = {}  # what this component said of itself last
@@ -92,30 +92,30 @@ class Client:
 
     async def set_state(
         self,
-        state: State,
+        state: ComponentState,
         *,
         type: str | None = None,  # noqa: A002 - as MGMT calls it
         row: int | None = None,
         weight: int | None = None,
         reason: str = "",
         anew: bool = False,
-    ) -> Component:
+    ) -> ComponentStatus:
         """Say how this component is; the first time, what it is. A crawler that begins `anew` has no chunks."""
         body = given(state=state, type=type, row=row, weight=weight, reason=reason or None)
         self._declared |= body | {"reason": reason}
         body |= {"anew": True} if anew else {}
-        return await self._post("/set_component_state", body, Component)
+        return await self._post("/set_component_state", body, ComponentStatus)
 
-    async def renew(self, chunks: Iterable[int]) -> Leases:
+    async def renew(self, chunks: Iterable[int]) -> LeaseAnswer:
         """A sign of life for chunks that are crawled or built."""
-        return await self._post("/v1/lease", {"chunks": list(chunks)}, Leases)
+        return await self._post("/v1/lease", {"chunks": list(chunks)}, LeaseAnswer)
 
     async def unpropagated(self, after: int = 0) -> list[int]:
         """All chunks that a crawler or builder must still keep."""
         found: list[int] = []
         more: int | None = after
         while more is not None:
-            told = await self._get("/get_chunks/unpropagated", Ids, after=more)
+            told = await self._get("/get_chunks/unpropagated", ChunkIdsAnswer, after=more)
             found += told.chunks
             more = told.after
         return found
@@ -158,27 +158,29 @@ class Client:
         each: int | None = None,
         hold: bool = False,
         wait: float | None = None,
-    ) -> Pack | None:
+    ) -> LinkChunk | None:
         """A new chunk, or None while there are too few pages; `each` of a host at most, of so many hosts.
 
         With `hold` a host that rests between two requests is ours alone until we report. `wait` is for how many seconds
         a chunk may be kept back until it is full, where that is shorter than the house's.
         """
         asked = {"n": n, "hosts": hosts, "each": each, "pages": 1, "hold": int(hold), "wait": wait}
-        told = await self._get("/get_links", Pack, **asked)
+        told = await self._get("/get_links", LinkChunk, **asked)
         return told if told.chunk_id else None
 
-    async def more_links(self, n: int, chunk: int, *, hold: bool = False) -> list[Link]:
+    async def more_links(self, n: int, chunk: int, *, hold: bool = False) -> list[PageToFetch]:
         """More pages for a chunk."""
-        told = await self._get(f"/get_links/{n}", Pack, chunk_id=chunk, pages=1, hold=int(hold))
+        told = await self._get(
+            f"/get_links/{n}", LinkChunk, chunk_id=chunk, pages=1, hold=int(hold)
+        )
         return told.pages
 
     async def set_link_state(
         self, link: str, state: Literal["crawled", "error"], chunk: int | None = None
-    ) -> LinkState:
+    ) -> LinkStateAnswer:
         """What became of one page; in place of one that failed another may come."""
         body = given(link=link, state=state, chunk_id=chunk)
-        return await self._post("/set_link_state", body, LinkState)
+        return await self._post("/set_link_state", body, LinkStateAnswer)
 
     async def add_links(
         self,
@@ -187,19 +189,19 @@ class Client:
         found_on: str | None = None,
         moved_from: str | None = None,
         depth: int = 0,
-    ) -> Added:
+    ) -> LinkVerdicts:
         """Links that were found, up to 10,000; `moved_from` is a seed that redirects to them."""
         body = given(links=list(links), found_on=found_on, moved_from=moved_from, depth=depth)
-        return await self._post("/add_links", body, Added)
+        return await self._post("/add_links", body, LinkVerdicts)
 
     async def feeds_offered(self, origin: str, feeds: Sequence[str]) -> int:
         """Feeds that pages of a host offer; how many of them are new."""
         body = {"origin": origin, "feeds": list(feeds)}
-        return (await self._post("/v1/feeds_offered", body, FeedsKept)).new
+        return (await self._post("/v1/feeds_offered", body, FeedsOfferedAnswer)).new
 
-    async def robots(self, origin: str) -> Robots:
+    async def robots(self, origin: str) -> StoredRobots:
         """What the host's robots.txt said to whoever asked last."""
-        return await self._get("/v1/robots", Robots, origin=origin)
+        return await self._get("/v1/robots", StoredRobots, origin=origin)
 
     async def set_robots(
         self,
@@ -210,29 +212,31 @@ class Client:
         error: str = "",
         crawl_delay: float | None = None,
         sitemaps: Sequence[str] = (),
-    ) -> Robots:
+    ) -> StoredRobots:
         """What the host's robots.txt said to us, for every crawler."""
         body_ = given(origin=origin, status=status, body=body, error=error, crawl_delay=crawl_delay)
-        return await self._post("/v1/robots", body_ | {"sitemaps": list(sitemaps)}, Robots)
+        return await self._post("/v1/robots", body_ | {"sitemaps": list(sitemaps)}, StoredRobots)
 
     async def sitemap(
         self,
         link: str,
-        links: Sequence[Changed],
+        links: Sequence[SitemapLink],
         *,
         sitemaps: Sequence[str] = (),
         pages: int = 0,
         problem: str = "",
-    ) -> Added:
+    ) -> LinkVerdicts:
         """What a sitemap names, up to 10,000 pages at once."""
         told = {"link": link, "links": links, "sitemaps": list(sitemaps)}
-        return await self._post("/v1/sitemap", told | {"pages": pages, "problem": problem}, Added)
+        return await self._post(
+            "/v1/sitemap", told | {"pages": pages, "problem": problem}, LinkVerdicts
+        )
 
     async def crawled(
         self,
         chunk: int,
         *,
-        pages: Sequence[Page] | None = None,
+        pages: Sequence[PageReport] | None = None,
         sha256: str | None = None,
         size: int | None = None,
     ) -> ChunkState:
@@ -276,51 +280,54 @@ class Client:
 
     async def leaving(self) -> list[int]:
         """Chunks that this server may drop now, some of them; say so afterwards."""
-        return (await self._get("/get_chunks/leaving", Ids)).chunks
+        return (await self._get("/get_chunks/leaving", ChunkIdsAnswer)).chunks
 
     async def dropped(self, chunks: Iterable[int]) -> list[int]:
         told = await self._report("/set_chunk_dropped", chunks)
         return told.chunk_ids
 
-    async def missing(self, chunks: Sequence[MissingChunk]) -> Lost:
+    async def missing(self, chunks: Sequence[MissingChunk]) -> LostChunks:
         """Chunks that this server is to load and nobody has; what becomes of those that are lost."""
-        return await self._post("/v1/chunks_missing", {"chunks": chunks}, Lost)
+        return await self._post("/v1/chunks_missing", {"chunks": chunks}, LostChunks)
 
     async def page_keys(self, chunks: Iterable[int]) -> list[ChunkPages]:
         """The pages that chunks may hold which this server is to load."""
-        return (await self._post("/v1/page_keys", {"chunk_ids": list(chunks)}, PageKeys)).chunks
+        return (
+            await self._post("/v1/page_keys", {"chunk_ids": list(chunks)}, PageKeysAnswer)
+        ).chunks
 
     async def foreign_pages(self, chunks: Sequence[ForeignPages]) -> list[int]:
         """Report pages that this builder or server dropped; returns the chunks that MGMT took a report of."""
-        return (await self._post("/v1/foreign_pages", {"chunks": chunks}, Ids)).chunk_ids
+        return (await self._post("/v1/foreign_pages", {"chunks": chunks}, ChunkIdsAnswer)).chunk_ids
 
-    async def compare(self, chunks: Sequence[HeldChunk], incarnation: str) -> Compared:
+    async def compare(self, chunks: Sequence[HeldChunk], incarnation: str) -> HoldingsComparison:
         """Compare chunks that a server has with a database that was restored, up to 10,000 at once."""
         body = msgspec.json.encode({"chunks": chunks})
         headers = {INCARNATION_HEADER: incarnation}
-        return read(
-            await self._call("POST", "/v1/holdings/compare", body, headers=headers), Compared
+        return decode_answer(
+            await self._call("POST", "/v1/holdings/compare", body, headers=headers),
+            HoldingsComparison,
         )
 
     async def holds(self, chunks: Iterable[int]) -> list[int]:
         """All chunks that a server has when it comes back; returns those it has no use for."""
         return (await self._report("/v1/holdings", chunks)).stray
 
-    async def to_retire(self, n: int = 1000) -> list[Copy]:
+    async def to_retire(self, n: int = 1000) -> list[StalePage]:
         """Pages that this server is to take out of chunks it has."""
-        return (await self._get("/v1/retired", Copies, n=n)).copies
+        return (await self._get("/v1/retired", StalePages, n=n)).copies
 
-    async def retired(self, copies: Sequence[Copy]) -> bool:
+    async def retired(self, copies: Sequence[StalePage]) -> bool:
         """Say that these were taken out; whether there are more."""
-        return bool((await self._post("/v1/retired", {"copies": copies}, Copies)).copies)
+        return bool((await self._post("/v1/retired", {"copies": copies}, StalePages)).copies)
 
-    async def servers_map(self) -> list[Row]:
+    async def servers_map(self) -> list[ServerRow]:
         """The index servers to ask, by row; cheap to ask for as long as nothing changes."""
         version, rows = self._map
         known = {"If-None-Match": version} if version else {}
         told = await self._call("GET", "/get_servers_map", headers=known)
         if told.status != NOT_MODIFIED:
-            rows = read(told, list[Row])
+            rows = decode_answer(told, list[ServerRow])
             self._map = (told.headers.get("etag", ""), rows)
         return rows
 
@@ -337,24 +344,24 @@ class Client:
 
     # -- calls
 
-    async def _report(self, path: str, chunks: Iterable[int]) -> Ids:
+    async def _report(self, path: str, chunks: Iterable[int]) -> ChunkIdsAnswer:
         """What an index server has; MGMT declines it if the server did not compare it with this incarnation."""
         headers = {INCARNATION_HEADER: self.compared_with} if self.compared_with else {}
         body = msgspec.json.encode({"chunk_ids": list(chunks)})
-        return read(await self._call("POST", path, body, headers=headers), Ids)
+        return decode_answer(await self._call("POST", path, body, headers=headers), ChunkIdsAnswer)
 
     async def _get(self, path: str, of: type[T], **query: object) -> T:
         asked = urlencode({name: value for name, value in query.items() if value is not None})
         told = await self._call("GET", f"{path}?{asked}" if asked else path)
-        return read(told, of)
+        return decode_answer(told, of)
 
     async def _post(self, path: str, body: object, of: type[T]) -> T:
         told = await self._call("POST", path, msgspec.json.encode(body))
-        return read(told, of)
+        return decode_answer(told, of)
 
     async def _call(
         self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
-    ) -> Answer:
+    ) -> HttpResponse:
         """One call; as long as patience lasts, again where MGMT was not there or not ready."""
         sent = {**self._headers, **(headers or {})}
         deadline = asyncio.get_running_loop().time() + self._patience
@@ -365,7 +372,7 @@ class Client:
                 self._note_incarnation(told)
                 if told.status < DECLINED:
                     break
-                raise error_of(told)
+                raise to_error(told)
             except Unreachable:
                 if asyncio.get_running_loop().time() + pause > deadline:
                     raise
@@ -375,7 +382,7 @@ class Client:
             await self._declare_again()
         return told
 
-    def _note_incarnation(self, answer: Answer) -> None:
+    def _note_incarnation(self, answer: HttpResponse) -> None:
         """Take note of the incarnation; one that is new may not know this component, or how it is."""
         seen = next((value for name, value in answer.fields if name.lower() == HEADER_BYTES), b"")
         if seen and (incarnation := seen.decode("latin-1")) != self.incarnation:
@@ -386,7 +393,7 @@ class Client:
         """Once for each answer: two MGMT processes may name different incarnations in turns after a restore."""
         self._undeclared, self._is_declaring = False, True
         try:
-            await self._post("/set_component_state", self._declared, Component)
+            await self._post("/set_component_state", self._declared, ComponentStatus)
         except UsherError:
             self._undeclared = True  # with the next answer
         finally:

@@ -5,7 +5,7 @@ from typing import TypeVar
 import msgspec
 
 from usher.errors import BadInput, Conflict, NotAllowed, Unreachable, UsherError, errors_by_code
-from usher.http.client.pool import Answer
+from usher.http.client.pool import HttpResponse
 from usher.messages import Problem
 
 T = TypeVar("T")
@@ -20,7 +20,7 @@ KINDS = {
 }
 
 
-def read(told: Answer, of: type[T]) -> T:
+def decode_answer(told: HttpResponse, of: type[T]) -> T:
     try:
         return msgspec.json.decode(told.body, type=of)
     except msgspec.MsgspecError as error:
@@ -29,7 +29,7 @@ def read(told: Answer, of: type[T]) -> T:
         ) from error
 
 
-def error_of(told: Answer) -> UsherError:
+def to_error(told: HttpResponse) -> UsherError:
     """What MGMT said, as the error it would be here."""
     try:
         problem = msgspec.json.decode(told.body, type=Problem)
