@@ -157,7 +157,9 @@ async def test_the_door_refuses_links_to_private_hosts(database: str, source: st
         assert await reasons(door, "http://a.org/x", source=source) == ["new_page"]
 
 
-async def test_own_pages_listed_hosts_and_the_operator_lead_there(database: str) -> None:
+async def test_own_pages_listed_hosts_and_the_operator_may_lead_to_private_hosts(
+    database: str,
+) -> None:
     async with named(database) as door:
         there = "http://10.0.0.7:8080/"
         assert await reasons(door, f"{there}a", source="10.0.0.7:8080") == ["new_page"]

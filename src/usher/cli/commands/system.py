@@ -44,10 +44,10 @@ def settings(app: App, *, as_json: bool, check: bool) -> None:
     if check:
         app.say(f"settings are good ({loaded.file or 'no file'})")
     elif as_json:
-        show_json([dataclasses.asdict(shown) for shown in loaded.shown()])
+        show_json([dataclasses.asdict(shown) for shown in loaded.rows()])
     else:
         rows = [
-            (shown.name, shown.value or "-", shown.origin, shown.help) for shown in loaded.shown()
+            (shown.name, shown.value or "-", shown.origin, shown.help) for shown in loaded.rows()
         ]
         show_table(("SETTING", "VALUE", "FROM", "MEANS"), rows)
 
