@@ -58,7 +58,7 @@ class Usher(Peer):
         db: Any = import_module("usher.db.pool")
         if not hasattr(self, "house"):
             self.search = await db.Database("", size=16, role=ROLES[0]).__aenter__()
-            self.house = import_module("usher.feeds.store.databases").House(
+            self.house = import_module("usher.feeds.store.databases").FeedDatabases(
                 self.search, None, ROLES, "", 5
             )
         fetch: Any = import_module("usher.crawl.http.fetch")
@@ -73,11 +73,13 @@ class Usher(Peer):
     async def poll(self, at_once: int) -> int:
         left = [id_ for (id_,) in await self.ask("select id from feeds.feed_metadata order by id")]
 
-        desk = import_module("usher.feeds.poll.shared_statements").Desk(self.house, later=True)
+        shared = import_module("usher.feeds.poll.shared_statements").SharedStatements(
+            self.house, defer_digest=True
+        )
 
         async def work() -> None:
             while left:
-                told = await self.polling.poll(self.house, self.fetcher, left.pop(), desk=desk)
+                told = await self.polling.poll(self.house, self.fetcher, left.pop(), shared=shared)
                 if not told.good:
                     raise RuntimeError(told.words)
 

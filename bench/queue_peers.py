@@ -111,7 +111,7 @@ class InManager:
 
     async def open(self) -> None:
         module: Any = import_module("usher.queue.manager")
-        gc.set_threshold(import_module("usher.cli.app").CYCLES)  # as `usher manager` does
+        gc.set_threshold(import_module("usher.cli.app").GC_THRESHOLD)  # as `usher manager` does
         gate = self.gate
 
         class Gated(module.Manager):  # type: ignore[misc]

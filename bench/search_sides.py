@@ -28,7 +28,7 @@ from usher.db.embedded.client_process import lodge
 from usher.http.client.mgmt_client import Client
 from usher.http.client.pool import HttpPool
 from usher.index import chunk_file
-from usher.index.document import Document, from_page
+from usher.index.document import IndexDocument, from_page
 from usher.messages import PageReport
 from usher.urls import Url, parse
 
@@ -54,7 +54,7 @@ LOADED = "select count(*) from work.placement where row = %s and state = 'loaded
 # -- documents
 
 
-def documents(number: int, kept: Path) -> tuple[list[Document], str]:
+def documents(number: int, kept: Path) -> tuple[list[IndexDocument], str]:
     """So many documents and where they are from; those of real pages are kept there, for reading takes a while."""
     files = list(listed())
     if not files:
@@ -75,7 +75,7 @@ def listed() -> Iterator[tuple[str, Path, str]]:
         yield from filter(None, some)
 
 
-def read(files: Sequence[tuple[str, Path, str]], kept: Path) -> list[Document]:
+def read(files: Sequence[tuple[str, Path, str]], kept: Path) -> list[IndexDocument]:
     if not kept.exists():
         kept.parent.mkdir(exist_ok=True)
         with ProcessPoolExecutor(2) as pool:
@@ -84,25 +84,25 @@ def read(files: Sequence[tuple[str, Path, str]], kept: Path) -> list[Document]:
     return list(chunk_file.read(kept)[1])
 
 
-def document(file: tuple[str, Path, str]) -> Document | None:
+def document(file: tuple[str, Path, str]) -> IndexDocument | None:
     host, path, name = file
     url = parse(f"http://{host}.example/{quote(name)}")
     assert isinstance(url, Url)  # noqa: S101 - as it was made
     found = page.read(path.read_bytes(), url, media_type="text/html", charset="", robots_tags=[])
     made = from_page(found[0], key=str(url), host=url.host, chunk=1, crawled=NOW)
-    return made if isinstance(made, Document) else None
+    return made if isinstance(made, IndexDocument) else None
 
 
-def copied(one: Document, number: int) -> Document:
+def copied(one: IndexDocument, number: int) -> IndexDocument:
     """The same under another name, and nothing that makes it a copy."""
     name = f"{number}.{one.host}"
     parts = {field: getattr(one, field) for field in one.__struct_fields__}
     url = one.url.replace(one.host, name, 1)
     changed = {"url": url, "key": url.removeprefix("http://"), "host": name}
-    return Document(**(parts | changed | {"simhash": 0, "text64": 0, "canonical": ""}))
+    return IndexDocument(**(parts | changed | {"simhash": 0, "text64": 0, "canonical": ""}))
 
 
-def generated(number: int) -> list[Document]:
+def generated(number: int) -> list[IndexDocument]:
     chance = random.Random(5)  # noqa: S311 - the same every time
     words = [
         "".join(chance.choices("aeioubdfglmnprst", k=chance.randint(3, 9))) for _ in range(40_000)
@@ -121,7 +121,7 @@ def generated(number: int) -> list[Document]:
         body, title = text(chance.randint(200, 2_000)), text(5)
         key = f"{host}/{at}"
         made.append(
-            Document(
+            IndexDocument(
                 key=key,
                 url=f"http://{key}",
                 host=host,
@@ -134,7 +134,7 @@ def generated(number: int) -> list[Document]:
     return made
 
 
-def queries(found: Sequence[Document], number: int) -> list[str]:
+def queries(found: Sequence[IndexDocument], number: int) -> list[str]:
     """One to three neighbouring words of a title or a heading each, none twice; in capitals some would be operators."""
     chance = random.Random(6)  # noqa: S311
     made: dict[str, None] = {}
@@ -163,7 +163,7 @@ class Direct:
         self.schema = builder.build()
         self.index: tantivy.Index | None = None
 
-    def fill(self, found: Sequence[Document]) -> float:
+    def fill(self, found: Sequence[IndexDocument]) -> float:
         """Documents a second."""
         shutil.rmtree(self.home, ignore_errors=True)
         self.home.mkdir()
@@ -253,7 +253,7 @@ class House:
         with psycopg.connect(dsn_of(self.env), autocommit=True) as conn:
             conn.execute(statement.encode(), given)
 
-    async def fill(self, found: Sequence[Document], shelf: Shelf, here: str) -> None:
+    async def fill(self, found: Sequence[IndexDocument], shelf: Shelf, here: str) -> None:
         """Have all documents crawled and built, chunk by chunk, by whoever is here."""
         mgmt = self.env["USHER_MGMT_URL"]
         known = {one.url: one for one in found}
@@ -351,7 +351,7 @@ class Asker:
 class Crawl:
     """`usher crawl` of a site of so many small pages, each with its share of a document."""
 
-    def __init__(self, home: Path, found: Sequence[Document]) -> None:
+    def __init__(self, home: Path, found: Sequence[IndexDocument]) -> None:
         self.home, self.tree = home / "crawl", home / "tree"
         self.tree.mkdir()
         for number, one in enumerate(found):

@@ -9,8 +9,8 @@ from usher.api.context import MgmtEndpoint
 from usher.api.openapi import with_document
 from usher.api.server import OWN_ENDPOINTS
 from usher.errors import NotAllowed
-from usher.feeds.pages.databases import Reach
-from usher.feeds.pages.endpoints import Desk
+from usher.feeds.pages.databases import LazyDatabases
+from usher.feeds.pages.endpoints import FeedEndpoints
 from usher.http.server.endpoint import AccessRule
 from usher.http.server.middleware import HttpError
 from usher.mgmt.component_names import TYPES
@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def all_endpoints() -> Sequence[MgmtEndpoint]:
-    feeds = Desk(Reach(Settings(), AsyncExitStack())).endpoints()
+    feeds = FeedEndpoints(LazyDatabases(Settings(), AsyncExitStack())).endpoints()
     return with_document((*OWN_ENDPOINTS, *feeds))
 
 

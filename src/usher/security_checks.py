@@ -38,10 +38,10 @@ class Check:
     hint: str = ""
 
 
-def safety_checks(loaded: Loaded, environment: Mapping[str, str]) -> list[Check]:
+def security_checks(loaded: Loaded, environment: Mapping[str, str]) -> list[Check]:
     """Every check of this module; one warning for each address and each file."""
     exposed = [*exposed_addresses(), *plain_addresses(loaded.settings)]
-    loose = list(loose_files(loaded, environment))
+    loose = list(open_files(loaded, environment))
     closed = Check("permissions", "good", "data, logs and secrets are closed to other users")
     return [user_check(), *(exposed or [network_check()]), *(loose or [closed])]
 
@@ -139,17 +139,17 @@ def plain_addresses(settings: Settings) -> Iterator[Check]:
             )
 
 
-def loose_files(loaded: Loaded, environment: Mapping[str, str]) -> Iterator[Check]:
+def open_files(loaded: Loaded, environment: Mapping[str, str]) -> Iterator[Check]:
     """A warning for each directory and file that other users can read or change, but should not."""
     data = loaded.settings.data
     # The account that runs root's PostgreSQL passes through the data directory.
-    yield from too_open(data, ROOT_DATA_MODE if os.geteuid() == 0 else DIRECTORY_MODE)
+    yield from permission_warning(data, ROOT_DATA_MODE if os.geteuid() == 0 else DIRECTORY_MODE)
     for name in DIRECTORIES:
-        yield from too_open(data / name, DIRECTORY_MODE)
+        yield from permission_warning(data / name, DIRECTORY_MODE)
     for name in FILES:
-        yield from too_open(data / name, FILE_MODE)
+        yield from permission_warning(data / name, FILE_MODE)
     for file in sorted(secret_files(loaded, environment)):
-        yield from too_open(file, FILE_MODE)
+        yield from permission_warning(file, FILE_MODE)
 
 
 def secret_files(loaded: Loaded, environment: Mapping[str, str]) -> set[Path]:
@@ -166,7 +166,7 @@ def secret_files(loaded: Loaded, environment: Mapping[str, str]) -> set[Path]:
     return files
 
 
-def too_open(path: Path, allowed: int) -> Iterator[Check]:
+def permission_warning(path: Path, allowed: int) -> Iterator[Check]:
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
     except OSError:  # not there, or in a directory that is closed to us too

@@ -11,7 +11,7 @@ import pytest
 
 import usher
 from usher.door.rules import WAITING, Clock, Kind, Knock, Page, Reason, State, Verdict, judge
-from usher.observe.explain import ROWS
+from usher.observe.explain import DECISION_ROWS
 
 DOC = (Path(usher.__file__).parents[2] / "docs" / "door.md").read_text()
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
@@ -108,7 +108,7 @@ def test_each_row_says_what_the_rules_decide(row: Row) -> None:
     for case in mine:
         reason = judge(case.knock, case.page, case.clock, NOW)
         assert (reason, reason.verdict) == (row.reason, row.verdict), case
-        assert ROWS[case.knock.kind, reason] == int(row.number)
+        assert DECISION_ROWS[case.knock.kind, reason] == int(row.number)
 
 
 def test_every_reason_is_in_the_table_or_before_it() -> None:

@@ -24,7 +24,7 @@ AWAITED = Counter(
         "crawl/service.py": 2,
         "door/doorkeeper.py": 1,
         "feeds/poll/shared_statements.py": 1,  # its work hands every error to a future that is awaited
-        "feeds/poll/sweep.py": 2,
+        "feeds/poll/batch_poller.py": 2,
         "feeds/worker.py": 1,
         "index/builder.py": 2,
         "index/loader.py": 1,

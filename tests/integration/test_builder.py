@@ -21,7 +21,7 @@ from usher.http.client.download import download_chunk
 from usher.http.server.chunk_files import chunk_endpoints
 from usher.http.server.component import serve_component
 from usher.http.server.listen import read_bind
-from usher.index.builder_service import BuilderOptions, build
+from usher.index.builder_service import BuilderOptions, run_builder
 
 pytestmark = EMBEDDED
 Builds = Callable[..., AbstractAsyncContextManager[str]]
@@ -39,9 +39,9 @@ def builds(trade: Trade, tmp_path: Path) -> Builds:
     """A builder in this process; its presses are processes of their own."""
 
     def made(wish: BuilderOptions | None = None) -> AbstractAsyncContextManager[str]:
-        asked = wish or BuilderOptions(bind=free_bind(), presses=1)
+        asked = wish or BuilderOptions(bind=free_bind(), processes=1)
         settings = trade.settings(tmp_path)
-        return acting(lambda stop, ready: build(settings, asked, stop, ready=ready))
+        return acting(lambda stop, ready: run_builder(settings, asked, stop, ready=ready))
 
     return made
 
@@ -169,9 +169,9 @@ async def test_a_builder_without_room_says_so_until_there_is_some(
     with small_disk(disk, "60m"):
         (disk / "filler").write_bytes(bytes(20_000_000))
         bind = free_bind()
-        settings, wish = trade.settings(disk), BuilderOptions(bind=bind, presses=1)
+        settings, wish = trade.settings(disk), BuilderOptions(bind=bind, processes=1)
         state = f"select state, state_reason from work.component where host = '{bind}'"
-        async with acting(lambda stop, ready: build(settings, wish, stop, ready=ready)):
+        async with acting(lambda stop, ready: run_builder(settings, wish, stop, ready=ready)):
             assert await soon(lambda: trade.ask(state)[0][0] == "error")
             assert "MB are free" in trade.ask(state)[0][1]
             chunk = await trade.crawl(titled("/room", "Room"))

@@ -17,9 +17,9 @@ from support.mgmt.chunk_trade import Trade, acting, free_bind, soon, titled, tra
 from support.processes.crawls import EMBEDDED
 from usher.crawl.warc.writer import Record
 from usher.index.builder_service import BuilderOptions as BuilderWish
-from usher.index.builder_service import build
+from usher.index.builder_service import run_builder
 from usher.index.server import IndexServerOptions as ServerWish
-from usher.index.server import serve_index
+from usher.index.server import run_index_server
 from usher.messages import PageReport
 from usher.mgmt.watchdog import Watchdog
 from usher.query.results import Hits
@@ -151,7 +151,9 @@ async def shop(database: str, data: Path) -> AsyncIterator[Shop]:
             wish = ServerWish(bind=free_bind(), row=row)
             host = await stack.enter_async_context(
                 acting(
-                    lambda stop, ready, wish=wish: serve_index(settings, wish, stop, ready=ready)  # type: ignore[misc]
+                    lambda stop, ready, wish=wish: run_index_server(
+                        settings, wish, stop, ready=ready
+                    )  # type: ignore[misc]
                 )
             )
             made.ports.append(int(host.rpartition(":")[2]))
@@ -165,8 +167,8 @@ async def shop(database: str, data: Path) -> AsyncIterator[Shop]:
 
 
 def building(made: Shop, data: Path) -> AbstractAsyncContextManager[str]:
-    settings, wish = made.trade.settings(data), BuilderWish(bind=free_bind(), presses=1)
-    return acting(lambda stop, ready: build(settings, wish, stop, ready=ready))
+    settings, wish = made.trade.settings(data), BuilderWish(bind=free_bind(), processes=1)
+    return acting(lambda stop, ready: run_builder(settings, wish, stop, ready=ready))
 
 
 async def thinned(made: Shop) -> list[int]:

@@ -10,7 +10,7 @@ import pytest
 from usher.db.pool import Database, connect
 from usher.door.doorkeeper import Doorkeeper
 from usher.mgmt.searchable import Finding
-from usher.observe.explain import Story, explain
+from usher.observe.explain import UrlExplanation, explain
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 HOUR = timedelta(hours=1)
@@ -59,7 +59,7 @@ class House:
         text = "insert into work.placement (chunk_id, component_id, row, state, since) values (%s, %s, %s, %s, %s)"
         await self.run(text, chunk, server, row, state, NOW)
 
-    async def story(self, url: str = URL) -> Story:
+    async def story(self, url: str = URL) -> UrlExplanation:
         return await explain(self.door, url, now=NOW, reader=self.reader)
 
     async def finding(self, url: str = URL) -> Finding:

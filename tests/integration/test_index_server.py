@@ -16,7 +16,7 @@ from support.mgmt.chunk_trade import Trade, acting, free_bind, soon, trading
 from support.processes.crawls import EMBEDDED
 from usher.chunk_store import Shelf
 from usher.http.client.download import download_chunk
-from usher.index.server import IndexServerOptions, serve_index
+from usher.index.server import IndexServerOptions, run_index_server
 
 pytestmark = EMBEDDED
 ALONE = """
@@ -77,7 +77,7 @@ def serves(trade: Trade, tmp_path: Path) -> Serves:
         trade.ask(ALONE, str(wish.bind))
         settings = trade.settings(data)
         async with acting(
-            lambda stop, ready: serve_index(settings, wish, stop, ready=ready)
+            lambda stop, ready: run_index_server(settings, wish, stop, ready=ready)
         ) as host:
             yield Asked(host)
 

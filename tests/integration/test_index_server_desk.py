@@ -13,7 +13,7 @@ from support.mgmt.chunk_trade import ANY, soon
 from usher.http.server.component import serve_component
 from usher.index import rpc_handlers
 from usher.index.engine import Engine
-from usher.index.rpc_handlers import Desk
+from usher.index.rpc_handlers import QueryHandlers
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ async def test_what_makes_no_sense_is_declined(
 @pytest.fixture(scope="module")
 async def desk(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[int]:
     engine = Engine.open(tmp_path_factory.mktemp("engine"))
-    made = Desk(1)
+    made = QueryHandlers(1)
     made.engine = engine
     try:
         async with serve_component(made.endpoints(), ANY) as address:
@@ -67,7 +67,7 @@ async def desk(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[int]:
 
 async def test_who_would_wait_too_long_is_told_at_once(tmp_path: Path) -> None:
     engine = Engine.open(tmp_path)
-    made = Desk(1, most=3)
+    made = QueryHandlers(1, most=3)
     made.engine = engine
     hold = threading.Event()
     slow = [asyncio.create_task(made._answer("search", hold.wait, 0.3)) for _ in range(3)]
@@ -90,7 +90,7 @@ async def test_what_usually_is_quick_is_done_at_once_and_the_rest_by_threads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(rpc_handlers, "QUICK", 0.1)  # which no machine needs for nothing
-    desk, here = Desk(1), threading.get_ident()
+    desk, here = QueryHandlers(1), threading.get_ident()
 
     async def asked(seconds: float = 0.0, *, pause: float = -1.0) -> bool:
         """Whether this very thread did it, although the last answer was less than a pause ago."""
@@ -112,7 +112,7 @@ async def test_what_usually_is_quick_is_done_at_once_and_the_rest_by_threads(
 
 
 async def test_while_a_thread_works_nobody_holds_up_the_loop() -> None:
-    desk, hold = Desk(2), threading.Event()
+    desk, hold = QueryHandlers(2), threading.Event()
     for _ in range(2):
         await desk._answer("stats", threading.get_ident, 5.0)
     slow = asyncio.create_task(desk._answer("search", hold.wait, 5.0))

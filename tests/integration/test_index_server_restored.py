@@ -14,7 +14,7 @@ from support.processes.crawls import EMBEDDED
 from usher.http.client.mgmt_client import Client
 from usher.http.client.pool import HttpResponse
 from usher.http.server.listen import Bind
-from usher.index.server import IndexServerOptions, serve_index
+from usher.index.server import IndexServerOptions, run_index_server
 from usher.messages import HeldChunk, HoldingsComparison
 
 pytestmark = EMBEDDED
@@ -66,7 +66,7 @@ def serves(trade: Trade, tmp_path: Path) -> Serves:
     async def running(bind: Bind) -> AsyncIterator[Server]:
         wish, settings = IndexServerOptions(bind=bind, row=1), trade.settings(tmp_path / "data")
         async with acting(
-            lambda stop, ready: serve_index(settings, wish, stop, ready=ready)
+            lambda stop, ready: run_index_server(settings, wish, stop, ready=ready)
         ) as host:
             yield Server(host)
 

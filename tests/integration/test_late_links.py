@@ -14,7 +14,7 @@ from usher.door.doorkeeper import Doorkeeper
 from usher.door.rules import Knock
 from usher.mgmt import chunks
 from usher.mgmt.chunks import Ask
-from usher.observe.crawl_progress import progress
+from usher.observe.crawl_progress import read_progress
 
 ROOT, NEW = "https://a.com/", "https://a.com/new"
 END = NOW + SOON
@@ -85,7 +85,7 @@ async def test_watching_a_crawl_ends_when_its_last_page_is_reported(database: st
     async with await connect(database) as conn:
         await ended(database, conn)
         [host] = await hosts.find(conn, names=["a.com"])
-        assert (await progress(conn, [host.domain64])).fetched
+        assert (await read_progress(conn, [host.domain64])).fetched
 
 
 async def test_a_crawl_that_ends_beside_a_knock_is_reopened_with_its_start(database: str) -> None:

@@ -27,16 +27,18 @@ async def trade(database: str, tmp_path: Path) -> AsyncIterator[Trade]:
 
 async def serves(trade: Trade, stack: AsyncExitStack, data: Path, bind: Bind) -> str:
     wish, settings = server.IndexServerOptions(bind=bind, row=1), trade.settings(data)
-    actor = acting(lambda stop, ready: server.serve_index(settings, wish, stop, ready=ready))
+    actor = acting(lambda stop, ready: server.run_index_server(settings, wish, stop, ready=ready))
     return await stack.enter_async_context(actor)
 
 
 async def builds(trade: Trade, stack: AsyncExitStack, data: Path) -> None:
     wish, settings = (
-        builder_service.BuilderOptions(bind=free_bind(), presses=1),
+        builder_service.BuilderOptions(bind=free_bind(), processes=1),
         trade.settings(data),
     )
-    actor = acting(lambda stop, ready: builder_service.build(settings, wish, stop, ready=ready))
+    actor = acting(
+        lambda stop, ready: builder_service.run_builder(settings, wish, stop, ready=ready)
+    )
     await stack.enter_async_context(actor)
 
 

@@ -17,11 +17,11 @@ from usher.component_health import ComponentHealth
 from usher.errors import Unreachable
 from usher.http.client.mgmt_client import Client
 from usher.index import loader as loading
-from usher.index.chunk_sources import Sources
+from usher.index.chunk_sources import ChunkSources
 from usher.index.engine import Engine
-from usher.index.force_merge import ENOUGH, FILLER, LEAST, segments
+from usher.index.force_merge import ENOUGH, FILLER, LEAST, read_segments
 from usher.index.loader import Loader
-from usher.query.language import parse
+from usher.query.language import parse_query
 
 MANY = 5  # segments
 KILLED = """
@@ -47,17 +47,17 @@ def filled(path: Path, each: int = LEAST // MANY + 1, number: int = MANY) -> Eng
         words = ["velvet cloth" if n % 3 else "linen" for n in range(each)]
         engine.add(chunk, [page(f"{chunk}/{n}", f"{some} {n}") for n, some in enumerate(words)])
         engine.commit()
-    assert len(segments(path)) == number
+    assert len(read_segments(path)) == number
     return engine
 
 
 def one_left(path: Path) -> Callable[[], bool]:
-    return lambda: len(segments(path)) == 1
+    return lambda: len(read_segments(path)) == 1
 
 
 def test_small_segments_become_one_and_all_is_found_as_before(tmp_path: Path) -> None:
     engine = filled(tmp_path)
-    query = parse("velvet cloth")
+    query = parse_query("velvet cloth")
     before = engine.search(query, 50, hosts=True)
     assert engine.settle()
     assert eventually(one_left(tmp_path), 20)
@@ -79,9 +79,9 @@ def test_small_segments_become_one_and_all_is_found_as_before(tmp_path: Path) ->
 @pytest.mark.parametrize(("each", "number"), [(10, 5), (LEAST, 1)])
 def test_what_would_bring_nothing_is_not_done(tmp_path: Path, each: int, number: int) -> None:
     engine = filled(tmp_path, each, number)
-    before = segments(tmp_path)
+    before = read_segments(tmp_path)
     assert not engine.settle()
-    assert segments(tmp_path) == before
+    assert read_segments(tmp_path) == before
     engine.close()
 
 
@@ -101,19 +101,19 @@ def test_fillers_of_the_last_time_are_taken_out(tmp_path: Path) -> None:
 
 def test_killed_while_it_settles_it_has_all_it_had(tmp_path: Path) -> None:
     engine = filled(tmp_path / "index")
-    total, documents = engine.search(parse("velvet")).total, engine.documents
+    total, documents = engine.search(parse_query("velvet")).total, engine.documents
     engine.close()
     script = [sys.executable, "-c", KILLED, str(tmp_path / "index"), str(tmp_path / "once")]
     done = subprocess.run(script, check=False, timeout=60, env=dict(os.environ))
     assert done.returncode == -signal.SIGKILL
     engine = Engine.open(tmp_path / "index", heap=HEAP)
-    assert (engine.search(parse("velvet")).total, engine.documents) == (total, documents)
+    assert (engine.search(parse_query("velvet")).total, engine.documents) == (total, documents)
     assert engine.chunks() == set(range(1, MANY + 1))
     assert engine.not_loaded() == set()
     assert engine.settle()
     assert eventually(one_left(tmp_path / "index"), 20)
     engine.refresh()
-    assert (engine.search(parse("velvet")).total, engine.documents) == (total, documents)
+    assert (engine.search(parse_query("velvet")).total, engine.documents) == (total, documents)
     engine.close()
 
 
@@ -127,7 +127,7 @@ async def test_a_server_settles_when_nothing_changes(
         with pytest.raises(Unreachable):
             await mgmt.get_chunks(1)
         shelf = Shelf(tmp_path / "shelf", ".idx")
-        loader = Loader(mgmt, engine, Sources(shelf), ComponentHealth())
+        loader = Loader(mgmt, engine, ChunkSources(shelf), ComponentHealth())
         running = asyncio.create_task(loader.run(stop))
         settled = await asyncio.to_thread(eventually, lambda: len(engine._view.segments) == 1)
         stop.set()

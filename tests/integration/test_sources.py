@@ -12,7 +12,7 @@ from usher.errors import Unreachable
 from usher.http.server.chunk_files import chunk_endpoints
 from usher.http.server.component import serve_component
 from usher.index.builder_service import SUFFIX
-from usher.index.chunk_sources import Sources
+from usher.index.chunk_sources import ChunkSources
 from usher.messages import MissingChunk, RowServer, ServerChunk
 
 OTHER = "ab" * 32
@@ -34,8 +34,8 @@ def silent() -> str:
 
 
 @pytest.fixture
-def sources(tmp_path: Path) -> Sources:
-    made = Sources(Shelf(tmp_path / "here", SUFFIX))
+def sources(tmp_path: Path) -> ChunkSources:
+    made = ChunkSources(Shelf(tmp_path / "here", SUFFIX))
     made.sure_seconds = 0.0
     return made
 
@@ -46,7 +46,7 @@ def wanted(builder: str, *peers: str, chunk: int = 5) -> ServerChunk:
     )
 
 
-async def asked(sources: Sources, one: ServerChunk, times: int) -> list[MissingChunk]:
+async def asked(sources: ChunkSources, one: ServerChunk, times: int) -> list[MissingChunk]:
     """What is lost after so many tries."""
     for _ in range(times):
         with pytest.raises(Unreachable):
@@ -54,7 +54,7 @@ async def asked(sources: Sources, one: ServerChunk, times: int) -> list[MissingC
     return sources.lost()
 
 
-async def test_what_all_deny_is_lost_after_some_tries(sources: Sources, empty: str) -> None:
+async def test_what_all_deny_is_lost_after_some_tries(sources: ChunkSources, empty: str) -> None:
     for chunk, words in ((5, "is not there"), (7, "is not what was promised")):
         assert await asked(sources, wanted(empty, empty, chunk=chunk), 2) == []
         [lost] = await asked(sources, wanted(empty, chunk=chunk), 1)
@@ -62,7 +62,7 @@ async def test_what_all_deny_is_lost_after_some_tries(sources: Sources, empty: s
         assert sources.lost() == [], "that was said"
 
 
-async def test_not_before_it_went_on_for_a_while(sources: Sources, empty: str) -> None:
+async def test_not_before_it_went_on_for_a_while(sources: ChunkSources, empty: str) -> None:
     sources.sure_seconds = 3_600.0
     assert await asked(sources, wanted(empty), 5) == []
     sources.good(5)
@@ -70,14 +70,18 @@ async def test_not_before_it_went_on_for_a_while(sources: Sources, empty: str) -
     assert await asked(sources, wanted(empty), 2) == []
 
 
-async def test_a_peer_that_is_silent_may_have_it(sources: Sources, empty: str, silent: str) -> None:
+async def test_a_peer_that_is_silent_may_have_it(
+    sources: ChunkSources, empty: str, silent: str
+) -> None:
     assert await asked(sources, wanted(empty), 2) == []
     assert await asked(sources, wanted(empty, silent), 1) == []
     assert await asked(sources, wanted(empty), 2) == [], "from the beginning"
     assert len(await asked(sources, wanted(empty), 1)) == 1
 
 
-async def test_of_a_silent_builder_it_is_said(sources: Sources, empty: str, silent: str) -> None:
+async def test_of_a_silent_builder_it_is_said(
+    sources: ChunkSources, empty: str, silent: str
+) -> None:
     [lost] = await asked(sources, wanted(silent, empty), 3)
     assert lost.builder_silent
     assert await asked(sources, wanted(silent, empty), 2) == []

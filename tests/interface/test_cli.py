@@ -14,7 +14,7 @@ from support.db.fixtures import DEBIAN
 from support.processes.commands import usher
 from support.processes.killable import keepers
 from usher import __version__
-from usher.cli.commands.db import NAMES
+from usher.cli.commands.db import SCHEMA_NAMES
 from usher.db.areas import SCHEMAS
 
 
@@ -35,7 +35,7 @@ def test_help_begins_with_what_it_is_and_examples() -> None:
 
 
 def test_the_cli_names_every_schema() -> None:
-    assert tuple(SCHEMAS) == NAMES
+    assert tuple(SCHEMAS) == SCHEMA_NAMES
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from support.mgmt.chunk_trade import documents
 from support.processes.terminal import PORTS, show
 from usher.chunk_store import Draft, Shelf, keep_files_private
 from usher.index import chunk_file
-from usher.index.claimed_chunks import Claims
-from usher.index.component_directory import alone_in
+from usher.index.claimed_chunks import ClaimedChunks
+from usher.index.component_directory import lock_directory
 from usher.index.engine import Engine
 from usher.messages import ContentChunk
 from usher.private_files import make_data_directory
@@ -51,10 +51,10 @@ def test_files_of_chunks(tmp_path: Path) -> None:
     draft.write(b"page")
     assert loose(tmp_path) == {}
     draft.keep()
-    with alone_in(tmp_path / "built"):
+    with lock_directory(tmp_path / "built"):
         chunk_file.write(tmp_path / "built" / "7.idx", 7, documents(7, LINKS, LINKS))
         chunk = ContentChunk(chunk_id=7, host="127.0.0.1:1", keys=[], sha256="", bytes=1)
-        Claims(tmp_path / "built" / "incoming").add(chunk)
+        ClaimedChunks(tmp_path / "built" / "incoming").add(chunk)
     files = {path.name for path in tmp_path.rglob("*") if path.is_file()}
     assert files == {"000000007.warc.gz", "7.idx", "7.json", "lock"}
     assert loose(tmp_path) == {}
@@ -64,7 +64,7 @@ def test_files_of_chunks(tmp_path: Path) -> None:
 def test_an_existing_directory_is_closed(tmp_path: Path) -> None:
     (tmp_path / "index").mkdir(mode=0o777)
     (tmp_path / "index" / "lock").touch(0o666)
-    with alone_in(tmp_path / "index"):
+    with lock_directory(tmp_path / "index"):
         assert loose(tmp_path) == {}
 
 

@@ -20,7 +20,7 @@ from support.site.website import Website, head
 from usher.errors import BadContent
 from usher.http.client import download
 from usher.index.chunk_file import MAX_DOCUMENTS
-from usher.index.document import Document
+from usher.index.document import IndexDocument
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 
@@ -285,11 +285,11 @@ def test_a_content_chunk_bomb_is_refused(tmp_path: Path, name: str) -> None:
 
 def test_a_document_within_the_limits_is_read() -> None:
     """The limits of the reader are those of the largest document that a builder makes."""
-    largest = Document(
+    largest = IndexDocument(
         key="k" * 2_200, url="u" * 2_260, host="h" * 253, chunk=7, crawled=NOW,
         title="\u6771" * 1_000, headings=("\u6771" * 1_000,) * 200, body="\U0001f600" * 1_000_000,
         description="\u6771" * 1_000, language="de", published=NOW, canonical="c" * 2_260,
     )  # fmt: skip
     data = msgspec.msgpack.encode(largest)
     assert len(data) < 8 * MIB
-    assert msgspec.msgpack.decode(data, type=Document) == largest
+    assert msgspec.msgpack.decode(data, type=IndexDocument) == largest

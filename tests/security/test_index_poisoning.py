@@ -19,7 +19,7 @@ from usher.errors import Conflict
 from usher.http.client.mgmt_client import Client
 from usher.index import builder_service, server
 from usher.index import chunk_file as chunkfile
-from usher.index.document import Document
+from usher.index.document import IndexDocument
 from usher.messages import ForeignPages, PageReport
 
 pytestmark = EMBEDDED
@@ -48,10 +48,12 @@ class House:
 
     async def start_builder(self) -> None:
         wish, settings = (
-            builder_service.BuilderOptions(bind=free_bind(), presses=1),
+            builder_service.BuilderOptions(bind=free_bind(), processes=1),
             self.trade.settings(self.data),
         )
-        actor = acting(lambda stop, ready: builder_service.build(settings, wish, stop, ready=ready))
+        actor = acting(
+            lambda stop, ready: builder_service.run_builder(settings, wish, stop, ready=ready)
+        )
         self.builder = await self.stack.enter_async_context(actor)
 
     async def start_server(self) -> None:
@@ -59,7 +61,9 @@ class House:
             server.IndexServerOptions(bind=free_bind(), row=1),
             self.trade.settings(self.data),
         )
-        actor = acting(lambda stop, ready: server.serve_index(settings, wish, stop, ready=ready))
+        actor = acting(
+            lambda stop, ready: server.run_index_server(settings, wish, stop, ready=ready)
+        )
         self.server = await self.stack.enter_async_context(actor)
 
     async def claim(self, *paths: str) -> tuple[int, str]:
@@ -86,7 +90,7 @@ class House:
         assert file
         await self.trade.crawler.crawled(chunk, pages=pages, sha256=file.sha256, size=file.size)
 
-    async def built(self, chunk: int, made: Sequence[Document]) -> None:
+    async def built(self, chunk: int, made: Sequence[IndexDocument]) -> None:
         """Build a chunk as a hostile builder does: of these documents, whatever MGMT says."""
         claimed = await self.trade.builder.get_content_chunks()
         assert chunk in {one.chunk_id for one in claimed}
@@ -213,7 +217,7 @@ async def test_a_builder_adds_documents_of_foreign_pages(house: House) -> None:
     assert house.crawler_host(chunk) in reason
 
 
-def replace_document(document: Document, **changes: str) -> Document:
+def replace_document(document: IndexDocument, **changes: str) -> IndexDocument:
     return msgspec.structs.replace(document, **changes)
 
 

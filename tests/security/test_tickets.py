@@ -27,7 +27,7 @@ from usher.http.server.listen import read_bind
 from usher.http.server.middleware import HttpError
 from usher.http.server.ticket_guard import OUT_OF_TOUCH_SECONDS, Guard
 from usher.messages import GuardState
-from usher.search.index_servers import SEARCH, Server
+from usher.search.index_servers import SEARCH, IndexServer
 from usher.tickets import PREFIX, Ticket, audience_key, sign, verify
 
 HOST = "10.0.0.7:8421"
@@ -194,7 +194,7 @@ async def test_a_refused_ticket_is_replaced_at_once(running: Mgmt, database: str
     ):
         known = f"select 1 from work.component where host = '{host}'"
         assert await soon(lambda: one(database, known))
-        server = Server(at.removeprefix("http://").replace("0.0.0.0", "127.0.0.1"))
+        server = IndexServer(at.removeprefix("http://").replace("0.0.0.0", "127.0.0.1"))
         old = await front.ticket(host)
         server.show(old)
         assert not await is_refused(server)
@@ -212,7 +212,7 @@ async def test_a_refused_ticket_is_replaced_at_once(running: Mgmt, database: str
         server.close()
 
 
-async def refused_at_last(server: Server) -> None:
+async def refused_at_last(server: IndexServer) -> None:
     """Ask until the guard has heard of the new key."""
     for pause in repeat(0.1):
         if await is_refused(server):
@@ -220,7 +220,7 @@ async def refused_at_last(server: Server) -> None:
         await asyncio.sleep(pause)
 
 
-async def is_refused(server: Server) -> bool:
+async def is_refused(server: IndexServer) -> bool:
     with pytest.raises(Unreachable):  # what it answers is no answer to a search
         await server.ask(SEARCH, b"{}", asyncio.get_running_loop().time() + 20)
     return server.refused

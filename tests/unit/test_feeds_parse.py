@@ -11,11 +11,11 @@ from usher.feeds.model import (
     Category,
     Cloud,
     Credit,
-    Event,
     Feed,
+    FeedLink,
+    GeoPoint,
     Image,
-    Link,
-    Place,
+    ItemEvent,
     Rating,
     Restriction,
     Thumbnail,
@@ -82,12 +82,12 @@ def test_an_item_of_rss() -> None:
     assert item.categories == (Category("A"), Category("B", "d"))
     assert (item.comments_url, item.comments_count) == ("https://news.example/1#c", 7)
     assert item.links == (
-        Link("https://news.example/1", "alternate", "text/html"),
-        Link("https://other.example/rss", "source", title="Other"),
-        Link("https://news.example/1/rss", "replies", "application/rss+xml"),
+        FeedLink("https://news.example/1", "alternate", "text/html"),
+        FeedLink("https://other.example/rss", "source", title="Other"),
+        FeedLink("https://news.example/1/rss", "replies", "application/rss+xml"),
     )
-    assert item.places == (Place(52.5, 13.4, "Berlin"),)
-    assert item.events == (Event(at(1, 10, 10), at(1, 12, 10), "First", "Hall"),)
+    assert item.places == (GeoPoint(52.5, 13.4, "Berlin"),)
+    assert item.events == (ItemEvent(at(1, 10, 10), at(1, 12, 10), "First", "Hall"),)
     (sound,) = item.enclosures
     assert (sound.url, sound.type, sound.length) == ("https://f.example/1.mp3", "audio/mpeg", 1234)
 

@@ -8,55 +8,57 @@ import pytest
 from usher.mgmt.incarnation import Unrestored
 from usher.mgmt.placements import Missing
 from usher.mgmt.watchdog import WatchdogRound
-from usher.observe.blockers import Around, Holdup, holdups
+from usher.observe.blockers import Blocker, SystemState, find_blockers
 from usher.observe.stages import (
-    Chunks,
-    Copies,
-    Crew,
-    Failing,
-    FullDisk,
-    Held,
-    Hosts,
-    Jobs,
+    ChunkCounts,
+    ClosedHost,
+    ComponentGroup,
+    FailingComponent,
+    FullDiskComponent,
+    HeldBackHost,
+    HostCounts,
+    JobTypeCounts,
     LastHour,
-    Pages,
-    Poisoned,
-    Queue,
-    Resting,
-    Shut,
-    Work,
+    OutdatedCopies,
+    PageCounts,
+    QueueStatus,
+    RestingHost,
+    SuspectComponent,
+    WorkStatus,
 )
 
 NOW = datetime(2026, 11, 16, 11, 58, tzinfo=UTC)
 AGO = NOW - timedelta(minutes=7)
-CRAWLER = Crew("crawler", None, "online", "healthy", silent=False, number=2)
-BUILDER = Crew("index-builder", None, "online", "healthy", silent=False, number=1)
-SERVER = Crew("index-server", 1, "online", "healthy", silent=False, number=1)
-WELL = Work(
-    Pages(5, 50, 3, 1_000, exact=True, oldest=NOW),
-    Hosts(1, 2, 0, 0, 0, 0, 4),
-    Chunks(1, 1, NOW, 1, 0, 1, NOW),
+CRAWLER = ComponentGroup("crawler", None, "online", "healthy", silent=False, number=2)
+BUILDER = ComponentGroup("index-builder", None, "online", "healthy", silent=False, number=1)
+SERVER = ComponentGroup("index-server", 1, "online", "healthy", silent=False, number=1)
+WELL = WorkStatus(
+    PageCounts(5, 50, 3, 1_000, exact=True, oldest=NOW),
+    HostCounts(1, 2, 0, 0, 0, 0, 4),
+    ChunkCounts(1, 1, NOW, 1, 0, 1, NOW),
     [Missing(1, 10, 0, 1)],
-    Copies(3, 0, 0),
+    OutdatedCopies(3, 0, 0),
     [CRAWLER, BUILDER, SERVER],
     [],
     LastHour(100, None, 5, 9),
     watched=True,
     last_round=WatchdogRound(NOW, 0.2, 0.0, "here"),
 )
-IDLE = Queue([Jobs("fetch", 3, AGO, 1, 0)], 5, 1, NOW, scheduled=True)
+IDLE = QueueStatus([JobTypeCounts("fetch", 3, AGO, 1, 0)], 5, 1, NOW, scheduled=True)
 
 
-def found(work: Work | None = WELL, queue: Queue | None = IDLE, **around: object) -> list[Holdup]:
-    return holdups(Around(**around), work, queue, NOW)  # type: ignore[arg-type]
+def found(
+    work: WorkStatus | None = WELL, queue: QueueStatus | None = IDLE, **around: object
+) -> list[Blocker]:
+    return find_blockers(SystemState(**around), work, queue, NOW)  # type: ignore[arg-type]
 
 
-def one(work: Work) -> tuple[str, str, str]:
+def one(work: WorkStatus) -> tuple[str, str, str]:
     [only] = found(work)
     return only.kind, only.words, only.command
 
 
-def crew(type_: str, **change: object) -> list[Crew]:
+def crew(type_: str, **change: object) -> list[ComponentGroup]:
     """Everybody, but those of a type changed; none of it left with number 0."""
     every = [replace(one, **change) if one.type == type_ else one for one in WELL.crews]  # type: ignore[arg-type]
     return [one for one in every if one.number]
@@ -111,7 +113,7 @@ def test_crawlers_that_take_nothing() -> None:
 
 def test_a_full_disk_is_named() -> None:
     reason = "Disk full: only 3 MB are free at /var/lib/usher."
-    work = replace(WELL, full_disks=[FullDisk("c:1", "crawler", reason)])
+    work = replace(WELL, full_disks=[FullDiskComponent("c:1", "crawler", reason)])
     assert one(work) == (
         "disk_full",
         f"The crawler c:1 takes no more work. {reason}",
@@ -120,8 +122,8 @@ def test_a_full_disk_is_named() -> None:
 
 
 def test_everything_waits_for_a_host() -> None:
-    resting = Resting("x.example", NOW + timedelta(minutes=5), 3, "HTTP 429")
-    hosts = Hosts(0, 1, 0, 1, 0, 0, 0, longest=[resting])
+    resting = RestingHost("x.example", NOW + timedelta(minutes=5), 3, "HTTP 429")
+    hosts = HostCounts(0, 1, 0, 1, 0, 0, 0, longest=[resting])
     assert one(replace(WELL, hosts=hosts)) == (
         "hosts_rest",
         "Everything waits for host x.example until 12:03 UTC (HTTP 429).",
@@ -140,7 +142,7 @@ def test_everything_waits_for_a_host() -> None:
 
 
 def test_hosts_that_are_shut_while_pages_wait() -> None:
-    shut = [Shut("[::1]:81", "paused", "too slow", 1_000)]
+    shut = [ClosedHost("[::1]:81", "paused", "too slow", 1_000)]
     work = replace(WELL, hosts=replace(WELL.hosts, shut=shut))
     assert one(work) == (
         "host_shut",
@@ -174,12 +176,12 @@ def test_rows() -> None:
 
 
 def test_pages_that_are_held_back() -> None:
-    work = replace(WELL, copies=Copies(0, 0, 9, [Held("x.example", 9)]))
+    work = replace(WELL, copies=OutdatedCopies(0, 0, 9, [HeldBackHost("x.example", 9)]))
     assert one(work)[::2] == ("held_back", "usher hosts release x.example")
 
 
 def test_components_that_fail_count_if_they_hold_something() -> None:
-    failing = Failing("h:1", "crawler", "failure", "online", AGO, "no answer", held=True)
+    failing = FailingComponent("h:1", "crawler", "failure", "online", AGO, "no answer", held=True)
     assert one(replace(WELL, failing=[failing]))[1] == (
         "The crawler h:1 has what is wanted and fails since 11:51 UTC: no answer."
     )
@@ -188,7 +190,7 @@ def test_components_that_fail_count_if_they_hold_something() -> None:
 
 def test_components_that_brought_foreign_pages() -> None:
     reason = "index-builder b:1 dropped 3 foreign pages"
-    work = replace(WELL, poisoned=[Poisoned("h:1", "crawler", 2, AGO, reason)])
+    work = replace(WELL, poisoned=[SuspectComponent("h:1", "crawler", 2, AGO, reason)])
     assert one(work) == (
         "foreign_pages",
         f"The crawler h:1 put pages into 2 chunks that it was not given. Last report, 11:51 UTC: {reason}.",
@@ -211,7 +213,7 @@ def test_nobody_watches() -> None:
 
 
 def test_the_queue() -> None:
-    stuck = replace(IDLE, types=[Jobs("fetch", 1, AGO, 0, 0)])
+    stuck = replace(IDLE, types=[JobTypeCounts("fetch", 1, AGO, 0, 0)])
     [late] = found(queue=stuck)
     assert (late.words, late.command) == (
         "1 job of type fetch has waited for 7m, and none runs.",
@@ -219,7 +221,7 @@ def test_the_queue() -> None:
     )
     [none] = found(queue=replace(IDLE, scheduled=False, next_run=AGO))
     assert none.words == "No scheduler runs although tasks are due."
-    again = [Jobs("fetch", 0, None, 0, 4)]
+    again = [JobTypeCounts("fetch", 0, None, 0, 4)]
     [none] = found(queue=replace(IDLE, scheduled=False, types=again))
     assert none.command == "usher scheduler"
     assert found(queue=replace(IDLE, scheduled=False)) == []

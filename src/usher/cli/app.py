@@ -17,8 +17,8 @@ from usher.settings import Loaded, Settings, load
 from usher.terminal import escaped
 
 T = TypeVar("T")
-WIDTH = 10  # of names before what is told
-CYCLES = 20_000  # objects before Python looks for rings among them; its own 700 cost a search 4 % of its time
+FIELD_WIDTH = 10  # of names before what is told
+GC_THRESHOLD = 20_000  # objects before Python looks for rings among them; its own 700 cost a search 4 % of its time
 
 
 @dataclass
@@ -56,7 +56,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(work)
 
 
-def run_on(app: App, work: Coroutine[Any, Any, None]) -> None:
+def run_service(app: App, work: Coroutine[Any, Any, None]) -> None:
     """An actor until it ends, with its log on, in the faster event loop where that is installed."""
     import asyncio
     import gc
@@ -69,7 +69,7 @@ def run_on(app: App, work: Coroutine[Any, Any, None]) -> None:
 
         loops = uvloop.new_event_loop
     set_up_logging(level=app.settings.log_level, form=app.settings.log_format)
-    gc.set_threshold(CYCLES)
+    gc.set_threshold(GC_THRESHOLD)
     with asyncio.Runner(loop_factory=loops) as runner:
         runner.run(work)
 
@@ -78,10 +78,10 @@ def show_json(value: object) -> None:
     echo(json.dumps(value, indent=2, default=str, ensure_ascii=False))
 
 
-def tell(name: str, *lines: str) -> None:
+def show_field(name: str, *lines: str) -> None:
     """Lines about something that has a name, which stands before the first."""
     for number, line in enumerate(lines):
-        echo(f"{name if number == 0 else '':<{WIDTH}}{line}")
+        echo(f"{name if number == 0 else '':<{FIELD_WIDTH}}{line}")
 
 
 def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

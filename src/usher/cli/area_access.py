@@ -12,21 +12,21 @@ from usher.db.pool import Database, connect
 from usher.schema import migrate, roles
 from usher.schema.state import state
 
-CONNECTIONS = 2  # a command does one thing after the other
+POOL_SIZE = 2  # a command does one thing after the other
 
 
 @asynccontextmanager
-async def opened(app: App, schema: str, role: str) -> AsyncIterator[Database]:
+async def open_database(app: App, schema: str, role: str) -> AsyncIterator[Database]:
     """The database of a schema; starts the embedded server if it lives there."""
     settings = app.settings
     with places(settings) as found:
-        taken = await made_ready(found, schema, role, settings.connect_timeout)
-        size, patience = min(CONNECTIONS, settings.pool_size), settings.connect_timeout
+        taken = await prepare_schema(found, schema, role, settings.connect_timeout)
+        size, patience = min(POOL_SIZE, settings.pool_size), settings.connect_timeout
         async with Database(found.dsn(schema), size=size, patience=patience, role=taken) as db:
             yield db
 
 
-async def made_ready(found: Places, schema: str, role: str, patience: float) -> str:
+async def prepare_schema(found: Places, schema: str, role: str, patience: float) -> str:
     """The schema is up to date, or was ours to bring there; returns the role to take on, if any."""
     async with await connect(found.dsn(schema), patience=patience) as conn:
         # Whoever has only one role's rights may look at no other schema.

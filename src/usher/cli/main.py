@@ -15,8 +15,8 @@ from usher.errors import UsherError
 
 # Name → where; loaded when called, in the order of the help page.
 COMMANDS = {
-    "add": "usher.cli.commands.door:add",
-    "explain": "usher.cli.commands.door:explain",
+    "add": "usher.cli.commands.add:add",
+    "explain": "usher.cli.commands.explain:explain",
     "status": "usher.cli.commands.status:status",
     "search": "usher.cli.commands.search:search",
     "feeds": "usher.cli.commands.feeds:feeds",
@@ -78,7 +78,7 @@ Without DATABASE_URL Usher starts a PostgreSQL of its own in the data directory.
 """
 
 
-class Root(click.Group):
+class LazyGroup(click.Group):
     """A group whose commands are imported only when they are called or listed."""
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
@@ -92,7 +92,7 @@ class Root(click.Group):
         return command
 
 
-@click.group(cls=Root, help=HELP, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, help=HELP, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--config", type=click.Path(path_type=Path), help="Settings file instead of usher.toml."
 )
@@ -117,30 +117,30 @@ def main() -> NoReturn:
     try:
         code = root.main(prog_name="usher", standalone_mode=False)
     except click.exceptions.Abort:
-        leave("interrupted", code=INTERRUPTED)
+        exit_with("interrupted", code=INTERRUPTED)
     except KeyboardInterrupt:
-        leave("interrupted", code=INTERRUPTED)
+        exit_with("interrupted", code=INTERRUPTED)
     except click.ClickException as error:
         shown = io.StringIO()
         error.show(shown)
         echo(shown.getvalue(), err=True, nl=False)
         sys.exit(error.exit_code)
     except UsherError as error:
-        leave(error.message, error.hint, code=error.exit_code)
+        exit_with(error.message, error.hint, code=error.exit_code)
     except BrokenPipeError:
         sys.stderr.close()  # whoever read our output has gone; nothing to say to them
         sys.exit(1)
     except OSError as error:
-        leave(f"{error.filename or 'the system'}: {error.strerror}.")
+        exit_with(f"{error.filename or 'the system'}: {error.strerror}.")
     except Exception as error:
-        ours = from_driver(error)
+        ours = database_error(error)
         if ours is None:
             raise
-        leave(ours.message, ours.hint, code=ours.exit_code)
+        exit_with(ours.message, ours.hint, code=ours.exit_code)
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def from_driver(error: Exception) -> UsherError | None:
+def database_error(error: Exception) -> UsherError | None:
     """A database error nobody put into words yet; a bug of ours stays a traceback."""
     if "psycopg" not in sys.modules:
         return None
@@ -153,7 +153,7 @@ def from_driver(error: Exception) -> UsherError | None:
     return translated("the database", error)
 
 
-def leave(message: str, hint: str = "", *, code: int = 1) -> NoReturn:
+def exit_with(message: str, hint: str = "", *, code: int = 1) -> NoReturn:
     echo(f"usher: {message}", err=True)
     if hint:
         echo(f"  → {hint}", err=True)

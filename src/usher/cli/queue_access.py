@@ -14,8 +14,8 @@ import psycopg
 
 from usher import durations
 from usher.cli.app import App
-from usher.cli.area_access import opened
-from usher.cli.wording import printable, span
+from usher.cli.area_access import open_database
+from usher.cli.wording import duration_text, printable
 from usher.db.pool import Connection, Database
 from usher.errors import BadInput, NotFound
 from usher.queue import task_queries
@@ -25,28 +25,28 @@ from usher.queue.task_queries import Task
 from usher.queue.times import in_range
 
 ROLE = "usher_manager"
-NEIGHBOURS = 10_000
-NUMBER = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
-LONGEST = timedelta(days=3650)
-SPAN_HINT = "Such as 0.5s, 90s, 15m, 1h30m or 2d."
+MAX_CANDIDATES = 10_000
+TASK_NUMBER = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
+MAX_DURATION = timedelta(days=3650)
+DURATION_HINT = "Such as 0.5s, 90s, 15m, 1h30m or 2d."
 TIME_HINT = "Such as 2026-11-30T08:00 (in UTC) or 2026-11-30T08:00+01:00, or {}."
-COMMAND = 60  # characters of a command line that a table shows
+COMMAND_CHARACTERS = 60  # characters of a command line that a table shows
 
 
 @asynccontextmanager
-async def at_the_queue(app: App) -> AsyncIterator[Connection]:
+async def queue_transaction(app: App) -> AsyncIterator[Connection]:
     """A transaction at the queue."""
-    async with queue_of(app) as db, within(db) as conn:
+    async with open_queue(app) as db, checked_transaction(db) as conn:
         yield conn
 
 
-def queue_of(app: App) -> AbstractAsyncContextManager[Database]:
+def open_queue(app: App) -> AbstractAsyncContextManager[Database]:
     """The database of the queue, as the manager has it."""
-    return opened(app, "control", ROLE)
+    return open_database(app, "control", ROLE)
 
 
 @asynccontextmanager
-async def within(db: Database) -> AsyncIterator[Connection]:
+async def checked_transaction(db: Database) -> AsyncIterator[Connection]:
     """A transaction; what cannot be stored is the caller's to mend."""
     try:
         async with db.transaction() as conn:
@@ -60,16 +60,16 @@ async def within(db: Database) -> AsyncIterator[Connection]:
         ) from error
 
 
-async def task_of(conn: Connection, text: str) -> Task:
+async def find_task(conn: Connection, text: str) -> Task:
     """The task that a person named, by its number or its name."""
-    if NUMBER.fullmatch(text):
+    if TASK_NUMBER.fullmatch(text):
         with suppress(NotFound):
             return await task_queries.show_task(conn, int(text))
     try:
         return await task_queries.show_task(conn, text)
     except NotFound as error:
         names = [
-            task.name for task in await task_queries.list_tasks(conn, n=NEIGHBOURS) if task.name
+            task.name for task in await task_queries.list_tasks(conn, n=MAX_CANDIDATES) if task.name
         ]
         near = difflib.get_close_matches(text, names, n=1)
         raise NotFound(
@@ -77,7 +77,7 @@ async def task_of(conn: Connection, text: str) -> Task:
         ) from error
 
 
-def command_of(words: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+def parse_command(words: Sequence[str]) -> tuple[str, tuple[str, ...]]:
     """Program and arguments; a single word is split as a shell would, and no shell ever reads it."""
     if len(words) == 1:
         try:
@@ -93,7 +93,7 @@ def command_of(words: Sequence[str]) -> tuple[str, tuple[str, ...]]:
     return program, tuple(args)
 
 
-def read_type(text: str) -> str:
+def parse_type(text: str) -> str:
     if not TYPE.fullmatch(text):
         raise BadInput(
             f"{text[:80]!a} names no type of job.",
@@ -102,35 +102,38 @@ def read_type(text: str) -> str:
     return text
 
 
-def command_line(program: str, args: Sequence[str], most: int = COMMAND) -> str:
+def command_line(program: str, args: Sequence[str], most: int = COMMAND_CHARACTERS) -> str:
     """As a shell would take it, on one line."""
     return printable(shlex.join([program, *args]), most)
 
 
-def read_span(text: str) -> timedelta:
+def parse_duration(text: str) -> timedelta:
     found = durations.read(text.strip())
     if found is None:
-        raise BadInput(f"{text[:40]!a} is not a span of time.", hint=SPAN_HINT)
-    if found > LONGEST:
-        raise BadInput(f"A span of time is at most {durations.show(LONGEST)}.", hint=SPAN_HINT)
+        raise BadInput(f"{text[:40]!a} is not a span of time.", hint=DURATION_HINT)
+    if found > MAX_DURATION:
+        raise BadInput(
+            f"A span of time is at most {durations.show(MAX_DURATION)}.",
+            hint=DURATION_HINT,
+        )
     return found
 
 
-def read_at(text: str, now: datetime) -> datetime:
+def parse_start(text: str, now: datetime) -> datetime:
     """A moment, or with a + as long from now as it says."""
     if text.startswith("+"):
-        return now + read_span(text[1:])
-    return read_moment(text, TIME_HINT.format("+15m from now"))
+        return now + parse_duration(text[1:])
+    return parse_time(text, TIME_HINT.format("+15m from now"))
 
 
-def read_since(text: str, now: datetime) -> datetime:
+def parse_since(text: str, now: datetime) -> datetime:
     """A moment, or as long ago as it says."""
     if durations.read(text.strip()):
-        return now - read_span(text)
-    return read_moment(text, TIME_HINT.format("2h for as long ago"))
+        return now - parse_duration(text)
+    return parse_time(text, TIME_HINT.format("2h for as long ago"))
 
 
-def read_moment(text: str, hint: str) -> datetime:
+def parse_time(text: str, hint: str) -> datetime:
     try:
         found = datetime.fromisoformat(text.strip())
     except ValueError as error:
@@ -143,8 +146,12 @@ def read_moment(text: str, hint: str) -> datetime:
     return found
 
 
-def distance(moment: datetime | None, now: datetime) -> str:
+def relative_time(moment: datetime | None, now: datetime) -> str:
     """How far off a moment is, in a table."""
     if moment is None:
         return "-"
-    return f"in {span(moment - now)}" if moment > now else f"{span(now - moment)} ago"
+    return (
+        f"in {duration_text(moment - now)}"
+        if moment > now
+        else f"{duration_text(now - moment)} ago"
+    )

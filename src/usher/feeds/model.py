@@ -11,7 +11,7 @@ from typing import Literal
 from msgspec import Struct
 
 
-class Link(Struct, frozen=True, gc=False):
+class FeedLink(Struct, frozen=True, gc=False):
     """A link of a feed or an item, by what it is to it: alternate, self, hub, replies, via, license, source ..."""
 
     href: str
@@ -47,7 +47,7 @@ class Image(Struct, frozen=True, gc=False):
     height: int | None = None
 
 
-class Place(Struct, frozen=True, gc=False):
+class GeoPoint(Struct, frozen=True, gc=False):
     """A point in degrees; of a line or an area its middle."""
 
     latitude: float
@@ -60,7 +60,7 @@ class Rating(Struct, frozen=True, gc=False):
     value: str
 
 
-class Event(Struct, frozen=True, gc=False):
+class ItemEvent(Struct, frozen=True, gc=False):
     """What an item announces: when, and where."""
 
     start: datetime | None
@@ -138,7 +138,7 @@ class Cloud(Struct, frozen=True, gc=False):
     protocol: str = ""
 
 
-class Hints(Struct, frozen=True, gc=False):
+class PollHints(Struct, frozen=True, gc=False):
     """How often the feed asks to be read; hours and days are of UTC, a day from 0 (Monday) to 6."""
 
     ttl: timedelta | None = None
@@ -166,14 +166,14 @@ class Item(Struct, frozen=True, gc=False):
     comments_count: int | None = None
     copyright: str = ""
     image: str = ""
-    links: tuple[Link, ...] = ()
+    links: tuple[FeedLink, ...] = ()
     authors: tuple[Author, ...] = ()
     categories: tuple[Category, ...] = ()
     enclosures: tuple[Enclosure, ...] = ()
     thumbnails: tuple[Thumbnail, ...] = ()
-    places: tuple[Place, ...] = ()
+    places: tuple[GeoPoint, ...] = ()
     ratings: tuple[Rating, ...] = ()
-    events: tuple[Event, ...] = ()
+    events: tuple[ItemEvent, ...] = ()
 
 
 class Feed(Struct, frozen=True, gc=False):
@@ -191,16 +191,16 @@ class Feed(Struct, frozen=True, gc=False):
     pub_date: datetime | None = None
     updated: datetime | None = None
     moved_to: str = ""
-    links: tuple[Link, ...] = ()
+    links: tuple[FeedLink, ...] = ()
     images: tuple[Image, ...] = ()
     authors: tuple[Author, ...] = ()
     categories: tuple[Category, ...] = ()
-    places: tuple[Place, ...] = ()
+    places: tuple[GeoPoint, ...] = ()
     ratings: tuple[Rating, ...] = ()
     hubs: tuple[str, ...] = ()
     self_link: str = ""
     cloud: Cloud | None = None
-    hints: Hints = Hints()
+    hints: PollHints = PollHints()
     items: tuple[Item, ...] = ()
     problems: tuple[str, ...] = ()
 

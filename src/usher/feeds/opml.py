@@ -14,12 +14,12 @@ from xml.sax.saxutils import escape, quoteattr
 
 from usher.errors import BadInput
 from usher.feeds.parse import charset
-from usher.feeds.parse.relative_urls import is_web
+from usher.feeds.parse.relative_urls import is_web_url
 from usher.terminal import UNSAFE
 
-MOST_BYTES: Final = 10_000_000
-MOST_FEEDS: Final = 100_000
-MOST_DEEP: Final = 50
+MAX_BYTES: Final = 10_000_000
+MAX_FEEDS: Final = 100_000
+MAX_DEPTH: Final = 50
 
 _OUTLINE: Final = re.compile(r"<(/?)outline\b", re.IGNORECASE)
 _ATTRIBUTE: Final = re.compile(r"""([A-Za-z_:][\w:.-]*)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
@@ -38,7 +38,7 @@ class Subscription:
 
 
 @dataclass(frozen=True, slots=True)
-class Outlines:
+class OpmlFile:
     """What a file holds, each feed once, and what was wrong with it, in words."""
 
     subscriptions: tuple[Subscription, ...]
@@ -47,18 +47,18 @@ class Outlines:
 
 
 @dataclass(slots=True)
-class _Found:
+class _Collector:
     feeds: dict[str, Subscription] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
     def add(self, given: dict[str, str], folders: tuple[str, ...]) -> None:
         url = _FEED.sub("", given.get("xmlurl", given.get("url", "")).strip())
-        if not is_web(url):
+        if not is_web_url(url):
             shown = _name(given) or url or "An outline"
             self.problems.append(f"{shown[:60]!r} has no address that can be fetched.")
             return
-        if url not in self.feeds and len(self.feeds) >= MOST_FEEDS:
-            raise BadInput(f"The list has more than {MOST_FEEDS} feeds.")
+        if url not in self.feeds and len(self.feeds) >= MAX_FEEDS:
+            raise BadInput(f"The list has more than {MAX_FEEDS} feeds.")
         name = _name(given)
         one = Subscription(
             url,
@@ -69,12 +69,12 @@ class _Found:
         self.feeds[url] = _joined(self.feeds[url], one) if url in self.feeds else one
 
 
-def read(body: bytes) -> Outlines:
+def read(body: bytes) -> OpmlFile:
     """The feeds of a file; BadInput if it is no OPML at all."""
-    if len(body) > MOST_BYTES:
-        raise BadInput(f"The file has more than {MOST_BYTES // 1_000_000} MB.")
+    if len(body) > MAX_BYTES:
+        raise BadInput(f"The file has more than {MAX_BYTES // 1_000_000} MB.")
     text = charset.decode(body).utf8.decode("utf-8", "replace").strip("\ufeff\x00 \t\r\n")
-    found = _Found()
+    found = _Collector()
     title = ""
     root = _tree(text)
     if root is not None:
@@ -87,7 +87,7 @@ def read(body: bytes) -> Outlines:
         raise BadInput(
             "This is not an OPML file.", hint="Export your subscriptions from your reader as OPML."
         )
-    return Outlines(tuple(found.feeds.values()), tuple(dict.fromkeys(found.problems)), title)
+    return OpmlFile(tuple(found.feeds.values()), tuple(dict.fromkeys(found.problems)), title)
 
 
 def write(subscriptions: Iterable[Subscription], title: str = "Subscriptions") -> bytes:
@@ -118,7 +118,7 @@ def _tree(text: str) -> Element | None:
         return None
 
 
-def _walk(root: Element, found: _Found) -> None:
+def _walk(root: Element, found: _Collector) -> None:
     waiting: list[tuple[Element, tuple[str, ...]]] = [(root, ())]
     while waiting:
         element, folders = waiting.pop()
@@ -129,7 +129,7 @@ def _walk(root: Element, found: _Found) -> None:
         waiting += [(one, inner) for one in reversed(element)]
 
 
-def _scan(text: str, found: _Found) -> None:
+def _scan(text: str, found: _Collector) -> None:
     """Outlines by their tags alone, open or closed as they come."""
     open_folders: list[tuple[str, ...]] = [()]
     tags = list(_OUTLINE.finditer(text))
@@ -159,7 +159,7 @@ def _attributes(text: str) -> tuple[dict[str, str], bool]:
 
 
 def _told(
-    given: dict[str, str], folders: tuple[str, ...], found: _Found, *, holds: bool
+    given: dict[str, str], folders: tuple[str, ...], found: _Collector, *, holds: bool
 ) -> tuple[str, ...]:
     """Note a feed, or go into a folder."""
     is_feed = "xmlurl" in given or (
@@ -169,7 +169,7 @@ def _told(
         found.add(given, folders)
         return folders
     name = _name(given).replace("/", " ").strip()
-    return (*folders, name) if holds and name and len(folders) < MOST_DEEP else folders
+    return (*folders, name) if holds and name and len(folders) < MAX_DEPTH else folders
 
 
 def _name(given: dict[str, str]) -> str:

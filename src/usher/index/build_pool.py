@@ -16,8 +16,8 @@ from typing import Final, Self
 import msgspec
 
 from usher.errors import BadContent
-from usher.index.build_worker import Line
-from usher.index.chunk_documents import Job, Made
+from usher.index.build_worker import WorkerMessage
+from usher.index.chunk_documents import BuildJob, BuiltChunk
 from usher.telemetry import Log
 
 log = Log("index")
@@ -28,7 +28,7 @@ END_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class BuildLimits:
     """How long a page and a chunk may take, in seconds, and how much memory a press may have."""
 
     page: float = 30.0
@@ -36,7 +36,7 @@ class Bounds:
     memory: int = MEMORY
 
 
-class Stuck(Exception):
+class WorkerFailure(Exception):
     """A press died or was ended; at which page, if it had come to one."""
 
     def __init__(self, page: int | None, words: str) -> None:
@@ -45,13 +45,13 @@ class Stuck(Exception):
         self.words = words
 
 
-class Workshop:
+class BuildPool:
     """As many presses as there are; whoever has work waits for a free one."""
 
-    def __init__(self, presses: int, bounds: Bounds | None = None) -> None:
-        self._bounds = bounds or Bounds()
-        self._presses = [Press(self._bounds) for _ in range(presses)]
-        self._free: asyncio.LifoQueue[Press] = asyncio.LifoQueue()  # the last one is warm
+    def __init__(self, presses: int, bounds: BuildLimits | None = None) -> None:
+        self._bounds = bounds or BuildLimits()
+        self._presses = [BuildWorker(self._bounds) for _ in range(presses)]
+        self._free: asyncio.LifoQueue[BuildWorker] = asyncio.LifoQueue()  # the last one is warm
         for press in self._presses:
             self._free.put_nowait(press)
 
@@ -61,7 +61,7 @@ class Workshop:
     async def __aexit__(self, *_: object) -> None:
         await asyncio.gather(*(press.end() for press in self._presses))
 
-    async def make(self, job: Job) -> Made:
+    async def make(self, job: BuildJob) -> BuiltChunk:
         """Make a chunk; BadContent says why that cannot be done."""
         async with self._press() as press:
             try:
@@ -75,12 +75,12 @@ class Workshop:
                 await press.kill()
                 raise
 
-    async def _make(self, press: "Press", job: Job) -> Made:
+    async def _make(self, press: "BuildWorker", job: BuildJob) -> BuiltChunk:
         vain = 0
         while True:
             try:
                 return await press.make(job)
-            except Stuck as stuck:
+            except WorkerFailure as stuck:
                 log.warning("press_stuck", chunk=job.chunk, page=stuck.page, error=stuck.words)
                 vain += 1
                 if vain > MOST_LEFT_OUT or (stuck.page is None and vain > 1):
@@ -90,7 +90,7 @@ class Workshop:
                     job = msgspec.structs.replace(job, without=without)
 
     @asynccontextmanager
-    async def _press(self) -> AsyncIterator["Press"]:
+    async def _press(self) -> AsyncIterator["BuildWorker"]:
         press = await self._free.get()
         try:
             yield press
@@ -98,14 +98,14 @@ class Workshop:
             self._free.put_nowait(press)
 
 
-class Press:
+class BuildWorker:
     """One process; started when it is needed, and again when it is gone."""
 
-    def __init__(self, bounds: Bounds) -> None:
+    def __init__(self, bounds: BuildLimits) -> None:
         self._bounds = bounds
         self._process: asyncio.subprocess.Process | None = None
 
-    async def make(self, job: Job) -> Made:
+    async def make(self, job: BuildJob) -> BuiltChunk:
         process = await self._started()
         assert process.stdin is not None  # noqa: S101 - as it was started
         place: int | None = None
@@ -118,7 +118,7 @@ class Press:
             place = line.at
         return line.made
 
-    async def _line(self, process: asyncio.subprocess.Process, place: int | None) -> Line:
+    async def _line(self, process: asyncio.subprocess.Process, place: int | None) -> WorkerMessage:
         assert process.stdout is not None  # noqa: S101
         seconds = START_SECONDS if place is None else self._bounds.page
         try:
@@ -126,11 +126,11 @@ class Press:
                 data = await process.stdout.readline()
         except TimeoutError:
             await self.kill()
-            raise Stuck(place, f"it takes longer than {seconds:g} seconds") from None
+            raise WorkerFailure(place, f"it takes longer than {seconds:g} seconds") from None
         if not data.endswith(b"\n"):
             code = await self._ended(process)
-            raise Stuck(place, f"it ended the process that read it ({ending(code)})")
-        return msgspec.json.decode(data, type=Line)
+            raise WorkerFailure(place, f"it ended the process that read it ({describe_exit(code)})")
+        return msgspec.json.decode(data, type=WorkerMessage)
 
     async def _started(self) -> asyncio.subprocess.Process:
         if self._process is None:
@@ -158,7 +158,7 @@ class Press:
         if process.returncode is None:
             with suppress(ProcessLookupError):
                 process.kill()
-        return await closed(process)
+        return await close_process(process)
 
     async def end(self) -> None:
         """Let it go: it ends when nobody talks to it any more."""
@@ -174,10 +174,10 @@ class Press:
             self._process = process
             await self.kill()
             return
-        await closed(process)
+        await close_process(process)
 
 
-async def closed(process: asyncio.subprocess.Process) -> int:
+async def close_process(process: asyncio.subprocess.Process) -> int:
     """The exit code, once its pipes are closed too."""
     code = await process.wait()
     if process.stdin is not None:
@@ -189,7 +189,7 @@ async def closed(process: asyncio.subprocess.Process) -> int:
     return code
 
 
-def ending(code: int) -> str:
+def describe_exit(code: int) -> str:
     """An exit code as people say it."""
     try:
         return signal.Signals(-code).name if code < 0 else f"exit code {code}"
@@ -197,6 +197,6 @@ def ending(code: int) -> str:
         return f"signal {-code}"
 
 
-def cores() -> int:
+def available_cores() -> int:
     """How many processes this machine can run at once, as far as we may."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

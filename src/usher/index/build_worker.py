@@ -19,18 +19,18 @@ import msgspec
 from msgspec import Struct
 
 from usher.errors import UsherError
-from usher.index.chunk_documents import Job, Made, make
-from usher.index.chunk_merge import merge
+from usher.index.chunk_documents import BuildJob, BuiltChunk, build_chunk
+from usher.index.chunk_merge import merge_chunks
 
 LONGEST: Final = 500  # characters of what went wrong
 SIZE_UNKNOWN: Final = "its text needs too much memory"
 
 
-class Line(Struct, frozen=True, omit_defaults=True):
+class WorkerMessage(Struct, frozen=True, omit_defaults=True):
     """One thing that a press says: where it is, or how it ended."""
 
     at: int | None = None
-    made: Made | None = None
+    made: BuiltChunk | None = None
     failed: str = ""
 
 
@@ -55,19 +55,19 @@ def end_with_builder() -> None:
 
 
 def do(line: bytes, answers: BinaryIO) -> None:
-    def say(what: Line) -> None:
+    def say(what: WorkerMessage) -> None:
         answers.write(msgspec.json.encode(what) + b"\n")
 
     try:
-        job = msgspec.json.decode(line, type=Job)
-        work = make if job.parts is None else merge
-        say(Line(made=work(job, lambda place: say(Line(at=place)))))
+        job = msgspec.json.decode(line, type=BuildJob)
+        work = build_chunk if job.parts is None else merge_chunks
+        say(WorkerMessage(made=work(job, lambda place: say(WorkerMessage(at=place)))))
     except MemoryError:
-        say(Line(failed=SIZE_UNKNOWN))
+        say(WorkerMessage(failed=SIZE_UNKNOWN))
     except UsherError as error:
-        say(Line(failed=error.message[:LONGEST]))
+        say(WorkerMessage(failed=error.message[:LONGEST]))
     except Exception as error:  # noqa: BLE001 - the builder has to know, whatever it was
-        say(Line(failed=repr(error)[:LONGEST]))
+        say(WorkerMessage(failed=repr(error)[:LONGEST]))
 
 
 def limit(memory: int) -> None:

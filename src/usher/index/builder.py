@@ -13,12 +13,12 @@ from usher.component_health import ComponentHealth, disk_problem
 from usher.errors import BadContent, Conflict, NotFound, Unreachable, UsherError
 from usher.http.client.download import download_chunk
 from usher.http.client.mgmt_client import Client
-from usher.index.build_pool import Workshop
-from usher.index.chunk_documents import Job, Made, Part
-from usher.index.chunk_sources import pull_index
-from usher.index.claimed_chunks import Claims
-from usher.index.component_directory import beside
-from usher.index.metrics import BUILT, BUILT_DOCUMENTS, FOREIGN, left_out
+from usher.index.build_pool import BuildPool
+from usher.index.chunk_documents import BuildJob, BuiltChunk, MergeSource
+from usher.index.chunk_sources import download_index_chunk
+from usher.index.claimed_chunks import ClaimedChunks
+from usher.index.component_directory import background_task
+from usher.index.metrics import BUILT, BUILT_DOCUMENTS, FOREIGN, count_skipped
 from usher.messages import ContentChunk, ForeignPages, SourceChunk
 from usher.telemetry import Log, observed
 
@@ -31,7 +31,7 @@ MOST_AWAY: Final = 4  # so many times as many chunks may wait for crawlers that 
 LONGEST_REASON: Final = 1_000
 
 
-class NotMade(NamedTuple):
+class BuildFailure(NamedTuple):
     """Why there is no index chunk, in words, and whether that is because its crawler has lost the content."""
 
     reason: str
@@ -45,8 +45,8 @@ class Builder:
         self,
         mgmt: Client,
         shelf: Shelf,
-        claims: Claims,
-        workshop: Workshop,
+        claims: ClaimedChunks,
+        workshop: BuildPool,
         fitness: ComponentHealth,
     ) -> None:
         self.mgmt, self.shelf, self.claims, self.workshop = mgmt, shelf, claims, workshop
@@ -64,7 +64,7 @@ class Builder:
 
     async def run(self) -> None:
         """Until told to stop: what it had before, then as many chunks at once as it may have."""
-        async with beside(self._renew()):
+        async with background_task(self._renew()):
             await self._go_on()
             pause = IDLE_PAUSE[0]
             while not self._stop.is_set():
@@ -154,7 +154,7 @@ class Builder:
             self._reporting.discard(chunk)
             self.open.pop(chunk, None)
 
-    async def _made(self, one: ContentChunk) -> Made | NotMade:
+    async def _made(self, one: ContentChunk) -> BuiltChunk | BuildFailure:
         """The index chunk, or why there is none."""
         chunk = one.chunk_id
         content, index = self.claims.content(chunk), self.shelf.path(chunk)
@@ -163,7 +163,7 @@ class Builder:
             parts = None if one.made_of is None else await self._pull_parts(one, one.made_of)
             if parts is None and (lost := await self._pull_whole(one)):
                 return lost
-            job = Job(
+            job = BuildJob(
                 chunk,
                 str(content),
                 str(index),
@@ -174,7 +174,7 @@ class Builder:
             )
             made = await self.workshop.make(job)
         except UsherError as error:
-            return NotMade(self._without_paths(one, error.message))
+            return BuildFailure(self._without_paths(one, error.message))
         self.shelf.remember(chunk, Kept(index, made.sha256, made.size))
         return made
 
@@ -193,7 +193,7 @@ class Builder:
             reason = reason.replace(path_name, name)
         return reason
 
-    async def _pull_whole(self, one: ContentChunk) -> NotMade | None:
+    async def _pull_whole(self, one: ContentChunk) -> BuildFailure | None:
         """The content, unless its crawler has it no more, or another than it said."""
         try:
             await self._pull(one)
@@ -201,9 +201,9 @@ class Builder:
             words = (
                 f"The content of chunk {one.chunk_id} is not at its crawler {one.host} any more."
             )
-            return NotMade(words, missing=True)
+            return BuildFailure(words, missing=True)
         except BadContent as error:
-            return NotMade(error.message, missing=True)
+            return BuildFailure(error.message, missing=True)
         return None
 
     async def _pull(self, one: ContentChunk) -> None:
@@ -231,17 +231,17 @@ class Builder:
             await self._rest(AWAY_PAUSE)
         self.away.discard(one.chunk_id)
 
-    async def _pull_parts(self, one: ContentChunk, made_of: list[SourceChunk]) -> list[Part]:
+    async def _pull_parts(self, one: ContentChunk, made_of: list[SourceChunk]) -> list[MergeSource]:
         """The index chunks that one is made of, each from a server that has it."""
         parts = []
         for source in made_of:
             path = self.claims.source(one.chunk_id, source.chunk_id)
-            await pull_index(source, path, self.mgmt.ticket)
-            parts.append(Part(source.chunk_id, str(path), source.keys))
+            await download_index_chunk(source, path, self.mgmt.ticket)
+            parts.append(MergeSource(source.chunk_id, str(path), source.keys))
         return parts
 
-    async def _report(self, chunk: int, made: Made | NotMade) -> None:
-        if isinstance(made, NotMade):
+    async def _report(self, chunk: int, made: BuiltChunk | BuildFailure) -> None:
+        if isinstance(made, BuildFailure):
             log.warning("not_built", chunk=chunk, error=made.reason)
             BUILT.labels("failed").inc()
             reason = made.reason[:LONGEST_REASON]
@@ -255,7 +255,7 @@ class Builder:
         self.built += 1
         BUILT.labels("built").inc()
         BUILT_DOCUMENTS.inc(made.documents)
-        left_out(made.left)
+        count_skipped(made.left)
 
     async def _report_foreign(self, pages: ForeignPages) -> None:
         """Tell MGMT that the crawler put pages into its content that the chunk was not given."""

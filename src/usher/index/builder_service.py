@@ -18,10 +18,10 @@ from usher.http.server.chunk_files import chunk_endpoints
 from usher.http.server.component import serve_component
 from usher.http.server.credentials import credential, guard_options
 from usher.http.server.listen import Bind
-from usher.index.build_pool import Bounds, Workshop, cores
+from usher.index.build_pool import BuildLimits, BuildPool, available_cores
 from usher.index.builder import Builder
-from usher.index.claimed_chunks import Claims
-from usher.index.component_directory import alone_in, beside, folder_of
+from usher.index.claimed_chunks import ClaimedChunks
+from usher.index.component_directory import background_task, directory_name, lock_directory
 from usher.settings import Settings
 from usher.telemetry import Log
 
@@ -41,12 +41,12 @@ class BuilderOptions:
     bind: Bind
     host: str = ""
     chunks: int = 4
-    presses: int = field(default_factory=cores)
-    bounds: Bounds = field(default_factory=Bounds)
+    processes: int = field(default_factory=available_cores)
+    bounds: BuildLimits = field(default_factory=BuildLimits)
     insecure: bool = False
 
 
-async def build(
+async def run_builder(
     settings: Settings, wish: BuilderOptions, stop: asyncio.Event, *, ready: Ready
 ) -> None:
     """Run a builder until told to stop; then what is under way ends."""
@@ -55,16 +55,19 @@ async def build(
     async with (
         serving(settings, wish, shelf, fitness) as host,
         Client(settings.mgmt_url, host=host, token=credential(settings), patience=PATIENCE) as mgmt,
-        Workshop(wish.presses, wish.bounds) as workshop,
+        BuildPool(wish.processes, wish.bounds) as workshop,
     ):
         await mgmt.set_state("online", type="index-builder", anew=True)
-        claims = Claims(shelf.directory / "incoming")
+        claims = ClaimedChunks(shelf.directory / "incoming")
         builder = Builder(mgmt, shelf, claims, workshop, fitness)
         builder.chunks = wish.chunks
         builder.renewal = min(settings.chunk_lease / 3, LONGEST_RENEWAL)
         ready(f"index builder at {host}")
-        log.info("building", mgmt=settings.mgmt_url, host=host, presses=wish.presses)
-        async with beside(tidied(mgmt, shelf, builder)), beside(told(builder, stop)):
+        log.info("building", mgmt=settings.mgmt_url, host=host, processes=wish.processes)
+        async with (
+            background_task(tidied(mgmt, shelf, builder)),
+            background_task(told(builder, stop)),
+        ):
             await builder.run()
         with suppress(UsherError):
             await mgmt.set_state("waiting", reason="stopped in order")
@@ -83,8 +86,8 @@ async def serving(
         options=guard_options(settings, wish.host, insecure=wish.insecure),
     ) as address:
         host = wish.host or wish.bind.reached(address)
-        shelf.directory /= folder_of(host)
-        with alone_in(shelf.directory):
+        shelf.directory /= directory_name(host)
+        with lock_directory(shelf.directory):
             await asyncio.to_thread(tidy, shelf)
             yield host
 

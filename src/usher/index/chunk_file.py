@@ -26,7 +26,7 @@ from msgspec import Struct
 
 from usher.errors import BadInput, UnsoundChunk
 from usher.http.client.download import MAX_FILE_BYTES
-from usher.index.document import Document
+from usher.index.document import IndexDocument
 from usher.private_files import open_file
 
 if sys.version_info >= (3, 14):
@@ -36,7 +36,9 @@ else:
 
 MAGIC: Final = b"USHERIDX"
 VERSION: Final = 1
-MAX_DOCUMENT: Final = 8 * 2**20  # bytes; the longest document that `from_page` makes has 5 million
+MAX_DOCUMENT_BYTES: Final = (
+    8 * 2**20
+)  # bytes; the longest document that `from_page` makes has 5 million
 MAX_DOCUMENTS: Final = 50_000
 MAX_TOTAL_BYTES: Final = 512 * 2**20  # of all documents, unpacked
 LEVEL: Final = 3
@@ -53,7 +55,7 @@ _AGAIN: Final = (
 _REBUILD: Final = "Build the chunk again, with a builder that you trust."
 
 _encoder: Final = msgspec.msgpack.Encoder()
-_decoder: Final = msgspec.msgpack.Decoder(Document)
+_decoder: Final = msgspec.msgpack.Decoder(IndexDocument)
 # msgspec raises RecursionError for deep nesting and UnicodeDecodeError for text that is not UTF-8.
 _BROKEN: Final = (
     EOFError,
@@ -64,28 +66,28 @@ _BROKEN: Final = (
 )
 
 
-class Budget:
+class SizeBudget:
     """Counts the documents of one chunk and their bytes."""
 
     def __init__(self) -> None:
         self._documents = 0
         self._bytes = 0
 
-    def fits(self, documents: Sequence[Document]) -> bool:
+    def fits(self, documents: Sequence[IndexDocument]) -> bool:
         """Add these documents; False, and nothing is added, if the chunk would exceed a limit."""
         sizes = [len(_encoder.encode(document)) for document in documents]
         number, total = self._documents + len(sizes), self._bytes + sum(sizes)
         if (
             number > MAX_DOCUMENTS
             or total > MAX_TOTAL_BYTES
-            or max(sizes, default=0) > MAX_DOCUMENT
+            or max(sizes, default=0) > MAX_DOCUMENT_BYTES
         ):
             return False
         self._documents, self._bytes = number, total
         return True
 
 
-class Header(Struct, frozen=True):
+class ChunkHeader(Struct, frozen=True):
     """What a file says it is."""
 
     chunk: int
@@ -94,7 +96,7 @@ class Header(Struct, frozen=True):
     sha256: str
 
 
-def write(path: Path, chunk: int, documents: Sequence[Document]) -> Header:
+def write(path: Path, chunk: int, documents: Sequence[IndexDocument]) -> ChunkHeader:
     """Write the file whole or not at all."""
     new = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
@@ -109,10 +111,10 @@ def write(path: Path, chunk: int, documents: Sequence[Document]) -> Header:
             new.unlink(missing_ok=True)
         raise
     _sync(path.parent)
-    return Header(chunk, len(documents), size, digest)
+    return ChunkHeader(chunk, len(documents), size, digest)
 
 
-def check(path: Path, chunk: int | None = None) -> Header:
+def check(path: Path, chunk: int | None = None) -> ChunkHeader:
     """Read the whole file once; BadInput says what is wrong with it."""
     with _opened(path) as file:
         return _check(file, path, chunk)
@@ -127,7 +129,7 @@ def count(path: Path) -> int:
     return int(_HEADER.unpack(start)[3])
 
 
-def read(path: Path, chunk: int | None = None) -> tuple[Header, Iterator[Document]]:
+def read(path: Path, chunk: int | None = None) -> tuple[ChunkHeader, Iterator[IndexDocument]]:
     """Check the whole file, then give its documents one by one."""
     file = _opened(path)
     try:
@@ -138,7 +140,7 @@ def read(path: Path, chunk: int | None = None) -> tuple[Header, Iterator[Documen
     return header, _documents(file, path, header)
 
 
-def _write(file: IO[bytes], chunk: int, documents: Sequence[Document]) -> str:
+def _write(file: IO[bytes], chunk: int, documents: Sequence[IndexDocument]) -> str:
     digest = hashlib.sha256()
 
     def put(data: bytes) -> None:
@@ -153,9 +155,9 @@ def _write(file: IO[bytes], chunk: int, documents: Sequence[Document]) -> str:
     packer, total = zstd.ZstdCompressor(level=LEVEL), 0
     for document in documents:
         data = _encoder.encode(document)
-        if len(data) > MAX_DOCUMENT:
+        if len(data) > MAX_DOCUMENT_BYTES:
             raise BadInput(
-                f"The document of {document.url} has {len(data)} bytes, more than {MAX_DOCUMENT}."
+                f"The document of {document.url} has {len(data)} bytes, more than {MAX_DOCUMENT_BYTES}."
             )
         total += len(data)
         if total > MAX_TOTAL_BYTES:
@@ -173,7 +175,7 @@ def _opened(path: Path) -> BufferedReader:
         raise BadInput(f"{path.name} cannot be read: {error.strerror}.", hint=_AGAIN) from error
 
 
-def _check(file: BufferedReader, path: Path, chunk: int | None) -> Header:
+def _check(file: BufferedReader, path: Path, chunk: int | None) -> ChunkHeader:
     size = os.fstat(file.fileno()).st_size
     start = file.read(_HEADER.size)
     if not start.startswith(MAGIC[: len(start)]) or not start:
@@ -196,7 +198,7 @@ def _check(file: BufferedReader, path: Path, chunk: int | None) -> Header:
     if documents > MAX_DOCUMENTS:
         words = f"{path.name} holds {documents:,} documents, more than {MAX_DOCUMENTS:,}."
         raise UnsoundChunk(words, hint=_REBUILD)
-    return Header(found, documents, size, digest.hex())
+    return ChunkHeader(found, documents, size, digest.hex())
 
 
 def _digest(file: BufferedReader, start: bytes, size: int) -> bytes:
@@ -208,7 +210,7 @@ def _digest(file: BufferedReader, start: bytes, size: int) -> bytes:
     return digest.digest()
 
 
-def _documents(file: BufferedReader, path: Path, header: Header) -> Iterator[Document]:
+def _documents(file: BufferedReader, path: Path, header: ChunkHeader) -> Iterator[IndexDocument]:
     """The checksum was right, so whatever fails now was written so by somebody."""
     with file:
         file.seek(_HEADER.size)
@@ -237,8 +239,8 @@ class _Unpacked:
         self.total = 0
 
     def take(self, number: int) -> bytes:
-        if number > MAX_DOCUMENT:
-            raise EOFError(f"a document has {number:,} bytes, more than {MAX_DOCUMENT:,}")
+        if number > MAX_DOCUMENT_BYTES:
+            raise EOFError(f"a document has {number:,} bytes, more than {MAX_DOCUMENT_BYTES:,}")
         self.total += number
         if self.total > _MAX_STREAM:
             raise EOFError(f"its documents exceed {MAX_TOTAL_BYTES:,} bytes")

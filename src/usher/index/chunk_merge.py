@@ -12,25 +12,25 @@ from msgspec.structs import replace
 
 from usher.errors import BadInput
 from usher.index import chunk_file
-from usher.index.chunk_documents import Job, Made, Part, written
-from usher.index.document import Document
+from usher.index.chunk_documents import BuildJob, BuiltChunk, MergeSource, write_chunk
+from usher.index.document import IndexDocument
 from usher.index.page_filter import PageFilter
 
 
-def merge(job: Job, at: Callable[[int], None]) -> Made:
+def merge_chunks(job: BuildJob, at: Callable[[int], None]) -> BuiltChunk:
     """Write the index chunk; `at` hears the place of each part before it is read."""
-    documents: list[Document] = []
-    budget = chunk_file.Budget()
+    documents: list[IndexDocument] = []
+    budget = chunk_file.SizeBudget()
     for place, part in enumerate(job.parts or []):
         at(place)
-        for document in taken(part, job.chunk):
+        for document in wanted_documents(part, job.chunk):
             if not budget.fits([document]):
                 raise BadInput(f"The sources of chunk {job.chunk} are too large for one chunk.")
             documents.append(document)
-    return written(job, documents, Counter())
+    return write_chunk(job, documents, Counter())
 
 
-def taken(part: Part, chunk: int) -> Iterator[Document]:
+def wanted_documents(part: MergeSource, chunk: int) -> Iterator[IndexDocument]:
     """The documents of the pages that are wanted; those without a text have none.
 
     The servers that loaded the part have reported what was foreign in it.

@@ -25,7 +25,7 @@ TicketFor = Callable[[str], Awaitable[str]]  # a ticket for the component at tha
 
 
 @dataclass(frozen=True, slots=True)
-class Nowhere:
+class UnavailableChunk:
     """A chunk that nobody had: since when, how often in a row, and the last answers."""
 
     since: float
@@ -33,7 +33,7 @@ class Nowhere:
     said: MissingChunk
 
 
-class Sources:
+class ChunkSources:
     """Where chunks come from, and which of them cannot be had just now."""
 
     def __init__(self, shelf: Shelf, ticket_for: TicketFor | None = None) -> None:
@@ -41,7 +41,7 @@ class Sources:
         self._ticket_for = ticket_for or no_ticket
         self._avoided: dict[str, float] = {}  # host, and until when
         self._failed: dict[int, tuple[float, float]] = {}  # chunk, when to try again, and its pause
-        self._nowhere: dict[int, Nowhere] = {}
+        self._nowhere: dict[int, UnavailableChunk] = {}
         self.sure_seconds = SURE_SECONDS
 
     def may_try(self, chunk: int) -> bool:
@@ -60,7 +60,7 @@ class Sources:
         self._failed[chunk] = (now() + pause, pause)
         if unsound:
             said = MissingChunk(chunk, unsound[:LONGEST_REASON])
-            self._nowhere[chunk] = Nowhere(now() - self.sure_seconds, SURE_TRIES, said)
+            self._nowhere[chunk] = UnavailableChunk(now() - self.sure_seconds, SURE_TRIES, said)
 
     def good(self, chunk: int) -> None:
         self._failed.pop(chunk, None)
@@ -113,7 +113,7 @@ class Sources:
         said = MissingChunk(one.chunk_id, reason, silent)
         was = self._nowhere.get(one.chunk_id)
         if was is None or was.said.builder_silent != silent:  # silence is no part of a denial
-            was = Nowhere(now(), 0, said)
+            was = UnavailableChunk(now(), 0, said)
         self._nowhere[one.chunk_id] = replace(was, tries=was.tries + 1, said=said)
 
     async def _pull(self, one: ServerChunk, host: str) -> None:
@@ -141,7 +141,9 @@ async def no_ticket(_host: str) -> str:
     return ""
 
 
-async def pull_index(one: SourceChunk, to: Path, ticket_for: TicketFor = no_ticket) -> None:
+async def download_index_chunk(
+    one: SourceChunk, to: Path, ticket_for: TicketFor = no_ticket
+) -> None:
     """An index chunk from whichever of the servers that have it; what each of them said, if none gives it."""
     reasons = []
     for host in random.sample(one.hosts, len(one.hosts)):

@@ -14,7 +14,7 @@ from usher.messages import ContentChunk
 from usher.private_files import write_file
 
 
-class Claims:
+class ClaimedChunks:
     """The claims of one builder, and beside each the content that was pulled for it."""
 
     def __init__(self, directory: Path) -> None:

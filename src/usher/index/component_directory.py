@@ -17,12 +17,12 @@ from usher.telemetry import Log, observed
 log = Log("index")
 
 
-def folder_of(host: str) -> str:
+def directory_name(host: str) -> str:
     return re.sub(r"[^A-Za-z0-9.-]+", "_", host)
 
 
 @contextmanager
-def alone_in(directory: Path) -> Iterator[None]:
+def lock_directory(directory: Path) -> Iterator[None]:
     """A directory for one process; Conflict if another lives in it. The lock goes with the process."""
     with at_disk(directory):
         make_folder(directory)
@@ -39,7 +39,7 @@ def alone_in(directory: Path) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+async def background_task(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     """Something that goes on meanwhile; if it fails, the log says so at once."""
     task = observed(asyncio.create_task(work), log)
     try:

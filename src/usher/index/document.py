@@ -11,7 +11,7 @@ from typing import Annotated, Final, Protocol
 
 from msgspec import Meta, Struct
 
-from usher.query.tokens import language
+from usher.query.tokens import language_code
 from usher.urls import MAX_HOST, MAX_PATH
 
 MAX_BODY: Final = 1_000_000
@@ -22,7 +22,7 @@ MAX_LANGUAGE: Final = 35  # characters of a language tag
 MAX_ADDRESS: Final = len("https://") + MAX_HOST + MAX_PATH + len("#page=500")
 
 
-class Page(Protocol):
+class ParsedPage(Protocol):
     """What `crawl.page.read` gives for a page."""
 
     @property
@@ -62,7 +62,7 @@ Headings = Annotated[tuple[Title, ...], Meta(max_length=MAX_HEADINGS)]
 Moment = Annotated[datetime, Meta(tz=True)]
 
 
-class Document(Struct, frozen=True, omit_defaults=True):
+class IndexDocument(Struct, frozen=True, omit_defaults=True):
     """One thing to find; `key` is the page in the guestbook, shared by all pages of a PDF."""
 
     key: Address
@@ -83,7 +83,7 @@ class Document(Struct, frozen=True, omit_defaults=True):
     shortened: int = 0  # how many characters of the text were left out
 
 
-class Left(Struct, frozen=True):
+class SkippedPage(Struct, frozen=True):
     """A page that is not indexed, and why."""
 
     key: str
@@ -91,15 +91,15 @@ class Left(Struct, frozen=True):
 
 
 def from_page(
-    page: Page, *, key: str, host: str, chunk: int, crawled: datetime, domain64: int = 0
-) -> Document | Left:
+    page: ParsedPage, *, key: str, host: str, chunk: int, crawled: datetime, domain64: int = 0
+) -> IndexDocument | SkippedPage:
     """The document of a page, or why there is none."""
     body, title = _clean(page.text), _clean(page.title).strip()
     if page.noindex:
-        return Left(key, "noindex")
+        return SkippedPage(key, "noindex")
     if not body.strip() and not title:
-        return Left(key, page.problem or "no text")
-    return Document(
+        return SkippedPage(key, page.problem or "no text")
+    return IndexDocument(
         key=key,
         url=str(page.url),
         host=host,
@@ -110,7 +110,7 @@ def from_page(
         headings=tuple(_clean(heading)[:MAX_TITLE] for heading in page.headings[:MAX_HEADINGS]),
         body=body[:MAX_BODY],
         description=_clean(page.description)[:MAX_DESCRIPTION],
-        language=language(page.language),
+        language=language_code(page.language),
         published=_dated(page, crawled),
         canonical=str(page.canonical or ""),
         simhash=page.simhash,
@@ -120,7 +120,7 @@ def from_page(
 
 
 @lru_cache(10_000)
-def sites(host: str) -> tuple[str, ...]:
+def site_names(host: str) -> tuple[str, ...]:
     """Every name that `site:` finds this host by: itself, without its port, and all that it is part of."""
     bare = host if host.endswith("]") else host.rpartition(":")[0] or host
     labels = bare.split(".")
@@ -128,7 +128,7 @@ def sites(host: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys([host, bare, *(".".join(labels[part:]) for part in parts)]))
 
 
-def _dated(page: Page, crawled: datetime) -> datetime | None:
+def _dated(page: ParsedPage, crawled: datetime) -> datetime | None:
     """When the page says it was published, or else changed; a date in the future is a mistake."""
     dates = [_moment(day) for day in (page.published, page.modified) if day is not None]
     return next((day for day in dates if day <= _moment(crawled)), None)

@@ -20,18 +20,18 @@ from tantivy import Query as Tantivy
 
 from usher.errors import BadInput, Conflict, UsherError
 from usher.index import fields, force_merge, spelling
-from usher.index.document import Document
-from usher.index.force_merge import FILLER, segments
-from usher.index.frequent_words import frequent
-from usher.index.index_reader import View
-from usher.index.length_padding import Ballast
-from usher.index.ranking import best, counted
-from usher.index.tantivy_query import Question, anything
+from usher.index.document import IndexDocument
+from usher.index.force_merge import FILLER, read_segments
+from usher.index.frequent_words import frequent_words
+from usher.index.index_reader import IndexReader
+from usher.index.length_padding import LengthPadding
+from usher.index.ranking import match_count, rank
+from usher.index.tantivy_query import QueryBuilder, all_documents
 from usher.private_files import make_directory
-from usher.query.highlight import SIZE, Segment, window
+from usher.query.highlight import SNIPPET_CHARACTERS, Segment, make_snippet
 from usher.query.language import Query, words_of
-from usher.query.results import Hits, Stats, Suggestion
-from usher.query.tokens import bare
+from usher.query.results import Hits, Suggestion, TermStats
+from usher.query.tokens import strip_accents
 
 HEAP: Final = 64_000_000
 MAX_HITS: Final = 1_000
@@ -60,7 +60,7 @@ class Engine:
             make_directory(path)
             index = tantivy.Index(fields.schema(), str(path))
             index.config_reader("manual")
-            index.register_tokenizer("words", fields.words())
+            index.register_tokenizer("words", fields.word_analyzer())
             engine = cls(path, index, heap)
             with engine._writing():
                 return engine
@@ -72,20 +72,20 @@ class Engine:
             if writer is not None:
                 _end(writer)
 
-    def add(self, chunk: int, documents: Iterable[Document]) -> int:
+    def add(self, chunk: int, documents: Iterable[IndexDocument]) -> int:
         """Put a chunk in, in place of what was there of it; counts as loaded after `commit`."""
-        ballast = Ballast()
+        ballast = LengthPadding()
         with self._writing() as writer:
             _forget(writer, chunk)
             try:
                 for document in documents:
-                    texts = fields.texts(document)
+                    texts = fields.searchable_texts(document)
                     ballast.weigh(texts)
-                    writer.add_document(fields.as_added(document, chunk, texts))
+                    writer.add_document(fields.to_tantivy(document, chunk, texts))
             except BadInput:
                 _forget(writer, chunk)
                 raise
-            for extra in ballast.fill(fields.loaded(chunk), chunk):
+            for extra in ballast.fill(fields.loaded_marker(chunk), chunk):
                 writer.add_document(extra)
         return ballast.documents
 
@@ -105,7 +105,7 @@ class Engine:
         """Take out what these chunks hold of these pages, after `commit`; the chunks stay loaded."""
         with self._writing() as writer:
             for key, chunk in versions:
-                writer.delete_documents_by_term("copy", fields.copy(key, chunk))
+                writer.delete_documents_by_term("copy", fields.page_version(key, chunk))
 
     def commit(self) -> None:
         """Make all since the last commit durable and findable; if that fails, all of it is to be done again."""
@@ -116,11 +116,11 @@ class Engine:
     def settle(self) -> bool:
         """Have Tantivy merge small segments, which takes a while; whether it will. Nothing else changes by it."""
         with self._writing() as writer:
-            return force_merge.settle(writer, self.path)
+            return force_merge.force_merge(writer, self.path)
 
     def refresh(self) -> bool:
         """See what Tantivy has merged since; whether it has."""
-        changed = set(segments(self.path)) != self._view.segments
+        changed = set(read_segments(self.path)) != self._view.segments
         if changed:
             with self._lock:
                 self._view = self._look()
@@ -139,21 +139,21 @@ class Engine:
         """How many documents of a chunk there are to find."""
         both = [
             (Occur.Must, Tantivy.term_query(fields.schema(), "chunk", str(chunk), "basic")),
-            (Occur.Must, anything()),
+            (Occur.Must, all_documents()),
         ]
-        return counted(self._view.searcher.search(Tantivy.boolean_query(both), 1))
+        return match_count(self._view.searcher.search(Tantivy.boolean_query(both), 1))
 
     def versions(self, key: str) -> set[int]:
         """The chunks that have something of a page to find."""
         return {
             int(name.rpartition("\n")[2])
-            for name, _ in self._terms("copy", fields.copy(key, 0)[:-1])
+            for name, _ in self._terms("copy", fields.page_version(key, 0)[:-1])
         }
 
     @property
     def documents(self) -> int:
         """How many documents there are to find."""
-        return counted(self._view.searcher.search(anything(), 1))
+        return match_count(self._view.searcher.search(all_documents(), 1))
 
     def search(
         self,
@@ -161,17 +161,17 @@ class Engine:
         k: int = 10,
         offset: int = 0,
         *,
-        stats: Stats | None = None,
+        stats: TermStats | None = None,
         hosts: bool = False,
         show: int = 0,
     ) -> Hits:
         """The best hits, the first `show` with passages; with the `stats` of all servers `together`, scores compare."""
         view = self._view
-        question = Question(view, query, stats)
+        question = QueryBuilder(view, query, stats)
         if not query:
             return Hits()
         offset = max(0, min(offset, MAX_OFFSET))
-        found, total = best(
+        found, total = rank(
             view,
             question.build(),
             max(1, min(k, MAX_HITS)),
@@ -194,24 +194,24 @@ class Engine:
             counts, total = _hosts(view, question.matching())
         return Hits(total or 0, hits, counts, passages)
 
-    def stats(self, query: Query) -> Stats:
+    def stats(self, query: Query) -> TermStats:
         """What this index knows of the words of a query."""
-        return Question(self._view, query).counted()
+        return QueryBuilder(self._view, query).counted()
 
     def common(self, most: int) -> list[str]:
         """So many of the commonest words, more or less."""
-        return frequent(self._view, most)
+        return frequent_words(self._view, most)
 
     def suggest(self, query: Query) -> list[Suggestion]:
         """Better spellings of its words; worth asking for when little was found."""
         return spelling.suggest(self._view, query.words)
 
     def snippets(
-        self, query: Query, wanted: Sequence[tuple[str, int]], *, size: int = SIZE
+        self, query: Query, wanted: Sequence[tuple[str, int]], *, size: int = SNIPPET_CHARACTERS
     ) -> dict[tuple[str, int], list[Segment]]:
         """For each (url, chunk) the passage that shows why it was found; those that are gone are left out."""
         view = self._view
-        words = words_of(Question(view, query).telling)
+        words = words_of(QueryBuilder(view, query).telling)
         found = {}
         for url, chunk in wanted:
             if (one := view.remembered(url, chunk) or _one(view, url, chunk)) is not None:
@@ -239,13 +239,13 @@ class Engine:
                 self._writer = None
                 raise
 
-    def _look(self) -> View:
-        found = segments(self.path)
+    def _look(self) -> IndexReader:
+        found = read_segments(self.path)
         self._index.reload()
-        return View(self._index.searcher(), sum(found.values()), frozenset(found))
+        return IndexReader(self._index.searcher(), sum(found.values()), frozenset(found))
 
 
-def _hosts(view: View, matching: Tantivy) -> tuple[dict[str, int], int]:
+def _hosts(view: IndexReader, matching: Tantivy) -> tuple[dict[str, int], int]:
     """The hosts that most are on, and how many there are in all."""
     wanted = {"hosts": {"terms": {"field": "host", "size": MAX_HOSTS}}}
     found = view.searcher.aggregate(matching, wanted)["hosts"]
@@ -253,7 +253,7 @@ def _hosts(view: View, matching: Tantivy) -> tuple[dict[str, int], int]:
     return counts, sum(counts.values()) + int(found["sum_other_doc_count"])
 
 
-def _one(view: View, url: str, chunk: int) -> tuple[str, tantivy.Document] | None:
+def _one(view: IndexReader, url: str, chunk: int) -> tuple[str, tantivy.Document] | None:
     """The language of a document that was not found lately, and itself."""
     schema = fields.schema()
     both = [
@@ -264,21 +264,21 @@ def _one(view: View, url: str, chunk: int) -> tuple[str, tantivy.Document] | Non
     if not hits:
         return None
     document = view.searcher.doc(hits[0][1])
-    return fields.kept(document).language, document
+    return fields.stored_fields(document).language, document
 
 
 def _passage(
-    document: tantivy.Document, language: str, words: Sequence[str], size: int = SIZE
+    document: tantivy.Document, language: str, words: Sequence[str], size: int = SNIPPET_CHARACTERS
 ) -> list[Segment]:
-    return window(fields.text(document), words, size=size, stem=_stem(language))
+    return make_snippet(fields.stored_text(document), words, size=size, stem=_stem(language))
 
 
 @lru_cache(_MOST_LANGUAGES)
 def _stem(language: str) -> Callable[[str], str]:
     """Stems as the index of this language would; words of an unknown one are all different."""
     if language not in fields.STEMMERS:
-        return bare
-    analyser = fields.stemmer(language)
+        return strip_accents
+    analyser = fields.stem_analyzer(language)
     return lru_cache(_MOST_STEMS)(lambda word: "".join(analyser.analyze(word)))
 
 

@@ -15,15 +15,15 @@ import tantivy
 import zstandard
 from msgspec import Struct
 
-from usher.index.document import Document, sites
+from usher.index.document import IndexDocument, site_names
 from usher.query.results import Hit
-from usher.query.tokens import spaced
+from usher.query.tokens import space_words
 
 TITLE: Final = "title"
 HEADINGS: Final = "headings"
 BODY: Final = "body"
 URL: Final = "url"
-TEXTS: Final = (TITLE, HEADINGS, BODY, URL)
+TEXT_FIELDS: Final = (TITLE, HEADINGS, BODY, URL)
 MAX_BYTES: Final = 128  # of one word; longer ones are not words but data
 
 STEMMERS: Final = MappingProxyType(
@@ -37,7 +37,7 @@ _WITHOUT_STOP_WORDS: Final = frozenset({"ar", "el", "ro", "ta", "tr"})
 _LEVEL: Final = 1  # smaller than what Tantivy's own lz4 makes of it, in the same time
 
 
-class Kept(Struct, frozen=True, array_like=True):
+class StoredFields(Struct, frozen=True, array_like=True):
     """What a hit shows, stored beside the text of the document; in the order of `Hit`."""
 
     key: str
@@ -67,14 +67,14 @@ class _Zstd(threading.local):
 
 _zstd: Final = _Zstd()
 _encode: Final = msgspec.msgpack.Encoder().encode
-_decode: Final = msgspec.msgpack.Decoder(Kept).decode
+_decode: Final = msgspec.msgpack.Decoder(StoredFields).decode
 
 
 @cache
 def schema() -> tantivy.Schema:
     """`loaded` is only in the one document per chunk that says: all of this chunk is here."""
     builder = tantivy.SchemaBuilder()
-    for name in TEXTS:
+    for name in TEXT_FIELDS:
         builder.add_text_field(name, tokenizer_name="words")
     for name in ("site", "language", "chunk", "address", "copy", "loaded"):
         builder.add_text_field(name, tokenizer_name="raw", index_option="basic")
@@ -88,7 +88,7 @@ def schema() -> tantivy.Schema:
 
 
 @cache
-def words() -> tantivy.TextAnalyzer:
+def word_analyzer() -> tantivy.TextAnalyzer:
     """Cuts `spaced` text into the words of the index, without accents."""
     builder = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple())
     return (
@@ -99,21 +99,21 @@ def words() -> tantivy.TextAnalyzer:
 
 
 @cache
-def stemmer(language: str) -> tantivy.TextAnalyzer:
+def stem_analyzer(language: str) -> tantivy.TextAnalyzer:
     """Makes stems of words that have blanks between them, as many as there are words."""
     builder = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace())
     return builder.filter(tantivy.Filter.stemmer(STEMMERS[language])).build()
 
 
 @cache
-def without_stop_words(language: str) -> tantivy.TextAnalyzer:
+def stop_word_analyzer(language: str) -> tantivy.TextAnalyzer:
     builder = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace())
     if language in STEMMERS and language not in _WITHOUT_STOP_WORDS:
         builder = builder.filter(tantivy.Filter.stopword(STEMMERS[language]))
     return builder.build()
 
 
-def copy(key: str, chunk: int) -> str:
+def page_version(key: str, chunk: int) -> str:
     """What names the version of a page that one chunk brought."""
     return f"{key}\n{chunk}"
 
@@ -122,39 +122,43 @@ def microseconds(moment: datetime) -> int:
     return round(moment.timestamp() * 1_000_000)
 
 
-def texts(document: Document) -> dict[str, str]:
+def searchable_texts(document: IndexDocument) -> dict[str, str]:
     """What can be searched for words."""
     return {
-        TITLE: spaced(document.title),
-        HEADINGS: spaced("\n".join(document.headings)),
-        BODY: spaced(document.body),
-        URL: spaced(document.url),
+        TITLE: space_words(document.title),
+        HEADINGS: space_words("\n".join(document.headings)),
+        BODY: space_words(document.body),
+        URL: space_words(document.url),
     }
 
 
-def as_added(document: Document, chunk: int, searched: Mapping[str, str]) -> tantivy.Document:
+def to_tantivy(
+    document: IndexDocument, chunk: int, searched: Mapping[str, str]
+) -> tantivy.Document:
     """A document as the writer takes it, with its `texts`."""
     added = tantivy.Document()
     for name, value in searched.items():
         added.add_text(name, value)
-    for name in sites(document.host):
+    for name in site_names(document.host):
         added.add_text("site", name)
     added.add_text("language", document.language)
     added.add_text("chunk", str(chunk))
     added.add_text("address", document.url)
-    added.add_text("copy", copy(document.key, chunk))
+    added.add_text("copy", page_version(document.key, chunk))
     added.add_text("host", document.host)
     added.add_unsigned("domain64", document.domain64)
     if document.published is not None:
         added.add_integer("published", microseconds(document.published))
     added.add_integer("crawled", microseconds(document.crawled))
-    kept = {name: getattr(document, name) for name in Kept.__struct_fields__} | {"chunk": chunk}
-    added.add_bytes("kept", _encode(Kept(**kept)))
+    stored_fields = {name: getattr(document, name) for name in StoredFields.__struct_fields__} | {
+        "chunk": chunk
+    }
+    added.add_bytes("kept", _encode(StoredFields(**stored_fields)))
     added.add_bytes("text", _zstd.pack(document.body.encode()))
     return added
 
 
-def loaded(chunk: int) -> tantivy.Document:
+def loaded_marker(chunk: int) -> tantivy.Document:
     """What says that all of a chunk is here."""
     added = tantivy.Document()
     added.add_text("loaded", str(chunk))
@@ -162,9 +166,9 @@ def loaded(chunk: int) -> tantivy.Document:
     return added
 
 
-def kept(found: tantivy.Document) -> Kept:
+def stored_fields(found: tantivy.Document) -> StoredFields:
     return _decode(cast("bytes", found.get_first("kept")))
 
 
-def text(found: tantivy.Document) -> str:
+def stored_text(found: tantivy.Document) -> str:
     return _zstd.unpack(cast("bytes", found.get_first("text"))).decode()

@@ -12,7 +12,7 @@ from typing import Final
 
 import tantivy
 
-from usher.index.length_padding import AVERAGE, WORD
+from usher.index.length_padding import AVERAGE_LENGTHS, PADDING_WORD
 
 ENOUGH: Final = 8  # small segments, which Tantivy merges
 SMALL: Final = 10_000  # documents; Tantivy counts all that have fewer as alike
@@ -20,13 +20,13 @@ LEAST: Final = 1_000  # documents in small segments: with fewer nobody notices
 FILLER: Final = "filler"  # in place of the number of a chunk
 
 
-def segments(path: Path) -> dict[str, int]:
+def read_segments(path: Path) -> dict[str, int]:
     """The segments of an index as Tantivy left it last, and how many documents each has, deleted ones too."""
     meta = json.loads((path / "meta.json").read_bytes())
     return {one["segment_id"]: one["max_doc"] for one in meta["segments"]}
 
 
-def settle(writer: tantivy.IndexWriter, path: Path) -> bool:
+def force_merge(writer: tantivy.IndexWriter, path: Path) -> bool:
     """Have small segments merged, some time soon; whether that is worth it."""
     if not is_worth_it(small(path)):
         return False
@@ -42,7 +42,7 @@ def settle(writer: tantivy.IndexWriter, path: Path) -> bool:
 
 
 def small(path: Path) -> list[int]:
-    return [number for number in segments(path).values() if number < SMALL]
+    return [number for number in read_segments(path).values() if number < SMALL]
 
 
 def is_worth_it(found: list[int]) -> bool:
@@ -52,6 +52,6 @@ def is_worth_it(found: list[int]) -> bool:
 def filler() -> tantivy.Document:
     made = tantivy.Document()
     made.add_text("chunk", FILLER)
-    for name, number in AVERAGE.items():
-        made.add_text(name, f"{WORD} " * number)
+    for name, number in AVERAGE_LENGTHS.items():
+        made.add_text(name, f"{PADDING_WORD} " * number)
     return made

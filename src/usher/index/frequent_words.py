@@ -10,10 +10,10 @@ from typing import Final
 
 from usher.index import fields
 from usher.index.fields import HEADINGS, TITLE
-from usher.index.index_reader import View
-from usher.index.length_padding import WORD
-from usher.index.tantivy_query import anything
-from usher.query.tokens import spaced
+from usher.index.index_reader import IndexReader
+from usher.index.length_padding import PADDING_WORD
+from usher.index.tantivy_query import all_documents
+from usher.query.tokens import space_words
 
 STRETCHES, LENGTH = 10, 30  # of documents that are looked at
 FURTHEST: Final = 20_000  # how deep a search may go, which is what it costs to get there
@@ -21,27 +21,29 @@ TEXT: Final = 10_000  # characters of each
 LONGEST: Final = 40  # letters; whatever is longer is not asked for twice
 
 
-def frequent(view: View, most: int) -> list[str]:
+def frequent_words(view: IndexReader, most: int) -> list[str]:
     """The commonest first, of each kind in turn: that way 5,000 words are all that 80 % of queries have, not 65 %."""
     kinds = [
         *(
             [word for word, _ in view.searcher.terms_with_prefix(field, "", limit=most)]
             for field in (TITLE, HEADINGS)
         ),
-        of_some(view, most),
+        sampled_words(view, most),
     ]
     words = dict.fromkeys(filter(None, chain.from_iterable(zip_longest(*kinds))))
-    return [word for word in words if len(word) <= LONGEST and word != WORD][:most]
+    return [word for word in words if len(word) <= LONGEST and word != PADDING_WORD][:most]
 
 
-def of_some(view: View, most: int) -> list[str]:
+def sampled_words(view: IndexReader, most: int) -> list[str]:
     """The words that stand in most of some documents."""
     found: Counter[str] = Counter()
     step = max(LENGTH, min(view.documents, FURTHEST) // STRETCHES)
     for stretch in range(STRETCHES):
-        hits = view.searcher.search(anything(), LENGTH, offset=stretch * step, count=False).hits
+        hits = view.searcher.search(
+            all_documents(), LENGTH, offset=stretch * step, count=False
+        ).hits
         for _, where in hits:
             document = view.searcher.doc(where)
-            text = f"{fields.kept(document).title} {fields.text(document)[:TEXT]}"
-            found.update(set(fields.words().analyze(spaced(text))))
+            text = f"{fields.stored_fields(document).title} {fields.stored_text(document)[:TEXT]}"
+            found.update(set(fields.word_analyzer().analyze(space_words(text))))
     return [word for word, _ in found.most_common(most)]

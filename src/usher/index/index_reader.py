@@ -10,8 +10,8 @@ from typing import Final
 from tantivy import DocAddress, Document, Searcher
 
 from usher.index import fields
-from usher.index.fields import BODY, Kept
-from usher.query.tokens import ALONE
+from usher.index.fields import BODY, StoredFields
+from usher.query.tokens import UNSPACED_SCRIPTS
 
 MAX_FORMS: Final = 12
 MAX_LOOKED_AT: Final = 2_000
@@ -23,7 +23,7 @@ MAX_HITS: Final = 10_000  # about 10 MB
 _LEAST: Final = 3  # letters of a word that has forms
 
 
-class View:
+class IndexReader:
     """A searcher and what was found with it; `documents` counts as Tantivy does, also what is deleted."""
 
     def __init__(
@@ -35,7 +35,7 @@ class View:
         self._forms: dict[tuple[str, str], tuple[str, ...]] = {}
         self._words: dict[str, list[tuple[str, int]]] = {}
         self._counts: dict[tuple[str, str], int] = {}
-        self._hits: dict[tuple[int, int], Kept] = {}
+        self._hits: dict[tuple[int, int], StoredFields] = {}
         self._found: dict[tuple[str, int], tuple[str, Document | DocAddress]] = {}
 
     @cached_property
@@ -52,7 +52,7 @@ class View:
             found = self._counts[field, word] = self.searcher.doc_freq(field, word)
         return found
 
-    def kept(self, where: DocAddress) -> tuple[Kept, Document | DocAddress]:
+    def kept(self, where: DocAddress) -> tuple[StoredFields, Document | DocAddress]:
         """What a hit shows, and the document, if it had to be read: what is found often is not read again."""
         key = where.segment_ord, where.doc
         if found := self._hits.get(key):
@@ -60,13 +60,13 @@ class View:
         document = self.searcher.doc(where)
         if len(self._hits) >= MAX_HITS:
             self._hits.clear()
-        found = self._hits[key] = fields.kept(document)
+        found = self._hits[key] = fields.stored_fields(document)
         return found, document
 
     def read(self, where: Document | DocAddress) -> Document:
         return self.searcher.doc(where) if isinstance(where, DocAddress) else where
 
-    def remember(self, kept: Kept, where: Document | DocAddress) -> None:
+    def remember(self, kept: StoredFields, where: Document | DocAddress) -> None:
         """A hit: whoever is told of it may soon ask for its passage."""
         if len(self._found) >= MAX_FOUND:
             self._found.clear()
@@ -99,9 +99,9 @@ class View:
         return found
 
     def _look_up(self, word: str, language: str) -> tuple[str, ...]:
-        analyser = fields.stemmer(language)
+        analyser = fields.stem_analyzer(language)
         stem = "".join(analyser.analyze(word))
-        if len(word) < _LEAST or len(stem) < _LEAST - 1 or ALONE.search(word):
+        if len(word) < _LEAST or len(stem) < _LEAST - 1 or UNSPACED_SCRIPTS.search(word):
             return ()
         # The end of a stem may differ from all its words: happi of happy and happiness.
         size = max(_LEAST, len(stem) - 1)

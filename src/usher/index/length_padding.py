@@ -15,10 +15,10 @@ from typing import Final
 
 import tantivy
 
-from usher.index.fields import BODY, HEADINGS, TITLE, URL, words
+from usher.index.fields import BODY, HEADINGS, TITLE, URL, word_analyzer
 
-AVERAGE: Final = {TITLE: 8, HEADINGS: 24, BODY: 800, URL: 16}
-WORD: Final = "X"  # whatever is searched for is in small letters
+AVERAGE_LENGTHS: Final = {TITLE: 8, HEADINGS: 24, BODY: 800, URL: 16}
+PADDING_WORD: Final = "X"  # whatever is searched for is in small letters
 MAX_WORDS: Final = 20_000_000  # of padding in one chunk
 MAX_WORDS_PER_FIELD: Final = 1_000_000  # of one padding document
 
@@ -27,7 +27,7 @@ _ASCII: Final = 128
 _LETTERS: Final = bytes(b"a "[n < _ASCII and not chr(n).isalnum()] for n in range(256))
 
 
-class Ballast:
+class LengthPadding:
     """How much one chunk is out of balance."""
 
     def __init__(self) -> None:
@@ -38,16 +38,18 @@ class Ballast:
         """Take note of what a document adds to each field."""
         self.documents += 1
         for name, text in texts.items():
-            self.lengths[name] += count(text) if name == BODY else len(words().analyze(text))
+            self.lengths[name] += (
+                count(text) if name == BODY else len(word_analyzer().analyze(text))
+            )
 
     def balanced(self) -> tuple[dict[str, int], int]:
         """How many words each field needs, and how many documents are needed to hold nothing."""
-        enough = [-(-self.lengths[name] // average) for name, average in AVERAGE.items()]
-        affordable = (MAX_WORDS + self.lengths[BODY]) // sum(AVERAGE.values())
+        enough = [-(-self.lengths[name] // average) for name, average in AVERAGE_LENGTHS.items()]
+        affordable = (MAX_WORDS + self.lengths[BODY]) // sum(AVERAGE_LENGTHS.values())
         documents = max(min(max(enough), affordable), self._spread())
         missing = {
             name: max(0, average * documents - self.lengths[name])
-            for name, average in AVERAGE.items()
+            for name, average in AVERAGE_LENGTHS.items()
         }
         return missing, documents - self.documents - 1
 
@@ -58,7 +60,7 @@ class Ballast:
                 (self.lengths[name] - MAX_WORDS_PER_FIELD * self.documents)
                 // (MAX_WORDS_PER_FIELD - average)
             )
-            for name, average in AVERAGE.items()
+            for name, average in AVERAGE_LENGTHS.items()
         ]
         return max(self.documents + 1, *fewest)
 
@@ -72,7 +74,7 @@ class Ballast:
             for name in missing:
                 words_here = min(missing[name], MAX_WORDS_PER_FIELD)
                 if words_here or number == 0:
-                    padding.add_text(name, f"{WORD} " * words_here)
+                    padding.add_text(name, f"{PADDING_WORD} " * words_here)
                 missing[name] -= words_here
             yield padding
 

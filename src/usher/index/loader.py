@@ -16,8 +16,8 @@ from usher.component_health import ComponentHealth, disk_problem
 from usher.errors import BadInput, Conflict, UnsoundChunk, UsherError
 from usher.http.client.mgmt_client import Client
 from usher.index import chunk_file
-from usher.index.chunk_documents import key_of
-from usher.index.chunk_sources import Sources
+from usher.index.chunk_documents import page_key
+from usher.index.chunk_sources import ChunkSources
 from usher.index.engine import Engine
 from usher.index.holdings import (
     NOT_COMPARED,
@@ -47,7 +47,7 @@ COMPARED_AT_ONCE: Final = 1_000  # chunks
 ANEW: Final = "Its index could not be used and is loaded again."
 
 
-class Broken(Exception):
+class IndexWriteError(Exception):
     """The engine could not write; what it holds is what it held before."""
 
 
@@ -55,7 +55,7 @@ class Loader:
     """The one that writes into the engine of a server."""
 
     def __init__(
-        self, mgmt: Client, engine: Engine, sources: Sources, fitness: ComponentHealth
+        self, mgmt: Client, engine: Engine, sources: ChunkSources, fitness: ComponentHealth
     ) -> None:
         self.mgmt, self.engine, self.sources, self.fitness = mgmt, engine, sources, fitness
         self.shelf = sources.shelf
@@ -98,7 +98,7 @@ class Loader:
             changed |= await self._leave()
             if not trouble:
                 changed |= await self._load()
-        except Broken as error:
+        except IndexWriteError as error:
             trouble = str(error)
             self._batch = 1
         except UsherError as error:
@@ -109,7 +109,7 @@ class Loader:
     async def _rest(self) -> None:
         """Nothing changes: the index is put in order, once, and seen as it is then."""
         quiet = asyncio.get_running_loop().time() - self._quiet_since
-        with suppress(Broken):
+        with suppress(IndexWriteError):
             if QUIET_SECONDS <= quiet < math.inf and not self.fitness.trouble:
                 self._quiet_since = -math.inf
                 await self._write(self.engine.settle)
@@ -185,7 +185,7 @@ class Loader:
         if not copies:
             return False
         urls = [(parse(copy.url), copy.chunk_id) for copy in copies]
-        old = [(key_of(url), chunk) for url, chunk in urls if not isinstance(url, Refused)]
+        old = [(page_key(url), chunk) for url, chunk in urls if not isinstance(url, Refused)]
         await self._write(self._committed, self.engine.retire, old)
         RETIRED.inc(len(old))
         await self.mgmt.retired(copies)
@@ -292,7 +292,7 @@ class Loader:
         new = [pages[chunk] for chunk in ready if chunk not in self.held]
         try:
             bad = await self._write(self._add, new) if new else {}
-        except Broken:
+        except IndexWriteError:
             if len(new) == 1:  # it may be this one that breaks it
                 self.sources.failed(new[0].chunk_id)
             raise
@@ -339,7 +339,7 @@ class Loader:
             raise
         except BaseException as error:  # Tantivy's panics are no Exceptions
             log.error("index_not_written", error=repr(error))  # noqa: TRY400 - ours has none
-            raise Broken(str(error)) from error
+            raise IndexWriteError(str(error)) from error
 
     def _look(self) -> set[int]:
         DOCUMENTS.set(self.engine.documents)

@@ -54,7 +54,7 @@ KNOWN_REASONS = frozenset(
 )
 
 
-def left_out(reasons: dict[str, int]) -> None:
+def count_skipped(reasons: dict[str, int]) -> None:
     """Reasons that pages think up are one: each label is kept for ever."""
     for reason, number in reasons.items():
         LEFT_OUT.labels(reason if reason in KNOWN_REASONS else "unreadable").inc(number)

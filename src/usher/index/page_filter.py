@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from usher.crawl.page.pdf import MOST_PAGES
-from usher.index.document import Document
+from usher.index.document import IndexDocument
 from usher.messages import ForeignPages
 
 MAX_EXAMPLES: Final = 3
@@ -39,7 +39,7 @@ class PageFilter:
             self._reject(url)
         return False
 
-    def passed(self, documents: Iterable[Document]) -> Iterator[Document]:
+    def passed(self, documents: Iterable[IndexDocument]) -> Iterator[IndexDocument]:
         """The documents that have the URL of a page of the chunk; of several with the same URL the first."""
         for document in documents:
             key, url = document.key, document.url
@@ -60,7 +60,7 @@ class PageFilter:
             self.examples.append(url[:MAX_EXAMPLE_CHARACTERS])
 
 
-def is_consistent(document: Document) -> bool:
+def is_consistent(document: IndexDocument) -> bool:
     """Whether host and URL are those of the document's key; the pages of a PDF add `#page=N`."""
     key = document.key
     address, hash_, fragment = document.url.partition("#")

@@ -11,39 +11,39 @@ from typing import Final, NamedTuple, Protocol, cast
 from tantivy import DocAddress, Document
 from tantivy import Query as Tantivy
 
-from usher.index.fields import Kept
-from usher.index.index_reader import View
-from usher.query.results import rounded
+from usher.index.fields import StoredFields
+from usher.index.index_reader import IndexReader
+from usher.query.results import round_score
 
 SPARE: Final = 5  # more than are wanted: whether the next one is as good as the last shows who belongs before whom
 MOST: Final = 12_000
 Scored = tuple[float, DocAddress]
 
 
-class Ranked(NamedTuple):
+class RankedHit(NamedTuple):
     """A hit, and its document or where it is."""
 
     score: float
-    kept: Kept
+    kept: StoredFields
     where: Document | DocAddress
 
 
-class Best(NamedTuple):
+class RankedHits(NamedTuple):
     """The best hits, and how many there are, if that is known by now."""
 
-    hits: list[Ranked]
+    hits: list[RankedHit]
     total: int | None
 
 
-def best(
-    view: View,
+def rank(
+    view: IndexReader,
     query: Tantivy,
     limit: int,
     *,
     offset: int = 0,
     order: str | None = None,
     count: bool,
-) -> Best:
+) -> RankedHits:
     """So many hits after the first `offset`; counted only if wanted, for that takes longer."""
     end = offset + limit
     asked = end + SPARE
@@ -51,30 +51,30 @@ def best(
         result = view.searcher.search(query, asked, count=count, order_by_field=order)
         hits: list[Scored] = list(result.hits)
         whole = len(hits) < asked
-        if whole or asked >= MOST or rounded(hits[-1][0]) < rounded(hits[end - 1][0]):
+        if whole or asked >= MOST or round_score(hits[-1][0]) < round_score(hits[end - 1][0]):
             break
         # The last that are wanted are as good as all others: any may belong here.
         asked = min(4 * asked, MOST)
-    total = counted(result) if count else len(hits) if whole else None
+    total = match_count(result) if count else len(hits) if whole else None
     for at in (offset, end):
-        settle(hits, at, lambda where: view.kept(where)[0].url)
-    found = [Ranked(float(score), *view.kept(where)) for score, where in hits[offset:end]]
-    return Best(found, total)
+        sort_ties(hits, at, lambda where: view.kept(where)[0].url)
+    found = [RankedHit(float(score), *view.kept(where)) for score, where in hits[offset:end]]
+    return RankedHits(found, total)
 
 
-def settle(hits: list[Scored], at: int, url: Callable[[DocAddress], str]) -> None:
+def sort_ties(hits: list[Scored], at: int, url: Callable[[DocAddress], str]) -> None:
     """Put hits that are as good as the one at this place in the order of their URLs, if some come before it."""
-    if not 0 < at < len(hits) or rounded(hits[at - 1][0]) != (same := rounded(hits[at][0])):
+    if not 0 < at < len(hits) or round_score(hits[at - 1][0]) != (same := round_score(hits[at][0])):
         return
     first = last = at
-    while first > 0 and rounded(hits[first - 1][0]) == same:
+    while first > 0 and round_score(hits[first - 1][0]) == same:
         first -= 1
-    while last < len(hits) and rounded(hits[last][0]) == same:
+    while last < len(hits) and round_score(hits[last][0]) == same:
         last += 1
     hits[first:last] = sorted(hits[first:last], key=lambda hit: url(hit[1]))
 
 
-def counted(result: object) -> int:
+def match_count(result: object) -> int:
     """What Tantivy's own types forgot to mention."""
     return cast("_Counted", result).count
 

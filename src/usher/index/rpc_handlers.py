@@ -16,9 +16,17 @@ from usher.http.server.component import QUERY, ComponentCall, ComponentEndpoint
 from usher.http.server.endpoint import Endpoint
 from usher.index.engine import Engine
 from usher.index.metrics import ANSWER_SECONDS, ASKED
-from usher.index.thread_pool import Hands
-from usher.query.results import Hits, Stats, Suggestion
-from usher.query.rpc_messages import Common, Search, Snippet, Snippets, Words, meant, sound
+from usher.index.thread_pool import ThreadPool
+from usher.query.results import Hits, Suggestion, TermStats
+from usher.query.rpc_messages import (
+    FrequentWordsRequest,
+    QueryRequest,
+    SearchRequest,
+    Snippet,
+    SnippetsRequest,
+    checked_stats,
+    to_query,
+)
 from usher.telemetry import Log
 
 T = TypeVar("T")
@@ -31,12 +39,12 @@ PAUSE: Final = (
 HINT: Final = "Ask another server of this chunk's row, or again later."
 
 
-class Desk:
+class QueryHandlers:
     """Where questions are put: so many are answered at once, and not too many wait."""
 
     def __init__(self, at_once: int, *, most: int = MOST_WAITING) -> None:
         self.engine: Engine | None = None  # until it is open
-        self._hands = Hands(at_once, "search")
+        self._hands = ThreadPool(at_once, "search")
         self._most = most
         self._usual: dict[str, float] = {}  # seconds that each kind of question takes
         self._idle_since = 0.0
@@ -46,16 +54,16 @@ class Desk:
 
     def endpoints(self) -> Sequence[ComponentEndpoint]:
         return (
-            Endpoint("POST", "/search", self.search, Search, access=QUERY, rpc=True),
-            Endpoint("POST", "/stats", self.stats, Words, access=QUERY, rpc=True),
-            Endpoint("POST", "/suggest", self.suggest, Words, access=QUERY, rpc=True),
-            Endpoint("POST", "/common", self.common, Common, access=QUERY, rpc=True),
-            Endpoint("POST", "/snippets", self.snippets, Snippets, access=QUERY, rpc=True),
+            Endpoint("POST", "/search", self.search, SearchRequest, access=QUERY, rpc=True),
+            Endpoint("POST", "/stats", self.stats, QueryRequest, access=QUERY, rpc=True),
+            Endpoint("POST", "/suggest", self.suggest, QueryRequest, access=QUERY, rpc=True),
+            Endpoint("POST", "/common", self.common, FrequentWordsRequest, access=QUERY, rpc=True),
+            Endpoint("POST", "/snippets", self.snippets, SnippetsRequest, access=QUERY, rpc=True),
         )
 
-    async def search(self, call: ComponentCall[Search]) -> Hits:
+    async def search(self, call: ComponentCall[SearchRequest]) -> Hits:
         asked = call.body
-        query, stats = meant(asked.query), sound(asked.stats)
+        query, stats = to_query(asked.query), checked_stats(asked.stats)
 
         def find() -> Hits:
             engine = self._opened()
@@ -67,25 +75,25 @@ class Desk:
 
         return await self._answer("search", find, asked.deadline)
 
-    async def stats(self, call: ComponentCall[Words]) -> Stats:
+    async def stats(self, call: ComponentCall[QueryRequest]) -> TermStats:
         asked = call.body
-        query = meant(asked.query)
+        query = to_query(asked.query)
         return await self._answer("stats", lambda: self._opened().stats(query), asked.deadline)
 
-    async def suggest(self, call: ComponentCall[Words]) -> list[Suggestion]:
+    async def suggest(self, call: ComponentCall[QueryRequest]) -> list[Suggestion]:
         asked = call.body
-        query = meant(asked.query)
+        query = to_query(asked.query)
         return await self._answer("suggest", lambda: self._opened().suggest(query), asked.deadline)
 
-    async def common(self, call: ComponentCall[Common]) -> list[str]:
+    async def common(self, call: ComponentCall[FrequentWordsRequest]) -> list[str]:
         asked = call.body
         return await self._answer(
             "common", lambda: self._opened().common(asked.most), asked.deadline
         )
 
-    async def snippets(self, call: ComponentCall[Snippets]) -> list[Snippet]:
+    async def snippets(self, call: ComponentCall[SnippetsRequest]) -> list[Snippet]:
         asked = call.body
-        query = meant(asked.query)
+        query = to_query(asked.query)
 
         def show() -> list[Snippet]:
             found = self._opened().snippets(query, asked.wanted, size=asked.size)

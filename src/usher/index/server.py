@@ -20,14 +20,14 @@ from usher.http.server.chunk_files import chunk_endpoints
 from usher.http.server.component import serve_component
 from usher.http.server.credentials import credential, guard_options
 from usher.http.server.listen import Bind
-from usher.index.build_pool import cores
+from usher.index.build_pool import available_cores
 from usher.index.builder_service import MEDIA_TYPE, SUFFIX
-from usher.index.chunk_sources import Sources
-from usher.index.component_directory import alone_in, folder_of
+from usher.index.chunk_sources import ChunkSources
+from usher.index.component_directory import directory_name, lock_directory
 from usher.index.engine import Engine
 from usher.index.holdings import NOT_COMPARED, read_incarnation
 from usher.index.loader import Loader
-from usher.index.rpc_handlers import Desk
+from usher.index.rpc_handlers import QueryHandlers
 from usher.settings import Settings
 from usher.telemetry import Log
 
@@ -50,7 +50,7 @@ class IndexServerOptions:
     insecure: bool = False
 
 
-async def serve_index(
+async def run_index_server(
     settings: Settings, wish: IndexServerOptions, stop: asyncio.Event, *, ready: Ready
 ) -> None:
     """Run an index server until told to stop."""
@@ -60,12 +60,12 @@ async def serve_index(
         answering(settings, wish, shelf, fitness) as (desk, host),
         Client(settings.mgmt_url, host=host, token=credential(settings), patience=PATIENCE) as mgmt,
     ):
-        directory = shelf.directory / folder_of(host)
-        with alone_in(directory):
+        directory = shelf.directory / directory_name(host)
+        with lock_directory(directory):
             shelf.directory = directory / "chunks"
             await asyncio.to_thread(shelf.tidy)
             engine, anew = await asyncio.to_thread(opened, directory / "engine")
-            loader = Loader(mgmt, engine, Sources(shelf, mgmt.ticket), fitness)
+            loader = Loader(mgmt, engine, ChunkSources(shelf, mgmt.ticket), fitness)
             loader.anew = anew
             mgmt.compared_with = read_incarnation(directory)
             compared = "" if anew else mgmt.compared_with
@@ -86,9 +86,9 @@ async def serve_index(
 @asynccontextmanager
 async def answering(
     settings: Settings, wish: IndexServerOptions, shelf: Shelf, fitness: ComponentHealth
-) -> AsyncIterator[tuple[Desk, str]]:
+) -> AsyncIterator[tuple[QueryHandlers, str]]:
     """Questions and files, served; gives the desk, which has no engine yet, and the name the server goes by."""
-    desk = Desk(wish.at_once or max(2, cores()))
+    desk = QueryHandlers(wish.at_once or max(2, available_cores()))
     endpoints = [*desk.endpoints(), *chunk_endpoints(shelf, "/index_chunk", MEDIA_TYPE, "index")]
     try:
         async with serve_component(

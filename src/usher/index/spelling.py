@@ -8,9 +8,9 @@ from string import ascii_lowercase
 from typing import Final
 
 from usher.index.fields import BODY
-from usher.index.index_reader import View
+from usher.index.index_reader import IndexReader
 from usher.query.results import Suggestion
-from usher.query.tokens import ALONE, bare
+from usher.query.tokens import UNSPACED_SCRIPTS, strip_accents
 
 LEAST: Final = 4  # letters; shorter words are close to too many others
 MOST: Final = 24
@@ -20,14 +20,18 @@ _START: Final = 2  # letters that a word with two mistakes has right
 _TWO_MISTAKES: Final = 7  # letters from which on a word may have two
 
 
-def suggest(view: View, words: tuple[str, ...]) -> list[Suggestion]:
+def suggest(view: IndexReader, words: tuple[str, ...]) -> list[Suggestion]:
     """For each of the words a better one, if there is one."""
-    found = (_better(view, word) for word in dict.fromkeys(map(bare, words)))
+    found = (_better(view, word) for word in dict.fromkeys(map(strip_accents, words)))
     return [one for one in found if one is not None]
 
 
-def _better(view: View, word: str) -> Suggestion | None:
-    if not LEAST <= len(word) <= MOST or ALONE.search(word) or any(map(str.isdigit, word)):
+def _better(view: IndexReader, word: str) -> Suggestion | None:
+    if (
+        not LEAST <= len(word) <= MOST
+        or UNSPACED_SCRIPTS.search(word)
+        or any(map(str.isdigit, word))
+    ):
         return None
     here = view.count(BODY, word)
     found = [(view.count(BODY, one), one) for one in _one_mistake(word)]
@@ -53,7 +57,7 @@ def _one_mistake(word: str) -> set[str]:
     return made - {word}
 
 
-def _two_mistakes(view: View, word: str) -> Iterator[tuple[int, str]]:
+def _two_mistakes(view: IndexReader, word: str) -> Iterator[tuple[int, str]]:
     most = 2 if len(word) >= _TWO_MISTAKES else 1
     near = view.searcher.terms_with_prefix(BODY, word[:_START], limit=MAX_LOOKED_AT)
     for one, count in near:

@@ -17,10 +17,10 @@ from tantivy import Query as Tantivy
 
 from usher.index import fields
 from usher.index.fields import BODY, HEADINGS, STEMMERS, TITLE, URL
-from usher.index.index_reader import MAX_FORMS, View
-from usher.query.language import Query, Term
-from usher.query.results import Stats
-from usher.query.tokens import ALONE, spaced
+from usher.index.index_reader import MAX_FORMS, IndexReader
+from usher.query.language import Query, QueryTerm
+from usher.query.results import TermStats
+from usher.query.tokens import UNSPACED_SCRIPTS, space_words
 
 WEIGHTS: Final = {TITLE: 3.0, HEADINGS: 1.2, BODY: 1.0, URL: 0.5}
 FORMED: Final = (
@@ -47,10 +47,10 @@ _ASKING: Final = frozenset(
 )
 
 
-class Question:
+class QueryBuilder:
     """A query for one view; with the statistics of all servers, its scores mean the same on each."""
 
-    def __init__(self, view: View, query: Query, stats: Stats | None = None) -> None:
+    def __init__(self, view: IndexReader, query: Query, stats: TermStats | None = None) -> None:
         self.view = view
         self.query = query
         self.stats = stats
@@ -70,7 +70,7 @@ class Question:
         needed = [made for group in self.telling if (made := self.group(group)) is not None]
         if self.query.groups and not needed:
             return [(Occur.Must, Tantivy.empty_query())]  # none of its characters is part of a word
-        needed += map(_unweighed, self.filters() if needed else [anything(), *self.filters()])
+        needed += map(_unweighed, self.filters() if needed else [all_documents(), *self.filters()])
         unwanted = [(Occur.MustNot, one) for one in self.unwanted()]
         return [*((Occur.Must, one) for one in needed), *unwanted]
 
@@ -90,32 +90,36 @@ class Question:
         return tuple(name for name in known if name in STEMMERS)
 
     @cached_property
-    def telling(self) -> tuple[tuple[Term, ...], ...]:
+    def telling(self) -> tuple[tuple[QueryTerm, ...], ...]:
         """The groups without words like "the" and "how", unless there are no others."""
         groups = tuple(dict.fromkeys(self.query.groups))
         return tuple(group for group in groups if not self.is_filler(group)) or groups
 
-    def is_filler(self, group: Sequence[Term]) -> bool:
+    def is_filler(self, group: Sequence[QueryTerm]) -> bool:
         [term, *others] = group
         if others or term.phrase or term.place or len(tokens := _tokens(term.text)) != 1:
             return False
         [word] = tokens
-        stopped = (not fields.without_stop_words(name).analyze(word) for name in self.languages)
+        stopped = (not fields.stop_word_analyzer(name).analyze(word) for name in self.languages)
         return word in _ASKING or any(stopped)
 
-    def group(self, terms: Sequence[Term]) -> Tantivy | None:
+    def group(self, terms: Sequence[QueryTerm]) -> Tantivy | None:
         """Any of these terms."""
         made = [one for term in terms if (one := self.term(term)) is not None]
         return _any(made) if made else None
 
-    def term(self, term: Term) -> Tantivy | None:
+    def term(self, term: QueryTerm) -> Tantivy | None:
         tokens = _tokens(term.text)
         places = PLACES[term.place]
         if not tokens:
             return None
         if len(tokens) == 1:
             return self.word(tokens[0], places, forms=not term.phrase)
-        if not term.phrase and len(tokens) > _MOST_RUN and all(map(ALONE.fullmatch, tokens)):
+        if (
+            not term.phrase
+            and len(tokens) > _MOST_RUN
+            and all(map(UNSPACED_SCRIPTS.fullmatch, tokens))
+        ):
             every = [
                 (Occur.Must, self.word(token, places, forms=False))
                 for token in dict.fromkeys(tokens)
@@ -209,7 +213,7 @@ class Question:
             here = self.seen[name] = self.view.count(field, word)
         return self.stats.terms.get(name, here) if self.stats else here
 
-    def counted(self) -> Stats:
+    def counted(self) -> TermStats:
         """What this server knows of the words of the query; which of it matters only all together know."""
         forms: dict[str, tuple[str, ...]] = {}
         counts = self.view.languages
@@ -225,7 +229,7 @@ class Question:
         for form in {form for found in forms.values() for form in found}:
             for place in FORMED:
                 self.count(place, form)
-        return Stats(self.view.documents, self.view.languages, self.seen, forms)
+        return TermStats(self.view.documents, self.view.languages, self.seen, forms)
 
     def weigh(self, field: str, word: str) -> tuple[int, float, float]:
         """In how many documents of this server it is, its weight, and what turns Tantivy's weight for it into that."""
@@ -262,7 +266,7 @@ def _commonest(counts: Mapping[str, int]) -> list[str]:
 
 
 def _tokens(text: str) -> list[str]:
-    return fields.words().analyze(spaced(text))[:MAX_TOKENS]
+    return fields.word_analyzer().analyze(space_words(text))[:MAX_TOKENS]
 
 
 def _any(queries: Iterable[Tantivy]) -> Tantivy:
@@ -276,7 +280,7 @@ def _unweighed(query: Tantivy) -> Tantivy:
     return Tantivy.const_score_query(query, 0.0)
 
 
-def anything() -> Tantivy:
+def all_documents() -> Tantivy:
     """Every document, but not what says which chunks are loaded."""
     return Tantivy.exists_query("crawled")
 

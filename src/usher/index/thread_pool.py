@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-class Hands:
+class ThreadPool:
     """So many threads; `waiting` counts what they have to do, and what they do now."""
 
     def __init__(self, number: int, name: str) -> None:

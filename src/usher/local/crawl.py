@@ -23,9 +23,9 @@ from usher.door.batch import Answer
 from usher.door.doorkeeper import Doorkeeper
 from usher.door.rules import Knock, Verdict
 from usher.errors import BadInput
-from usher.local.ports import Ports, alone_on
-from usher.local.supervisor import Troupe, this_program
-from usher.observe.crawl_progress import Progress, progress
+from usher.local.ports import Ports, exclusive_run
+from usher.local.supervisor import Supervisor, usher_command
+from usher.observe.crawl_progress import CrawlProgress, read_progress
 from usher.private_files import make_data_directory
 from usher.schema import migrate
 from usher.schema.roles import role_at
@@ -34,15 +34,15 @@ from usher.urls import Refused, Url, parse
 
 store = beside(__file__)
 # Larger, so that files and calls are few, and soon given, for here somebody waits.
-CHUNKS: Final = MappingProxyType({"chunk_pages": 50, "chunk_wait": 0.2})
-MOST_TROUBLES: Final = 3
-MOST_HOSTS: Final = 1_000  # watched at once
-LOOK_SECONDS: Final = 0.5
-Told = Callable[[str], None]
+CHUNK_SETTINGS: Final = MappingProxyType({"chunk_pages": 50, "chunk_wait": 0.2})
+MAX_FAILURE_REASONS: Final = 3
+MAX_WATCHED_HOSTS: Final = 1_000  # watched at once
+POLL_SECONDS: Final = 0.5
+ShowMessage = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Errand:
+class LocalRunOptions:
     """What is to be crawled, and how; what is None stays as it is."""
 
     urls: Sequence[str] = ()
@@ -63,30 +63,35 @@ class Errand:
 
 
 @dataclass(frozen=True, slots=True)
-class House:
+class LocalStack:
     """Everything, running: where it is searched, and the door."""
 
     ports: Ports
     address: str  # of the search page
-    troupe: Troupe
+    troupe: Supervisor
     door: Database
     reader: Database
 
 
 @asynccontextmanager
-async def running(
-    loaded: Loaded, errand: Errand, stop: asyncio.Event, hurry: asyncio.Event, *, told: Told
-) -> AsyncIterator[House]:
+async def running_stack(
+    loaded: Loaded,
+    errand: LocalRunOptions,
+    stop: asyncio.Event,
+    hurry: asyncio.Event,
+    *,
+    told: ShowMessage,
+) -> AsyncIterator[LocalStack]:
     """Every role on this machine, around the embedded server or the one that was named, or `stop` was set before."""
     settings = loaded.settings
     with places(settings) as found:
         make_data_directory(settings.data)
-        async with alone_on(settings.data, told=told) as lock:
+        async with exclusive_run(settings.data, told=told) as lock:
             await migrate.ensure(found, migrate.ALL, patience=settings.connect_timeout)
             ports = Ports.kept(settings.data)
-            os.environ.update(surroundings(loaded))
-            troupe = Troupe(
-                command(loaded, errand),
+            os.environ.update(process_environment(loaded))
+            troupe = Supervisor(
+                process_command(loaded, errand),
                 settings.data / "logs",
                 told=told,
                 stop=stop,
@@ -95,41 +100,43 @@ async def running(
             )
             async with (
                 troupe,
-                await opened(found, "usher_door") as door,
-                await opened(found, "usher_reader") as reader,
+                await open_database(found, "usher_door") as door,
+                await open_database(found, "usher_reader") as reader,
             ):
                 address = f"http://{errand.front or ports.bind('front')}/"
-                yield House(ports, address, troupe, door, reader)
+                yield LocalStack(ports, address, troupe, door, reader)
 
 
-def command(loaded: Loaded, errand: Errand) -> Callable[[str], list[str]]:
+def process_command(loaded: Loaded, errand: LocalRunOptions) -> Callable[[str], list[str]]:
     """What starts a part, by its name."""
     words = ["--config", str(loaded.file)] if loaded.file else []
     words += ["--data", str(loaded.settings.data), "part"]
     words += ["--keep-warc"] if errand.keep_warc else []
     words += ["--front", errand.front] if errand.front else []
     words += ["--jobs"] if errand.jobs else []
-    return lambda part: this_program(*words, part)
+    return lambda part: usher_command(*words, part)
 
 
-def surroundings(loaded: Loaded) -> Mapping[str, str]:
+def process_environment(loaded: Loaded) -> Mapping[str, str]:
     """What the parts are told by their environment: how chunks are."""
     return {
         f"USHER_{name.upper()}": str(value)
-        for name, value in CHUNKS.items()
+        for name, value in CHUNK_SETTINGS.items()
         if loaded.origins[name] == "default"
     }
 
 
-async def opened(found: Places, role: str) -> Database:
+async def open_database(found: Places, role: str) -> Database:
     dsn = found.dsn("work")
     return Database(dsn, size=2, role=await role_at(dsn, role))
 
 
-async def let_in(house: House, errand: Errand) -> tuple[list[Answer], list[int]]:
+async def knock_for_urls(
+    house: LocalStack, errand: LocalRunOptions
+) -> tuple[list[Answer], list[int]]:
     """Knock for what was named; the door's answers, and the hosts to watch."""
     urls = errand.read()
-    await allow_named(house, urls)
+    await allow_private_hosts(house, urls)
     keeper = Doorkeeper(house.door)
     knock = Knock("full", hall_pass=True) if errand.again else Knock()
     told = await keeper.knock([str(url) for url in urls], knock=knock)
@@ -140,12 +147,12 @@ async def let_in(house: House, errand: Errand) -> tuple[list[Answer], list[int]]
         )
     names = list(dict.fromkeys(url.host for url in urls))
     async with house.door.transaction() as conn:
-        await set_up(conn, names, errand)
+        await change_hosts(conn, names, errand)
         shown = [await admin.show_host(conn, name=name) for name in names]
     return told.answers, [host.domain64 for host in shown if host is not None]
 
 
-async def allow_named(house: House, urls: Sequence[Url]) -> None:
+async def allow_private_hosts(house: LocalStack, urls: Sequence[Url]) -> None:
     """Store a permission for each URL whose host is not public: the operator named it."""
     for url in urls:
         permission = await private_permission.needed(url)
@@ -154,7 +161,7 @@ async def allow_named(house: House, urls: Sequence[Url]) -> None:
                 await private_access.grant(conn, url, permission)
 
 
-async def set_up(conn: Connection, names: Sequence[str], errand: Errand) -> None:
+async def change_hosts(conn: Connection, names: Sequence[str], errand: LocalRunOptions) -> None:
     given: HostChange = {}
     if errand.delay is not None:
         given["crawl_delay"] = timedelta(seconds=errand.delay)
@@ -166,27 +173,29 @@ async def set_up(conn: Connection, names: Sequence[str], errand: Errand) -> None
         await admin.change_host(conn, names=names, **given)
 
 
-async def troubles(house: House, hosts: Sequence[int]) -> list[tuple[str, int]]:
+async def failure_reasons(house: LocalStack, hosts: Sequence[int]) -> list[tuple[str, int]]:
     """What pages failed for, the commonest first, a few of them."""
     async with house.reader.transaction() as conn:
-        found = await store.troubles.tuples(conn, hosts=list(hosts), n=MOST_TROUBLES)
+        found = await store.troubles.tuples(conn, hosts=list(hosts), n=MAX_FAILURE_REASONS)
     return [(str(reason), int(number)) for reason, number in found]
 
 
-async def watched(
-    house: House, hosts: Sequence[int], stop: asyncio.Event
-) -> AsyncIterator[Progress]:
+async def watch_progress(
+    house: LocalStack, hosts: Sequence[int], stop: asyncio.Event
+) -> AsyncIterator[CrawlProgress]:
     """How far it is, twice a second, until it is done or somebody says stop."""
     while True:
         async with house.reader.transaction() as conn:
             # A site that sends elsewhere, to www for one, has more hosts than were named.
-            opened = [number for (number,) in await store.open_crawls.tuples(conn, n=MOST_HOSTS)]
-            now = await progress(conn, sorted({*hosts, *opened}))
+            open_database = [
+                number for (number,) in await store.open_crawls.tuples(conn, n=MAX_WATCHED_HOSTS)
+            ]
+            now = await read_progress(conn, sorted({*hosts, *open_database}))
         yield now
         if now.done or stop.is_set():
             return
         try:
-            async with asyncio.timeout(LOOK_SECONDS):
+            async with asyncio.timeout(POLL_SECONDS):
                 await stop.wait()
         except TimeoutError:
             continue

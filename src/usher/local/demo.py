@@ -15,7 +15,7 @@ from usher.http.server.component import ComponentCall, ComponentEndpoint, compon
 from usher.http.server.endpoint import OPEN, Endpoint
 from usher.http.server.listen import Bind, serve_app
 
-TYPES: Final = {
+MEDIA_TYPES: Final = {
     ".html": "text/html; charset=utf-8",
     ".txt": "text/plain",
     ".xml": "application/xml",
@@ -23,7 +23,7 @@ TYPES: Final = {
 
 
 @asynccontextmanager
-async def site(bind: Bind) -> AsyncIterator[str]:
+async def serve_site(bind: Bind) -> AsyncIterator[str]:
     """Serve it; gives its address."""
     pages = {
         one.name: one.read_bytes()
@@ -35,7 +35,7 @@ async def site(bind: Bind) -> AsyncIterator[str]:
         name = call.path_params.get("name") or "index.html"
         if name not in pages:
             raise NotFound("There is no such page.")
-        return Response(pages[name], media_type=TYPES[name[name.rindex(".") :]])
+        return Response(pages[name], media_type=MEDIA_TYPES[name[name.rindex(".") :]])
 
     endpoints: list[ComponentEndpoint] = [
         Endpoint("GET", path, page, access=OPEN) for path in ("/", "/{name}")

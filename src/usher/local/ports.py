@@ -21,7 +21,7 @@ from usher.http.server.listen import Bind
 from usher.private_files import open_file, write_file
 
 LOOPBACK: Final = "127.0.0.1"
-LEFT_SECONDS: Final = 20.0  # for parts whose troupe was killed: they end by themselves
+SHUTDOWN_SECONDS: Final = 20.0  # for parts whose troupe was killed: they end by themselves
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Ports:
         """Those of the last time; what others have taken meanwhile is replaced, and kept for the next."""
         found = cls.read(data)
         ports = {
-            name: port if is_free(port) else any_free() for name, port in asdict(found).items()
+            name: port if is_free(port) else free_port() for name, port in asdict(found).items()
         }
         write_file(data / PORTS_FILE, json.dumps(ports).encode())
         return cls(**ports)
@@ -77,17 +77,17 @@ def is_free(port: int) -> bool:
     return True
 
 
-def any_free() -> int:
+def free_port() -> int:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as trial:
         trial.bind((LOOPBACK, 0))
         return int(trial.getsockname()[1])
 
 
 @asynccontextmanager
-async def alone_on(data: Path, *, told: Callable[[str], None]) -> AsyncIterator[int]:
+async def exclusive_run(data: Path, *, told: Callable[[str], None]) -> AsyncIterator[int]:
     """The stage of a data directory for one troupe; gives a file that parts keep open as long as they live."""
-    with opened(data / "stage.lock") as ours, opened(data / "parts.lock") as theirs:
-        if not taken(ours):
+    with open_lock(data / "stage.lock") as ours, open_lock(data / "parts.lock") as theirs:
+        if not try_lock(ours):
             hint = (
                 "Add pages to what runs with `usher add`, or choose another directory with --data."
             )
@@ -95,8 +95,8 @@ async def alone_on(data: Path, *, told: Callable[[str], None]) -> AsyncIterator[
         # Parts that still end have the ports, and are the same components as those that are to start.
         loop = asyncio.get_running_loop()
         began, said = loop.time(), False
-        while not taken(theirs):
-            if loop.time() - began > LEFT_SECONDS:
+        while not try_lock(theirs):
+            if loop.time() - began > SHUTDOWN_SECONDS:
                 hint = "See `ps` for processes called `usher … part`, and end them."
                 raise Conflict(f"Parts of an earlier run in {data} do not end.", hint=hint)
             if not said:
@@ -107,7 +107,7 @@ async def alone_on(data: Path, *, told: Callable[[str], None]) -> AsyncIterator[
 
 
 @contextmanager
-def opened(file: Path) -> Iterator[int]:
+def open_lock(file: Path) -> Iterator[int]:
     handle = open_file(file, os.O_RDWR)
     try:
         yield handle
@@ -115,7 +115,7 @@ def opened(file: Path) -> Iterator[int]:
         os.close(handle)
 
 
-def taken(handle: int) -> bool:
+def try_lock(handle: int) -> bool:
     """Whether the lock of an open file is ours now; whoever inherits the file has it too."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

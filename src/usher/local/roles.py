@@ -25,7 +25,7 @@ ALONE, HEARING = 6.0, 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Post:
+class RoleContext:
     """What every role is told."""
 
     loaded: Loaded
@@ -39,19 +39,19 @@ class Post:
         return replace(self.loaded.settings, mgmt_url=self.ports.mgmt_url)
 
 
-Role = Callable[[Post, asyncio.Event, Ready], Awaitable[None]]
+Role = Callable[[RoleContext, asyncio.Event, Ready], Awaitable[None]]
 
 
-async def mgmt(post: Post, stop: asyncio.Event, ready: Ready) -> None:
+async def mgmt(post: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
     from usher.api.server import serve
-    from usher.feeds.pages.endpoints import annex
+    from usher.feeds.pages.endpoints import feed_endpoints
     from usher.queue.policy import policies
 
     rules, bind = policies(post.loaded.workers), post.ports.bind("mgmt")
-    await serve(post.settings, bind, rules=rules, annex=annex, ready=ready, stop=stop)
+    await serve(post.settings, bind, rules=rules, annex=feed_endpoints, ready=ready, stop=stop)
 
 
-async def watchdog(post: Post, stop: asyncio.Event, ready: Ready) -> None:
+async def watchdog(post: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
     from usher.mgmt.health import Patience
     from usher.mgmt.watchdog import watch
 
@@ -59,52 +59,54 @@ async def watchdog(post: Post, stop: asyncio.Event, ready: Ready) -> None:
     await watch(post.settings, ready=ready, tick=2.0, patience=patience, told=stop)
 
 
-async def scheduler(post: Post, stop: asyncio.Event, ready: Ready) -> None:
+async def scheduler(post: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
     from usher.queue.service import schedule
 
     await schedule(post.settings, ready=ready, told=stop)
 
 
-async def manager(post: Post, stop: asyncio.Event, ready: Ready) -> None:
+async def manager(post: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
     from usher.queue.service import QueueServiceOptions, manage
 
     await manage(post.loaded, QueueServiceOptions(), ready=ready, told=stop)
 
 
-async def crawler(post: Post, stop: asyncio.Event, ready: Ready) -> None:
+async def crawler(post: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
     from usher.crawl.service import CrawlerOptions, crawl
 
     wish = CrawlerOptions(bind=post.ports.bind("crawler"), keep=post.keep_warc)
     await crawl(post.settings, wish, stop, ready=ready)
 
 
-async def builder(post: Post, stop: asyncio.Event, ready: Ready) -> None:
-    from usher.index.builder_service import BuilderOptions, build
+async def builder(post: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
+    from usher.index.builder_service import BuilderOptions, run_builder
 
-    await build(post.settings, BuilderOptions(bind=post.ports.bind("builder")), stop, ready=ready)
+    await run_builder(
+        post.settings, BuilderOptions(bind=post.ports.bind("builder")), stop, ready=ready
+    )
 
 
-async def server(post: Post, stop: asyncio.Event, ready: Ready) -> None:
-    from usher.index.server import IndexServerOptions, serve_index
+async def server(post: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
+    from usher.index.server import IndexServerOptions, run_index_server
 
-    await serve_index(
+    await run_index_server(
         post.settings, IndexServerOptions(bind=post.ports.bind("server"), row=1), stop, ready=ready
     )
 
 
-async def front(post: Post, stop: asyncio.Event, ready: Ready) -> None:
+async def front(post: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
     from usher.http.server.listen import read_bind
-    from usher.search.front_end import FrontEndOptions, front
+    from usher.search.front_end import FrontEndOptions, run_front_end
 
     bind = read_bind(post.front) if post.front else post.ports.bind("front")
-    await front(
+    await run_front_end(
         post.settings, FrontEndOptions(bind=bind, insecure=not bind.loopback), stop, ready=ready
     )
 
 
 # In the order they start; they end the other way round. Fetching and indexing have a process each, so that neither
 # makes the other wait; the rest is light.
-PARTS: Final[Mapping[str, Sequence[Role]]] = MappingProxyType(
+ROLE_PROCESSES: Final[Mapping[str, Sequence[Role]]] = MappingProxyType(
     {
         "desk": (mgmt, watchdog, scheduler, manager),
         "index": (server, front),
@@ -120,19 +122,19 @@ JOB_ROLES: Final = (scheduler, manager)
 
 def roles_of(part: str, *, jobs: bool) -> list[Role]:
     """Return the roles of a part, without those that run jobs unless they are asked for."""
-    return [role for role in PARTS[part] if jobs or role not in JOB_ROLES]
+    return [role for role in ROLE_PROCESSES[part] if jobs or role not in JOB_ROLES]
 
 
-async def play(part: str, post: Post, *, ready: Ready) -> None:
+async def run_process(part: str, post: RoleContext, *, ready: Ready) -> None:
     """Every role of a part until told to stop; if one fails, all end, and the troupe starts them again."""
     with told_to_stop() as (stop, _):
-        alone = asyncio.create_task(left_alone(stop, HEARING if part == "desk" else 0))
+        alone = asyncio.create_task(stop_without_parent(stop, HEARING if part == "desk" else 0))
         try:
             async with asyncio.TaskGroup() as group:
                 # One after the other: the page is there when there is something that it can ask.
                 for role in roles_of(part, jobs=post.jobs):
                     up = asyncio.Event()
-                    group.create_task(perform(role, post, stop, up), name=role.__name__)
+                    group.create_task(run_role(role, post, stop, up), name=role.__name__)
                     await up.wait()
                 if not stop.is_set():
                     ready(part)
@@ -143,7 +145,7 @@ async def play(part: str, post: Post, *, ready: Ready) -> None:
             await asyncio.gather(alone, return_exceptions=True)
 
 
-async def perform(role: Role, post: Post, stop: asyncio.Event, up: asyncio.Event) -> None:
+async def run_role(role: Role, post: RoleContext, stop: asyncio.Event, up: asyncio.Event) -> None:
     try:
         await role(post, stop, lambda _words: up.set())
     finally:
@@ -151,7 +153,7 @@ async def perform(role: Role, post: Post, stop: asyncio.Event, up: asyncio.Event
         up.set()
 
 
-async def left_alone(stop: asyncio.Event, pause: float) -> None:
+async def stop_without_parent(stop: asyncio.Event, pause: float) -> None:
     """Stop when our standard input ends, for whoever started us is gone; nobody is left to end us if we do not."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()

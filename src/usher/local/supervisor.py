@@ -14,26 +14,28 @@ from pathlib import Path
 from typing import IO, Any, Final, Self
 
 from usher.errors import UsherError
-from usher.local.roles import PARTS
+from usher.local.roles import ROLE_PROCESSES
 from usher.private_files import make_directory, open_file
 from usher.telemetry import Log
 
 log = Log("stage")
 # Seconds before a part that fell is started again: the first, the longest.
 PAUSES: Final = (0.5, 30.0)
-STEADY: Final = 30.0  # seconds on its feet after which a part is trusted again
+STABLE_SECONDS: Final = 30.0  # seconds on its feet after which a part is trusted again
 START_SECONDS: Final = 90.0
-MOST_FALLS: Final = 3  # of a part that never was on its feet
-END_SECONDS: Final = 40.0
-MOST_LOG: Final = 20_000_000  # bytes; then the file before it is dropped
+MAX_START_CRASHES: Final = 3  # of a part that never was on its feet
+STOP_SECONDS: Final = 40.0
+MAX_LOG_BYTES: Final = 20_000_000  # bytes; then the file before it is dropped
 NOT_STARTED: Final = -1  # where there is no exit code
-Told = Callable[[str], None]
+ShowMessage = Callable[[str], None]
 
 
-class Part:
+class RoleProcess:
     """One process, and another whenever it falls."""
 
-    def __init__(self, name: str, command: Sequence[str], directory: Path, told: Told) -> None:
+    def __init__(
+        self, name: str, command: Sequence[str], directory: Path, told: ShowMessage
+    ) -> None:
         self.name, self.falls = name, 0
         self.up = asyncio.Event()
         self.log = directory / f"{name}.log"
@@ -55,7 +57,7 @@ class Part:
             if self._ending.is_set():
                 return
             self.falls += 1
-            pause = PAUSES[0] if loop.time() - began > STEADY else min(2 * pause, PAUSES[1])
+            pause = PAUSES[0] if loop.time() - began > STABLE_SECONDS else min(2 * pause, PAUSES[1])
             log.warning("fell", part=self.name, exit=code, again_in=pause, log=str(self.log))
             self._told(f"{self.name} fell (exit {code}) and is started again; see {self.log}")
             with suppress(TimeoutError):
@@ -63,7 +65,7 @@ class Part:
                     await self._ending.wait()
 
     async def _run_once(self, kept_open: Sequence[int]) -> int:
-        with opened(self.log) as file:
+        with open_log(self.log) as file:
             try:
                 # In a session of its own: Ctrl-C is for us, who end everybody in order.
                 self._process = process = await asyncio.create_subprocess_exec(
@@ -95,7 +97,7 @@ class Part:
         self._send(signal.SIGTERM)
         hurried = asyncio.create_task(hurry.wait())
         either = [self._task, hurried]
-        await asyncio.wait(either, timeout=END_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(either, timeout=STOP_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         hurried.cancel()
         if not self._task.done():
             self._send(signal.SIGKILL)
@@ -107,7 +109,7 @@ class Part:
                 self._process.send_signal(number)
 
 
-class Troupe:
+class Supervisor:
     """All parts; entered when every one is on its feet or `stop` is set, left when every one has gone."""
 
     def __init__(
@@ -115,19 +117,21 @@ class Troupe:
         command: Callable[[str], Sequence[str]],
         directory: Path,
         *,
-        told: Told,
+        told: ShowMessage,
         stop: asyncio.Event,
         hurry: asyncio.Event,
         kept_open: Sequence[int] = (),
     ) -> None:
         make_directory(directory)
-        self.parts = [Part(name, command(name), directory, told) for name in PARTS]
+        self.parts = [RoleProcess(name, command(name), directory, told) for name in ROLE_PROCESSES]
         self._stop, self._hurry, self._kept_open = stop, hurry, kept_open
 
     async def __aenter__(self) -> Self:
         for part in self.parts:
             part.start(self._kept_open)
-        up: asyncio.Future[list[None]] = asyncio.gather(*(on_its_feet(part) for part in self.parts))
+        up: asyncio.Future[list[None]] = asyncio.gather(
+            *(wait_started(part) for part in self.parts)
+        )
         stopped = asyncio.create_task(self._stop.wait())
         try:
             either: list[asyncio.Future[Any]] = [up, stopped]
@@ -152,11 +156,11 @@ class Troupe:
             await part.end(self._hurry)
 
 
-async def on_its_feet(part: Part) -> None:
+async def wait_started(part: RoleProcess) -> None:
     """Wait until a part is up; UsherError if it keeps falling or takes too long."""
     with suppress(TimeoutError):
         async with asyncio.timeout(START_SECONDS):
-            while part.falls < MOST_FALLS:
+            while part.falls < MAX_START_CRASHES:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(PAUSES[0]):
                         await part.up.wait()
@@ -168,14 +172,14 @@ async def on_its_feet(part: Part) -> None:
     )
 
 
-def opened(file: Path) -> IO[bytes]:
+def open_log(file: Path) -> IO[bytes]:
     """A log file to append to; one that grew large is put aside."""
     with suppress(FileNotFoundError):
-        if file.lstat().st_size > MOST_LOG:
+        if file.lstat().st_size > MAX_LOG_BYTES:
             file.replace(file.with_suffix(".old"))
     return os.fdopen(open_file(file, os.O_WRONLY | os.O_APPEND), "ab")
 
 
-def this_program(*words: str) -> list[str]:
+def usher_command(*words: str) -> list[str]:
     """Our own command, by the interpreter that runs us."""
     return [sys.executable, "-m", "usher", *words]

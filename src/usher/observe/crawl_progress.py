@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from usher.component_health import DISK_FULL
 from usher.db.pool import Connection
 from usher.db.statements import beside
-from usher.observe.stages import MOST
+from usher.observe.stages import MAX_COUNTED
 
 store = beside(__file__)
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class CrawlProgress:
     """Pages by state, those that can be found or will be (`indexed`), and chunks that are not everywhere yet."""
 
     waiting: int
@@ -43,11 +43,11 @@ class Progress:
         return self.fetched and not (self.chunks_unbuilt or self.chunks_unpropagated)
 
 
-async def progress(conn: Connection, hosts: Sequence[int]) -> Progress:
+async def read_progress(conn: Connection, hosts: Sequence[int]) -> CrawlProgress:
     """How far these hosts are, by their numbers: reads their pages once, so at best by index alone."""
     given = list(hosts)
     [pages] = await store.pages.tuples(conn, hosts=given)
-    [chunks] = await store.chunks.tuples(conn, hosts=given, most=MOST)
+    [chunks] = await store.chunks.tuples(conn, hosts=given, most=MAX_COUNTED)
     stopped = await store.full_disk.tuples(conn, prefix=f"{DISK_FULL}%")
     full_disk = "".join(f"{host} waits. {reason}" for host, reason in stopped)
-    return replace(Progress(*pages, *chunks), full_disk=full_disk)
+    return replace(CrawlProgress(*pages, *chunks), full_disk=full_disk)

@@ -20,45 +20,45 @@ from usher.db.pool import Connection, connect
 from usher.errors import UsherError
 from usher.schema import migrate, roles
 from usher.schema.state import state
-from usher.security_checks import Check, safety_checks
+from usher.security_checks import Check, security_checks
 from usher.settings import Loaded, Settings, masked
 
 GIGABYTE = 1024**3
-LOW_DISK, NO_DISK = 5 * GIGABYTE, GIGABYTE // 2
+LOW_DISK_BYTES, MIN_DISK_BYTES = 5 * GIGABYTE, GIGABYTE // 2
 
 
-def failed(name: str, error: UsherError) -> Check:
+def failed_check(name: str, error: UsherError) -> Check:
     return Check(name, "bad", error.message, error.hint)
 
 
-async def examine(loaded: Loaded) -> list[Check]:
-    settings, checks = loaded.settings, [versions()]
+async def run_checks(loaded: Loaded) -> list[Check]:
+    settings, checks = loaded.settings, [version_check()]
     if not all(named(settings).values()):
-        checks += [server_programs(settings), disk(settings.data)]
+        checks += [postgres_check(settings), disk_check(settings.data)]
     try:
         with places(settings) as found:
-            checks += [check async for check in databases(found, settings)]
+            checks += [check async for check in database_checks(found, settings)]
     except UsherError as error:
-        checks.append(failed("database", error))
-    return [*checks, *safety_checks(loaded, os.environ)]
+        checks.append(failed_check("database", error))
+    return [*checks, *security_checks(loaded, os.environ)]
 
 
-def versions() -> Check:
+def version_check() -> Check:
     driver = f"psycopg {psycopg.__version__}, libpq {psycopg.pq.version() // 10000}"
     return Check(
         "versions", "good", f"usher {__version__}, python {sys.version.split()[0]}, {driver}"
     )
 
 
-def server_programs(settings: Settings) -> Check:
+def postgres_check(settings: Settings) -> Check:
     try:
         found = binaries.find(settings.pg_bin)
     except UsherError as error:
-        return failed("postgres", error)
+        return failed_check("postgres", error)
     return Check("postgres", "good", f"{found.version} to embed, from {found.directory}")
 
 
-def disk(data: Path) -> Check:
+def disk_check(data: Path) -> Check:
     """Free space where the data directory is or will be."""
     place = data.absolute()
     while not place.exists():
@@ -67,30 +67,30 @@ def disk(data: Path) -> Check:
     detail = f"{data}, {free / GIGABYTE:.1f} GB free"
     if not os.access(place, os.W_OK):
         return Check("data", "bad", f"{data} cannot be written.", "Choose another with --data.")
-    if free < NO_DISK:
+    if free < MIN_DISK_BYTES:
         return Check("data", "bad", detail, "Free some space, or choose another place with --data.")
-    return Check("data", "warning" if free < LOW_DISK else "good", detail)
+    return Check("data", "warning" if free < LOW_DISK_BYTES else "good", detail)
 
 
-async def databases(found: Places, settings: Settings) -> AsyncIterator[Check]:
+async def database_checks(found: Places, settings: Settings) -> AsyncIterator[Check]:
     for dsn, schemas in found.databases().items():
         ours = found.is_ours(dsn)
         try:
             if ours:
                 await migrate.ensure(found)
             async with await connect(dsn, patience=min(settings.connect_timeout, 3)) as conn:
-                yield await server(conn, dsn, schemas, ours=ours)
-                yield await clock(conn)
-                yield await schema(conn, schemas)
+                yield await server_check(conn, dsn, schemas, ours=ours)
+                yield await clock_check(conn)
+                yield await schema_check(conn, schemas)
                 yield await role_check(conn)
         except UsherError as error:
-            yield failed("database", error)
+            yield failed_check("database", error)
         except psycopg.errors.InsufficientPrivilege as error:
             detail = f"this user may not look everywhere: {error.diag.message_primary}"
             yield Check("schema", "warning", detail, "Run doctor as the owner of the schemas.")
 
 
-async def server(conn: Connection, dsn: str, schemas: list[str], *, ours: bool) -> Check:
+async def server_check(conn: Connection, dsn: str, schemas: list[str], *, ours: bool) -> Check:
     version = conn.info.server_version
     where = "embedded" if ours else masked(dsn)
     detail = f"PostgreSQL {version // 10000}.{version % 10000}, {where}, for {', '.join(schemas)}"
@@ -99,7 +99,7 @@ async def server(conn: Connection, dsn: str, schemas: list[str], *, ours: bool) 
     return Check("database", "good", detail)
 
 
-async def clock(conn: Connection) -> Check:
+async def clock_check(conn: Connection) -> Check:
     """Compare this machine's clock with the database's, by which Usher goes."""
     database = DatabaseClock()
     await database.sync(conn)
@@ -110,7 +110,7 @@ async def clock(conn: Connection) -> Check:
     return Check("clock", "good", f"within {max(abs(seconds), 0.001):.3f} s of the database's")
 
 
-async def schema(conn: Connection, schemas: list[str]) -> Check:
+async def schema_check(conn: Connection, schemas: list[str]) -> Check:
     states = [await state(conn, name) for name in schemas]
     if older := [found.schema for found in states if found.of_older_checkout]:
         detail = f"of a checkout from before the first release: {', '.join(older)}"

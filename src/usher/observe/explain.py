@@ -28,7 +28,7 @@ from usher.mgmt.searchable import Finding, findable
 from usher.urls import Refused, Scheme, Url, parse
 
 # The row of the decision table that a reason comes from (docs/door.md); reasons before the table have none.
-ROWS: Final = MappingProxyType(
+DECISION_ROWS: Final = MappingProxyType(
     {
         ("single", Reason.ALREADY_WAITING): 1,
         ("full", Reason.ALREADY_WAITING): 1,
@@ -58,7 +58,7 @@ REMEDIES: Final = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class Would:
+class DoorAnswer:
     """What the door would answer to one way of knocking, and the row of the table it goes by."""
 
     kind: Kind
@@ -72,11 +72,11 @@ class Would:
 
     @property
     def row(self) -> int | None:
-        return ROWS.get((self.kind, self.reason))
+        return DECISION_ROWS.get((self.kind, self.reason))
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RobotsDecision:
     """What the host's robots.txt says of a URL, by which line, and what was read when."""
 
     allowed: bool
@@ -85,7 +85,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class UrlExplanation:
     """All of it; what comes after a part that is None is None too.
 
     Whoever may not look behind the door gets no `rest`, `robots`, `trail` and `finding`.
@@ -93,7 +93,7 @@ class Story:
 
     given: str
     now: datetime
-    would: tuple[Would, ...]
+    would: tuple[DoorAnswer, ...]
     url: Url | None = None
     refused: Refused | None = None
     host: Shown | None = None
@@ -102,7 +102,7 @@ class Story:
     filtered: Filtered | None = None
     page: Guest | None = None
     rest: Rest | None = None
-    robots: Asked | None = None
+    robots: RobotsDecision | None = None
     trail: Trail | None = None
     finding: Finding | None = None
     private: tuple[Access, ...] = ()
@@ -114,7 +114,7 @@ class Story:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class UrlRecord:
     """What the tables say of a URL."""
 
     house: hosts.House
@@ -127,55 +127,61 @@ class Seen:
 
 async def explain(
     doorkeeper: Doorkeeper, given: str, *, now: datetime, reader: Database | None = None
-) -> Story:
+) -> UrlExplanation:
     """What the door knows, and with a `reader` also what came after it."""
     url = parse(given)
     if isinstance(url, Refused):
-        would = all_alike(Reason(url.reason), url.detail)
+        would = same_answers(Reason(url.reason), url.detail)
         words = f"It cannot come in: {url.detail}"
-        return Story(given, now, would, refused=url, finding=Finding(words))
+        return UrlExplanation(given, now, would, refused=url, finding=Finding(words))
     async with doorkeeper.db.transaction() as conn:
-        seen = await look(conn, url)
-    would = await answers(doorkeeper, given, seen, now)
+        seen = await read_record(conn, url)
+    would = await door_answers(doorkeeper, given, seen, now)
     kept, filtered = (seen.kept, None) if isinstance(seen.kept, str) else (None, seen.kept)
-    story = Story(given, now, would, url, None, seen.host, seen.filters, kept, filtered, seen.page)
+    story = UrlExplanation(
+        given, now, would, url, None, seen.host, seen.filters, kept, filtered, seen.page
+    )
     story = replace(story, private=seen.private)
-    return story if reader is None else await follow(reader, story, url)
+    return story if reader is None else await add_crawl_history(reader, story, url)
 
 
-async def follow(reader: Database, story: Story, url: Url) -> Story:
+async def add_crawl_history(reader: Database, story: UrlExplanation, url: Url) -> UrlExplanation:
     """The rest of the story; what one may not see is left out."""
     if story.host is None:
-        return replace(story, finding=not_inside(story, url))
+        return replace(story, finding=not_in_guestbook(story, url))
     try:
         async with reader.transaction() as conn:
-            return await behind_the_door(conn, story, url, story.host)
+            return await read_crawl_history(conn, story, url, story.host)
     except NotAllowed:
         return story
 
 
-async def behind_the_door(conn: Connection, story: Story, url: Url, host: Shown) -> Story:
+async def read_crawl_history(
+    conn: Connection, story: UrlExplanation, url: Url, host: Shown
+) -> UrlExplanation:
     page = story.page
     rest = await page_history.rest(conn, host.domain64)
-    told = await robots_of(conn, Url(Scheme(page.scheme), url.host, page.path) if page else url)
+    told = await robots_decision(
+        conn, Url(Scheme(page.scheme), url.host, page.path) if page else url
+    )
     story = replace(story, rest=rest, robots=told)
     if page is None:
-        return replace(story, finding=not_inside(story, url))
+        return replace(story, finding=not_in_guestbook(story, url))
     way = await page_history.trail(conn, page.id, page.chunk_id, now=story.now)
     finding = findable(str(url), page, rest, way, story.now)
     return replace(story, trail=way, finding=finding)
 
 
-async def robots_of(conn: Connection, url: Url) -> Asked | None:
+async def robots_decision(conn: Connection, url: Url) -> RobotsDecision | None:
     """What robots.txt says, as the crawlers read it; None if none has."""
     read = await robots.find(conn, url.host, url.scheme)
     if read is None:
         return None
     rules = read_robots(read.status, read.body.encode(), AGENT)
-    return Asked(rules.allowed(str(url)), rules.rule(str(url)), read)
+    return RobotsDecision(rules.allowed(str(url)), rules.rule(str(url)), read)
 
 
-def not_inside(story: Story, url: Url) -> Finding:
+def not_in_guestbook(story: UrlExplanation, url: Url) -> Finding:
     """Why a page that is not in the guestbook is not: nobody asked, or the door would refuse it."""
     first = story.would[0]
     if first.verdict is not Verdict.REFUSE:
@@ -186,7 +192,7 @@ def not_inside(story: Story, url: Url) -> Finding:
     return Finding(words, f"{command} {quote(str(url) if of == 'url' else url.host)}" if of else "")
 
 
-async def look(conn: Connection, url: Url) -> Seen:
+async def read_record(conn: Connection, url: Url) -> UrlRecord:
     house = await hosts.house(conn)
     host = await admin.show_host(conn, name=url.host)
     combined = tuple(filters.combine(house.filters, host.filters if host else []))
@@ -195,45 +201,47 @@ async def look(conn: Connection, url: Url) -> Seen:
     if host and isinstance(kept, str):
         page = await guestbook.page(conn, domain64=host.domain64, path=kept)
     private = await private_access.of_host(conn, url.host)
-    return Seen(house, host, combined, kept, page, tuple(private))
+    return UrlRecord(house, host, combined, kept, page, tuple(private))
 
 
-async def answers(
-    doorkeeper: Doorkeeper, given: str, seen: Seen, now: datetime
-) -> tuple[Would, ...]:
+async def door_answers(
+    doorkeeper: Doorkeeper, given: str, seen: UrlRecord, now: datetime
+) -> tuple[DoorAnswer, ...]:
     """The door's own answers to single knocks, without effect; that its host is full concerns only them.
 
     A full knock would touch every page of the host and undo it again, so its answer comes from the rules, which a
     property test proves equal to the door's.
     """
     singles = [
-        await without_effect(doorkeeper, given, Knock("single", hall_pass), now)
+        await dry_knock(doorkeeper, given, Knock("single", hall_pass), now)
         for hall_pass in (False, True)
     ]
     first = singles[0]
     if first.row is None and first.reason is not Reason.HOST_FULL:
-        return all_alike(first.reason, first.detail)
-    fulls = [judged(Knock("full", hall_pass), seen, now) for hall_pass in (False, True)]
+        return same_answers(first.reason, first.detail)
+    fulls = [full_knock_answer(Knock("full", hall_pass), seen, now) for hall_pass in (False, True)]
     return (*singles, *fulls)
 
 
-async def without_effect(doorkeeper: Doorkeeper, given: str, knock: Knock, now: datetime) -> Would:
+async def dry_knock(doorkeeper: Doorkeeper, given: str, knock: Knock, now: datetime) -> DoorAnswer:
     came = await doorkeeper.knock([given], knock=knock, dry_run=True, now=now)
     (answer,) = came.answers
-    return Would(knock.kind, knock.hall_pass, answer.reason, answer.detail)
+    return DoorAnswer(knock.kind, knock.hall_pass, answer.reason, answer.detail)
 
 
-def judged(knock: Knock, seen: Seen, now: datetime) -> Would:
-    return Would(knock.kind, knock.hall_pass, judge(knock, page_of(seen), clock_of(seen, now), now))
+def full_knock_answer(knock: Knock, seen: UrlRecord, now: datetime) -> DoorAnswer:
+    return DoorAnswer(
+        knock.kind, knock.hall_pass, judge(knock, page_facts(seen), host_clock(seen, now), now)
+    )
 
 
-def page_of(seen: Seen) -> Page | None:
+def page_facts(seen: UrlRecord) -> Page | None:
     if (page := seen.page) is None:
         return None
-    return Page(state_of(page), page.next_fetch, page.priority, page.cadence)
+    return Page(page_state(page), page.next_fetch, page.priority, page.cadence)
 
 
-def state_of(page: Guest) -> State:
+def page_state(page: Guest) -> State:
     match page.state:
         case "idle" | "pending" | "crawling" | "crawled" | "error":
             return page.state
@@ -241,7 +249,7 @@ def state_of(page: Guest) -> State:
             raise ValueError(f"a page is in no such state: {page.state}")
 
 
-def clock_of(seen: Seen, now: datetime) -> Clock:
+def host_clock(seen: UrlRecord, now: datetime) -> Clock:
     """The host's clock; a host that nobody has registered yet would be due at once."""
     if seen.host is None:
         return Clock(now, seen.house.cadence)
@@ -249,9 +257,9 @@ def clock_of(seen: Seen, now: datetime) -> Clock:
     return Clock(seen.host.next_fetch, cadence, seen.host.crawl_started)
 
 
-def all_alike(reason: Reason, detail: str) -> tuple[Would, ...]:
+def same_answers(reason: Reason, detail: str) -> tuple[DoorAnswer, ...]:
     """The same answer to every knock: the table is not reached."""
     kinds: tuple[Kind, ...] = ("single", "full")
     return tuple(
-        Would(kind, hall_pass, reason, detail) for kind in kinds for hall_pass in (False, True)
+        DoorAnswer(kind, hall_pass, reason, detail) for kind in kinds for hall_pass in (False, True)
     )

@@ -21,16 +21,16 @@ from usher.queue import scheduler
 from usher.urls import Scheme, Url
 
 store = beside(__file__)
-MOST: Final = 10_000
-HOSTS: Final = 1_000  # looked at for the page that has waited longest
-FEW: Final = 5  # of each kind, by name
-TYPES: Final = 1_000  # of jobs
+MAX_COUNTED: Final = 10_000
+MAX_HOSTS_SEARCHED: Final = 1_000  # looked at for the page that has waited longest
+MAX_NAMED: Final = 5  # of each kind, by name
+MAX_JOB_TYPES: Final = 1_000  # of jobs
 HOUR: Final = timedelta(hours=1)
-LATELY: Final = timedelta(days=1)  # who is gone for longer, and has nothing, is not missed
+RECENT: Final = timedelta(days=1)  # who is gone for longer, and has nothing, is not missed
 
 
 @dataclass(frozen=True, slots=True)
-class Pages:
+class PageCounts:
     """Pages by state; `known` is about right if it is not `exact`. `oldest` could be fetched now."""
 
     waiting: int
@@ -43,7 +43,7 @@ class Pages:
 
 
 @dataclass(frozen=True, slots=True)
-class Resting:
+class RestingHost:
     """A host of which pages wait, until when, and why if it is in trouble."""
 
     name: str
@@ -53,7 +53,7 @@ class Resting:
 
 
 @dataclass(frozen=True, slots=True)
-class Shut:
+class ClosedHost:
     """A host that is paused or blocked, and how many of its pages wait, up to 1,000."""
 
     name: str
@@ -63,7 +63,7 @@ class Shut:
 
 
 @dataclass(frozen=True, slots=True)
-class Hosts:
+class HostCounts:
     """Hosts of which pages wait: `ready`, `resting` (`troubled` among them) or `held` by a crawler; and others."""
 
     ready: int
@@ -73,12 +73,12 @@ class Hosts:
     paused: int
     blocked: int
     due: int
-    longest: Sequence[Resting] = ()
-    shut: Sequence[Shut] = ()
+    longest: Sequence[RestingHost] = ()
+    shut: Sequence[ClosedHost] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Chunks:
+class ChunkCounts:
     """Chunks on their way, and since when the first of those waits that wait."""
 
     crawling: int
@@ -91,7 +91,7 @@ class Chunks:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldBackHost:
     """A host of which pages are held back from disappearing."""
 
     name: str
@@ -99,13 +99,13 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Copies:
+class OutdatedCopies:
     """Outdated copies: those that servers are to take out, pages that wait for a look, and those held back."""
 
     to_retire: int
     unjudged: int
     held: int
-    hosts: Sequence[Held] = ()
+    hosts: Sequence[HeldBackHost] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class LastHour:
 
 
 @dataclass(frozen=True, slots=True)
-class Crew:
+class ComponentGroup:
     """So many components that are alike; silent ones were not seen for long, or have stopped."""
 
     type: str | None
@@ -150,7 +150,7 @@ class Crew:
 
 
 @dataclass(frozen=True, slots=True)
-class Failing:
+class FailingComponent:
     """A component that is not well; `held` if it has what is wanted."""
 
     host: str
@@ -163,7 +163,7 @@ class Failing:
 
 
 @dataclass(frozen=True, slots=True)
-class Poisoned:
+class SuspectComponent:
     """A component whose content held foreign pages: in how many chunks, and what the last reporter says."""
 
     host: str
@@ -174,7 +174,7 @@ class Poisoned:
 
 
 @dataclass(frozen=True, slots=True)
-class FullDisk:
+class FullDiskComponent:
     """A component that stopped because its disk is full."""
 
     host: str
@@ -183,22 +183,22 @@ class FullDisk:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class WorkStatus:
     """The work area."""
 
-    pages: Pages
-    hosts: Hosts
-    chunks: Chunks
+    pages: PageCounts
+    hosts: HostCounts
+    chunks: ChunkCounts
     rows: Sequence[Missing]
-    copies: Copies
-    crews: Sequence[Crew]
-    failing: Sequence[Failing]
+    copies: OutdatedCopies
+    crews: Sequence[ComponentGroup]
+    failing: Sequence[FailingComponent]
     last_hour: LastHour
     watched: bool  # a watchdog leads
     last_round: WatchdogRound | None  # of the watchdog
-    poisoned: Sequence[Poisoned] = ()
+    poisoned: Sequence[SuspectComponent] = ()
     unrestored: Unrestored | None = None
-    full_disks: Sequence[FullDisk] = ()
+    full_disks: Sequence[FullDiskComponent] = ()
 
     def working(self, type_: str) -> int:
         """How many components of a type take on work."""
@@ -210,7 +210,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Jobs:
+class JobTypeCounts:
     """Jobs of a type; `since` is when the first of those that wait could have run."""
 
     type: str
@@ -221,7 +221,7 @@ class Jobs:
 
 
 @dataclass(frozen=True, slots=True)
-class Paused:
+class PausedEntry:
     """A type of job or a resource whose jobs do not start."""
 
     kind: Literal["type", "resource"]
@@ -229,73 +229,85 @@ class Paused:
 
 
 @dataclass(frozen=True, slots=True)
-class Queue:
+class QueueStatus:
     """The control area; `done` and `failed` in the last hour."""
 
-    types: Sequence[Jobs]
+    types: Sequence[JobTypeCounts]
     done: int
     failed: int
     next_run: datetime | None  # of the tasks that are enabled, the first
     scheduled: bool  # a scheduler leads
-    paused: Sequence[Paused] = ()
+    paused: Sequence[PausedEntry] = ()
 
 
-async def look_at_work(conn: Connection, *, now: datetime) -> Work:
+async def read_work(conn: Connection, *, now: datetime) -> WorkStatus:
     await store.by_index.tuples(conn)
-    quiet, n = now - QUIET, 2 * FEW
-    [chunks] = await store.chunks.rows(conn, Chunks, most=MOST)
-    [last_hour] = await store.last_hour.rows(conn, LastHour, since=now - HOUR, most=MOST)
-    return Work(
-        await look_at_pages(conn, now),
-        await look_at_hosts(conn, now),
+    quiet, n = now - QUIET, 2 * MAX_NAMED
+    [chunks] = await store.chunks.rows(conn, ChunkCounts, most=MAX_COUNTED)
+    [last_hour] = await store.last_hour.rows(conn, LastHour, since=now - HOUR, most=MAX_COUNTED)
+    return WorkStatus(
+        await read_pages(conn, now),
+        await read_hosts(conn, now),
         chunks,
         await placements.missing(conn),
-        await look_at_copies(conn),
-        await store.crews.rows(conn, Crew, quiet=quiet),
-        await store.failing.rows(conn, Failing, quiet=quiet, lately=now - LATELY, n=n),
+        await read_outdated_copies(conn),
+        await store.crews.rows(conn, ComponentGroup, quiet=quiet),
+        await store.failing.rows(conn, FailingComponent, quiet=quiet, lately=now - RECENT, n=n),
         last_hour,
-        await led(conn, watchdog.LOCK),
+        await has_leader(conn, watchdog.LOCK),
         await watchdog.last_round(conn),
-        await store.poisoned.rows(conn, Poisoned, lately=now - LATELY, most=MOST, n=FEW),
+        await store.poisoned.rows(
+            conn, SuspectComponent, lately=now - RECENT, most=MAX_COUNTED, n=MAX_NAMED
+        ),
         await incarnation.unrestored(conn),
-        await store.full_disks.rows(conn, FullDisk, prefix=f"{DISK_FULL}%", n=n),
+        await store.full_disks.rows(conn, FullDiskComponent, prefix=f"{DISK_FULL}%", n=n),
     )
 
 
-async def look_at_pages(conn: Connection, now: datetime) -> Pages:
-    [(waiting, crawling, failed, counted, estimate)] = await store.pages.tuples(conn, most=MOST)
-    exact = counted < MOST
+async def read_pages(conn: Connection, now: datetime) -> PageCounts:
+    [(waiting, crawling, failed, counted, estimate)] = await store.pages.tuples(
+        conn, most=MAX_COUNTED
+    )
+    exact = counted < MAX_COUNTED
     known = counted if exact else max(counted, estimate)
-    pages = Pages(waiting, crawling, failed, known, exact)
-    for since, host, scheme, path in await store.next_page.tuples(conn, now=now, hosts=HOSTS):
+    pages = PageCounts(waiting, crawling, failed, known, exact)
+    for since, host, scheme, path in await store.next_page.tuples(
+        conn, now=now, hosts=MAX_HOSTS_SEARCHED
+    ):
         url = str(Url(Scheme(scheme), host, path))
         return replace(pages, oldest=since, oldest_url=url)
     return pages
 
 
-async def look_at_hosts(conn: Connection, now: datetime) -> Hosts:
-    [counts] = await store.hosts.rows(conn, Hosts, now=now, most=MOST)
+async def read_hosts(conn: Connection, now: datetime) -> HostCounts:
+    [counts] = await store.hosts.rows(conn, HostCounts, now=now, most=MAX_COUNTED)
     return replace(
         counts,
-        longest=await store.resting.rows(conn, Resting, now=now, most=MOST, n=FEW),
-        shut=await store.shut_hosts.rows(conn, Shut, most=MOST, n=FEW),
+        longest=await store.resting.rows(conn, RestingHost, now=now, most=MAX_COUNTED, n=MAX_NAMED),
+        shut=await store.shut_hosts.rows(conn, ClosedHost, most=MAX_COUNTED, n=MAX_NAMED),
     )
 
 
-async def look_at_copies(conn: Connection) -> Copies:
-    [(to_retire, unjudged, held)] = await store.copies.tuples(conn, most=MOST)
-    hosts = await store.held_back.rows(conn, Held, most=MOST, n=FEW) if held else []
-    return Copies(to_retire, unjudged, held, hosts)
+async def read_outdated_copies(conn: Connection) -> OutdatedCopies:
+    [(to_retire, unjudged, held)] = await store.copies.tuples(conn, most=MAX_COUNTED)
+    hosts = (
+        await store.held_back.rows(conn, HeldBackHost, most=MAX_COUNTED, n=MAX_NAMED)
+        if held
+        else []
+    )
+    return OutdatedCopies(to_retire, unjudged, held, hosts)
 
 
-async def look_at_queue(conn: Connection, *, now: datetime) -> Queue:
+async def read_queue(conn: Connection, *, now: datetime) -> QueueStatus:
     await store.by_index.tuples(conn)
-    types = await store.jobs.rows(conn, Jobs, now=now, most=MOST, n=TYPES)
-    [(done, failed, next_run)] = await store.ended.tuples(conn, since=now - HOUR, most=MOST)
-    paused = await store.paused.rows(conn, Paused, n=TYPES)
-    return Queue(types, done, failed, next_run, await led(conn, scheduler.LOCK), paused)
+    types = await store.jobs.rows(conn, JobTypeCounts, now=now, most=MAX_COUNTED, n=MAX_JOB_TYPES)
+    [(done, failed, next_run)] = await store.ended.tuples(conn, since=now - HOUR, most=MAX_COUNTED)
+    paused = await store.paused.rows(conn, PausedEntry, n=MAX_JOB_TYPES)
+    return QueueStatus(
+        types, done, failed, next_run, await has_leader(conn, scheduler.LOCK), paused
+    )
 
 
-async def led(conn: Connection, lock: int) -> bool:
+async def has_leader(conn: Connection, lock: int) -> bool:
     [(found,)] = await store.led.tuples(conn, lock=lock)
     return bool(found)

@@ -12,13 +12,13 @@ from itertools import accumulate
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from usher.query.tokens import ALONE, bare
+from usher.query.tokens import UNSPACED_SCRIPTS, strip_accents
 
 Segment = tuple[str, bool]
 Stem = Callable[[str], str]
 
-SIZE: Final = 240
-MAX_TEXT: Final = 100_000  # looking further would take longer than searching
+SNIPPET_CHARACTERS: Final = 240
+MAX_TEXT_CHARACTERS: Final = 100_000  # looking further would take longer than searching
 MAX_MARKS: Final = 200  # of one word
 MAX_WORDS: Final = 32
 _BEFORE: Final = 60  # how far before the first marked word a sentence may begin
@@ -51,14 +51,14 @@ class _Sought(NamedTuple):
     begins: tuple[tuple[str, bool], ...]  # and whether it is a word wherever it stands
 
 
-def window(
-    text: str, words: Sequence[str], *, size: int = SIZE, stem: Stem = bare
+def make_snippet(
+    text: str, words: Sequence[str], *, size: int = SNIPPET_CHARACTERS, stem: Stem = strip_accents
 ) -> list[Segment]:
     """The passage with most of the words, or the beginning; `stem` tells which words are forms of one."""
-    text = text[:MAX_TEXT]
+    text = text[:MAX_TEXT_CHARACTERS]
     marks = _marks(text, words, stem, size)
     start, end = _around(text, _best(marks, size), size) if marks else _fit(text, 0, size)
-    inside = [mark for mark in marks if mark[0] >= start and mark[1] <= end]
+    inside = [match for match in marks if match[0] >= start and match[1] <= end]
     segments = _cut(text, start, end, inside)
     if start > 0:
         segments = [("\u2026 ", False), *segments]
@@ -67,9 +67,9 @@ def window(
     return _joined(segments)
 
 
-def mark(text: str, words: Sequence[str], *, stem: Stem = bare) -> list[Segment]:
+def highlight(text: str, words: Sequence[str], *, stem: Stem = strip_accents) -> list[Segment]:
     """A whole short text, a title for instance, with the words marked."""
-    text = text[:MAX_TEXT]
+    text = text[:MAX_TEXT_CHARACTERS]
     return _joined(_cut(text, 0, len(text), _marks(text, words, stem)))
 
 
@@ -95,7 +95,7 @@ def _marks(text: str, words: Sequence[str], stem: Stem, size: int = 0) -> list[M
                 end = match.end() if (match := word_at(text, start)) else start + 1
             found = text[start:end]
             if found not in known:
-                word = bare(found)
+                word = strip_accents(found)
                 known[found] = sought.words.get(word, sought.stems.get(stem(word)))
             if (which := known[found]) is not None:
                 marks.append((start, end, which))
@@ -122,10 +122,12 @@ def _around_phrase(plain: str, sought: _Sought, size: int) -> tuple[int, int]:
 def _sought(words: Sequence[str], stem: Stem) -> _Sought:
     wanted: dict[str, int] = {}
     for number, word in enumerate(words):
-        wanted.setdefault(bare(word), number)
+        wanted.setdefault(strip_accents(word), number)
     stems = {stem(word): number for word, number in wanted.items() if len(word) > _BEGINS}
     begins = dict.fromkeys(filter(None, (_beginning(word, stem) for word in wanted)))
-    return _Sought(wanted, stems, tuple((one, bool(ALONE.search(one))) for one in begins))
+    return _Sought(
+        wanted, stems, tuple((one, bool(UNSPACED_SCRIPTS.search(one))) for one in begins)
+    )
 
 
 def _apart(marks: Iterable[Mark]) -> list[Mark]:
@@ -141,7 +143,7 @@ def _apart(marks: Iterable[Mark]) -> list[Mark]:
 
 def _beginning(word: str, stem: Stem) -> str:
     """What all forms of a word begin with; the last letter of a stem may be its own (happi of happy)."""
-    if ALONE.search(word):
+    if UNSPACED_SCRIPTS.search(word):
         return word
     start = word[: max(_BEGINS, len(stem(word)) - 1)]
     sharp = start.find("ss", _BEGINS - 1)  # which the text may write as one letter

@@ -20,42 +20,42 @@ import msgspec
 from msgspec import Meta, Struct
 
 from usher.errors import BadInput
-from usher.query.tokens import bare, fold, language
+from usher.query.tokens import fold, language_code, strip_accents
 from usher.urls import Url
 from usher.urls import parse as parse_url
 
-MAX_TEXT: Final = 1_000
-MAX_TERM: Final = 200
+MAX_QUERY_CHARACTERS: Final = 1_000
+MAX_TERM_CHARACTERS: Final = 200
 MAX_TERMS: Final = 24
 MAX_IGNORED: Final = 10
 
-Text = Annotated[str, Meta(max_length=MAX_TEXT)]
-Piece = Annotated[str, Meta(max_length=MAX_TERM)]
+QueryText = Annotated[str, Meta(max_length=MAX_QUERY_CHARACTERS)]
+TermText = Annotated[str, Meta(max_length=MAX_TERM_CHARACTERS)]
 Number = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
-Names = Annotated[tuple[Piece, ...], Meta(max_length=MAX_TERMS)]
+FilterValues = Annotated[tuple[TermText, ...], Meta(max_length=MAX_TERMS)]
 
 
-class Term(Struct, frozen=True, omit_defaults=True):
+class QueryTerm(Struct, frozen=True, omit_defaults=True):
     """A word or a phrase, wanted anywhere or only in one place."""
 
-    text: Piece
+    text: TermText
     phrase: bool = False
     place: Literal["", "title", "url"] = ""
 
 
-Group = Annotated[tuple[Term, ...], Meta(min_length=1, max_length=MAX_TERMS)]
+TermGroup = Annotated[tuple[QueryTerm, ...], Meta(min_length=1, max_length=MAX_TERMS)]
 
 
 class Query(Struct, frozen=True, omit_defaults=True):
     """What is wanted: of each group any term, and none of the unwanted."""
 
-    text: Text = ""
-    groups: Annotated[tuple[Group, ...], Meta(max_length=MAX_TERMS)] = ()
-    unwanted: Annotated[tuple[Term, ...], Meta(max_length=MAX_TERMS)] = ()
-    sites: Names = ()
-    not_sites: Names = ()
-    languages: Names = ()
-    not_languages: Names = ()
+    text: QueryText = ""
+    groups: Annotated[tuple[TermGroup, ...], Meta(max_length=MAX_TERMS)] = ()
+    unwanted: Annotated[tuple[QueryTerm, ...], Meta(max_length=MAX_TERMS)] = ()
+    sites: FilterValues = ()
+    not_sites: FilterValues = ()
+    languages: FilterValues = ()
+    not_languages: FilterValues = ()
     after: date | None = None  # from this day on
     before: date | None = None  # up to the day before this
     ranges: Annotated[
@@ -76,7 +76,7 @@ class Query(Struct, frozen=True, omit_defaults=True):
         return words_of(self.groups)
 
 
-def words_of(groups: Iterable[Group]) -> tuple[str, ...]:
+def words_of(groups: Iterable[TermGroup]) -> tuple[str, ...]:
     terms = [term for group in groups for term in group if term.place != "url"]
     return tuple(dict.fromkeys(word for term in terms for word in _WORD.findall(term.text)))
 
@@ -92,7 +92,7 @@ _PIECE: Final = re.compile(
 _DAY: Final = re.compile(r"([0-9]{4})(?:[-/.]([0-9]{1,2}))?(?:[-/.]([0-9]{1,2}))?")
 
 
-def parse(text: str) -> Query:
+def parse_query(text: str) -> Query:
     """Read any text; what cannot be used is in `ignored`."""
     clean, rest = _clean(text)
     reading = _Reading()
@@ -118,47 +118,55 @@ def decode(data: bytes) -> Query:
     return query
 
 
-def corrected(text: str, better: Mapping[str, str]) -> str:
+def apply_corrections(text: str, better: Mapping[str, str]) -> str:
     """The text with other words in place of these, for "did you mean"; what follows `site:` stays."""
     clean = _clean(text)[0]
 
     def change(match: re.Match[str]) -> str:
         if match["name"] and match["name"].lower() in _NAMES:
             return match[0]
-        return _WORD.sub(lambda word: better.get(bare(word[0]), word[0]), match[0])
+        return _WORD.sub(lambda word: better.get(strip_accents(word[0]), word[0]), match[0])
 
     return _PIECE.sub(change, clean)
 
 
 def _clean(text: str) -> tuple[str, str]:
     """The text in one line and one form, and in words what was too much of it."""
-    normal = unicodedata.normalize("NFKC", text[:MAX_TEXT])
+    normal = unicodedata.normalize("NFKC", text[:MAX_QUERY_CHARACTERS])
     plain = " ".join(_CONTROLS.sub(" ", normal).translate(_QUOTES).split())
-    most = len(plain) if len(text) <= MAX_TEXT and len(plain) <= MAX_TEXT else _last_space(plain)
-    rest = f"all after {most} characters" if most < len(plain) or len(text) > MAX_TEXT else ""
+    most = (
+        len(plain)
+        if len(text) <= MAX_QUERY_CHARACTERS and len(plain) <= MAX_QUERY_CHARACTERS
+        else _last_space(plain)
+    )
+    rest = (
+        f"all after {most} characters"
+        if most < len(plain) or len(text) > MAX_QUERY_CHARACTERS
+        else ""
+    )
     return plain[:most], rest
 
 
 def _within_bounds(text: str) -> tuple[str, str]:
     """As many whole words as a term may have, and the rest; of one endless word, nothing."""
-    if len(text) <= MAX_TERM:
+    if len(text) <= MAX_TERM_CHARACTERS:
         return text, ""
-    kept = text[: MAX_TERM + 1].rpartition(" ")[0]
+    kept = text[: MAX_TERM_CHARACTERS + 1].rpartition(" ")[0]
     return kept, text[len(kept) :].strip()
 
 
 def _last_space(plain: str) -> int:
     """Where the last whole word within bounds ends; half a word would be another one."""
-    space = plain.rfind(" ", 0, MAX_TEXT)
-    return space if space > 0 else MAX_TEXT
+    space = plain.rfind(" ", 0, MAX_QUERY_CHARACTERS)
+    return space if space > 0 else MAX_QUERY_CHARACTERS
 
 
 @dataclass(slots=True)
 class _Reading:
     """What is known of a query when half of it is read."""
 
-    groups: list[list[Term]] = field(default_factory=list)
-    unwanted: list[Term] = field(default_factory=list)
+    groups: list[list[QueryTerm]] = field(default_factory=list)
+    unwanted: list[QueryTerm] = field(default_factory=list)
     names: dict[str, list[str]] = field(default_factory=dict)
     days: dict[str, date] = field(default_factory=dict)
     ignored: list[str] = field(default_factory=list)
@@ -179,7 +187,7 @@ class _Reading:
                 self.ignore(match[0])
         else:
             text = f"{match['name']}:{value}" if name else value
-            if not self.add(Term(text, phrase=word is None), unwanted=minus):
+            if not self.add(QueryTerm(text, phrase=word is None), unwanted=minus):
                 self.ignore(match[0])
 
     def take_or(self, word: str) -> None:
@@ -188,7 +196,7 @@ class _Reading:
         else:
             self.either = word
 
-    def add(self, term: Term, *, unwanted: bool) -> bool:
+    def add(self, term: QueryTerm, *, unwanted: bool) -> bool:
         """Whether there is something in the term that can be searched for, and room for it."""
         text, rest = _within_bounds(" ".join(fold(term.text).split()))
         full = sum(map(len, self.groups)) + len(self.unwanted) >= MAX_TERMS
@@ -196,7 +204,7 @@ class _Reading:
             return False
         if rest:
             self.ignore(rest)
-        term = Term(text, phrase=term.phrase, place=term.place)
+        term = QueryTerm(text, phrase=term.phrase, place=term.place)
         if unwanted:
             self.drop_or()
             self.unwanted.append(term)
@@ -224,7 +232,7 @@ class _Reading:
 
     def ignore(self, what: str) -> None:
         if len(self.ignored) < MAX_IGNORED:
-            self.ignored.append(what[:MAX_TERM])
+            self.ignored.append(what[:MAX_TERM_CHARACTERS])
 
     def finish(self, text: str) -> Query:
         self.drop_or()
@@ -247,25 +255,25 @@ def _site(reading: _Reading, value: str, unwanted: bool) -> bool:  # noqa: FBT00
     url = parse_url(
         f"http://{value.partition('://')[2] or value}".replace("//*.", "//").replace("//.", "//")
     )
-    if not isinstance(url, Url) or len(url.host) > MAX_TERM:
+    if not isinstance(url, Url) or len(url.host) > MAX_TERM_CHARACTERS:
         return False
     deeper = _WORD.search(url.path)
     if deeper and not unwanted:
-        reading.add(Term(url.path, phrase=True, place="url"), unwanted=False)
+        reading.add(QueryTerm(url.path, phrase=True, place="url"), unwanted=False)
     return not (deeper and unwanted) and reading.filter("sites", url.host, unwanted=unwanted)
 
 
 def _language(reading: _Reading, value: str, unwanted: bool) -> bool:  # noqa: FBT001
-    code = language(value)
+    code = language_code(value)
     return bool(code) and reading.filter("languages", code, unwanted=unwanted)
 
 
 def _title(reading: _Reading, value: str, unwanted: bool) -> bool:  # noqa: FBT001
-    return reading.add(Term(value, phrase=" " in value, place="title"), unwanted=unwanted)
+    return reading.add(QueryTerm(value, phrase=" " in value, place="title"), unwanted=unwanted)
 
 
 def _url(reading: _Reading, value: str, unwanted: bool) -> bool:  # noqa: FBT001
-    return reading.add(Term(value, phrase=True, place="url"), unwanted=unwanted)
+    return reading.add(QueryTerm(value, phrase=True, place="url"), unwanted=unwanted)
 
 
 def _after(reading: _Reading, value: str, unwanted: bool) -> bool:  # noqa: FBT001

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from usher.query.highlight import Segment
 
-MOMENTS: Final = (
+MIN_TIMESTAMP_SCORE: Final = (
     1e9  # above it a score is the moment that orders hits of a query without words, and exact
 )
 
@@ -47,7 +47,7 @@ class Hits(Struct, frozen=True, omit_defaults=True):
     incarnation: str = ""
 
 
-class Stats(Struct, frozen=True, omit_defaults=True):
+class TermStats(Struct, frozen=True, omit_defaults=True):
     """How often the words of a query are where; scores made with the same statistics can be compared."""
 
     documents: int = 0
@@ -56,14 +56,14 @@ class Stats(Struct, frozen=True, omit_defaults=True):
     forms: dict[str, tuple[str, ...]] = field(default_factory=dict)  # "en:word" and its other forms
 
 
-def place(hit: Hit) -> tuple[float, str]:
+def rank_key(hit: Hit) -> tuple[float, str]:
     """What puts hits in order, the same on every server: the best first, equal ones by their URL."""
-    return -rounded(hit.score), hit.url
+    return -round_score(hit.score), hit.url
 
 
-def rounded(score: float) -> float:
+def round_score(score: float) -> float:
     """Four digits: what servers differ by in the fifth is chance, and equal hits are put in order by URL."""
-    return score if score > MOMENTS else float(f"{score:.4g}")
+    return score if score > MIN_TIMESTAMP_SCORE else float(f"{score:.4g}")
 
 
 class Suggestion(Struct, frozen=True):
@@ -74,7 +74,7 @@ class Suggestion(Struct, frozen=True):
     documents: int
 
 
-def together(stats: Iterable[Stats]) -> Stats:
+def sum_stats(stats: Iterable[TermStats]) -> TermStats:
     """The statistics of one index that holds what these hold."""
     documents = 0
     languages: dict[str, int] = {}
@@ -89,4 +89,4 @@ def together(stats: Iterable[Stats]) -> Stats:
         for word, found in one.forms.items():
             forms.setdefault(word, {}).update(dict.fromkeys(found))
     united = {word: tuple(sorted(found)) for word, found in forms.items()}
-    return Stats(documents, languages, terms, united)
+    return TermStats(documents, languages, terms, united)

@@ -8,52 +8,54 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 
 from usher.errors import BadInput
-from usher.query.language import MAX_TERMS, Query, parse
-from usher.query.results import Stats
+from usher.query.language import MAX_TERMS, Query, parse_query
+from usher.query.results import TermStats
 
 MOST_TEXT: Final = 20_000  # characters of a query as people type it
 MOST_COUNTS: Final = 20_000  # words, forms and languages of statistics
 LONGEST: Final = 60.0
 
-Asked = Query | Annotated[str, Meta(max_length=MOST_TEXT)]
+QueryOrText = Query | Annotated[str, Meta(max_length=MOST_TEXT)]
 Deadline = Annotated[float, Meta(gt=0, le=LONGEST)]
-Place = tuple[Annotated[str, Meta(max_length=10_000)], Annotated[int, Meta(ge=0, le=2**63 - 1)]]
+HitAddress = tuple[
+    Annotated[str, Meta(max_length=10_000)], Annotated[int, Meta(ge=0, le=2**63 - 1)]
+]
 
 
-class Search(Struct, forbid_unknown_fields=True, kw_only=True):
+class SearchRequest(Struct, forbid_unknown_fields=True, kw_only=True):
     """The best `k` hits after the first `offset`, the first `show` of them with their passages, within so many seconds.
 
     `stats` are those of all servers together.
     """
 
-    query: Asked
+    query: QueryOrText
     k: Annotated[int, Meta(ge=1, le=1_000)] = 10
     offset: Annotated[int, Meta(ge=0, le=10_000)] = 0
     deadline: Deadline = 5.0
-    stats: Stats | None = None
+    stats: TermStats | None = None
     hosts: bool = False
     show: Annotated[int, Meta(ge=0, le=100)] = 0
 
 
-class Words(Struct, forbid_unknown_fields=True, kw_only=True):
+class QueryRequest(Struct, forbid_unknown_fields=True, kw_only=True):
     """What a server knows of the words of a query: how often they are where, or which are better spelt."""
 
-    query: Asked
+    query: QueryOrText
     deadline: Deadline = 5.0
 
 
-class Common(Struct, forbid_unknown_fields=True, kw_only=True):
+class FrequentWordsRequest(Struct, forbid_unknown_fields=True, kw_only=True):
     """So many of the words that stand in most documents, more or less."""
 
     most: Annotated[int, Meta(ge=1, le=10_000)] = 1_000
     deadline: Deadline = 5.0
 
 
-class Snippets(Struct, forbid_unknown_fields=True, kw_only=True):
+class SnippetsRequest(Struct, forbid_unknown_fields=True, kw_only=True):
     """The passages that show why these were found, each by its URL and its chunk."""
 
-    query: Asked
-    wanted: Annotated[list[Place], Meta(max_length=100)]
+    query: QueryOrText
+    wanted: Annotated[list[HitAddress], Meta(max_length=100)]
     size: Annotated[int, Meta(ge=20, le=2_000)] = 240
     deadline: Deadline = 5.0
 
@@ -66,15 +68,15 @@ class Snippet(Struct):
     pieces: list[tuple[str, bool]]
 
 
-def meant(asked: Asked) -> Query:
+def to_query(asked: QueryOrText) -> Query:
     """The query, also of words as people type them; BadInput if it is too much."""
-    query = parse(asked) if isinstance(asked, str) else asked
+    query = parse_query(asked) if isinstance(asked, str) else asked
     if sum(map(len, query.groups)) + len(query.unwanted) > MAX_TERMS:
         raise BadInput(f"The query has more than {MAX_TERMS} terms.")
     return query
 
 
-def sound(stats: Stats | None) -> Stats | None:
+def checked_stats(stats: TermStats | None) -> TermStats | None:
     """Statistics that can be reckoned with; BadInput if they cannot."""
     if stats is None:
         return None

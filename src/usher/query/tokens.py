@@ -14,7 +14,7 @@ _RANGES: Final = (
     "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3130-\u318f"
     "\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 )
-ALONE: Final = re.compile(f"[{_RANGES}]")
+UNSPACED_SCRIPTS: Final = re.compile(f"[{_RANGES}]")
 _RUN: Final = re.compile(f"[{_RANGES}]+")
 _LANGUAGE: Final = re.compile(r"([a-z]{2,3})(?:[-_][a-z0-9]{1,8})*", re.IGNORECASE | re.ASCII)
 _SAME_LANGUAGE: Final = {"nb": "no", "nn": "no", "iw": "he", "in": "id"}
@@ -35,7 +35,7 @@ def fold(text: str) -> str:
     return text.casefold()
 
 
-def spaced(text: str) -> str:
+def space_words(text: str) -> str:
     """Folded text in which whatever stands between two non-letters is one word of the index."""
     quick = _quickly(text)
     return _RUN.sub(_apart, fold(text)) if quick is None else quick
@@ -76,7 +76,7 @@ def _folded(letter: str) -> str | None:
 
 
 @lru_cache(_MOST_KEPT)
-def bare(word: str) -> str:
+def strip_accents(word: str) -> str:
     """A word without its accents, as the index holds it."""
     if word.isascii():
         return word.lower()
@@ -84,7 +84,7 @@ def bare(word: str) -> str:
     return "".join(char for char in parts if not unicodedata.combining(char))
 
 
-def language(text: str) -> str:
+def language_code(text: str) -> str:
     """The code of a language without its region (`en` of `en-GB`), or nothing if it is none."""
     match = _LANGUAGE.fullmatch(text.strip())
     if not match:

@@ -16,12 +16,12 @@ from usher.http.server.component import QUERY, ComponentCall, ComponentEndpoint
 from usher.http.server.conditional import conditional_response, server_origin
 from usher.http.server.endpoint import OPEN, Endpoint
 from usher.http.server.messages import Status
-from usher.query.language import parse
+from usher.query.language import parse_query
 from usher.search import assets, atom, json_results, result_view
 from usher.search.broker import Broker
-from usher.search.pages import Pages
-from usher.search.query_reports import Reports
-from usher.search.search_result import MOST, Answer
+from usher.search.pages import SearchPages
+from usher.search.query_reports import QueryReports
+from usher.search.search_result import MAX_HITS, SearchResult
 
 POLICY: Final = (
     "default-src 'none'; style-src 'self'; img-src 'self'; script-src 'self'; form-action 'self'; "
@@ -45,14 +45,14 @@ class GovQuery(Struct, kw_only=True):
     access_key: str = ""
 
 
-class Desk:
+class SearchEndpoints:
     """The endpoints of one front-end."""
 
-    def __init__(self, broker: Broker, reports: Reports) -> None:
+    def __init__(self, broker: Broker, reports: QueryReports) -> None:
         self._broker, self._reports = broker, reports
-        self._assets = assets.load()
+        self._assets = assets.load_assets()
         self._files = {one.name: one for one in self._assets.values()}
-        self._pages = Pages(self._assets)
+        self._pages = SearchPages(self._assets)
 
     def endpoints(self) -> Sequence[ComponentEndpoint]:
         return (
@@ -74,11 +74,11 @@ class Desk:
         try:
             answer = await self._answer(text, page)
         except Unreachable as error:
-            body = self._pages.trouble(parse(text), error.message)
+            body = self._pages.trouble(parse_query(text), error.message)
             return html(body, error.status, RETRY)
         return html(self._pages.results(answer, page))
 
-    async def json(self, call: ComponentCall[None]) -> json_results.Listing:
+    async def json(self, call: ComponentCall[None]) -> json_results.SearchListing:
         text, page = asked(call)
         return json_results.listing(await self._answer(text, page), page)
 
@@ -93,7 +93,7 @@ class Desk:
 
     async def api(self, call: ComponentCall[None]) -> json_results.GovResults:
         wanted = gov_query(call)
-        query = parse(wanted.query)
+        query = parse_query(wanted.query)
         answer = await self._broker.search(query, k=wanted.limit, offset=wanted.offset)
         if query and not wanted.offset:
             self._reports.note(query.text, answer.seconds)
@@ -121,13 +121,15 @@ class Desk:
             raise NotFound("There is no such file.")
         return Response(one.body, headers=FOR_EVER, media_type=one.media_type)
 
-    async def _answer(self, text: str, page: int, *, noted: bool = True) -> Answer:
-        query, offset = parse(text), (page - 1) * result_view.SIZE
-        if offset >= MOST:  # how many there are is told, and nothing shown
+    async def _answer(self, text: str, page: int, *, noted: bool = True) -> SearchResult:
+        query, offset = parse_query(text), (page - 1) * result_view.RESULTS_PER_PAGE
+        if offset >= MAX_HITS:  # how many there are is told, and nothing shown
             answer = await self._broker.search(query, k=1, hosts=False)
             empty = msgspec.structs.replace(answer.results, found=())
             return msgspec.structs.replace(answer, results=empty)
-        answer = await self._broker.search(query, k=result_view.SIZE, offset=offset, hosts=True)
+        answer = await self._broker.search(
+            query, k=result_view.RESULTS_PER_PAGE, offset=offset, hosts=True
+        )
         if noted and query and page == 1:
             self._reports.note(query.text, answer.seconds)
         return answer

@@ -9,8 +9,8 @@ from usher.feeds.model import Feed
 from usher.feeds.opml import Subscription
 from usher.feeds.parse.parser import parse
 from usher.feeds.store import item_texts, save_feed, subscriptions
-from usher.feeds.store.save_feed import Stamp
-from usher.feeds.store.subscriptions import Noted
+from usher.feeds.store.save_feed import CacheValidators
+from usher.feeds.store.subscriptions import PollRecord
 
 HOUR = timedelta(hours=1)
 HOSTILE = (
@@ -63,7 +63,7 @@ async def add(
     found = await subscriptions.add(conn, [Subscription(url, tags=tuple(tags))], now=now)
     feed = parse(document, url=url, content_type="application/rss+xml", now=now)
     assert isinstance(feed, Feed), feed
-    kept = await save_feed.save(conn, url, feed, Stamp(), id_=found[url], now=now)
+    kept = await save_feed.save_feed(conn, url, feed, CacheValidators(), id_=found[url], now=now)
     await subscriptions.link_feed(conn, found[url], kept.feed_id)
     await note(conn, found[url], url, now=now)
     return found[url]
@@ -72,7 +72,7 @@ async def add(
 async def note(
     conn: Connection, id_: int, url: str, *, error: str = "", errors: int = 0, now: datetime
 ) -> None:
-    noted = Noted(
+    noted = PollRecord(
         host=url.split("/")[2],
         silent=False,
         status=503 if error else 200,
@@ -84,7 +84,7 @@ async def note(
         why="It brings something about every 2h.",
         unmodified=0,
     )
-    await subscriptions.note(conn, id_, noted, now=now)
+    await subscriptions.record_poll(conn, id_, noted, now=now)
 
 
 def busy(base: str, *, per_day: Sequence[int], now: datetime) -> list[str]:
@@ -102,7 +102,7 @@ def busy(base: str, *, per_day: Sequence[int], now: datetime) -> list[str]:
 
 
 async def fill(dsn: str, *, now: datetime | None = None) -> dict[str, int]:
-    """A house with five feeds: busy, quiet, failing, disabled, hostile; their numbers by these words, and an item's."""
+    """A database with five feeds: busy, quiet, failing, disabled, hostile; their numbers by these words, and an item's."""
     now = now or datetime.now(UTC)
     async with await connect(dsn) as conn, conn.transaction():
         lights, quiet = "https://lights.example.org", "https://quiet.example.net"

@@ -14,7 +14,7 @@ from usher.http.server.component import serve_component
 from usher.http.server.listen import read_bind
 from usher.index import chunk_file
 from usher.index.builder_service import SUFFIX
-from usher.index.document import Document
+from usher.index.document import IndexDocument
 from usher.messages import PageReport
 
 EACH = 50  # documents of a chunk
@@ -47,7 +47,7 @@ class Texts:
     def text(self, number: int) -> str:
         return " ".join(self.chance.choices(self.words, cum_weights=self._sums, k=number))
 
-    def documents(self, hosts: int) -> list[Document]:
+    def documents(self, hosts: int) -> list[IndexDocument]:
         """`EACH` pages of each of so many hosts; every one has the word everywhere."""
         return [
             page(
@@ -72,9 +72,9 @@ class Stock:
 
     def __init__(self, crawler: Client, builder: Client, shelf: Shelf) -> None:
         self.crawler, self.builder, self.shelf = crawler, builder, shelf
-        self.chunks: dict[int, list[Document]] = {}
+        self.chunks: dict[int, list[IndexDocument]] = {}
 
-    async def fill(self, documents: Sequence[Document]) -> None:
+    async def fill(self, documents: Sequence[IndexDocument]) -> None:
         """Crawl these pages, a chunk for each host, and build them."""
         known = {one.url: one for one in documents}
         for start in range(0, len(documents), 5_000):

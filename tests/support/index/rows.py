@@ -28,17 +28,17 @@ from usher.http.server.component import (
 )
 from usher.http.server.endpoint import Endpoint
 from usher.http.server.listen import read_bind
-from usher.index.document import Document
+from usher.index.document import IndexDocument
 from usher.index.engine import Engine
-from usher.index.rpc_handlers import Desk
+from usher.index.rpc_handlers import QueryHandlers
 from usher.messages import INCARNATION_HEADER
-from usher.search.cluster_map import Hall, Mgmt
-from usher.search.front_end import FrontEndOptions, front
+from usher.search.cluster_map import ClusterView, MapClient
+from usher.search.front_end import FrontEndOptions, run_front_end
 from usher.settings import Settings
 
 ANY = read_bind("127.0.0.1:0")
 T = TypeVar("T")
-Chunks = Mapping[int, Sequence[Document]]
+Chunks = Mapping[int, Sequence[IndexDocument]]
 SERVES = """
 import asyncio, sys
 from pathlib import Path
@@ -171,7 +171,7 @@ class Rows:
         stack = AsyncExitStack()
         engine = await asyncio.to_thread(filled, path, chunks)
         stack.callback(engine.close)
-        desk = Desk(2)
+        desk = QueryHandlers(2)
         desk.engine = engine
         stack.callback(desk.close)
         seat = Seat(row, "", list(chunks), stack, engine)
@@ -190,9 +190,9 @@ class Rows:
                 await self.add(row, {c: d for c, d in chunks.items() if (c + row) % each == place})
 
     @asynccontextmanager
-    async def hall(self) -> AsyncIterator[Hall]:
-        async with Mgmt(self.address, timeout=5) as mgmt:
-            hall = Hall(mgmt)
+    async def hall(self) -> AsyncIterator[ClusterView]:
+        async with MapClient(self.address, timeout=5) as mgmt:
+            hall = ClusterView(mgmt)
             await hall.refresh()
             try:
                 yield hall
@@ -243,7 +243,7 @@ async def fronting(rows: Rows, data: Path, **wish: Any) -> AsyncIterator[str]:  
     """A front-end for these rows, as `usher front` would run it; gives its address."""
     stop, ready = asyncio.Event(), asyncio.Queue[str]()
     settings = Settings(data=data, mgmt_url=rows.address)
-    actor = front(settings, FrontEndOptions(bind=ANY, **wish), stop, ready=ready.put_nowait)
+    actor = run_front_end(settings, FrontEndOptions(bind=ANY, **wish), stop, ready=ready.put_nowait)
     task = asyncio.create_task(actor)
     try:
         async with asyncio.timeout(20):
@@ -258,7 +258,7 @@ SEEN = datetime(2026, 11, 16, tzinfo=UTC)
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 
 
-def library() -> dict[int, list[Document]]:
+def library() -> dict[int, list[IndexDocument]]:
     """What the search page is tried on: many pages of three hosts, some odd, some hostile."""
     odd = [
         page("evil", f"{EVIL} hostile words", title=f"{EVIL} hostile", description=EVIL),
@@ -327,7 +327,7 @@ class Process:
 
 
 async def serve_alone(path: Path, bind: str) -> None:
-    desk = Desk(2)
+    desk = QueryHandlers(2)
     desk.engine = Engine.open(path, heap=HEAP)
     options = GuardOptions(insecure=True)
     async with serve_component(desk.endpoints(), read_bind(bind), options=options) as address:

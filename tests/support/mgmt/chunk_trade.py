@@ -25,7 +25,7 @@ from usher.http.server.component import serve_component
 from usher.http.server.listen import Bind, read_bind
 from usher.index import chunk_file as chunkfile
 from usher.index.builder_service import SUFFIX
-from usher.index.document import Document
+from usher.index.document import IndexDocument
 from usher.messages import PageReport
 from usher.settings import Settings
 
@@ -108,9 +108,9 @@ class Trade:
         return chunk
 
 
-def documents(chunk: int, links: Iterable[str], texts: Iterable[str]) -> list[Document]:
+def documents(chunk: int, links: Iterable[str], texts: Iterable[str]) -> list[IndexDocument]:
     return [
-        Document(
+        IndexDocument(
             key=link.removeprefix("https://"),
             url=link,
             host=link.split("/")[2],

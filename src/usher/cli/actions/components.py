@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from usher.cli.app import App, confirm, run, show_json, show_table, tell
-from usher.cli.area_access import opened
-from usher.cli.queue_access import distance, within
-from usher.cli.wording import display_time, plain, printable, when
+from usher.cli.app import App, confirm, run, show_field, show_json, show_table
+from usher.cli.area_access import open_database
+from usher.cli.queue_access import checked_transaction, relative_time
+from usher.cli.wording import display_time, json_fields, printable, time_text
 from usher.db.clock import server_time
 from usher.db.pool import Connection
 from usher.mgmt import admin, components, placements, queries
@@ -22,19 +22,19 @@ from usher.mgmt.placements import Missing
 from usher.mgmt.queries import MOST, Holding
 
 ROLE = "usher_mgmt"
-EVENTS = 10
-HELD = ("crawling", "crawled", "building", "built", "wanted", "loaded", "leaving")
+MAX_EVENTS = 10
+HOLDING_FIELDS = ("crawling", "crawled", "building", "built", "wanted", "loaded", "leaving")
 
 
 @asynccontextmanager
-async def at_mgmt(app: App) -> AsyncIterator[Connection]:
+async def mgmt_transaction(app: App) -> AsyncIterator[Connection]:
     """A transaction, as MGMT has it."""
-    async with opened(app, "work", ROLE) as db, within(db) as conn:
+    async with open_database(app, "work", ROLE) as db, checked_transaction(db) as conn:
         yield conn
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ComponentView:
     """A component and what it has in hand."""
 
     component: Component
@@ -42,38 +42,40 @@ class Seen:
     events: Sequence[Event] = ()
 
 
-async def find_components(app: App, *, limit: int, **wanted: Any) -> list[Seen]:  # noqa: ANN401
-    async with at_mgmt(app) as conn:
+async def find_components(app: App, *, limit: int, **wanted: Any) -> list[ComponentView]:  # noqa: ANN401
+    async with mgmt_transaction(app) as conn:
         found = await components.list_components(conn, n=limit, **wanted)
         return await with_holdings(conn, found)
 
 
-async def with_holdings(conn: Connection, found: Sequence[Component]) -> list[Seen]:
+async def with_holdings(conn: Connection, found: Sequence[Component]) -> list[ComponentView]:
     held = await queries.holdings(conn, [one.id for one in found])
-    return [Seen(one, held[one.id]) for one in found]
+    return [ComponentView(one, held[one.id]) for one in found]
 
 
-async def read_component(app: App, host: str, type_: str | None = None) -> Seen:
+async def read_component(app: App, host: str, type_: str | None = None) -> ComponentView:
     kind = None if type_ is None else type_of(type_)
-    async with at_mgmt(app) as conn:
+    async with mgmt_transaction(app) as conn:
         found = await components.show(conn, host, kind)
         [seen] = await with_holdings(conn, [found])
-        return Seen(found, seen.holding, await components.events(conn, found.id, EVENTS))
+        return ComponentView(
+            found, seen.holding, await components.events(conn, found.id, MAX_EVENTS)
+        )
 
 
 async def set_drain(app: App, host: str, *, on: bool) -> Component:
-    async with at_mgmt(app) as conn:
+    async with mgmt_transaction(app) as conn:
         return await components.drain(conn, host, on=on, now=await server_time(conn))
 
 
-def seen_json(seen: Seen) -> dict[str, Any]:
-    held = {name: getattr(seen.holding, name) for name in HELD}
-    return plain({**asdict(seen.component), **held})
+def component_json(seen: ComponentView) -> dict[str, Any]:
+    held = {name: getattr(seen.holding, name) for name in HOLDING_FIELDS}
+    return json_fields({**asdict(seen.component), **held})
 
 
-def show_components(app: App, found: Sequence[Seen], *, limit: int, as_json: bool) -> None:
+def show_components(app: App, found: Sequence[ComponentView], *, limit: int, as_json: bool) -> None:
     if as_json:
-        show_json([seen_json(one) for one in found])
+        show_json([component_json(one) for one in found])
         return
     now = display_time()
     rows = [
@@ -82,10 +84,10 @@ def show_components(app: App, found: Sequence[Seen], *, limit: int, as_json: boo
             one.component.type or "-",
             one.component.state,
             one.component.health,
-            distance(one.component.seen_at, now),
+            relative_time(one.component.seen_at, now),
             one.component.row or "-",
-            held_words(one),
-            reason_of(one.component),
+            holding_text(one),
+            problem_text(one.component),
         )
         for one in found
     ]
@@ -94,59 +96,65 @@ def show_components(app: App, found: Sequence[Seen], *, limit: int, as_json: boo
         app.say(f"  → perhaps more: --after {found[-1].component.host}")
 
 
-def reason_of(one: Component) -> str:
+def problem_text(one: Component) -> str:
     """Why it is not as it should be, in a table."""
     failing = one.health_reason if one.health != "healthy" or one.misses else ""
     return printable(one.state_reason or failing or ("draining" if one.draining else ""))
 
 
-def held_words(seen: Seen) -> str:
+def holding_text(seen: ComponentView) -> str:
     """`2 crawling, 14 crawled`."""
-    counts = [(name, getattr(seen.holding, name)) for name in HELD]
-    return ", ".join(f"{bounded(count)} {name}" for name, count in counts if count) or "nothing"
+    counts = [(name, getattr(seen.holding, name)) for name in HOLDING_FIELDS]
+    return (
+        ", ".join(f"{capped_count(count)} {name}" for name, count in counts if count) or "nothing"
+    )
 
 
-def bounded(count: int) -> str:
+def capped_count(count: int) -> str:
     return f"≥ {MOST}" if count >= MOST else str(count)
 
 
-def show_component(seen: Seen, *, as_json: bool) -> None:
+def show_component(seen: ComponentView, *, as_json: bool) -> None:
     if as_json:
-        show_json({**seen_json(seen), "events": [plain(asdict(one)) for one in seen.events]})
+        show_json(
+            {**component_json(seen), "events": [json_fields(asdict(one)) for one in seen.events]}
+        )
         return
     one, now = seen.component, display_time()
-    tell("component", f"{one.host}, {one.type or 'of a type not known yet'}, number {one.id}")
-    tell("state", since_words(one.state, one.state_since, one.state_reason, now))
-    tell("health", since_words(one.health, one.health_since, one.health_reason, now))
-    tell("seen", when(one.seen_at, now) if one.seen_at else "never")
-    tell("called", when(one.called_at, now) if one.called_at else "never")
-    tell("answers at", one.health_url or "not known: until it answers a ping, its calls count")
-    tell("registered", when(one.registered_at, now))
+    show_field("component", f"{one.host}, {one.type or 'of a type not known yet'}, number {one.id}")
+    show_field("state", since_text(one.state, one.state_since, one.state_reason, now))
+    show_field("health", since_text(one.health, one.health_since, one.health_reason, now))
+    show_field("seen", time_text(one.seen_at, now) if one.seen_at else "never")
+    show_field("called", time_text(one.called_at, now) if one.called_at else "never")
+    show_field(
+        "answers at", one.health_url or "not known: until it answers a ping, its calls count"
+    )
+    show_field("registered", time_text(one.registered_at, now))
     if one.row is not None:
         drained = ", draining" if one.draining else ""
-        tell("row", f"{one.row} on machine {one.machine}, weight {one.weight}{drained}")
-    tell("holds", held_words(seen))
+        show_field("row", f"{one.row} on machine {one.machine}, weight {one.weight}{drained}")
+    show_field("holds", holding_text(seen))
     if seen.events:
-        tell("events", *(event_words(event, now) for event in seen.events))
+        show_field("events", *(event_text(event, now) for event in seen.events))
 
 
-def since_words(word: str, since: datetime, reason: str, now: datetime) -> str:
+def since_text(word: str, since: datetime, reason: str, now: datetime) -> str:
     why = f": {printable(reason)}" if reason else ""
-    return f"{word} since {when(since, now)}{why}"
+    return f"{word} since {time_text(since, now)}{why}"
 
 
-def event_words(event: Event, now: datetime) -> str:
+def event_text(event: Event, now: datetime) -> str:
     change = " → ".join(word for word in (event.before, event.after) if word)
     words = (event.kind, change, printable(event.reason))
-    return f"{when(event.at, now)}  {'  '.join(word for word in words if word)}"
+    return f"{time_text(event.at, now)}  {'  '.join(word for word in words if word)}"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class RowView:
     """A row: its index servers, and what it lacks."""
 
     missing: Missing
-    servers: list[Seen]
+    servers: list[ComponentView]
 
     def lines(self) -> list[tuple[object, ...]]:
         """For a table."""
@@ -157,22 +165,22 @@ class Row:
                 one.component.host,
                 one.component.health,
                 one.component.weight,
-                held_words(one),
+                holding_text(one),
             )
             for one in self.servers
         ]
         if lost or not found:
-            found.append((number, "nobody", "-", "-", f"{bounded(lost)} missing"))
+            found.append((number, "nobody", "-", "-", f"{capped_count(lost)} missing"))
         return found
 
 
-async def read_rows(app: App) -> list[Row]:
+async def read_rows(app: App) -> list[RowView]:
     """Every row with its servers."""
-    async with at_mgmt(app) as conn:
+    async with mgmt_transaction(app) as conn:
         found = await components.list_components(conn, type="index-server")
         servers = await with_holdings(conn, found)
         return [
-            Row(lack, [one for one in servers if one.component.row == lack.row])
+            RowView(lack, [one for one in servers if one.component.row == lack.row])
             for lack in await placements.missing(conn)
         ]
 
@@ -188,15 +196,15 @@ def change_rows(app: App, number: int, *, yes: bool) -> None:
 
 
 async def set_rows(app: App, number: int) -> list[str]:
-    async with at_mgmt(app) as conn:
+    async with mgmt_transaction(app) as conn:
         return await admin.set_rows(conn, number, now=await server_time(conn))
 
 
-def show_rows(found: Sequence[Row], *, as_json: bool) -> None:
+def show_rows(found: Sequence[RowView], *, as_json: bool) -> None:
     if as_json:
         show_json(
             [
-                {**asdict(row.missing), "servers": [seen_json(one) for one in row.servers]}
+                {**asdict(row.missing), "servers": [component_json(one) for one in row.servers]}
                 for row in found
             ]
         )

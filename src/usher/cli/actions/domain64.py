@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from usher import domain64
-from usher.cli.actions.domain64_ranges import range_of
+from usher.cli.actions.domain64_ranges import parse_range
 from usher.cli.app import App, show_json
-from usher.cli.door_access import at_the_desk, at_the_door
+from usher.cli.door_access import door_transaction, open_door
 from usher.cli.output import echo
 from usher.cli.wording import json_line, printable
 from usher.db.clock import server_time
@@ -21,23 +21,23 @@ from usher.door.domain64_files import Line, read, reversed_labels
 from usher.door.domain64_import import Taken, take
 from usher.errors import BadInput
 
-PAGE = 10_000
+BATCH_SIZE = 10_000
 HEX = re.compile(r"0x([0-9A-Fa-f]{1,16})|([0-9A-Fa-f]{15,16})")  # a TLD from 1 on makes it so long
 DECIMAL = re.compile(r"[0-9]{17,19}")
 TLD_NAMES = {code: name for name, code in FIXED_TLDS.items()}
 
 
-async def number_of(app: App, text: str) -> dict[str, Any]:
+async def lookup(app: App, text: str) -> dict[str, Any]:
     """What a name or a number stands for."""
-    number = as_number(text)
-    async with at_the_desk(app) as conn:
+    number = parse_number(text)
+    async with door_transaction(app) as conn:
         if number is not None:
-            return await described(conn, number, range_at(domain64.decode(number)))
-        within = await range_of(conn, text)
-        return await described(conn, within.start, within)
+            return await describe(conn, number, number_range(domain64.decode(number)))
+        within = await parse_range(conn, text)
+        return await describe(conn, within.start, within)
 
 
-def as_number(text: str) -> int | None:
+def parse_number(text: str) -> int | None:
     try:
         if found := HEX.fullmatch(text):
             return domain64.from_hex(found[1] or found[2])
@@ -48,24 +48,24 @@ def as_number(text: str) -> int | None:
     return None
 
 
-def range_at(parts: Parts) -> Range:
+def number_range(parts: Parts) -> Range:
     """Where a number stands; without a domain it is a TLD's."""
     if not parts.domain:
         return domain64.tld_range(parts.tld)
     return domain64.host_range(parts.tld, parts.domain, parts.subdomain)
 
 
-def kind_of(within: Range, parts: Parts) -> str:
+def range_kind(within: Range, parts: Parts) -> str:
     if not parts.domain:
         return "tld"
     return "domain" if within == domain64.domain_range(parts.tld, parts.domain) else "host"
 
 
-async def described(conn: Connection, number: int, within: Range) -> dict[str, Any]:
+async def describe(conn: Connection, number: int, within: Range) -> dict[str, Any]:
     parts = domain64.decode(number)
-    names = await names_at(conn, parts)
+    names = await part_names(conn, parts)
     return {
-        "kind": kind_of(within, parts),
+        "kind": range_kind(within, parts),
         "domain64": number,
         "hex": domain64.to_hex(number),
         "host": names.pop("host"),
@@ -74,36 +74,36 @@ async def described(conn: Connection, number: int, within: Range) -> dict[str, A
     }
 
 
-async def names_at(conn: Connection, parts: Parts) -> dict[str, str | None]:
+async def part_names(conn: Connection, parts: Parts) -> dict[str, str | None]:
     """The host of a number and the names of its parts, as far as hosts around it tell them."""
     host = sibling = None
     if parts.domain:
-        host = await first_host(conn, range_at(parts))
+        host = await first_host(conn, number_range(parts))
         sibling = host or await first_host(conn, domain64.domain_range(parts.tld, parts.domain))
     cousin = sibling or await first_host(conn, domain64.tld_range(parts.tld))
     tld = domain64.split(cousin).tld if cousin else TLD_NAMES.get(parts.tld)
     return {
         "host": host,
         "tld": None if parts.tld == OTHER else tld,
-        "domain": domain_of(sibling, parts) if sibling else None,
+        "domain": domain_name(sibling, parts) if sibling else None,
         "subdomain": domain64.split(host).subdomain if host else None,
     }
 
 
-async def name_of(conn: Connection, within: Range) -> str:
+async def range_name(conn: Connection, within: Range) -> str:
     """What a range stands for: `.gov`, a domain, a host, or where it begins and ends."""
     parts = domain64.decode(within.start)
-    names = await names_at(conn, parts)
+    names = await part_names(conn, parts)
     if within == domain64.tld_range(parts.tld) and names["tld"]:
         return f".{names['tld']}"
     if within == domain64.domain_range(parts.tld, parts.domain) and names["domain"]:
         return ".".join(filter(None, (names["domain"], names["tld"])))
-    if within == range_at(parts) and names["host"]:
+    if within == number_range(parts) and names["host"]:
         return names["host"]
     return f"{within.start:016X} up to {within.end:016X}"
 
 
-def domain_of(host: str, parts: Parts) -> str:
+def domain_name(host: str, parts: Parts) -> str:
     name = domain64.split(host)
     return name.under_other().domain if parts.tld == OTHER else name.domain
 
@@ -130,7 +130,7 @@ def show_number(found: dict[str, Any]) -> None:
 
 async def print_numbers(app: App, *, as_json: bool) -> None:
     """Every number and name, a page at a time: memory stays flat."""
-    async with at_the_door(app) as doorkeeper:
+    async with open_door(app) as doorkeeper:
         if as_json:
             await print_json(doorkeeper.db)
             return
@@ -154,7 +154,7 @@ async def pages(db: Database) -> AsyncIterator[list[tuple[int, str]]]:
     after = 0
     while True:
         async with db.transaction() as conn:
-            page = await admin.export_numbers(conn, after=after, n=PAGE)
+            page = await admin.export_numbers(conn, after=after, n=BATCH_SIZE)
         if not page:
             return
         yield page
@@ -164,7 +164,7 @@ async def pages(db: Database) -> AsyncIterator[list[tuple[int, str]]]:
 async def import_numbers(app: App, path: Path, *, reverse: bool, dry_run: bool) -> Taken:
     """Take published numbers over, batch after batch; what is objected to is shown as it comes."""
     total = Taken()
-    async with at_the_door(app) as doorkeeper:
+    async with open_door(app) as doorkeeper:
         for batch in batches(path, reverse=reverse):
             async with (
                 doorkeeper.db.transaction() as conn,
@@ -176,11 +176,11 @@ async def import_numbers(app: App, path: Path, *, reverse: bool, dry_run: bool) 
 
 def batches(path: Path, *, reverse: bool) -> Iterator[list[Line]]:
     found = read(path)
-    while batch := list(islice(found, PAGE)):
+    while batch := list(islice(found, BATCH_SIZE)):
         yield [replace(one, name=reversed_labels(one.name)) for one in batch] if reverse else batch
 
 
-def show_taken(app: App, taken: Taken, *, dry_run: bool, as_json: bool) -> None:
+def show_imported(app: App, taken: Taken, *, dry_run: bool, as_json: bool) -> None:
     counts = {"new": taken.new, "known": taken.known, "refused": len(taken.objections)}
     if as_json:
         objections = [{**asdict(one.line), "reason": one.reason} for one in taken.objections]

@@ -1,18 +1,18 @@
 """The range of numbers that a name stands for, as people write it."""
 
 from usher import domain64
-from usher.cli.door_access import root_of, unknown_host
+from usher.cli.door_access import host_root, unknown_host
 from usher.db.pool import Connection
 from usher.domain64 import OTHER, Range
 from usher.door import hosts
 from usher.errors import NotFound
 
 
-async def range_of(conn: Connection, text: str) -> Range:
+async def parse_range(conn: Connection, text: str) -> Range:
     """The numbers under a TLD (`.gov`), of a domain with all its hosts (`nasa.gov`), or of one host."""
     if text.startswith("."):
-        return await range_of_tld(conn, text[1:].lower())
-    name = root_of(text).host
+        return await parse_tld_range(conn, text[1:].lower())
+    name = host_root(text).host
     if not domain64.split(name).subdomain:
         (within,) = await hosts.known_parts(conn, names=[name])
         if within and domain64.decode(within.start).domain:
@@ -24,8 +24,8 @@ async def range_of(conn: Connection, text: str) -> Range:
     return domain64.host_range(parts.tld, parts.domain, parts.subdomain)
 
 
-async def range_of_tld(conn: Connection, tld: str) -> Range:
-    name = root_of(f"x.{tld}").host
+async def parse_tld_range(conn: Connection, tld: str) -> Range:
+    name = host_root(f"x.{tld}").host
     (within,) = await hosts.known_parts(conn, names=[name])
     code = domain64.decode(within.start).tld if within else OTHER
     if code == OTHER or "." in tld:

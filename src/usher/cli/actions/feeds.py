@@ -9,44 +9,44 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from usher import durations
-from usher.cli.app import App, show_json, show_table, tell
+from usher.cli.app import App, show_field, show_json, show_table
 from usher.cli.output import echo
-from usher.cli.queue_access import distance, read_span
-from usher.cli.wording import display_time, plain, printable, when
+from usher.cli.queue_access import parse_duration, relative_time
+from usher.cli.wording import display_time, json_fields, printable, time_text
 from usher.db.pool import Connection
 from usher.errors import BadInput, NotFound
 from usher.feeds import opml
 from usher.feeds.items import search
-from usher.feeds.items.search import Found
+from usher.feeds.items.search import ItemSummary
 from usher.feeds.opml import Subscription
 from usher.feeds.pages import queries
-from usher.feeds.pages.queries import HubShown
+from usher.feeds.pages.queries import HubStatus
 from usher.feeds.poll import interval
 from usher.feeds.poll import tasks as rounds
 from usher.feeds.store import databases as houses
 from usher.feeds.store import subscriptions
-from usher.feeds.store.databases import House
-from usher.feeds.store.subscriptions import Listed
+from usher.feeds.store.databases import FeedDatabases
+from usher.feeds.store.subscriptions import SubscriptionRow
 from usher.urls import Refused, Url, parse
 
 if TYPE_CHECKING:
-    from usher.feeds.items.clean_job import Upkeep
-    from usher.feeds.items.full_pages import Tally
-    from usher.feeds.poll.feed_poll import Told
+    from usher.feeds.items.clean_job import CleanupStatus
+    from usher.feeds.items.full_pages import PageCounts
+    from usher.feeds.poll.outcome import PollOutcome
 
-NUMBER: Final = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
-EVERYTHING: Final = 1_000_000
-LATEST: Final = 5  # items of a feed that is shown
+FEED_NUMBER: Final = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
+MAX_EXPORTED_FEEDS: Final = 1_000_000
+MAX_LATEST_ITEMS: Final = 5  # items of a feed that is shown
 
 
-def house_of(app: App) -> AbstractAsyncContextManager[House]:
-    return houses.opened(app.settings, ready=False)
+def open_feeds(app: App) -> AbstractAsyncContextManager[FeedDatabases]:
+    return houses.open_databases(app.settings, ready=False)
 
 
 @asynccontextmanager
-async def at_the_feeds(app: App) -> AsyncIterator[Connection]:
+async def feeds_transaction(app: App) -> AsyncIterator[Connection]:
     """A transaction at the feeds."""
-    async with house_of(app) as house, house.search.transaction() as conn:
+    async with open_feeds(app) as house, house.search.transaction() as conn:
         yield conn
 
 
@@ -54,10 +54,10 @@ async def at_the_feeds(app: App) -> AsyncIterator[Connection]:
 
 
 @dataclass(frozen=True, slots=True)
-class Added:
+class AddedFeed:
     """A feed that a command named, and whether it was subscribed to by that."""
 
-    feed: Listed
+    feed: SubscriptionRow
     new: bool
 
 
@@ -69,7 +69,7 @@ async def add_feeds(
     tags: Sequence[str],
     knocks: bool,
     check: bool,
-) -> list[Added]:
+) -> list[AddedFeed]:
     """Subscribe to the feeds at these URLs, or to those that the pages there offer.
 
     A feed that is subscribed to already is not requested and gets the tags only.
@@ -77,23 +77,23 @@ async def add_feeds(
     from usher.crawl.service import fetcher_of
     from usher.feeds.poll.find_feed import find_feed
 
-    wanted = [read_url(text) for text in urls]
-    async with house_of(app) as house, fetcher_of(app.settings) as fetcher:
+    wanted = [parse_feed_url(text) for text in urls]
+    async with open_feeds(app) as house, fetcher_of(app.settings) as fetcher:
         async with house.search.transaction() as conn:
-            known = {str(url) for url in wanted if await listed(conn, str(url))}
+            known = {str(url) for url in wanted if await lookup_feed(conn, str(url))}
         feeds: dict[str, Subscription] = {}
         for url in wanted:
             asked = check and str(url) not in known
             feed = await find_feed(fetcher, url) if asked else Subscription(str(url))
             feeds[feed.url] = Subscription(feed.url, feed.title, feed.site, tuple(tags))
-        period = read_span(every) if every else None
+        period = parse_duration(every) if every else None
         new = await subscribe(house, list(feeds.values()), period=period, knocks=knocks)
         async with house.search.transaction() as conn:
-            rows = [(await listed(conn, url), url in new) for url in feeds]
-    return [Added(feed, is_new) for feed, is_new in rows if feed]
+            rows = [(await lookup_feed(conn, url), url in new) for url in feeds]
+    return [AddedFeed(feed, is_new) for feed, is_new in rows if feed]
 
 
-def show_added(app: App, added: Sequence[Added]) -> None:
+def show_added(app: App, added: Sequence[AddedFeed]) -> None:
     for one in added:
         feed = one.feed
         echo(feed.id)
@@ -104,7 +104,7 @@ def show_added(app: App, added: Sequence[Added]) -> None:
             app.say(f"  is {feed.state} and not polled → usher feeds enable {feed.id}")
 
 
-def read_url(text: str) -> Url:
+def parse_feed_url(text: str) -> Url:
     url = parse(text)
     if isinstance(url, Refused):
         raise BadInput(
@@ -115,7 +115,7 @@ def read_url(text: str) -> Url:
 
 
 async def subscribe(
-    house: House,
+    house: FeedDatabases,
     feeds: Sequence[Subscription],
     *,
     period: timedelta | None = None,
@@ -126,9 +126,11 @@ async def subscribe(
     async with house.search.transaction() as conn:
         made = await subscriptions.add(conn, feeds, period=period, knocks=knocks, now=now)
         if made:
-            hosts = {id_: read_url(url).host for url, id_ in made.items()}
+            hosts = {id_: parse_feed_url(url).host for url, id_ in made.items()}
             async with house.queue(conn) as queue:
-                tasks = await rounds.add(queue, hosts, period=period or interval.DEFAULT, now=now)
+                tasks = await rounds.add(
+                    queue, hosts, period=period or interval.DEFAULT_PERIOD, now=now
+                )
             await subscriptions.give_tasks(conn, tasks)
     return set(made)
 
@@ -143,12 +145,12 @@ async def import_feeds(app: App, file: Path) -> tuple[int, int, list[str]]:
             problems.append(f"{printable(one.url)} is no URL of a feed: {url.detail}")
         else:
             good.append(Subscription(str(url), one.title, one.site, one.tags))
-    async with house_of(app) as house:
+    async with open_feeds(app) as house:
         return len(await subscribe(house, good)), len(good), problems
 
 
 async def export_feeds(app: App, tag: str | None) -> bytes:
-    found = await find_feeds(app, tag=tag, limit=EVERYTHING)
+    found = await find_feeds(app, tag=tag, limit=MAX_EXPORTED_FEEDS)
     return opml.write(
         Subscription(one.url, one.title, one.site, tuple(one.tags))
         for one in found
@@ -159,60 +161,62 @@ async def export_feeds(app: App, tag: str | None) -> bytes:
 # -- looking
 
 
-async def find_feeds(app: App, *, limit: int, **wanted: Any) -> list[Listed]:  # noqa: ANN401
-    async with at_the_feeds(app) as conn:
+async def find_feeds(app: App, *, limit: int, **wanted: Any) -> list[SubscriptionRow]:  # noqa: ANN401
+    async with feeds_transaction(app) as conn:
         return await subscriptions.list_feeds(conn, n=limit, **wanted)
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class FeedView:
     """A feed as `show` has it: its items, the latest of them, how their pages are, how many are to be cleaned."""
 
-    feed: Listed
+    feed: SubscriptionRow
     number: int = 0
-    latest: Sequence[Found] = ()
-    pages: "Tally | None" = None
-    cleaning: "Upkeep | None" = None
-    hub: HubShown | None = None
+    latest: Sequence[ItemSummary] = ()
+    pages: "PageCounts | None" = None
+    cleaning: "CleanupStatus | None" = None
+    hub: HubStatus | None = None
 
 
-async def read_feed(app: App, text: str) -> Looked:
+async def read_feed(app: App, text: str) -> FeedView:
     from usher.feeds.items import clean_job, full_pages
 
-    async with at_the_feeds(app) as conn:
-        found = await feed_of(conn, text)
+    async with feeds_transaction(app) as conn:
+        found = await require_feed(conn, text)
         if found.feed_id is None:
-            return Looked(found, cleaning=await clean_job.upkeep(conn, found.id))
-        return Looked(
+            return FeedView(found, cleaning=await clean_job.cleanup_status(conn, found.id))
+        return FeedView(
             found,
             await subscriptions.count_items(conn, found.feed_id),
-            await search.find(conn, feed=found.id, limit=LATEST),
-            await full_pages.tally(conn, found.feed_id),
-            await clean_job.upkeep(conn, found.id),
+            await search.find_items(conn, feed=found.id, limit=MAX_LATEST_ITEMS),
+            await full_pages.page_counts(conn, found.feed_id),
+            await clean_job.cleanup_status(conn, found.id),
             await queries.hub(conn, found.id),
         )
 
 
-async def feed_of(conn: Connection, text: str) -> Listed:
+async def require_feed(conn: Connection, text: str) -> SubscriptionRow:
     """The feed that a person named, by its number or its URL."""
-    found = await listed(conn, int(text) if NUMBER.fullmatch(text) else str(read_url(text)))
+    found = await lookup_feed(
+        conn, int(text) if FEED_NUMBER.fullmatch(text) else str(parse_feed_url(text))
+    )
     if found is None:
         raise NotFound(f"There is no feed {printable(text)}.", hint="usher feeds list")
     return found
 
 
-async def listed(conn: Connection, which: int | str) -> Listed | None:
+async def lookup_feed(conn: Connection, which: int | str) -> SubscriptionRow | None:
     """The feed of that number or URL."""
     found = await subscriptions.list_feeds(conn, which=which)
     return found[0] if found else None
 
 
-def feed_json(feed: Listed) -> dict[str, Any]:
+def feed_json(feed: SubscriptionRow) -> dict[str, Any]:
     """A feed as data; `feed_id` is its own number once it was read, so it is left out."""
-    return {name: value for name, value in plain(asdict(feed)).items() if name != "feed_id"}
+    return {name: value for name, value in json_fields(asdict(feed)).items() if name != "feed_id"}
 
 
-def show_feeds(app: App, found: Sequence[Listed], *, limit: int, as_json: bool) -> None:
+def show_feeds(app: App, found: Sequence[SubscriptionRow], *, limit: int, as_json: bool) -> None:
     if as_json:
         show_json([feed_json(one) for one in found])
         return
@@ -220,9 +224,9 @@ def show_feeds(app: App, found: Sequence[Listed], *, limit: int, as_json: bool) 
     rows = [
         (
             one.id,
-            state_words(one),
-            distance(one.succeeded_at, now),
-            distance(one.next_at, now) if one.state == "enabled" else "-",
+            state_text(one),
+            relative_time(one.succeeded_at, now),
+            relative_time(one.next_at, now) if one.state == "enabled" else "-",
             printable(one.title, 40) or "-",
             printable(one.url),
         )
@@ -233,7 +237,7 @@ def show_feeds(app: App, found: Sequence[Listed], *, limit: int, as_json: bool) 
         app.say(f"  → perhaps more: --after {found[-1].id}")
 
 
-def state_words(feed: Listed) -> str:
+def state_text(feed: SubscriptionRow) -> str:
     if feed.state != "enabled":
         return feed.state
     if feed.errors:
@@ -241,73 +245,79 @@ def state_words(feed: Listed) -> str:
     return "new" if feed.polled_at is None else "good"
 
 
-def show_feed(looked: Looked, *, as_json: bool) -> None:
+def show_feed(looked: FeedView, *, as_json: bool) -> None:
     feed = looked.feed
     if as_json:
         after = {
             "items": looked.number,
-            "latest": [plain(asdict(one)) for one in looked.latest],
-            "pages": plain(asdict(looked.pages)) if looked.pages else None,
+            "latest": [json_fields(asdict(one)) for one in looked.latest],
+            "pages": json_fields(asdict(looked.pages)) if looked.pages else None,
             "cleaning": asdict(looked.cleaning) if looked.cleaning else None,
-            "hub": plain(asdict(looked.hub)) if looked.hub else None,
+            "hub": json_fields(asdict(looked.hub)) if looked.hub else None,
         }
         show_json({**feed_json(feed), **after})
         return
     now = display_time()
-    tell("feed", f"{feed.id}, {state_words(feed)}" + (f": {feed.reason}" if feed.reason else ""))
-    tell("url", printable(feed.url))
-    tell("title", printable(feed.title) or "-")
+    show_field(
+        "feed", f"{feed.id}, {state_text(feed)}" + (f": {feed.reason}" if feed.reason else "")
+    )
+    show_field("url", printable(feed.url))
+    show_field("title", printable(feed.title) or "-")
     if feed.tags:
-        tell("tags", printable(", ".join(feed.tags)))
+        show_field("tags", printable(", ".join(feed.tags)))
     if feed.error:
-        tell("error", printable(feed.error, 500))
-    tell("read", when(feed.succeeded_at, now) if feed.succeeded_at else "never")
-    tell("polls", f"{feed.polls}, {feed.unmodified} of them brought nothing new")
+        show_field("error", printable(feed.error, 500))
+    show_field("read", time_text(feed.succeeded_at, now) if feed.succeeded_at else "never")
+    show_field("polls", f"{feed.polls}, {feed.unmodified} of them brought nothing new")
     if feed.state == "enabled" and feed.next_at:
-        tell("next", f"{when(feed.next_at, now)}: {feed.why}")
-    tell("every", durations.show(feed.every) if feed.every else "at its own pace")
+        show_field("next", f"{time_text(feed.next_at, now)}: {feed.why}")
+    show_field("every", durations.show(feed.every) if feed.every else "at its own pace")
     if looked.hub:
         reason = f": {looked.hub.reason}" if looked.hub.reason else ""
-        tell("hub", printable(f"{looked.hub.state}, {looked.hub.hub}{reason}", 300))
-    tell("items", str(looked.number))
+        show_field("hub", printable(f"{looked.hub.state}, {looked.hub.hub}{reason}", 300))
+    show_field("items", str(looked.number))
     for one in looked.latest:
-        tell("", f"{one.pub_date:%Y-%m-%d %H:%M} {printable(one.title or one.link, 90)}")
-    show_after(looked)
+        show_field("", f"{one.pub_date:%Y-%m-%d %H:%M} {printable(one.title or one.link, 90)}")
+    show_processing(looked)
     for problem in feed.problems:
-        tell("problem", printable(problem, 300))
+        show_field("problem", printable(problem, 300))
 
 
-def show_after(looked: Looked) -> None:
+def show_processing(looked: FeedView) -> None:
     """What is done with its items after a poll, where something is."""
     pages, upkeep = looked.pages, looked.cleaning
     if pages and (pages.wanted or pages.fetched or pages.failed or (upkeep and upkeep.partial)):
         counts = f"{pages.fetched} fetched, {pages.wanted} wanted, {pages.failed} given up"
-        tell("pages", counts, *([printable(pages.error, 300)] if pages.error else []))
+        show_field("pages", counts, *([printable(pages.error, 300)] if pages.error else []))
     if upkeep and upkeep.cleans:
         learned = ", with a model of its pages" if upkeep.learned else ""
-        tell("clean", f"{upkeep.uncleaned} items still to be cleaned{learned}")
+        show_field("clean", f"{upkeep.uncleaned} items still to be cleaned{learned}")
 
 
 # -- acting
 
 
-async def poll_feeds(app: App, texts: Sequence[str]) -> list["Told"]:
+async def poll_feeds(app: App, texts: Sequence[str]) -> list["PollOutcome"]:
     """Poll feeds now, one after the other."""
     from usher.crawl.service import fetcher_of
     from usher.feeds.poll.feed_poll import poll
 
-    async with house_of(app) as house, fetcher_of(app.settings) as fetcher:
+    async with open_feeds(app) as house, fetcher_of(app.settings) as fetcher:
         async with house.search.transaction() as conn:
-            ids = [(await feed_of(conn, text)).id for text in texts]
+            ids = [(await require_feed(conn, text)).id for text in texts]
         return [await poll(house, fetcher, id_) for id_ in dict.fromkeys(ids)]
 
 
-def show_told(app: App, told: Sequence["Told"], *, as_json: bool) -> None:
+def show_polls(app: App, told: Sequence["PollOutcome"], *, as_json: bool) -> None:
     if as_json:
         internal = "stored_in"
         show_json(
             [
-                {name: value for name, value in plain(asdict(one)).items() if name != internal}
+                {
+                    name: value
+                    for name, value in json_fields(asdict(one)).items()
+                    if name != internal
+                }
                 for one in told
             ]
         )
@@ -316,7 +326,7 @@ def show_told(app: App, told: Sequence["Told"], *, as_json: bool) -> None:
     for one in told:
         app.say(f"{one.feed}: {printable(one.words, 500)}")
         if one.next_at is not None:
-            app.say(f"  next {when(one.next_at, now)}: {one.why}")
+            app.say(f"  next {time_text(one.next_at, now)}: {one.why}")
         for problem in one.problems:
             app.say(f"  {printable(problem, 300)}")
 
@@ -326,27 +336,27 @@ async def set_states(
 ) -> list[tuple[int, str]]:
     """Poll feeds, or do not; feed and task together."""
     from usher.crawl.service import fetcher_of
-    from usher.feeds.websub.subscribe import leave
+    from usher.feeds.websub.subscribe import unsubscribe
 
-    async with house_of(app) as house:
+    async with open_feeds(app) as house:
         now = house.search.clock.now()
         found = await change_states(house, texts, state, reason, now)
-        if state == "disabled" and house.callback:
+        if state == "disabled" and house.callback_url:
             async with fetcher_of(app.settings) as fetcher:
-                for problem in await leave(house, fetcher, [id_ for id_, _ in found]):
+                for problem in await unsubscribe(house, fetcher, [id_ for id_, _ in found]):
                     app.say(problem)
         return found
 
 
 async def change_states(
-    house: House,
+    house: FeedDatabases,
     texts: Sequence[str],
     state: Literal["enabled", "disabled"],
     reason: str,
     now: datetime,
 ) -> list[tuple[int, str]]:
     async with house.search.transaction() as conn:
-        ids = sorted({(await feed_of(conn, text)).id for text in texts})
+        ids = sorted({(await require_feed(conn, text)).id for text in texts})
         found = await subscriptions.set_state(conn, ids, state, reason)
         tasks = [task for _, _, task in found if task is not None]
         async with house.queue(conn) as queue:

@@ -10,21 +10,27 @@ from typing import Any, cast
 import click
 
 from usher import domain64
-from usher.cli.actions.domain64 import name_of
-from usher.cli.actions.domain64_ranges import range_of
-from usher.cli.actions.door import FEW, Tally, answer_json, show_answers, show_tally
-from usher.cli.actions.door_explain import Portrait, ranges, show_filters
-from usher.cli.app import App, show_json, show_table, tell
+from usher.cli.actions.add import (
+    MAX_LISTED_ANSWERS,
+    AnswerCounts,
+    answer_json,
+    show_answers,
+    show_counts,
+)
+from usher.cli.actions.domain64 import range_name
+from usher.cli.actions.domain64_ranges import parse_range
+from usher.cli.actions.explain import HostView, reach_ranges, show_filters
+from usher.cli.app import App, show_field, show_json, show_table
 from usher.cli.commands.hosts import DEFAULT
 from usher.cli.door_access import (
-    all_there,
-    at_the_desk,
-    at_the_door,
-    names_of,
-    root_of,
+    door_transaction,
+    host_names,
+    host_root,
+    open_door,
+    require_hosts,
     unknown_host,
 )
-from usher.cli.wording import display_time, plain, printable, span
+from usher.cli.wording import display_time, duration_text, json_fields, printable
 from usher.crawl import private_permission
 from usher.db.clock import server_time
 from usher.db.pool import Connection
@@ -35,7 +41,7 @@ from usher.door.rules import Knock
 from usher.errors import BadInput
 from usher.urls import Scheme, Url
 
-EXAMPLE = """As in [{"name": "long", "rule": "length", "most": 500}]"""
+FILTER_EXAMPLE = """As in [{"name": "long", "rule": "length", "most": 500}]"""
 
 
 async def find_hosts(
@@ -48,20 +54,20 @@ async def find_hosts(
     limit: int,
     after: str,
 ) -> list[admin.Listed]:
-    async with at_the_desk(app) as conn:
+    async with door_transaction(app) as conn:
         return await admin.list_hosts(
             conn,
             after=after,
             policy=policy,
             contains=contains.lower() if contains else None,
             due_at=await server_time(conn) if due else None,
-            within=await range_of(conn, under) if under else None,
+            within=await parse_range(conn, under) if under else None,
             n=limit,
         )
 
 
 def listed_json(host: admin.Listed) -> dict[str, Any]:
-    return plain(
+    return json_fields(
         {
             "name": host.name,
             "domain64": host.domain64,
@@ -76,13 +82,13 @@ def listed_json(host: admin.Listed) -> dict[str, Any]:
     )
 
 
-def show_listed(app: App, found: list[admin.Listed], *, limit: int) -> None:
+def show_hosts(app: App, found: list[admin.Listed], *, limit: int) -> None:
     now = display_time()
     rows = [
         (
             host.name,
             domain64.to_hex(host.domain64),
-            clock_words(host, now),
+            clock_text(host, now),
             cadence.show(host.cadence),
             f"{host.policy} {printable(host.policy_reason)}".strip(),
         )
@@ -93,28 +99,28 @@ def show_listed(app: App, found: list[admin.Listed], *, limit: int) -> None:
         app.say(f"  → perhaps more: --after {found[-1].name}")
 
 
-def clock_words(host: admin.Listed, now: datetime) -> str:
+def clock_text(host: admin.Listed, now: datetime) -> str:
     if host.crawl_started:
         return "crawl open"
-    return f"in {span(host.next_fetch - now)}" if host.next_fetch > now else "due"
+    return f"in {duration_text(host.next_fetch - now)}" if host.next_fetch > now else "due"
 
 
-async def read_host(app: App, text: str) -> Portrait:
-    name = root_of(text).host
-    async with at_the_desk(app) as conn:
+async def read_host(app: App, text: str) -> HostView:
+    name = host_root(text).host
+    async with door_transaction(app) as conn:
         found = await admin.show_host(conn, name=name)
         if found is None:
             raise await unknown_host(conn, name)
-        reach = [await name_of(conn, one) for one in ranges(found)]
+        reach = [await range_name(conn, one) for one in reach_ranges(found)]
         pages = await admin.count_pages(conn, number=found.domain64)
         known = await admin.known_pages(conn, number=found.domain64, most=found.most_pages)
         house, access = await hosts.house(conn), await private_access.of_host(conn, name)
-        return Portrait(found, reach, pages, known, house.filters, access)
+        return HostView(found, reach, pages, known, house.filters, access)
 
 
 async def add_hosts(app: App, texts: Sequence[str], often: str | None) -> list[Host]:
-    names, pace = names_of(texts), cadence.parse(often) if often else None
-    async with at_the_desk(app) as conn:
+    names, pace = host_names(texts), cadence.parse(often) if often else None
+    async with door_transaction(app) as conn:
         found = await hosts.register(conn, names=names, now=await server_time(conn))
         if pace:
             await admin.change_host(conn, names=names, cadence=pace)
@@ -123,7 +129,7 @@ async def add_hosts(app: App, texts: Sequence[str], often: str | None) -> list[H
 
 def numbers_json(found: Sequence[Host]) -> list[dict[str, Any]]:
     return [
-        plain(
+        json_fields(
             {
                 "name": host.name,
                 "domain64": host.domain64,
@@ -151,16 +157,16 @@ async def change_hosts(
     private: bool | None = None,
     **wanted: Any,  # noqa: ANN401 - as click read them
 ) -> list[str]:
-    names, change = names_of(texts), change_of(wanted)
+    names, change = host_names(texts), host_change(wanted)
     filters = filter_list(file=file, single=single, no_filters=no_filters)
     if filters is not None:
         change["filters"] = filters
-    async with at_the_desk(app) as conn:
+    async with door_transaction(app) as conn:
         if reach:
-            change["ranges"] = [await range_of(conn, name) for name in reach]
+            change["ranges"] = [await parse_range(conn, name) for name in reach]
             change["scope"] = "listed"
         found = await admin.change_host(conn, names=names, **change)
-        await all_there(conn, names, found)
+        await require_hosts(conn, names, found)
         if private is not None:
             await change_private(conn, texts, allow=private)
     return found
@@ -169,7 +175,7 @@ async def change_hosts(
 async def change_private(conn: Connection, texts: Sequence[str], *, allow: bool) -> None:
     """Allow or forbid connections to hosts that are not public; without a scheme, as the host is visited."""
     for text in texts:
-        url = root_of(text)
+        url = host_root(text)
         if not allow:
             await private_access.revoke(conn, url.host)
             continue
@@ -184,7 +190,7 @@ async def change_private(conn: Connection, texts: Sequence[str], *, allow: bool)
         await private_access.grant(conn, url, permission)
 
 
-def change_of(wanted: Mapping[str, Any]) -> admin.HostChange:
+def host_change(wanted: Mapping[str, Any]) -> admin.HostChange:
     """What was given, as the desk takes it: None where the house's is wanted again."""
     given = {name: value for name, value in wanted.items() if value is not None}
     change: dict[str, Any] = {
@@ -197,7 +203,7 @@ def change_of(wanted: Mapping[str, Any]) -> admin.HostChange:
     return cast("admin.HostChange", change)
 
 
-def parsed(often: str | None) -> timedelta | None:
+def parse_cadence(often: str | None) -> timedelta | None:
     return cadence.parse(often) if often else None
 
 
@@ -210,20 +216,20 @@ def filter_list(
     if no_filters:
         return []
     if file:
-        return good(from_json(file.read_text("utf-8", "replace"), str(file)))
-    return good([from_json(text, "--filter") for text in single]) if single else None
+        return checked_filters(parse_json(file.read_text("utf-8", "replace"), str(file)))
+    return checked_filters([parse_json(text, "--filter") for text in single]) if single else None
 
 
-def from_json(text: str, where: str) -> Any:  # noqa: ANN401 - any JSON
+def parse_json(text: str, where: str) -> Any:  # noqa: ANN401 - any JSON
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise BadInput(f"{where} is not JSON: {error}.", hint=EXAMPLE) from error
+        raise BadInput(f"{where} is not JSON: {error}.", hint=FILTER_EXAMPLE) from error
 
 
-def good(found: object) -> admin.Filters:
+def checked_filters(found: object) -> admin.Filters:
     if not isinstance(found, list):
-        raise BadInput("Filters are a list.", hint=EXAMPLE)
+        raise BadInput("Filters are a list.", hint=FILTER_EXAMPLE)
     filters.compile(found)
     return found
 
@@ -231,20 +237,20 @@ def good(found: object) -> admin.Filters:
 async def set_policy(
     app: App, texts: Sequence[str], policy: admin.Policy, reason: str
 ) -> list[str]:
-    names = names_of(texts)
-    async with at_the_desk(app) as conn:
+    names = host_names(texts)
+    async with door_transaction(app) as conn:
         found = await admin.change_policy(conn, names=names, policy=policy, reason=reason)
-        await all_there(conn, names, found)
+        await require_hosts(conn, names, found)
     return found
 
 
-async def crawl_hosts(app: App, texts: Sequence[str], *, hall_pass: bool) -> Answers:
+async def recrawl_hosts(app: App, texts: Sequence[str], *, hall_pass: bool) -> Answers:
     """A full knock at the root of each host."""
-    roots = {(root := root_of(text)).host: str(root) for text in texts}
-    async with at_the_door(app) as doorkeeper:
+    roots = {(root := host_root(text)).host: str(root) for text in texts}
+    async with open_door(app) as doorkeeper:
         async with doorkeeper.db.transaction() as conn:
             there = await hosts.find(conn, names=list(roots))
-            await all_there(conn, list(roots), [host.name for host in there])
+            await require_hosts(conn, list(roots), [host.name for host in there])
             numbers = [host.domain64 for host in there] if hall_pass else []
             entrances = await guestbook.recrawl_entrances(conn, hosts=numbers)
         for entrance in entrances:
@@ -262,22 +268,22 @@ async def crawl_hosts(app: App, texts: Sequence[str], *, hall_pass: bool) -> Ans
     return answers
 
 
-async def crawl_due(app: App) -> Answers:
-    async with at_the_door(app) as doorkeeper:
+async def recrawl_due(app: App) -> Answers:
+    async with open_door(app) as doorkeeper:
         total = Answers([])
         async for came in doorkeeper.kick_off():
             total = Answers([*total.answers, *came.answers], total.brought + came.brought)
         return total
 
 
-def show_crawls(app: App, answers: Answers, *, as_json: bool) -> bool:
+def show_recrawls(app: App, answers: Answers, *, as_json: bool) -> bool:
     """Show what the door said; true if it refused all."""
-    tally = Tally()
+    tally = AnswerCounts()
     tally.add(answers)
     if as_json:
         show_json({**tally.as_json(), "answers": [answer_json(one) for one in answers.answers]})
-    elif len(answers.answers) > FEW:
-        show_tally(tally)
+    elif len(answers.answers) > MAX_LISTED_ANSWERS:
+        show_counts(tally)
     else:
         show_answers(answers.answers)
     if not answers.answers:
@@ -287,7 +293,7 @@ def show_crawls(app: App, answers: Answers, *, as_json: bool) -> bool:
     return tally.all_refused
 
 
-async def house_rules(
+async def default_rules(
     app: App,
     *,
     cadence: str | None,
@@ -297,18 +303,18 @@ async def house_rules(
 ) -> House:
     """What holds for every host, after any change asked for."""
     given: dict[str, Any] = {
-        "cadence": parsed(cadence),
+        "cadence": parse_cadence(cadence),
         "filters": filter_list(**lists),
         "max_pages": max_pages,
         "max_depth": max_depth,
     }
-    async with at_the_desk(app) as conn:
+    async with door_transaction(app) as conn:
         if any(value is not None for value in given.values()):
             return await admin.change_house(conn, **given)
         return await hosts.house(conn)
 
 
-def house_json(house: House) -> dict[str, Any]:
+def rules_json(house: House) -> dict[str, Any]:
     return {
         "cadence": cadence.show(house.cadence),
         "max_pages": house.max_pages,
@@ -317,9 +323,9 @@ def house_json(house: House) -> dict[str, Any]:
     }
 
 
-def show_house(house: House) -> None:
-    tell("cadence", cadence.show(house.cadence))
-    tell(
+def show_rules(house: House) -> None:
+    show_field("cadence", cadence.show(house.cadence))
+    show_field(
         "limits",
         f"{house.max_pages:,} pages of a host, new ones up to {house.max_depth} clicks away",
     )

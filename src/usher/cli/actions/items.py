@@ -4,19 +4,19 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
-from usher.cli.actions.feeds import at_the_feeds, feed_of, house_of
-from usher.cli.app import App, show_json, show_table, tell
+from usher.cli.actions.feeds import feeds_transaction, open_feeds, require_feed
+from usher.cli.app import App, show_field, show_json, show_table
 from usher.cli.output import echo
-from usher.cli.queue_access import read_since
-from usher.cli.wording import plain, printable
+from usher.cli.queue_access import parse_since
+from usher.cli.wording import json_fields, printable
 from usher.db.clock import server_time
 from usher.feeds.items import clean_job, followup_jobs, full_pages, search
-from usher.feeds.items.clean import plain as plain_text
-from usher.feeds.items.clean_job import Told
-from usher.feeds.items.search import Found, Whole
+from usher.feeds.items.clean import plain_text
+from usher.feeds.items.clean_job import CleanOutcome
+from usher.feeds.items.search import FullItem, ItemSummary
 
-TEXT_SHOWN: Final = 2_000  # characters of an item's text
-LINE_SHOWN: Final = 500
+MAX_TEXT_CHARACTERS: Final = 2_000  # characters of an item's text
+MAX_LINE_CHARACTERS: Final = 500
 
 
 # -- items
@@ -33,25 +33,27 @@ async def find_items(  # noqa: PLR0913 - as many as there are conditions
     copies: bool,
     limit: int,
     after: str | None,
-) -> list[Found]:
-    async with at_the_feeds(app) as conn:
+) -> list[ItemSummary]:
+    async with feeds_transaction(app) as conn:
         now = await server_time(conn)
-        return await search.find(
+        return await search.find_items(
             conn,
             words=words,
-            feed=(await feed_of(conn, feed)).id if feed else None,
+            feed=(await require_feed(conn, feed)).id if feed else None,
             tag=tag,
-            since=read_since(since, now) if since else None,
-            until=read_since(until, now) if until else None,
-            after=search.read_place(after) if after else None,
+            since=parse_since(since, now) if since else None,
+            until=parse_since(until, now) if until else None,
+            after=search.parse_position(after) if after else None,
             copies=copies,
             limit=limit,
         )
 
 
-def show_items(app: App, found: Sequence[Found], *, limit: int, as_json: bool) -> None:
+def show_items(app: App, found: Sequence[ItemSummary], *, limit: int, as_json: bool) -> None:
     if as_json:
-        show_json([{**plain(asdict(one)), "place": search.place(one)} for one in found])
+        show_json(
+            [{**json_fields(asdict(one)), "place": search.page_position(one)} for one in found]
+        )
         return
     rows = [
         (
@@ -65,69 +67,73 @@ def show_items(app: App, found: Sequence[Found], *, limit: int, as_json: bool) -
     ]
     show_table(("ID", "FEED", "DATE", "TITLE", "LINK"), rows)
     if found and len(found) == limit:
-        app.say(f"  → perhaps more: --after {search.place(found[-1])}")
+        app.say(f"  → perhaps more: --after {search.page_position(found[-1])}")
 
 
-async def read_item(app: App, id_: int) -> Whole:
-    async with at_the_feeds(app) as conn:
-        return await search.one(conn, id_)
+async def read_item(app: App, id_: int) -> FullItem:
+    async with feeds_transaction(app) as conn:
+        return await search.find_item(conn, id_)
 
 
-def item_json(found: Whole) -> dict[str, Any]:
-    return {**plain(asdict(found.item)), **plain(asdict(found.rest))}
+def item_json(found: FullItem) -> dict[str, Any]:
+    return {**json_fields(asdict(found.item)), **json_fields(asdict(found.rest))}
 
 
-def show_item(found: Whole) -> None:
+def show_item(found: FullItem) -> None:
     item, rest = found.item, found.rest
-    tell("item", f"{item.id} of feed {item.feed or '-'}, {printable(item.feed_title)}")
-    tell("title", printable(item.title) or "-")
-    tell("link", printable(item.link) or "-")
-    tell("date", f"{item.pub_date:%Y-%m-%d %H:%M} UTC, changed here {item.mod_date:%Y-%m-%d %H:%M}")
+    show_field("item", f"{item.id} of feed {item.feed or '-'}, {printable(item.feed_title)}")
+    show_field("title", printable(item.title) or "-")
+    show_field("link", printable(item.link) or "-")
+    show_field(
+        "date", f"{item.pub_date:%Y-%m-%d %H:%M} UTC, changed here {item.mod_date:%Y-%m-%d %H:%M}"
+    )
     if rest.authors:
-        tell("by", printable(", ".join(one["name"] or one["email"] for one in rest.authors)))
+        show_field("by", printable(", ".join(one["name"] or one["email"] for one in rest.authors)))
     if item.tags:
-        tell("tags", printable(", ".join(item.tags), LINE_SHOWN))
+        show_field("tags", printable(", ".join(item.tags), MAX_LINE_CHARACTERS))
     for one in rest.media:
-        tell("medium", printable(f"{one['mime'] or one['medium'] or '-'} {one['link']}"))
+        show_field("medium", printable(f"{one['mime'] or one['medium'] or '-'} {one['link']}"))
     if item.same_as:
-        tell("copy", f"of item {item.same_as}, which told it first")
+        show_field("copy", f"of item {item.same_as}, which told it first")
     if rest.copies:
-        tell("copies", ", ".join(map(str, rest.copies)))
+        show_field("copies", ", ".join(map(str, rest.copies)))
     if rest.fetched:
-        tell("page", page_words(rest.fetched))
-    tell("text", "clean" if rest.cleaned else "as the feed or the page has it")
+        show_field("page", page_text(rest.fetched))
+    show_field("text", "clean" if rest.cleaned else "as the feed or the page has it")
     echo()
-    echo(text_of(found))
+    echo(item_text(found))
 
 
-def page_words(page: dict[str, Any]) -> str:
-    error = f": {printable(page['error'], LINE_SHOWN)}" if page["error"] else ""
+def page_text(page: dict[str, Any]) -> str:
+    error = f": {printable(page['error'], MAX_LINE_CHARACTERS)}" if page["error"] else ""
     tries = f" after {page['errors']} errors" if page["errors"] else ""
     return f"{page['state']}{tries}{error}"
 
 
-def text_of(found: Whole) -> str:
+def item_text(found: FullItem) -> str:
     """The text, line by line, nothing in it moving the cursor, and not endless."""
     rest, item = found.rest, found.item
     text = rest.content_clean
     if text is None:
         html, kind = (rest.content, rest.content_type) if rest.content else (item.summary, "")
         text = plain_text(html, kind or item.summary_type)
-    lines = text[:TEXT_SHOWN].splitlines()
-    return "\n".join(printable(line, TEXT_SHOWN) for line in lines) + "…" * (len(text) > TEXT_SHOWN)
+    lines = text[:MAX_TEXT_CHARACTERS].splitlines()
+    return "\n".join(printable(line, MAX_TEXT_CHARACTERS) for line in lines) + "…" * (
+        len(text) > MAX_TEXT_CHARACTERS
+    )
 
 
 # -- what comes after a poll
 
 
-async def set_feeds(
+async def set_feed_processing(
     app: App, texts: Sequence[str], *, kind: bool | None, clean: bool | None, **wanted: object
 ) -> list[tuple[int, str]]:
     """Whether pages are fetched and texts cleaned, and how; feed and task together."""
-    async with house_of(app) as house:
+    async with open_feeds(app) as house:
         now = house.search.clock.now()
         async with house.search.transaction() as conn:
-            found = {one.id: one for one in [await feed_of(conn, text) for text in texts]}
+            found = {one.id: one for one in [await require_feed(conn, text) for text in texts]}
             ids = sorted(found)
             if clean is not None or any(value is not None for value in wanted.values()):
                 await clean_job.set_cleaning(conn, ids, cleanup=clean, **wanted)
@@ -135,32 +141,32 @@ async def set_feeds(
                 await full_pages.set_partial(conn, ids, partial=kind, now=now)
             async with house.queue(conn) as queue:
                 if clean:
-                    await followup_jobs.keep_clean(queue, ids, now=now)
+                    await followup_jobs.enable_cleaning(queue, ids, now=now)
                 elif clean is False:
-                    await followup_jobs.stop_cleaning(queue, ids)
+                    await followup_jobs.disable_cleaning(queue, ids)
                 else:
                     await followup_jobs.clean_soon(queue, ids, now=now)
         for one in found.values():
             if kind and one.feed_id is not None:
-                await full_pages.send(house, one.feed_id)
+                await full_pages.queue_wanted_pages(house, one.feed_id)
     return [(id_, found[id_].url) for id_ in ids]
 
 
-async def clean_feeds(app: App, texts: Sequence[str], *, again: bool) -> list[Told]:
+async def clean_feeds(app: App, texts: Sequence[str], *, again: bool) -> list[CleanOutcome]:
     """Clean the items of feeds now, one feed after the other; of all that are to be clean if none is named."""
-    async with house_of(app) as house:
+    async with open_feeds(app) as house:
         async with house.search.transaction() as conn:
-            ids = [(await feed_of(conn, text)).id for text in texts]
-            ids = ids or await clean_job.kept_clean(conn)
+            ids = [(await require_feed(conn, text)).id for text in texts]
+            ids = ids or await clean_job.feeds_to_clean(conn)
             if again:
-                await clean_job.again(conn, ids)
+                await clean_job.reset_cleaning(conn, ids)
         return [
             await clean_job.clean_feed(house, id_, seconds=float("inf"))
             for id_ in dict.fromkeys(ids)
         ]
 
 
-def show_cleaned(app: App, told: Sequence[Told], *, as_json: bool) -> None:
+def show_cleaned(app: App, told: Sequence[CleanOutcome], *, as_json: bool) -> None:
     if as_json:
         names = ("feed", "cleaned", "problems", "more")
         show_json(

@@ -13,20 +13,20 @@ from usher.api.queue_messages import NewJob
 from usher.cli.app import App, show_json, show_table
 from usher.cli.output import echo
 from usher.cli.queue_access import (
-    at_the_queue,
+    checked_transaction,
     command_line,
-    command_of,
-    distance,
-    queue_of,
-    read_at,
-    read_moment,
-    read_since,
-    read_span,
-    read_type,
-    task_of,
-    within,
+    find_task,
+    open_queue,
+    parse_command,
+    parse_duration,
+    parse_since,
+    parse_start,
+    parse_time,
+    parse_type,
+    queue_transaction,
+    relative_time,
 )
-from usher.cli.wording import display_time, plain, printable, span
+from usher.cli.wording import display_time, duration_text, json_fields, printable
 from usher.db.clock import server_time
 from usher.errors import BadInput
 from usher.queue import admin, jobs, queries, run_api, waiting_reason
@@ -35,12 +35,12 @@ from usher.queue.jobs import Entered, New
 from usher.queue.periods import host_rule
 from usher.queue.queries import Count, Counts, Listed, Maker, Node, Shown
 
-BATCH = 5_000
-LONGEST_LINE = 1 << 24  # bytes
-MESSAGE = 60
+BATCH_SIZE = 5_000
+MAX_LINE_BYTES = 1 << 24  # bytes
+MESSAGE_CHARACTERS = 60
 JSON_HINT = """As in {"type": "fetch", "program": "curl", "args": ["https://example.com/"]}"""
-REFUSED = ("live", "ended", "missing")
-SAID: Mapping[str, str] = {
+REFUSED_RESULTS = ("live", "ended", "missing")
+RESULT_TEXTS: Mapping[str, str] = {
     "pending": "waits for its turn",
     "new": "is in again as job {}",
     "live": "cannot be tried again: job {} waits or runs already",
@@ -52,7 +52,7 @@ SAID: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
+class JobRequestResult:
     """What became of the wish to try a job again or to cancel it, and which job is now meant."""
 
     id: int
@@ -71,50 +71,50 @@ async def find_jobs(
     limit: int,
     **wanted: Any,  # noqa: ANN401 - as click read them
 ) -> list[Listed]:
-    after_id, after_end = cursor(after)
-    async with at_the_queue(app) as conn:
+    after_id, after_end = parse_cursor(after)
+    async with queue_transaction(app) as conn:
         return await queries.list_jobs(
             conn,
             log=log,
             n=limit,
             states=states,
-            task=(await task_of(conn, task)).id if task else None,
-            since=read_since(since, await server_time(conn)) if since else None,
+            task=(await find_task(conn, task)).id if task else None,
+            since=parse_since(since, await server_time(conn)) if since else None,
             after_id=after_id,
             after_end=after_end,
             **wanted,
         )
 
 
-def cursor(text: str | None) -> tuple[int | None, datetime | None]:
+def parse_cursor(text: str | None) -> tuple[int | None, datetime | None]:
     """Where a page of a list ended: a job, and in the log also when it ended."""
     if text is None:
         return None, None
     number, _, end = text.partition("@")
     if not number.isdecimal() or len(number) > 18:  # noqa: PLR2004 - what a bigint holds
         raise BadInput(f"{text[:40]!a} is not the number of a job.", hint="usher jobs list")
-    return int(number), read_moment(end, "As in 12@2026-11-16T08:00:00") if end else None
+    return int(number), parse_time(end, "As in 12@2026-11-16T08:00:00") if end else None
 
 
 def rows_json(rows: Iterable[Any]) -> list[dict[str, Any]]:
-    return [plain(asdict(row)) for row in rows]
+    return [json_fields(asdict(row)) for row in rows]
 
 
 def show_jobs(
     app: App, found: list[Listed], wanted: Mapping[str, Any], *, only_ids: bool, as_json: bool
 ) -> None:
-    if told_plainly(found, only_ids=only_ids, as_json=as_json):
+    if show_for_programs(found, only_ids=only_ids, as_json=as_json):
         return
     now = display_time()
     rows = [
         (
             job.id,
             job.type,
-            state_words(job),
-            time_words(job, now),
+            state_text(job),
+            time_text(job, now),
             job.hostname or "-",
             command_line(job.program, job.args),
-            printable(job.message or "", MESSAGE),
+            printable(job.message or "", MESSAGE_CHARACTERS),
         )
         for job in found
     ]
@@ -123,7 +123,7 @@ def show_jobs(
         app.say(f"  → perhaps more: --after {found[-1].id}")
 
 
-def told_plainly(rows: Sequence[Any], *, only_ids: bool, as_json: bool) -> bool:
+def show_for_programs(rows: Sequence[Any], *, only_ids: bool, as_json: bool) -> bool:
     """Whether a machine is to read it, which is then done."""
     if as_json:
         show_json(rows_json(rows))
@@ -132,25 +132,25 @@ def told_plainly(rows: Sequence[Any], *, only_ids: bool, as_json: bool) -> bool:
     return as_json or only_ids
 
 
-def state_words(job: Listed) -> str:
+def state_text(job: Listed) -> str:
     if job.cancel and job.state == "running":
         return "running, to be stopped"
     if job.held:
-        return f"held by {printable(job.resource or '?', MESSAGE)}"
+        return f"held by {printable(job.resource or '?', MESSAGE_CHARACTERS)}"
     most = f" of {job.max_attempts}" if job.max_attempts else ""
     return f"{job.state} ({job.attempts}{most})" if job.attempts > 1 or job.end else job.state
 
 
-def time_words(job: Listed, now: datetime) -> str:
+def time_text(job: Listed, now: datetime) -> str:
     if job.state == "running":
-        return f"for {span(now - job.start)}" if job.start else "-"
-    return distance(job.scheduled, now)
+        return f"for {duration_text(now - job.start)}" if job.start else "-"
+    return relative_time(job.scheduled, now)
 
 
 def show_log(
     app: App, found: list[Listed], wanted: Mapping[str, Any], *, only_ids: bool, as_json: bool
 ) -> None:
-    if told_plainly(found, only_ids=only_ids, as_json=as_json):
+    if show_for_programs(found, only_ids=only_ids, as_json=as_json):
         return
     now = display_time()
     rows = [
@@ -159,15 +159,18 @@ def show_log(
             job.type,
             job.state,
             "-" if job.exit_code is None else job.exit_code,
-            distance(job.end, now),
-            took(job),
+            relative_time(job.end, now),
+            run_time(job),
             job.hostname or "-",
             command_line(job.program, job.args),
-            printable(job.message or "", MESSAGE),
+            printable(job.message or "", MESSAGE_CHARACTERS),
         )
         for job in found
     ]
-    show_table(("ID", "TYPE", "STATE", "EXIT", "ENDED", "TOOK", "ON", "COMMAND", "MESSAGE"), rows)
+    show_table(
+        ("ID", "TYPE", "STATE", "EXIT", "ENDED", "TOOK", "ON", "COMMAND", "MESSAGE"),
+        rows,
+    )
     if len(found) == wanted["limit"]:
         last = found[-1]
         # A job is there once, unless attempts are asked for.
@@ -175,12 +178,12 @@ def show_log(
         app.say(f"  → perhaps more: --after {last.id}{end}")
 
 
-def took(job: Listed) -> str:
-    return "-" if job.start is None or job.end is None else span(job.end - job.start)
+def run_time(job: Listed) -> str:
+    return "-" if job.start is None or job.end is None else duration_text(job.end - job.start)
 
 
 async def count_jobs(app: App) -> Counts:
-    async with at_the_queue(app) as conn:
+    async with queue_transaction(app) as conn:
         return await queries.counts(conn, now=await server_time(conn))
 
 
@@ -188,22 +191,22 @@ def show_counts(counts: Counts, *, as_json: bool) -> None:
     if as_json:
         show_json(asdict(counts))
         return
-    rows = [("now", *count_words(one)) for one in counts.live]
-    rows += [("last day", *count_words(one)) for one in counts.log]
+    rows = [("now", *count_row(one)) for one in counts.live]
+    rows += [("last day", *count_row(one)) for one in counts.log]
     show_table(("WHEN", "TYPE", "STATE", "JOBS"), rows)
 
 
-def count_words(one: Count) -> tuple[str, str, str]:
+def count_row(one: Count) -> tuple[str, str, str]:
     return one.type, one.state, f"{'≥ ' if one.more else ''}{one.number:,}"
 
 
-async def find_makers(app: App, table: str, row: str) -> list[Maker]:
-    async with at_the_queue(app) as conn:
+async def find_writers(app: App, table: str, row: str) -> list[Maker]:
+    async with queue_transaction(app) as conn:
         return await queries.made_by(conn, table, row)
 
 
-def show_makers(found: list[Maker], *, only_ids: bool, as_json: bool) -> None:
-    if told_plainly(found, only_ids=only_ids, as_json=as_json):
+def show_writers(found: list[Maker], *, only_ids: bool, as_json: bool) -> None:
+    if show_for_programs(found, only_ids=only_ids, as_json=as_json):
         return
     rows = [
         (
@@ -218,9 +221,9 @@ def show_makers(found: list[Maker], *, only_ids: bool, as_json: bool) -> None:
     show_table(("ID", "WROTE IT", "TYPE", "STATE", "COMMAND"), rows)
 
 
-async def keep(app: App, text: str) -> str:
-    wanted = read_span(text)
-    async with at_the_queue(app) as conn:
+async def set_log_retention(app: App, text: str) -> str:
+    wanted = parse_duration(text)
+    async with queue_transaction(app) as conn:
         await admin.keep_log(conn, wanted)
     return durations.show(wanted)
 
@@ -228,7 +231,7 @@ async def keep(app: App, text: str) -> str:
 async def read_job(
     app: App, id_: int, attempt: int | None, host: str | None
 ) -> tuple[Shown, list[str]]:
-    async with at_the_queue(app) as conn:
+    async with queue_transaction(app) as conn:
         found = await queries.show_job(conn, id_, attempt=attempt)
         name = host.lower() if host else None
         now = await server_time(conn)
@@ -237,7 +240,7 @@ async def read_job(
 
 
 async def read_tree(app: App, id_: int) -> list[Node]:
-    async with at_the_queue(app) as conn:
+    async with queue_transaction(app) as conn:
         return await queries.tree(conn, id_)
 
 
@@ -249,17 +252,17 @@ async def add_job(
     at: str | None,
     **wanted: Any,  # noqa: ANN401 - as click read them
 ) -> Entered:
-    program, args = command_of(words)
-    async with at_the_queue(app) as conn:
+    program, args = parse_command(words)
+    async with queue_transaction(app) as conn:
         now = await server_time(conn)
-        scheduled = read_at(at, now) if at else None
+        scheduled = parse_start(at, now) if at else None
         needs = tuple(wanted.pop("needs", ()))
-        job = New(read_type(type_), program, args, scheduled=scheduled, needs=needs, **wanted)
+        job = New(parse_type(type_), program, args, scheduled=scheduled, needs=needs, **wanted)
         [entered] = await jobs.enqueue(conn, [job], now=now)
         return entered
 
 
-def show_entered(app: App, entered: Entered, *, as_json: bool) -> None:
+def show_enqueued(app: App, entered: Entered, *, as_json: bool) -> None:
     if as_json:
         show_json(asdict(entered))
         return
@@ -268,13 +271,13 @@ def show_entered(app: App, entered: Entered, *, as_json: bool) -> None:
         app.say("it waits or runs already, with the same key")
 
 
-async def add_from(app: App, file: BinaryIO) -> dict[str, int]:
+async def add_from_file(app: App, file: BinaryIO) -> dict[str, int]:
     """Jobs from lines of JSON, batch after batch; what came before a bad line is in."""
     total = {"new": 0, "known": 0}
-    async with queue_of(app) as db:
+    async with open_queue(app) as db:
         try:
             for batch in batches(file):
-                async with within(db) as conn:
+                async with checked_transaction(db) as conn:
                     made = await run_api.enqueue_under(conn, batch, now=await server_time(conn))
                 new = sum(one.new for one in made)
                 total["new"] += new
@@ -288,23 +291,23 @@ async def add_from(app: App, file: BinaryIO) -> dict[str, int]:
 
 def batches(file: BinaryIO) -> Iterator[list[tuple[New, int | None]]]:
     batch: list[tuple[New, int | None]] = []
-    for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE), b""), 1):
+    for number, line in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES), b""), 1):
         if not line.strip():
             continue
         try:
-            batch.append(decoded(line))
+            batch.append(parse_job(line))
         except (ValueError, BadInput) as error:
             if batch:
                 yield batch
             raise BadInput(f"Line {number} is not a job: {error}.", hint=JSON_HINT) from error
-        if len(batch) == BATCH:
+        if len(batch) == BATCH_SIZE:
             yield batch
             batch = []
     if batch:
         yield batch
 
 
-def decoded(line: bytes) -> tuple[New, int | None]:
+def parse_job(line: bytes) -> tuple[New, int | None]:
     wanted = msgspec.json.decode(line, type=NewJob)
     job = new_job(wanted)
     host_rule(job.host_rule)
@@ -321,31 +324,33 @@ def show_total(app: App, total: dict[str, int], *, as_json: bool) -> None:
         app.say(f"{total['new']:,} new{known}")
 
 
-async def retry_jobs(app: App, ids: Sequence[int]) -> list[Fate]:
-    async with at_the_queue(app) as conn:
+async def retry_jobs(app: App, ids: Sequence[int]) -> list[JobRequestResult]:
+    async with queue_transaction(app) as conn:
         found = await admin.retry(conn, ids, now=await server_time(conn))
-    return [Fate(one.id, one.what, one.job) for one in found]
+    return [JobRequestResult(one.id, one.what, one.job) for one in found]
 
 
-async def cancel_jobs(app: App, ids: Sequence[int], reason: str) -> list[Fate]:
+async def cancel_jobs(app: App, ids: Sequence[int], reason: str) -> list[JobRequestResult]:
     wanted = list(dict.fromkeys(ids))
-    async with at_the_queue(app) as conn:
+    async with queue_transaction(app) as conn:
         found = await jobs.cancel(conn, wanted, why=reason, now=await server_time(conn))
         over = {one.id for one in await admin.ended(conn, wanted)} - found.keys()
 
-    def fate(id_: int) -> Fate:
+    def fate(id_: int) -> JobRequestResult:
         if id_ in found:
-            return Fate(id_, "stopping" if found[id_] is State.RUNNING else "cancelled", id_)
-        return Fate(id_, "ended" if id_ in over else "missing")
+            return JobRequestResult(
+                id_, "stopping" if found[id_] is State.RUNNING else "cancelled", id_
+            )
+        return JobRequestResult(id_, "ended" if id_ in over else "missing")
 
     return [fate(id_) for id_ in wanted]
 
 
-def show_fates(found: Sequence[Fate], *, as_json: bool) -> bool:
+def show_results(found: Sequence[JobRequestResult], *, as_json: bool) -> bool:
     """Tell what became of each; whether all went as wished."""
     if as_json:
         show_json(rows_json(found))
     else:
         for one in found:
-            echo(f"{one.id}  {SAID[one.what].format(one.job)}")
-    return not any(one.what in REFUSED for one in found)
+            echo(f"{one.id}  {RESULT_TEXTS[one.what].format(one.job)}")
+    return not any(one.what in REFUSED_RESULTS for one in found)

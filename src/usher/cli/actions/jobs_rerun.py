@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from usher.cli.app import App
 from usher.cli.output import echo
-from usher.cli.queue_access import queue_of, within
+from usher.cli.queue_access import checked_transaction, open_queue
 from usher.db.pool import Connection, Database
 from usher.errors import BadInput
 from usher.queue import admin, queries
@@ -17,15 +17,15 @@ from usher.queue.service import passed_on
 from usher.queue.worker_login import worker_dsn
 from usher.shutdown import told_to_stop
 
-FAILED, NEVER, INTERRUPTED = 1, 2, 130
-OWN = (0, 1, 2)  # the exit codes that mean the same to us
+FAILED, NOT_STARTED, INTERRUPTED = 1, 2, 130
+PASSED_EXIT_CODES = (0, 1, 2)  # the exit codes that mean the same to us
 
 
-async def run_again(app: App, id_: int, extra: Sequence[str]) -> int:
-    async with queue_of(app) as db:
-        async with within(db) as conn:
-            old = await over(conn, id_)
-        post = await posted(app, db)
+async def rerun_job(app: App, id_: int, extra: Sequence[str]) -> int:
+    async with open_queue(app) as db:
+        async with checked_transaction(db) as conn:
+            old = await ended_job(conn, id_)
+        post = await run_context(app, db)
         with told_to_stop() as (stop, kill):
             event = await rerun(
                 Again(
@@ -33,7 +33,7 @@ async def run_again(app: App, id_: int, extra: Sequence[str]) -> int:
                     post=post,
                     old=old,
                     extra=tuple(extra),
-                    hear=heard,
+                    hear=print_output,
                     talk=app.say,
                     stop=stop,
                     kill=kill,
@@ -42,7 +42,7 @@ async def run_again(app: App, id_: int, extra: Sequence[str]) -> int:
     return exit_code(app, event)
 
 
-async def over(conn: Connection, id_: int) -> admin.Ended:
+async def ended_job(conn: Connection, id_: int) -> admin.Ended:
     """The job, which has ended."""
     found = await admin.ended(conn, [id_])
     if found:
@@ -53,7 +53,7 @@ async def over(conn: Connection, id_: int) -> admin.Ended:
     )
 
 
-async def posted(app: App, db: Database) -> Post:
+async def run_context(app: App, db: Database) -> Post:
     return Post(
         host=socket.gethostname().lower(),
         policies=policies(app.loaded.workers),
@@ -62,7 +62,7 @@ async def posted(app: App, db: Database) -> Post:
     )
 
 
-def heard(words: str) -> None:
+def print_output(words: str) -> None:
     """Print a part of the program's output; `echo` makes its escape sequences visible."""
     if words:
         echo(words, nl=False)
@@ -71,9 +71,9 @@ def heard(words: str) -> None:
 def exit_code(app: App, event: Ended | None) -> int:
     if event is None or event.why == "cancelled":
         return INTERRUPTED
-    if event.detail or event.code not in OWN:
+    if event.detail or event.code not in PASSED_EXIT_CODES:
         ended = f"exit code {event.code}" if event.code is not None else "it never ran"
         app.say(f"{event.why}: {event.detail or ended}")
     if event.why in {"missing", "forbidden"}:
-        return NEVER
-    return event.code if event.code in OWN and event.why == "ended" else FAILED
+        return NOT_STARTED
+    return event.code if event.code in PASSED_EXIT_CODES and event.why == "ended" else FAILED

@@ -6,7 +6,7 @@ from typing import Final
 
 from usher.cli.app import App
 from usher.cli.output import echo
-from usher.cli.queue_access import queue_of, read_span, within
+from usher.cli.queue_access import checked_transaction, open_queue, parse_duration
 from usher.errors import UsherError
 from usher.queue import queries
 from usher.queue.job_states import State
@@ -18,12 +18,12 @@ MAX_WAIT_SECONDS: Final = 2.0
 
 async def read_result(app: App, id_: int, wait: str | None) -> Shown:
     """The job, after waiting up to `wait` for its end."""
-    seconds = read_span(wait).total_seconds() if wait else 0.0
+    seconds = parse_duration(wait).total_seconds() if wait else 0.0
     deadline = asyncio.get_running_loop().time() + seconds
     pause = FIRST_WAIT_SECONDS
-    async with queue_of(app) as db:
+    async with open_queue(app) as db:
         while True:
-            async with within(db) as conn:
+            async with checked_transaction(db) as conn:
                 shown = await queries.show_job(conn, id_)
             left = deadline - asyncio.get_running_loop().time()
             if not shown.live or left <= 0:

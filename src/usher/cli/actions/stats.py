@@ -6,11 +6,11 @@ Commands import this when they run, because it brings the driver along.
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from usher.cli.actions.components import at_mgmt
-from usher.cli.app import App, show_json, show_table, tell
+from usher.cli.actions.components import mgmt_transaction
+from usher.cli.app import App, show_field, show_json, show_table
 from usher.cli.output import echo
-from usher.cli.queue_access import distance, read_since
-from usher.cli.wording import display_time, plain, printable
+from usher.cli.queue_access import parse_since, relative_time
+from usher.cli.wording import display_time, json_fields, printable
 from usher.db.clock import server_time
 from usher.mgmt import queries as look
 from usher.mgmt.queries import MOST_QUERIES, Queries, QueryDay, Term
@@ -26,9 +26,9 @@ class QueryReport:
     day_terms: list[Term]
 
 
-async def read(app: App, since: str, limit: int) -> QueryReport:
-    async with at_mgmt(app) as conn:
-        moment = read_since(since, await server_time(conn))
+async def read_queries(app: App, since: str, limit: int) -> QueryReport:
+    async with mgmt_transaction(app) as conn:
+        moment = parse_since(since, await server_time(conn))
         return QueryReport(
             queries=await look.queries(conn, since=moment),
             terms=await look.terms(conn, since=moment, n=limit),
@@ -37,27 +37,32 @@ async def read(app: App, since: str, limit: int) -> QueryReport:
         )
 
 
-def show(report: QueryReport, *, as_json: bool) -> None:
+def show_queries(report: QueryReport, *, as_json: bool) -> None:
     queries = report.queries
     if as_json:
         lists = {
-            "terms": [plain(asdict(term)) for term in report.terms],
-            "earlier_days": [plain(asdict(day)) for day in report.days],
-            "earlier_terms": [plain(asdict(term)) for term in report.day_terms],
+            "terms": [json_fields(asdict(term)) for term in report.terms],
+            "earlier_days": [json_fields(asdict(day)) for day in report.days],
+            "earlier_terms": [json_fields(asdict(term)) for term in report.day_terms],
         }
         show_json({**asdict(queries), **lists})
         return
     more = ", the last of them" if queries.number >= MOST_QUERIES else ""
-    tell("queries", f"{queries.number}{more}")
+    show_field("queries", f"{queries.number}{more}")
     if queries.number:
-        tell("time", f"median {seconds(queries.median)}, mean {seconds(queries.mean)}")
-        tell("", f"95 % within {seconds(queries.p95)}, slowest {seconds(queries.slowest)}")
+        show_field(
+            "time", f"median {duration_text(queries.median)}, mean {duration_text(queries.mean)}"
+        )
+        show_field(
+            "",
+            f"95 % within {duration_text(queries.p95)}, slowest {duration_text(queries.slowest)}",
+        )
         echo()
         show_terms(report.terms)
     if report.days:
         echo()
         days = [
-            (f"{day.day}", day.number, seconds(day.mean), seconds(day.slowest))
+            (f"{day.day}", day.number, duration_text(day.mean), duration_text(day.slowest))
             for day in report.days
         ]
         show_table(("EARLIER DAY", "QUERIES", "MEAN", "SLOWEST"), days)
@@ -70,9 +75,9 @@ def show_terms(terms: Sequence[Term]) -> None:
     rows = [
         (
             one.number,
-            seconds(one.mean),
-            seconds(one.slowest),
-            distance(one.latest, now),
+            duration_text(one.mean),
+            duration_text(one.slowest),
+            relative_time(one.latest, now),
             printable(one.term),
         )
         for one in terms
@@ -80,6 +85,6 @@ def show_terms(terms: Sequence[Term]) -> None:
     show_table(("QUERIES", "MEAN", "SLOWEST", "LATEST", "TERM"), rows)
 
 
-def seconds(number: float) -> str:
+def duration_text(number: float) -> str:
     """In milliseconds up to ten seconds."""
     return f"{number * 1000:.0f}ms" if number < 10 else f"{number:.1f}s"  # noqa: PLR2004

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from usher.cli.app import App
-from usher.cli.area_access import CONNECTIONS, made_ready
+from usher.cli.area_access import POOL_SIZE, prepare_schema
 from usher.db.areas import Places, places
 from usher.db.clock import DatabaseClock
 from usher.db.pool import Connection, Database, connect
-from usher.observe.blockers import Around, Holdup, holdups
-from usher.observe.stages import Queue, Work, look_at_queue, look_at_work
+from usher.observe.blockers import Blocker, SystemState, find_blockers
+from usher.observe.stages import QueueStatus, WorkStatus, read_queue, read_work
 from usher.schema.state import state
 from usher.settings import Settings
 
@@ -24,17 +24,17 @@ AREAS = ("work", "control")
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class StatusReport:
     """All that was seen at a moment; an area whose schema is out of date was not looked at."""
 
     at: datetime
-    work: Work | None
-    queue: Queue | None
-    holdups: Sequence[Holdup]
+    work: WorkStatus | None
+    queue: QueueStatus | None
+    blockers: Sequence[Blocker]
 
 
 @dataclass(slots=True)
-class Window:
+class StatusReader:
     """The databases that can be looked at, and what is around them."""
 
     settings: Settings
@@ -42,36 +42,36 @@ class Window:
     behind: dict[str, int]
     ahead: list[str]
 
-    async def look(self) -> Status:
+    async def look(self) -> StatusReport:
         """One look, for each database in one transaction that only reads."""
         clock = next((db.clock for db in self.areas.values()), DatabaseClock())
         now, work, queue = clock.now(), None, None
         if "work" in self.areas:
-            async with reading(self.areas["work"]) as conn:
-                work = await look_at_work(conn, now=now)
+            async with read_transaction(self.areas["work"]) as conn:
+                work = await read_work(conn, now=now)
         if "control" in self.areas:
-            async with reading(self.areas["control"]) as conn:
-                queue = await look_at_queue(conn, now=now)
+            async with read_transaction(self.areas["control"]) as conn:
+                queue = await read_queue(conn, now=now)
         skew = clock.skew.total_seconds()
-        around = Around(self.behind, self.ahead, free_space(self.settings), skew)
-        return Status(now, work, queue, holdups(around, work, queue, now))
+        around = SystemState(self.behind, self.ahead, free_space(self.settings), skew)
+        return StatusReport(now, work, queue, find_blockers(around, work, queue, now))
 
 
 @asynccontextmanager
-async def window(app: App) -> AsyncIterator[Window]:
+async def open_reader(app: App) -> AsyncIterator[StatusReader]:
     """A window on both areas; starts the embedded server if one lives there."""
     settings = app.settings
     with places(settings) as found:
         async with AsyncExitStack() as stack:
-            view = Window(settings, {}, {}, [])
+            view = StatusReader(settings, {}, {}, [])
             for schema in AREAS:
-                if await current(found, schema, view):
-                    db = await opened(found, schema, settings)
+                if await is_current(found, schema, view):
+                    db = await open_area(found, schema, settings)
                     view.areas[schema] = await stack.enter_async_context(db)
             yield view
 
 
-async def current(found: Places, schema: str, view: Window) -> bool:
+async def is_current(found: Places, schema: str, view: StatusReader) -> bool:
     """Whether a schema can be looked at; one in the embedded server will be brought up to date."""
     patience = view.settings.connect_timeout
     async with await connect(found.dsn(schema), patience=patience) as conn:
@@ -85,14 +85,14 @@ async def current(found: Places, schema: str, view: Window) -> bool:
     return False
 
 
-async def opened(found: Places, schema: str, settings: Settings) -> Database:
-    role = await made_ready(found, schema, READER, settings.connect_timeout)
+async def open_area(found: Places, schema: str, settings: Settings) -> Database:
+    role = await prepare_schema(found, schema, READER, settings.connect_timeout)
     patience = settings.connect_timeout
-    return Database(found.dsn(schema), size=CONNECTIONS, patience=patience, role=role)
+    return Database(found.dsn(schema), size=POOL_SIZE, patience=patience, role=role)
 
 
 @asynccontextmanager
-async def reading(db: Database) -> AsyncIterator[Connection]:
+async def read_transaction(db: Database) -> AsyncIterator[Connection]:
     async with db.transaction() as conn:
         await conn.execute("set transaction isolation level repeatable read, read only")
         yield conn

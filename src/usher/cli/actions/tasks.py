@@ -6,19 +6,19 @@ from datetime import timedelta
 from typing import Any
 
 from usher import durations
-from usher.cli.actions.jobs_details import LONG, show_attempts
-from usher.cli.app import App, show_json, show_table, tell
+from usher.cli.actions.jobs_details import MAX_TEXT_CHARACTERS, show_attempts
+from usher.cli.app import App, show_field, show_json, show_table
 from usher.cli.output import echo
 from usher.cli.queue_access import (
-    at_the_queue,
     command_line,
-    command_of,
-    distance,
-    read_span,
-    read_type,
-    task_of,
+    find_task,
+    parse_command,
+    parse_duration,
+    parse_type,
+    queue_transaction,
+    relative_time,
 )
-from usher.cli.wording import display_time, plain, printable, when
+from usher.cli.wording import display_time, json_fields, printable, time_text
 from usher.db.clock import server_time
 from usher.errors import BadInput
 from usher.queue import admin, queries, task_queries, tasks
@@ -28,19 +28,19 @@ from usher.queue.queries import Listed
 from usher.queue.task_queries import MOST, Resource, Task
 from usher.queue.tasks import NewTask
 
-RUNS = 5
-TYPE = "default"
-CLOCK = ("periodicity", "hour", "minute", "second", "cron", "timezone")
-EMPTIED = ("name", "resource", "data")  # by an empty word
+MAX_RUNS = 5
+DEFAULT_TYPE = "default"
+CLOCK_FIELDS = ("periodicity", "hour", "minute", "second", "cron", "timezone")
+CLEARABLE_FIELDS = ("name", "resource", "data")  # by an empty word
 
 
 async def find_tasks(app: App, *, after: int, limit: int, **wanted: Any) -> list[Task]:  # noqa: ANN401
-    async with at_the_queue(app) as conn:
+    async with queue_transaction(app) as conn:
         return await task_queries.list_tasks(conn, after_id=after, n=limit, **wanted)
 
 
 def task_json(task: Task) -> dict[str, Any]:
-    return plain(asdict(task))
+    return json_fields(asdict(task))
 
 
 def show_tasks(app: App, found: list[Task], *, limit: int, as_json: bool) -> None:
@@ -52,9 +52,9 @@ def show_tasks(app: App, found: list[Task], *, limit: int, as_json: bool) -> Non
             task.id,
             printable(task.name or "-"),
             task.type,
-            clock_words(task),
-            next_words(task) if task.state == "enabled" else "disabled",
-            distance(task.latest_run, display_time()),
+            clock_text(task),
+            next_run_text(task) if task.state == "enabled" else "disabled",
+            relative_time(task.latest_run, display_time()),
             "-" if task.job_id is None else f"{task.job_id} {task.job_state}",
             command_line(task.program, task.args),
         )
@@ -65,7 +65,7 @@ def show_tasks(app: App, found: list[Task], *, limit: int, as_json: bool) -> Non
         app.say(f"  → perhaps more: --after {found[-1].id}")
 
 
-def clock_words(task: Task) -> str:
+def clock_text(task: Task) -> str:
     """When it runs: `every 15m`, `every 1d at 02:30 Europe/Amsterdam`, `cron 0 8 * * *`."""
     zone = f" {task.timezone}" if task.timezone != "UTC" else ""
     if task.cron is not None:
@@ -79,40 +79,43 @@ def clock_words(task: Task) -> str:
     return f"{often} at {hour}:{minute}{second}{zone}"
 
 
-def next_words(task: Task) -> str:
+def next_run_text(task: Task) -> str:
     now = display_time()
-    return "now" if task.next_run <= now else distance(task.next_run, now)
+    return "now" if task.next_run <= now else relative_time(task.next_run, now)
 
 
-def title(task: Task) -> str:
+def task_label(task: Task) -> str:
     return f"{task.id} {printable(task.name)}" if task.name else str(task.id)
 
 
 async def read_task(app: App, text: str) -> tuple[Task, list[Listed]]:
-    async with at_the_queue(app) as conn:
-        task = await task_of(conn, text)
-        return task, await queries.list_jobs(conn, log=True, task=task.id, n=RUNS)
+    async with queue_transaction(app) as conn:
+        task = await find_task(conn, text)
+        return task, await queries.list_jobs(conn, log=True, task=task.id, n=MAX_RUNS)
 
 
 def show_task(task: Task, runs: Sequence[Listed], *, as_json: bool) -> None:
     if as_json:
-        show_json({**task_json(task), "runs": [plain(asdict(one)) for one in runs]})
+        show_json({**task_json(task), "runs": [json_fields(asdict(one)) for one in runs]})
         return
     now = display_time()
-    tell("task", f"{title(task)}, {task.state}, type {task.type}")
-    tell("command", command_line(task.program, task.args, LONG))
-    tell("runs", clock_words(task) + (", as the program finds" if task.autoperiodicity else ""))
-    tell(
-        "next", when(task.next_run, now) if task.state == "enabled" else "not while it is disabled"
+    show_field("task", f"{task_label(task)}, {task.state}, type {task.type}")
+    show_field("command", command_line(task.program, task.args, MAX_TEXT_CHARACTERS))
+    show_field(
+        "runs", clock_text(task) + (", as the program finds" if task.autoperiodicity else "")
     )
-    tell("last", when(task.latest_run, now) if task.latest_run else "never")
+    show_field(
+        "next",
+        time_text(task.next_run, now) if task.state == "enabled" else "not while it is disabled",
+    )
+    show_field("last", time_text(task.latest_run, now) if task.latest_run else "never")
     if task.jitter:
-        tell("jitter", f"up to {durations.show(task.jitter)}")
+        show_field("jitter", f"up to {durations.show(task.jitter)}")
     for name in ("resource", "host_rule", "priority", "data"):
         if value := getattr(task, name):
-            tell(name.replace("_", " "), printable(str(value), LONG))
+            show_field(name.replace("_", " "), printable(str(value), MAX_TEXT_CHARACTERS))
     if task.job_id is not None:
-        tell("job", f"{task.job_id}, {task.job_state}: usher jobs show {task.job_id}")
+        show_field("job", f"{task.job_id}, {task.job_state}: usher jobs show {task.job_id}")
     if runs:
         show_attempts(runs)
 
@@ -125,17 +128,17 @@ async def add_task(
     jitter: str | None,
     **wanted: Any,  # noqa: ANN401 - as click read them
 ) -> Task:
-    program, args = command_of(words)
+    program, args = parse_command(words)
     given = {name: value for name, value in wanted.items() if value is not None}
-    clock = read_clock({name: given.pop(name) for name in CLOCK if name in given})
-    pause = read_span(jitter) if jitter else timedelta()
-    async with at_the_queue(app) as conn:
-        new = NewTask(read_type(type or TYPE), program, clock, args, jitter=pause, **given)
+    clock = parse_clock({name: given.pop(name) for name in CLOCK_FIELDS if name in given})
+    pause = parse_duration(jitter) if jitter else timedelta()
+    async with queue_transaction(app) as conn:
+        new = NewTask(parse_type(type or DEFAULT_TYPE), program, clock, args, jitter=pause, **given)
         id_ = await tasks.add(conn, new, now=await server_time(conn))
         return await task_queries.show_task(conn, id_)
 
 
-def read_clock(given: dict[str, Any]) -> Clock:
+def parse_clock(given: dict[str, Any]) -> Clock:
     if given.keys() <= {"timezone"}:
         raise BadInput(
             "A task must know when it runs.",
@@ -155,33 +158,33 @@ async def change_task(
     given = {name: value for name, value in wanted.items() if value is not None}
     if any_time:
         given |= dict.fromkeys(("hour", "minute", "second"))
-    given |= {name: given[name] or None for name in EMPTIED if name in given}
+    given |= {name: given[name] or None for name in CLEARABLE_FIELDS if name in given}
     if "type" in given:
-        read_type(given["type"])
+        parse_type(given["type"])
     if "jitter" in given:
-        given["jitter"] = read_span(given["jitter"])
+        given["jitter"] = parse_duration(given["jitter"])
     if words:
-        given["program"], given["args"] = command_of(words)
-    async with at_the_queue(app) as conn:
-        task = await task_of(conn, text)
+        given["program"], given["args"] = parse_command(words)
+    async with queue_transaction(app) as conn:
+        task = await find_task(conn, text)
         return await admin.change_task(conn, task.id, now=await server_time(conn), **given)
 
 
 async def set_states(app: App, texts: Sequence[str], state: admin.TaskState) -> list[Task]:
-    async with at_the_queue(app) as conn:
+    async with queue_transaction(app) as conn:
         now = await server_time(conn)
-        found = {task.id: task for task in [await task_of(conn, text) for text in texts]}
+        found = {task.id: task for task in [await find_task(conn, text) for text in texts]}
         return [await admin.set_task_state(conn, id_, state, now=now) for id_ in sorted(found)]
 
 
 async def run_tasks(app: App, texts: Sequence[str]) -> list[Entered]:
-    async with at_the_queue(app) as conn:
+    async with queue_transaction(app) as conn:
         now = await server_time(conn)
-        found = [await task_of(conn, text) for text in texts]
+        found = [await find_task(conn, text) for text in texts]
         return [await admin.run_task(conn, task.id, now=now) for task in found]
 
 
-def show_entered(app: App, entered: Sequence[Entered], *, as_json: bool) -> None:
+def show_enqueued(app: App, entered: Sequence[Entered], *, as_json: bool) -> None:
     if as_json:
         show_json([asdict(one) for one in entered])
         return
@@ -192,21 +195,21 @@ def show_entered(app: App, entered: Sequence[Entered], *, as_json: bool) -> None
 
 
 async def remove_tasks(app: App, texts: Sequence[str]) -> list[Task]:
-    async with at_the_queue(app) as conn:
-        found = {task.id: task for task in [await task_of(conn, text) for text in texts]}
+    async with queue_transaction(app) as conn:
+        found = {task.id: task for task in [await find_task(conn, text) for text in texts]}
         return [await admin.delete_task(conn, id_) for id_ in sorted(found)]
 
 
 async def find_resources(
     app: App, *, contains: str | None, after: str, limit: int
 ) -> list[Resource]:
-    async with at_the_queue(app) as conn:
+    async with queue_transaction(app) as conn:
         return await task_queries.list_resources(conn, contains=contains, after=after, n=limit)
 
 
 def show_resources(app: App, found: Sequence[Resource], *, limit: int, as_json: bool) -> None:
     if as_json:
-        show_json([plain(asdict(one)) for one in found])
+        show_json([json_fields(asdict(one)) for one in found])
         return
     now = display_time()
     rows = [
@@ -214,7 +217,7 @@ def show_resources(app: App, found: Sequence[Resource], *, limit: int, as_json: 
             printable(one.name),
             f"{one.running} of {one.capacity}{', paused' if one.paused else ''}",
             durations.show(one.interval),
-            distance(one.latest_run, now),
+            relative_time(one.latest_run, now),
             f"≥ {MOST}" if one.waiting >= MOST else one.waiting,
         )
         for one in found
@@ -229,7 +232,7 @@ async def set_resource(
 ) -> tuple[Resource, bool]:
     if not name:
         raise BadInput("A resource has a name.", hint="usher resources list")
-    pause = read_span(interval) if interval else None
-    async with at_the_queue(app) as conn:
+    pause = parse_duration(interval) if interval else None
+    async with queue_transaction(app) as conn:
         now = await server_time(conn)
         return await admin.set_resource(conn, name, capacity=capacity, interval=pause, now=now)

@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from itertools import count
 
-from usher.cli.actions.components import at_mgmt
+from usher.cli.actions.components import mgmt_transaction
 from usher.cli.app import App, show_json, show_table
 from usher.cli.output import echo
-from usher.cli.queue_access import distance
-from usher.cli.wording import display_time, plain, printable
+from usher.cli.queue_access import relative_time
+from usher.cli.wording import display_time, json_fields, printable
 from usher.db.clock import server_time
 from usher.errors import BadInput
 from usher.mgmt import tokens
@@ -31,7 +31,7 @@ class TokenOptions:
     lifetime: timedelta | None
 
 
-def lifetime_of(text: str | None) -> timedelta | None:
+def parse_lifetime(text: str | None) -> timedelta | None:
     if text is None:
         return None
     try:
@@ -40,9 +40,9 @@ def lifetime_of(text: str | None) -> timedelta | None:
         raise BadInput(f"--expires cannot be {text!r}: {error}.", hint="--expires 90d") from error
 
 
-async def make(app: App, wish: TokenOptions) -> tuple[str, str]:
+async def create_token(app: App, wish: TokenOptions) -> tuple[str, str]:
     """The name and the secret."""
-    async with at_mgmt(app) as conn:
+    async with mgmt_transaction(app) as conn:
         name = wish.name
         if name is None:
             taken = {token.name for token in await tokens.list_tokens(conn)}
@@ -60,13 +60,13 @@ async def make(app: App, wish: TokenOptions) -> tuple[str, str]:
         return name, secret
 
 
-async def move(app: App, name: str, address: str) -> str:
+async def move_token(app: App, name: str, address: str) -> str:
     """The address as it is stored."""
-    async with at_mgmt(app) as conn:
+    async with mgmt_transaction(app) as conn:
         return await tokens.move(conn, name, address)
 
 
-def show_made(app: App, made: tuple[str, str], *, as_json: bool) -> None:
+def show_created(app: App, made: tuple[str, str], *, as_json: bool) -> None:
     name, secret = made
     if as_json:
         show_json({"name": name, "secret": secret})
@@ -76,13 +76,13 @@ def show_made(app: App, made: tuple[str, str], *, as_json: bool) -> None:
 
 
 async def find_tokens(app: App) -> list[Token]:
-    async with at_mgmt(app) as conn:
+    async with mgmt_transaction(app) as conn:
         return await tokens.list_tokens(conn)
 
 
 def show_tokens(found: Sequence[Token], *, as_json: bool) -> None:
     if as_json:
-        show_json([plain(asdict(one)) for one in found])
+        show_json([json_fields(asdict(one)) for one in found])
         return
     now = display_time()
     rows = [
@@ -91,18 +91,18 @@ def show_tokens(found: Sequence[Token], *, as_json: bool) -> None:
             one.scope,
             one.type or "-",
             one.address or "-",
-            distance(one.created_at, now),
-            distance(one.used_at, now),
-            distance(one.expires_at, now),
-            distance(one.revoked_at, now),
+            relative_time(one.created_at, now),
+            relative_time(one.used_at, now),
+            relative_time(one.expires_at, now),
+            relative_time(one.revoked_at, now),
         )
         for one in found
     ]
     show_table(("TOKEN", "SCOPE", "TYPE", "ADDRESS", "MADE", "USED", "EXPIRES", "REVOKED"), rows)
 
 
-async def revoke(app: App, names: Sequence[str]) -> dict[str, bool]:
+async def revoke_tokens(app: App, names: Sequence[str]) -> dict[str, bool]:
     """Each name, and whether it was good until now."""
-    async with at_mgmt(app) as conn:
+    async with mgmt_transaction(app) as conn:
         now = await server_time(conn)
         return {name: await tokens.revoke(conn, name, now=now) for name in names}

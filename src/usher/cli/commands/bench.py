@@ -9,7 +9,7 @@ import click
 from usher.cli.output import echo
 from usher.errors import NotFound
 
-BENCH = Path(__file__).parents[4] / "bench"
+BENCH_DIRECTORY = Path(__file__).parents[4] / "bench"
 
 
 @click.command()
@@ -26,7 +26,7 @@ def bench(ctx: click.Context, name: str | None, *, quick: bool) -> None:
     """
     there = sorted(
         path.stem
-        for path in BENCH.glob("[a-z]*.py")
+        for path in BENCH_DIRECTORY.glob("[a-z]*.py")
         if path.stem != "frame" and "_" not in path.stem
     )
     if name is None:
@@ -34,10 +34,10 @@ def bench(ctx: click.Context, name: str | None, *, quick: bool) -> None:
         return
     if name not in there:
         raise NotFound(
-            f"There is no benchmark named {name!r} in {BENCH}.",
+            f"There is no benchmark named {name!r} in {BENCH_DIRECTORY}.",
             hint=f"One of: {', '.join(there)}."
             if there
             else "Benchmarks come with the source checkout.",
         )
-    command = [sys.executable, str(BENCH / f"{name}.py"), *(["--quick"] if quick else [])]
+    command = [sys.executable, str(BENCH_DIRECTORY / f"{name}.py"), *(["--quick"] if quick else [])]
     ctx.exit(subprocess.run(command, check=False).returncode)

@@ -104,7 +104,7 @@ def retry(
 
     if bool(ids) == everything:
         raise click.UsageError("Give chunks, or --all.")
-    done = run(packs.retry(app, None if everything else ids))
+    done = run(packs.retry_chunks(app, None if everything else ids))
     ctx.exit(0 if packs.show_retried(app, done, as_json=as_json) or everything else 3)
 
 
@@ -124,4 +124,4 @@ def compact(app: App, *, dry_run: bool, as_json: bool) -> None:
     """
     from usher.cli.actions import chunks as packs
 
-    packs.show_compacted(app, run(packs.compact(app, dry_run=dry_run)), as_json=as_json)
+    packs.show_compacted(app, run(packs.compact_chunks(app, dry_run=dry_run)), as_json=as_json)

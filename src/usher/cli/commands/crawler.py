@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from usher.cli.app import App, json_option, pass_app, run, run_on, show_json
+from usher.cli.app import App, json_option, pass_app, run, run_service, show_json
 from usher.cli.output import echo
 from usher.cli.wording import printable
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from usher.crawl.service import CrawlerOptions
     from usher.settings import Settings
 
-SHOWN = 20  # links, without --links
-TEXT = 600  # characters
+MAX_LINKS = 20  # links, without --links
+MAX_TEXT_CHARACTERS = 600  # characters
 MAX_LINE_CHARACTERS = 8_192
 
 
@@ -80,10 +80,10 @@ def crawler(
     wish = CrawlerOptions(
         bind=read_bind(bind), host=host, load=load, keep=keep_warc, insecure=insecure
     )
-    run_on(app, crawling(settings, wish))
+    run_service(app, run_crawler(settings, wish))
 
 
-async def crawling(settings: "Settings", wish: "CrawlerOptions") -> None:
+async def run_crawler(settings: "Settings", wish: "CrawlerOptions") -> None:
     """Until told to stop; told twice, at once."""
     import asyncio
 
@@ -124,7 +124,11 @@ def fetch(app: App, url: str, *, all_links: bool, whole_text: bool, as_json: boo
     if as_json:
         show_json(found)
     else:
-        show(found, most=None if all_links else SHOWN, text=None if whole_text else TEXT)
+        show(
+            found,
+            most=None if all_links else MAX_LINKS,
+            text=None if whole_text else MAX_TEXT_CHARACTERS,
+        )
     if not found["findable"]:
         raise SystemExit(3)
 

@@ -19,7 +19,7 @@ from usher.cli.app import (
 )
 from usher.cli.output import echo
 
-NAMES = ("work", "control", "feeds", "multimatch")
+SCHEMA_NAMES = ("work", "control", "feeds", "multimatch")
 Command = Callable[..., Any]
 
 
@@ -28,7 +28,7 @@ def schema_option(command: Command) -> Command:
         "--schema",
         "schemas",
         multiple=True,
-        type=click.Choice(NAMES),
+        type=click.Choice(SCHEMA_NAMES),
         help="Only this one; may be repeated.",
     )
     return option(command)
@@ -58,7 +58,7 @@ def status(app: App, schemas: tuple[str, ...], *, as_json: bool) -> None:
     from usher.schema.state import not_ours, out_of_date
 
     with places(app.settings) as found:
-        states = run(migrate.status(found, schemas or NAMES))
+        states = run(migrate.status(found, schemas or SCHEMA_NAMES))
     if as_json:
         show_json([{**dataclasses.asdict(state), "current": state.current} for state in states])
     else:
@@ -90,7 +90,9 @@ def migrate_(app: App, schemas: tuple[str, ...], *, as_json: bool) -> None:
     from usher.schema import migrate
 
     with places(app.settings) as found:
-        made = run(migrate.migrate(found, schemas or NAMES, patience=app.settings.connect_timeout))
+        made = run(
+            migrate.migrate(found, schemas or SCHEMA_NAMES, patience=app.settings.connect_timeout)
+        )
     report(app, "made", made, as_json=as_json)
 
 
@@ -104,15 +106,15 @@ def create(app: App, schemas: tuple[str, ...], *, as_json: bool) -> None:
     from usher.schema import migrate, operate
 
     with places(app.settings) as found:
-        for dsn in found.databases(schemas or NAMES):
+        for dsn in found.databases(schemas or SCHEMA_NAMES):
             if run(operate.create_database(dsn)):
                 app.say("made a database")
-        made = run(migrate.migrate(found, schemas or NAMES))
+        made = run(migrate.migrate(found, schemas or SCHEMA_NAMES))
     report(app, "made", made, as_json=as_json)
 
 
 @db.command()
-@click.option("--schema", required=True, type=click.Choice(NAMES))
+@click.option("--schema", required=True, type=click.Choice(SCHEMA_NAMES))
 @click.option(
     "--steps", default=1, show_default=True, type=click.IntRange(min=1), help="How many to undo."
 )
@@ -141,7 +143,7 @@ def drop(app: App, schemas: tuple[str, ...], *, yes: bool) -> None:
     from usher.db.areas import places
     from usher.schema import migrate
 
-    chosen = schemas or NAMES
+    chosen = schemas or SCHEMA_NAMES
     confirm(f"Remove {', '.join(chosen)} with everything in them?", yes=yes)
     with places(app.settings) as found:
         run(migrate.drop(found, chosen))
@@ -159,7 +161,9 @@ def dump(app: App, directory: Path, schemas: tuple[str, ...], *, as_json: bool) 
     from usher.schema import dump as dumps
 
     with places(app.settings) as found:
-        written = run(dumps.dump(found, directory, schemas or NAMES, pg_bin=app.settings.pg_bin))
+        written = run(
+            dumps.dump(found, directory, schemas or SCHEMA_NAMES, pg_bin=app.settings.pg_bin)
+        )
     if as_json:
         show_json([dataclasses.asdict(one) for one in written])
     else:
@@ -216,7 +220,9 @@ def schema(app: App, schemas: tuple[str, ...]) -> None:
     from usher.schema import dump as dumps
 
     with places(app.settings) as found:
-        echo(run(dumps.picture(found, schemas or NAMES, pg_bin=app.settings.pg_bin)), nl=False)
+        echo(
+            run(dumps.picture(found, schemas or SCHEMA_NAMES, pg_bin=app.settings.pg_bin)), nl=False
+        )
 
 
 @db.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -225,7 +231,7 @@ def schema(app: App, schemas: tuple[str, ...]) -> None:
     "schema_",
     default="control",
     show_default=True,
-    type=click.Choice(NAMES),
+    type=click.Choice(SCHEMA_NAMES),
     help="Which database, and the search path.",
 )
 @click.option("--role", default="", metavar="ROLE", help="Work as this role, such as usher_reader.")

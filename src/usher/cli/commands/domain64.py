@@ -37,9 +37,9 @@ def show(app: App, name_or_number: str, *, as_json: bool) -> None:
       usher domain64 show 72058173858513152
       usher domain64 show 0x100008700000100
     """
-    from usher.cli.actions.domain64 import number_of, show_number
+    from usher.cli.actions.domain64 import lookup, show_number
 
-    found = run(number_of(app, name_or_number))
+    found = run(lookup(app, name_or_number))
     if as_json:
         show_json(found)
     else:
@@ -87,11 +87,11 @@ def import_(
       usher domain64 import numbers.tsv
       usher domain64 import --dry-run --reverse-labels domain64.json
     """
-    from usher.cli.actions.domain64 import import_numbers, show_taken
+    from usher.cli.actions.domain64 import import_numbers, show_imported
     from usher.door.domain64_files import perhaps_reversed
 
     if not reverse_labels and perhaps_reversed(file):
         app.say("Jemison wrote names with several labels backwards: see --reverse-labels")
     taken = run(import_numbers(app, file, reverse=reverse_labels, dry_run=dry_run))
-    show_taken(app, taken, dry_run=dry_run, as_json=as_json)
+    show_imported(app, taken, dry_run=dry_run, as_json=as_json)
     ctx.exit(3 if taken.objections else 0)

@@ -57,7 +57,7 @@ def add(app: App, /, urls: tuple[str, ...], *, as_json: bool, **wanted: Any) -> 
     added = run(feeding.add_feeds(app, urls, **wanted))
     new = [str(one.feed.id) for one in added if one.new]
     if new and any(after.values()):
-        run(items.set_feeds(app, new, **after))
+        run(items.set_feed_processing(app, new, **after))
     if as_json:
         show_json([feeding.feed_json(one.feed) for one in added])
     else:
@@ -116,7 +116,7 @@ def poll(ctx: click.Context, app: App, feeds: tuple[str, ...], *, as_json: bool)
     from usher.cli.actions import feeds as feeding
 
     told = run(feeding.poll_feeds(app, feeds))
-    feeding.show_told(app, told, as_json=as_json)
+    feeding.show_polls(app, told, as_json=as_json)
     ctx.exit(0 if all(one.good for one in told) else 1)
 
 
@@ -213,7 +213,7 @@ def set_(app: App, /, feeds: tuple[str, ...], **wanted: Any) -> None:  # noqa: A
 
     if all(value is None for value in wanted.values()):
         raise click.UsageError("Say what to set; --help lists what there is.")
-    for id_, url in run(items.set_feeds(app, feeds, **wanted)):
+    for id_, url in run(items.set_feed_processing(app, feeds, **wanted)):
         app.say(f"set: {id_} {url}")
 
 
@@ -250,7 +250,7 @@ def offered(app: App, /, *, host: str | None, limit: int, as_json: bool) -> None
     """
     from usher.cli.actions import feeds_offered
 
-    found = run(feeds_offered.offered(app, host=host, limit=limit))
+    found = run(feeds_offered.find_offered(app, host=host, limit=limit))
     if as_json:
         show_json([{"host": one.host, "url": one.url, "seen": one.seen_at} for one in found])
         return

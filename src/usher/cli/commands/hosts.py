@@ -14,7 +14,7 @@ POLICIES = get_args(Policy)
 SCOPES = ("host", "domain", "listed", "any")
 names_argument = click.argument("names", nargs=-1, required=True, metavar="HOST...")
 DEFAULT = "default"  # the word for "as the house has it"
-MOST_PAGES, DEEPEST = 2_000_000_000, 32_000
+MAX_PAGES, MAX_DEPTH = 2_000_000_000, 32_000
 cadence_option = click.option(
     "--cadence", metavar="CADENCE", help="weekly, monthly …, or an interval such as 36h or 10d."
 )
@@ -27,7 +27,7 @@ def or_default(number: click.IntRange | click.FloatRange) -> Callable[[Any], flo
 
 def limit_options(*, unset: bool) -> Callable[[Command], Command]:
     """How many pages a host may have, and how deep."""
-    pages, depth = click.IntRange(1, MOST_PAGES), click.IntRange(0, DEEPEST)
+    pages, depth = click.IntRange(1, MAX_PAGES), click.IntRange(0, MAX_DEPTH)
 
     def add_to(command: Command) -> Command:
         for option in (
@@ -97,13 +97,13 @@ def list_(app: App, /, *, as_json: bool, **wanted: Any) -> None:  # noqa: ANN401
       usher hosts list --under .gov --due --limit 20
       usher hosts list --after www.nasa.gov
     """
-    from usher.cli.actions.hosts import find_hosts, listed_json, show_listed
+    from usher.cli.actions.hosts import find_hosts, listed_json, show_hosts
 
     found = run(find_hosts(app, **wanted))
     if as_json:
         show_json([listed_json(host) for host in found])
     else:
-        show_listed(app, found, limit=wanted["limit"])
+        show_hosts(app, found, limit=wanted["limit"])
 
 
 @hosts.command()
@@ -117,10 +117,10 @@ def show(app: App, host: str, *, as_json: bool) -> None:
     robots.txt and sitemaps, and pages held back from disappearing (`usher hosts release`).
     States are counted up to 10,000 pages each; more are shown as ≥ 10000.
     """
-    from usher.cli.actions.hosts_details import read_site, show_site
+    from usher.cli.actions.hosts_details import read_host_details, show_host_details
 
-    found, site = run(read_site(app, host))
-    show_site(found, site, as_json=as_json)
+    found, site = run(read_host_details(app, host))
+    show_host_details(found, site, as_json=as_json)
 
 
 @hosts.command()
@@ -138,7 +138,7 @@ def release(ctx: click.Context, app: App, names: tuple[str, ...]) -> None:
       usher status
       usher hosts release www.nasa.gov
     """
-    from usher.cli.actions.hosts_details import release as let_go
+    from usher.cli.actions.hosts_details import release_held_pages as let_go
     from usher.cli.actions.hosts_details import show_released
 
     ctx.exit(0 if show_released(app, run(let_go(app, names))) else 3)
@@ -275,12 +275,12 @@ def recrawl(
       usher hosts recrawl www.nasa.gov --pass
       usher hosts recrawl --due
     """
-    from usher.cli.actions.hosts import crawl_due, crawl_hosts, show_crawls
+    from usher.cli.actions.hosts import recrawl_due, recrawl_hosts, show_recrawls
 
     if bool(names) == due or (due and hall_pass):
         raise click.UsageError("Give hosts, with or without --pass, or --due alone.")
-    answers = run(crawl_due(app) if due else crawl_hosts(app, names, hall_pass=hall_pass))
-    refused = show_crawls(app, answers, as_json=as_json)
+    answers = run(recrawl_due(app) if due else recrawl_hosts(app, names, hall_pass=hall_pass))
+    refused = show_recrawls(app, answers, as_json=as_json)
     ctx.exit(3 if refused else 0)
 
 
@@ -346,10 +346,10 @@ def rules(app: App, /, *, as_json: bool, **wanted: Any) -> None:  # noqa: ANN401
       usher hosts rules --cadence weekly --max-pages 100000
       usher hosts rules --filters filters.json
     """
-    from usher.cli.actions.hosts import house_json, house_rules, show_house
+    from usher.cli.actions.hosts import default_rules, rules_json, show_rules
 
-    found = run(house_rules(app, **wanted))
+    found = run(default_rules(app, **wanted))
     if as_json:
-        show_json(house_json(found))
+        show_json(rules_json(found))
     else:
-        show_house(found)
+        show_rules(found)

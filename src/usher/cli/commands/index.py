@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from usher.cli.app import App, pass_app, run_on
+from usher.cli.app import App, pass_app, run_service
 from usher.cli.output import echo
 
 if TYPE_CHECKING:
     import asyncio
 
-Actor = Callable[["asyncio.Event"], Coroutine[Any, Any, None]]
+Service = Callable[["asyncio.Event"], Coroutine[Any, Any, None]]
 mgmt_option = click.option(
     "--mgmt", metavar="URL", help="MGMT's address (also USHER_MGMT_URL).", default=None
 )
@@ -70,18 +70,18 @@ def builder(
     from dataclasses import replace
 
     from usher.http.server.listen import read_bind
-    from usher.index.build_pool import cores
-    from usher.index.builder_service import BuilderOptions, build
+    from usher.index.build_pool import available_cores
+    from usher.index.builder_service import BuilderOptions, run_builder
 
     settings = replace(app.settings, mgmt_url=mgmt) if mgmt else app.settings
     wish = BuilderOptions(
         bind=read_bind(bind),
         host=host,
         chunks=chunks,
-        presses=processes or cores(),
+        processes=processes or available_cores(),
         insecure=insecure,
     )
-    until_told(app, lambda stop: build(settings, wish, stop, ready=echo))
+    run_until_stopped(app, lambda stop: run_builder(settings, wish, stop, ready=echo))
 
 
 @click.command("index-server")
@@ -128,16 +128,16 @@ def index_server(
     from dataclasses import replace
 
     from usher.http.server.listen import read_bind
-    from usher.index.server import IndexServerOptions, serve_index
+    from usher.index.server import IndexServerOptions, run_index_server
 
     settings = replace(app.settings, mgmt_url=mgmt) if mgmt else app.settings
     wish = IndexServerOptions(
         bind=read_bind(bind), row=row, host=host, weight=weight, insecure=insecure
     )
-    until_told(app, lambda stop: serve_index(settings, wish, stop, ready=echo))
+    run_until_stopped(app, lambda stop: run_index_server(settings, wish, stop, ready=echo))
 
 
-def until_told(app: App, actor: Actor) -> None:
+def run_until_stopped(app: App, actor: Service) -> None:
     """An actor until it is told to stop; told twice, it ends at once."""
     import asyncio
 
@@ -153,4 +153,4 @@ def until_told(app: App, actor: Actor) -> None:
                 task.cancel()
             await asyncio.gather(task, return_exceptions=now.is_set())
 
-    run_on(app, work())
+    run_service(app, work())

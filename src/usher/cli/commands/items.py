@@ -6,7 +6,7 @@ import click
 
 from usher.cli.app import App, json_option, pass_app, run, show_json
 
-CONDITIONS = (
+FILTER_OPTIONS = (
     click.option("--feed", metavar="FEED", help="Of this feed, by its number or URL."),
     click.option("--tag", default="", metavar="TAG", help="Of feeds, or in a category, so named."),
     click.option("--since", metavar="TIME", help="From this time on, or from as long ago: 2h, 1d."),
@@ -18,9 +18,9 @@ CONDITIONS = (
 )
 
 
-def conditions(command: Any) -> Any:  # noqa: ANN401 - as click has it
+def filter_options(command: Any) -> Any:  # noqa: ANN401 - as click has it
     """Which items, as options of a command."""
-    for option in reversed(CONDITIONS):
+    for option in reversed(FILTER_OPTIONS):
         command = option(command)
     return command
 
@@ -38,7 +38,7 @@ def items() -> None:
 
 
 @items.command(name="list")
-@conditions
+@filter_options
 @pass_app
 def list_(app: App, /, *, as_json: bool, **wanted: Any) -> None:  # noqa: ANN401 - as click read them
     """List items by date, the latest first.
@@ -56,7 +56,7 @@ def list_(app: App, /, *, as_json: bool, **wanted: Any) -> None:  # noqa: ANN401
 
 @items.command()
 @click.argument("words", nargs=-1, required=True, metavar="WORDS...")
-@conditions
+@filter_options
 @pass_app
 def search(app: App, /, words: tuple[str, ...], *, as_json: bool, **wanted: Any) -> None:  # noqa: ANN401
     """Find items by their words, the latest first; exit code 3 if there are none.

@@ -9,12 +9,12 @@ import click
 from usher.cli.app import App, json_option, pass_app, run, show_json
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-LIVE = ("pending", "waiting", "running", "temporary-error")
-ENDED = ("completed", "permanent-error", "cancelled", "temporary-error")
-ID = click.IntRange(1, 2**63 - 1)
+LIVE_STATES = ("pending", "waiting", "running", "temporary-error")
+ENDED_STATES = ("completed", "permanent-error", "cancelled", "temporary-error")
+JOB_ID = click.IntRange(1, 2**63 - 1)
 # Everything after the program is the program's, also what looks like an option.
-PROGRAM = {"allow_interspersed_args": False}
-ids_argument = click.argument("ids", nargs=-1, required=True, type=ID, metavar="ID...")
+PROGRAM_SETTINGS = {"allow_interspersed_args": False}
+ids_argument = click.argument("ids", nargs=-1, required=True, type=JOB_ID, metavar="ID...")
 type_option = click.option(
     "--type",
     "type_",
@@ -26,7 +26,7 @@ type_option = click.option(
 ids_option = click.option("--ids", "only_ids", is_flag=True, help="Print only the numbers.")
 
 
-def filters(command: Command) -> Command:
+def filter_options(command: Command) -> Command:
     """The ways to list only some."""
     for option in (
         click.option("--after", metavar="ID", help="Begin after this job."),
@@ -62,10 +62,10 @@ def jobs() -> None:
     "--state",
     "states",
     multiple=True,
-    type=click.Choice(LIVE),
+    type=click.Choice(LIVE_STATES),
     help="In this state; may be repeated.",
 )
-@filters
+@filter_options
 @click.option("--since", metavar="TIME", help="Scheduled since then: 2h, or a time.")
 @click.option(
     "--summary",
@@ -103,17 +103,17 @@ def list_(
     if summary:
         running.show_counts(run(running.count_jobs(app)), as_json=as_json)
     elif wrote:
-        makers = run(running.find_makers(app, *wrote))
-        running.show_makers(makers, only_ids=only_ids, as_json=as_json)
+        makers = run(running.find_writers(app, *wrote))
+        running.show_writers(makers, only_ids=only_ids, as_json=as_json)
     else:
         found = run(running.find_jobs(app, log=False, **wanted))
         running.show_jobs(app, found, wanted, only_ids=only_ids, as_json=as_json)
 
 
 @jobs.command()
-@filters
+@filter_options
 @click.option(
-    "--state", "states", multiple=True, type=click.Choice(ENDED),
+    "--state", "states", multiple=True, type=click.Choice(ENDED_STATES),
     help="That ended so, instead of all that ended for good; temporary-error is an attempt that failed.",
 )  # fmt: skip
 @click.option("--since", metavar="TIME", help="Ended since then: 2h, or a time.")
@@ -144,14 +144,14 @@ def log(
     from usher.cli.actions import jobs as running
 
     if keep is not None:
-        app.say(f"the log is kept for {run(running.keep(app, keep))}")
+        app.say(f"the log is kept for {run(running.set_log_retention(app, keep))}")
     else:
         found = run(running.find_jobs(app, log=True, **wanted))
         running.show_log(app, found, wanted, only_ids=only_ids, as_json=as_json)
 
 
 @jobs.command()
-@click.argument("id_", type=ID, metavar="ID")
+@click.argument("id_", type=JOB_ID, metavar="ID")
 @click.option("--attempt", type=click.IntRange(0, 32_767), help="As this attempt of it ended.")
 @click.option("--host", metavar="NAME", help="Say why it does not run on this machine.")
 @json_option
@@ -174,7 +174,7 @@ def show(app: App, id_: int, attempt: int | None, host: str | None, *, as_json: 
         show_job(found, why)
 
 
-@jobs.command(context_settings=PROGRAM)
+@jobs.command(context_settings=PROGRAM_SETTINGS)
 @type_option
 @click.option("--at", metavar="TIME", help="Not before this time, or +15m from now.")
 @click.option("--resource", metavar="NAME", help="What it must not hammer; made if it is new.")
@@ -199,7 +199,7 @@ def show(app: App, id_: int, attempt: int | None, host: str | None, *, as_json: 
 @click.option(
     "--needs",
     multiple=True,
-    type=ID,
+    type=JOB_ID,
     metavar="ID",
     help="A job that must complete first; may be repeated.",
 )
@@ -223,11 +223,11 @@ def add(app: App, /, words: tuple[str, ...], *, as_json: bool, **wanted: Any) ->
     from usher.cli.actions import jobs as running
 
     if words == ("-",):
-        total = run(running.add_from(app, sys.stdin.buffer))
+        total = run(running.add_from_file(app, sys.stdin.buffer))
         running.show_total(app, total, as_json=as_json)
         return
     entered = run(running.add_job(app, words, **wanted))
-    running.show_entered(app, entered, as_json=as_json)
+    running.show_enqueued(app, entered, as_json=as_json)
 
 
 @jobs.command()
@@ -248,7 +248,7 @@ def retry(ctx: click.Context, app: App, ids: tuple[int, ...], *, as_json: bool) 
     from usher.cli.actions import jobs as running
 
     found = run(running.retry_jobs(app, ids))
-    ctx.exit(0 if running.show_fates(found, as_json=as_json) else 3)
+    ctx.exit(0 if running.show_results(found, as_json=as_json) else 3)
 
 
 @jobs.command()
@@ -271,11 +271,11 @@ def cancel(
     from usher.cli.actions import jobs as running
 
     found = run(running.cancel_jobs(app, ids, reason))
-    ctx.exit(0 if running.show_fates(found, as_json=as_json) else 3)
+    ctx.exit(0 if running.show_results(found, as_json=as_json) else 3)
 
 
 @jobs.command()
-@click.argument("id_", type=ID, metavar="ID")
+@click.argument("id_", type=JOB_ID, metavar="ID")
 @click.option("--wait", metavar="SPAN", help="Wait up to so long for its end.")
 @pass_app
 @click.pass_context
@@ -346,7 +346,7 @@ def paused(app: App, *, as_json: bool) -> None:
 
 
 @jobs.command()
-@click.argument("id_", type=ID, metavar="ID")
+@click.argument("id_", type=JOB_ID, metavar="ID")
 @json_option
 @pass_app
 def tree(app: App, id_: int, *, as_json: bool) -> None:
@@ -367,7 +367,7 @@ def tree(app: App, id_: int, *, as_json: bool) -> None:
 
 
 @jobs.command()
-@click.argument("id_", type=ID, metavar="ID")
+@click.argument("id_", type=JOB_ID, metavar="ID")
 @click.argument("extra", nargs=-1, metavar="[-- EXTRA ARGS]")
 @pass_app
 @click.pass_context
@@ -382,6 +382,6 @@ def rerun(ctx: click.Context, app: App, id_: int, extra: tuple[str, ...]) -> Non
       usher jobs rerun 12
       usher jobs rerun 12 -- --verbose
     """
-    from usher.cli.actions.jobs_rerun import run_again
+    from usher.cli.actions.jobs_rerun import rerun_job
 
-    ctx.exit(run(run_again(app, id_, extra)))
+    ctx.exit(run(rerun_job(app, id_, extra)))

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from usher.cli.app import App, pass_app, run_on
+from usher.cli.app import App, pass_app, run_service
 from usher.cli.output import echo
 
 keep_option = click.option("--keep-warc", is_flag=True, help="Keep every WARC file: an archive.")
@@ -53,11 +53,11 @@ def crawl(app: App, /, urls: tuple[str, ...], then: str, **given: Any) -> None: 
       usher crawl --then serve --delay 0.5 https://docs.example.com/
       usher crawl --again https://example.com/
     """
-    from usher.cli.actions.local import watch_crawl
-    from usher.local.crawl import Errand
+    from usher.cli.actions.local import crawl
+    from usher.local.crawl import LocalRunOptions
 
-    errand = Errand(urls=urls, **given)
-    run_on(app, watch_crawl(app, errand, serve=then == "serve"))
+    errand = LocalRunOptions(urls=urls, **given)
+    run_service(app, crawl(app, errand, serve=then == "serve"))
 
 
 @click.command()
@@ -75,10 +75,10 @@ def up(app: App, *, keep_warc: bool, front: str) -> None:
       usher up
       usher up --front 0.0.0.0:8400
     """
-    from usher.cli.actions.local import keep_up
-    from usher.local.crawl import Errand
+    from usher.cli.actions.local import run_up
+    from usher.local.crawl import LocalRunOptions
 
-    run_on(app, keep_up(app, Errand(keep_warc=keep_warc, front=front, jobs=True)))
+    run_service(app, run_up(app, LocalRunOptions(keep_warc=keep_warc, front=front, jobs=True)))
 
 
 @click.command()
@@ -95,9 +95,9 @@ def demo(app: App, then: str, *, jobs: bool) -> None:
     Examples:
       usher demo
     """
-    from usher.cli.actions.local import show_demo
+    from usher.cli.actions.local import run_demo
 
-    run_on(app, show_demo(app, serve=then == "serve", jobs=jobs))
+    run_service(app, run_demo(app, serve=then == "serve", jobs=jobs))
 
 
 @click.command(hidden=True)
@@ -109,9 +109,9 @@ def demo(app: App, then: str, *, jobs: bool) -> None:
 def part(app: App, part: str, *, keep_warc: bool, front: str, jobs: bool) -> None:
     """Play one part of the troupe; `usher up` starts these."""
     from usher.local.ports import Ports
-    from usher.local.roles import PARTS, Post, play
+    from usher.local.roles import ROLE_PROCESSES, RoleContext, run_process
 
-    if part not in PARTS:
-        raise click.BadParameter(f"one of {', '.join(PARTS)}")
-    post = Post(app.loaded, Ports.read(app.settings.data), keep_warc, front, jobs)
-    run_on(app, play(part, post, ready=echo))
+    if part not in ROLE_PROCESSES:
+        raise click.BadParameter(f"one of {', '.join(ROLE_PROCESSES)}")
+    post = RoleContext(app.loaded, Ports.read(app.settings.data), keep_warc, front, jobs)
+    run_service(app, run_process(part, post, ready=echo))

@@ -5,7 +5,7 @@ import click
 from usher.cli.app import App, json_option, pass_app, run
 from usher.cli.output import echo
 
-FRONT = "http://127.0.0.1:8400"
+FRONT_URL = "http://127.0.0.1:8400"
 mgmt_option = click.option(
     "--mgmt", metavar="URL", help="MGMT's address (also USHER_MGMT_URL).", default=None
 )
@@ -53,14 +53,14 @@ def front(
     """
     from dataclasses import replace
 
-    from usher.cli.commands.index import until_told
+    from usher.cli.commands.index import run_until_stopped
     from usher.http.server.listen import read_bind
     from usher.search.front_end import FrontEndOptions
-    from usher.search.front_end import front as serve
+    from usher.search.front_end import run_front_end as serve
 
     settings = replace(app.settings, mgmt_url=mgmt) if mgmt else app.settings
     wish = FrontEndOptions(bind=read_bind(bind), host=host, deadline=deadline, insecure=insecure)
-    until_told(app, lambda stop: serve(settings, wish, stop, ready=echo))
+    run_until_stopped(app, lambda stop: serve(settings, wish, stop, ready=echo))
 
 
 @click.command()
@@ -73,7 +73,7 @@ def front(
     help="Results to show.",
 )
 @click.option(
-    "--front", "front_url", metavar="URL", help=f"The front-end to ask; {FRONT} if it is there."
+    "--front", "front_url", metavar="URL", help=f"The front-end to ask; {FRONT_URL} if it is there."
 )
 @click.option("--mgmt", metavar="URL", help="Ask the index servers that this MGMT knows.")
 @json_option
@@ -104,10 +104,10 @@ def search(
 
     if front_url and mgmt:
         raise click.UsageError("--front and --mgmt are two ways to ask; give one of them.")
-    told = run(found.ask(app.settings, " ".join(words), limit, front=front_url, mgmt=mgmt))
+    told = run(found.search(app.settings, " ".join(words), limit, front=front_url, mgmt=mgmt))
     if as_json:
-        found.show_data(told)
+        found.show_results_json(told)
     else:
-        found.show(app, told)
+        found.show_results(app, told)
     if not told.results:
         raise SystemExit(3)

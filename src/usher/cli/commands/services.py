@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from usher.cli.app import App, pass_app, run_on
+from usher.cli.app import App, pass_app, run_service
 from usher.cli.output import echo
 
 metrics_option = click.option(
@@ -36,13 +36,15 @@ def mgmt(app: App, bind: str, *, insecure: bool) -> None:
       curl -d '{"urls": ["https://example.com/"]}' http://127.0.0.1:8411/v1/knock
     """
     from usher.api.server import serve
-    from usher.feeds.pages.endpoints import annex
+    from usher.feeds.pages.endpoints import feed_endpoints
     from usher.http.server.listen import read_bind
     from usher.queue.policy import policies
 
     where, rules = read_bind(bind), policies(app.loaded.workers)
-    served = serve(app.settings, where, insecure=insecure, ready=echo, rules=rules, annex=annex)
-    run_on(app, served)
+    served = serve(
+        app.settings, where, insecure=insecure, ready=echo, rules=rules, annex=feed_endpoints
+    )
+    run_service(app, served)
 
 
 @click.command()
@@ -81,7 +83,7 @@ def manager(
     from usher.queue.service import QueueServiceOptions, manage
 
     wish = QueueServiceOptions(host, frozenset(types), most)
-    run_on(app, with_metrics(metrics, manage(app.loaded, wish, ready=echo)))
+    run_service(app, with_metrics(metrics, manage(app.loaded, wish, ready=echo)))
 
 
 @click.command()
@@ -100,7 +102,7 @@ def scheduler(app: App, metrics: str | None) -> None:
     """
     from usher.queue.service import schedule
 
-    run_on(app, with_metrics(metrics, schedule(app.settings, ready=echo)))
+    run_service(app, with_metrics(metrics, schedule(app.settings, ready=echo)))
 
 
 async def with_metrics(address: str | None, work: Coroutine[Any, Any, None]) -> None:

@@ -36,4 +36,4 @@ def queries(app: App, since: str, limit: int, *, as_json: bool) -> None:
     """
     from usher.cli.actions import stats as searched
 
-    searched.show(run(searched.read(app, since, limit)), as_json=as_json)
+    searched.show_queries(run(searched.read_queries(app, since, limit)), as_json=as_json)

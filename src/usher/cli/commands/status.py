@@ -27,9 +27,9 @@ def status(ctx: click.Context, app: App, *, watch: bool, as_json: bool) -> None:
       usher status --watch
       usher status --json
     """
-    from usher.cli.actions.status import show_on, show_once
+    from usher.cli.actions.status import show_once, watch_status
 
     if watch and (as_json or not sys.stdout.isatty()):
         raise click.UsageError("--watch is for a terminal, and without --json.")
-    well = run(show_on(app) if watch else show_once(app, as_json=as_json))
+    well = run(watch_status(app) if watch else show_once(app, as_json=as_json))
     ctx.exit(0 if well else 3)

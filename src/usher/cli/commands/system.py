@@ -61,9 +61,9 @@ def doctor(ctx: click.Context, app: App, *, as_json: bool) -> None:
 
     Exit code 0 when all is good (warnings included), 3 when something is not.
     """
-    from usher.observe.doctor import examine
+    from usher.observe.doctor import run_checks
 
-    checks = run(examine(app.loaded))
+    checks = run(run_checks(app.loaded))
     if as_json:
         show_json([dataclasses.asdict(check) for check in checks])
     else:

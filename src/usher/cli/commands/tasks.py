@@ -5,13 +5,13 @@ from typing import Any
 import click
 
 from usher.cli.app import App, confirm, json_option, pass_app, run, show_json, yes_option
-from usher.cli.commands.jobs import PROGRAM, Command
+from usher.cli.commands.jobs import PROGRAM_SETTINGS, Command
 from usher.cli.output import echo
 
 names_argument = click.argument("tasks", nargs=-1, required=True, metavar="TASK...")
 
 
-def settable(command: Command) -> Command:
+def task_options(command: Command) -> Command:
     """All that can be set for a task."""
     for option in (
         click.option("--data", metavar="TEXT", help="Handed to the program as USHER_TASK_DATA."),
@@ -92,8 +92,8 @@ def show(app: App, task: str, *, as_json: bool) -> None:
     planning.show_task(found, runs, as_json=as_json)
 
 
-@tasks.command(context_settings=PROGRAM)
-@settable
+@tasks.command(context_settings=PROGRAM_SETTINGS)
+@task_options
 @json_option
 @click.argument("words", nargs=-1, required=True, metavar="PROGRAM [ARGS]...")
 @pass_app
@@ -116,12 +116,12 @@ def add(app: App, /, words: tuple[str, ...], *, as_json: bool, **wanted: Any) ->
         show_json(planning.task_json(found))
         return
     echo(found.id)
-    app.say(f"runs {planning.clock_words(found)}, first {planning.next_words(found)}")
+    app.say(f"runs {planning.clock_text(found)}, first {planning.next_run_text(found)}")
 
 
 @tasks.command(name="set")
 @click.argument("task")
-@settable
+@task_options
 @click.option("--any-time", is_flag=True, help="No more tied to an hour, minute or second.")
 @json_option
 @click.argument("words", nargs=-1, metavar="[-- PROGRAM [ARGS]...]")
@@ -155,7 +155,7 @@ def set_(
     if as_json:
         show_json(planning.task_json(found))
     else:
-        app.say(f"runs {planning.clock_words(found)}, next {planning.next_words(found)}")
+        app.say(f"runs {planning.clock_text(found)}, next {planning.next_run_text(found)}")
 
 
 @tasks.command()
@@ -166,7 +166,7 @@ def enable(app: App, tasks: tuple[str, ...]) -> None:
     from usher.cli.actions import tasks as planning
 
     for task in run(planning.set_states(app, tasks, "enabled")):
-        app.say(f"enabled: {planning.title(task)}, next {planning.next_words(task)}")
+        app.say(f"enabled: {planning.task_label(task)}, next {planning.next_run_text(task)}")
 
 
 @tasks.command()
@@ -177,7 +177,7 @@ def disable(app: App, tasks: tuple[str, ...]) -> None:
     from usher.cli.actions import tasks as planning
 
     for task in run(planning.set_states(app, tasks, "disabled")):
-        app.say(f"disabled: {planning.title(task)}")
+        app.say(f"disabled: {planning.task_label(task)}")
         if task.job_id is not None:
             app.say(
                 f"  → its job {task.job_id} is {task.job_state}: usher jobs cancel {task.job_id}"
@@ -197,7 +197,7 @@ def run_(ctx: click.Context, app: App, tasks: tuple[str, ...], *, as_json: bool)
     from usher.cli.actions import tasks as planning
 
     entered = run(planning.run_tasks(app, tasks))
-    planning.show_entered(app, entered, as_json=as_json)
+    planning.show_enqueued(app, entered, as_json=as_json)
     ctx.exit(0 if all(one.new for one in entered) else 3)
 
 
@@ -216,7 +216,7 @@ def remove(app: App, tasks: tuple[str, ...], *, yes: bool) -> None:
 
     confirm(f"Remove {', '.join(tasks)}?", yes=yes)
     for task in run(planning.remove_tasks(app, tasks)):
-        app.say(f"removed: {planning.title(task)}")
+        app.say(f"removed: {planning.task_label(task)}")
         if task.job_id is not None:
             app.say(
                 f"  → its job {task.job_id} is {task.job_state}: usher jobs cancel {task.job_id}"

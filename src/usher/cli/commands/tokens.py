@@ -58,8 +58,10 @@ def add(
     """
     from usher.cli.actions import tokens as proofs
 
-    wish = proofs.TokenOptions(name, scope or "work", type_, address, proofs.lifetime_of(expires))
-    proofs.show_made(app, run(proofs.make(app, wish)), as_json=as_json)
+    wish = proofs.TokenOptions(
+        name, scope or "work", type_, address, proofs.parse_lifetime(expires)
+    )
+    proofs.show_created(app, run(proofs.create_token(app, wish)), as_json=as_json)
 
 
 @tokens.command(name="list")
@@ -85,7 +87,7 @@ def move(app: App, name: str, address: str) -> None:
     """
     from usher.cli.actions import tokens as proofs
 
-    app.say(f"{name} belongs to {run(proofs.move(app, name, address))} now")
+    app.say(f"{name} belongs to {run(proofs.move_token(app, name, address))} now")
 
 
 @tokens.command()
@@ -95,7 +97,7 @@ def revoke(app: App, names: tuple[str, ...]) -> None:
     """Make tokens good for nothing, within two seconds and for ever; all of them, or none if one is unknown."""
     from usher.cli.actions import tokens as proofs
 
-    for name, new in run(proofs.revoke(app, names)).items():
+    for name, new in run(proofs.revoke_tokens(app, names)).items():
         app.say(f"revoked {name}" if new else f"{name} was revoked before")
 
 

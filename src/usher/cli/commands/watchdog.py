@@ -4,17 +4,17 @@ from datetime import timedelta
 
 import click
 
-from usher.cli.app import App, pass_app, run_on
+from usher.cli.app import App, pass_app, run_service
 from usher.cli.commands.services import metrics_option, with_metrics
 from usher.cli.output import echo
 
-SHORTEST = 0.1  # seconds
+MIN_SECONDS = 0.1  # seconds
 
 
 @click.command()
 @click.option(
     "--every",
-    type=click.FloatRange(SHORTEST, 3600),
+    type=click.FloatRange(MIN_SECONDS, 3600),
     default=5.0,
     show_default=True,
     metavar="SECONDS",
@@ -65,4 +65,4 @@ def watchdog(
 
     patience = Patience(misses, timedelta(seconds=probation), timedelta(seconds=grace))
     work = watch(app.settings, ready=echo, tick=every, patience=patience)
-    run_on(app, with_metrics(metrics, work))
+    run_service(app, with_metrics(metrics, work))

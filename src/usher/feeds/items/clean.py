@@ -16,23 +16,23 @@ from selectolax.lexbor import LexborHTMLParser
 from usher.crawl.page.document import LEAST_MAIN, LEAST_SHARE, MOST_FOR_MAIN, MOST_TEXT
 from usher.crawl.page.fingerprint import sentence
 from usher.crawl.page.markup import Markup, open_markup
-from usher.feeds.items.page_template import Model, prune
-from usher.feeds.items.sanitize import MOST_HTML, safe
+from usher.feeds.items.page_template import PageTemplate, prune
+from usher.feeds.items.sanitize import MAX_HTML_CHARS, sanitize
 
-How = Literal["whole", "main", "model"]
-PLAIN: Final = frozenset({"text", "text/plain"})
-FEW_TAGS: Final = 2_000  # that any parser reads in no time, however they stand
-SHORT: Final = 65_536
-LEAST_LEFT: Final = 0.02  # of a page that a model may leave; with less it knows another page
+CleanMethod = Literal["whole", "main", "model"]
+PLAIN_TYPES: Final = frozenset({"text", "text/plain"})
+MAX_SIMPLE_TAGS: Final = 2_000  # that any parser reads in no time, however they stand
+MAX_SIMPLE_CHARS: Final = 65_536
+MIN_KEPT_SHARE: Final = 0.02  # of a page that a model may leave; with less it knows another page
 
 
 @dataclass(frozen=True, slots=True)
-class Cleaned:
+class CleanText:
     """A clean text, the same as HTML, how it was found, and what was cut or could not be read."""
 
     text: str
     html: str
-    how: How = "whole"
+    how: CleanMethod = "whole"
     problem: str = ""
 
 
@@ -42,11 +42,11 @@ def clean(
     type_: str = "",
     base: str = "",
     page: bool = False,
-    model: Model | None = None,
+    model: PageTemplate | None = None,
     threshold: float = 0.1,
-) -> Cleaned:
+) -> CleanText:
     """Clean what an item says, or its whole page; links begin at `base`."""
-    if type_.lower() in PLAIN and not page:
+    if type_.lower() in PLAIN_TYPES and not page:
         return _of_text(content)
     markup = open_markup(content)
     found = None
@@ -57,33 +57,35 @@ def clean(
     return found or _cleaned(markup, base)
 
 
-def plain(content: str, type_: str = "") -> str:
+def plain_text(content: str, type_: str = "") -> str:
     """All that content says, as text."""
-    if type_.lower() in PLAIN or ("<" not in content and "&" not in content):
+    if type_.lower() in PLAIN_TYPES or ("<" not in content and "&" not in content):
         return content.replace("\0", " ").strip()[:MOST_TEXT]
-    if len(content) <= SHORT and content.count("<") <= FEW_TAGS:
+    if len(content) <= MAX_SIMPLE_CHARS and content.count("<") <= MAX_SIMPLE_TAGS:
         return _text(content)
-    return _lines([safe(tree).html for tree in open_markup(content).trees])
+    return _lines([sanitize(tree).html for tree in open_markup(content).trees])
 
 
-def _of_text(content: str) -> Cleaned:
+def _of_text(content: str) -> CleanText:
     text = content.replace("\0", " ").strip()
-    blocks = [escape(one.strip(), quote=False) for one in text[:MOST_HTML].split("\n\n")]
+    blocks = [escape(one.strip(), quote=False) for one in text[:MAX_HTML_CHARS].split("\n\n")]
     html = "\n".join(f"<p>{one}</p>" for one in blocks if one)
     cut = f"only its first {MOST_TEXT:,} characters were kept" if len(text) > MOST_TEXT else ""
-    return Cleaned(text[:MOST_TEXT], html, problem=cut)
+    return CleanText(text[:MOST_TEXT], html, problem=cut)
 
 
-def _by_model(content: str, seen: int, base: str, model: Model, threshold: float) -> Cleaned | None:
+def _by_model(
+    content: str, seen: int, base: str, model: PageTemplate, threshold: float
+) -> CleanText | None:
     """Without what the model knows; nothing if it knows of nothing here, or of all."""
     markup = open_markup(content)
     if not sum(prune(tree, model, threshold) for tree in markup.trees):
         return None
     found = _cleaned(markup, base, "model")
-    return found if len(found.text) > LEAST_LEFT * seen else None
+    return found if len(found.text) > MIN_KEPT_SHARE * seen else None
 
 
-def _main(markup: Markup, seen: int, base: str) -> Cleaned | None:
+def _main(markup: Markup, seen: int, base: str) -> CleanText | None:
     """The main part of a page; nothing if that is too little, or the page too large to look for it."""
     html = _html(markup.trees[0]) if len(markup.trees) == 1 else ""
     if not html or html.count("<") > MOST_FOR_MAIN:
@@ -97,19 +99,19 @@ def _html(tree: LexborHTMLParser) -> str:
     return (tree.body.html if tree.body is not None else "") or ""
 
 
-def _cleaned(markup: Markup, base: str, how: How = "whole") -> Cleaned:
-    kept, left, cut = list[str](), MOST_HTML, False
+def _cleaned(markup: Markup, base: str, how: CleanMethod = "whole") -> CleanText:
+    kept, left, cut = list[str](), MAX_HTML_CHARS, False
     for tree in markup.trees:
         if left <= 0:
             cut = True
             break
-        part = safe(tree, base, most=left)
+        part = sanitize(tree, base, most=left)
         cut = cut or part.cut
         if part.html:
             kept.append(part.html)
             left -= len(part.html)
-    said = f"only its first {MOST_HTML:,} characters were kept" if cut else ""
-    return Cleaned(_lines(kept), "\n".join(kept), how, sentence(markup.problem, said))
+    said = f"only its first {MAX_HTML_CHARS:,} characters were kept" if cut else ""
+    return CleanText(_lines(kept), "\n".join(kept), how, sentence(markup.problem, said))
 
 
 def _lines(parts: list[str]) -> str:

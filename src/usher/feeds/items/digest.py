@@ -15,7 +15,7 @@ store = beside(__file__)
 PROGRAM: Final = "usher.feeds.worker:digest"
 
 
-async def digest_soon(conn: Connection) -> None:
+async def queue_digest_job(conn: Connection) -> None:
     """Have the words taken of all that has none."""
     await store.digest_soon.run(conn, program=PROGRAM)
 

@@ -14,13 +14,13 @@ from usher.db.statements import beside
 
 store = beside(__file__)
 
-PERMALINK: Final = "usher.feeds.worker:permalink"
-CLEAN: Final = "usher.feeds.worker:clean"
-PERIOD: Final = timedelta(days=1)  # between two looks at a feed that brings nothing new
+PERMALINK_PROGRAM: Final = "usher.feeds.worker:permalink"
+CLEAN_PROGRAM: Final = "usher.feeds.worker:clean"
+CLEAN_PERIOD: Final = timedelta(days=1)  # between two looks at a feed that brings nothing new
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class PageJob:
     """A page to be fetched: whose, for the how manieth time, when, and of which host."""
 
     item: int
@@ -29,11 +29,11 @@ class Errand:
     host: str
 
 
-async def send_pages(conn: Connection, errands: Sequence[Errand]) -> int:
+async def queue_page_jobs(conn: Connection, errands: Sequence[PageJob]) -> int:
     """Jobs for pages; returns how many are new."""
     return await store.send_pages.run(
         conn,
-        program=PERMALINK,
+        program=PERMALINK_PROGRAM,
         items=[one.item for one in errands],
         tries=[one.errors for one in errands],
         times=[one.at for one in errands],
@@ -41,17 +41,19 @@ async def send_pages(conn: Connection, errands: Sequence[Errand]) -> int:
     )
 
 
-async def slow_down(conn: Connection, host: str, delay: timedelta) -> None:
+async def raise_host_interval(conn: Connection, host: str, delay: timedelta) -> None:
     """Leave a host the time between two requests that it asks for."""
     await store.slow_down.run(conn, host=host, delay=delay)
 
 
-async def keep_clean(conn: Connection, ids: Sequence[int], *, now: datetime) -> None:
+async def enable_cleaning(conn: Connection, ids: Sequence[int], *, now: datetime) -> None:
     """Clean the items of these feeds, now and whenever there is something new."""
-    await store.keep_clean.run(conn, ids=list(ids), program=CLEAN, period=PERIOD, now=now)
+    await store.keep_clean.run(
+        conn, ids=list(ids), program=CLEAN_PROGRAM, period=CLEAN_PERIOD, now=now
+    )
 
 
-async def stop_cleaning(conn: Connection, ids: Sequence[int]) -> None:
+async def disable_cleaning(conn: Connection, ids: Sequence[int]) -> None:
     await store.stop_cleaning.run(conn, ids=list(ids))
 
 

@@ -14,18 +14,18 @@ from usher.db.pool import Connection
 from usher.db.statements import beside
 from usher.errors import NotFound
 from usher.feeds.items import followup_jobs
-from usher.feeds.items.followup_jobs import Errand
-from usher.feeds.store.databases import House
+from usher.feeds.items.followup_jobs import PageJob
+from usher.feeds.store.databases import FeedDatabases
 from usher.urls import Refused, parse
 
 store = beside(__file__)
 
-MOST: Final = 500  # pages sent to the queue at once
-LATEST: Final = 50  # items of a feed that becomes partial
+MAX_JOBS_PER_POLL: Final = 500  # pages sent to the queue at once
+LATEST_ITEMS: Final = 50  # items of a feed that becomes partial
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedPage:
     """A page that is to be fetched, and how often that failed."""
 
     id: int
@@ -35,7 +35,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PageRequest:
     """An item whose page is asked for; not if its feed is not partial any more, or off."""
 
     id: int
@@ -51,7 +51,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class PageCounts:
     """How the pages of a feed are."""
 
     wanted: int
@@ -61,7 +61,7 @@ class Tally:
     next_at: datetime | None
 
 
-async def want(conn: Connection, ids: Sequence[int], *, now: datetime) -> None:
+async def want_pages(conn: Connection, ids: Sequence[int], *, now: datetime) -> None:
     """These items are new or changed: their pages are to be fetched."""
     await store.want.run(conn, ids=list(ids), now=now)
 
@@ -73,22 +73,22 @@ async def set_partial(
     kind = "partial" if partial else "full"
     changed = [id_ for (id_,) in await store.set_partial.tuples(conn, ids=list(ids), kind=kind)]
     if changed and partial:
-        await store.want_latest.run(conn, ids=changed, n=LATEST, now=now)
+        await store.want_latest.run(conn, ids=changed, n=LATEST_ITEMS, now=now)
     return changed
 
 
-async def send(house: House, feed_id: int) -> int:
+async def queue_wanted_pages(databases: FeedDatabases, feed_id: int) -> int:
     """Put jobs for all wanted pages of a feed into the queue; those that are there already stay."""
-    async with house.search.transaction() as conn:
-        wanted = await store.wanted.rows(conn, Wanted, feed=feed_id, n=MOST)
+    async with databases.search.transaction() as conn:
+        wanted = await store.wanted.rows(conn, WantedPage, feed=feed_id, n=MAX_JOBS_PER_POLL)
         if not wanted:
             return 0
-        async with house.queue(conn) as queue:
-            return await followup_jobs.send_pages(queue, [errand_of(one) for one in wanted])
+        async with databases.queue(conn) as queue:
+            return await followup_jobs.queue_page_jobs(queue, [page_job(one) for one in wanted])
 
 
-def errand_of(page: Wanted) -> Errand:
-    return Errand(page.id, page.errors, page.next_at, host_of(page.link))
+def page_job(page: WantedPage) -> PageJob:
+    return PageJob(page.id, page.errors, page.next_at, host_of(page.link))
 
 
 def host_of(link: str) -> str:
@@ -97,15 +97,15 @@ def host_of(link: str) -> str:
     return "-" if isinstance(url, Refused) else url.host
 
 
-async def find(conn: Connection, id_: int) -> Asked:
-    found = await store.find.row(conn, Asked, id=id_)
+async def find_request(conn: Connection, id_: int) -> PageRequest:
+    found = await store.find.row(conn, PageRequest, id=id_)
     if found is None:
         raise NotFound(f"No page of an item {id_} is wanted.", hint=f"usher items show {id_}")
     return found
 
 
-async def put_page(
-    conn: Connection, asked: Asked, content: str, url: str, status: int, *, now: datetime
+async def save_page(
+    conn: Connection, asked: PageRequest, content: str, url: str, status: int, *, now: datetime
 ) -> bool:
     """Keep a page; not if its item changed meanwhile."""
     found = await store.put_page.tuples(
@@ -114,7 +114,7 @@ async def put_page(
     return bool(found)
 
 
-async def put_error(
+async def save_page_error(
     conn: Connection,
     id_: int,
     error: str,
@@ -135,7 +135,7 @@ async def put_error(
     )
 
 
-async def tally(conn: Connection, feed_id: int) -> Tally:
+async def page_counts(conn: Connection, feed_id: int) -> PageCounts:
     """How the pages of a feed are."""
-    found = await store.tally.row(conn, Tally, feed=feed_id)
-    return found or Tally(0, 0, 0, "", None)
+    found = await store.tally.row(conn, PageCounts, feed=feed_id)
+    return found or PageCounts(0, 0, 0, "", None)

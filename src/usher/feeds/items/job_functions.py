@@ -15,12 +15,12 @@ from usher.errors import BadSetting, NotFound, UsherError
 from usher.feeds.items import clean_job, multimatch
 from usher.feeds.items import digest as digesting
 from usher.feeds.items import permalink as permalinks
-from usher.feeds.store import databases as houses
+from usher.feeds.store import databases as feed_databases
 from usher.settings import Settings, load
 from usher.worker import PermanentError, TemporaryError, job
 
 # What the manager gives is the queue as a worker may use it; these also put in further jobs for others.
-NOT_OURS: Final = "USHER_CONTROL_URL"
+QUEUE_VARIABLE: Final = "USHER_CONTROL_URL"
 T = TypeVar("T")
 
 
@@ -63,34 +63,37 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
 def _end(words: str, *, good: bool) -> None:
     if not good:
         raise PermanentError(words)
-    if NOT_OURS in os.environ:
+    if QUEUE_VARIABLE in os.environ:
         job().message(words)
 
 
-async def _permalink(id_: int) -> permalinks.Told:
+async def _permalink(id_: int) -> permalinks.PageOutcome:
     settings = _settings()
-    async with houses.opened(settings) as house, fetcher_of(settings) as fetcher:
-        return await permalinks.permalink(house, fetcher, id_)
+    async with (
+        feed_databases.open_databases(settings) as databases,
+        fetcher_of(settings) as fetcher,
+    ):
+        return await permalinks.fetch_item_page(databases, fetcher, id_)
 
 
 async def _digest() -> int:
-    async with houses.opened(_settings()) as house:
-        return await digesting.digest_all(house.search)
+    async with feed_databases.open_databases(_settings()) as databases:
+        return await digesting.digest_all(databases.search)
 
 
 async def _name_all() -> tuple[int, int, int]:
-    async with houses.opened(_settings()) as house:
-        return await multimatch.name_all(house.search)
+    async with feed_databases.open_databases(_settings()) as databases:
+        return await multimatch.name_all(databases.search)
 
 
-async def _clean(id_: int) -> clean_job.Told:
-    async with houses.opened(_settings()) as house:
-        return await clean_job.clean_feed(house, id_)
+async def _clean(id_: int) -> clean_job.CleanOutcome:
+    async with feed_databases.open_databases(_settings()) as databases:
+        return await clean_job.clean_feed(databases, id_)
 
 
 def _settings() -> Settings:
     settings = load(
-        {name: value for name, value in os.environ.items() if name != NOT_OURS}
+        {name: value for name, value in os.environ.items() if name != QUEUE_VARIABLE}
     ).settings
     if not all(named(settings).values()) and not (settings.data / "postgres").exists():
         # The manager was given the address by its environment, which it keeps from jobs.

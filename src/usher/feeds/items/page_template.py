@@ -19,43 +19,43 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 from usher.crawl.page.markup import open_markup
 from usher.errors import BadInput
 
-MOST_PLACES: Final = 5_000
-MOST_TEXTS: Final = 50_000  # of one page
-LONGEST_PLACE: Final = 500  # characters; of a longer one the end
-SHORT: Final = 200  # characters of a text; a longer one is told by a number
-MOST_PAGES: Final = 200
+MAX_PLACES: Final = 5_000
+MAX_TEXTS: Final = 50_000  # of one page
+MAX_PLACE_CHARS: Final = 500  # characters; of a longer one the end
+MAX_PLAIN_CHARS: Final = 200  # characters of a text; a longer one is told by a number
+MAX_PAGES: Final = 200
 VERSION: Final = 1
 
 _UNSEEN: Final = frozenset({"script", "style", "noscript", "iframe", "template", "svg", "math"})
 _NUMBERED: Final = re.compile(r"[A-Za-z0-9]*[0-9][A-Za-z0-9]*")
-_LONGEST_NAME: Final = 60
-_MOST_CLASSES: Final = 5
+_MAX_NAME_CHARS: Final = 60
+_MAX_CLASSES: Final = 5
 
-Place = Annotated[str, Meta(min_length=1, max_length=LONGEST_PLACE)]
+Place = Annotated[str, Meta(min_length=1, max_length=MAX_PLACE_CHARS)]
 Share = Annotated[float, Meta(gt=0, le=1)]
 
 
-class Model(Struct, frozen=True, forbid_unknown_fields=True):
+class PageTemplate(Struct, frozen=True, forbid_unknown_fields=True):
     """Places whose texts repeat, each with the share of them that does; `pages` is how many it was learned from."""
 
     version: Literal[1]
     learned_at: Annotated[datetime, Meta(tz=True)]
-    pages: Annotated[int, Meta(ge=2, le=MOST_PAGES)]
-    places: Annotated[dict[Place, Share], Meta(max_length=MOST_PLACES)]
+    pages: Annotated[int, Meta(ge=2, le=MAX_PAGES)]
+    places: Annotated[dict[Place, Share], Meta(max_length=MAX_PLACES)]
 
 
-def learn(pages: Sequence[str], most_duplicates: int, now: datetime) -> Model | None:
+def learn(pages: Sequence[str], most_duplicates: int, now: datetime) -> PageTemplate | None:
     """What more pages than `most_duplicates` have in common; nothing if there are too few to tell."""
     if len(pages) <= max(most_duplicates, 1):
         return None
     seen: dict[str, Counter[str]] = {}
-    for page in pages[:MOST_PAGES]:
+    for page in pages[:MAX_PAGES]:
         for place, text in _once(page):
             seen.setdefault(place, Counter())[text] += 1
     shares = {place: _share(texts, most_duplicates) for place, texts in seen.items()}
     best = sorted(((share, place) for place, share in shares.items() if share), reverse=True)
-    places = {place: share for share, place in best[:MOST_PLACES]}
-    return Model(VERSION, now, min(len(pages), MOST_PAGES), places) if places else None
+    places = {place: share for share, place in best[:MAX_PLACES]}
+    return PageTemplate(VERSION, now, min(len(pages), MAX_PAGES), places) if places else None
 
 
 def _share(texts: Counter[str], most: int) -> float:
@@ -69,7 +69,7 @@ def _once(page: str) -> set[tuple[str, str]]:
     for tree in open_markup(page).trees:
         for _, place, text in texts_of(tree):
             found.add((place, text))
-            if len(found) >= MOST_TEXTS:
+            if len(found) >= MAX_TEXTS:
                 return found
     return found
 
@@ -80,11 +80,11 @@ def texts_of(tree: LexborHTMLParser) -> Iterator[tuple[LexborNode, str, str]]:
     while waiting:
         node, above = waiting.pop()
         child = node.last_child
-        place = f"{above}/{_name(node)}"[-LONGEST_PLACE:]
+        place = f"{above}/{_name(node)}"[-MAX_PLACE_CHARS:]
         while child is not None:
             if child.is_text_node:
                 if text := " ".join((child.text_content or "").split()):
-                    yield child, place, text if len(text) <= SHORT else _number(text)
+                    yield child, place, text if len(text) <= MAX_PLAIN_CHARS else _number(text)
             elif child.is_element_node and child.tag not in _UNSEEN:
                 waiting.append((child, place))
             child = child.prev
@@ -97,11 +97,11 @@ def _number(text: str) -> str:
 def _name(node: LexborNode) -> str:
     """An element as it is called, on this page and on others of the site."""
     given = node.attributes
-    classes = sorted((given.get("class") or "").split()[:_MOST_CLASSES])
+    classes = sorted((given.get("class") or "").split()[:_MAX_CLASSES])
     name = ".".join([node.tag or "", *classes])
     if id_ := given.get("id"):
         name = f"{name}#{id_}"
-    return _NUMBERED.sub(_plain, name[:_LONGEST_NAME])
+    return _NUMBERED.sub(_plain, name[:_MAX_NAME_CHARS])
 
 
 def _plain(match: re.Match[str]) -> str:
@@ -109,7 +109,7 @@ def _plain(match: re.Match[str]) -> str:
     return match[0] if match.start() == 0 else "1"
 
 
-def prune(tree: LexborHTMLParser, model: Model, threshold: float) -> int:
+def prune(tree: LexborHTMLParser, model: PageTemplate, threshold: float) -> int:
     """Take out what stands where more than this share of texts repeats; returns how many texts that were."""
     doomed = [node for node, place, _ in texts_of(tree) if model.places.get(place, 0.0) > threshold]
     for node in doomed:
@@ -117,15 +117,15 @@ def prune(tree: LexborHTMLParser, model: Model, threshold: float) -> int:
     return len(doomed)
 
 
-def written(model: Model) -> str:
+def to_json(model: PageTemplate) -> str:
     """As JSON, for the subscription."""
     return msgspec.json.encode(model).decode()
 
 
-def read(value: object) -> Model:
+def read(value: object) -> PageTemplate:
     """A model as stored; whatever else stands there is refused with words."""
     try:
-        return msgspec.convert(value, Model)
+        return msgspec.convert(value, PageTemplate)
     except (msgspec.ValidationError, RecursionError) as error:
         raise BadInput(
             f"The stored model of the feed's pages cannot be used: {error}.",

@@ -14,7 +14,7 @@ import psycopg
 from usher.db.clock import server_time
 from usher.db.pool import Connection, connect
 from usher.errors import UsherError
-from usher.feeds.store.databases import House, taken
+from usher.feeds.store.databases import FeedDatabases, available_role
 from usher.http.client.mgmt_client import Client
 from usher.messages import StoredRobots
 from usher.mgmt import robots
@@ -23,18 +23,22 @@ from usher.urls import Refused, Url, parse
 ROLE: Final = "usher_mgmt"
 
 
-class Shelf:
+class RobotsCache:
     """As much of MGMT as manners ask for; to be entered, and left with no connection behind."""
 
-    def __init__(self, house: House) -> None:
-        self._house = house
+    def __init__(self, databases: FeedDatabases) -> None:
+        self._databases = databases
         self._stack = AsyncExitStack()
         self._conn: Connection | None = None
 
     async def __aenter__(self) -> Self:
         try:
-            role = await taken(self._house.work, ROLE, self._house.patience)
-            conn = await connect(self._house.work, patience=self._house.patience, role=role)
+            role = await available_role(
+                self._databases.work_dsn, ROLE, self._databases.connect_timeout
+            )
+            conn = await connect(
+                self._databases.work_dsn, patience=self._databases.connect_timeout, role=role
+            )
             self._conn = await self._stack.enter_async_context(conn)
         except UsherError:
             self._conn = None  # then each is read anew

@@ -12,10 +12,10 @@ from typing import Final, NamedTuple
 from ada_url import join_url
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-MOST_HTML: Final = 1_000_000  # characters
-MOST_DEEP: Final = 64  # elements in each other; deeper ones are left out, their text is not
-LONGEST_URL: Final = 4_000
-LONGEST_WORDS: Final = 1_000
+MAX_HTML_CHARS: Final = 1_000_000  # characters
+MAX_DEPTH: Final = 64  # elements in each other; deeper ones are left out, their text is not
+MAX_URL_CHARS: Final = 4_000
+MAX_MAILTO_CHARS: Final = 1_000
 
 _KEPT: Final = """
     a abbr b blockquote br caption cite code dd del dfn div dl dt em figcaption figure h1 h2 h3 h4 h5 h6 hr i img ins
@@ -49,19 +49,21 @@ _UNSEEN: Final = re.compile(
 )
 
 
-class Safe(NamedTuple):
+class SanitizedHtml(NamedTuple):
     """HTML that can be shown, and whether there was more of it."""
 
     html: str
     cut: bool
 
 
-def safe(tree: LexborHTMLParser, base: str = "", *, most: int = MOST_HTML) -> Safe:
+def sanitize(
+    tree: LexborHTMLParser, base: str = "", *, most: int = MAX_HTML_CHARS
+) -> SanitizedHtml:
     """What of a tree can be shown, and no more of it than this; `base` is where its links begin."""
     writer = _Writer(base, most)
     if tree.body is not None:
         writer.walk(tree.body)
-    return Safe(writer.text(), writer.cut)
+    return SanitizedHtml(writer.text(), writer.cut)
 
 
 class _Writer:
@@ -99,7 +101,7 @@ class _Writer:
             return []
         if not node.is_element_node or tag in _DROPPED or ":" in tag:
             return []
-        if tag not in _TAGS or len(self._open) >= MOST_DEEP:
+        if tag not in _TAGS or len(self._open) >= MAX_DEPTH:
             return _children(node)
         self._shown += tag in _SHOWS
         if tag in _VOID:
@@ -145,28 +147,28 @@ class _Writer:
         if (given.get("dir") or "").lower() in ("ltr", "rtl", "auto"):
             kept["dir"] = given["dir"]
         address = _URLS.get(tag, "")
-        if url := address_of(given.get(address) or "", self._base, mail=tag == "a"):
+        if url := safe_url(given.get(address) or "", self._base, mail=tag == "a"):
             kept[address] = url
             if tag == "a":
                 kept["rel"] = "nofollow noopener noreferrer"
         return "".join(f' {name}="{_value(value or "")}"' for name, value in kept.items())
 
 
-def address_of(text: str, base: str, *, mail: bool = False) -> str:
+def safe_url(text: str, base: str, *, mail: bool = False) -> str:
     """The address as a browser would read it, if it leads to the web; else nothing."""
-    if not text or len(text) > LONGEST_URL:
+    if not text or len(text) > MAX_URL_CHARS:
         return ""
     try:
         url = str(join_url(base or "about:blank", text))
     except (ValueError, UnicodeError):
         return ""
-    if len(url) <= LONGEST_URL and url.startswith(("https://", "http://")):
+    if len(url) <= MAX_URL_CHARS and url.startswith(("https://", "http://")):
         return url
-    return url if mail and url.startswith("mailto:") and len(url) <= LONGEST_WORDS else ""
+    return url if mail and url.startswith("mailto:") and len(url) <= MAX_MAILTO_CHARS else ""
 
 
 def _value(text: str) -> str:
-    return escape(_UNSEEN.sub("", text)[:LONGEST_URL], quote=True)
+    return escape(_UNSEEN.sub("", text)[:MAX_URL_CHARS], quote=True)
 
 
 def _children(node: LexborNode) -> list[LexborNode | None]:

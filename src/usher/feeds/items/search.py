@@ -15,14 +15,14 @@ from usher.errors import BadInput, NotFound
 
 store = beside(__file__)
 
-EXCERPT: Final = 500  # characters of a clean text
-LAST: Final = 2**63 - 1
+EXCERPT_CHARS: Final = 500  # characters of a clean text
+MAX_ID: Final = 2**63 - 1
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _PLACE: Final = re.compile(r"(-?[0-9]{1,18})~([0-9]{1,19})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ItemSummary:
     """An item as listed; `tags` are those of its feed, then its own categories."""
 
     id: int
@@ -44,7 +44,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Rest:
+class ItemDetails:
     """What hangs on an item beside what is listed; each thing as a plain mapping."""
 
     content: str
@@ -72,14 +72,14 @@ class Rest:
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class FullItem:
     """An item with everything."""
 
-    item: Found
-    rest: Rest
+    item: ItemSummary
+    rest: ItemDetails
 
 
-async def find(  # noqa: PLR0913 - as many as there are conditions
+async def find_items(  # noqa: PLR0913 - as many as there are conditions
     conn: Connection,
     *,
     words: str = "",
@@ -90,12 +90,12 @@ async def find(  # noqa: PLR0913 - as many as there are conditions
     after: tuple[datetime, int] | None = None,
     copies: bool = True,
     limit: int = 50,
-) -> list[Found]:
+) -> list[ItemSummary]:
     """Items, the newest first; `feed` is a subscription's number, `after` the place of the last one shown before.
 
     `since` is part of the time that is looked at and `until` is not; without `copies` a story is shown once.
     """
-    before: tuple[datetime | str, int] = after or ("infinity", LAST)
+    before: tuple[datetime | str, int] = after or ("infinity", MAX_ID)
     if until is not None and (after is None or until <= after[0]):
         before = (until, 0)
     given: dict[str, Any] = {
@@ -105,11 +105,13 @@ async def find(  # noqa: PLR0913 - as many as there are conditions
         "copies": copies,
         "n": limit,
     }
-    rows = await chosen(conn, words.replace("\0", " ").strip(), feed, tag.replace("\0", ""), given)
-    return await shown(conn, [id_ for (id_,) in rows]) if rows else []
+    rows = await matching_ids(
+        conn, words.replace("\0", " ").strip(), feed, tag.replace("\0", ""), given
+    )
+    return await item_summaries(conn, [id_ for (id_,) in rows]) if rows else []
 
 
-async def chosen(
+async def matching_ids(
     conn: Connection, words: str, feed: int | None, tag: str, given: dict[str, Any]
 ) -> list[tuple[Any, ...]]:
     """Which items, by the statement that looks where the fewest are."""
@@ -122,30 +124,30 @@ async def chosen(
     return await store.latest.tuples(conn, **given)
 
 
-async def shown(conn: Connection, ids: list[int]) -> list[Found]:
+async def item_summaries(conn: Connection, ids: list[int]) -> list[ItemSummary]:
     """These items, the newest first."""
-    return await store.shown.rows(conn, Found, ids=ids, excerpt=EXCERPT)
+    return await store.shown.rows(conn, ItemSummary, ids=ids, excerpt=EXCERPT_CHARS)
 
 
-async def one(conn: Connection, id_: int) -> Whole:
+async def find_item(conn: Connection, id_: int) -> FullItem:
     """An item with all that hangs on it."""
-    rest = await store.one.row(conn, Rest, id=id_)
-    found = await shown(conn, [id_])
+    rest = await store.one.row(conn, ItemDetails, id=id_)
+    found = await item_summaries(conn, [id_])
     if rest is None or not found:
         raise NotFound(f"There is no item {id_}.", hint="usher items list")
-    return Whole(found[0], rest)
+    return FullItem(found[0], rest)
 
 
-def place(item: Found) -> str:
+def page_position(item: ItemSummary) -> str:
     """Where an item is in the order, as text for a link to what comes after it."""
     return f"{(item.pub_date - _EPOCH) // timedelta(microseconds=1)}~{item.id}"
 
 
-def read_place(text: str) -> tuple[datetime, int]:
+def parse_position(text: str) -> tuple[datetime, int]:
     """What `place` wrote."""
     match = _PLACE.fullmatch(text)
     try:
-        if match and int(match[2]) <= LAST:
+        if match and int(match[2]) <= MAX_ID:
             return _EPOCH + timedelta(microseconds=int(match[1])), int(match[2])
     except OverflowError:
         pass

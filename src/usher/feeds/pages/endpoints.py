@@ -19,20 +19,20 @@ from usher.api.context import MgmtCall, MgmtEndpoint
 from usher.api.mgmt_calls import database_time
 from usher.api.openapi import PAGE, Endpoints
 from usher.errors import BadInput, NotAllowed, NotFound, UsherError
-from usher.feeds.pages import atom, home, queries, render, views
-from usher.feeds.pages.databases import Reach
-from usher.feeds.pages.home import Home
+from usher.feeds.pages import atom, landing_page, queries, render, views
+from usher.feeds.pages.databases import LazyDatabases
+from usher.feeds.pages.landing_page import LandingPage
 from usher.feeds.pages.messages import (
-    LAST,
+    MAX_ID,
+    FeedDetail,
     FeedList,
     FeedsQuery,
-    FeedWhole,
     HubQuery,
+    ItemDetail,
     ItemList,
     ItemsQuery,
-    ItemWhole,
 )
-from usher.feeds.pages.render import Pages
+from usher.feeds.pages.render import FeedPages
 from usher.feeds.websub import callbacks
 from usher.http.atom import ATOM_MEDIA_TYPE, to_xml
 from usher.http.server.conditional import conditional_response, server_origin
@@ -53,34 +53,34 @@ Calls = Callable[[MgmtCall[Asked]], Awaitable[Response]]
 
 
 @asynccontextmanager
-async def annex(settings: Settings) -> AsyncIterator[Endpoints]:
+async def feed_endpoints(settings: Settings) -> AsyncIterator[Endpoints]:
     """The endpoints, for as long as MGMT serves them."""
     async with AsyncExitStack() as stack:
-        yield Desk(Reach(settings, stack)).endpoints()
+        yield FeedEndpoints(LazyDatabases(settings, stack)).endpoints()
 
 
-class Desk:
+class FeedEndpoints:
     """The endpoints of feeds."""
 
-    def __init__(self, reach: Reach) -> None:
+    def __init__(self, reach: LazyDatabases) -> None:
         self._reach = reach
-        self._assets = render.load()
+        self._assets = render.load_assets()
         self._files = {one.name: one for one in self._assets.values()}
-        self._pages = Pages(self._assets)
+        self._pages = FeedPages(self._assets)
 
     def endpoints(self) -> Endpoints:
         return (
             self._home("/"),
             self._page("/feeds", self.feeds, FeedsQuery, "A page of feeds: how they are, and next"),
             self._data("/feeds.json", self.feeds_json, FeedsQuery, FeedList, "Feeds, as data"),
-            self._data("/feeds/{id}.json", self.feed_json, None, FeedWhole, "One feed, as data"),
+            self._data("/feeds/{id}.json", self.feed_json, None, FeedDetail, "One feed, as data"),
             self._page("/feeds/{id}", self.feed, None, "The page of one feed"),
             self._page("/items", self.items, ItemsQuery, "A page of items, searched"),
             self._data("/items.json", self.items_json, ItemsQuery, ItemList, "Items, as data"),
             self._file(
                 atom.PATH, self.items_atom, ItemsQuery, ATOM_MEDIA_TYPE, "Items, as an Atom feed"
             ),
-            self._data("/items/{id}.json", self.item_json, None, ItemWhole, "One item, as data"),
+            self._data("/items/{id}.json", self.item_json, None, ItemDetail, "One item, as data"),
             self._page("/items/{id}", self.item, None, "The page of one item"),
             self._file("/static/{name}", self.static, None, "text/css", "Files that pages need"),
             *self._callback("/websub/{token}"),
@@ -88,7 +88,7 @@ class Desk:
 
     def _home(self, path: str) -> MgmtEndpoint:
         what = "What this is, and where everything is: a page for browsers, data for others"
-        return Endpoint("GET", path, self.home, None, Home, what, access=READ, media=PAGE)
+        return Endpoint("GET", path, self.home, None, LandingPage, what, access=READ, media=PAGE)
 
     def _page(
         self, path: str, show: Calls[Any], request: type | None, summary: str
@@ -136,8 +136,12 @@ class Desk:
         return Response(self._pages.trouble(error), error.status, {**HTML, **more}, media_type=PAGE)
 
     async def home(self, call: MgmtCall[None]) -> Response:
-        page = home.wants_page(call.headers.get("accept", ""))
-        told = html(call, self._pages.home(home.HOME)) if page else json(call, home.HOME)
+        page = landing_page.accepts_html(call.headers.get("accept", ""))
+        told = (
+            html(call, self._pages.home(landing_page.LANDING_PAGE))
+            if page
+            else json(call, landing_page.LANDING_PAGE)
+        )
         told.headers["Vary"] = "Accept"
         return told
 
@@ -161,10 +165,10 @@ class Desk:
     async def feed_json(self, call: MgmtCall[None]) -> Response:
         return json(call, await self._feed(call, database_time(call)))
 
-    async def _feed(self, call: MgmtCall[None], now: datetime) -> FeedWhole:
+    async def _feed(self, call: MgmtCall[None], now: datetime) -> FeedDetail:
         id_ = number_of(call, "feed")
         async with self._reach.looking() as conn:
-            return await views.feed_whole(conn, id_, now=now)
+            return await views.feed_detail(conn, id_, now=now)
 
     # Items.
 
@@ -191,10 +195,10 @@ class Desk:
     async def item_json(self, call: MgmtCall[None]) -> Response:
         return json(call, await self._item(call))
 
-    async def _item(self, call: MgmtCall[None]) -> ItemWhole:
+    async def _item(self, call: MgmtCall[None]) -> ItemDetail:
         id_ = number_of(call, "item")
         async with self._reach.looking() as conn:
-            return await views.item_whole(conn, id_)
+            return await views.item_detail(conn, id_)
 
     async def static(self, call: MgmtCall[None]) -> Response:
         one = self._files.get(call.path_params["name"])
@@ -205,11 +209,11 @@ class Desk:
     # Hubs.
 
     async def verify(self, call: MgmtCall[HubQuery]) -> Response:
-        asked, house = call.body, await self._reach.house()
-        if asked.mode != "denied" and not 0 < len(asked.challenge) <= callbacks.LONGEST_CHALLENGE:
+        asked, databases = call.body, await self._reach.databases()
+        if asked.mode != "denied" and not 0 < len(asked.challenge) <= callbacks.MAX_CHALLENGE_CHARS:
             raise BadInput("hub.challenge is missing, or too long.")
         await callbacks.verify(
-            house,
+            databases,
             call.path_params["token"],
             asked.mode,
             asked.topic,
@@ -221,14 +225,14 @@ class Desk:
     async def deliver(self, call: MgmtCall[bytes]) -> Status:
         """The same answer whoever signed it: nobody learns here what is a good signature."""
         signature = call.headers.get("x-hub-signature", "")
-        house = await self._reach.house()
-        await callbacks.deliver(house, call.path_params["token"], signature, call.body)
+        databases = await self._reach.databases()
+        await callbacks.deliver(databases, call.path_params["token"], signature, call.body)
         return Status("heard")
 
 
 def number_of(call: MgmtCall[Any], what: Literal["feed", "item"]) -> int:
     text = call.path_params["id"]
-    if not _NUMBER.fullmatch(text) or int(text) > LAST:
+    if not _NUMBER.fullmatch(text) or int(text) > MAX_ID:
         raise NotFound(f"There is no {what} {text[:40]!a}.", hint=f"/{what}s lists them.")
     return int(text)
 

@@ -40,7 +40,7 @@ _NOT_TEXT: Final = frozenset(
 _EIGHT_BITS: Final = re.compile(r"ascii|latin|iso8859|cp12|cp8|koi8|mac|charmap|tis")
 
 
-class Text(NamedTuple):
+class DecodedText(NamedTuple):
     """The feed in UTF-8, what it was written in, and what was wrong about that."""
 
     utf8: bytes
@@ -48,7 +48,7 @@ class Text(NamedTuple):
     problem: str = ""
 
 
-def decode(body: bytes, content_type: str = "") -> Text:
+def decode(body: bytes, content_type: str = "") -> DecodedText:
     """Read the bytes as what they are most likely to be; whatever cannot be read is replaced."""
     mark, width = _mark(body)
     body = body[width:]
@@ -56,8 +56,10 @@ def decode(body: bytes, content_type: str = "") -> Text:
     for name in (*_likely(body, said, mark), "utf-8", *_guesses(body)):
         if (utf8 := _as_utf8(body, name)) is not None:
             told = said[0] if said else name
-            return Text(utf8, name, "" if name == told else _lied(told, name))
-    return Text(body.decode("utf-8", "replace").encode(), "utf-8", "Some bytes are of no encoding.")
+            return DecodedText(utf8, name, "" if name == told else _lied(told, name))
+    return DecodedText(
+        body.decode("utf-8", "replace").encode(), "utf-8", "Some bytes are of no encoding."
+    )
 
 
 def _said(body: bytes, content_type: str, mark: str) -> list[str]:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Final
 
-MOST: Final = 100  # characters; no date is longer
+MAX_CHARS: Final = 100  # characters; no date is longer
 _FIRST_YEAR: Final = 2  # year 1 is how programs write "no date"
 _PIVOT: Final = 90  # two digits below this are of this century
 _ENGLISH: Final = (
@@ -110,13 +110,13 @@ _KOREAN: Final = re.compile(
 _HALVES: Final = {"오전": "am", "오후": "pm"}
 
 
-def read(text: str, now: datetime) -> datetime | None:
+def parse_date(text: str, now: datetime) -> datetime | None:
     """The time that the text names."""
     if found := _COMMON.fullmatch(text):
         return _common(found)
     if _ISO.fullmatch(text) and (time := _iso(text)):
         return time
-    if len(text) > MOST:
+    if len(text) > MAX_CHARS:
         return None
     plain = _COMMENT.sub("", text).strip().lower()
     if korean := _KOREAN.match(plain):

@@ -57,7 +57,7 @@ _TYPES: Final = {
     "xhtml": XHTML,
     XHTML: XHTML,
 }
-_MOST_DEEP: Final = 100
+_MAX_DEPTH: Final = 100
 _NOT_INLINE: Final = frozenset({"body", "svg", "math"})
 # Keys that feedparser keeps lists and dictionaries under: an element of that name would overwrite them.
 _TAKEN: Final = frozenset(
@@ -76,11 +76,11 @@ _CP1252: Final = {
 }
 
 
-class Decline(Exception):
+class UnprovenElement(Exception):
     """Something here is not proven to be read as feedparser reads it."""
 
 
-class Names:
+class ElementNames:
     """The names of elements as feedparser calls them, by the namespaces that a feed declares."""
 
     def __init__(self, utf8: bytes, family: str) -> None:
@@ -89,22 +89,22 @@ class Names:
         for prefix, uri in _declarations(utf8):
             self._declare(prefix.decode(), uri.decode())
         if family not in _OTHERS or not _OTHERS[family].isdisjoint(self.uris):
-            raise Decline
+            raise UnprovenElement
         if family == "rdf" and RSS_1 not in self.uris:
-            raise Decline
+            raise UnprovenElement
 
     def _declare(self, prefix: str, uri: str) -> None:
         if "&" in uri:
-            raise Decline
+            raise UnprovenElement
         self.uris.add(uri.lower())
         known = _known(uri)
         low = prefix.lower()
         if known is None:
             if low in _MEANINGFUL or low == UNDECLARED_ATOM:
-                raise Decline
+                raise UnprovenElement
             self._prefixes.setdefault(uri, prefix)
         elif low in _MEANINGFUL and low != known.lower():
-            raise Decline
+            raise UnprovenElement
 
     def name(self, tag: str) -> str:
         """`title`, `dc_creator`; nothing for what feedparser gives no meaning."""
@@ -112,7 +112,7 @@ class Names:
         prefix = _known(uri)
         if prefix is None:
             if not self._prefixes.get(uri):
-                raise Decline
+                raise UnprovenElement
             return ""
         return f"{prefix.lower()}_{local.lower()}" if prefix else local.lower()
 
@@ -132,7 +132,7 @@ def _known(uri: str) -> str | None:
     return "" if _USERLAND in low else PREFIXES.get(low)
 
 
-def matters(name: str) -> bool:
+def handled_by_feedparser(name: str) -> bool:
     """Whether feedparser does something with an element of this name."""
     return name in HANDLED or name in _TAKEN or name.endswith("_detail")
 
@@ -147,33 +147,33 @@ def attributes(element: Element) -> Attributes:
         low = _NAMED.get(name)
         if low is None:
             if name[0] == "{":
-                raise Decline
+                raise UnprovenElement
             low = name.lower()
         made[low] = value.lower() if low == "type" or low == "rel" else value  # noqa: PLR1714 - hot
     return made
 
 
-def repaired(text: str) -> str:
+def repair_encoding(text: str) -> str:
     """A text whose UTF-8 was once taken for Latin-1, or whose controls are really letters of Windows."""
     with suppress(UnicodeError):
         text = text.encode("latin-1").decode()
     return text.translate(_CP1252) if _CONTROLS.search(text) else text
 
 
-def plain(element: Element) -> str:
+def plain_text(element: Element) -> str:
     """The text of an element that has nothing inside but text."""
     if len(element):
-        raise Decline
+        raise UnprovenElement
     text = (element.text or "").strip()
-    return text if text.isascii() else repaired(text)
+    return text if text.isascii() else repair_encoding(text)
 
 
-class Place:
+class ElementContext:
     """Where in the feed we are: what addresses are seen from, and in which language."""
 
     __slots__ = ("atom", "base", "language", "names")
 
-    def __init__(self, names: Names, base: str, *, atom: bool) -> None:
+    def __init__(self, names: ElementNames, base: str, *, atom: bool) -> None:
         self.names = names
         self.base = base
         self.language = ""
@@ -201,12 +201,12 @@ class Place:
     def address(self, element: Element, given: Attributes = _NONE) -> str:
         """An address as the text of an element."""
         if len(element):
-            raise Decline
+            raise UnprovenElement
         text = (element.text or "").strip()
         if not text:
             return ""
         text = join(self.base_in(given) if given else self.base, text)
-        return text if text.isascii() else repaired(text)
+        return text if text.isascii() else repair_encoding(text)
 
     def content(self, element: Element, given: Attributes, default: str) -> Content:
         """A text that may be HTML."""
@@ -221,12 +221,12 @@ class Place:
                 text = escape(text)
         if kind == "text/plain" and ("</" in text or "&" in text) and not self.atom:
             kind = _guessed(text)
-        return Content(text if text.isascii() else repaired(text), kind, base)
+        return Content(text if text.isascii() else repair_encoding(text), kind, base)
 
     def _inline(self, element: Element, kind: str) -> str:
         """Markup that is not escaped: without the one `div` that Atom puts around it."""
         if kind != XHTML or not self.atom:
-            raise Decline
+            raise UnprovenElement
         only = element[0]
         around = (element.text or "") + (only.tail or "")
         if len(element) == 1 and only.tag == f"{_XHTML}div" and not around.strip():
@@ -237,11 +237,11 @@ class Place:
 
 def _type(given: Attributes, default: str) -> str:
     if "mode" in given or "src" in given:
-        raise Decline
+        raise UnprovenElement
     try:
         return _TYPES[given.get("type", default)]
     except KeyError:
-        raise Decline from None
+        raise UnprovenElement from None
 
 
 def _guessed(text: str) -> str:
@@ -251,8 +251,8 @@ def _guessed(text: str) -> str:
 
 
 def _inside(element: Element, deep: int) -> str:
-    if deep > _MOST_DEEP:
-        raise Decline
+    if deep > _MAX_DEPTH:
+        raise UnprovenElement
     pieces = [escape(element.text or "")]
     for child in element:
         name, start = _opened(child)
@@ -264,9 +264,9 @@ def _opened(element: Element) -> tuple[str, str]:
     name = element.tag.removeprefix(_XHTML).lower()
     given = attributes(element)
     if name[0] == "{" or element.tag[0] != "{" or name in _NOT_INLINE or "base" in given:
-        raise Decline
+        raise UnprovenElement
     if any(":" in key for key in given):
-        raise Decline
+        raise UnprovenElement
     quoted = (f' {key}="{escape(value, _QUOTES)}"' for key, value in given.items())
     return name, f"<{name}{''.join(quoted)}>"
 

@@ -6,15 +6,15 @@ Comes from the kinds of elements; goes to the rules that finish drafts, once it 
 from typing import Final
 
 from usher.feeds.model import Author, Category, Image
-from usher.feeds.parse.channel import Channel
-from usher.feeds.parse.element_reader import Decline
-from usher.feeds.parse.feedparser_patches import MOST_TAGS
-from usher.feeds.parse.item_builder import Draft
+from usher.feeds.parse.element_reader import UnprovenElement
+from usher.feeds.parse.feed_builder import FeedBuilder
+from usher.feeds.parse.feedparser_patches import MAX_CATEGORIES
+from usher.feeds.parse.item_builder import ItemBuilder
 
 _NO_LANGUAGES: Final = ("", "", "")
 
 
-class Sketch(Draft):
+class FastItemBuilder(ItemBuilder):
     """An item in the making, and what decides between two elements that say the same; depths are from its own."""
 
     has_content = False
@@ -37,15 +37,15 @@ class Sketch(Draft):
             self.comments_count = self.replies
         if self.contributors:
             self.authors += self.contributors
-        if len(self.categories) >= MOST_TAGS:
-            raise Decline
+        if len(self.categories) >= MAX_CATEGORIES:
+            raise UnprovenElement
         if self.keywords:
             self.categories += self.keywords
         if self.languages is not _NO_LANGUAGES and not self.language:
             self.language = next(filter(None, self.languages), "")
 
 
-class Whole(Channel, Sketch):
+class FastFeedBuilder(FeedBuilder, FastItemBuilder):
     """A feed in the making."""
 
     icon = ""

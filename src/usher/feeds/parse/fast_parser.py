@@ -10,14 +10,22 @@ from typing import Final, TypeVar
 from xml.etree.ElementTree import Element, ParseError, XMLParser
 
 from usher.feeds.model import Feed, Item
-from usher.feeds.parse.channel import finish_feed, too_many
-from usher.feeds.parse.channel_elements import CHANNEL
-from usher.feeds.parse.channel_elements import Kind as FeedKind
-from usher.feeds.parse.element_reader import ATOM, RDF, Decline, Names, Place, attributes, matters
-from usher.feeds.parse.fast_builder import Sketch, Whole
-from usher.feeds.parse.item_builder import Page, finish
-from usher.feeds.parse.item_elements import ITEM, passed_over
-from usher.feeds.parse.item_elements import Kind as ItemKind
+from usher.feeds.parse.element_reader import (
+    ATOM,
+    RDF,
+    ElementContext,
+    ElementNames,
+    UnprovenElement,
+    attributes,
+    handled_by_feedparser,
+)
+from usher.feeds.parse.fast_builder import FastFeedBuilder, FastItemBuilder
+from usher.feeds.parse.feed_builder import build_feed, too_many_items
+from usher.feeds.parse.feed_elements import CHANNEL
+from usher.feeds.parse.feed_elements import FeedHandler as FeedKind
+from usher.feeds.parse.item_builder import FeedSource, build_item
+from usher.feeds.parse.item_elements import ITEM, skip_element
+from usher.feeds.parse.item_elements import ItemHandler as ItemKind
 
 K = TypeVar("K")
 
@@ -28,38 +36,38 @@ _FAMILIES: Final = {"rss": "rss", f"{{{ATOM}}}feed": "atom", f"{{{RDF}}}RDF": "r
 _ITEMS: Final = frozenset({"item", "entry"})
 
 
-def read(utf8: bytes, page: Page, most_items: int) -> Feed | None:
+def parse_fast(utf8: bytes, page: FeedSource, most_items: int) -> Feed | None:
     """The feed, or None if it is not certain to be read as feedparser reads it."""
     try:
         root = _tree(utf8, page)
-        walk = Walk(utf8, root, page, most_items)
+        walk = FastParser(utf8, root, page, most_items)
         return walk.feed()
-    except (Decline, ParseError, ValueError):
+    except (UnprovenElement, ParseError, ValueError):
         return None
 
 
-def _tree(utf8: bytes, page: Page) -> Element:
+def _tree(utf8: bytes, page: FeedSource) -> Element:
     first = _FIRST.search(utf8)
     if first is None or b"<!D" in utf8[: first.start()]:
-        raise Decline
+        raise UnprovenElement
     if not page.url and _BASE.search(utf8):
-        raise Decline  # without a base of its own, feedparser keeps the first that it meets
+        raise UnprovenElement  # without a base of its own, feedparser keeps the first that it meets
     parser = XMLParser(encoding="utf-8")  # noqa: S314 - without a DOCTYPE there are no entities
     parser.feed(utf8)
     return parser.close()
 
 
-class Walk:
+class FastParser:
     """One way through the tree of a feed."""
 
-    def __init__(self, utf8: bytes, root: Element, page: Page, most_items: int) -> None:
+    def __init__(self, utf8: bytes, root: Element, page: FeedSource, most_items: int) -> None:
         self.root = root
         self.page = page
         self.most = most_items
         self.family = _FAMILIES.get(root.tag, "")
-        self.names = Names(utf8, self.family)
-        self.place = Place(self.names, page.url, atom=self.family == "atom")
-        self.whole = Whole()
+        self.names = ElementNames(utf8, self.family)
+        self.place = ElementContext(self.names, page.url, atom=self.family == "atom")
+        self.whole = FastFeedBuilder()
         self.items: list[Item] = []
         self.languages: set[str] = set()  # that the feed had when its items were read
         self.full = False
@@ -75,12 +83,12 @@ class Walk:
         else:
             self._outer()
         self.whole.complete()
-        problems = [too_many(self.most)] if self.full else []
+        problems = [too_many_items(self.most)] if self.full else []
         dialect = _dialect(self.family, given.get("version", ""))
         if self.languages - {self.whole.language or self.page.language}:
-            raise Decline  # it tells its language after its items
+            raise UnprovenElement  # it tells its language after its items
         items = tuple(self.items)
-        return finish_feed(self.whole, items, self.page, dialect=dialect, problems=problems)
+        return build_feed(self.whole, items, self.page, dialect=dialect, problems=problems)
 
     def _outer(self) -> None:
         """The channel, and in RDF the items beside it."""
@@ -94,19 +102,19 @@ class Walk:
                 self._item(element)
             elif self.family == "rdf" and seen and name in {"image", "textinput"}:
                 CHANNEL[name](self.place, self.whole, element)
-            elif name in CHANNEL or matters(name):
-                raise Decline
+            elif name in CHANNEL or handled_by_feedparser(name):
+                raise UnprovenElement
             else:
-                passed_over(self.place, element, CHANNEL)
+                skip_element(self.place, element, CHANNEL)
             if self.full:
                 return
         if seen != 1:
-            raise Decline
+            raise UnprovenElement
 
     def _channel(self, channel: Element) -> None:
         given = attributes(channel)
         if "href" in given or "lastmod" in given:
-            raise Decline
+            raise UnprovenElement
         before = self.place.enter(given)
         kinds: dict[str, FeedKind | None] = {}
         for element in channel:
@@ -121,29 +129,29 @@ class Walk:
                 if self.full:
                     return
             elif len(element):
-                passed_over(self.place, element, CHANNEL)
+                skip_element(self.place, element, CHANNEL)
         self.place.leave(before)
 
-    def _item_here(self, _where: Place, whole: Whole, element: Element) -> None:
+    def _item_here(self, _where: ElementContext, whole: FastFeedBuilder, element: Element) -> None:
         whole.titled = -1
         self._item(element)
 
     def _kind(self, tag: str, table: Mapping[str, K]) -> K | None:
         name = self.names.name(tag)
         kind = table.get(name)
-        if kind is None and matters(name):
-            raise Decline
+        if kind is None and handled_by_feedparser(name):
+            raise UnprovenElement
         return kind
 
     def _item(self, item: Element) -> None:
         if len(self.items) == self.most:
             self.full = True
             return
-        draft = Sketch()
+        draft = FastItemBuilder()
         before = None
         if given := attributes(item):
             if "href" in given or "lastmod" in given:
-                raise Decline
+                raise UnprovenElement
             draft.guid = given.get("rdf:about", "")
             before = self.place.enter(given)
         self._tell(draft, item)
@@ -152,9 +160,9 @@ class Walk:
         draft.complete()
         language = self.whole.language or self.page.language
         self.languages.add(language)
-        self.items.append(finish(draft, self.page, language))
+        self.items.append(build_item(draft, self.page, language))
 
-    def _tell(self, draft: Sketch, item: Element) -> None:
+    def _tell(self, draft: FastItemBuilder, item: Element) -> None:
         kinds, place = self._item_kinds, self.place
         for element in item:
             try:
@@ -164,7 +172,7 @@ class Walk:
             if kind is not None:
                 kind(place, draft, element)
             elif len(element):
-                passed_over(place, element, ITEM)
+                skip_element(place, element, ITEM)
 
 
 def _dialect(family: str, version: str) -> str:

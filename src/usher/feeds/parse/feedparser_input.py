@@ -14,10 +14,10 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Final
 
-from usher.feeds.parse.feedparser_patches import Enough, Loose, Strict
+from usher.feeds.parse.feedparser_patches import ItemLimitReached, LooseParser, StrictParser
 
-MOST_TAGS: Final = 400_000  # some seconds, and more than any feed has
-MOST_PREFIXES: Final = 200
+MAX_TAGS: Final = 400_000  # some seconds, and more than any feed has
+MAX_PREFIXES: Final = 200
 
 _doctype: Final[Callable[[bytes], tuple[str | None, bytes, dict[str, str]]]] = import_module(
     "feedparser.sanitizer"
@@ -36,15 +36,15 @@ _DECLARATION: Final = re.compile(rb"<\?xml[^>]{0,500}>")
 _OURS: Final = b"<?xml version='1.0' encoding='utf-8'?>\n"
 
 
-def read(utf8: bytes, base: str, most_items: int) -> tuple[Any, str, str]:
+def run_feedparser(utf8: bytes, base: str, most_items: int) -> tuple[Any, str, str]:
     """The parser full of what it found, the version it thinks it saw, and what was wrong with the XML."""
     version, data, entities = _doctype(_squeezed(utf8))
-    strict = _ready(Strict, most_items, base)
+    strict = _ready(StrictParser, most_items, base)
     problem = _parse_strictly(strict, data)
     if not problem:
         return strict, version or strict.version, ""
-    loose = _ready(Loose, most_items, base, entities)
-    with contextlib.suppress(Enough):
+    loose = _ready(LooseParser, most_items, base, entities)
+    with contextlib.suppress(ItemLimitReached):
         loose.feed(data.decode("utf-8", "replace"))
     return loose, version or loose.version, problem
 
@@ -66,7 +66,7 @@ def _parse_strictly(parser: Any, data: bytes) -> str:  # noqa: ANN401
     source.setByteStream(io.BytesIO(data))
     try:
         reader.parse(source)
-    except Enough:
+    except ItemLimitReached:
         return ""
     except xml.sax.SAXParseException as error:
         line = max(1, (error.getLineNumber() or 1) - 1)  # one is ours
@@ -86,7 +86,7 @@ def without_controls(utf8: bytes) -> tuple[bytes, str]:
     return _CONTROLS.sub(b"", utf8), problem
 
 
-def bounded(utf8: bytes, most: int = MOST_TAGS) -> tuple[bytes, str]:
+def bounded(utf8: bytes, most: int = MAX_TAGS) -> tuple[bytes, str]:
     """As much of the bytes as feedparser, which is slow, can read in some seconds, and what to say of that."""
     tags = _tags(utf8)
     if tags <= most:
@@ -105,7 +105,7 @@ def _tags(utf8: bytes) -> int:
 
 
 def too_many_prefixes(utf8: bytes) -> bool:
-    return len(set(_PREFIX.findall(utf8))) > MOST_PREFIXES
+    return len(set(_PREFIX.findall(utf8))) > MAX_PREFIXES
 
 
 def _squeezed(utf8: bytes) -> bytes:

@@ -12,8 +12,8 @@ from importlib import import_module
 from typing import Any, Final
 
 from usher.feeds.parse import media_rss
-from usher.feeds.parse.item_builder import author, is_address
-from usher.feeds.parse.relative_urls import is_web
+from usher.feeds.parse.item_builder import is_address, parse_author
+from usher.feeds.parse.relative_urls import is_web_url
 
 # feedparser has no types: all of it that is used is named here.
 _api: Final[Any] = import_module("feedparser.api")
@@ -42,7 +42,7 @@ PREFIXES: Final[Mapping[str, str]] = {
     **{uri.lower(): prefix for uri, prefix in _mixin.namespaces.items()},
     **_MORE,
 }
-MOST_TAGS: Final = 500  # of one item
+MAX_CATEGORIES: Final = 500  # of one item
 UNDECLARED_ATOM: Final = (
     "atom"  # the prefix that feeds use without declaring it, or declare wrongly
 )
@@ -57,11 +57,11 @@ _MARKUP: Final = _VOID_MARKUP | {
 }  # fmt: skip
 
 
-class Enough(Exception):
+class ItemLimitReached(Exception):
     """As many items as are wanted have been read."""
 
 
-class Notes:
+class ParserNotes:
     """What is kept of an item, or of the feed, beside feedparser's dictionary of it."""
 
     permalink = False
@@ -69,11 +69,11 @@ class Notes:
     explicit = ""
 
     def __init__(self) -> None:
-        self.media = media_rss.Media()
+        self.media = media_rss.MediaElements()
         self.words: list[str] = []
 
 
-class Tolerant:
+class PatchedParser:
     """Mixed in before each of feedparser's parsers; `self` is one of them."""
 
     namespaces: Final = PREFIXES
@@ -83,8 +83,8 @@ class Tolerant:
         self.left = most_items
         self.full = False
         self.beside = False
-        self.own = Notes()
-        self.notes: list[Notes] = []  # one for each entry
+        self.own = ParserNotes()
+        self.notes: list[ParserNotes] = []  # one for each entry
         self.hours: list[str] = []
         self.days: list[str] = []
         self.popped = ""
@@ -97,16 +97,16 @@ class Tolerant:
     def _start_item(self: Any, attrs: dict[str, str]) -> None:
         if not self.left:
             self.full = True
-            raise Enough
+            raise ItemLimitReached
         self.left -= 1
         _mixin._start_item(self, attrs)
         self.hasContent = 0
-        self.notes.append(Notes())
+        self.notes.append(ParserNotes())
 
     _start_entry = _start_item
 
-    def _note(self: Any) -> Notes:
-        notes: Notes = self.notes[-1] if self.inentry else self.own
+    def _note(self: Any) -> ParserNotes:
+        notes: ParserNotes = self.notes[-1] if self.inentry else self.own
         return notes
 
     def _start_guid(self: Any, attrs: dict[str, str]) -> None:
@@ -233,7 +233,7 @@ class Tolerant:
         text = self.pop("author") or ""
         self.inauthor = 0
         one = self._get_context().setdefault("authors", [{}])[-1]
-        if not one and (found := author(text)):
+        if not one and (found := parse_author(text)):
             one.update(name=found.name, email=found.email)
 
     _end_managingeditor = _end_author
@@ -242,7 +242,7 @@ class Tolerant:
         """Authors are complete without being told by each other."""
 
     def _add_tag(self: Any, *given: object) -> None:
-        if len(self._get_context().setdefault("tags", [])) < MOST_TAGS:
+        if len(self._get_context().setdefault("tags", [])) < MAX_CATEGORIES:
             _mixin._add_tag(self, *given)
 
     def _end_category(self: Any) -> None:
@@ -276,7 +276,7 @@ class Tolerant:
             self.pop("link")
             return
         _, _, pieces = self.elementstack.pop()
-        if is_web("".join(pieces).strip()) and not self.version.startswith("atom"):
+        if is_web_url("".join(pieces).strip()) and not self.version.startswith("atom"):
             self.elementstack.append(["link", 1, pieces])
             self.pop("link")
 
@@ -325,7 +325,7 @@ class Tolerant:
             self.handle_data("\N{REPLACEMENT CHARACTER}")
 
 
-def _teach(name: str) -> None:
+def _add_media_handlers(name: str) -> None:
     """Let an element of Media RSS that feedparser flattens or does not know be told of with its medium."""
     holds_text = name not in {"content", "group"}
 
@@ -337,12 +337,12 @@ def _teach(name: str) -> None:
     def end(self: Any) -> None:  # noqa: ANN401
         self._media_end(name, (self.pop(f"media_{name}") or "") if holds_text else "")
 
-    setattr(Tolerant, f"_start_media_{name}", start)
-    setattr(Tolerant, f"_end_media_{name}", end)
+    setattr(PatchedParser, f"_start_media_{name}", start)
+    setattr(PatchedParser, f"_end_media_{name}", end)
 
 
 for _name in media_rss.NAMES - {"title", "description", "category", "keywords"}:
-    _teach(_name)
+    _add_media_handlers(_name)
 
-Strict: Final[Any] = type("Strict", (Tolerant, _api.StrictFeedParser), {})
-Loose: Final[Any] = type("Loose", (Tolerant, _api.LooseFeedParser), {})
+StrictParser: Final[Any] = type("StrictParser", (PatchedParser, _api.StrictFeedParser), {})
+LooseParser: Final[Any] = type("LooseParser", (PatchedParser, _api.LooseFeedParser), {})

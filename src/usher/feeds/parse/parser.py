@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from usher.feeds.model import Feed, NotAFeed
 from usher.feeds.parse import charset, fast_parser, feedparser_reader, jsonfeed
-from usher.feeds.parse.item_builder import Page
+from usher.feeds.parse.item_builder import FeedSource
 
-MOST_BYTES: Final = 20_000_000
-MOST_ITEMS: Final = 10_000
+MAX_BYTES: Final = 20_000_000
+MAX_ITEMS: Final = 10_000
 
 _HTML: Final = re.compile(rb"<(?:!doctype\s+)?html\b", re.IGNORECASE)
 _FIRST: Final = re.compile(rb"<[A-Za-z_][^\s<>/]{0,60}")
@@ -26,26 +26,26 @@ def parse(
     body: bytes, *, url: str, content_type: str = "", language: str = "", now: datetime
 ) -> Feed | NotAFeed:
     """Read a feed; whatever the bytes are, this returns. `language` is what the server said of it."""
-    if len(body) > MOST_BYTES:
-        size, most = len(body) / 1_000_000, MOST_BYTES // 1_000_000
+    if len(body) > MAX_BYTES:
+        size, most = len(body) / 1_000_000, MAX_BYTES // 1_000_000
         return NotAFeed(f"It has {size:.1f} MB; at most {most} MB are read.")
     text = charset.decode(body, content_type)
-    feed = _read(text.utf8.strip(_BLANK), Page(url, now, language))
+    feed = _read(text.utf8.strip(_BLANK), FeedSource(url, now, language))
     if isinstance(feed, NotAFeed):
         return feed
     problems = (text.problem, *feed.problems) if text.problem else feed.problems
     return replace(feed, encoding=text.encoding, problems=problems)
 
 
-def _read(utf8: bytes, page: Page) -> Feed | NotAFeed:
+def _read(utf8: bytes, page: FeedSource) -> Feed | NotAFeed:
     if not utf8:
         return NotAFeed("It is empty.")
     if utf8[:1] in {b"{", b"["}:
-        return jsonfeed.read(utf8, page, MOST_ITEMS)
+        return jsonfeed.parse_json_feed(utf8, page, MAX_ITEMS)
     if reason := _no_markup(utf8[:_HEAD]):
         return NotAFeed(reason)
-    return fast_parser.read(utf8, page, MOST_ITEMS) or feedparser_reader.read(
-        utf8, page, MOST_ITEMS
+    return fast_parser.parse_fast(utf8, page, MAX_ITEMS) or feedparser_reader.parse_with_feedparser(
+        utf8, page, MAX_ITEMS
     )
 
 

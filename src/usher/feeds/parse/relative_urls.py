@@ -60,18 +60,18 @@ def join(base: str, address: str) -> str:
         return ""
 
 
-def is_web(address: str) -> bool:
+def is_web_url(address: str) -> bool:
     return address.startswith(("http://", "https://"))
 
 
-def absolute(html: str, base: str) -> str:
+def make_links_absolute(html: str, base: str) -> str:
     """The HTML with every address in it absolute."""
     if not base or not _may_be_relative(html):
         return html
     return _TAG.sub(lambda tag: _ADDRESS.sub(lambda one: _resolved(one, base), tag[0]), html)
 
 
-def closed(xhtml: str) -> str:
+def close_void_elements(xhtml: str) -> str:
     """XHTML that a browser reads rightly as HTML: elements without an inside have no end."""
     return _VOID.sub(r"<\1\2 />", xhtml) if "></" in xhtml else xhtml
 

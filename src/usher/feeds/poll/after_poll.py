@@ -8,13 +8,13 @@ from datetime import datetime
 
 from usher.feeds.items import followup_jobs, full_pages
 from usher.feeds.store import item_texts
-from usher.feeds.store.databases import House
-from usher.feeds.store.subscriptions import Subscribed
+from usher.feeds.store.databases import FeedDatabases
+from usher.feeds.store.subscriptions import FeedSubscription
 
 
-async def follow(
-    house: House,
-    known: Subscribed,
+async def run_followups(
+    databases: FeedDatabases,
+    known: FeedSubscription,
     feed_id: int | None,
     *,
     news: bool,
@@ -25,9 +25,9 @@ async def follow(
     if feed_id is None or not (news or known.undone):
         return
     if digests:
-        await item_texts.digest_feed(house.search, feed_id)
+        await item_texts.digest_feed(databases.search, feed_id)
     if known.partial:
-        await full_pages.send(house, feed_id)
+        await full_pages.queue_wanted_pages(databases, feed_id)
     if known.cleans:
-        async with house.search.transaction() as conn, house.queue(conn) as queue:
+        async with databases.search.transaction() as conn, databases.queue(conn) as queue:
             await followup_jobs.clean_soon(queue, [known.id], now=now)

@@ -12,12 +12,12 @@ from urllib.parse import urlsplit
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from usher.feeds.parse.relative_urls import is_web, join
+from usher.feeds.parse.relative_urls import is_web_url, join
 
-Why = Literal["declared", "linked", "guessed"]
+CandidateOrigin = Literal["declared", "linked", "guessed"]
 
-MOST_BYTES: Final = 5_000_000
-MOST_CANDIDATES: Final = 30
+MAX_PAGE_BYTES: Final = 5_000_000
+MAX_CANDIDATES: Final = 30
 
 _TYPES: Final = {
     "application/rss+xml": "rss",
@@ -56,27 +56,27 @@ class Candidate:
     url: str
     kind: str = ""
     title: str = ""
-    why: Why = "declared"
+    why: CandidateOrigin = "declared"
 
 
 def candidates(body: bytes, url: str) -> list[Candidate]:
     """All addresses worth trying, in order, each once."""
-    tree = LexborHTMLParser(body[:MOST_BYTES])
+    tree = LexborHTMLParser(body[:MAX_PAGE_BYTES])
     base = _base(tree, url)
     declared = sorted(_declared(tree, base), key=_of_comments)
     linked = sorted(_linked(tree, base), key=_of_comments)
     found: dict[str, Candidate] = {}
     for one in (*declared, *linked, *_guessed(url)):
-        if is_web(one.url) and one.url != url:
+        if is_web_url(one.url) and one.url != url:
             found.setdefault(one.url, one)
-    return list(found.values())[:MOST_CANDIDATES]
+    return list(found.values())[:MAX_CANDIDATES]
 
 
 def _base(tree: LexborHTMLParser, url: str) -> str:
     node = tree.css_first("base[href]")
     href = (node.attributes.get("href") or "").strip() if node else ""
     seen = join(url, href) if href else ""
-    return seen if is_web(seen) else url
+    return seen if is_web_url(seen) else url
 
 
 def _declared(tree: LexborHTMLParser, base: str) -> Iterator[Candidate]:

@@ -10,15 +10,15 @@ from typing import Final, Literal
 
 from usher.feeds.model import Feed
 from usher.feeds.poll import interval
-from usher.feeds.store.save_feed import Stamp
-from usher.feeds.store.subscriptions import Subscribed
+from usher.feeds.store.save_feed import CacheValidators
+from usher.feeds.store.subscriptions import FeedSubscription
 from usher.urls import Url
 
-LONGEST: Final = timedelta(days=1)
+MAX_ERROR_WAIT: Final = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class FeedResponse:
     """What an answer means."""
 
     kind: Literal["fresh", "same", "gone", "failed"]
@@ -26,7 +26,7 @@ class Outcome:
     status: int | None
     reason: str = ""
     feed: Feed | None = None
-    stamp: Stamp = field(default_factory=Stamp)
+    stamp: CacheValidators = field(default_factory=CacheValidators)
     retry_after: timedelta | None = None
     fresh: timedelta | None = None
     silent: bool = False
@@ -34,7 +34,7 @@ class Outcome:
 
 
 @dataclass(slots=True)
-class Told:
+class PollOutcome:
     """What came of a poll, for people and programs."""
 
     feed: int
@@ -54,22 +54,22 @@ class Told:
         return self.kind in ("fresh", "same", "off")
 
 
-def following(
-    known: Subscribed,
-    outcome: Outcome,
+def next_poll_of(
+    known: FeedSubscription,
+    outcome: FeedResponse,
     times: list[datetime],
     *,
     new: int,
     errors: int = 0,
     ours: bool = False,
     now: datetime,
-) -> interval.Next:
+) -> interval.NextPoll:
     """By the feed's own pace, or by the operator's, which no hint shortens or stretches."""
-    period = known.fixed or known.period or interval.DEFAULT
+    period = known.fixed or known.period or interval.DEFAULT_PERIOD
     if ours:
-        return interval.Next(now + min(period, interval.LEAST), period, "Nobody answered.")
+        return interval.NextPoll(now + min(period, interval.MIN_PERIOD), period, "Nobody answered.")
     if known.fixed is None:
-        polled = interval.Polled(
+        polled = interval.PollFacts(
             period=period,
             new=new,
             errors=errors,
@@ -77,8 +77,8 @@ def following(
             fresh=outcome.fresh,
             retry_after=outcome.retry_after,
         )
-        return interval.after(polled, times, now=now, fraction=random())  # noqa: S311 - only to spread
-    wait = min(period * 2 ** min(errors, 20), max(LONGEST, period)) if errors else period
+        return interval.next_poll(polled, times, now=now, fraction=random())  # noqa: S311 - only to spread
+    wait = min(period * 2 ** min(errors, 20), max(MAX_ERROR_WAIT, period)) if errors else period
     wait = max(wait, outcome.retry_after or timedelta())
     why = f"It failed {errors} times in a row." if errors else "The operator wants it so."
-    return interval.Next(now + wait, period, why)
+    return interval.NextPoll(now + wait, period, why)

@@ -16,20 +16,20 @@ from usher.db.pool import Connection
 from usher.db.statements import array, beside
 from usher.errors import UsherError
 from usher.feeds.poll import interval
-from usher.feeds.poll.outcome import Outcome, Told, following
+from usher.feeds.poll.outcome import FeedResponse, PollOutcome, next_poll_of
 from usher.feeds.store import subscriptions
-from usher.feeds.store.databases import House
-from usher.feeds.store.save_feed import times as item_times
-from usher.feeds.store.subscriptions import Subscribed
+from usher.feeds.store.databases import FeedDatabases
+from usher.feeds.store.save_feed import item_times
+from usher.feeds.store.subscriptions import FeedSubscription
 
 store = beside(__file__)
 
 A = TypeVar("A")
 B = TypeVar("B")
-MOST: Final = 200  # with one statement
+MAX_BATCH: Final = 200  # with one statement
 
 
-class Together(Generic[A, B]):
+class StatementBatcher(Generic[A, B]):
     """Questions of many, answered with one call for all that came while the last was under way."""
 
     def __init__(self, answer: Callable[[Sequence[A]], Awaitable[Sequence[B]]]) -> None:
@@ -46,7 +46,7 @@ class Together(Generic[A, B]):
 
     async def _work(self) -> None:
         while self._waiting:
-            pack, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
+            pack, self._waiting = self._waiting[:MAX_BATCH], self._waiting[MAX_BATCH:]
             await self._do(pack)
         self._busy = None
 
@@ -64,96 +64,102 @@ class Together(Generic[A, B]):
 
 
 @dataclass(frozen=True, slots=True)
-class Quiet:
+class UnchangedPoll:
     """A poll that brought nothing."""
 
-    known: Subscribed
-    outcome: Outcome
+    known: FeedSubscription
+    outcome: FeedResponse
     at: datetime
 
 
-class Desk:
+class SharedStatements:
     """One for each process that polls many."""
 
-    def __init__(self, house: House, *, later: bool = False) -> None:
+    def __init__(self, databases: FeedDatabases, *, defer_digest: bool = False) -> None:
         """Words are taken by each poll, or `later` by somebody who is told that there is something undone."""
-        self.later, self.undone = later, False
-        self._house = house
-        self._finding = Together(self._find)
-        self._noting = Together(self._note)
+        self.defer_digest, self.digest_pending = defer_digest, False
+        self._databases = databases
+        self._finding = StatementBatcher(self._find)
+        self._noting = StatementBatcher(self._note)
 
-    async def find(self, id_: int) -> Subscribed:
+    async def find(self, id_: int) -> FeedSubscription:
         """The subscription of that number."""
         found = await self._finding.ask(id_)
         if found is None:
-            raise subscriptions.missing(id_)
+            raise subscriptions.feed_not_found(id_)
         return found
 
-    async def note(self, known: Subscribed, outcome: Outcome, at: datetime) -> Told | None:
+    async def note(
+        self, known: FeedSubscription, outcome: FeedResponse, at: datetime
+    ) -> PollOutcome | None:
         """Write down a poll that brought nothing; None for one that is to be written by itself."""
         quiet = outcome.kind == "same" and str(outcome.home) == known.url
-        quiet = quiet and not (known.hubbed and self._house.callback)
+        quiet = quiet and not (known.hubbed and self._databases.callback_url)
         if not quiet:
             return None
         try:
-            return await self._noting.ask(Quiet(known, outcome, at))
+            return await self._noting.ask(UnchangedPoll(known, outcome, at))
         except (psycopg.Error, UsherError):
             return None  # alone it says what is wrong, or tries until the server is back
 
-    async def _find(self, ids: Sequence[int]) -> list[Subscribed | None]:
-        async with self._house.search.connection() as conn:
+    async def _find(self, ids: Sequence[int]) -> list[FeedSubscription | None]:
+        async with self._databases.search.connection() as conn:
             found = await subscriptions.find_all(conn, ids)
         return [found.get(id_) for id_ in ids]
 
-    async def _note(self, quiet: Sequence[Quiet]) -> list[Told | None]:
-        async with self._house.search.transaction() as conn:
+    async def _note(self, quiet: Sequence[UnchangedPoll]) -> list[PollOutcome | None]:
+        async with self._databases.search.transaction() as conn:
             return await self._noted(conn, {one.known.id: one for one in quiet}, quiet)
 
     async def _noted(
-        self, conn: Connection, once: dict[int, Quiet], quiet: Sequence[Quiet]
-    ) -> list[Told | None]:
+        self, conn: Connection, once: dict[int, UnchangedPoll], quiet: Sequence[UnchangedPoll]
+    ) -> list[PollOutcome | None]:
         urls = array(one.known.url for one in once.values())
         held = await store.hold.tuples(conn, ids=list(once), urls=urls)
         ours = [once[id_] for (id_,) in held]
         if ours:
             nexts = await self._nexts(conn, ours)
             await self._set_clocks(conn, ours, nexts)
-            await restamp(conn, ours)
-            await note(conn, ours, nexts)
-            made = {one.known.id: told(one, then) for one, then in zip(ours, nexts, strict=True)}
+            await save_validators(conn, ours)
+            await record_polls(conn, ours, nexts)
+            made = {
+                one.known.id: outcome_of(one, then) for one, then in zip(ours, nexts, strict=True)
+            }
         else:
             made = {}
         # Of two polls of one feed the last counts, and the other is written by itself.
         return [made.get(one.known.id) if once[one.known.id] is one else None for one in quiet]
 
-    async def _nexts(self, conn: Connection, ours: Sequence[Quiet]) -> list[interval.Next]:
+    async def _nexts(
+        self, conn: Connection, ours: Sequence[UnchangedPoll]
+    ) -> list[interval.NextPoll]:
         """When to come again."""
         feeds = [one.known.feed_id for one in ours if one.known.feed_id and not one.known.fixed]
         times = await item_times(conn, feeds)
         return [
-            following(
+            next_poll_of(
                 one.known, one.outcome, times.get(one.known.feed_id or 0, []), new=0, now=one.at
             )
             for one in ours
         ]
 
     async def _set_clocks(
-        self, conn: Connection, ours: Sequence[Quiet], nexts: Sequence[interval.Next]
+        self, conn: Connection, ours: Sequence[UnchangedPoll], nexts: Sequence[interval.NextPoll]
     ) -> None:
         with_tasks = [
-            (one.known.task_id, max(then.at - one.at, interval.SHORTEST), then.at)
+            (one.known.task_id, max(then.at - one.at, interval.MIN_WAIT), then.at)
             for one, then in zip(ours, nexts, strict=True)
             if one.known.task_id is not None
         ]
         if with_tasks:
             ids, periods, next_runs = zip(*with_tasks, strict=True)
-            async with self._house.queue(conn) as queue:
+            async with self._databases.queue(conn) as queue:
                 await store.set_clocks.run(
                     queue, ids=list(ids), periods=list(periods), next_runs=list(next_runs)
                 )
 
 
-async def restamp(conn: Connection, ours: Sequence[Quiet]) -> None:
+async def save_validators(conn: Connection, ours: Sequence[UnchangedPoll]) -> None:
     """The same documents, by other names."""
     stamped = [
         (one.known.feed_id, one.outcome.stamp.etag, one.outcome.stamp.lastmod)
@@ -165,7 +171,9 @@ async def restamp(conn: Connection, ours: Sequence[Quiet]) -> None:
         await store.restamp.run(conn, ids=list(ids), etags=array(etags), lastmods=array(lastmods))
 
 
-async def note(conn: Connection, ours: Sequence[Quiet], nexts: Sequence[interval.Next]) -> None:
+async def record_polls(
+    conn: Connection, ours: Sequence[UnchangedPoll], nexts: Sequence[interval.NextPoll]
+) -> None:
     await store.note.run(
         conn,
         ids=[one.known.id for one in ours],
@@ -178,5 +186,5 @@ async def note(conn: Connection, ours: Sequence[Quiet], nexts: Sequence[interval
     )
 
 
-def told(one: Quiet, then: interval.Next) -> Told:
-    return Told(one.known.id, "same", "Nothing new.", next_at=then.at, why=then.why)
+def outcome_of(one: UnchangedPoll, then: interval.NextPoll) -> PollOutcome:
+    return PollOutcome(one.known.id, "same", "Nothing new.", next_at=then.at, why=then.why)

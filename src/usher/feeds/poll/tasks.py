@@ -25,7 +25,7 @@ async def add(
     return {feed: id_ for feed, id_ in made}  # noqa: C416 - typed
 
 
-async def set_clock(
+async def set_next_run(
     conn: Connection, id_: int, *, period: timedelta, next_run: datetime, host: str
 ) -> bool:
     """Set when a feed is polled; false if its task is gone, or has a clock of its own."""
@@ -40,6 +40,6 @@ async def set_state(
     return await store.set_state.run(conn, ids=list(ids), state=state, now=now)
 
 
-async def hasten(conn: Connection, id_: int, *, at: datetime) -> None:
+async def poll_by(conn: Connection, id_: int, *, at: datetime) -> None:
     """Poll a feed then, unless it would be sooner."""
     await store.hasten.run(conn, id=id_, at=at)

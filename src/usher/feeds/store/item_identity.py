@@ -22,7 +22,7 @@ _WRITE: Final = msgspec.json.Encoder()
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
+class ItemKeys:
     """What an item may be known by, the best first; `link` is there also where it tells nobody apart."""
 
     keys: tuple[UUID, ...]
@@ -31,7 +31,7 @@ class Marks:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class StoredItem:
     """As much of a stored item as is needed to know it again."""
 
     id: int
@@ -42,26 +42,26 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class MatchedItem:
     """An item with its key, and its number where it is known."""
 
     item: Item
     key: UUID
-    marks: Marks
+    keys: ItemKeys
     id: int | None = None
 
 
 @dataclass(slots=True)
-class Sorted:
+class ItemChanges:
     """The items of a document, by what is to be done with them."""
 
-    new: list[Placed] = field(default_factory=list)
-    changed: list[Placed] = field(default_factory=list)
+    new: list[MatchedItem] = field(default_factory=list)
+    changed: list[MatchedItem] = field(default_factory=list)
     unchanged: list[int] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
 
-def digest(*parts: bytes) -> UUID:
+def hash_parts(*parts: bytes) -> UUID:
     """A number for these parts that no others have."""
     made = blake2b(digest_size=16)
     for part in parts:
@@ -70,15 +70,15 @@ def digest(*parts: bytes) -> UUID:
     return UUID(bytes=made.digest())
 
 
-def said(value: object) -> UUID:
+def hash_value(value: object) -> UUID:
     """A number for all that a value says, also with characters that are none."""
     try:
-        return digest(_WRITE.encode(value))
+        return hash_parts(_WRITE.encode(value))
     except (UnicodeEncodeError, OverflowError):
-        return digest(repr(value).encode("utf-8", "backslashreplace"))
+        return hash_parts(repr(value).encode("utf-8", "backslashreplace"))
 
 
-def marks(feed: Feed) -> list[Marks]:
+def item_keys(feed: Feed) -> list[ItemKeys]:
     """What each item of a document may be known by."""
     guids = Counter(one.guid for one in feed.items if one.guid)
     links = Counter(one.link for one in feed.items if one.link)
@@ -94,20 +94,22 @@ def marks(feed: Feed) -> list[Marks]:
         link = _key("link", one.link) if one.link not in own else None
         # How many comments there are changes all the time, and is no change of the item.
         found.append(
-            Marks(tuple(keys), link, said(msgspec.structs.replace(one, comments_count=None)))
+            ItemKeys(
+                tuple(keys), link, hash_value(msgspec.structs.replace(one, comments_count=None))
+            )
         )
     return found
 
 
-def sort(feed: Feed, given: Sequence[Marks], known: Iterable[Known]) -> Sorted:
+def match_items(feed: Feed, given: Sequence[ItemKeys], known: Iterable[StoredItem]) -> ItemChanges:
     """Match each item of a document with what is stored; of two that are the same the first counts."""
     stored = list(known)
     by_key = {one.key: one for one in stored}
-    linked: dict[UUID, list[Known]] = {}
+    linked: dict[UUID, list[StoredItem]] = {}
     for one in stored:
         if one.link_key is not None:
             linked.setdefault(one.link_key, []).append(one)
-    result, taken = Sorted(), set[int | UUID]()
+    result, taken = ItemChanges(), set[int | UUID]()
     for item, mark in zip(feed.items, given, strict=True):
         found = _match(item, mark, by_key, linked, taken)
         key = found.key if found else _free(mark, by_key, taken)
@@ -115,7 +117,7 @@ def sort(feed: Feed, given: Sequence[Marks], known: Iterable[Known]) -> Sorted:
             result.problems.append(f"It has {_name(item)} more than once; the first was kept.")
             continue
         taken.update({key} if found is None else {key, found.id})
-        placed = Placed(item, key, mark, found.id if found else None)
+        placed = MatchedItem(item, key, mark, found.id if found else None)
         if found is None:
             result.new.append(placed)
         elif found.hash == mark.hash:
@@ -127,11 +129,11 @@ def sort(feed: Feed, given: Sequence[Marks], known: Iterable[Known]) -> Sorted:
 
 def _match(
     item: Item,
-    mark: Marks,
-    by_key: Mapping[UUID, Known],
-    linked: Mapping[UUID, list[Known]],
+    mark: ItemKeys,
+    by_key: Mapping[UUID, StoredItem],
+    linked: Mapping[UUID, list[StoredItem]],
     taken: set[int | UUID],
-) -> Known | None:
+) -> StoredItem | None:
     for key in mark.keys:
         found = by_key.get(key)
         if found and found.id not in taken and _may_be(item, found):
@@ -142,24 +144,24 @@ def _match(
     return others[0] if len(others) == 1 else None
 
 
-def _may_be(item: Item, found: Known) -> bool:
+def _may_be(item: Item, found: StoredItem) -> bool:
     """Items of different guids are different, whatever else they share."""
     return not item.guid or not found.guid or item.guid == found.guid
 
 
-def _free(mark: Marks, by_key: Mapping[UUID, Known], taken: set[int | UUID]) -> UUID | None:
+def _free(mark: ItemKeys, by_key: Mapping[UUID, StoredItem], taken: set[int | UUID]) -> UUID | None:
     """The best key that nobody has."""
     return next((key for key in mark.keys if key not in by_key and key not in taken), None)
 
 
 def _key(kind: str, text: str) -> UUID:
-    return digest(kind.encode(), text.encode("utf-8", "replace"))
+    return hash_parts(kind.encode(), text.encode("utf-8", "replace"))
 
 
 def _text(item: Item) -> UUID:
     media = "\n".join(one.url for one in item.enclosures)
     texts = (item.guid, item.link, item.title, item.summary, item.content, media)
-    return digest(b"text", *(text.encode("utf-8", "replace") for text in texts))
+    return hash_parts(b"text", *(text.encode("utf-8", "replace") for text in texts))
 
 
 def _name(item: Item) -> str:

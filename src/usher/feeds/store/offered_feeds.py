@@ -9,7 +9,7 @@ from usher.mgmt.offered_feeds import Offer
 store = beside(__file__)
 
 
-async def unsubscribed(conn: Connection, offers: Sequence[Offer]) -> list[Offer]:
+async def without_subscription(conn: Connection, offers: Sequence[Offer]) -> list[Offer]:
     """Those that nobody has subscribed to, in the same order."""
     found = await store.subscribed_to.tuples(conn, urls=[one.url for one in offers])
     known = {url for (url,) in found}

@@ -18,22 +18,27 @@ from msgspec.structs import replace
 from usher.db.pool import Connection
 from usher.db.statements import array, beside
 from usher.feeds.model import Feed
-from usher.feeds.poll.interval import MOST as LONGEST_PERIOD
-from usher.feeds.poll.interval import MOST_TIMES
+from usher.feeds.poll.interval import MAX_ITEM_TIMES
+from usher.feeds.poll.interval import MAX_PERIOD as LONGEST_PERIOD
 from usher.feeds.store import item_identity
-from usher.feeds.store.item_identity import Known, Marks, Placed, Sorted
+from usher.feeds.store.item_identity import ItemChanges, ItemKeys, MatchedItem, StoredItem
 
 store = beside(__file__)
 
-LONGEST_PROBLEM: Final = 500
-MOST_PROBLEMS: Final = 50
+MAX_PROBLEM_CHARS: Final = 500
+MAX_PROBLEMS: Final = 50
 # A character that PostgreSQL has no room for, as JSON writes it; a backslash before it may be one that is meant.
 _NUL: Final = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
-BAD: Final = (psycopg.DataError, psycopg.IntegrityError, UnicodeEncodeError, OverflowError)
+UNSTORABLE_ERRORS: Final = (
+    psycopg.DataError,
+    psycopg.IntegrityError,
+    UnicodeEncodeError,
+    OverflowError,
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Stamp:
+class CacheValidators:
     """What the server said of the document, for the next request."""
 
     etag: str = ""
@@ -42,7 +47,7 @@ class Stamp:
 
 
 @dataclass(slots=True)
-class Stored:
+class SaveResult:
     """What became of a document: numbers of items, and what was wrong."""
 
     feed_id: int
@@ -52,28 +57,30 @@ class Stored:
     problems: list[str] = field(default_factory=list)
 
 
-async def save(
+async def save_feed(
     conn: Connection,
     url: str,
     feed: Feed,
-    stamp: Stamp,
+    stamp: CacheValidators,
     *,
     id_: int,
     now: datetime,
     careful: bool = True,
-) -> Stored:
+) -> SaveResult:
     """Keep a whole document; an item that cannot be kept is named, and the others are.
 
     Without care, which takes longer, such an item ends the transaction instead. A new feed gets the number `id_`.
     """
     [(feed_id, old, first)] = await store.hold_feed.tuples(conn, id=id_, url=url, now=now)
-    stored = Stored(feed_id, problems=list(feed.problems))
-    await say_feed(conn, feed_id, old, feed, now=now)
-    found = await sort(conn, feed_id, feed, first=first)
+    stored = SaveResult(feed_id, problems=list(feed.problems))
+    await save_feed_fields(conn, feed_id, old, feed, now=now)
+    found = await match_stored_items(conn, feed_id, feed, first=first)
     stored.unchanged = len(found.unchanged)
     stored.problems = list(dict.fromkeys([*stored.problems, *found.problems]))
     for placed in (found.new, found.changed):
-        await (keep if careful or not placed else put)(conn, stored, placed, now=now)
+        await (save_items_separately if careful or not placed else save_items)(
+            conn, stored, placed, now=now
+        )
     await store.stamp.run(
         conn,
         id=feed_id,
@@ -81,18 +88,18 @@ async def save(
         etag=stamp.etag,
         lastmod=stamp.lastmod,
         body_hash=stamp.body,
-        problems=[clean(one)[:LONGEST_PROBLEM] for one in stored.problems[:MOST_PROBLEMS]],
+        problems=[storable_text(one)[:MAX_PROBLEM_CHARS] for one in stored.problems[:MAX_PROBLEMS]],
     )
     return stored
 
 
-async def say_feed(
+async def save_feed_fields(
     conn: Connection, id_: int, old: UUID | None, feed: Feed, *, now: datetime
 ) -> None:
     """What the feed says about itself, where that is not what it said before."""
     # When it was written is news each time, and no news.
     alone = replace(feed, items=(), problems=(), encoding="", updated=None, pub_date=None)
-    if (hash_ := item_identity.said(alone)) == old:
+    if (hash_ := item_identity.hash_value(alone)) == old:
         return
     if old is not None:
         await store.detach_feed.run(conn, id=id_)
@@ -100,17 +107,17 @@ async def say_feed(
     await store.say_feed.run(
         conn,
         id=id_,
-        title=clean(feed.title),
-        description=clean(feed.subtitle),
-        link=clean(feed.link),
-        guid=clean(feed.id),
-        language=clean(feed.language),
-        copyright=clean(feed.copyright),
-        generator=clean(feed.generator),
+        title=storable_text(feed.title),
+        description=storable_text(feed.subtitle),
+        link=storable_text(feed.link),
+        guid=storable_text(feed.id),
+        language=storable_text(feed.language),
+        copyright=storable_text(feed.copyright),
+        generator=storable_text(feed.generator),
         type=feed.dialect,
         **{"class": kind_of(feed)},
-        favicon=clean(icons[0]) if icons else "",
-        hub=clean(feed.hubs[0]) if feed.hubs else "",
+        favicon=storable_text(icons[0]) if icons else "",
+        hub=storable_text(feed.hubs[0]) if feed.hubs else "",
         ttl=feed.hints.ttl,
         update_period=feed.hints.period,
         skip_hours=sorted(feed.hints.skip_hours),
@@ -119,7 +126,7 @@ async def say_feed(
         hash=hash_,
         now=now,
     )
-    items = written([{"item": alone}])
+    items = to_json([{"item": alone}])
     await store.learn.run(conn, items=items)
     await store.attach_feed.run(conn, id=id_, items=items)
 
@@ -135,55 +142,63 @@ def kind_of(feed: Feed) -> str:
     return "text"
 
 
-async def sort(conn: Connection, feed_id: int, feed: Feed, *, first: bool) -> Sorted:
+async def match_stored_items(
+    conn: Connection, feed_id: int, feed: Feed, *, first: bool
+) -> ItemChanges:
     """What of a document is new, changed, the same; all of the first is new."""
-    marks = item_identity.marks(feed)
-    known = [] if first else await known_items(conn, feed_id, marks)
-    return item_identity.sort(feed, marks, known)
+    marks = item_identity.item_keys(feed)
+    known = [] if first else await stored_items(conn, feed_id, marks)
+    return item_identity.match_items(feed, marks, known)
 
 
-async def known_items(conn: Connection, feed_id: int, marks: Sequence[Marks]) -> list[Known]:
+async def stored_items(
+    conn: Connection, feed_id: int, marks: Sequence[ItemKeys]
+) -> list[StoredItem]:
     keys = array({key for mark in marks for key in mark.keys})
     links = array({mark.link for mark in marks if mark.link is not None})
-    return await store.known.rows(conn, Known, feed=feed_id, keys=keys, links=links)
+    return await store.known.rows(conn, StoredItem, feed=feed_id, keys=keys, links=links)
 
 
-async def keep(
-    conn: Connection, stored: Stored, placed: Sequence[Placed], *, now: datetime
+async def save_items_separately(
+    conn: Connection, stored: SaveResult, placed: Sequence[MatchedItem], *, now: datetime
 ) -> None:
     """Add or change items, together; and if that fails one by one, to find out which it is."""
     if not placed:
         return
     try:
         async with conn.transaction():
-            await put(conn, stored, placed, now=now)
-    except BAD as error:
+            await save_items(conn, stored, placed, now=now)
+    except UNSTORABLE_ERRORS as error:
         if len(placed) == 1:
             name = placed[0].item.title or placed[0].item.guid or placed[0].item.link
-            stored.problems.append(f"The item {name[:80]!a} cannot be kept: {reason(error)}.")
+            stored.problems.append(f"The item {name[:80]!a} cannot be kept: {error_text(error)}.")
             return
         middle = len(placed) // 2
         for part in (placed[:middle], placed[middle:]):
-            await keep(conn, stored, part, now=now)
+            await save_items_separately(conn, stored, part, now=now)
 
 
-async def put(conn: Connection, stored: Stored, placed: Sequence[Placed], *, now: datetime) -> None:
+async def save_items(
+    conn: Connection, stored: SaveResult, placed: Sequence[MatchedItem], *, now: datetime
+) -> None:
     """Items that are all new, or all known, with all that hangs on them."""
     if placed[0].id is None:
-        items = written([row(one) for one in placed])
+        items = to_json([item_row(one) for one in placed])
         made = await store.add_items.tuples(conn, feed=stored.feed_id, items=items, now=now)
         numbers: dict[UUID, int] = {key: id_ for id_, key in made}
         ids = [numbers[one.key] for one in placed]
     else:
         ids = [one.id for one in placed if one.id is not None]
-        items = written([{**row(one), "id": one.id} for one in placed])
+        items = to_json([{**item_row(one), "id": one.id} for one in placed])
         await store.change_items.run(conn, items=items, now=now)
         await store.detach.run(conn, items=items)
     hanging = [
-        {"id": id_, "item": bare(one)} for id_, one in zip(ids, placed, strict=True) if hangs(one)
+        {"id": id_, "item": without_texts(one)}
+        for id_, one in zip(ids, placed, strict=True)
+        if has_related_rows(one)
     ]
     if hanging:
-        items = written(hanging)
+        items = to_json(hanging)
         await store.learn.run(conn, items=items)
         await store.attach.run(conn, items=items)
         if any(one.item.enclosures for one in placed):
@@ -191,16 +206,16 @@ async def put(conn: Connection, stored: Stored, placed: Sequence[Placed], *, now
     (stored.new if placed[0].id is None else stored.changed).extend(ids)
 
 
-def row(one: Placed) -> dict[str, object]:
+def item_row(one: MatchedItem) -> dict[str, object]:
     return {
         "key": one.key,
-        "link_key": one.marks.link,
-        "hash": one.marks.hash,
+        "link_key": one.keys.link,
+        "hash": one.keys.hash,
         "item": one.item,
     }
 
 
-def hangs(one: Placed) -> bool:
+def has_related_rows(one: MatchedItem) -> bool:
     item = one.item
     return bool(
         item.links
@@ -214,12 +229,12 @@ def hangs(one: Placed) -> bool:
     )
 
 
-def bare(one: Placed) -> object:
+def without_texts(one: MatchedItem) -> object:
     """The item without its texts, which need not travel twice."""
     return replace(one.item, title="", summary="", content="")
 
 
-def written(values: list[dict[str, Any]]) -> str:
+def to_json(values: list[dict[str, Any]]) -> str:
     """As JSON that PostgreSQL takes."""
     text = msgspec.json.encode(values)
     if b"\\u0000" in text:
@@ -227,36 +242,36 @@ def written(values: list[dict[str, Any]]) -> str:
     return text.decode()
 
 
-def clean(text: str) -> str:
+def storable_text(text: str) -> str:
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
 
 
-def reason(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     said = error.diag.message_primary if isinstance(error, psycopg.Error) else None
     return (said or str(error)).rstrip(".")
 
 
-async def times(conn: Connection, feeds: Sequence[int]) -> dict[int, list[datetime]]:
+async def item_times(conn: Connection, feeds: Sequence[int]) -> dict[int, list[datetime]]:
     """When the latest items of each feed are from."""
     if not feeds:
         return {}
     return dict(
-        await store.times.tuples(conn, feeds=list(feeds), n=MOST_TIMES, credible=LONGEST_PERIOD)
+        await store.times.tuples(conn, feeds=list(feeds), n=MAX_ITEM_TIMES, credible=LONGEST_PERIOD)
     )
 
 
-async def to_knock(conn: Connection, feed_id: int, *, n: int) -> list[tuple[int, str]]:
+async def unknocked_links(conn: Connection, feed_id: int, *, n: int) -> list[tuple[int, str]]:
     """Items whose links have not been to the door."""
     return [(id_, link) for id_, link in await store.to_knock.tuples(conn, feed=feed_id, n=n)]
 
 
-async def knocked(conn: Connection, items: Sequence[tuple[int, str]]) -> int:
+async def mark_knocked(conn: Connection, items: Sequence[tuple[int, str]]) -> int:
     """These have been to the door."""
     return await store.knocked.run(
         conn, ids=[id_ for id_, _ in items], links=[link for _, link in items]
     )
 
 
-async def restamp(conn: Connection, feed_id: int, stamp: Stamp) -> None:
+async def save_validators(conn: Connection, feed_id: int, stamp: CacheValidators) -> None:
     """The same document, by another name."""
     await store.restamp.run(conn, id=feed_id, etag=stamp.etag, lastmod=stamp.lastmod)

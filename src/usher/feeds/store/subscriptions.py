@@ -14,18 +14,18 @@ import msgspec
 from usher.db.pool import Connection
 from usher.db.statements import beside
 from usher.errors import NotFound
-from usher.feeds.model import Hints
+from usher.feeds.model import PollHints
 from usher.feeds.opml import Subscription
 
 store = beside(__file__)
 
 State = Literal["enabled", "disabled", "gone"]
-LATELY: Final = timedelta(minutes=10)
-SILENT_HOSTS: Final = 2  # besides the one in question: then it is we who hear nothing
+OUTAGE_WINDOW: Final = timedelta(minutes=10)
+MIN_SILENT_HOSTS: Final = 2  # besides the one in question: then it is we who hear nothing
 
 
 @dataclass(frozen=True, slots=True)
-class Subscribed:
+class FeedSubscription:
     """What a poll must know of a feed; `fixed` is the operator's period, `period` the one found until now."""
 
     id: int
@@ -52,14 +52,14 @@ class Subscribed:
     undone: bool  # there are items whose words are not known, or whose pages are wanted
 
     @property
-    def hints(self) -> Hints:
-        return Hints(
+    def hints(self) -> PollHints:
+        return PollHints(
             self.ttl, self.update_period, frozenset(self.skip_hours), frozenset(self.skip_days)
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
+class PollRecord:
     """How a poll went, and when the next one is."""
 
     host: str
@@ -75,7 +75,7 @@ class Noted:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class SubscriptionRow:
     """A subscription as shown."""
 
     id: int
@@ -130,25 +130,25 @@ async def give_tasks(conn: Connection, tasks: Mapping[int, int]) -> None:
     await store.give_tasks.run(conn, ids=list(tasks), tasks=list(tasks.values()))
 
 
-async def find(conn: Connection, id_: int) -> Subscribed:
+async def find(conn: Connection, id_: int) -> FeedSubscription:
     """The subscription of that number."""
     found = await find_all(conn, [id_])
     if not found:
-        raise missing(id_)
+        raise feed_not_found(id_)
     return found[id_]
 
 
-async def find_all(conn: Connection, ids: Sequence[int]) -> dict[int, Subscribed]:
+async def find_all(conn: Connection, ids: Sequence[int]) -> dict[int, FeedSubscription]:
     """Those of these subscriptions that are there, by their numbers."""
-    found = await store.find.rows(conn, Subscribed, ids=list(ids))
+    found = await store.find.rows(conn, FeedSubscription, ids=list(ids))
     return {one.id: one for one in found}
 
 
-def missing(id_: int) -> NotFound:
+def feed_not_found(id_: int) -> NotFound:
     return NotFound(f"There is no feed {id_}.", hint="usher feeds list")
 
 
-async def hold(conn: Connection, id_: int) -> str:
+async def lock_subscription(conn: Connection, id_: int) -> str:
     """Keep a subscription as it is until the transaction ends; its URL, or nothing if it is there no more."""
     found = await store.hold.tuples(conn, id=id_)
     return str(found[0][0]) if found else ""
@@ -158,7 +158,7 @@ async def link_feed(conn: Connection, id_: int, feed_id: int) -> None:
     await store.link_feed.run(conn, id=id_, feed=feed_id)
 
 
-async def other_at(conn: Connection, id_: int, url: str) -> int | None:
+async def other_subscription_at(conn: Connection, id_: int, url: str) -> int | None:
     """Who else is subscribed at a URL."""
     found = await store.other_at.tuples(conn, id=id_, url=url)
     return int(found[0][0]) if found else None
@@ -177,7 +177,7 @@ async def set_state(
     return [(id_, url, task) for id_, url, task, _ in found]
 
 
-async def note(conn: Connection, id_: int, noted: Noted, *, now: datetime) -> None:
+async def record_poll(conn: Connection, id_: int, noted: PollRecord, *, now: datetime) -> None:
     """Write down how a poll went."""
     await store.note.run(
         conn,
@@ -196,10 +196,10 @@ async def note(conn: Connection, id_: int, noted: Noted, *, now: datetime) -> No
     )
 
 
-async def silence(conn: Connection, host: str, *, now: datetime) -> bool:
+async def is_outage(conn: Connection, host: str, *, now: datetime) -> bool:
     """Whether nobody answers lately, so that the fault is ours."""
-    [(silent, answered)] = await store.silence.tuples(conn, host=host, since=now - LATELY)
-    return int(silent) >= SILENT_HOSTS and not answered
+    [(silent, answered)] = await store.silence.tuples(conn, host=host, since=now - OUTAGE_WINDOW)
+    return int(silent) >= MIN_SILENT_HOSTS and not answered
 
 
 async def list_feeds(
@@ -212,11 +212,11 @@ async def list_feeds(
     failing: bool = False,
     after: int = 0,
     n: int = 100,
-) -> list[Listed]:
+) -> list[SubscriptionRow]:
     """Subscriptions in the order of their numbers; `which` is a number or a URL."""
     return await store.list_feeds.rows(
         conn,
-        Listed,
+        SubscriptionRow,
         id=which if isinstance(which, int) else None,
         url=which if isinstance(which, str) else None,
         state=state,

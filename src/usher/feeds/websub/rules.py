@@ -15,20 +15,24 @@ from urllib.parse import urlencode, urljoin, urlsplit
 
 from msgspec.structs import replace
 
-from usher.feeds.model import Feed, Link
-from usher.feeds.poll.interval import LEAST, Next
+from usher.feeds.model import Feed, FeedLink
+from usher.feeds.poll.interval import MIN_PERIOD, NextPoll
 
-State = Literal["asked", "active", "denied", "leaving", "left"]
-Step = Literal["subscribe", "unsubscribe", "nothing"]
+HubState = Literal["asked", "active", "denied", "leaving", "left"]
+HubStep = Literal["subscribe", "unsubscribe", "nothing"]
 
-LEASE: Final = timedelta(days=10)  # asked for; the hub decides
-LONGEST_LEASE: Final = timedelta(days=365)
-SOONEST: Final = timedelta(minutes=10)  # between two times that a hub is asked, whatever it says
-FIRST_WAIT, LONGEST_WAIT = timedelta(minutes=10), timedelta(days=1)
-AFTER_DENIAL: Final = timedelta(days=7)
-SAFETY: Final = timedelta(hours=12)  # a poll comes at least so often, however well a hub does
-LONGEST_URL: Final = 2_000
-METHODS: Final = frozenset({"sha1", "sha256", "sha384", "sha512"})
+REQUESTED_LEASE: Final = timedelta(days=10)  # asked for; the hub decides
+MAX_LEASE: Final = timedelta(days=365)
+MIN_RENEWAL_WAIT: Final = timedelta(
+    minutes=10
+)  # between two times that a hub is asked, whatever it says
+FIRST_RETRY_WAIT, MAX_RETRY_WAIT = timedelta(minutes=10), timedelta(days=1)
+DENIAL_WAIT: Final = timedelta(days=7)
+SAFETY_PERIOD: Final = timedelta(
+    hours=12
+)  # a poll comes at least so often, however well a hub does
+MAX_URL_CHARS: Final = 2_000
+SIGNATURE_METHODS: Final = frozenset({"sha1", "sha256", "sha384", "sha512"})
 
 _LINK: Final = re.compile(r"<([^<>]*)>((?:[^,<>\"]|\"(?:[^\"\\]|\\.)*\")*)")
 _PART: Final = re.compile(r";\s*([\w*-]+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|([^\s;,\"]+))")
@@ -37,7 +41,7 @@ _SIGNED: Final = re.compile(r"(sha[0-9]{1,3})=([0-9a-f]{1,200})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class HubOffer:
     """Whom to ask, and for what."""
 
     hub: str
@@ -45,14 +49,14 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class HubSubscription:
     """How a subscription at a hub stands."""
 
     hub: str
     topic: str
     token: str
     secret: str
-    state: State
+    state: HubState
     errors: int
     try_at: datetime
     lease_until: datetime | None
@@ -61,31 +65,31 @@ class Standing:
     trusted: bool
 
     @property
-    def offer(self) -> Offer:
-        return Offer(self.hub, self.topic)
+    def offer(self) -> HubOffer:
+        return HubOffer(self.hub, self.topic)
 
     def live(self, now: datetime) -> bool:
         return self.state == "active" and self.lease_until is not None and self.lease_until > now
 
 
-def heard(feed: Feed, headers: Sequence[str], url: str) -> Feed:
+def with_link_headers(feed: Feed, headers: Sequence[str], url: str) -> Feed:
     """The feed with hub and self as the server's Link headers have them, which go before the document's own."""
-    found = links(headers, url)
+    found = parse_link_headers(headers, url)
     hubs = tuple(href for href, rel in found if rel == "hub")
     selves = [href for href, rel in found if rel == "self"]
     if not hubs and not selves:
         return feed
     own = selves[0] if selves else feed.self_link
     others = tuple(one for one in feed.links if one.rel != "self" or not selves)
-    added = (Link(own, "self"),) if selves else ()
+    added = (FeedLink(own, "self"),) if selves else ()
     return replace(feed, hubs=hubs or feed.hubs, self_link=own, links=others + added)
 
 
-def links(headers: Sequence[str], url: str) -> list[tuple[str, str]]:
+def parse_link_headers(headers: Sequence[str], url: str) -> list[tuple[str, str]]:
     """Each link of such headers with each of its relations."""
     found = []
     for header in headers:
-        for href, rest in _LINK.findall(header[: 4 * LONGEST_URL]):
+        for href, rest in _LINK.findall(header[: 4 * MAX_URL_CHARS]):
             said = [
                 quoted or bare
                 for part, quoted, bare in _PART.findall(rest)
@@ -97,14 +101,14 @@ def links(headers: Sequence[str], url: str) -> list[tuple[str, str]]:
     return found
 
 
-def offered(hub: str, own: str, url: str) -> Offer | None:
+def hub_offer(hub: str, own: str, url: str) -> HubOffer | None:
     """What a feed offers: a hub, and what it is called there, which is the feed's own link or else where it is."""
-    topic = own if usable(own) else url
-    return Offer(hub, topic) if usable(hub) and usable(topic) else None
+    topic = own if is_usable_url(own) else url
+    return HubOffer(hub, topic) if is_usable_url(hub) and is_usable_url(topic) else None
 
 
-def usable(url: str) -> bool:
-    if not url or len(url) > LONGEST_URL or not url.isprintable() or " " in url:
+def is_usable_url(url: str) -> bool:
+    if not url or len(url) > MAX_URL_CHARS or not url.isprintable() or " " in url:
         return False
     try:
         parts = urlsplit(url)
@@ -113,7 +117,9 @@ def usable(url: str) -> bool:
     return parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
-def step(standing: Standing | None, offer: Offer | None, *, wanted: bool, now: datetime) -> Step:
+def next_step(
+    standing: HubSubscription | None, offer: HubOffer | None, *, wanted: bool, now: datetime
+) -> HubStep:
     """What to do next; `wanted` is whether the feed is polled at all."""
     if offer is None or not wanted:
         there = standing is not None and standing.state in ("asked", "active")
@@ -126,60 +132,68 @@ def step(standing: Standing | None, offer: Offer | None, *, wanted: bool, now: d
     return "nothing" if standing.state == "active" and renewed else "subscribe"
 
 
-def wait(errors: int) -> timedelta:
+def retry_wait(errors: int) -> timedelta:
     """How long to leave a hub alone that was asked so often in vain."""
     doubled: int = 1 << min(max(errors - 1, 0), 20)
-    return min(FIRST_WAIT * doubled, LONGEST_WAIT)
+    return min(FIRST_RETRY_WAIT * doubled, MAX_RETRY_WAIT)
 
 
-def lease(text: str) -> timedelta:
+def parse_lease(text: str) -> timedelta:
     """For how long the hub agreed; what it does not say well is what we asked for."""
     if not _SECONDS.fullmatch(text):
-        return LEASE
-    return min(timedelta(seconds=min(int(text), 10**9)), LONGEST_LEASE)
+        return REQUESTED_LEASE
+    return min(timedelta(seconds=min(int(text), 10**9)), MAX_LEASE)
 
 
-def renewal(agreed: timedelta, now: datetime) -> datetime:
+def renewal_time(agreed: timedelta, now: datetime) -> datetime:
     """When to ask again: while a fifth of the time is left."""
-    return now + max(agreed * 0.8, SOONEST)
+    return now + max(agreed * 0.8, MIN_RENEWAL_WAIT)
 
 
-def form(mode: str, offer: Offer, *, callback: str, secret: str) -> bytes:
+def request_form(mode: str, offer: HubOffer, *, callback: str, secret: str) -> bytes:
     """What is sent to a hub."""
     said = {"hub.callback": callback, "hub.mode": mode, "hub.topic": offer.topic}
     if mode == "subscribe":
-        said |= {"hub.lease_seconds": str(int(LEASE.total_seconds())), "hub.secret": secret}
+        said |= {
+            "hub.lease_seconds": str(int(REQUESTED_LEASE.total_seconds())),
+            "hub.secret": secret,
+        }
     return urlencode(said).encode("ascii")
 
 
-def signed(secret: str, header: str, body: bytes) -> bool:
+def is_signed(secret: str, header: str, body: bytes) -> bool:
     """Whether this body was signed with our secret, by any of the methods there are."""
     found = _SIGNED.fullmatch(header.strip().lower())
-    if not found or found[1] not in METHODS:
+    if not found or found[1] not in SIGNATURE_METHODS:
         return False
     own = hmac.new(secret.encode(), body, getattr(hashlib, found[1])).hexdigest()
     return hmac.compare_digest(own, found[2])
 
 
-def paced(
-    following: Next, standing: Standing | None, *, slower: bool, began: datetime, now: datetime
-) -> Next:
+def adjust_next_poll(
+    following: NextPoll,
+    standing: HubSubscription | None,
+    *,
+    slower: bool,
+    began: datetime,
+    now: datetime,
+) -> NextPoll:
     """The next poll where a hub has its say: at once for news, less often while it can be trusted, in time to renew."""
     if standing is None or not standing.live(now):
         return following
     if standing.pinged_at is not None and standing.pinged_at >= began:
-        return Next(min(following.at, now + LEAST), following.period, "Its hub has news.")
-    if slower and standing.trusted and following.at < now + SAFETY:
-        following = Next(now + SAFETY, following.period, "Its hub tells us of news.")
+        return NextPoll(min(following.at, now + MIN_PERIOD), following.period, "Its hub has news.")
+    if slower and standing.trusted and following.at < now + SAFETY_PERIOD:
+        following = NextPoll(now + SAFETY_PERIOD, following.period, "Its hub tells us of news.")
     if standing.renew_at is not None and standing.renew_at < following.at:
-        at = max(standing.renew_at, now + LEAST)
-        return Next(at, following.period, "Its hub wants to be asked again.")
+        at = max(standing.renew_at, now + MIN_PERIOD)
+        return NextPoll(at, following.period, "Its hub wants to be asked again.")
     return following
 
 
-def hastened(polled_at: datetime | None, now: datetime) -> datetime:
+def poll_time_after_ping(polled_at: datetime | None, now: datetime) -> datetime:
     """When to poll a feed of which there is news: now, but no sooner after the last poll than ever."""
-    return now if polled_at is None else max(now, polled_at + LEAST)
+    return now if polled_at is None else max(now, polled_at + MIN_PERIOD)
 
 
 def _joined(url: str, href: str) -> str:

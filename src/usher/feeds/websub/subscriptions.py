@@ -8,13 +8,13 @@ from datetime import datetime
 
 from usher.db.pool import Connection
 from usher.db.statements import beside
-from usher.feeds.websub.rules import Offer, Standing, State
+from usher.feeds.websub.rules import HubOffer, HubState, HubSubscription
 
 store = beside(__file__)
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class FeedHub:
     """What a feed offers: its hub, and what it calls itself."""
 
     url: str
@@ -24,33 +24,33 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
+class CallbackSubscription:
     """The subscription that a hub calls about; `status` is what the last poll was answered with."""
 
     id: int
     topic: str
     secret: str
-    state: State
+    state: HubState
     wanted: bool
     task_id: int | None
     polled_at: datetime | None
     status: int
 
 
-async def known(conn: Connection, id_: int) -> Known | None:
+async def feed_hub(conn: Connection, id_: int) -> FeedHub | None:
     """What a feed offers."""
-    return await store.known.row(conn, Known, id=id_)
+    return await store.known.row(conn, FeedHub, id=id_)
 
 
-async def standing(conn: Connection, id_: int) -> Standing | None:
+async def hub_subscription(conn: Connection, id_: int) -> HubSubscription | None:
     """How the subscription of a feed at its hub stands."""
-    return await store.standing.row(conn, Standing, id=id_)
+    return await store.standing.row(conn, HubSubscription, id=id_)
 
 
-async def ask(
+async def record_request(
     conn: Connection,
     id_: int,
-    offer: Offer,
+    offer: HubOffer,
     *,
     token: str,
     secret: str,
@@ -70,21 +70,23 @@ async def ask(
     )
 
 
-async def fail(conn: Connection, id_: int, token: str, reason: str, *, try_at: datetime) -> None:
+async def record_failure(
+    conn: Connection, id_: int, token: str, reason: str, *, try_at: datetime
+) -> None:
     await store.fail.run(conn, id=id_, token=token, reason=reason, try_at=try_at)
 
 
-async def leave(conn: Connection, id_: int, *, now: datetime) -> Standing | None:
+async def begin_unsubscribe(conn: Connection, id_: int, *, now: datetime) -> HubSubscription | None:
     """The hub is to tell us no more; the subscription that ends, if there is one."""
-    return await store.leave.row(conn, Standing, id=id_, now=now)
+    return await store.leave.row(conn, HubSubscription, id=id_, now=now)
 
 
-async def called(conn: Connection, token: str) -> Called | None:
+async def find_by_token(conn: Connection, token: str) -> CallbackSubscription | None:
     """Whose address a hub calls."""
-    return await store.called.row(conn, Called, token=token)
+    return await store.called.row(conn, CallbackSubscription, token=token)
 
 
-async def agree(
+async def confirm_subscription(
     conn: Connection,
     id_: int,
     token: str,
@@ -100,24 +102,28 @@ async def agree(
     return bool(found)
 
 
-async def release(conn: Connection, id_: int, token: str) -> bool:
+async def confirm_unsubscription(conn: Connection, id_: int, token: str) -> bool:
     """The hub agreed that it is over; false if we did not ask that."""
     return bool(await store.release.tuples(conn, id=id_, token=token))
 
 
-async def deny(conn: Connection, id_: int, token: str, reason: str, *, try_at: datetime) -> bool:
+async def record_denial(
+    conn: Connection, id_: int, token: str, reason: str, *, try_at: datetime
+) -> bool:
     return bool(await store.deny.tuples(conn, id=id_, token=token, reason=reason, try_at=try_at))
 
 
-async def ignore(conn: Connection, id_: int) -> None:
+async def count_ignored(conn: Connection, id_: int) -> None:
     await store.ignore.run(conn, id=id_)
 
 
-async def ping(conn: Connection, id_: int, *, at: datetime, held: bool, now: datetime) -> None:
+async def record_ping(
+    conn: Connection, id_: int, *, at: datetime, held: bool, now: datetime
+) -> None:
     """The hub has news, for which the feed is polled then, unless its server holds us off."""
     await store.ping.run(conn, id=id_, at=at, held=held, now=now)
 
 
-async def distrust(conn: Connection, id_: int) -> None:
+async def distrust_silent_hub(conn: Connection, id_: int) -> None:
     """A poll found news; if the hub did not tell us since the one before, it is not to be relied on."""
     await store.distrust.run(conn, id=id_)

@@ -268,9 +268,7 @@ HOW_TO_PROVE = "Make a token with `usher tokens add` and send it as Authorizatio
 
 
 def unauthorized(message: str, *, hint: str = HOW_TO_PROVE) -> HttpError:
-    return HttpError(
-        401, "unproven", message, hint=hint, headers={"WWW-Authenticate": "Bearer"}
-    )
+    return HttpError(401, "unproven", message, hint=hint, headers={"WWW-Authenticate": "Bearer"})
 
 
 def origin_host(origin: str) -> str:

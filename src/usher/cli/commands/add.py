@@ -1,11 +1,11 @@
-"""`usher add` and `usher explain`: knocking at the door, and asking what it knows."""
+"""`usher add`: ask the door to admit URLs."""
 
 from pathlib import Path
 from typing import Any
 
 import click
 
-from usher.cli.app import App, json_option, pass_app, run, show_json
+from usher.cli.app import App, json_option, pass_app, run
 
 
 @click.command()
@@ -42,39 +42,12 @@ def add(ctx: click.Context, app: App, /, **given: Any) -> None:  # noqa: ANN401 
       usher add --file urls.txt
       zcat urls.gz | usher add --jsonl - > answers.jsonl
     """
-    from usher.cli.actions.door import Asked, knock_for_all
+    from usher.cli.actions.add import AddOptions, add_urls
 
-    asked = Asked(**given)
+    asked = AddOptions(**given)
     if not asked.urls and not asked.files:
         raise click.UsageError("Give a URL, --file FILE, or - for standard input.")
     if asked.as_json and asked.as_lines:
         raise click.UsageError("Give --json or --jsonl, not both.")
-    tally = run(knock_for_all(app, asked))
+    tally = run(add_urls(app, asked))
     ctx.exit(3 if tally.all_refused else 0)
-
-
-@click.command()
-@click.argument("url")
-@json_option
-@pass_app
-def explain(app: App, url: str, *, as_json: bool) -> None:
-    """Tell the story of one URL, from the door to the result page, and whether it can be found now.
-
-    Shows its canonical form or why it has none, its host and the host's clock, what scope and filters
-    say, its page in the guestbook, and the answer to each way of knocking with the row of the decision
-    table (docs/door.md). Then its last fetch, what robots.txt says of it, its host's pace, its text,
-    the chunk it is in and the copies of that. The last line says whether it can be found now, or the
-    first reason why not and what to do. Nothing is changed.
-
-    \b
-    Examples:
-      usher explain https://example.com/news
-      usher explain --json example.com
-    """
-    from usher.cli.actions.door_explain import read_story, show_story, story_json
-
-    story = run(read_story(app, url))
-    if as_json:
-        show_json(story_json(story))
-    else:
-        show_story(story)

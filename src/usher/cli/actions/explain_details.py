@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from usher import durations
-from usher.cli.wording import plain, printable, span, when
+from usher.cli.wording import duration_text, json_fields, printable, time_text
 from usher.door.guestbook import Guest
 from usher.mgmt import queries
 from usher.mgmt.chunks import Chunk
@@ -18,15 +18,15 @@ from usher.mgmt.robots import Robots, Sitemap
 from usher.urls import Scheme
 
 if TYPE_CHECKING:
-    from usher.observe.explain import Asked, Story
+    from usher.observe.explain import RobotsDecision, UrlExplanation
 
-Named = tuple[str, Sequence[str]]
-SITEMAPS = 20  # shown of a host
-LONG = 500  # characters of a reason
+Field = tuple[str, Sequence[str]]
+MAX_SITEMAPS = 20  # shown of a host
+MAX_REASON_CHARACTERS = 500  # characters of a reason
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class HostCrawlState:
     """A host as crawlers know it; `held_back` pages would disappear if somebody released them."""
 
     rest: Rest
@@ -35,42 +35,42 @@ class Site:
     held_back: int
 
 
-def sections(story: "Story") -> Iterator[Named]:
+def crawl_fields(story: "UrlExplanation") -> Iterator[Field]:
     """The story behind the door, in the order of the way."""
     now = story.now
     if story.trail and story.page:
-        yield "crawl", list(crawl_words(story.page, story.trail, now))
+        yield "crawl", list(crawl_lines(story.page, story.trail, now))
     if story.robots:
-        yield "robots", list(asked_words(story.robots, now))
+        yield "robots", list(robots_decision_lines(story.robots, now))
     elif story.rest:
         yield "robots", ["no crawler has read robots.txt yet"]
     if story.rest:
-        yield "pace", list(rest_words(story.rest, now))
+        yield "pace", list(politeness_lines(story.rest, now))
     if story.trail:
-        yield "text", list(text_words(story.trail))
-        yield "index", list(index_words(story.trail, now))
+        yield "text", list(text_lines(story.trail))
+        yield "index", list(index_lines(story.trail, now))
 
 
-def crawl_words(page: Guest, trail: Trail, now: datetime) -> Iterator[str]:
+def crawl_lines(page: Guest, trail: Trail, now: datetime) -> Iterator[str]:
     """The last result: when, by whom, and what it said."""
     chunk, told = trail.crawled, trail.text
     result = f"HTTP {page.status}" if page.status else "no answer" if page.failures else ""
-    why = printable(told.reason or "", LONG)
+    why = printable(told.reason or "", MAX_REASON_CHARACTERS)
     said = why if result and why.startswith(result) else ", ".join(filter(None, (result, why)))
     if page.state in ("pending", "crawling") and not page.last_fetched and not said:
         yield "not fetched yet"
     else:
         yield f"last result: {said or 'fetched'}"
     if chunk:
-        yield f"in chunk {chunk.id} by {chunk.crawler}, claimed {when(chunk.claimed_at, now)}"
+        yield f"in chunk {chunk.id} by {chunk.crawler}, claimed {time_text(chunk.claimed_at, now)}"
     if told.misses:
         yield f"not found {times(told.misses)} in a row; it counts from the second time on"
     if told.attempts:
         yield f"lost with its crawler {times(told.attempts)}"
-    yield next_words(page, now)
+    yield next_visit_text(page, now)
 
 
-def next_words(page: Guest, now: datetime) -> str:
+def next_visit_text(page: Guest, now: datetime) -> str:
     """When it is fetched next, and why then."""
     match page.state:
         case "pending":
@@ -78,68 +78,66 @@ def next_words(page: Guest, now: datetime) -> str:
         case "crawling":
             return "next: it is being fetched"
         case "error":
-            return (
-                f"next: {when(page.next_fetch, now)}, after {times(page.failures)} without success"
-            )
+            return f"next: {time_text(page.next_fetch, now)}, after {times(page.failures)} without success"
         case _:
-            return f"next: {when(page.next_fetch, now)}, by its cadence, once somebody knocks"
+            return f"next: {time_text(page.next_fetch, now)}, by its cadence, once somebody knocks"
 
 
-def asked_words(asked: "Asked", now: datetime) -> Iterator[str]:
-    yield f"{'allowed' if asked.allowed else 'not allowed'}: {printable(asked.rule, LONG)}"
-    yield from robots_words(asked.read, now)
+def robots_decision_lines(asked: "RobotsDecision", now: datetime) -> Iterator[str]:
+    yield f"{'allowed' if asked.allowed else 'not allowed'}: {printable(asked.rule, MAX_REASON_CHARACTERS)}"
+    yield from robots_lines(asked.read, now)
 
 
-def robots_words(read: Robots, now: datetime) -> Iterator[str]:
+def robots_lines(read: Robots, now: datetime) -> Iterator[str]:
     """A robots.txt as it was read last, and when it is next."""
     status = f"HTTP {read.status}" if read.status else "no answer"
     size = f", {len(read.body.encode()):,} bytes" if read.body else ""
-    error = f": {printable(read.error, LONG)}" if read.error else ""
-    yield f"{status}{size}{error}, read {when(read.fetched_at, now)}"
+    error = f": {printable(read.error, MAX_REASON_CHARACTERS)}" if read.error else ""
+    yield f"{status}{size}{error}, read {time_text(read.fetched_at, now)}"
     failed = f", after {times(read.failures)} without success" if read.failures else ""
-    later = f"{when(read.expires_at, now)}{failed}"
+    later = f"{time_text(read.expires_at, now)}{failed}"
     yield f"read again {later}" if read.expires_at > now else "read again with the next visit"
 
 
-def rest_words(rest: Rest, now: datetime) -> Iterator[str]:
+def politeness_lines(rest: Rest, now: datetime) -> Iterator[str]:
     """When the host may be asked, and what keeps it from being asked sooner."""
     until = rest.until(now)
     if rest.held_by is not None:
-        yield f"crawled by {rest.holder} alone, in chunk {rest.held_by}, until {moment(until or now, now)}"
+        yield f"crawled by {rest.holder} alone, in chunk {rest.held_by}, until {future_time(until or now, now)}"
     else:
-        yield f"ready {moment(until, now)}" if until else "ready now"
+        yield f"ready {future_time(until, now)}" if until else "ready now"
     by = ", as its robots.txt asks" if rest.by_robots else ""
     yield f"{durations.show(rest.delay)} between two requests{by}"
     if rest.group:
         yield f"shares its pace with the group {printable(rest.group)}"
     if rest.troubles:
-        since = f", the last {when(rest.trouble_at, now)}" if rest.trouble_at else ""
-        yield f"in trouble {times(rest.troubles)}: {printable(rest.trouble, LONG)}{since}"
+        since = f", the last {time_text(rest.trouble_at, now)}" if rest.trouble_at else ""
+        yield f"in trouble {times(rest.troubles)}: {printable(rest.trouble, MAX_REASON_CHARACTERS)}{since}"
 
 
-def text_words(trail: Trail) -> Iterator[str]:
+def text_lines(trail: Trail) -> Iterator[str]:
     text = trail.text
     if text.text64 is None:
         yield "not known"
     else:
         yield f"hash {text.text64 % 2**64:016x}"
     if text.original:
-        yield f"the same as that of {printable(text.original, LONG)}, which had it first"
+        yield f"the same as that of {printable(text.original, MAX_REASON_CHARACTERS)}, which had it first"
     if text.noindex:
         yield "asks not to be found"
 
 
-def index_words(trail: Trail, now: datetime) -> Iterator[str]:
+def index_lines(trail: Trail, now: datetime) -> Iterator[str]:
     if trail.indexed is None:
         yield "in no chunk"
     else:
-        yield chunk_words(trail.indexed, now)
+        yield chunk_text(trail.indexed, now)
         for copy in trail.copies:
             trouble = f", but the server is in {copy.trouble}" if copy.trouble else ""
-            yield f"row {copy.row}: {copy.state} on {copy.host}{trouble}, since {when(copy.since, now)}"
+            yield f"row {copy.row}: {copy.state} on {copy.host}{trouble}, since {time_text(copy.since, now)}"
         if looked_for := missing_rows(trail):
             yield f"no seat in row {', '.join(map(str, looked_for))}"
-    yield from (outdated_words(one, now) for one in trail.outdated)
+    yield from (stale_copy_text(one, now) for one in trail.outdated)
 
 
 def missing_rows(trail: Trail) -> list[int]:
@@ -150,61 +148,63 @@ def missing_rows(trail: Trail) -> list[int]:
     return [row for row in range(1, trail.workers.rows + 1) if row not in there]
 
 
-def chunk_words(chunk: Chunk, now: datetime) -> str:
+def chunk_text(chunk: Chunk, now: datetime) -> str:
     how_far = queries.stage(chunk)
     built = f", built by {chunk.builder}" if chunk.builder and chunk.built_at else ""
     built += "" if chunk.crawler else ", made of others"
     at = chunk.propagated_at or chunk.built_at or chunk.crawled_at
-    why = f": {printable(chunk.reason, LONG)}" if chunk.reason else ""
-    return f"chunk {chunk.id}: {how_far}{built}{f', {when(at, now)}' if at else ''}{why}"
+    why = f": {printable(chunk.reason, MAX_REASON_CHARACTERS)}" if chunk.reason else ""
+    return f"chunk {chunk.id}: {how_far}{built}{f', {time_text(at, now)}' if at else ''}{why}"
 
 
-def outdated_words(one: Outdated, now: datetime) -> str:
+def stale_copy_text(one: Outdated, now: datetime) -> str:
     newer = f"chunk {one.newer} is newer" if one.newer else "it is to disappear"
     held = ", but is held back, because much of its host would go" if one.held else ""
     where = f"; still on {', '.join(one.hosts)}" if one.hosts else "; taken out"
-    return f"out of date in chunk {one.chunk_id} since {when(one.at, now)}: {newer}{held}{where}"
+    return (
+        f"out of date in chunk {one.chunk_id} since {time_text(one.at, now)}: {newer}{held}{where}"
+    )
 
 
 def times(number: int) -> str:
     return "once" if number == 1 else f"{number} times"
 
 
-def moment(until: datetime, now: datetime) -> str:
-    return f"in {span(until - now)}, {when(until, now).partition(' (')[0]}"
+def future_time(until: datetime, now: datetime) -> str:
+    return f"in {duration_text(until - now)}, {time_text(until, now).partition(' (')[0]}"
 
 
-def site_words(site: Site, now: datetime) -> Iterator[Named]:
-    yield "pace", list(rest_words(site.rest, now))
-    told = [line for one in site.robots for line in robots_words(one, now)]
+def host_crawl_fields(site: HostCrawlState, now: datetime) -> Iterator[Field]:
+    yield "pace", list(politeness_lines(site.rest, now))
+    told = [line for one in site.robots for line in robots_lines(one, now)]
     yield "robots", told or ["no crawler has read robots.txt yet"]
     if site.sitemaps:
-        yield "sitemaps", list(sitemap_words(site.sitemaps, now))
+        yield "sitemaps", list(sitemap_lines(site.sitemaps, now))
     if site.held_back:
         yield "held back", [f"{site.held_back:,} pages that are gone, because they are so many"]
 
 
-def sitemap_words(found: Iterable[Sitemap], now: datetime) -> Iterator[str]:
+def sitemap_lines(found: Iterable[Sitemap], now: datetime) -> Iterator[str]:
     for number, one in enumerate(found):
-        if number == SITEMAPS:
+        if number == MAX_SITEMAPS:
             yield "and more"
             return
         if one.read_at is None:
             known = f"found in {printable(one.found_in)}, not read yet"
         else:
             others = f" and {one.sitemaps:,} sitemaps" if one.sitemaps else ""
-            known = f"{one.pages or 0:,} pages{others}, read {when(one.read_at, now)}"
-        problem = f"; {printable(one.problem, LONG)}" if one.problem else ""
+            known = f"{one.pages or 0:,} pages{others}, read {time_text(one.read_at, now)}"
+        problem = f"; {printable(one.problem, MAX_REASON_CHARACTERS)}" if one.problem else ""
         yield f"{printable(one.path)}: {known}{problem}"
 
 
-def behind_json(story: "Story") -> dict[str, Any]:
+def crawl_state_json(story: "UrlExplanation") -> dict[str, Any]:
     """The parts of the story that are behind the door."""
     trail, asked, finding = story.trail, story.robots, story.finding
     return {
         "crawl": crawl_json(trail) if trail else None,
-        "robots": asked_json(asked) if asked else None,
-        "pace": plain(asdict(story.rest)) if story.rest else None,
+        "robots": robots_decision_json(asked) if asked else None,
+        "pace": json_fields(asdict(story.rest)) if story.rest else None,
         "text": text_json(trail) if trail else None,
         "index": index_json(trail) if trail else None,
         "findable": finding and finding.findable,
@@ -215,7 +215,7 @@ def behind_json(story: "Story") -> dict[str, Any]:
 
 def crawl_json(trail: Trail) -> dict[str, Any]:
     chunk, text = trail.crawled, trail.text
-    return plain(
+    return json_fields(
         {
             "reason": text.reason,
             "chunk": chunk and chunk.id,
@@ -227,12 +227,12 @@ def crawl_json(trail: Trail) -> dict[str, Any]:
     )
 
 
-def asked_json(asked: "Asked") -> dict[str, Any]:
+def robots_decision_json(asked: "RobotsDecision") -> dict[str, Any]:
     return {"allowed": asked.allowed, "rule": asked.rule, **robots_json(asked.read)}
 
 
 def robots_json(read: Robots) -> dict[str, Any]:
-    known = plain(asdict(read))
+    known = json_fields(asdict(read))
     return {**known, "body": len(known["body"].encode())}
 
 
@@ -244,7 +244,7 @@ def text_json(trail: Trail) -> dict[str, Any]:
 
 def index_json(trail: Trail) -> dict[str, Any]:
     chunk = trail.indexed
-    return plain(
+    return json_fields(
         {
             "chunk": trail.text.indexed_in,
             "stage": chunk and queries.stage(chunk),
@@ -253,18 +253,18 @@ def index_json(trail: Trail) -> dict[str, Any]:
             "propagated_at": chunk and chunk.propagated_at,
             "reason": chunk and chunk.reason,
             "rows": trail.workers.rows,
-            "copies": [plain(asdict(copy)) for copy in trail.copies],
-            "outdated": [plain(asdict(one)) for one in trail.outdated],
+            "copies": [json_fields(asdict(copy)) for copy in trail.copies],
+            "outdated": [json_fields(asdict(one)) for one in trail.outdated],
         }
     )
 
 
-def site_json(site: Site) -> dict[str, Any]:
+def host_crawl_json(site: HostCrawlState) -> dict[str, Any]:
     return {
-        "pace": plain(asdict(site.rest)),
+        "pace": json_fields(asdict(site.rest)),
         "robots": [robots_json(one) for one in site.robots],
         "sitemaps": [
-            {**plain(asdict(one)), "scheme": Scheme(one.scheme).word} for one in site.sitemaps
+            {**json_fields(asdict(one)), "scheme": Scheme(one.scheme).word} for one in site.sitemaps
         ],
         "held_back": site.held_back,
     }

@@ -18,11 +18,12 @@ from usher.crawl.http.fetch import Fetcher
 from usher.db.pool import Connection, Database
 from usher.db.statements import beside
 from usher.errors import NotFound, UsherError
-from usher.feeds.items.digest import digest_soon
-from usher.feeds.poll.feed_poll import Told, poll
-from usher.feeds.poll.shared_statements import Desk
+from usher.feeds.items.digest import queue_digest_job
+from usher.feeds.poll.feed_poll import poll
+from usher.feeds.poll.outcome import PollOutcome
+from usher.feeds.poll.shared_statements import SharedStatements
 from usher.feeds.poll.tasks import PROGRAM
-from usher.feeds.store.databases import House
+from usher.feeds.store.databases import FeedDatabases
 from usher.queue import jobs
 from usher.queue.job_states import Ending, outcome
 from usher.queue.jobs import Settled
@@ -33,15 +34,15 @@ from usher.telemetry import Log, observed
 store = beside(__file__)
 log = Log("feeds")
 
-TOGETHER: Final = 32  # polls at once
-LONGEST: Final = (
+MAX_CONCURRENT_POLLS: Final = 32  # polls at once
+CLAIM_SECONDS: Final = (
     5.0  # seconds in which further ones are taken: its own job, and its host's seat, wait so long
 )
-DONE, AGAIN, NEVER = 0, 1, 2  # exit codes, as of every job
+EXIT_DONE, EXIT_RETRY, EXIT_FAILED = 0, 1, 2  # exit codes, as of every job
 
 
 @dataclass(frozen=True, slots=True)
-class Post:
+class ClaimOptions:
     """Whose jobs are taken: the machine, the type, and how it is run."""
 
     host: str
@@ -50,51 +51,55 @@ class Post:
     policy: Policy
 
 
-async def host_of(conn: Connection, job: int) -> str:
+async def manager_of(conn: Connection, job: int) -> str:
     """The name that the manager of a job goes by; nothing if the job is nobody's."""
     found = await store.host_of.tuples(conn, id=job)
     return str(found[0][0] or "") if found else ""
 
 
-async def report(conn: Connection, told: Told, *, job: int, claim: str, now: datetime) -> None:
+async def save_job_result(
+    conn: Connection, told: PollOutcome, *, job: int, claim: str, now: datetime
+) -> None:
     """Store the message of a job that succeeded, and which items it wrote.
 
     A job that failed ends with an exception, whose text becomes its message.
     """
     if told.good:
-        await store.say.run(conn, words=words(told), id=job, claim=claim, now=now)
+        await store.say.run(conn, words=job_message(told), id=job, claim=claim, now=now)
     if told.new:
         await store.wrote.run(conn, job=job, rows=[str(id_) for id_ in told.new])
 
 
-def words(told: Told) -> str:
+def job_message(told: PollOutcome) -> str:
     return told.words if told.next_at is None else f"{told.words} Next {told.next_at:%H:%M:%S}."
 
 
-def failure(error: Exception) -> Ending:
+def ending_of_error(error: Exception) -> Ending:
     """What a poll that could not be made means for its job."""
     if isinstance(error, NotFound):
-        return Ending(NEVER, detail=error.message)
+        return Ending(EXIT_FAILED, detail=error.message)
     if isinstance(error, UsherError):
-        return Ending(AGAIN, detail=error.message)
+        return Ending(EXIT_RETRY, detail=error.message)
     log.error("poll_failed", trace=traceback.format_exception(error))
-    return Ending(AGAIN, detail=f"{type(error).__name__}: {error}"[:500])
+    return Ending(EXIT_RETRY, detail=f"{type(error).__name__}: {error}"[:500])
 
 
-class Sweep:
+class BatchPoller:
     """Polls at once in one process; `await Sweep(…).run(feed)`."""
 
-    def __init__(self, house: House, fetcher: Fetcher, queue: Database, post: Post) -> None:
-        self.house, self.fetcher, self.queue, self.post = house, fetcher, queue, post
-        self.desk = Desk(house, later=True)
+    def __init__(
+        self, databases: FeedDatabases, fetcher: Fetcher, queue: Database, post: ClaimOptions
+    ) -> None:
+        self.databases, self.fetcher, self.queue, self.post = databases, fetcher, queue, post
+        self.shared = SharedStatements(databases, defer_digest=True)
         self.clock = queue.clock
         self.ledger = Ledger(queue, post.host, self.clock, lease=post.lease)
         self._polls: dict[int, asyncio.Task[None]] = {}
         self._leaving = False
 
-    async def run(self, feed: int) -> Told:
+    async def run(self, feed: int) -> PollOutcome:
         """Poll the feed whose job this is, and meanwhile and for a while afterwards all others that are due."""
-        own = asyncio.create_task(poll(self.house, self.fetcher, feed, desk=self.desk))
+        own = asyncio.create_task(poll(self.databases, self.fetcher, feed, shared=self.shared))
         keeping = [
             observed(asyncio.create_task(work), log)
             for work in (
@@ -112,12 +117,12 @@ class Sweep:
                 one.cancel()
             await asyncio.gather(*keeping, return_exceptions=True)
 
-    async def take(self, own: asyncio.Task[Told]) -> None:
+    async def take(self, own: asyncio.Task[PollOutcome]) -> None:
         """Take jobs as long as there are enough and it is not too late, and see all to their end."""
-        until, dry = time.monotonic() + LONGEST, False
+        until, dry = time.monotonic() + CLAIM_SECONDS, False
         while True:
-            free = TOGETHER - len(self._polls)
-            if not dry and free >= TOGETHER // 2 and time.monotonic() < until:
+            free = MAX_CONCURRENT_POLLS - len(self._polls)
+            if not dry and free >= MAX_CONCURRENT_POLLS // 2 and time.monotonic() < until:
                 dry = await self.claim(free) < free
             going: list[asyncio.Task[Any]] = [*self._polls.values()]
             if not own.done():
@@ -142,7 +147,7 @@ class Sweep:
             alone=True,
         )
         runs = [self.ledger.enter(job, self.post.policy, asked) for job in claimed]
-        others = [run for run in runs if run.job.program != PROGRAM or not is_feed(run.job.args)]
+        others = [run for run in runs if run.job.program != PROGRAM or not is_feed_id(run.job.args)]
         if others:
             await self.ledger.give_back(others)  # a manager will run them, as it runs any job
         for run in runs:
@@ -153,21 +158,23 @@ class Sweep:
     async def one(self, run: Run) -> None:
         """A poll under its claim, from its beginning to its settling."""
         try:
-            told = await poll(self.house, self.fetcher, int(run.job.args[0]), desk=self.desk)
+            told = await poll(
+                self.databases, self.fetcher, int(run.job.args[0]), shared=self.shared
+            )
             if told.new:
                 await self.wrote(run, told)
-            ending = Ending(DONE if told.good else NEVER, detail=words(told))
+            ending = Ending(EXIT_DONE if told.good else EXIT_FAILED, detail=job_message(told))
         except asyncio.CancelledError:
             if self._leaving or run.lost:
                 raise  # it goes back, or is no longer ours
             ending = Ending(None, "cancelled")
         except Exception as error:  # noqa: BLE001 - whatever one poll meets is not the others' trouble
-            ending = failure(error)
+            ending = ending_of_error(error)
         finally:
             self._polls.pop(run.job.id, None)
         self.ledger.end(run, self.settled(run, ending))
 
-    async def wrote(self, run: Run, told: Told) -> None:
+    async def wrote(self, run: Run, told: PollOutcome) -> None:
         rows = [str(id_) for id_ in told.new]
         await self.queue.run(
             lambda conn: store.wrote.run(conn, job=run.job.id, rows=rows), alone=True
@@ -191,7 +198,7 @@ class Sweep:
         if going := self._polls.get(run.job.id):
             going.cancel()
 
-    async def leave(self, own: asyncio.Task[Told]) -> None:
+    async def leave(self, own: asyncio.Task[PollOutcome]) -> None:
         """Give back what has not ended, and see that what has is settled."""
         self._leaving = True
         going: list[asyncio.Task[Any]] = [own, *self._polls.values()]
@@ -200,9 +207,9 @@ class Sweep:
         await asyncio.gather(*going, return_exceptions=True)
         await self.ledger.give_back(list(self.ledger.runs.values()))
         await self.ledger.flush()  # after the one that may be under way
-        if self.desk.undone:
-            await self.queue.run(digest_soon, alone=True)
+        if self.shared.digest_pending:
+            await self.queue.run(queue_digest_job, alone=True)
 
 
-def is_feed(args: list[str]) -> bool:
+def is_feed_id(args: list[str]) -> bool:
     return len(args) == 1 and args[0].isdecimal() and args[0].isascii()

@@ -9,12 +9,18 @@ from collections.abc import Mapping
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from usher.feeds.model import Author, Category, Enclosure, Link
-from usher.feeds.parse.element_reader import Decline, Place, attributes, matters, plain
-from usher.feeds.parse.fast_builder import Sketch, Whole
-from usher.feeds.parse.item_builder import Content, author, is_address, place
-from usher.feeds.parse.media_rss import keywords, whole
-from usher.feeds.parse.relative_urls import is_web, join
+from usher.feeds.model import Author, Category, Enclosure, FeedLink
+from usher.feeds.parse.element_reader import (
+    ElementContext,
+    UnprovenElement,
+    attributes,
+    handled_by_feedparser,
+    plain_text,
+)
+from usher.feeds.parse.fast_builder import FastFeedBuilder, FastItemBuilder
+from usher.feeds.parse.item_builder import Content, geo_point, is_address, parse_author
+from usher.feeds.parse.media_rss import parse_int, parse_keywords
+from usher.feeds.parse.relative_urls import is_web_url, join
 
 _ITUNES: Final = "http://www.itunes.com/"
 _HTML: Final = frozenset({"text/html", "html", "application/xhtml+xml", "xhtml"})
@@ -22,13 +28,18 @@ _STRAY: Final = re.compile(r"&([A-Za-z0-9_]+);")
 
 
 def title(
-    where: Place, draft: Sketch, element: Element, *, deep: int = 0, media: bool = False
+    where: ElementContext,
+    draft: FastItemBuilder,
+    element: Element,
+    *,
+    deep: int = 0,
+    media: bool = False,
 ) -> str:
     given = attributes(element)
     found = where.content(element, given, "text/plain")
     if -1 < draft.titled <= deep:
         return found.value
-    if deep <= draft.title_at or isinstance(draft, Whole):
+    if deep <= draft.title_at or isinstance(draft, FastFeedBuilder):
         draft.title, draft.title_at = found, deep
     else:
         draft.title = Content(draft.title.value, found.type, found.base)
@@ -39,7 +50,12 @@ def title(
 
 
 def summary(
-    where: Place, draft: Sketch, element: Element, default: str = "text/plain", *, deep: int = 0
+    where: ElementContext,
+    draft: FastItemBuilder,
+    element: Element,
+    default: str = "text/plain",
+    *,
+    deep: int = 0,
 ) -> str:
     """A summary; if there is one already, and no content, then it is the content."""
     if draft.summary is not None and not draft.has_content:
@@ -54,11 +70,13 @@ def summary(
     return found.value
 
 
-def description(where: Place, draft: Sketch, element: Element) -> None:
+def description(where: ElementContext, draft: FastItemBuilder, element: Element) -> None:
     summary(where, draft, element, "text/html")
 
 
-def content(where: Place, draft: Sketch, element: Element, default: str = "text/plain") -> str:
+def content(
+    where: ElementContext, draft: FastItemBuilder, element: Element, default: str = "text/plain"
+) -> str:
     given = attributes(element)
     found = where.content(element, given, default)
     draft.has_content = True
@@ -70,21 +88,21 @@ def content(where: Place, draft: Sketch, element: Element, default: str = "text/
     return found.value
 
 
-def encoded(where: Place, draft: Sketch, element: Element) -> None:
+def encoded(where: ElementContext, draft: FastItemBuilder, element: Element) -> None:
     content(where, draft, element, "text/html")
 
 
-def rights(where: Place, draft: Sketch, element: Element) -> None:
+def rights(where: ElementContext, draft: FastItemBuilder, element: Element) -> None:
     draft.rights = where.content(element, attributes(element), "text/plain")
 
 
-def guid(where: Place, draft: Sketch, element: Element) -> None:
+def guid(where: ElementContext, draft: FastItemBuilder, element: Element) -> None:
     given = attributes(element)
     draft.permalink = given.get("ispermalink", "true") == "true"
     _identify(where, draft, element, given, stands_in=draft.permalink)
 
 
-def identity(where: Place, draft: Sketch, element: Element) -> None:
+def identity(where: ElementContext, draft: FastItemBuilder, element: Element) -> None:
     """Atom's, which is no permalink, though it stands in for a link."""
     given = attributes(element)
     draft.permalink = False
@@ -92,48 +110,55 @@ def identity(where: Place, draft: Sketch, element: Element) -> None:
 
 
 def _identify(
-    where: Place, draft: Sketch, element: Element, given: Mapping[str, str], *, stands_in: bool
+    where: ElementContext,
+    draft: FastItemBuilder,
+    element: Element,
+    given: Mapping[str, str],
+    *,
+    stands_in: bool,
 ) -> None:
     """An identity is kept as it is written, so that it stays the same when the feed moves."""
-    draft.guid = plain(element)
+    draft.guid = plain_text(element)
     if stands_in and draft.link is None and is_address(draft.guid):
         draft.link = join(where.base_in(given), draft.guid)
 
 
-def link(where: Place, draft: Sketch, element: Element) -> None:
+def link(where: ElementContext, draft: FastItemBuilder, element: Element) -> None:
     """RSS has the address inside, Atom in an attribute; in RSS an address inside wins."""
     given = attributes(element)
     href = address_in(given) if given else None
     if href is None or _text_wins(where, element, given):
         href = where.address(element, given)
         if ";" in href:
-            href = unstrayed(href if isinstance(draft, Whole) else href.replace("&amp;", "&"))
+            href = unstrayed(
+                href if isinstance(draft, FastFeedBuilder) else href.replace("&amp;", "&")
+            )
         draft.link = href
     elif len(element):
-        raise Decline
+        raise UnprovenElement
     else:
         href = join(where.base_in(given), href)
     if given:
         _linked_as(draft, href, given)
     elif href:
-        draft.links.append(Link(href, "alternate", "text/html"))
+        draft.links.append(FeedLink(href, "alternate", "text/html"))
 
 
-def _linked_as(draft: Sketch, href: str, given: Mapping[str, str]) -> None:
+def _linked_as(draft: FastItemBuilder, href: str, given: Mapping[str, str]) -> None:
     rel = given.get("rel", "alternate")
     kind = given.get("type", "application/atom+xml" if rel == "self" else "text/html")
     if rel == "alternate" and kind in _HTML and address_in(given) is not None:
         draft.link = href
     if href:
-        one = Link(href, rel, kind, given.get("title", ""), given.get("hreflang", ""))
+        one = FeedLink(href, rel, kind, given.get("title", ""), given.get("hreflang", ""))
         _linked(draft, one, given)
 
 
-def _text_wins(where: Place, element: Element, given: Mapping[str, str]) -> bool:
+def _text_wins(where: ElementContext, element: Element, given: Mapping[str, str]) -> bool:
     """Whether the text of a link is its address although an attribute has one, as in RSS."""
     if where.atom or len(element) or given.get("rel", "alternate") != "alternate":
         return False
-    return is_web((element.text or "").strip())
+    return is_web_url((element.text or "").strip())
 
 
 def unstrayed(address: str) -> str:
@@ -147,54 +172,54 @@ def address_in(given: Mapping[str, str]) -> str | None:
     return href.strip() if href else href
 
 
-def _linked(draft: Sketch, one: Link, given: Mapping[str, str]) -> None:
-    if one.rel == "enclosure" and not isinstance(draft, Whole):
-        made = Enclosure(one.href, one.type, whole(given.get("length")), one.title)
+def _linked(draft: FastItemBuilder, one: FeedLink, given: Mapping[str, str]) -> None:
+    if one.rel == "enclosure" and not isinstance(draft, FastFeedBuilder):
+        made = Enclosure(one.href, one.type, parse_int(given.get("length")), one.title)
         draft.enclosures.append(made)
     else:
         draft.links.append(one)
 
 
-def enclosure(_where: Place, draft: Sketch, element: Element) -> None:
+def enclosure(_where: ElementContext, draft: FastItemBuilder, element: Element) -> None:
     given = attributes(element)
     if len(element):
-        raise Decline
+        raise UnprovenElement
     if href := address_in(given):
         _linked(
-            draft, Link(href, "enclosure", given.get("type", ""), given.get("title", "")), given
+            draft, FeedLink(href, "enclosure", given.get("type", ""), given.get("title", "")), given
         )
 
 
-def source(_where: Place, draft: Sketch, element: Element) -> None:
+def source(_where: ElementContext, draft: FastItemBuilder, element: Element) -> None:
     """RSS's own; Atom's is a whole feed inside an item."""
     given = attributes(element)
     if "url" not in given:
-        raise Decline
-    name = plain(element)
+        raise UnprovenElement
+    name = plain_text(element)
     if given["url"]:
-        draft.links.append(Link(given["url"], "source", title=name))
+        draft.links.append(FeedLink(given["url"], "source", title=name))
 
 
-def written(where: Place, draft: Sketch, element: Element) -> None:
+def written(where: ElementContext, draft: FastItemBuilder, element: Element) -> None:
     """An author: in RSS by a text, in Atom by elements."""
-    one = person(where, element) if len(element) else author(plain(element))
+    one = person(where, element) if len(element) else parse_author(plain_text(element))
     if one:
         draft.authors.append(one)
 
 
-def contributor(where: Place, draft: Sketch, element: Element) -> None:
+def contributor(where: ElementContext, draft: FastItemBuilder, element: Element) -> None:
     if len(element):
         one = person(where, element)
         draft.contributors += (Author(one.name, one.email, one.href, "contributor"),)
 
 
-def dc_contributor(_where: Place, draft: Sketch, element: Element) -> None:
-    plain(element)
+def dc_contributor(_where: ElementContext, draft: FastItemBuilder, element: Element) -> None:
+    plain_text(element)
     if name := (element.text or "").strip():
         draft.contributors += (Author(name, role="contributor"),)
 
 
-def person(where: Place, element: Element) -> Author:
+def person(where: ElementContext, element: Element) -> Author:
     """A person by name, address and page; elements of others' namespaces are passed over."""
     before = where.enter(attributes(element))
     said = dict.fromkeys(("name", "email", "href"), "")
@@ -203,19 +228,21 @@ def person(where: Place, element: Element) -> Author:
         if name in {"uri", "url", "homepage"}:
             said["href"] = where.address(part, attributes(part))
         elif name in {"name", "email"}:
-            plain(part)
+            plain_text(part)
             said[name] = (part.text or "").strip()
-        elif len(part) or (name and matters(name)):
-            raise Decline
+        elif len(part) or (name and handled_by_feedparser(name)):
+            raise UnprovenElement
     where.leave(before)
     if not any(said.values()):
-        raise Decline
+        raise UnprovenElement
     return Author(said["name"], said["email"], said["href"])
 
 
-def category(_where: Place, draft: Sketch, element: Element, scheme: str = "") -> str:
+def category(
+    _where: ElementContext, draft: FastItemBuilder, element: Element, scheme: str = ""
+) -> str:
     given = attributes(element)
-    text = plain(element)
+    text = plain_text(element)
     if not given and not scheme:
         if text:
             draft.categories.append(Category(text))
@@ -234,48 +261,48 @@ def category(_where: Place, draft: Sketch, element: Element, scheme: str = "") -
     return text
 
 
-def itunes_category(where: Place, draft: Sketch, element: Element) -> None:
+def itunes_category(where: ElementContext, draft: FastItemBuilder, element: Element) -> None:
     term = attributes(element).get("text", "")
     if not term or (element.text or "").strip():
-        raise Decline
+        raise UnprovenElement
     draft.categories.append(Category(term, _ITUNES))
     for inner in element:
         if where.names.name(inner.tag) != "itunes_category" or (inner.tail or "").strip():
-            raise Decline
+            raise UnprovenElement
         itunes_category(where, draft, inner)
 
 
-def words(_where: Place, draft: Sketch, element: Element) -> str:
+def words(_where: ElementContext, draft: FastItemBuilder, element: Element) -> str:
     if attributes(element):
-        raise Decline
-    text = plain(element)
-    draft.keywords += tuple(keywords(text))
+        raise UnprovenElement
+    text = plain_text(element)
+    draft.keywords += tuple(parse_keywords(text))
     return text
 
 
-def picture(where: Place, draft: Sketch, element: Element) -> None:
+def picture(where: ElementContext, draft: FastItemBuilder, element: Element) -> None:
     given = attributes(element)
-    plain(element)
+    plain_text(element)
     href = given.get("href") or given.get("url") or ""
     draft.image = join(where.base_in(given), href) if href else ""
 
 
-def license_text(_where: Place, draft: Sketch, element: Element) -> None:
-    if href := plain(element):
-        draft.links.append(Link(href, "license"))
+def license_text(_where: ElementContext, draft: FastItemBuilder, element: Element) -> None:
+    if href := plain_text(element):
+        draft.links.append(FeedLink(href, "license"))
 
 
-def license_resource(_where: Place, draft: Sketch, element: Element) -> None:
-    plain(element)
+def license_resource(_where: ElementContext, draft: FastItemBuilder, element: Element) -> None:
+    plain_text(element)
     if href := attributes(element).get("rdf:resource"):
-        draft.links.append(Link(href, "license"))
+        draft.links.append(FeedLink(href, "license"))
 
 
-def point(_where: Place, draft: Sketch, element: Element) -> None:
+def point(_where: ElementContext, draft: FastItemBuilder, element: Element) -> None:
     """`latitude longitude`; whatever follows must be numbers too."""
     try:
-        numbers = [float(one) for one in plain(element).replace(",", " ").split()]
+        numbers = [float(one) for one in plain_text(element).replace(",", " ").split()]
     except ValueError:
         numbers = []
-    found = place(numbers[0], numbers[1]) if len(numbers) > 1 else None
+    found = geo_point(numbers[0], numbers[1]) if len(numbers) > 1 else None
     draft.places = [found] if found else []

@@ -14,21 +14,21 @@ from typing import Any, BinaryIO
 
 from usher.cli import url_input
 from usher.cli.app import App, show_json, show_table
-from usher.cli.door_access import at_the_door
+from usher.cli.door_access import open_door
 from usher.cli.output import echo, style
 from usher.cli.wording import encodable, json_line, printable, without_password
 from usher.door.batch import Answer, Answers
 from usher.door.doorkeeper import Doorkeeper
 from usher.door.rules import Knock, Reason, Verdict
 
-FEW = 50  # answers that are shown one by one
-ORDER = list(Verdict)
+MAX_LISTED_ANSWERS = 50  # answers that are shown one by one
+VERDICT_ORDER = list(Verdict)
 COLOURS = {Verdict.ADMIT: "green", Verdict.WAIT: "yellow", Verdict.REFUSE: "red"}
-WIDEST = max(map(len, Reason))
+REASON_WIDTH = max(map(len, Reason))
 
 
 @dataclass(slots=True)
-class Tally:
+class AnswerCounts:
     """What the door has said so far."""
 
     reasons: Counter[Reason] = field(default_factory=Counter)
@@ -52,7 +52,7 @@ class Tally:
     def in_order(self) -> list[tuple[Reason, int]]:
         """The reasons met: admitting ones first, the most frequent first among each verdict's."""
         met = self.reasons.items()
-        return sorted(met, key=lambda one: (ORDER.index(one[0].verdict), -one[1], one[0]))
+        return sorted(met, key=lambda one: (VERDICT_ORDER.index(one[0].verdict), -one[1], one[0]))
 
     def as_json(self) -> dict[str, Any]:
         """As `POST /v1/knock` answers, so that one program can read both."""
@@ -64,7 +64,7 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class AddOptions:
     """What a person asked for: which URLs, and how to answer."""
 
     urls: tuple[str, ...]
@@ -83,7 +83,7 @@ class Asked:
     @property
     def few(self) -> bool:
         """Whether each answer is shown."""
-        listed = not self.files and "-" not in self.urls and len(self.urls) <= FEW
+        listed = not self.files and "-" not in self.urls and len(self.urls) <= MAX_LISTED_ANSWERS
         return listed and not self.summary and not self.as_lines
 
     @property
@@ -91,51 +91,51 @@ class Asked:
         return [url for url in self.urls if url != "-"]
 
 
-async def knock_for_all(app: App, asked: Asked) -> Tally:
+async def add_urls(app: App, asked: AddOptions) -> AnswerCounts:
     """Knock for every URL asked for, and show what the door answers."""
-    tally, shown, start = Tally(), list[Answer](), time.monotonic()
+    tally, shown, start = AnswerCounts(), list[Answer](), time.monotonic()
     with ExitStack() as opened:
         files: list[BinaryIO] = [sys.stdin.buffer] if "-" in asked.urls else []
         files += [opened.enter_context(path.open("rb")) for path in asked.files]
-        async with at_the_door(app) as doorkeeper:
-            bar = opened.enter_context(progress(files, shown=watched(app, asked, files)))
-            async for answers in judged(doorkeeper, asked, files, bar):
+        async with open_door(app) as doorkeeper:
+            bar = opened.enter_context(progress(files, shown=shows_progress(app, asked, files)))
+            async for answers in answer_batches(doorkeeper, asked, files, bar):
                 tally.add(answers)
                 bar.judged(tally)
                 if asked.as_lines:
                     show_json_lines(answers)
                 elif asked.few:
                     shown += answers.answers
-    conclude(app, asked, tally, shown, time.monotonic() - start)
+    show_result(app, asked, tally, shown, time.monotonic() - start)
     return tally
 
 
-async def judged(
-    doorkeeper: Doorkeeper, asked: Asked, files: list[BinaryIO], bar: "Bar"
+async def answer_batches(
+    doorkeeper: Doorkeeper, asked: AddOptions, files: list[BinaryIO], bar: "KnockProgress"
 ) -> AsyncIterator[Answers]:
     how: dict[str, Any] = {"knock": asked.knock, "dry_run": asked.dry_run}
-    async for answers in doorkeeper.stream(url_input.in_batches(asked.named), **how):
+    async for answers in doorkeeper.stream(url_input.batches(asked.named), **how):
         yield answers
     for file in files:
-        if url_input.flows(file):
-            async for batch in url_input.from_pipe(file, bar.read):
+        if url_input.is_stream(file):
+            async for batch in url_input.pipe_batches(file, bar.read):
                 yield await doorkeeper.knock(batch, **how)
         else:
-            async for answers in doorkeeper.stream(url_input.from_file(file, bar.read), **how):
+            async for answers in doorkeeper.stream(url_input.file_batches(file, bar.read), **how):
                 yield answers
 
 
-class Bar:
+class KnockProgress:
     """How far it is; this one shows nothing."""
 
     def read(self, number: int) -> None:
         """So many more bytes were read."""
 
-    def judged(self, tally: Tally) -> None:
+    def judged(self, tally: AnswerCounts) -> None:
         """So far the door has come."""
 
 
-def watched(app: App, asked: Asked, files: list[BinaryIO]) -> bool:
+def shows_progress(app: App, asked: AddOptions, files: list[BinaryIO]) -> bool:
     """Whether a person looks on: at a terminal that nothing else is printed to meanwhile."""
     busy = asked.as_lines and sys.stdout.isatty()
     typed = any(file.isatty() for file in files)
@@ -143,10 +143,10 @@ def watched(app: App, asked: Asked, files: list[BinaryIO]) -> bool:
 
 
 @contextmanager
-def progress(files: list[BinaryIO], *, shown: bool) -> Iterator[Bar]:
+def progress(files: list[BinaryIO], *, shown: bool) -> Iterator[KnockProgress]:
     """A bar on stderr."""
     if not shown:
-        yield Bar()
+        yield KnockProgress()
         return
     from rich import progress as rich
     from rich.console import Console
@@ -159,21 +159,23 @@ def progress(files: list[BinaryIO], *, shown: bool) -> Iterator[Bar]:
         rich.TimeRemainingColumn(),
     )
     with rich.Progress(*columns, console=Console(stderr=True), transient=True) as screen:
-        sizes = [url_input.size(file) for file in files]
+        sizes = [url_input.file_size(file) for file in files]
         total = None if None in sizes else sum(size or 0 for size in sizes)
         task = screen.add_task("", total=total, urls=0, admitted=0)
 
-        class Drawn(Bar):
+        class Drawn(KnockProgress):
             def read(self, number: int) -> None:
                 screen.advance(task, number)
 
-            def judged(self, tally: Tally) -> None:
+            def judged(self, tally: AnswerCounts) -> None:
                 screen.update(task, urls=tally.urls, admitted=tally.of(Verdict.ADMIT))
 
         yield Drawn()
 
 
-def conclude(app: App, asked: Asked, tally: Tally, shown: list[Answer], seconds: float) -> None:
+def show_result(
+    app: App, asked: AddOptions, tally: AnswerCounts, shown: list[Answer], seconds: float
+) -> None:
     """The result on stdout as asked for, the talk on stderr."""
     if asked.as_json:
         answers = {"answers": [answer_json(one) for one in shown]} if asked.few else {}
@@ -181,13 +183,13 @@ def conclude(app: App, asked: Asked, tally: Tally, shown: list[Answer], seconds:
     elif asked.few:
         show_answers(shown)
     elif not asked.as_lines:
-        show_tally(tally)
+        show_counts(tally)
     if not asked.few:
         app.say(f"{tally.urls:,} URLs in {seconds:.1f} s")
-    remark(app, asked, tally)
+    show_remarks(app, asked, tally)
 
 
-def remark(app: App, asked: Asked, tally: Tally) -> None:
+def show_remarks(app: App, asked: AddOptions, tally: AnswerCounts) -> None:
     if tally.brought:
         app.say(f"with them {tally.brought:,} other pages of their hosts")
     if asked.dry_run:
@@ -215,10 +217,10 @@ def show_answers(answers: list[Answer]) -> None:
     for answer in answers:
         verdict = style(f"{answer.verdict:<6}", fg=COLOURS[answer.verdict])
         url = printable(str(answer.url) if answer.url else without_password(answer.given))
-        line = f"{verdict}  {answer.reason:<{WIDEST}}  {url}  {printable(answer.detail, 500)}"
+        line = f"{verdict}  {answer.reason:<{REASON_WIDTH}}  {url}  {printable(answer.detail, 500)}"
         echo(line.rstrip())
 
 
-def show_tally(tally: Tally) -> None:
+def show_counts(tally: AnswerCounts) -> None:
     rows = [(reason.verdict, reason, f"{number:,}") for reason, number in tally.in_order()]
     show_table(("VERDICT", "REASON", "URLS"), rows)

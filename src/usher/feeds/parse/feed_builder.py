@@ -8,24 +8,24 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import Final
 
-from usher.feeds.model import Cloud, Feed, Hints, Image, Item, Rating
+from usher.feeds.model import Cloud, Feed, Image, Item, PollHints, Rating
 from usher.feeds.parse import dates
 from usher.feeds.parse.item_builder import (
-    FUTURE,
-    NOTHING,
-    Draft,
-    Page,
-    categorised,
+    CLOCK_TOLERANCE,
+    NO_CONTENT,
+    FeedSource,
+    ItemBuilder,
     copyright_of,
+    geo_points,
     link_of,
-    places,
-    shown,
     unique,
+    unique_categories,
+    with_absolute_links,
 )
-from usher.feeds.parse.media_rss import whole
+from usher.feeds.parse.media_rss import parse_int
 
-MOST_TTL: Final = 60 * 24 * 366  # minutes
-MOST_FREQUENCY: Final = 10_000
+MAX_TTL_MINUTES: Final = 60 * 24 * 366  # minutes
+MAX_FREQUENCY: Final = 10_000
 PERIODS: Final[Mapping[str, timedelta]] = MappingProxyType(
     {
         "hourly": timedelta(hours=1),
@@ -38,11 +38,11 @@ PERIODS: Final[Mapping[str, timedelta]] = MappingProxyType(
 DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
-class Channel(Draft):
+class FeedBuilder(ItemBuilder):
     """What a parser has found about a feed: what items have too, and more."""
 
-    subtitle = NOTHING
-    about = NOTHING  # a longer text than the subtitle
+    subtitle = NO_CONTENT
+    about = NO_CONTENT  # a longer text than the subtitle
     generator = ""
     moved_to = ""
     ttl = ""
@@ -58,28 +58,34 @@ class Channel(Draft):
         self.days: list[str] = []
 
 
-def finish_feed(
-    channel: Channel, items: tuple[Item, ...], page: Page, *, dialect: str, problems: list[str]
+def build_feed(
+    channel: FeedBuilder,
+    items: tuple[Item, ...],
+    page: FeedSource,
+    *,
+    dialect: str,
+    problems: list[str],
 ) -> Feed:
     """The feed that a channel describes; its encoding is filled in by whoever knows it."""
     return Feed(
         dialect=dialect,
         encoding="",
-        title=shown(channel.title, "", page),
-        subtitle=shown(channel.subtitle, "", page) or shown(channel.about, "", page),
+        title=with_absolute_links(channel.title, "", page),
+        subtitle=with_absolute_links(channel.subtitle, "", page)
+        or with_absolute_links(channel.about, "", page),
         link=link_of(channel),
         id=channel.guid,
         language=channel.language or page.language,
         copyright=copyright_of(channel, page),
         generator=channel.generator,
-        pub_date=dates.read(channel.published, page.now) if channel.published else None,
-        updated=dates.read(channel.updated, page.now) if channel.updated else None,
+        pub_date=dates.parse_date(channel.published, page.now) if channel.published else None,
+        updated=dates.parse_date(channel.updated, page.now) if channel.updated else None,
         moved_to=channel.moved_to,
         links=unique(channel.links),
         images=unique([one for one in channel.images if one.url]),
         authors=unique(channel.authors),
-        categories=categorised(channel.categories),
-        places=places(channel),
+        categories=unique_categories(channel.categories),
+        places=geo_points(channel),
         ratings=_ratings(channel),
         hubs=unique([one.href for one in channel.links if one.rel == "hub"]),
         self_link=next((one.href for one in channel.links if one.rel == "self"), ""),
@@ -90,11 +96,11 @@ def finish_feed(
     )
 
 
-def too_many(most_items: int) -> str:
+def too_many_items(most_items: int) -> str:
     return f"It has more than {most_items} items; the rest was not read."
 
 
-def _ratings(channel: Channel) -> tuple[Rating, ...]:
+def _ratings(channel: FeedBuilder) -> tuple[Rating, ...]:
     found = (("urn:pics", channel.rating), ("urn:itunes", channel.explicit))
     return tuple(Rating(scheme, value) for scheme, value in found if value)
 
@@ -104,36 +110,36 @@ def _cloud(said: Mapping[str, str] | None) -> Cloud | None:
         return None
     return Cloud(
         said["domain"],
-        whole(said.get("port")),
+        parse_int(said.get("port")),
         said.get("path", ""),
         said.get("registerprocedure", ""),
         said.get("protocol", ""),
     )
 
 
-def _hints(channel: Channel) -> Hints:
-    minutes = whole(channel.ttl) if channel.ttl else None
-    hours = (whole(one) for one in channel.hours)
+def _hints(channel: FeedBuilder) -> PollHints:
+    minutes = parse_int(channel.ttl) if channel.ttl else None
+    hours = (parse_int(one) for one in channel.hours)
     days = (one.strip().lower()[:3] for one in channel.days)
-    return Hints(
-        ttl=timedelta(minutes=min(minutes, MOST_TTL)) if minutes else None,
+    return PollHints(
+        ttl=timedelta(minutes=min(minutes, MAX_TTL_MINUTES)) if minutes else None,
         period=_period(channel),
         skip_hours=frozenset(one % 24 for one in hours if one is not None and one <= 24),  # noqa: PLR2004
         skip_days=frozenset(DAYS.index(one) for one in days if one in DAYS),
     )
 
 
-def _period(channel: Channel) -> timedelta | None:
+def _period(channel: FeedBuilder) -> timedelta | None:
     whole_period = PERIODS.get(channel.period.lower())
-    times = whole(channel.frequency) if channel.frequency else 1
+    times = parse_int(channel.frequency) if channel.frequency else 1
     if whole_period is None or not times:
         return None
-    return whole_period / min(times, MOST_FREQUENCY)
+    return whole_period / min(times, MAX_FREQUENCY)
 
 
-def _odd_times(items: tuple[Item, ...], page: Page) -> list[str]:
+def _odd_times(items: tuple[Item, ...], page: FeedSource) -> list[str]:
     """Dates in the future are reported; the store replaces them."""
-    latest = page.now + FUTURE
+    latest = page.now + CLOCK_TOLERANCE
     count = sum(1 for one in items if one.pub_date is not None and one.pub_date > latest)
     if not count:
         return []
