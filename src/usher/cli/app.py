@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Service = Callable[["asyncio.Event"], Coroutine[Any, Any, None]]
 FIELD_WIDTH = 12  # characters of the longest field name and a space
-GC_THRESHOLD = 20_000  # new objects between two collections; Python's 700 cost a search 4 % of its time
+GC_THRESHOLD = (
+    20_000  # new objects between two collections; Python's 700 cost a search 4 % of its time
+)
 
 
 @dataclass

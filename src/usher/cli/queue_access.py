@@ -89,9 +89,7 @@ def parse_duration(text: str) -> timedelta:
     if duration is None:
         raise BadInput(f"{text[:40]!a} is not a duration.", hint=DURATION_HINT)
     if duration > MAX_DURATION:
-        raise BadInput(
-            f"A duration is at most {durations.show(MAX_DURATION)}.", hint=DURATION_HINT
-        )
+        raise BadInput(f"A duration is at most {durations.show(MAX_DURATION)}.", hint=DURATION_HINT)
     return duration
 
 

@@ -16,14 +16,16 @@ URL_USER = re.compile(r"//[^/?#]*@")
 
 
 def display_time() -> datetime:
-    """This machine's time, for ages on the screen only; stored times come from the database's clock."""
+    """The time of this machine, for ages on the screen only; stored times come from the database's clock."""
     return datetime.now(UTC)
 
 
 def time_text(time: datetime, now: datetime) -> str:
     """The time and how far away it is: `2026-11-22 10:00 UTC (in 6 days)`."""
     ahead = time - now
-    distance = f"in {duration_text(ahead)}" if ahead > timedelta(0) else f"{duration_text(-ahead)} ago"
+    distance = (
+        f"in {duration_text(ahead)}" if ahead > timedelta(0) else f"{duration_text(-ahead)} ago"
+    )
     return f"{time.astimezone(UTC):%Y-%m-%d %H:%M} UTC ({distance})"
 
 
@@ -81,6 +83,10 @@ def records_json(records: Iterable[Any]) -> list[dict[str, Any]]:
 
 def json_value(value: object) -> object:
     match value:
+        case Mapping():
+            return json_fields(value)
+        case list() | tuple():
+            return [json_value(item) for item in value]
         case datetime():
             return value.astimezone(UTC).isoformat()
         case date():

@@ -60,9 +60,7 @@ def component_json(view: ComponentView) -> dict[str, Any]:
     return json_fields({**asdict(view.component), **held})
 
 
-def show_components(
-    app: App, views: Sequence[ComponentView], *, limit: int, as_json: bool
-) -> None:
+def show_components(app: App, views: Sequence[ComponentView], *, limit: int, as_json: bool) -> None:
     if as_json:
         show_json([component_json(view) for view in views])
         return

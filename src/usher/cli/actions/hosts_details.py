@@ -198,7 +198,11 @@ def host_crawl_fields(state: HostCrawlState, now: datetime) -> Iterator[Field]:
 def politeness_lines(rest: Rest, now: datetime) -> Iterator[str]:
     """When the host may be requested, and what delays it."""
     until = rest.until(now)
-    ready = f"in {duration_text(until - now)}, {until.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if until else "now"
+    ready = (
+        f"in {duration_text(until - now)}, {until.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+        if until
+        else "now"
+    )
     if rest.held_by is not None:
         yield f"crawled only by {rest.holder}, in chunk {rest.held_by}; ready {ready}"
     else:
