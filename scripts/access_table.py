@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
-from typing import Any
 
-from usher.api.access import AccessRule, check
-from usher.api.app import Endpoint
+from usher.api.access import check
+from usher.api.context import MgmtEndpoint
 from usher.api.openapi import with_document
 from usher.api.server import OWN_ENDPOINTS
 from usher.errors import NotAllowed
 from usher.feeds.pages.databases import LazyDatabases
 from usher.feeds.pages.endpoints import FeedEndpoints
+from usher.http.server.endpoint import AccessRule
 from usher.http.server.middleware import HttpError
 from usher.mgmt.component_names import TYPES
 from usher.mgmt.tokens import Token
@@ -40,7 +40,7 @@ def main() -> None:
         print(f"| `{endpoint.method} {endpoint.path}` | {cells} |")
 
 
-def all_endpoints() -> Sequence[Endpoint[Any, Any]]:
+def all_endpoints() -> Sequence[MgmtEndpoint]:
     feeds = FeedEndpoints(LazyDatabases(Settings(), AsyncExitStack())).endpoints()
     return with_document((*OWN_ENDPOINTS, *feeds))
 

@@ -16,7 +16,7 @@ from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from usher.private_files import DIRECTORY_MODE, FILE_MODE, ROOT_DATA_MODE
-from usher.settings import Loaded, Settings, masked, secrets
+from usher.settings import LoadedSettings, Settings, mask_password, secret_names
 
 DIRECTORIES: Final = ("logs", "log", "run", "postgres", "index", "built", "content")
 FILES: Final = ("local.token", "password", "ports.json")
@@ -38,7 +38,7 @@ class Check:
     hint: str = ""
 
 
-def security_checks(loaded: Loaded, environment: Mapping[str, str]) -> list[Check]:
+def security_checks(loaded: LoadedSettings, environment: Mapping[str, str]) -> list[Check]:
     """All checks, with one warning for each address and each file."""
     exposed = [*exposed_addresses(), *plain_addresses(loaded.settings)]
     loose = list(open_files(loaded, environment))
@@ -139,7 +139,7 @@ def plain_addresses(settings: Settings) -> Iterator[Check]:
             )
 
 
-def open_files(loaded: Loaded, environment: Mapping[str, str]) -> Iterator[Check]:
+def open_files(loaded: LoadedSettings, environment: Mapping[str, str]) -> Iterator[Check]:
     """A warning for each private directory and file that other users can access."""
     data = loaded.settings.data
     # The account that runs root's PostgreSQL must traverse the data directory.
@@ -152,12 +152,12 @@ def open_files(loaded: Loaded, environment: Mapping[str, str]) -> Iterator[Check
         yield from permission_warning(file, FILE_MODE)
 
 
-def secret_files(loaded: Loaded, environment: Mapping[str, str]) -> set[Path]:
+def secret_files(loaded: LoadedSettings, environment: Mapping[str, str]) -> set[Path]:
     """The files that contain tokens and passwords of the settings."""
     files = set()
-    for name in secrets():
+    for name in secret_names():
         value, origin = getattr(loaded.settings, name), loaded.origins[name]
-        if name != "token" and masked(value) == value:
+        if name != "token" and mask_password(value) == value:
             continue  # an address without a password
         if origin.endswith("_FILE"):
             files.add(Path(environment[origin]))

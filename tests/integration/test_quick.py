@@ -14,7 +14,14 @@ from support.mgmt.chunk_trade import soon
 from usher.errors import Unreachable
 from usher.http.rpc import SWITCHED, RpcPool
 from usher.http.server import rpc_connections
-from usher.http.server.component import Call, Endpoint, GuardOptions, serve_component
+from usher.http.server.component import (
+    QUERY,
+    ComponentCall,
+    ComponentEndpoint,
+    GuardOptions,
+    serve_component,
+)
+from usher.http.server.endpoint import Endpoint
 from usher.http.server.listen import read_bind
 
 ANY = read_bind("127.0.0.1:0")
@@ -33,24 +40,24 @@ class Room:
         self.open = asyncio.Event()
         self.over_http = self.begun = 0
 
-    async def echo(self, call: Call) -> Words:
+    async def echo(self, call: ComponentCall[Words]) -> Words:
         self.over_http += "host" in call.headers
-        return await call.body(Words)
+        return call.body
 
-    async def wait(self, call: Call) -> Words:
+    async def wait(self, call: ComponentCall[Words]) -> Words:
         self.begun += 1
         await self.open.wait()
-        return await call.body(Words)
+        return call.body
 
-    async def break_down(self, _call: Call) -> Words:
+    async def break_down(self, _call: ComponentCall[None]) -> Words:
         raise ZeroDivisionError
 
-    def endpoints(self, *, quick: bool = True) -> Sequence[Endpoint]:
+    def endpoints(self, *, quick: bool = True) -> Sequence[ComponentEndpoint]:
         return [
-            Endpoint("POST", "/echo", self.echo, quick=quick),
-            Endpoint("POST", "/wait", self.wait, quick=quick),
-            Endpoint("POST", "/break", self.break_down, quick=quick),
-            Endpoint("POST", "/slow", self.echo),
+            Endpoint("POST", "/echo", self.echo, Words, access=QUERY, rpc=quick),
+            Endpoint("POST", "/wait", self.wait, Words, access=QUERY, rpc=quick),
+            Endpoint("POST", "/break", self.break_down, access=QUERY, rpc=quick),
+            Endpoint("POST", "/slow", self.echo, Words, access=QUERY),
         ]
 
 

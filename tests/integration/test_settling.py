@@ -12,7 +12,7 @@ import pytest
 
 from support.index.documents import HEAP, page
 from support.processes.killable import eventually
-from usher.chunk_store import Shelf
+from usher.chunk_store import ChunkStore
 from usher.component_health import ComponentHealth
 from usher.errors import Unreachable
 from usher.http.client.mgmt_client import Client
@@ -126,7 +126,7 @@ async def test_a_server_settles_when_nothing_changes(
     async with Client("http://127.0.0.1:9", host="127.0.0.1:1", timeout=1) as mgmt:
         with pytest.raises(Unreachable):
             await mgmt.get_chunks(1)
-        shelf = Shelf(tmp_path / "shelf", ".idx")
+        shelf = ChunkStore(tmp_path / "shelf", ".idx")
         loader = Loader(mgmt, engine, ChunkSources(shelf), ComponentHealth())
         running = asyncio.create_task(loader.run(stop))
         settled = await asyncio.to_thread(eventually, lambda: len(engine._view.segments) == 1)

@@ -7,7 +7,8 @@ import pytest
 import uvloop
 from starlette.responses import Response, StreamingResponse
 
-from usher.http.server.component import Call, Endpoint, serve_component
+from usher.http.server.component import QUERY, ComponentCall, ComponentEndpoint, serve_component
+from usher.http.server.endpoint import Endpoint
 from usher.http.server.listen import read_bind
 from usher.http.server.single_write import SingleWriteTransport
 
@@ -64,15 +65,15 @@ async def test_a_head_without_a_body_does_not_wait_for_long() -> None:
     assert len(under.written) == 2
 
 
-async def hello(_call: Call) -> Response:
+async def hello(_call: ComponentCall[None]) -> Response:
     return Response(b"x" * 1000)
 
 
-async def nothing(_call: Call) -> Response:
+async def nothing(_call: ComponentCall[None]) -> Response:
     return Response(status_code=304)
 
 
-async def parts(_call: Call) -> Response:
+async def parts(_call: ComponentCall[None]) -> Response:
     async def some() -> AsyncIterator[bytes]:
         for number in range(3):
             yield b"%d" % number
@@ -81,10 +82,10 @@ async def parts(_call: Call) -> Response:
     return StreamingResponse(some())
 
 
-ENDPOINTS = [
-    Endpoint("GET", "/hello", hello),
-    Endpoint("GET", "/nothing", nothing),
-    Endpoint("GET", "/parts", parts),
+ENDPOINTS: list[ComponentEndpoint] = [
+    Endpoint("GET", "/hello", hello, access=QUERY),
+    Endpoint("GET", "/nothing", nothing, access=QUERY),
+    Endpoint("GET", "/parts", parts, access=QUERY),
 ]
 
 

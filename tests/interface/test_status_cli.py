@@ -33,7 +33,7 @@ def populate(dsn: str) -> None:
     at(dsn, "add", "x.example/a", "x.example/b")
     change(
         dsn,
-        "update work.house set rows = 2",
+        "update work.settings set rows = 2",
         "insert into work.component (host, type, seen_at) values ('c:1', 'crawler', now()), "
         "('b:1', 'index-builder', now()), ('s:1', 'index-server', now())",
         "update work.component set \"row\" = 1 where host = 's:1'",
@@ -42,7 +42,7 @@ def populate(dsn: str) -> None:
         "where c.host = 'c:1' and b.host = 'b:1'",
         'insert into work.placement (chunk_id, component_id, "row", state, since) '
         "select k.id, c.id, 1, 'loaded', now() from work.chunk k, work.component c where c.host = 's:1'",
-        "insert into work.unseated select 2, id from work.chunk",
+        "insert into work.unplaced_chunk select 2, id from work.chunk",
         "update work.guestbook set state = 'crawled', status = 200, last_fetched = now(), text64 = -2, "
         "chunk_id = (select id from work.chunk), indexed_in = (select id from work.chunk) where path = '/a'",
         "insert into work.robots (domain64, scheme, status, body, fetched_at, expires_at) "
@@ -179,15 +179,15 @@ def test_release(database: str) -> None:
     assert at(database, "hosts", "release", "x.example").code == 3
     change(
         database,
-        "insert into work.outdated (page_id, chunk_id, at, held) "
+        "insert into work.stale_copy (page_id, chunk_id, at, held) "
         "select g.id, k.id, now(), true from work.guestbook g, work.chunk k where g.path = '/a'",
     )
     assert "held_back" in kinds(at(database, "status", "--json"))
     ran = at(database, "hosts", "release", "x.example")
     assert (ran.code, ran.err) == (0, "x.example: 1 page will be removed from the index\n")
     with psycopg.connect(database) as conn:
-        assert conn.execute("select count(*) from work.retire").fetchone() == (1,)
-        assert conn.execute("select held, ready from work.outdated").fetchone() == (False, True)
+        assert conn.execute("select count(*) from work.retirement").fetchone() == (1,)
+        assert conn.execute("select held, ready from work.stale_copy").fetchone() == (False, True)
 
 
 def test_help_needs_no_driver() -> None:

@@ -16,8 +16,9 @@ from support.mgmt.mgmt_process import Mgmt, mgmt
 from support.processes.commands import clean
 from support.site.raw_http import RawClient, raw_client, send_raw
 from usher.http.server import bodies, connection, connection_limits, listen
-from usher.http.server.component import Call, Endpoint, serve_component
+from usher.http.server.component import QUERY, ComponentCall, ComponentEndpoint, serve_component
 from usher.http.server.connection import MAX_HEAD_BYTES, MAX_HEADERS
+from usher.http.server.endpoint import Endpoint
 from usher.http.server.listen import read_bind
 from usher.http.server.middleware import LINGER_BYTES
 
@@ -29,21 +30,20 @@ MEGABYTE = b"x" * 1_000_000
 KERNEL_BYTES = 20_000_000  # more than the kernel buffers for one connection
 
 
-async def echo(call: Call) -> Response:
+async def echo(call: ComponentCall[None]) -> Response:
     seen = call.headers.get("x-secret", "")
     return Response(await bodies.read_body(call.request), headers={"x-seen": seen})
 
 
-async def large(_call: Call) -> Response:
+async def large(_call: ComponentCall[None]) -> Response:
     return Response(bytes(30_000_000))
 
 
-ENDPOINTS = [
-    Endpoint("POST", "/echo", echo),
-    Endpoint("GET", "/large", large),
-    Endpoint(
-        "POST", "/rpc", echo, quick=True
-    ),  # so that connections of this server can be upgraded
+ENDPOINTS: list[ComponentEndpoint] = [
+    Endpoint("POST", "/echo", echo, access=QUERY),
+    Endpoint("GET", "/large", large, access=QUERY),
+    # so that connections of this server can be upgraded
+    Endpoint("POST", "/rpc", echo, access=QUERY, rpc=True),
 ]
 
 

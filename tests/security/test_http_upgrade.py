@@ -18,7 +18,14 @@ from usher.db.pool import connect
 from usher.http.client.mgmt_client import Client
 from usher.http.rpc import SWITCHED
 from usher.http.server import connection_limits, rpc_connections
-from usher.http.server.component import Call, Endpoint, GuardOptions, serve_component
+from usher.http.server.component import (
+    QUERY,
+    ComponentCall,
+    ComponentEndpoint,
+    GuardOptions,
+    serve_component,
+)
+from usher.http.server.endpoint import Endpoint
 from usher.http.server.listen import read_bind
 from usher.mgmt import tokens
 
@@ -38,20 +45,20 @@ class Handlers:
         self.release = asyncio.Event()
         self.calls = 0
 
-    async def wait(self, _call: Call) -> Response:
+    async def wait(self, _call: ComponentCall[None]) -> Response:
         self.calls += 1
         await self.release.wait()
         return Response(b"done")
 
-    async def large(self, _call: Call) -> Response:
+    async def large(self, _call: ComponentCall[None]) -> Response:
         self.calls += 1
         return Response(bytes(1_000_000))
 
     @property
-    def endpoints(self) -> list[Endpoint]:
+    def endpoints(self) -> list[ComponentEndpoint]:
         return [
-            Endpoint("POST", "/wait", self.wait, quick=True),
-            Endpoint("POST", "/large", self.large, quick=True),
+            Endpoint("POST", "/wait", self.wait, access=QUERY, rpc=True),
+            Endpoint("POST", "/large", self.large, access=QUERY, rpc=True),
         ]
 
 

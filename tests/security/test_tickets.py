@@ -21,7 +21,8 @@ from support.mgmt.plain_components import Component, at_once, one
 from support.processes.commands import usher
 from usher.errors import NotAllowed, Unreachable, UsherError
 from usher.http.client.mgmt_client import Client
-from usher.http.server.component import Call, Endpoint, GuardOptions, serve_component
+from usher.http.server.component import QUERY, ComponentCall, GuardOptions, serve_component
+from usher.http.server.endpoint import AccessRule, Endpoint
 from usher.http.server.listen import read_bind
 from usher.http.server.middleware import HttpError
 from usher.http.server.ticket_guard import OUT_OF_TOUCH_SECONDS, Guard
@@ -111,7 +112,7 @@ async def test_a_builder_shows_no_token_to_a_declared_address(
     assert verify(shown, elsewhere, "10.0.0.9:8421") is None
 
 
-async def hello(_call: Call) -> str:
+async def hello(_call: ComponentCall[None]) -> str:
     return "hello"
 
 
@@ -120,7 +121,7 @@ async def test_a_revocation_counts_everywhere(running: Mgmt, database: str) -> N
     secret = token(database, "front", "--type", "front-end")
     own = token(database, "server", "--type", "index-server")
     options = GuardOptions(mgmt=running.address, token=own, host="10.0.0.9:8441")
-    endpoints = [Endpoint("GET", "/hello", hello)]
+    endpoints = [Endpoint("GET", "/hello", hello, access=QUERY)]
     async with (
         serve_component(endpoints, read_bind("0.0.0.0:0"), options=options) as address,
         Client(running.address, host="10.0.0.11:8400", token=secret) as front,
@@ -157,8 +158,8 @@ async def test_reading_does_not_include_index_chunks(running: Mgmt, database: st
     own = token(database, "server", "--type", "index-server")
     options = GuardOptions(mgmt=running.address, token=own, host="10.0.0.9:8441")
     endpoints = [
-        Endpoint("GET", "/index_chunk/7", hello, "index"),
-        Endpoint("GET", "/hello", hello),
+        Endpoint("GET", "/index_chunk/7", hello, access=AccessRule("ticket", action="index")),
+        Endpoint("GET", "/hello", hello, access=QUERY),
     ]
     async with (
         serve_component(endpoints, read_bind("0.0.0.0:0"), options=options) as address,
@@ -185,7 +186,9 @@ async def test_a_refused_ticket_is_replaced_at_once(running: Mgmt, database: str
     options = GuardOptions(mgmt=running.address, token=own, host=host)
     async with (
         serve_component(
-            [Endpoint("POST", "/search", hello)], read_bind("0.0.0.0:0"), options=options
+            [Endpoint("POST", "/search", hello, access=QUERY)],
+            read_bind("0.0.0.0:0"),
+            options=options,
         ) as at,
         Client(running.address, host="10.0.0.11:8400", token=secret) as front,
     ):

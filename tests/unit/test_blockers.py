@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from usher.mgmt.incarnation import Unrestored
-from usher.mgmt.placements import Missing
+from usher.mgmt.incarnation import UnrestoredState
+from usher.mgmt.placements import RowShortage
 from usher.mgmt.watchdog import WatchdogRound
 from usher.observe.blockers import Blocker, SystemState, find_blockers
 from usher.observe.stages import (
@@ -36,7 +36,7 @@ WELL = WorkStatus(
     GuestbookCounts(5, 50, 3, 1_000, exact=True, oldest=NOW),
     HostCounts(1, 2, 0, 0, 0, 0, 4),
     ChunkCounts(1, 1, NOW, 1, 0, 1, NOW),
-    [Missing(1, 10, 0, 1)],
+    [RowShortage(1, 10, 0, 1)],
     OutdatedCopies(3, 0, 0),
     [CRAWLER, BUILDER, SERVER],
     [],
@@ -159,7 +159,7 @@ def test_chunks_wait() -> None:
 
 
 def test_rows_without_servers_or_chunks() -> None:
-    rows = [Missing(1, 10, 0, 1), Missing(2, 0, 10, 0)]
+    rows = [RowShortage(1, 10, 0, 1), RowShortage(2, 0, 10, 0)]
     assert only_blocker(replace(WELL, rows=rows)) == (
         "row_empty",
         "Row 2 has no healthy server: 10 chunks are not searchable there.",
@@ -170,7 +170,7 @@ def test_rows_without_servers_or_chunks() -> None:
     late = replace(WELL, chunks=replace(WELL.chunks, to_load_since=AGO))
     assert only_blocker(late)[1] == "Built chunks have waited for 7m to be loaded: row 1 lacks 1."
     nothing_built = replace(
-        WELL, rows=[Missing(1, 0, 0, 0)], crews=groups("index-server", number=0)
+        WELL, rows=[RowShortage(1, 0, 0, 0)], crews=groups("index-server", number=0)
     )
     assert blockers(nothing_built) == []
 
@@ -199,13 +199,13 @@ def test_components_with_foreign_pages() -> None:
 
 
 def test_chunks_that_are_not_confirmed_since_a_restore() -> None:
-    work = replace(WELL, unrestored=Unrestored(AGO, "restored from monday", 2))
+    work = replace(WELL, unrestored=UnrestoredState(AGO, "restored from monday", 2))
     words = (
         "The database was restored at 11:51 UTC (restored from monday). "
         "Index servers have not confirmed 2 chunks yet, and searches are marked partial."
     )
     assert only_blocker(work) == ("restoring", words, "usher components rows")
-    assert blockers(replace(WELL, unrestored=Unrestored(AGO, "created", 0))) == []
+    assert blockers(replace(WELL, unrestored=UnrestoredState(AGO, "created", 0))) == []
 
 
 def test_no_watchdog() -> None:

@@ -9,31 +9,12 @@
 | a token for `admin`, or the data directory's secret | everything |
 """
 
-from dataclasses import dataclass
-from typing import Literal
-
 from usher.errors import NotAllowed
+from usher.http.server.endpoint import AccessRule
 from usher.http.server.middleware import unauthorized
-from usher.mgmt.component_names import Type
+from usher.mgmt.component_names import ComponentType
 from usher.mgmt.tokens import Token
 
-RequiredScope = Literal["open", "claim", "read", "work", "admin"]
-
-
-@dataclass(frozen=True, slots=True)
-class AccessRule:
-    """What a caller must show; `local` endpoints need no proof from callers on this machine."""
-
-    scope: RequiredScope
-    types: frozenset[Type] = frozenset()
-    local: bool = False
-
-    @property
-    def needs_proof(self) -> bool:
-        return self.scope not in ("open", "claim")
-
-
-OPEN = AccessRule("open")
 CLAIM = AccessRule("claim")  # the body holds the claim of a running job, which its handler checks
 ADMIN = AccessRule("admin")
 READ = AccessRule("read", local=True)
@@ -43,13 +24,13 @@ READ_QUEUE = AccessRule(
 MANAGER = AccessRule("work", frozenset({"manager"}))
 
 
-def work(*types: Type) -> AccessRule:
-    """AccessRule for components of these types, also for those on this machine that have no token."""
+def work(*types: ComponentType) -> AccessRule:
+    """Access for components of these types, also for those on this machine that have no token."""
     return AccessRule("work", frozenset(types), local=True)
 
 
-def read_and(*types: Type) -> AccessRule:
-    """AccessRule for all who may look, and for components of these types."""
+def read_and(*types: ComponentType) -> AccessRule:
+    """Access for all who may look, and for components of these types."""
     return AccessRule("read", frozenset(types), local=True)
 
 

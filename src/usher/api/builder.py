@@ -1,7 +1,7 @@
 """Index builders at MGMT: crawled chunks claimed, and what became of their index."""
 
 from usher.api.access import work
-from usher.api.app import Call, Endpoint
+from usher.api.context import MgmtCall
 from usher.api.mgmt_calls import (
     PROPAGATORS,
     caller,
@@ -21,15 +21,16 @@ from usher.api.mgmt_messages import (
     number_of,
 )
 from usher.db.pool import Connection
+from usher.http.server.endpoint import Endpoint
 from usher.mgmt import chunks, compaction_merge, components, missing_chunks, page_keys, placements
-from usher.mgmt.chunks import ToBuild
-from usher.mgmt.components import Component
-from usher.mgmt.missing_chunks import Loss
+from usher.mgmt.chunks import ChunkToBuild
+from usher.mgmt.components import ComponentRecord
+from usher.mgmt.missing_chunks import MissingFile
 from usher.mgmt.page_keys import ChunkPageKeys
 
 
-async def get_content_chunks(call: Call[BuildsQuery]) -> list[ContentChunk]:
-    me, lease = await caller(call, "index-builder"), call.rooms.terms.lease
+async def get_content_chunks(call: MgmtCall[BuildsQuery]) -> list[ContentChunk]:
+    me, lease = await caller(call, "index-builder"), call.context.limits.lease
     if me.state == "paused":
         return []
     n, compact = call.body.n, call.body.compact
@@ -47,7 +48,7 @@ async def get_content_chunks(call: Call[BuildsQuery]) -> list[ContentChunk]:
 
 
 def content_chunk(
-    chunk: ToBuild, made_of: dict[int, list[SourceChunk]], pages: dict[int, ChunkPageKeys]
+    chunk: ChunkToBuild, made_of: dict[int, list[SourceChunk]], pages: dict[int, ChunkPageKeys]
 ) -> ContentChunk:
     own = pages.get(chunk.chunk_id)
     return ContentChunk(
@@ -61,7 +62,7 @@ def content_chunk(
     )
 
 
-async def pages_of(call: Call[BuildsQuery], claimed: list[int]) -> dict[int, ChunkPageKeys]:
+async def pages_of(call: MgmtCall[BuildsQuery], claimed: list[int]) -> dict[int, ChunkPageKeys]:
     """The pages that crawled chunks may hold."""
     if not claimed:
         return {}
@@ -69,7 +70,7 @@ async def pages_of(call: Call[BuildsQuery], claimed: list[int]) -> dict[int, Chu
         return {pages.chunk_id: pages for pages in await page_keys.page_keys(conn, claimed)}
 
 
-async def sources(call: Call[BuildsQuery], claimed: list[int]) -> dict[int, list[SourceChunk]]:
+async def sources(call: MgmtCall[BuildsQuery], claimed: list[int]) -> dict[int, list[SourceChunk]]:
     """What chunks are to be made of that nobody crawled."""
     if not claimed:
         return {}
@@ -83,13 +84,13 @@ async def sources(call: Call[BuildsQuery], claimed: list[int]) -> dict[int, list
     }
 
 
-async def alone(conn: Connection, me: Component) -> bool:
+async def alone(conn: Connection, me: ComponentRecord) -> bool:
     """Whether nobody else could build what this builder failed with."""
     builders = await components.list_components(conn, type="index-builder", health="healthy", n=2)
     return all(one.id == me.id for one in builders)
 
 
-async def set_index_state(call: Call[IndexState]) -> ChunkKept:
+async def set_index_state(call: MgmtCall[IndexState]) -> ChunkKept:
     """Any state may be said again; what is over cannot be undone."""
     asked, chunk = call.body, number_of(call.body.chunk_id)
     if asked.state == "propagated":
@@ -107,13 +108,15 @@ async def set_index_state(call: Call[IndexState]) -> ChunkKept:
         return index_state_of(await require_chunk(conn, chunk))
 
 
-async def settle(call: Call[IndexState], conn: Connection, me: Component, chunk: int) -> bool:
+async def settle(
+    call: MgmtCall[IndexState], conn: Connection, me: ComponentRecord, chunk: int
+) -> bool:
     """Whether the builder had that chunk, and so had its say."""
     asked, now = call.body, database_time(call)
     if asked.state != "building":
         # All who write places take this lock before they lock chunks and pages.
         await placements.plan_alone(conn)
-    if not await chunks.renew(conn, me.id, [chunk], lease=call.rooms.terms.lease, now=now):
+    if not await chunks.renew(conn, me.id, [chunk], lease=call.context.limits.lease, now=now):
         return False
     match asked.state:
         case "built":
@@ -121,13 +124,13 @@ async def settle(call: Call[IndexState], conn: Connection, me: Component, chunk:
                 conn, me.id, chunk, sha256=asked.sha256, size=asked.bytes, now=now
             )
             if done:
-                await placements.seat(conn, [chunk], now=now)
+                await placements.place_chunks(conn, [chunk], now=now)
             return done
         case "error":
             why = asked.reason or "the builder could not build it"
             state = await chunks.fail_build(conn, me.id, chunk, why=why)
             if state == "parked" and asked.missing:
-                await missing_chunks.lose_content(conn, me.id, Loss(chunk, why), now=now)
+                await missing_chunks.lose_content(conn, me.id, MissingFile(chunk, why), now=now)
             return state is not None
     return (await require_chunk(conn, chunk)).builder_id == me.id
 

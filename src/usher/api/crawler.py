@@ -4,8 +4,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from usher.api.access import work
-from usher.api.app import UNLIMITED_WAIT, Call, Endpoint
 from usher.api.content_chunks import outcome_of, read
+from usher.api.context import UNLIMITED_WAIT, MgmtCall
 from usher.api.door import host_of, summed_up
 from usher.api.door_messages import MOST_URLS
 from usher.api.mgmt_calls import (
@@ -33,25 +33,28 @@ from usher.api.mgmt_messages import (
 from usher.db.pool import Connection
 from usher.door.rules import Knock
 from usher.errors import BadInput, NotFound
+from usher.http.server.endpoint import Endpoint
 from usher.http.server.middleware import HttpError
 from usher.mgmt import chunks
-from usher.mgmt.chunks import Ask, Given
+from usher.mgmt.chunks import ClaimedPage, ClaimRequest
 from usher.mgmt.component_names import IDENTITY_HINT
-from usher.mgmt.components import Component
+from usher.mgmt.components import ComponentRecord
 
 AT_ONCE: Final = timedelta(0)
 
 
-async def get_links(call: Call[LinksQuery]) -> Links:
-    me, asked, terms = await caller(call, "crawler"), call.body, call.rooms.terms
+async def get_links(call: MgmtCall[LinksQuery]) -> Links:
+    me, asked, terms = await caller(call, "crawler"), call.body, call.context.limits
     if me.state == "paused":
         return Links()
     wait = terms.wait
     if asked.wait is not None and wait < UNLIMITED_WAIT:
         wait = min(wait, timedelta(seconds=asked.wait))
-    ask = Ask(asked.n or terms.pages, asked.hosts, asked.each, wait, terms.lease, asked.hold)
+    ask = ClaimRequest(
+        asked.n or terms.pages, asked.hosts, asked.each, wait, terms.lease, asked.hold
+    )
     with reject_unstorable():
-        pack = await call.rooms.claims.take(me.id, ask)
+        pack = await call.context.claims.take(me.id, ask)
     if pack is None:
         return Links()
     links = [page.url for page in pack.pages]
@@ -59,7 +62,7 @@ async def get_links(call: Call[LinksQuery]) -> Links:
     return Links(pack.chunk_id, links, listed(pack.pages, asked.pages), lease)
 
 
-def listed(pages: list[Given], wanted: bool) -> list[PageToFetch]:  # noqa: FBT001 - as it was asked
+def listed(pages: list[ClaimedPage], wanted: bool) -> list[PageToFetch]:  # noqa: FBT001 - as it was asked
     if not wanted:
         return []
     return [
@@ -76,23 +79,23 @@ def listed(pages: list[Given], wanted: bool) -> list[PageToFetch]:  # noqa: FBT0
     ]
 
 
-async def get_more_links(call: Call[MoreQuery]) -> MoreLinks:
-    word, asked = call.words.get("number", "1"), call.body
+async def get_more_links(call: MgmtCall[MoreQuery]) -> MoreLinks:
+    word, asked = call.path_params.get("number", "1"), call.body
     if not word.isascii() or not word.isdecimal():
         raise NotFound(f"There is nothing at /get_links/{word[:40]}.")
     if not 1 <= int(word[:10]) <= MOST_PAGES:
         raise BadInput(f"A crawler may ask for 1 to {MOST_PAGES} more links.")
-    me, now, lease = await caller(call, "crawler"), database_time(call), call.rooms.terms.lease
+    me, now, lease = await caller(call, "crawler"), database_time(call), call.context.limits.lease
     async with mgmt_connection(call) as conn:
         chunk = number_of(asked.chunk_id) if asked.chunk_id else await the_open_one(conn, me, now)
-        if not await chunks.hold(conn, me.id, chunk, lease=lease, now=now):
+        if not await chunks.lock_chunk(conn, me.id, chunk, lease=lease, now=now):
             refuse_lost_lease(await require_chunk(conn, chunk), me)
-        ask = Ask(int(word), wait=AT_ONCE, lease=lease, hold=asked.hold)
+        ask = ClaimRequest(int(word), wait=AT_ONCE, lease=lease, hold=asked.hold)
         pages = await chunks.more_links(conn, me.id, chunk, ask, now=now)
     return MoreLinks(chunk, [page.url for page in pages], listed(pages, asked.pages))
 
 
-async def the_open_one(conn: Connection, me: Component, now: datetime) -> int:
+async def the_open_one(conn: Connection, me: ComponentRecord, now: datetime) -> int:
     """The chunk that is meant where none is named."""
     found = await chunks.open_chunks(conn, me.id, now=now)
     if len(found) == 1:
@@ -102,8 +105,8 @@ async def the_open_one(conn: Connection, me: Component, now: datetime) -> int:
     raise HttpError(409, "which_chunk", f"{me.host} {words}.", hint=hint)
 
 
-async def set_link_state(call: Call[LinkState]) -> LinkKept:
-    asked, now, lease = call.body, database_time(call), call.rooms.terms.lease
+async def set_link_state(call: MgmtCall[LinkState]) -> LinkKept:
+    asked, now, lease = call.body, database_time(call), call.context.limits.lease
     url, me = read(asked.link), await caller(call, "crawler")
     async with mgmt_connection(call) as conn:
         page = await chunks.find_page(conn, url)
@@ -112,7 +115,7 @@ async def set_link_state(call: Call[LinkState]) -> LinkKept:
         chunk = number_of(asked.chunk_id) if asked.chunk_id else page.chunk_id
         if chunk is None or chunk != page.chunk_id:
             raise HttpError(409, "not_yours", f"{url} is not in chunk {chunk or 'any'}.")
-        if not await chunks.hold(conn, me.id, chunk, lease=lease, now=now):
+        if not await chunks.lock_chunk(conn, me.id, chunk, lease=lease, now=now):
             found = await require_chunk(conn, chunk)
             if found.crawler_id != me.id or page.state != asked.state:
                 refuse_lost_lease(found, me)
@@ -121,26 +124,28 @@ async def set_link_state(call: Call[LinkState]) -> LinkKept:
         settled = await chunks.report(conn, [outcome], now=now)
         more = ""
         if settled and asked.state == "error":
-            ask = Ask(1, wait=AT_ONCE, lease=lease)
+            ask = ClaimRequest(1, wait=AT_ONCE, lease=lease)
             more = await replaced(conn, me, chunk, ask, now)
     return LinkKept(chunk, settled[0].state if settled else page.state, more or None)
 
 
-async def replaced(conn: Connection, me: Component, chunk: int, ask: Ask, now: datetime) -> str:
+async def replaced(
+    conn: Connection, me: ComponentRecord, chunk: int, ask: ClaimRequest, now: datetime
+) -> str:
     """A page in place of one that failed, if there is one."""
     pages = await chunks.more_links(conn, me.id, chunk, ask, now=now)
     return pages[0].url if pages else ""
 
 
-async def add_links(call: Call[AddLinks]) -> AddedLinks:
+async def add_links(call: MgmtCall[AddLinks]) -> AddedLinks:
     asked = call.body
     if len(asked.links) > MOST_URLS:
         message = f"{len(asked.links):,} links are more than {MOST_URLS:,}."
         raise HttpError(413, "too_large", message, hint="Add them in several requests.")
-    door = call.rooms.doorkeeper
+    door = call.context.doorkeeper
     found_on = host_of(asked.found_on)
     # A crawler may report its last pages before it sends the links that it found on them.
-    source, grace = found_on or host_of(asked.moved_from), call.rooms.terms.lease
+    source, grace = found_on or host_of(asked.moved_from), call.context.limits.lease
     knock = Knock(source=source, grace=grace)
     answers = await door.knock(asked.links, knock=knock, found_on=found_on, depth=asked.depth)
     told = summed_up(answers, listed=False)

@@ -5,7 +5,7 @@ from collections import Counter
 from msgspec import UNSET
 
 from usher.api.access import ADMIN
-from usher.api.app import Call, Endpoint
+from usher.api.context import MgmtCall
 from usher.api.door_messages import (
     MOST_URLS,
     EntreeAnswer,
@@ -15,22 +15,23 @@ from usher.api.door_messages import (
     KnockRequest,
     VerdictCounts,
 )
-from usher.door.batch import Answer, Answers
+from usher.door.batch import BatchVerdicts, UrlVerdict
 from usher.door.rules import Knock
 from usher.errors import BadInput, NotFound
+from usher.http.server.endpoint import Endpoint
 from usher.http.server.middleware import HttpError
-from usher.urls import Refused, parse
+from usher.urls import UrlRefusal, parse
 
 WORDS = "PUT /api/entree/{full|single}/{pass|nopass}"
 NOT_IN_A_HOST = frozenset("/\\?#@ ")
 
 
-async def knock(call: Call[KnockRequest]) -> KnockAnswer:
+async def knock(call: MgmtCall[KnockRequest]) -> KnockAnswer:
     asked = call.body
     if len(asked.urls) > MOST_URLS:
         message = f"{len(asked.urls):,} URLs are more than {MOST_URLS:,}."
         raise HttpError(413, "too_large", message, hint="Ask in several requests.")
-    told = await call.rooms.doorkeeper.knock(
+    told = await call.context.doorkeeper.knock(
         asked.urls,
         knock=Knock(asked.kind, asked.hall_pass),
         found_on=host_of(asked.found_on),
@@ -43,12 +44,12 @@ def host_of(found_on: str | None) -> str:
     if not found_on:
         return ""
     url = parse(found_on)
-    if isinstance(url, Refused):
+    if isinstance(url, UrlRefusal):
         raise BadInput(f"found_on cannot be read as a URL: {url.detail}")
     return url.host
 
 
-def summed_up(told: Answers, *, listed: bool) -> KnockAnswer:
+def summed_up(told: BatchVerdicts, *, listed: bool) -> KnockAnswer:
     reasons = told.counts()
     verdicts: Counter[str] = Counter()
     for reason, number in reasons.items():
@@ -61,18 +62,18 @@ def summed_up(told: Answers, *, listed: bool) -> KnockAnswer:
     )
 
 
-def judged(answer: Answer) -> Judged:
+def judged(answer: UrlVerdict) -> Judged:
     canonical = None if answer.url is None else str(answer.url)
     return Judged(answer.given, canonical, answer.verdict, answer.reason, answer.detail)
 
 
-async def entree(call: Call[EntreeRequest]) -> EntreeAnswer:
+async def entree(call: MgmtCall[EntreeRequest]) -> EntreeAnswer:
     """Unlike the original, a word that is neither of the two is not taken for the second one."""
-    kind, passes = call.words["kind"], call.words["pass"]
+    kind, passes = call.path_params["kind"], call.path_params["pass"]
     if kind not in {"full", "single"} or passes not in {"pass", "nopass"}:
         raise NotFound(f"There is nothing at /api/entree/{kind}/{passes}.", hint=WORDS)
     asked = Knock("full" if kind == "full" else "single", passes == "pass")
-    told = await call.rooms.doorkeeper.knock([address(call.body)], knock=asked)
+    told = await call.context.doorkeeper.knock([address(call.body)], knock=asked)
     (answer,) = told.answers
     return EntreeAnswer("ok", answer.verdict, answer.reason, answer.detail)
 

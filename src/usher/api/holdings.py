@@ -5,9 +5,10 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from usher.api.access import work
-from usher.api.app import Call, Endpoint
+from usher.api.context import MgmtCall
 from usher.api.mgmt_calls import caller, check_incarnation, database_time, mgmt_connection
 from usher.api.mgmt_messages import MOST_CHUNKS, ChunkId, Told, number_of
+from usher.http.server.endpoint import Endpoint
 from usher.http.server.middleware import HttpError
 from usher.messages import HeldChunk
 from usher.mgmt import placements
@@ -38,7 +39,7 @@ class ComparedAnswer(Struct):
     reload: list[int]
 
 
-async def set_held(call: Call[HeldRequest]) -> Stray:
+async def set_held(call: MgmtCall[HeldRequest]) -> Stray:
     me = await caller(call, "index-server")
     held = {number_of(one) for one in call.body.chunk_ids}
     async with mgmt_connection(call) as conn:
@@ -51,7 +52,7 @@ async def set_held(call: Call[HeldRequest]) -> Stray:
         return Stray(sorted(await placements.returned(conn, me.id, held, now=database_time(call))))
 
 
-async def compare(call: Call[ComparedRequest]) -> ComparedAnswer:
+async def compare(call: MgmtCall[ComparedRequest]) -> ComparedAnswer:
     me, chunks = await caller(call, "index-server"), call.body.chunks
     if len(chunks) > MOST_CHUNKS:
         message = f"{len(chunks):,} chunks are more than {MOST_CHUNKS:,}."

@@ -5,8 +5,8 @@ from datetime import timedelta
 from typing import Final
 
 from usher.api.access import work
-from usher.api.app import Call, Endpoint
 from usher.api.content_chunks import read
+from usher.api.context import MgmtCall
 from usher.api.door import summed_up
 from usher.api.door_messages import MOST_URLS
 from usher.api.host_messages import (
@@ -21,43 +21,44 @@ from usher.api.mgmt_calls import Says, caller, database_time, mgmt_connection
 from usher.api.mgmt_messages import AddedLinks
 from usher.door.rules import Reason
 from usher.errors import NotFound
+from usher.http.server.endpoint import Endpoint
 from usher.http.server.middleware import HttpError
 from usher.mgmt import offered_feeds, robots
 from usher.private_hosts import may_lead
-from usher.urls import Refused, Url, parse
+from usher.urls import Url, UrlRefusal, parse
 
 MOST_SITEMAPS: Final = 1_000  # told of at once
 
 
-async def get_robots(call: Call[RobotsQuery]) -> RobotsKept:
+async def get_robots(call: MgmtCall[RobotsQuery]) -> RobotsKept:
     asked = read(call.body.origin)
     await caller(call, "crawler")
     async with mgmt_connection(call, alone=True) as conn:
-        found = await robots.find(conn, asked.host, asked.scheme)
+        found = await robots.find_robots(conn, asked.host, asked.scheme)
     return shown(found) if found else RobotsKept()
 
 
-async def set_robots(call: Call[RobotsRead]) -> RobotsKept:
+async def set_robots(call: MgmtCall[RobotsRead]) -> RobotsKept:
     """What a crawler read; the sitemaps that it names come in by the door."""
     asked, now = call.body, database_time(call)
     origin = read(asked.origin)
     await caller(call, "crawler")
     delay = None if asked.crawl_delay is None else timedelta(seconds=asked.crawl_delay)
-    told = robots.Told(asked.status, asked.body, asked.error, delay)
+    told = robots.RobotsReport(asked.status, asked.body, asked.error, delay)
     async with mgmt_connection(call) as conn:
-        kept = await robots.keep(conn, origin.host, origin.scheme, told, now=now)
+        kept = await robots.store_robots(conn, origin.host, origin.scheme, told, now=now)
     if kept is None:
         raise NotFound(f"{origin.host} is not a host that we know.")
     await let_in(call, asked.sitemaps, origin, "robots.txt")
     return shown(kept)
 
 
-async def let_in(call: Call[Says], given: Sequence[str], where: Url, found_in: str) -> None:
+async def let_in(call: MgmtCall[Says], given: Sequence[str], where: Url, found_in: str) -> None:
     """Sitemaps knock as pages do; no filter of file names keeps them out."""
-    urls = [url for text in given[:MOST_SITEMAPS] if not isinstance(url := parse(text), Refused)]
+    urls = [url for text in given[:MOST_SITEMAPS] if not isinstance(url := parse(text), UrlRefusal)]
     if not urls:
         return
-    told = await call.rooms.doorkeeper.knock(
+    told = await call.context.doorkeeper.knock(
         [str(url) for url in urls], found_on=where.host, filtered=False
     )
     answers = zip(urls, told.answers, strict=True)
@@ -66,13 +67,13 @@ async def let_in(call: Call[Says], given: Sequence[str], where: Url, found_in: s
         await robots.add_sitemaps(conn, public, found_in=found_in, now=database_time(call))
 
 
-async def add_sitemap(call: Call[SitemapRead]) -> AddedLinks:
+async def add_sitemap(call: MgmtCall[SitemapRead]) -> AddedLinks:
     """The pages that a sitemap names: those that changed since we saw them are due."""
     asked, now = call.body, database_time(call)
     if len(asked.links) > MOST_URLS:
         message = f"{len(asked.links):,} links are more than {MOST_URLS:,}."
         raise HttpError(413, "too_large", message, hint="Add them in several requests.")
-    where, door = read(asked.link), call.rooms.doorkeeper
+    where, door = read(asked.link), call.context.doorkeeper
     await caller(call, "crawler")
     if changed := [(one.link, one.changed) for one in asked.links if one.changed is not None]:
         await door.hint(changed, source=where.host)
@@ -80,7 +81,7 @@ async def add_sitemap(call: Call[SitemapRead]) -> AddedLinks:
     told = await door.knock(links, found_on=where.host)
     await let_in(call, asked.sitemaps, where, str(where))
     async with mgmt_connection(call) as conn:
-        await robots.sitemap_read(
+        await robots.record_sitemap_read(
             conn,
             where,
             pages=asked.pages,
@@ -92,16 +93,17 @@ async def add_sitemap(call: Call[SitemapRead]) -> AddedLinks:
     return AddedLinks(answer.counts, answer.reasons)
 
 
-async def add_feeds(call: Call[FeedsOffered]) -> FeedsKept:
+async def add_feeds(call: MgmtCall[FeedsOffered]) -> FeedsKept:
     """Feeds that pages offer; what is no URL, or private and of another host, is left out."""
     asked = call.body
     where = read(asked.origin)
     await caller(call, "crawler")
-    allowed = call.rooms.doorkeeper.allowed
+    allowed = call.context.doorkeeper.allowed
     urls = [
         url
         for text in asked.feeds
-        if not isinstance(url := parse(text), Refused) and may_lead(allowed, where.host, url.host)
+        if not isinstance(url := parse(text), UrlRefusal)
+        and may_lead(allowed, where.host, url.host)
     ]
     async with mgmt_connection(call) as conn:
         new = (
@@ -112,7 +114,7 @@ async def add_feeds(call: Call[FeedsOffered]) -> FeedsKept:
     return FeedsKept(len(new))
 
 
-def shown(found: robots.Robots) -> RobotsKept:
+def shown(found: robots.StoredRobots) -> RobotsKept:
     return RobotsKept(
         found.status,
         found.body,

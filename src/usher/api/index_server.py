@@ -3,7 +3,7 @@
 from starlette.responses import Response
 
 from usher.api.access import read_and, work
-from usher.api.app import Call, Endpoint
+from usher.api.context import MgmtCall
 from usher.api.mgmt_calls import caller, check_incarnation, database_time, mgmt_connection
 from usher.api.mgmt_messages import (
     MOST_CHUNKS,
@@ -22,20 +22,21 @@ from usher.api.mgmt_messages import (
 )
 from usher.db.pool import Connection
 from usher.errors import BadInput
+from usher.http.server.endpoint import Endpoint
 from usher.http.server.middleware import HttpError
 from usher.messages import ClusterMap, MappedServer, ServerRow
 from usher.mgmt import chunk_offers, page_versions, placements
 from usher.mgmt.component_names import IDENTITY_HINT
-from usher.mgmt.components import Component
+from usher.mgmt.components import ComponentRecord
 from usher.mgmt.placements import WantedChunk
 
 
-async def get_chunks(call: Call[ChunksQuery] | Call[AllChunksQuery]) -> list[ServerChunk]:
-    callers, asked = call.rooms.callers, call.body
-    me = await callers.meet(call.asker, asked.host, ("index-server",))
+async def get_chunks(call: MgmtCall[ChunksQuery] | MgmtCall[AllChunksQuery]) -> list[ServerChunk]:
+    callers, asked = call.context.callers, call.body
+    me = await callers.meet(call.caller, asked.host, ("index-server",))
     if me.state == "paused":
         return []
-    async with call.rooms.mgmt.connection() as conn:
+    async with call.context.mgmt_db.connection() as conn:
         chunks = await offered_to(conn, me, asked)
         if not chunks and await placements.fill_new_server(conn, me, now=database_time(call)):
             chunks = await offered_to(conn, me, asked)
@@ -43,7 +44,7 @@ async def get_chunks(call: Call[ChunksQuery] | Call[AllChunksQuery]) -> list[Ser
 
 
 async def offered_to(
-    conn: Connection, me: Component, asked: ChunksQuery | AllChunksQuery
+    conn: Connection, me: ComponentRecord, asked: ChunksQuery | AllChunksQuery
 ) -> list[WantedChunk]:
     if asked.after is None:
         return await chunk_offers.offer(conn, me.id, n=asked.n)
@@ -65,7 +66,7 @@ def server_chunk(one: WantedChunk) -> ServerChunk:
     )
 
 
-async def set_loaded(call: Call[LoadedRequest]) -> LoadedAnswer:
+async def set_loaded(call: MgmtCall[LoadedRequest]) -> LoadedAnswer:
     asked, me = numbers(call.body), await caller(call, "index-server")
     async with mgmt_connection(call) as conn:
         await placements.keep_planners_out(conn)
@@ -74,7 +75,7 @@ async def set_loaded(call: Call[LoadedRequest]) -> LoadedAnswer:
     return LoadedAnswer(known(asked, found, f"not wanted on {me.host}"))
 
 
-async def set_dropped(call: Call[LoadedRequest]) -> LoadedAnswer:
+async def set_dropped(call: MgmtCall[LoadedRequest]) -> LoadedAnswer:
     asked, me = numbers(call.body), await caller(call, "index-server")
     async with mgmt_connection(call) as conn:
         await placements.plan_alone(conn)
@@ -100,7 +101,7 @@ def known(asked: list[int], found: set[int], trouble: str) -> list[int]:
     return sorted(found)
 
 
-async def get_leaving(call: Call[KeepQuery]) -> LeavingChunks:
+async def get_leaving(call: MgmtCall[KeepQuery]) -> LeavingChunks:
     me, asked = await caller(call, "index-server"), call.body
     async with mgmt_connection(call, alone=True) as conn:
         found = await placements.leaving(
@@ -109,34 +110,34 @@ async def get_leaving(call: Call[KeepQuery]) -> LeavingChunks:
     return LeavingChunks(found)
 
 
-async def get_servers_map(call: Call[None]) -> Response:
-    ready = await call.rooms.server_map.rows.get()
+async def get_servers_map(call: MgmtCall[None]) -> Response:
+    ready = await call.context.server_map.rows.get()
     return ready.answer(call.headers.get("if-none-match"))
 
 
-async def get_map(call: Call[None]) -> Response:
-    ready = await call.rooms.server_map.chunks.get()
+async def get_map(call: MgmtCall[None]) -> Response:
+    ready = await call.context.server_map.chunks.get()
     return ready.answer(call.headers.get("if-none-match"))
 
 
-async def get_cluster_map(call: Call[None]) -> Response:
-    ready = await call.rooms.server_map.cluster.get()
+async def get_cluster_map(call: MgmtCall[None]) -> Response:
+    ready = await call.context.server_map.cluster.get()
     return ready.answer(call.headers.get("if-none-match"))
 
 
-async def get_probation(call: Call[None]) -> Response:
-    ready = await call.rooms.server_map.probation.get()
+async def get_probation(call: MgmtCall[None]) -> Response:
+    ready = await call.context.server_map.probation.get()
     return ready.answer(call.headers.get("if-none-match"))
 
 
-async def get_retired(call: Call[ChunksQuery]) -> RetiredCopies:
+async def get_retired(call: MgmtCall[ChunksQuery]) -> RetiredCopies:
     me, asked = await caller(call, "index-server"), call.body
     async with mgmt_connection(call, alone=True) as conn:
         found = await page_versions.to_retire(conn, me.id, n=asked.n)
     return RetiredCopies(copies=[RetiredCopy(one.chunk_id, one.page_id, one.url) for one in found])
 
 
-async def set_retired(call: Call[RetiredCopies]) -> RetiredCopies:
+async def set_retired(call: MgmtCall[RetiredCopies]) -> RetiredCopies:
     me, asked = await caller(call, "index-server"), call.body.copies
     if len(asked) > MOST_CHUNKS:
         raise HttpError(413, "too_large", f"{len(asked):,} copies are more than {MOST_CHUNKS:,}.")

@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import UNSET
 
 from usher.api.access import ADMIN, READ_QUEUE
-from usher.api.app import Call, Endpoint
+from usher.api.context import MgmtCall
 from usher.api.queue_calls import (
     check_batch_size,
     check_contains,
@@ -33,17 +33,18 @@ from usher.api.queue_messages import (
 )
 from usher.db.clock import server_time
 from usher.errors import BadInput, NotFound
+from usher.http.server.endpoint import Endpoint
 from usher.queue import admin, jobs, queries, run_api
-from usher.queue.job_states import State
-from usher.queue.jobs import Entered, New
-from usher.queue.runners.output import clean
-from usher.queue.times import in_range
-from usher.queue.waiting_reason import why_waiting
+from usher.queue.job_states import JobState
+from usher.queue.jobs import EnqueuedJob, JobRequest
+from usher.queue.runners.output import without_nul
+from usher.queue.times import checked_time
+from usher.queue.waiting_reason import waiting_reasons
 
 ONE_OR_MANY = "type and program are wanted, or jobs and nothing beside them."
 
 
-async def list_jobs(call: Call[JobsQuery]) -> JobList:
+async def list_jobs(call: MgmtCall[JobsQuery]) -> JobList:
     asked = call.body
     check_contains(call, asked.contains)
     async with queue_transaction(call) as conn:
@@ -55,9 +56,9 @@ async def list_jobs(call: Call[JobsQuery]) -> JobList:
             resource=asked.resource,
             host=asked.host,
             contains=asked.contains,
-            since=in_range(asked.since),
+            since=checked_time(asked.since),
             after_id=asked.before,
-            after_end=in_range(asked.ended_before),
+            after_end=checked_time(asked.ended_before),
             n=asked.limit,
             log=asked.log,
         )
@@ -67,10 +68,12 @@ async def list_jobs(call: Call[JobsQuery]) -> JobList:
     return JobList(listed, found[-1].id, found[-1].end if asked.log else None)
 
 
-async def add_jobs(call: Call[NewJobs]) -> QueuedJobs:
+async def add_jobs(call: MgmtCall[NewJobs]) -> QueuedJobs:
     wanted = [(new_job(job), job.parent) for job in each(call.body)]
     async with queue_transaction(call) as conn:
-        return entered(await run_api.enqueue_under(conn, wanted, now=await server_time(conn)))
+        return entered(
+            await run_api.enqueue_with_parents(conn, wanted, now=await server_time(conn))
+        )
 
 
 def each(asked: NewJobs) -> list[NewJob]:
@@ -95,12 +98,12 @@ def given(asked: NewJobs) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def new_job(job: NewJob) -> New:
-    return New(
+def new_job(job: NewJob) -> JobRequest:
+    return JobRequest(
         job.type,
         job.program,
         tuple(job.args),
-        scheduled=in_range(job.scheduled),
+        scheduled=checked_time(job.scheduled),
         resource=job.resource,
         priority=job.priority,
         host_rule=job.host_rule,
@@ -110,14 +113,14 @@ def new_job(job: NewJob) -> New:
     )
 
 
-def entered(found: Sequence[Entered]) -> QueuedJobs:
+def entered(found: Sequence[EnqueuedJob]) -> QueuedJobs:
     return QueuedJobs([QueuedJob(one.id, one.new) for one in found])
 
 
-async def show_job(call: Call[None]) -> JobDetails:
+async def show_job(call: MgmtCall[None]) -> JobDetails:
     async with queue_transaction(call) as conn:
         found = await queries.show_job(conn, path_id(call))
-        why = await why_waiting(conn, found.job.id, now=await server_time(conn))
+        why = await waiting_reasons(conn, found.job.id, now=await server_time(conn))
     return JobDetails(
         shown_to(call, found.job),
         found.live,
@@ -133,7 +136,7 @@ async def show_job(call: Call[None]) -> JobDetails:
     )
 
 
-async def show_result(call: Call[None]) -> JobResult:
+async def show_result(call: MgmtCall[None]) -> JobResult:
     id_ = path_id(call)
     async with queue_transaction(call) as conn:
         shown = await queries.show_job(conn, id_)
@@ -141,34 +144,34 @@ async def show_result(call: Call[None]) -> JobResult:
     return JobResult(id_, shown.job.state, result and result.value, result is not None)
 
 
-async def show_tree(call: Call[None]) -> JobTree:
+async def show_tree(call: MgmtCall[None]) -> JobTree:
     async with queue_transaction(call) as conn:
-        nodes = await queries.tree(conn, path_id(call))
+        nodes = await queries.job_tree(conn, path_id(call))
     return JobTree([shown_to(call, node) for node in nodes])
 
 
-async def retry_job(call: Call[None]) -> RetryAnswer:
+async def retry_job(call: MgmtCall[None]) -> RetryAnswer:
     id_ = path_id(call)
     async with queue_transaction(call) as conn:
-        [found] = await admin.retry(conn, [id_], now=await server_time(conn))
+        [found] = await admin.retry_jobs(conn, [id_], now=await server_time(conn))
     match found:
-        case admin.Retried(what="pending" | "new", job=int(job)):
+        case admin.RetryResult(what="pending" | "new", job=int(job)):
             return RetryAnswer(job, found.what == "new")
-        case admin.Retried(what="live", job=job):
+        case admin.RetryResult(what="live", job=job):
             words = "it waits or runs" if job == id_ else f"job {job} of its task or key does"
             raise wrong_state(f"Job {id_} cannot be tried again: {words} already.")
     raise NotFound(f"There is no job {id_}.")
 
 
-async def cancel_job(call: Call[CancelRequest]) -> CancelAnswer:
+async def cancel_job(call: MgmtCall[CancelRequest]) -> CancelAnswer:
     id_ = path_id(call)
     async with queue_transaction(call) as conn:
-        why, now = clean(call.body.why), await server_time(conn)
+        why, now = without_nul(call.body.why), await server_time(conn)
         found = await jobs.cancel(conn, [id_], why=why, now=now)
         if id_ not in found:
             ended = await queries.show_job(conn, id_)
             raise wrong_state(f"Job {id_} has ended already: {ended.job.state}.")
-    return CancelAnswer(id_, "running" if found[id_] == State.RUNNING else "cancelled")
+    return CancelAnswer(id_, "running" if found[id_] == JobState.RUNNING else "cancelled")
 
 
 ENDPOINTS = (

@@ -5,13 +5,14 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from usher.api.access import work
-from usher.api.app import Call, Endpoint
+from usher.api.context import MgmtCall
 from usher.api.mgmt_calls import caller, database_time, mgmt_connection
 from usher.api.mgmt_messages import MOST_CHUNKS, ChunkId, Told, Why, number_of
+from usher.http.server.endpoint import Endpoint
 from usher.http.server.middleware import HttpError
 from usher.mgmt import missing_chunks
-from usher.mgmt.component_names import words
-from usher.mgmt.missing_chunks import Loss
+from usher.mgmt.component_names import storable_text
+from usher.mgmt.missing_chunks import MissingFile
 
 NOBODY = "nobody has its index any more"
 
@@ -36,7 +37,7 @@ class Lost(Struct):
     parked: list[int]
 
 
-async def set_missing(call: Call[MissingChunks]) -> Lost:
+async def set_missing(call: MgmtCall[MissingChunks]) -> Lost:
     me, asked = await caller(call, "index-server"), call.body.chunks
     if len(asked) > MOST_CHUNKS:
         raise HttpError(413, "too_large", f"{len(asked):,} chunks are more than {MOST_CHUNKS:,}.")
@@ -51,8 +52,10 @@ async def set_missing(call: Call[MissingChunks]) -> Lost:
     return answer
 
 
-def loss_of(one: MissingChunk) -> Loss:
-    return Loss(number_of(one.chunk_id), words(one.reason) or NOBODY, one.builder_silent)
+def loss_of(one: MissingChunk) -> MissingFile:
+    return MissingFile(
+        number_of(one.chunk_id), storable_text(one.reason) or NOBODY, one.builder_silent
+    )
 
 
 ENDPOINTS = (

@@ -5,9 +5,10 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 
 from usher.api.access import work
-from usher.api.app import Call, Endpoint
+from usher.api.context import MgmtCall
 from usher.api.mgmt_calls import caller, database_time, mgmt_connection
 from usher.api.mgmt_messages import MOST_CHUNKS, ChunkId, Told, number_of
+from usher.http.server.endpoint import Endpoint
 from usher.http.server.middleware import HttpError
 from usher.mgmt import page_keys
 from usher.mgmt.component_names import IDENTITY_HINT
@@ -56,7 +57,7 @@ class ForeignAnswer(Struct):
     chunk_ids: list[int]
 
 
-async def get_page_keys(call: Call[KeysRequest]) -> KeysAnswer:
+async def get_page_keys(call: MgmtCall[KeysRequest]) -> KeysAnswer:
     me, chunks = await caller(call, "index-server"), call.body.chunk_ids
     if len(chunks) > MAX_CHUNKS:
         message = f"{len(chunks):,} chunks are more than {MAX_CHUNKS:,}."
@@ -69,7 +70,7 @@ async def get_page_keys(call: Call[KeysRequest]) -> KeysAnswer:
     )
 
 
-async def set_foreign_pages(call: Call[ForeignRequest]) -> ForeignAnswer:
+async def set_foreign_pages(call: MgmtCall[ForeignRequest]) -> ForeignAnswer:
     me, reports = await caller(call, "index-builder", "index-server"), call.body.chunks
     if len(reports) > MOST_CHUNKS:
         message = f"{len(reports):,} chunks are more than {MOST_CHUNKS:,}."

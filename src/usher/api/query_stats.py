@@ -7,15 +7,16 @@ from typing import Annotated, Final
 from msgspec import Meta
 
 from usher.api.access import work
-from usher.api.app import Call, Endpoint
+from usher.api.context import MgmtCall
 from usher.api.mgmt_calls import caller, database_time, mgmt_connection
 from usher.api.mgmt_messages import Seconds, Told
 from usher.errors import BadInput
+from usher.http.server.endpoint import Endpoint
 from usher.http.server.messages import Status
 from usher.http.server.middleware import HttpError
 from usher.mgmt import query_stats
-from usher.mgmt.component_names import words
-from usher.mgmt.query_stats import Asked
+from usher.mgmt.component_names import storable_text
+from usher.mgmt.query_stats import ReportedQuery
 
 TIME: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(us|ms|s|m|min)?")
 UNITS: Final = {"us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "min": 60}
@@ -33,7 +34,7 @@ class QueryStats(Told, kw_only=True):
     queries: Annotated[list[QueryStat], Meta(extra_json_schema={"maxItems": MOST})]
 
 
-async def send_query_stats(call: Call[QueryStat]) -> Status:
+async def send_query_stats(call: MgmtCall[QueryStat]) -> Status:
     asked, me = (
         [read(call.body, database_time(call))],
         await caller(call, "front-end", "index-server"),
@@ -43,7 +44,7 @@ async def send_query_stats(call: Call[QueryStat]) -> Status:
     return Status("ok")
 
 
-async def send_many(call: Call[QueryStats]) -> Status:
+async def send_many(call: MgmtCall[QueryStats]) -> Status:
     given = call.body.queries
     if len(given) > MOST:
         raise HttpError(413, "too_large", f"{len(given):,} queries are more than {MOST:,}.")
@@ -55,9 +56,9 @@ async def send_many(call: Call[QueryStats]) -> Status:
     return Status("ok")
 
 
-def read(given: QueryStat, now: datetime) -> Asked:
+def read(given: QueryStat, now: datetime) -> ReportedQuery:
     at = now if given.timestamp is None else datetime.fromtimestamp(given.timestamp, UTC)
-    return at, words(given.term, 1_000), seconds(given.query_time)
+    return at, storable_text(given.term, 1_000), seconds(given.query_time)
 
 
 def seconds(given: str | float) -> float:

@@ -8,7 +8,7 @@ from msgspec import UNSET
 
 from usher import durations
 from usher.api.access import ADMIN, READ_QUEUE
-from usher.api.app import Call, Endpoint
+from usher.api.context import MgmtCall
 from usher.api.queue_calls import (
     NUMBER,
     SECOND,
@@ -38,12 +38,13 @@ from usher.api.queue_messages import (
 from usher.db.clock import server_time
 from usher.db.pool import Connection
 from usher.errors import BadInput
+from usher.http.server.endpoint import Endpoint
 from usher.queue import admin, task_queries
 from usher.queue import tasks as queue
-from usher.queue.periods import Clock
+from usher.queue.periods import TaskSchedule
 
 
-async def list_tasks(call: Call[TasksQuery]) -> TaskList:
+async def list_tasks(call: MgmtCall[TasksQuery]) -> TaskList:
     asked = call.body
     check_contains(call, asked.contains)
     async with queue_transaction(call) as conn:
@@ -60,54 +61,56 @@ async def list_tasks(call: Call[TasksQuery]) -> TaskList:
     return TaskList([shown_task(call, task) for task in found], more)
 
 
-async def add_task(call: Call[NewTaskRequest]) -> TaskView:
+async def add_task(call: MgmtCall[NewTaskRequest]) -> TaskView:
     given = read(call.body)
     state = given.pop("state", "enabled")
-    clock = Clock.read(**{name: given.pop(name) for name in admin.CLOCK if name in given})
+    clock = TaskSchedule.read(
+        **{name: given.pop(name) for name in admin.SCHEDULE_FIELDS if name in given}
+    )
     async with queue_transaction(call) as conn:
         now = await server_time(conn)
-        id_ = await queue.add(conn, queue.NewTask(clock=clock, **given), now=now)
+        id_ = await queue.add_task(conn, queue.TaskSpec(clock=clock, **given), now=now)
         if state != "enabled":
             await admin.set_task_state(conn, id_, state, now=now)
         return shown(await task_queries.show_task(conn, id_))
 
 
-async def show_task(call: Call[None]) -> TaskView:
+async def show_task(call: MgmtCall[None]) -> TaskView:
     async with queue_transaction(call) as conn:
         return shown_task(call, await named(conn, call))
 
 
-async def change_task(call: Call[TaskChangeRequest]) -> TaskView:
+async def change_task(call: MgmtCall[TaskChangeRequest]) -> TaskView:
     given = read(call.body)
     state = given.pop("state", None)
     async with queue_transaction(call) as conn:
         task, now = await named(conn, call), await server_time(conn)
         if given:
-            task = await admin.change_task(conn, task.id, now=now, **given)
+            task = await admin.update_task(conn, task.id, now=now, **given)
         if state is not None:
             task = await admin.set_task_state(conn, task.id, state, now=now)
     return shown(task)
 
 
-async def delete_task(call: Call[None]) -> TaskView:
+async def delete_task(call: MgmtCall[None]) -> TaskView:
     """The task as it was."""
     async with queue_transaction(call) as conn:
         task = await named(conn, call)
         return shown(await admin.delete_task(conn, task.id))
 
 
-async def run_task(call: Call[None]) -> QueuedJob:
+async def run_task(call: MgmtCall[None]) -> QueuedJob:
     async with queue_transaction(call) as conn:
         task = await named(conn, call)
         made = await admin.run_task(conn, task.id, now=await server_time(conn))
     if not made.new:
-        raise wrong_state(f"TaskView {task.id} has a live job already: {made.id}.")
+        raise wrong_state(f"Task {task.id} has a live job already: {made.id}.")
     return QueuedJob(made.id, new=True)
 
 
-async def named(conn: Connection, call: Call[Any]) -> task_queries.Task:
+async def named(conn: Connection, call: MgmtCall[Any]) -> task_queries.StoredTask:
     """The task that the path names, by its number or its name."""
-    word = call.words["id"]
+    word = call.path_params["id"]
     return await task_queries.show_task(conn, int(word) if NUMBER.fullmatch(word) else word)
 
 
@@ -126,12 +129,12 @@ def read(asked: TaskFields) -> dict[str, Any]:
     return given
 
 
-def shown_task(call: Call[Any], task: task_queries.Task) -> TaskView:
+def shown_task(call: MgmtCall[Any], task: task_queries.StoredTask) -> TaskView:
     """A task as this caller may see it."""
     return shown(shown_to(call, task))
 
 
-def shown(task: task_queries.Task) -> TaskView:
+def shown(task: task_queries.StoredTask) -> TaskView:
     given: dict[str, Any] = asdict(task)
     for name in ("periodicity", "jitter"):
         if given[name] is not None:
@@ -139,7 +142,7 @@ def shown(task: task_queries.Task) -> TaskView:
     return TaskView(**given)
 
 
-async def list_resources(call: Call[ResourcesQuery]) -> ResourceList:
+async def list_resources(call: MgmtCall[ResourcesQuery]) -> ResourceList:
     asked = call.body
     async with queue_transaction(call) as conn:
         found = await task_queries.list_resources(
@@ -149,8 +152,8 @@ async def list_resources(call: Call[ResourcesQuery]) -> ResourceList:
     return ResourceList([resource(one) for one in found], more)
 
 
-async def set_resource(call: Call[ResourceChange]) -> ResourceView:
-    name, asked = call.words["name"], call.body
+async def set_resource(call: MgmtCall[ResourceChange]) -> ResourceView:
+    name, asked = call.path_params["name"], call.body
     if len(name) > MAX_NAME_LENGTH:
         raise BadInput(f"A resource's name has at most {MAX_NAME_LENGTH} characters.")
     interval = None
@@ -168,14 +171,14 @@ async def set_resource(call: Call[ResourceChange]) -> ResourceView:
     return resource(changed)
 
 
-async def list_types(call: Call[None]) -> JobTypeList:
+async def list_types(call: MgmtCall[None]) -> JobTypeList:
     async with queue_transaction(call) as conn:
         pauses = await task_queries.paused_types(conn)
     return JobTypeList([paused(pause) for pause in pauses])
 
 
-async def set_type(call: Call[TypeChange]) -> JobType:
-    type_, asked = call.words["type"], call.body
+async def set_type(call: MgmtCall[TypeChange]) -> JobType:
+    type_, asked = call.path_params["type"], call.body
     async with queue_transaction(call) as conn:
         if asked.paused:
             now = await server_time(conn)
@@ -188,7 +191,7 @@ def paused(pause: task_queries.PausedType) -> JobType:
     return JobType(pause.type, paused=True, reason=pause.reason, since=pause.since)
 
 
-def resource(found: task_queries.Resource) -> ResourceView:
+def resource(found: task_queries.ResourceStatus) -> ResourceView:
     return ResourceView(
         found.name,
         found.capacity,

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from usher.cli.output import echo, style
-from usher.settings import Loaded, Settings, load
-from usher.terminal import escaped
+from usher.settings import LoadedSettings, Settings, load
+from usher.terminal import escape_controls
 
 if TYPE_CHECKING:
     import asyncio
@@ -36,7 +36,7 @@ class App:
     quiet: bool = False
 
     @cached_property
-    def loaded(self) -> Loaded:
+    def loaded(self) -> LoadedSettings:
         from usher.telemetry import set_up_logging
 
         loaded = load(os.environ, config=self.config, overrides=self.overrides)
@@ -88,10 +88,10 @@ def run_until_stopped(app: App, service: Service) -> None:
     """Run a service until a signal stops it; a second signal cancels it."""
     import asyncio
 
-    from usher.shutdown import told_to_stop
+    from usher.shutdown import stop_events
 
     async def work() -> None:
-        with told_to_stop() as (stop, now):
+        with stop_events() as (stop, now):
             task = asyncio.create_task(service(stop))
             cancelled = asyncio.create_task(now.wait())
             await asyncio.wait([task, cancelled], return_when=asyncio.FIRST_COMPLETED)
@@ -140,7 +140,7 @@ def confirm(question: str, *, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise click.UsageError(f"{question} Add --yes to confirm without a terminal.")
-    click.confirm(escaped(question), abort=True, err=True)
+    click.confirm(escape_controls(question), abort=True, err=True)
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

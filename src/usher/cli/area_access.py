@@ -9,11 +9,11 @@ from contextlib import asynccontextmanager
 import psycopg
 
 from usher.cli.app import App
-from usher.db.areas import Places, places
+from usher.db.areas import AreaDatabases, open_areas
 from usher.db.pool import Connection, Database, connect
 from usher.errors import BadInput
 from usher.schema import migrate, roles
-from usher.schema.state import state
+from usher.schema.state import schema_state
 
 POOL_SIZE = 2  # a command runs one statement after the other
 READER = "usher_reader"
@@ -23,7 +23,7 @@ MGMT = "usher_mgmt"
 @asynccontextmanager
 async def open_database(app: App, schema: str, role: str) -> AsyncIterator[Database]:
     settings = app.settings
-    with places(settings) as areas:
+    with open_areas(settings) as areas:
         timeout = settings.connect_timeout
         usable = await prepare_schema(areas, schema, role, timeout)
         size = min(POOL_SIZE, settings.pool_size)
@@ -31,13 +31,15 @@ async def open_database(app: App, schema: str, role: str) -> AsyncIterator[Datab
             yield db
 
 
-async def prepare_schema(areas: Places, schema: str, role: str, seconds: float) -> str:
+async def prepare_schema(areas: AreaDatabases, schema: str, role: str, seconds: float) -> str:
     """Migrate the schema if it is out of date; return the role, or "" if this user may not take it on."""
     async with await connect(areas.dsn(schema), patience=seconds) as conn:
         # A user with the rights of one role may not read the other schemas.
-        if not (await state(conn, schema)).current:
-            await migrate.ensure(areas, migrate.ALL if areas.owned(schema) else (schema,))
-        return role if await roles.may_take(conn, role) else ""
+        if not (await schema_state(conn, schema)).current:
+            await migrate.ensure(
+                areas, migrate.ALL_SCHEMAS if areas.is_embedded(schema) else (schema,)
+            )
+        return role if await roles.may_set_role(conn, role) else ""
 
 
 @asynccontextmanager

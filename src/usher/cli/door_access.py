@@ -14,7 +14,7 @@ from usher.domain64 import split
 from usher.door import admin
 from usher.door.doorkeeper import Doorkeeper
 from usher.errors import BadInput, NotFound
-from usher.urls import Refused, Url, parse
+from usher.urls import Url, UrlRefusal, parse
 
 ROLE = "usher_door"
 MAX_CANDIDATES = 1_000
@@ -35,7 +35,7 @@ async def door_transaction(app: App) -> AsyncIterator[Connection]:
 def host_root(text: str) -> Url:
     """The root URL of a host, from its name or from any of its URLs."""
     url = parse(text)
-    if isinstance(url, Refused):
+    if isinstance(url, UrlRefusal):
         raise BadInput(f"{text[:100]!a} is not a host: {url.detail}", hint="Example: www.nasa.gov")
     return Url(url.scheme, url.host, "/")
 

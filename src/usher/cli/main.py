@@ -143,13 +143,13 @@ def database_error(error: Exception) -> UsherError | None:
     """A database error as ours; None for a bug, which stays a traceback."""
     if "psycopg" not in sys.modules:
         return None
-    from usher.db.pool import IN_THE_WAY, translated
+    from usher.db.pool import CONFLICT_ERRORS, translated_error
     from usher.errors import Unreachable
 
-    if isinstance(error, IN_THE_WAY):
+    if isinstance(error, CONFLICT_ERRORS):
         reason = f"Another transaction blocked this one: {error.diag.message_primary}."
         return Unreachable(reason, hint="Run the command again.")
-    return translated("the database", error)
+    return translated_error("the database", error)
 
 
 def exit_with(message: str, hint: str = "", *, code: int = 1) -> NoReturn:

@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from usher.terminal import escaped
+from usher.terminal import escape_controls
 
 # Marks our own escape sequences until the text is printed. The number is random, so a web page cannot forge it.
 _MARK: Final = f"\x1b{secrets.token_hex(8)}"
@@ -18,11 +18,11 @@ CLEAR_SCREEN: Final = f"{_MARK}H{_MARK}J"  # cursor to the first line, then clea
 def echo(text: str | int = "", *, err: bool = False, nl: bool = True) -> None:
     """Print a text, escaped; styles and `CLEAR_SCREEN` take effect."""
     first, *rest = str(text).split(_MARK)
-    parts = [escaped(first), *(f"\x1b[{escaped(part)}" for part in rest)]
+    parts = [escape_controls(first), *(f"\x1b[{escape_controls(part)}" for part in rest)]
     click.echo("".join(parts), err=err, nl=nl)
 
 
 def style(text: str, *, fg: str | None = None, bold: bool = False, dim: bool = False) -> str:
     """A text that `echo` prints in this style on a terminal, and plain elsewhere."""
-    styled = click.style(escaped(text), fg=fg, bold=bold or None, dim=dim or None)
+    styled = click.style(escape_controls(text), fg=fg, bold=bold or None, dim=dim or None)
     return styled.replace("\x1b[", _MARK)

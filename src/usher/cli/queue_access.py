@@ -17,9 +17,9 @@ from usher.cli.wording import duration_text, printable
 from usher.db.pool import Connection, Database
 from usher.errors import BadInput, NotFound
 from usher.queue import task_queries
-from usher.queue.policy import TYPE
-from usher.queue.task_queries import Task
-from usher.queue.times import in_range
+from usher.queue.policy import JOB_TYPE
+from usher.queue.task_queries import StoredTask
+from usher.queue.times import checked_time
 
 ROLE = "usher_manager"
 MAX_CANDIDATES = 10_000
@@ -40,7 +40,7 @@ async def queue_transaction(app: App) -> AsyncIterator[Connection]:
         yield conn
 
 
-async def find_task(conn: Connection, text: str) -> Task:
+async def find_task(conn: Connection, text: str) -> StoredTask:
     """The task with this number or name; NotFound suggests a similar name."""
     if TASK_NUMBER.fullmatch(text):
         with suppress(NotFound):
@@ -71,7 +71,7 @@ def parse_command(words: Sequence[str]) -> tuple[str, tuple[str, ...]]:
 
 
 def parse_type(text: str) -> str:
-    if not TYPE.fullmatch(text):
+    if not JOB_TYPE.fullmatch(text):
         raise BadInput(
             f"{text[:80]!a} is not a job type.",
             hint="A type has at most 64 letters, digits, dots, hyphens and underscores.",
@@ -85,7 +85,7 @@ def command_line(program: str, args: Sequence[str], length: int = COMMAND_CHARAC
 
 
 def parse_duration(text: str) -> timedelta:
-    duration = durations.read(text.strip())
+    duration = durations.parse(text.strip())
     if duration is None:
         raise BadInput(f"{text[:40]!a} is not a duration.", hint=DURATION_HINT)
     if duration > MAX_DURATION:
@@ -102,7 +102,7 @@ def parse_start(text: str, now: datetime) -> datetime:
 
 def parse_since(text: str, now: datetime) -> datetime:
     """A time, or a duration before now."""
-    if durations.read(text.strip()):
+    if durations.parse(text.strip()):
         return now - parse_duration(text)
     return parse_time(text, TIME_HINT.format("2h (ago)"))
 
@@ -114,7 +114,7 @@ def parse_time(text: str, hint: str) -> datetime:
         raise BadInput(f"{text[:40]!a} is not a time.", hint=hint) from error
     time = time if time.tzinfo else time.replace(tzinfo=UTC)
     try:
-        in_range(time)
+        checked_time(time)
     except BadInput as error:
         raise BadInput(error.message, hint=hint) from error
     return time

@@ -58,7 +58,7 @@ class AtomFeed:
 
 
 def stable_urn(*words: object) -> str:
-    """A stable_urn that is always the same for the same words, and for no others."""
+    """A name that is always the same for the same words, and for no others."""
     return uuid5(_OURS, _legal("\n".join(map(str, words)))).urn
 
 

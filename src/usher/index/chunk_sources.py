@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from usher.chunk_store import Shelf
+from usher.chunk_store import ChunkStore
 from usher.errors import BadContent, DiskUnusable, NotFound, Unreachable, UsherError
 from usher.http.client.download import download_chunk
 from usher.messages import MissingChunk, ServerChunk, SourceChunk
@@ -36,7 +36,7 @@ class UnavailableChunk:
 class ChunkSources:
     """Where chunks come from, and which of them cannot be had just now."""
 
-    def __init__(self, shelf: Shelf, ticket_for: TicketFor | None = None) -> None:
+    def __init__(self, shelf: ChunkStore, ticket_for: TicketFor | None = None) -> None:
         self.shelf = shelf
         self._ticket_for = ticket_for or no_ticket
         self._avoided: dict[str, float] = {}  # host, and until when
@@ -127,7 +127,7 @@ class ChunkSources:
             ticket=await self._ticket_for(host),
             patience=PATIENCE,
         )
-        self.shelf.remember(one.chunk_id, kept)
+        self.shelf.remember_checksum(one.chunk_id, kept)
 
     def _in_order(self, one: ServerChunk) -> list[str]:
         """The builder first, then any of the others; last of all who did not answer lately."""

@@ -1,4 +1,4 @@
-"""Where a component of the index is: its name for others, the directory that is its alone, and what runs beside it."""
+"""The directory of a builder or an index server, which one process at a time may use, and its background tasks."""
 
 import asyncio
 import fcntl
@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from usher.chunk_store import at_disk, make_folder
+from usher.chunk_store import make_folder, translate_disk_errors
 from usher.errors import Conflict
 from usher.private_files import open_file
-from usher.telemetry import Log, observed
+from usher.telemetry import Log, log_failure
 
 log = Log("index")
 
@@ -23,8 +23,8 @@ def directory_name(host: str) -> str:
 
 @contextmanager
 def lock_directory(directory: Path) -> Iterator[None]:
-    """A directory for one process; Conflict if another lives in it. The lock goes with the process."""
-    with at_disk(directory):
+    """Create and lock a directory; Conflict if another process has locked it. The lock ends with the process."""
+    with translate_disk_errors(directory):
         make_folder(directory)
         handle = open_file(directory / "lock", os.O_RDWR)
     try:
@@ -40,8 +40,8 @@ def lock_directory(directory: Path) -> Iterator[None]:
 
 @asynccontextmanager
 async def background_task(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Something that goes on meanwhile; if it fails, the log says so at once."""
-    task = observed(asyncio.create_task(work), log)
+    """Run a coroutine beside the block and cancel it at the end; a failure is logged at once."""
+    task = log_failure(asyncio.create_task(work), log)
     try:
         yield
     finally:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from usher.chunk_store import Shelf, at_disk
+from usher.chunk_store import ChunkStore, translate_disk_errors
 from usher.errors import BadInput
 from usher.index import chunk_file
 from usher.index.engine import Engine
@@ -31,21 +31,21 @@ def read_incarnation(directory: Path) -> str:
 
 def forget_incarnation(directory: Path) -> None:
     """Begin a comparison: a server that is killed during it compares again, and its answers are partial until then."""
-    with at_disk(directory / FILE):
+    with translate_disk_errors(directory / FILE):
         (directory / FILE).unlink(missing_ok=True)
 
 
 def write_incarnation(directory: Path, incarnation: str) -> None:
-    with at_disk(directory / FILE):
+    with translate_disk_errors(directory / FILE):
         write_file(directory / FILE, incarnation.encode("ascii"))
 
 
-def count_documents(engine: Engine, shelf: Shelf, chunks: Iterable[int]) -> list[HeldChunk]:
+def count_documents(engine: Engine, shelf: ChunkStore, chunks: Iterable[int]) -> list[HeldChunk]:
     """How many documents of each chunk can be found, and how many its file has; reads every file for its checksum."""
     return [held_chunk(engine, shelf, chunk) for chunk in chunks]
 
 
-def held_chunk(engine: Engine, shelf: Shelf, chunk: int) -> HeldChunk:
+def held_chunk(engine: Engine, shelf: ChunkStore, chunk: int) -> HeldChunk:
     documents, kept = engine.count(chunk), shelf.find(chunk)
     with suppress(BadInput):
         if kept:

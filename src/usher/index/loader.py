@@ -29,7 +29,7 @@ from usher.index.metrics import DOCUMENTS, FOREIGN, LOADED, NOT_LOADED, RETIRED
 from usher.index.page_filter import PageFilter
 from usher.messages import ChunkPages, ForeignPages, HeldChunk, ServerChunk
 from usher.telemetry import Log
-from usher.urls import Refused, parse
+from usher.urls import UrlRefusal, parse
 
 T = TypeVar("T")
 log = Log("index")
@@ -185,7 +185,7 @@ class Loader:
         if not copies:
             return False
         urls = [(parse(copy.url), copy.chunk_id) for copy in copies]
-        old = [(page_key(url), chunk) for url, chunk in urls if not isinstance(url, Refused)]
+        old = [(page_key(url), chunk) for url, chunk in urls if not isinstance(url, UrlRefusal)]
         await self._write(self._committed, self.engine.retire, old)
         RETIRED.inc(len(old))
         await self.mgmt.retired(copies)

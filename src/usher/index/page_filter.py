@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from usher.crawl.page.pdf import MOST_PAGES
+from usher.crawl.page.pdf import MAX_PAGES
 from usher.index.document import IndexDocument
 from usher.messages import ForeignPages
 
@@ -67,4 +67,4 @@ def is_consistent(document: IndexDocument) -> bool:
     if address not in (f"https://{key}", f"http://{key}") or key.partition("/")[0] != document.host:
         return False
     page = PDF_PAGE.fullmatch(fragment)
-    return not hash_ or (page is not None and int(page[1]) <= MOST_PAGES)
+    return not hash_ or (page is not None and int(page[1]) <= MAX_PAGES)

@@ -12,7 +12,8 @@ from typing import Final, TypeVar
 from msgspec import structs
 
 from usher.errors import Unreachable, UsherError
-from usher.http.server.component import Call, Endpoint
+from usher.http.server.component import QUERY, ComponentCall, ComponentEndpoint
+from usher.http.server.endpoint import Endpoint
 from usher.index.engine import Engine
 from usher.index.metrics import ANSWER_SECONDS, ASKED
 from usher.index.thread_pool import ThreadPool
@@ -51,17 +52,17 @@ class QueryHandlers:
     def close(self) -> None:
         self._hands.close()
 
-    def endpoints(self) -> Sequence[Endpoint]:
+    def endpoints(self) -> Sequence[ComponentEndpoint]:
         return (
-            Endpoint("POST", "/search", self.search, quick=True),
-            Endpoint("POST", "/stats", self.stats, quick=True),
-            Endpoint("POST", "/suggest", self.suggest, quick=True),
-            Endpoint("POST", "/common", self.common, quick=True),
-            Endpoint("POST", "/snippets", self.snippets, quick=True),
+            Endpoint("POST", "/search", self.search, SearchRequest, access=QUERY, rpc=True),
+            Endpoint("POST", "/stats", self.stats, QueryRequest, access=QUERY, rpc=True),
+            Endpoint("POST", "/suggest", self.suggest, QueryRequest, access=QUERY, rpc=True),
+            Endpoint("POST", "/common", self.common, FrequentWordsRequest, access=QUERY, rpc=True),
+            Endpoint("POST", "/snippets", self.snippets, SnippetsRequest, access=QUERY, rpc=True),
         )
 
-    async def search(self, call: Call) -> Hits:
-        asked = await call.body(SearchRequest)
+    async def search(self, call: ComponentCall[SearchRequest]) -> Hits:
+        asked = call.body
         query, stats = to_query(asked.query), checked_stats(asked.stats)
 
         def find() -> Hits:
@@ -74,24 +75,24 @@ class QueryHandlers:
 
         return await self._answer("search", find, asked.deadline)
 
-    async def stats(self, call: Call) -> TermStats:
-        asked = await call.body(QueryRequest)
+    async def stats(self, call: ComponentCall[QueryRequest]) -> TermStats:
+        asked = call.body
         query = to_query(asked.query)
         return await self._answer("stats", lambda: self._opened().stats(query), asked.deadline)
 
-    async def suggest(self, call: Call) -> list[Suggestion]:
-        asked = await call.body(QueryRequest)
+    async def suggest(self, call: ComponentCall[QueryRequest]) -> list[Suggestion]:
+        asked = call.body
         query = to_query(asked.query)
         return await self._answer("suggest", lambda: self._opened().suggest(query), asked.deadline)
 
-    async def common(self, call: Call) -> list[str]:
-        asked = await call.body(FrequentWordsRequest)
+    async def common(self, call: ComponentCall[FrequentWordsRequest]) -> list[str]:
+        asked = call.body
         return await self._answer(
             "common", lambda: self._opened().common(asked.most), asked.deadline
         )
 
-    async def snippets(self, call: Call) -> list[Snippet]:
-        asked = await call.body(SnippetsRequest)
+    async def snippets(self, call: ComponentCall[SnippetsRequest]) -> list[Snippet]:
+        asked = call.body
         query = to_query(asked.query)
 
         def show() -> list[Snippet]:
@@ -114,7 +115,7 @@ class QueryHandlers:
         timely = partial(self._timely, kind, work, began + seconds)
         result = "failed"
         try:
-            answer = timely() if self._is_quick(kind) else await self._hands.do(timely, seconds)
+            answer = timely() if self._is_quick(kind) else await self._hands.run(timely, seconds)
             result = "answered"
         except TimeoutError:
             result = "late"

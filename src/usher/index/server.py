@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from usher.chunk_store import Shelf, at_disk, keep_files_private
+from usher.chunk_store import ChunkStore, keep_files_private, translate_disk_errors
 from usher.component_health import ComponentHealth, disk_problem
 from usher.errors import UsherError
 from usher.http.client.mgmt_client import Client
@@ -55,7 +55,7 @@ async def run_index_server(
 ) -> None:
     """Run an index server until told to stop."""
     keep_files_private(settings.data)
-    shelf, fitness = Shelf(settings.data / "index", SUFFIX), ComponentHealth()
+    shelf, fitness = ChunkStore(settings.data / "index", SUFFIX), ComponentHealth()
     async with (
         answering(settings, wish, shelf, fitness) as (desk, host),
         Client(settings.mgmt_url, host=host, token=credential(settings), patience=PATIENCE) as mgmt,
@@ -63,7 +63,7 @@ async def run_index_server(
         directory = shelf.directory / directory_name(host)
         with lock_directory(directory):
             shelf.directory = directory / "chunks"
-            await asyncio.to_thread(shelf.tidy)
+            await asyncio.to_thread(shelf.remove_leftovers)
             engine, anew = await asyncio.to_thread(opened, directory / "engine")
             loader = Loader(mgmt, engine, ChunkSources(shelf, mgmt.ticket), fitness)
             loader.anew = anew
@@ -85,7 +85,7 @@ async def run_index_server(
 
 @asynccontextmanager
 async def answering(
-    settings: Settings, wish: IndexServerOptions, shelf: Shelf, fitness: ComponentHealth
+    settings: Settings, wish: IndexServerOptions, shelf: ChunkStore, fitness: ComponentHealth
 ) -> AsyncIterator[tuple[QueryHandlers, str]]:
     """Questions and files, served; gives the desk, which has no engine yet, and the name the server goes by."""
     desk = QueryHandlers(wish.at_once or max(2, available_cores()))
@@ -129,6 +129,6 @@ def opened(path: Path) -> tuple[Engine, bool]:
         log.error("index_unusable", error=error.message)  # noqa: TRY400 - ours has none
     old = path.with_name(f"{path.name}.unusable")
     shutil.rmtree(old, ignore_errors=True)
-    with at_disk(path):
+    with translate_disk_errors(path):
         path.replace(old)
     return Engine.open(path), True

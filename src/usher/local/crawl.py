@@ -13,12 +13,12 @@ from types import MappingProxyType
 from typing import Final
 
 from usher.crawl import private_permission
-from usher.db.areas import Places, places
+from usher.db.areas import AreaDatabases, open_areas
 from usher.db.pool import Database
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.door import admin, private_access
 from usher.door.admin import HostChange
-from usher.door.batch import Answer
+from usher.door.batch import UrlVerdict
 from usher.door.doorkeeper import Doorkeeper
 from usher.door.rules import Knock, Verdict
 from usher.errors import BadInput
@@ -27,11 +27,11 @@ from usher.local.supervisor import ShowMessage, Supervisor, usher_command
 from usher.observe.crawl_progress import CrawlProgress, read_progress
 from usher.private_files import make_data_directory
 from usher.schema import migrate
-from usher.schema.roles import role_at
-from usher.settings import Loaded
-from usher.urls import Refused, Url, parse
+from usher.schema.roles import usable_role
+from usher.settings import LoadedSettings
+from usher.urls import Url, UrlRefusal, parse
 
-store = beside(__file__)
+store = load_statements(__file__)
 # Large chunks need fewer files and calls. They are handed out soon because a user waits.
 CHUNK_SETTINGS: Final = MappingProxyType({"chunk_pages": 50, "chunk_wait": 0.2})
 MAX_FAILURE_REASONS: Final = 3
@@ -56,7 +56,7 @@ class LocalRunOptions:
         urls = []
         for text in self.urls:
             url = parse(text)
-            if isinstance(url, Refused):
+            if isinstance(url, UrlRefusal):
                 raise BadInput(f"{text[:80]!r} cannot be crawled: {url.detail}")
             urls.append(url)
         return urls
@@ -74,7 +74,7 @@ class LocalStack:
 
 @asynccontextmanager
 async def running_stack(
-    loaded: Loaded,
+    loaded: LoadedSettings,
     options: LocalRunOptions,
     stop: asyncio.Event,
     hurry: asyncio.Event,
@@ -83,10 +83,10 @@ async def running_stack(
 ) -> AsyncIterator[LocalStack]:
     """Start every role and wait until all are ready, or until `stop` is set; stop them at the end."""
     settings = loaded.settings
-    with places(settings) as areas:
+    with open_areas(settings) as areas:
         make_data_directory(settings.data)
         async with exclusive_run(settings.data, say=say) as lock:
-            await migrate.ensure(areas, migrate.ALL, patience=settings.connect_timeout)
+            await migrate.ensure(areas, migrate.ALL_SCHEMAS, patience=settings.connect_timeout)
             ports = Ports.reserve(settings.data)
             os.environ.update(process_environment(loaded))
             supervisor = Supervisor(
@@ -106,7 +106,7 @@ async def running_stack(
                 yield LocalStack(ports, address, door, reader)
 
 
-def process_command(loaded: Loaded, options: LocalRunOptions) -> Callable[[str], list[str]]:
+def process_command(loaded: LoadedSettings, options: LocalRunOptions) -> Callable[[str], list[str]]:
     """The command line of each role process, by its name."""
     words = ["--config", str(loaded.file)] if loaded.file else []
     words += ["--data", str(loaded.settings.data), "role-process"]
@@ -116,7 +116,7 @@ def process_command(loaded: Loaded, options: LocalRunOptions) -> Callable[[str],
     return lambda name: usher_command(*words, name)
 
 
-def process_environment(loaded: Loaded) -> Mapping[str, str]:
+def process_environment(loaded: LoadedSettings) -> Mapping[str, str]:
     """The chunk settings as environment variables, unless the operator set them."""
     return {
         f"USHER_{name.upper()}": str(value)
@@ -125,14 +125,14 @@ def process_environment(loaded: Loaded) -> Mapping[str, str]:
     }
 
 
-async def open_database(areas: Places, role: str) -> Database:
+async def open_database(areas: AreaDatabases, role: str) -> Database:
     dsn = areas.dsn("work")
-    return Database(dsn, size=2, role=await role_at(dsn, role))
+    return Database(dsn, size=2, role=await usable_role(dsn, role))
 
 
 async def knock_for_urls(
     stack: LocalStack, options: LocalRunOptions
-) -> tuple[list[Answer], list[int]]:
+) -> tuple[list[UrlVerdict], list[int]]:
     """Knock for the URLs; return the door's answers and the numbers of their hosts."""
     urls = options.parse_urls()
     await allow_private_hosts(stack, urls)
@@ -152,7 +152,7 @@ async def knock_for_urls(
 async def allow_private_hosts(stack: LocalStack, urls: Sequence[Url]) -> None:
     """Permit connections to hosts that are not public, because the operator named them."""
     for url in urls:
-        permission = await private_permission.needed(url)
+        permission = await private_permission.needed_permission(url)
         if permission is not None:
             async with stack.door.transaction() as conn:
                 await private_access.grant(conn, url, permission)

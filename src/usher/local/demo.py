@@ -8,7 +8,8 @@ from typing import Final
 from starlette.responses import Response
 
 from usher.errors import NotFound
-from usher.http.server.component import Call, Endpoint, component_app
+from usher.http.server.component import ComponentCall, ComponentEndpoint, component_app
+from usher.http.server.endpoint import OPEN, Endpoint
 from usher.http.server.listen import Bind, serve_app
 
 MEDIA_TYPES: Final = {
@@ -24,12 +25,14 @@ async def serve_site(bind: Bind) -> AsyncIterator[str]:
     directory = files("usher.local") / "site"
     pages = {file.name: file.read_bytes() for file in directory.iterdir() if file.is_file()}
 
-    async def page(call: Call) -> Response:
-        name = call.words.get("name") or "index.html"
+    async def page(call: ComponentCall[None]) -> Response:
+        name = call.path_params.get("name") or "index.html"
         if name not in pages:
             raise NotFound("The page does not exist.")
         return Response(pages[name], media_type=MEDIA_TYPES[name[name.rindex(".") :]])
 
-    endpoints = [Endpoint("GET", "/", page, open=True), Endpoint("GET", "/{name}", page, open=True)]
+    endpoints: list[ComponentEndpoint] = [
+        Endpoint("GET", path, page, access=OPEN) for path in ("/", "/{name}")
+    ]
     async with serve_app(component_app(endpoints), bind) as address:
         yield f"{address}/"

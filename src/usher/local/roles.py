@@ -16,8 +16,8 @@ from types import MappingProxyType
 from typing import Final
 
 from usher.local.ports import Ports
-from usher.settings import Loaded, Settings
-from usher.shutdown import told_to_stop
+from usher.settings import LoadedSettings, Settings
+from usher.shutdown import stop_events
 
 Ready = Callable[[str], None]
 STOP_SECONDS = 6.0  # how long a process may take to stop after its supervisor was killed
@@ -28,7 +28,7 @@ REPORT_SECONDS = 2.0  # of these, how long MGMT still accepts reports from the o
 class RoleContext:
     """What every role needs to start."""
 
-    loaded: Loaded
+    loaded: LoadedSettings
     ports: Ports
     keep_warc: bool = False
     front: str = ""  # HOST:PORT of the search page, if not on loopback
@@ -45,37 +45,37 @@ Role = Callable[[RoleContext, asyncio.Event, Ready], Awaitable[None]]
 async def mgmt(context: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
     from usher.api.server import serve
     from usher.feeds.pages.endpoints import feed_endpoints
-    from usher.queue.policy import policies
+    from usher.queue.policy import read_policies
 
-    rules, bind = policies(context.loaded.workers), context.ports.bind("mgmt")
+    rules, bind = read_policies(context.loaded.workers), context.ports.bind("mgmt")
     await serve(context.settings, bind, rules=rules, annex=feed_endpoints, ready=ready, stop=stop)
 
 
 async def watchdog(context: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
-    from usher.mgmt.health import Patience
+    from usher.mgmt.health import HealthLimits
     from usher.mgmt.watchdog import watch
 
-    patience = Patience(3, timedelta(seconds=5), timedelta(seconds=300))
+    patience = HealthLimits(3, timedelta(seconds=5), timedelta(seconds=300))
     await watch(context.settings, ready=ready, tick=2.0, patience=patience, told=stop)
 
 
 async def scheduler(context: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
-    from usher.queue.service import schedule
+    from usher.queue.service import run_scheduler
 
-    await schedule(context.settings, ready=ready, told=stop)
+    await run_scheduler(context.settings, ready=ready, told=stop)
 
 
 async def manager(context: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
-    from usher.queue.service import QueueServiceOptions, manage
+    from usher.queue.service import QueueServiceOptions, run_manager
 
-    await manage(context.loaded, QueueServiceOptions(), ready=ready, told=stop)
+    await run_manager(context.loaded, QueueServiceOptions(), ready=ready, told=stop)
 
 
 async def crawler(context: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
-    from usher.crawl.service import CrawlerOptions, crawl
+    from usher.crawl.service import CrawlerOptions, run_crawler
 
     options = CrawlerOptions(bind=context.ports.bind("crawler"), keep=context.keep_warc)
-    await crawl(context.settings, options, stop, ready=ready)
+    await run_crawler(context.settings, options, stop, ready=ready)
 
 
 async def builder(context: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
@@ -123,7 +123,7 @@ JOB_ROLES: Final = (scheduler, manager)
 
 async def run_process(name: str, context: RoleContext, *, ready: Ready) -> None:
     """Run every role of a process until it is stopped; if one fails, all stop."""
-    with told_to_stop() as (stop, _):
+    with stop_events() as (stop, _):
         pause = REPORT_SECONDS if name == "mgmt" else 0
         orphaned = asyncio.create_task(stop_without_parent(stop, pause))
         roles = [role for role in ROLE_PROCESSES[name] if context.jobs or role not in JOB_ROLES]

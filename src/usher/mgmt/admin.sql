@@ -11,7 +11,7 @@ select id from work.chunk where id = any(%(ids)s);
 
 -- name: set_rows
 -- How many rows there shall be.
-update work.house set "rows" = %(rows)s where "rows" <> %(rows)s returning "rows";
+update work.settings set "rows" = %(rows)s where "rows" <> %(rows)s returning "rows";
 
 -- name: only_beyond
 -- Chunks that are loaded in rows beyond this one and in no other; one is enough to know.

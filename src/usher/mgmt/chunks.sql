@@ -73,7 +73,7 @@ select lost.id from lost cross join woken;
 
 -- name: let_go
 -- The hosts that chunks held alone rest once more and are free.
-select work.let_go(%(chunks)s::bigint[], %(now)s);
+select work.release_hosts(%(chunks)s::bigint[], %(now)s);
 
 -- name: expired_crawls
 -- Crawls whose lease has ended.
@@ -226,23 +226,23 @@ with given as (
     set troubles = least(h.troubles + 1, 30),
         trouble_at = %(now)s,
         trouble = given.why,
-        rest_until = greatest(h.rest_until, %(now)s::timestamptz + work.trouble_rest(h.troubles, given.rest)),
-        ready_at = greatest(h.ready_at, %(now)s::timestamptz + work.trouble_rest(h.troubles, given.rest)),
+        rest_until = greatest(h.rest_until, %(now)s::timestamptz + work.rest_after_trouble(h.troubles, given.rest)),
+        ready_at = greatest(h.ready_at, %(now)s::timestamptz + work.rest_after_trouble(h.troubles, given.rest)),
         claim_at = case
             when h.claim_at = 'infinity' then h.claim_at
-            else greatest(h.claim_at, %(now)s::timestamptz + work.trouble_rest(h.troubles, given.rest))
+            else greatest(h.claim_at, %(now)s::timestamptz + work.rest_after_trouble(h.troubles, given.rest))
         end
     from given
     where h.domain64 = given.domain64
-    returning h.domain64, h.pace_id, h.ready_at, h.rest_until
+    returning h.domain64, h.politeness_group_id, h.ready_at, h.rest_until
 ), groups as (
-    update work.pace p
+    update work.politeness_group p
     set ready_at = greatest(p.ready_at, s.ready_at), rest_until = greatest(p.rest_until, s.rest_until)
     from (
-        select pace_id, max(ready_at) as ready_at, max(rest_until) as rest_until
-        from slowed where pace_id is not null group by pace_id
+        select politeness_group_id, max(ready_at) as ready_at, max(rest_until) as rest_until
+        from slowed where politeness_group_id is not null group by politeness_group_id
     ) s
-    where p.id = s.pace_id
+    where p.id = s.politeness_group_id
 )
 select domain64, ready_at from slowed;
 

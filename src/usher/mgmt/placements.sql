@@ -8,7 +8,7 @@ select pg_advisory_xact_lock_shared(%(lock)s);
 
 -- name: seat_counts
 -- How many seats each server has, by row.
-select component_id, "row", seats from work.seat_count where seats > 0;
+select component_id, "row", placements from work.server_load where placements > 0;
 
 -- name: to_seat
 -- Of these chunks, those that are built and have no seat anywhere; all others were seated before, or wait for a server.
@@ -20,7 +20,7 @@ order by k.id;
 
 -- name: leave_unseated
 -- Chunks for which some rows have no server.
-insert into work.unseated ("row", chunk_id)
+insert into work.unplaced_chunk ("row", chunk_id)
 select r."row", c.chunk_id
 from unnest(%(rows)s::smallint[]) as r ("row")
 cross join unnest(%(chunks)s::bigint[]) as c (chunk_id)
@@ -28,11 +28,11 @@ on conflict do nothing;
 
 -- name: house_rows
 -- How many rows there are, and for how many of them every chunk was looked through.
-select "rows", seated_rows from work.house;
+select "rows", placed_rows from work.settings;
 
 -- name: widen
 -- Every built chunk that has no seat in one of these rows.
-insert into work.unseated ("row", chunk_id)
+insert into work.unplaced_chunk ("row", chunk_id)
 select r."row", k.id
 from generate_series(1, %(rows)s) as r ("row")
 join work.chunk k on k.index_state = 'built'
@@ -44,17 +44,17 @@ on conflict do nothing;
 -- name: narrow
 -- What was placed or waits in rows that are no more.
 with unwanted as (
-    delete from work.unseated where "row" > %(rows)s
+    delete from work.unplaced_chunk where "row" > %(rows)s
 )
 delete from work.placement where "row" > %(rows)s;
 
 -- name: looked_through
 -- All chunks were looked through for so many rows.
-update work.house set seated_rows = %(rows)s;
+update work.settings set placed_rows = %(rows)s;
 
 -- name: waiting
 -- How many chunks have no seat in a row, counted up to a number.
-select count(*) from (select from work.unseated where "row" = %(row)s limit %(n)s) u;
+select count(*) from (select from work.unplaced_chunk where "row" = %(row)s limit %(n)s) u;
 
 -- name: offers
 -- Seats of a row that may move: of each giver so many, those not loaded first, and all of which a taker still has a copy.
@@ -96,7 +96,7 @@ select
     u.chunk_id, null::bigint as component_id, false as wanted,
     array_agg(distinct c.machine) filter (where o.state <> 'leaving' and o."row" <> %(row)s) as elsewhere,
     array_agg(o.component_id) filter (where o.state = 'leaving' and o.released_at is null and o."row" = %(row)s) as holders
-from (select chunk_id from work.unseated where "row" = %(row)s order by chunk_id limit %(n)s) u
+from (select chunk_id from work.unplaced_chunk where "row" = %(row)s order by chunk_id limit %(n)s) u
 left join work.placement o on o.chunk_id = u.chunk_id
 left join work.component c on c.id = o.component_id
 group by u.chunk_id
@@ -122,9 +122,9 @@ with given as (
     select *
     from unnest(%(servers)s::bigint[], %(chunks)s::bigint[], %(rows)s::smallint[]) as g (component_id, chunk_id, "row")
 ), seated as (
-    delete from work.unseated u using given g where u."row" = g."row" and u.chunk_id = g.chunk_id
+    delete from work.unplaced_chunk u using given g where u."row" = g."row" and u.chunk_id = g.chunk_id
 ), robbed as (
-    insert into work.unseated ("row", chunk_id)
+    insert into work.unplaced_chunk ("row", chunk_id)
     select p."row", p.chunk_id
     from given g
     join work.placement p on p.component_id = g.component_id and p.chunk_id = g.chunk_id
@@ -142,7 +142,7 @@ returning p.chunk_id, p.state = 'loaded';
 -- Chunks that nobody will build need no seats, and get others if somebody does; of those that are no more the copies go
 -- too, so that a server which comes back with one is told to drop it.
 with unseated as (
-    delete from work.unseated where chunk_id = any(%(chunks)s)
+    delete from work.unplaced_chunk where chunk_id = any(%(chunks)s)
 )
 delete from work.placement where chunk_id = any(%(chunks)s) and (state = 'wanted' or %(copies)s);
 
@@ -218,7 +218,7 @@ where component_id = %(server)s and chunk_id = any(%(chunks)s) and state = 'load
 -- Of these chunks (or of all, if none are named), those that every row has now.
 update work.chunk k
 set propagated_at = %(now)s
-from work.house h
+from work.settings h
 where (%(chunks)s::bigint[] is null or k.id = any(%(chunks)s)) and k.index_state = 'built' and k.propagated_at is null
     and h."rows" = (
         select count(*) from work.placement p
@@ -278,11 +278,11 @@ order by s.is_around, k.id;
 
 -- name: had_seats
 -- Whether a server ever had a seat, or there was none for it when it first asked.
-select component_id from work.seat_count where component_id = %(server)s;
+select component_id from work.server_load where component_id = %(server)s;
 
 -- name: had_no_seats
 -- A server has asked what to load: from now on it waits for the watchdog's plan.
-insert into work.seat_count (component_id, "row", seats, changes)
+insert into work.server_load (component_id, "row", placements, changes)
 values (%(server)s, %(row)s, 0, 0)
 on conflict do nothing;
 
@@ -291,8 +291,8 @@ on conflict do nothing;
 -- those that declared an error, such as a full disk, which may still answer.
 select c."row", c.host, coalesce(s.changes, 0)
 from work.component c
-left join work.seat_count s on s.component_id = c.id and s."row" = c."row"
-cross join work.house h
+left join work.server_load s on s.component_id = c.id and s."row" = c."row"
+cross join work.settings h
 where c.type = 'index-server' and c."row" <= h."rows" and case
         when %(health)s::text = 'healthy' then c.health = 'healthy' and c.state <> 'error'
         else c.health = 'probation' or c.state = 'error'
@@ -321,7 +321,7 @@ cross join lateral (
         ) as chunks
     from work.component c
     left join work.placement p on p.component_id = c.id and p."row" = c."row"
-    cross join work.house h
+    cross join work.settings h
     where c.type = 'index-server' and c."row" <= h."rows" and case
         when %(health)s::text = 'healthy' then c.health = 'healthy' and c.state <> 'error'
         else c.health = 'probation' or c.state = 'error'
@@ -334,8 +334,8 @@ order by "row", host;
 -- Of each row: its seats, the chunks that have none, and the seats that are not loaded yet; the last two counted up to n.
 select
     r."row",
-    (select coalesce(sum(s.seats), 0)::bigint from work.seat_count s where s."row" = r."row"),
-    (select count(*) from (select from work.unseated u where u."row" = r."row" limit %(n)s) u),
+    (select coalesce(sum(s.placements), 0)::bigint from work.server_load s where s."row" = r."row"),
+    (select count(*) from (select from work.unplaced_chunk u where u."row" = r."row" limit %(n)s) u),
     (
         select count(*) from (
             select from work.component c
@@ -344,5 +344,5 @@ select
             limit %(n)s
         ) w
     )
-from work.house h
+from work.settings h
 cross join generate_series(1, h."rows") as r ("row");

@@ -24,10 +24,10 @@ with host as (
         ready_at = case when free.free then greatest(%(now)s, h.rest_until) else h.ready_at end,
         claim_at = case when free.free then greatest(%(now)s, h.rest_until) else h.claim_at end
     from work.hosts old
-    cross join work.house
+    cross join work.settings
     cross join lateral (
         select %(good)s and old.held_by is not null
-            and coalesce(old.crawl_delay, greatest(house.crawl_delay, %(delay)s::interval)) = interval '0' as free
+            and work.effective_crawl_delay(old.crawl_delay, %(delay)s::interval, settings.crawl_delay) = interval '0' as free
     ) free
     where h.domain64 = old.domain64 and old.name = %(host)s
     returning h.domain64

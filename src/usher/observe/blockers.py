@@ -8,7 +8,7 @@ from shlex import quote
 from typing import Final
 
 from usher import durations
-from usher.db.clock import SKEW_LIMIT, skew_words
+from usher.db.clock import SKEW_LIMIT, describe_skew
 from usher.observe.stages import MAX_COUNTED, JobTypeCounts, QueueStatus, WorkStatus
 
 MAX_WAIT: Final = timedelta(minutes=5)  # before a stage with workers counts as slow
@@ -70,7 +70,7 @@ def system_blockers(system: SystemState) -> Iterator[Blocker]:
 
 def clock_blockers(machine: str, seconds: float) -> Iterator[Blocker]:
     if abs(seconds) > SKEW_LIMIT.total_seconds():
-        words = f"The clock of {machine} is {skew_words(seconds)} the database's: run NTP there."
+        words = f"The clock of {machine} is {describe_skew(seconds)} the database's: run NTP there."
         yield Blocker("clock_skew", words, "usher doctor")
 
 

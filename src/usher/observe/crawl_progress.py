@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 
 from usher.component_health import DISK_FULL
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.observe.stages import MAX_COUNTED
 
-store = beside(__file__)
+store = load_statements(__file__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,15 +13,15 @@ from pathlib import Path
 import psycopg
 
 from usher import __version__
-from usher.db.areas import Places, named, places
-from usher.db.clock import SKEW_LIMIT, DatabaseClock, skew_words
+from usher.db.areas import AreaDatabases, configured_dsns, open_areas
+from usher.db.clock import SKEW_LIMIT, DatabaseClock, describe_skew
 from usher.db.embedded import binaries
 from usher.db.pool import Connection, connect
 from usher.errors import UsherError
 from usher.schema import migrate, roles
-from usher.schema.state import state
+from usher.schema.state import schema_state
 from usher.security_checks import Check, security_checks
-from usher.settings import Loaded, Settings, masked
+from usher.settings import LoadedSettings, Settings, mask_password
 
 GIGABYTE = 1024**3
 LOW_DISK_BYTES, MIN_DISK_BYTES = 5 * GIGABYTE, GIGABYTE // 2
@@ -31,12 +31,12 @@ def failed_check(name: str, error: UsherError) -> Check:
     return Check(name, "bad", error.message, error.hint)
 
 
-async def run_checks(loaded: Loaded) -> list[Check]:
+async def run_checks(loaded: LoadedSettings) -> list[Check]:
     settings, checks = loaded.settings, [version_check()]
-    if not all(named(settings).values()):
+    if not all(configured_dsns(settings).values()):
         checks += [postgres_check(settings), disk_check(settings.data)]
     try:
-        with places(settings) as areas:
+        with open_areas(settings) as areas:
             checks += [check async for check in database_checks(areas, settings)]
     except UsherError as error:
         checks.append(failed_check("database", error))
@@ -52,7 +52,7 @@ def version_check() -> Check:
 
 def postgres_check(settings: Settings) -> Check:
     try:
-        programs = binaries.find(settings.pg_bin)
+        programs = binaries.find_binaries(settings.pg_bin)
     except UsherError as error:
         return failed_check("postgres", error)
     return Check("postgres", "good", f"{programs.version} to embed, from {programs.directory}")
@@ -76,7 +76,7 @@ def disk_check(data: Path) -> Check:
     return Check("data", "warning" if free < LOW_DISK_BYTES else "good", detail)
 
 
-async def database_checks(areas: Places, settings: Settings) -> AsyncIterator[Check]:
+async def database_checks(areas: AreaDatabases, settings: Settings) -> AsyncIterator[Check]:
     for dsn, schemas in areas.databases().items():
         ours = areas.is_ours(dsn)
         try:
@@ -96,9 +96,9 @@ async def database_checks(areas: Places, settings: Settings) -> AsyncIterator[Ch
 
 async def server_check(conn: Connection, dsn: str, schemas: list[str], *, ours: bool) -> Check:
     version = conn.info.server_version
-    where = "embedded" if ours else masked(dsn)
+    where = "embedded" if ours else mask_password(dsn)
     detail = f"PostgreSQL {version // 10000}.{version % 10000}, {where}, for {', '.join(schemas)}"
-    if version < migrate.OLDEST_SERVER:
+    if version < migrate.MIN_SERVER_VERSION:
         return Check("database", "bad", detail, "Usher needs PostgreSQL 14 or newer.")
     return Check("database", "good", detail)
 
@@ -109,13 +109,13 @@ async def clock_check(conn: Connection) -> Check:
     await database.sync(conn)
     seconds = database.skew.total_seconds()
     if abs(database.skew) > SKEW_LIMIT:
-        detail = f"{skew_words(seconds)} the database's"
+        detail = f"{describe_skew(seconds)} the database's"
         return Check("clock", "warning", detail, "Run NTP on both machines.")
     return Check("clock", "good", f"within {max(abs(seconds), 0.001):.3f} s of the database's")
 
 
 async def schema_check(conn: Connection, schemas: list[str]) -> Check:
-    states = [await state(conn, name) for name in schemas]
+    states = [await schema_state(conn, name) for name in schemas]
     if older := [version.schema for version in states if version.of_older_checkout]:
         detail = f"created by a checkout from before the first release: {', '.join(older)}"
         return Check("schema", "bad", detail, "usher db status")
@@ -133,7 +133,7 @@ async def role_check(conn: Connection) -> Check:
         finding = await roles.check(conn)
     except psycopg.errors.InsufficientPrivilege:
         return Check("roles", "warning", "this user may not read the grants")
-    if finding.good and (closed := await roles.not_usable(conn)):
+    if finding.good and (closed := await roles.roles_not_settable(conn)):
         return Check(
             "roles",
             "warning",

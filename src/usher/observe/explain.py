@@ -11,21 +11,21 @@ from typing import Final
 
 from usher.addresses import is_private_host
 from usher.crawl.page.head import AGENT
-from usher.crawl.robots import judge as read_robots
+from usher.crawl.robots import rules_for_response as read_robots
 from usher.db.pool import Connection, Database
 from usher.door import admin, filters, guestbook, hosts, private_access
-from usher.door.admin import Shown
+from usher.door.admin import HostDetails
 from usher.door.doorkeeper import Doorkeeper
-from usher.door.filters import Filter, Filtered
-from usher.door.guestbook import Guest
-from usher.door.private_access import Access
-from usher.door.rules import Clock, Kind, Knock, Page, Reason, State, Verdict, judge
+from usher.door.filters import Filter, FilterRefusal
+from usher.door.guestbook import GuestbookPage
+from usher.door.private_access import GrantedAccess
+from usher.door.rules import WAITING_STATES, Knock, KnockKind, Reason, Verdict, judge_full
 from usher.errors import NotAllowed
 from usher.mgmt import page_history, robots
-from usher.mgmt.page_history import Rest, Trail
-from usher.mgmt.robots import Robots
-from usher.mgmt.searchable import Finding, findable
-from usher.urls import Refused, Scheme, Url, parse
+from usher.mgmt.page_history import HostRest, PageHistory
+from usher.mgmt.robots import StoredRobots
+from usher.mgmt.searchable import Searchability, searchability
+from usher.urls import Scheme, Url, UrlRefusal, parse
 
 # The row of the decision table (docs/door.md) for each reason; reasons that apply before the table have none.
 DECISION_ROWS: Final = MappingProxyType(
@@ -61,7 +61,7 @@ REMEDIES: Final = MappingProxyType(
 class DoorAnswer:
     """The door's answer to one kind of knock."""
 
-    kind: Kind
+    kind: KnockKind
     hall_pass: bool
     reason: Reason
     detail: str = ""
@@ -81,7 +81,7 @@ class RobotsDecision:
 
     allowed: bool
     rule: str
-    read: Robots
+    read: StoredRobots
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,17 +92,17 @@ class UrlExplanation:
     now: datetime
     would: tuple[DoorAnswer, ...]
     url: Url | None = None
-    refused: Refused | None = None
-    host: Shown | None = None
+    refused: UrlRefusal | None = None
+    host: HostDetails | None = None
     filters: tuple[Filter, ...] = ()
     path: str | None = None
-    filtered: Filtered | None = None
-    page: Guest | None = None
-    rest: Rest | None = None
+    filtered: FilterRefusal | None = None
+    page: GuestbookPage | None = None
+    rest: HostRest | None = None
     robots: RobotsDecision | None = None
-    trail: Trail | None = None
-    finding: Finding | None = None
-    private: tuple[Access, ...] = ()
+    trail: PageHistory | None = None
+    finding: Searchability | None = None
+    private: tuple[GrantedAccess, ...] = ()
 
     @property
     def is_private(self) -> bool:
@@ -114,12 +114,11 @@ class UrlExplanation:
 class UrlRecord:
     """What the door's tables contain for a URL."""
 
-    house: hosts.House
-    host: Shown | None
+    host: HostDetails | None
     filters: tuple[Filter, ...]
-    kept: str | Filtered
-    page: Guest | None
-    private: tuple[Access, ...] = ()
+    kept: str | FilterRefusal
+    page: GuestbookPage | None
+    private: tuple[GrantedAccess, ...] = ()
 
 
 async def explain(
@@ -127,10 +126,10 @@ async def explain(
 ) -> UrlExplanation:
     """Explain a URL; the history after the door needs a `reader`."""
     url = parse(given)
-    if isinstance(url, Refused):
+    if isinstance(url, UrlRefusal):
         would = same_answers(Reason(url.reason), url.detail)
         words = f"It cannot be admitted: {url.detail}"
-        return UrlExplanation(given, now, would, refused=url, finding=Finding(words))
+        return UrlExplanation(given, now, would, refused=url, finding=Searchability(words))
     async with doorkeeper.db.transaction() as conn:
         record = await read_record(conn, url)
     would = await door_answers(doorkeeper, given, record, now)
@@ -164,51 +163,53 @@ async def add_crawl_history(
 
 
 async def read_crawl_history(
-    conn: Connection, explanation: UrlExplanation, url: Url, host: Shown
+    conn: Connection, explanation: UrlExplanation, url: Url, host: HostDetails
 ) -> UrlExplanation:
     page = explanation.page
-    rest = await page_history.rest(conn, host.domain64)
+    rest = await page_history.host_rest(conn, host.domain64)
     decision = await robots_decision(
         conn, Url(Scheme(page.scheme), url.host, page.path) if page else url
     )
     explanation = replace(explanation, rest=rest, robots=decision)
     if page is None:
         return replace(explanation, finding=not_in_guestbook(explanation, url))
-    trail = await page_history.trail(conn, page.id, page.chunk_id, now=explanation.now)
-    finding = findable(str(url), page, rest, trail, explanation.now)
+    trail = await page_history.page_history(conn, page.id, page.chunk_id, now=explanation.now)
+    finding = searchability(str(url), page, rest, trail, explanation.now)
     return replace(explanation, trail=trail, finding=finding)
 
 
 async def robots_decision(conn: Connection, url: Url) -> RobotsDecision | None:
     """The decision of the stored robots.txt; None if no crawler has read it."""
-    read = await robots.find(conn, url.host, url.scheme)
+    read = await robots.find_robots(conn, url.host, url.scheme)
     if read is None:
         return None
     rules = read_robots(read.status, read.body.encode(), AGENT)
     return RobotsDecision(rules.allowed(str(url)), rules.rule(str(url)), read)
 
 
-def not_in_guestbook(explanation: UrlExplanation, url: Url) -> Finding:
+def not_in_guestbook(explanation: UrlExplanation, url: Url) -> Searchability:
     """Why a page is not in the guestbook: it was never requested, or the door would refuse it."""
     first = explanation.would[0]
     if first.verdict is not Verdict.REFUSE:
-        return Finding("It was never added.", f"usher add {quote(str(url))}")
+        return Searchability("It was never added.", f"usher add {quote(str(url))}")
     why = f" ({first.detail})" if first.detail else ""
     words = f"It is not in the guestbook, and the door would refuse it: {first.reason}{why}."
     command, of = REMEDIES.get(first.reason, ("", ""))
-    return Finding(words, f"{command} {quote(str(url) if of == 'url' else url.host)}" if of else "")
+    return Searchability(
+        words, f"{command} {quote(str(url) if of == 'url' else url.host)}" if of else ""
+    )
 
 
 async def read_record(conn: Connection, url: Url) -> UrlRecord:
-    house = await hosts.house(conn)
+    defaults = await hosts.door_settings(conn)
     host = await admin.show_host(conn, name=url.host)
-    active = tuple(filters.combine(house.filters, host.filters if host else []))
+    active = tuple(filters.combine(defaults.filters, host.filters if host else []))
     kept = filters.compile(active).apply(url.path)
     page = None
     if host and isinstance(kept, str):
         page = await guestbook.page(conn, domain64=host.domain64, path=kept)
     private = await private_access.of_host(conn, url.host)
-    return UrlRecord(house, host, active, kept, page, tuple(private))
+    return UrlRecord(host, active, kept, page, tuple(private))
 
 
 async def door_answers(
@@ -226,9 +227,7 @@ async def door_answers(
     first = singles[0]
     if first.row is None and first.reason is not Reason.HOST_FULL:
         return same_answers(first.reason, first.detail)
-    fulls = [
-        full_knock_answer(Knock("full", hall_pass), record, now) for hall_pass in (False, True)
-    ]
+    fulls = [full_knock_answer(record, now, hall_pass=hall_pass) for hall_pass in (False, True)]
     return (*singles, *fulls)
 
 
@@ -238,37 +237,18 @@ async def dry_knock(doorkeeper: Doorkeeper, given: str, knock: Knock, now: datet
     return DoorAnswer(knock.kind, knock.hall_pass, answer.reason, answer.detail)
 
 
-def full_knock_answer(knock: Knock, record: UrlRecord, now: datetime) -> DoorAnswer:
-    return DoorAnswer(
-        knock.kind, knock.hall_pass, judge(knock, page_facts(record), host_clock(record, now), now)
-    )
-
-
-def page_facts(record: UrlRecord) -> Page | None:
-    if (page := record.page) is None:
-        return None
-    return Page(page_state(page), page.next_fetch, page.priority, page.cadence)
-
-
-def page_state(page: Guest) -> State:
-    match page.state:
-        case "idle" | "pending" | "crawling" | "crawled" | "error":
-            return page.state
-        case _:
-            raise ValueError(f"unknown page state: {page.state}")
-
-
-def host_clock(record: UrlRecord, now: datetime) -> Clock:
-    """The host's clock; an unregistered host is due at once."""
-    if record.host is None:
-        return Clock(now, record.house.cadence)
-    cadence = record.host.cadence or record.house.cadence
-    return Clock(record.host.next_fetch, cadence, record.host.crawl_started)
+def full_knock_answer(record: UrlRecord, now: datetime, *, hall_pass: bool) -> DoorAnswer:
+    """The answer to a full knock; an unregistered host is due at once."""
+    host = record.host
+    is_due = host is None or host.crawl_started is not None or host.next_fetch <= now
+    is_waiting = record.page is not None and record.page.state in WAITING_STATES
+    reason = judge_full(is_waiting=is_waiting, hall_pass=hall_pass, is_host_due=is_due)
+    return DoorAnswer("full", hall_pass, reason)
 
 
 def same_answers(reason: Reason, detail: str) -> tuple[DoorAnswer, ...]:
     """The same answer to every knock, for a reason that applies before the table."""
-    kinds: tuple[Kind, ...] = ("single", "full")
+    kinds: tuple[KnockKind, ...] = ("single", "full")
     return tuple(
         DoorAnswer(kind, hall_pass, reason, detail) for kind in kinds for hall_pass in (False, True)
     )

@@ -17,7 +17,7 @@ select g.admitted_at, h.name, g.scheme, g.path
 from (
     select domain64, name
     from work.hosts
-    where claim_at <= %(now)s and claim_at < 'infinity' and policy = 'open' and empty_looks = 0
+    where claim_at <= %(now)s and claim_at < 'infinity' and policy = 'open' and empty_checks = 0
     order by claim_at
     limit %(hosts)s
 ) h
@@ -36,7 +36,7 @@ limit 1;
 with unready as materialized (
     select held_by, troubles
     from work.hosts
-    where claim_at > %(now)s and claim_at < 'infinity' and policy = 'open' and empty_looks = 0
+    where claim_at > %(now)s and claim_at < 'infinity' and policy = 'open' and empty_checks = 0
     order by claim_at desc
     limit %(most)s
 ), closed as materialized (
@@ -47,7 +47,7 @@ select
         select count(*)
         from (
             select from work.hosts
-            where claim_at <= %(now)s and claim_at < 'infinity' and policy = 'open' and empty_looks = 0
+            where claim_at <= %(now)s and claim_at < 'infinity' and policy = 'open' and empty_checks = 0
             limit %(most)s
         ) h
     ) as ready,
@@ -71,7 +71,7 @@ select h.name, h.claim_at as until, h.troubles, h.trouble as reason
 from (
     select name, claim_at, troubles, trouble, held_by
     from work.hosts
-    where claim_at > %(now)s and claim_at < 'infinity' and policy = 'open' and empty_looks = 0
+    where claim_at > %(now)s and claim_at < 'infinity' and policy = 'open' and empty_checks = 0
     order by claim_at desc
     limit %(most)s
 ) h
@@ -143,19 +143,19 @@ select
 -- name: copies
 -- Copies that servers must remove, pages not checked yet, and pages held back; each counted up to a limit.
 select
-    (select count(*) from (select from work.retire limit %(most)s) r) as to_retire,
+    (select count(*) from (select from work.retirement limit %(most)s) r) as to_retire,
     (
         select count(*)
-        from (select from work.outdated where newer is null and not ready and not held limit %(most)s) o
+        from (select from work.stale_copy where newer is null and not ready and not held limit %(most)s) o
     ) as unjudged,
-    (select count(*) from (select from work.outdated where held limit %(most)s) o) as held;
+    (select count(*) from (select from work.stale_copy where held limit %(most)s) o) as held;
 
 -- name: held_back
 -- The hosts with the most pages that are held back from removal.
 select h.name, s.pages
 from (
     select g.domain64, count(*) as pages
-    from (select page_id from work.outdated where held limit %(most)s) o
+    from (select page_id from work.stale_copy where held limit %(most)s) o
     cross join lateral (select domain64 from work.guestbook where id = o.page_id offset 0) g
     group by g.domain64
     order by pages desc

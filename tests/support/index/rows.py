@@ -19,7 +19,14 @@ from starlette.responses import Response
 
 from support.index.documents import HEAP, page
 from usher.errors import BadInput, NotFound, Unreachable
-from usher.http.server.component import Call, Endpoint, GuardOptions, serve_component
+from usher.http.server.component import (
+    QUERY,
+    ComponentCall,
+    ComponentEndpoint,
+    GuardOptions,
+    serve_component,
+)
+from usher.http.server.endpoint import Endpoint
 from usher.http.server.listen import read_bind
 from usher.index.document import IndexDocument
 from usher.index.engine import Engine
@@ -72,7 +79,7 @@ class Maps:
     states: list[dict[str, Any]] = field(default_factory=list)
     answered: list[int] = field(default_factory=list)
 
-    def drawn(self, value: object, call: Call) -> Response:
+    def drawn(self, value: object, call: ComponentCall[None]) -> Response:
         body = json.dumps(value).encode()
         etag = f'"{hashlib.sha256(body).hexdigest()}"'
         status = 503 if self.away else 304 if call.headers.get("if-none-match") == etag else 200
@@ -81,17 +88,19 @@ class Maps:
         headers = {"ETag": etag, INCARNATION_HEADER: self.incarnation}
         return Response(kept, status, headers, media_type="application/json")
 
-    async def servers_map(self, call: Call) -> Response:
+    async def servers_map(self, call: ComponentCall[None]) -> Response:
         rows = [{"row": row, "servers": list(hosts)} for row, hosts in self.rows.items()]
         return self.drawn(rows, call)
 
-    async def full_map(self, call: Call) -> Response:
+    async def full_map(self, call: ComponentCall[None]) -> Response:
         return self.chunk_map(self.rows, call)
 
-    async def probation_map(self, call: Call) -> Response:
+    async def probation_map(self, call: ComponentCall[None]) -> Response:
         return self.chunk_map(self.probation, call)
 
-    def chunk_map(self, rows: dict[int, dict[str, list[int]]], call: Call) -> Response:
+    def chunk_map(
+        self, rows: dict[int, dict[str, list[int]]], call: ComponentCall[None]
+    ) -> Response:
         if not self.full:
             return Response("no such thing", 404)
         numbers = range(1, max(rows, default=0) + 1)
@@ -101,14 +110,14 @@ class Maps:
         ]
         return self.drawn({"incarnation": self.incarnation, "rows": every, "unrestored": []}, call)
 
-    async def send_query_stats(self, call: Call) -> Response:
+    async def send_query_stats(self, call: ComponentCall[None]) -> Response:
         one = json.loads(await call.request.body())
         if "unwanted" in one["term"]:
             raise BadInput("It is not wanted.")
         self.told.append(one)
         return Response(b'{"status": "ok"}', media_type="application/json")
 
-    async def query_stats(self, call: Call) -> dict[str, str]:
+    async def query_stats(self, call: ComponentCall[None]) -> dict[str, str]:
         queries = json.loads(await call.request.body())["queries"]
         if self.old:
             raise NotFound("There is no such thing.")
@@ -117,20 +126,20 @@ class Maps:
         self.told += queries
         return {"status": "ok"}
 
-    async def set_state(self, call: Call) -> dict[str, object]:
+    async def set_state(self, call: ComponentCall[None]) -> dict[str, object]:
         self.states.append(json.loads(await call.request.body()))
         host = call.headers["x-usher-host"]
         told = {"host": host, "type": "front-end", "state": "online", "health": "healthy"}
         return {**told, "row": None}
 
-    def endpoints(self) -> list[Endpoint]:
+    def endpoints(self) -> list[ComponentEndpoint]:
         return [
-            Endpoint("GET", "/get_servers_map", self.servers_map),
-            Endpoint("GET", "/v1/map", self.full_map),
-            Endpoint("GET", "/v1/probation", self.probation_map),
-            Endpoint("POST", "/send_query_stats", self.send_query_stats),
-            Endpoint("POST", "/set_component_state", self.set_state),
-            Endpoint("POST", "/v1/query_stats", self.query_stats),
+            Endpoint("GET", "/get_servers_map", self.servers_map, access=QUERY),
+            Endpoint("GET", "/v1/map", self.full_map, access=QUERY),
+            Endpoint("GET", "/v1/probation", self.probation_map, access=QUERY),
+            Endpoint("POST", "/send_query_stats", self.send_query_stats, access=QUERY),
+            Endpoint("POST", "/set_component_state", self.set_state, access=QUERY),
+            Endpoint("POST", "/v1/query_stats", self.query_stats, access=QUERY),
         ]
 
 
@@ -191,8 +200,8 @@ class Rows:
                 hall.close()
 
 
-def watched(endpoint: Endpoint, seat: Seat) -> Endpoint:
-    async def handler(call: Call) -> object:
+def watched(endpoint: ComponentEndpoint, seat: Seat) -> ComponentEndpoint:
+    async def handler(call: ComponentCall[None]) -> object:
         seat.asked.append(endpoint.path)
         await seat.open.wait()
         if endpoint.path in seat.refused:

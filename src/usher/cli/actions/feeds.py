@@ -26,7 +26,7 @@ from usher.feeds.poll import tasks as poll_tasks
 from usher.feeds.store import databases, subscriptions
 from usher.feeds.store.databases import FeedDatabases
 from usher.feeds.store.subscriptions import SubscriptionRow
-from usher.urls import Refused, Url, parse
+from usher.urls import Url, UrlRefusal, parse
 
 if TYPE_CHECKING:
     from usher.feeds.items.clean_job import CleanupStatus
@@ -69,11 +69,11 @@ async def add_feeds(
 
     A feed with a subscription is not requested; it only gets the tags.
     """
-    from usher.crawl.service import fetcher_of
+    from usher.crawl.service import make_fetcher
     from usher.feeds.poll.find_feed import find_feed
 
     parsed = [parse_feed_url(text) for text in urls]
-    async with open_feeds(app) as feeds, fetcher_of(app.settings) as fetcher:
+    async with open_feeds(app) as feeds, make_fetcher(app.settings) as fetcher:
         async with feeds.search.transaction() as conn:
             subscribed = {str(url) for url in parsed if await lookup_feed(conn, str(url))}
         wanted: dict[str, Subscription] = {}
@@ -101,7 +101,7 @@ def show_added(app: App, added: Sequence[AddedFeed]) -> None:
 
 def parse_feed_url(text: str) -> Url:
     url = parse(text)
-    if isinstance(url, Refused):
+    if isinstance(url, UrlRefusal):
         raise BadInput(
             f"{text[:100]!a} is not the URL of a feed: {url.detail}",
             hint="Example: https://example.com/feed",
@@ -135,7 +135,7 @@ async def import_feeds(app: App, file: Path) -> tuple[int, int, list[str]]:
     problems, wanted = list(outline.problems), []
     for entry in outline.subscriptions:
         url = parse(entry.url)
-        if isinstance(url, Refused):
+        if isinstance(url, UrlRefusal):
             problems.append(f"{printable(entry.url)} is not the URL of a feed: {url.detail}")
         else:
             wanted.append(Subscription(str(url), entry.title, entry.site, entry.tags))
@@ -282,10 +282,10 @@ def show_processing(view: FeedView) -> None:
 
 async def poll_feeds(app: App, texts: Sequence[str]) -> list["PollOutcome"]:
     """Poll feeds now, one after the other."""
-    from usher.crawl.service import fetcher_of
+    from usher.crawl.service import make_fetcher
     from usher.feeds.poll.feed_poll import poll
 
-    async with open_feeds(app) as feeds, fetcher_of(app.settings) as fetcher:
+    async with open_feeds(app) as feeds, make_fetcher(app.settings) as fetcher:
         async with feeds.search.transaction() as conn:
             ids = [(await require_feed(conn, text)).id for text in texts]
         return [await poll(feeds, fetcher, id_) for id_ in dict.fromkeys(ids)]
@@ -311,7 +311,7 @@ async def set_states(
     app: App, texts: Sequence[str], state: Literal["enabled", "disabled"], reason: str = ""
 ) -> list[tuple[int, str]]:
     """Enable or disable feeds with their poll tasks; return their numbers and URLs."""
-    from usher.crawl.service import fetcher_of
+    from usher.crawl.service import make_fetcher
     from usher.feeds.websub.subscribe import unsubscribe
 
     async with open_feeds(app) as feeds:
@@ -322,7 +322,7 @@ async def set_states(
             async with feeds.queue(conn) as queue:
                 await poll_tasks.set_state(queue, tasks, state, now=feeds.search.clock.now())
         if state == "disabled" and feeds.callback_url:
-            async with fetcher_of(app.settings) as fetcher:
+            async with make_fetcher(app.settings) as fetcher:
                 for problem in await unsubscribe(feeds, fetcher, [id_ for id_, _, _ in changed]):
                     app.say(problem)
     return sorted((id_, url) for id_, url, _ in changed)

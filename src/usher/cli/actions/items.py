@@ -68,11 +68,11 @@ async def read_item(app: App, id_: int) -> FullItem:
 
 
 def item_json(full: FullItem) -> dict[str, Any]:
-    return {**record_json(full.item), **record_json(full.rest)}
+    return {**record_json(full.item), **record_json(full.details)}
 
 
 def show_item(full: FullItem) -> None:
-    item, rest = full.item, full.rest
+    item, rest = full.item, full.details
     show_field("item", f"{item.id} of feed {item.feed or '-'}, {printable(item.feed_title)}")
     show_field("title", printable(item.title) or "-")
     show_field("link", printable(item.link) or "-")
@@ -104,7 +104,7 @@ def page_text(page: dict[str, Any]) -> str:
 
 def item_text(full: FullItem) -> str:
     """The text, escaped line by line and cut to a length."""
-    rest, item = full.rest, full.item
+    rest, item = full.details, full.item
     text = rest.content_clean
     if text is None:
         html, kind = (rest.content, rest.content_type) if rest.content else (item.summary, "")

@@ -30,10 +30,10 @@ from usher.cli.wording import display_time, duration_text, printable, records_js
 from usher.db.clock import server_time
 from usher.errors import BadInput
 from usher.queue import admin, jobs, queries, run_api, waiting_reason
-from usher.queue.job_states import State
-from usher.queue.jobs import Entered, New
-from usher.queue.periods import host_rule
-from usher.queue.queries import Count, Counts, Listed, Maker, Node, Shown
+from usher.queue.job_states import JobState
+from usher.queue.jobs import EnqueuedJob, JobRequest
+from usher.queue.periods import normalize_host_rule
+from usher.queue.queries import JobCount, JobDetails, JobTreeNode, ListedJob, QueueCounts, RowWriter
 
 BATCH_SIZE = 5_000
 MAX_LINE_BYTES = 1 << 24  # bytes
@@ -70,7 +70,7 @@ async def find_jobs(
     after: str | None,
     limit: int,
     **conditions: Any,  # noqa: ANN401 - as click read them
-) -> list[Listed]:
+) -> list[ListedJob]:
     after_id, after_end = parse_cursor(after)
     async with queue_transaction(app) as conn:
         return await queries.list_jobs(
@@ -97,7 +97,7 @@ def parse_cursor(text: str | None) -> tuple[int | None, datetime | None]:
 
 
 def show_jobs(
-    app: App, listed: list[Listed], options: Mapping[str, Any], *, only_ids: bool, as_json: bool
+    app: App, listed: list[ListedJob], options: Mapping[str, Any], *, only_ids: bool, as_json: bool
 ) -> None:
     if show_for_programs(listed, only_ids=only_ids, as_json=as_json):
         return
@@ -127,7 +127,7 @@ def show_for_programs(rows: Sequence[Any], *, only_ids: bool, as_json: bool) -> 
     return as_json or only_ids
 
 
-def state_text(job: Listed) -> str:
+def state_text(job: ListedJob) -> str:
     if job.cancel and job.state == "running":
         return "running, being stopped"
     if job.held:
@@ -136,14 +136,14 @@ def state_text(job: Listed) -> str:
     return f"{job.state} ({job.attempts}{limit})" if job.attempts > 1 or job.end else job.state
 
 
-def time_text(job: Listed, now: datetime) -> str:
+def time_text(job: ListedJob, now: datetime) -> str:
     if job.state == "running":
         return f"for {duration_text(now - job.start)}" if job.start else "-"
     return relative_time(job.scheduled, now)
 
 
 def show_log(
-    app: App, listed: list[Listed], options: Mapping[str, Any], *, only_ids: bool, as_json: bool
+    app: App, listed: list[ListedJob], options: Mapping[str, Any], *, only_ids: bool, as_json: bool
 ) -> None:
     if show_for_programs(listed, only_ids=only_ids, as_json=as_json):
         return
@@ -173,16 +173,16 @@ def show_log(
         show_more(app, listed, options["limit"], f"{listed[-1].id}{end}")
 
 
-def run_time(job: Listed) -> str:
+def run_time(job: ListedJob) -> str:
     return "-" if job.start is None or job.end is None else duration_text(job.end - job.start)
 
 
-async def count_jobs(app: App) -> Counts:
+async def count_jobs(app: App) -> QueueCounts:
     async with queue_transaction(app) as conn:
-        return await queries.counts(conn, now=await server_time(conn))
+        return await queries.count_jobs(conn, now=await server_time(conn))
 
 
-def show_counts(counts: Counts, *, as_json: bool) -> None:
+def show_counts(counts: QueueCounts, *, as_json: bool) -> None:
     if as_json:
         show_json(asdict(counts))
         return
@@ -191,16 +191,16 @@ def show_counts(counts: Counts, *, as_json: bool) -> None:
     show_table(("WHEN", "TYPE", "STATE", "JOBS"), rows)
 
 
-def count_row(count: Count) -> tuple[str, str, str]:
+def count_row(count: JobCount) -> tuple[str, str, str]:
     return count.type, count.state, f"{'≥ ' if count.more else ''}{count.number:,}"
 
 
-async def find_writers(app: App, table: str, row: str) -> list[Maker]:
+async def find_writers(app: App, table: str, row: str) -> list[RowWriter]:
     async with queue_transaction(app) as conn:
-        return await queries.made_by(conn, table, row)
+        return await queries.row_writers(conn, table, row)
 
 
-def show_writers(writers: list[Maker], *, only_ids: bool, as_json: bool) -> None:
+def show_writers(writers: list[RowWriter], *, only_ids: bool, as_json: bool) -> None:
     if show_for_programs(writers, only_ids=only_ids, as_json=as_json):
         return
     rows = [
@@ -219,25 +219,25 @@ def show_writers(writers: list[Maker], *, only_ids: bool, as_json: bool) -> None
 async def set_log_retention(app: App, text: str) -> str:
     retention = parse_duration(text)
     async with queue_transaction(app) as conn:
-        await admin.keep_log(conn, retention)
+        await admin.set_log_retention(conn, retention)
     return durations.show(retention)
 
 
 async def read_job(
     app: App, id_: int, attempt: int | None, host: str | None
-) -> tuple[Shown, list[str]]:
+) -> tuple[JobDetails, list[str]]:
     """The job and, while it waits, the reasons."""
     async with queue_transaction(app) as conn:
         details = await queries.show_job(conn, id_, attempt=attempt)
         if not details.live:
             return details, []
         name, now = host.lower() if host else None, await server_time(conn)
-        return details, await waiting_reason.why_waiting(conn, id_, host=name, now=now)
+        return details, await waiting_reason.waiting_reasons(conn, id_, host=name, now=now)
 
 
-async def read_tree(app: App, id_: int) -> list[Node]:
+async def read_tree(app: App, id_: int) -> list[JobTreeNode]:
     async with queue_transaction(app) as conn:
-        return await queries.tree(conn, id_)
+        return await queries.job_tree(conn, id_)
 
 
 async def add_job(
@@ -247,18 +247,20 @@ async def add_job(
     type_: str,
     at: str | None,
     **options: Any,  # noqa: ANN401 - as click read them
-) -> Entered:
+) -> EnqueuedJob:
     program, args = parse_command(words)
     async with queue_transaction(app) as conn:
         now = await server_time(conn)
         scheduled = parse_start(at, now) if at else None
         needs = tuple(options.pop("needs", ()))
-        job = New(parse_type(type_), program, args, scheduled=scheduled, needs=needs, **options)
+        job = JobRequest(
+            parse_type(type_), program, args, scheduled=scheduled, needs=needs, **options
+        )
         [enqueued] = await jobs.enqueue(conn, [job], now=now)
         return enqueued
 
 
-def show_enqueued(app: App, enqueued: Entered, *, as_json: bool) -> None:
+def show_enqueued(app: App, enqueued: EnqueuedJob, *, as_json: bool) -> None:
     if as_json:
         show_json(asdict(enqueued))
         return
@@ -274,7 +276,9 @@ async def add_from_file(app: App, file: BinaryIO) -> dict[str, int]:
         try:
             for batch in batches(file):
                 async with checked_transaction(db) as conn:
-                    added = await run_api.enqueue_under(conn, batch, now=await server_time(conn))
+                    added = await run_api.enqueue_with_parents(
+                        conn, batch, now=await server_time(conn)
+                    )
                 new = sum(job.new for job in added)
                 total["new"] += new
                 total["known"] += len(added) - new
@@ -285,8 +289,8 @@ async def add_from_file(app: App, file: BinaryIO) -> dict[str, int]:
     return total
 
 
-def batches(file: BinaryIO) -> Iterator[list[tuple[New, int | None]]]:
-    batch: list[tuple[New, int | None]] = []
+def batches(file: BinaryIO) -> Iterator[list[tuple[JobRequest, int | None]]]:
+    batch: list[tuple[JobRequest, int | None]] = []
     for number, line in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES), b""), 1):
         if not line.strip():
             continue
@@ -303,10 +307,10 @@ def batches(file: BinaryIO) -> Iterator[list[tuple[New, int | None]]]:
         yield batch
 
 
-def parse_job(line: bytes) -> tuple[New, int | None]:
+def parse_job(line: bytes) -> tuple[JobRequest, int | None]:
     fields = msgspec.json.decode(line, type=NewJob)
     job = new_job(fields)
-    host_rule(job.host_rule)
+    normalize_host_rule(job.host_rule)
     if any("\0" in word for word in (job.program, *job.args, job.key or "", job.data or "")):
         raise ValueError("a text cannot contain a NUL byte")
     return job, fields.parent
@@ -322,7 +326,7 @@ def show_total(app: App, total: dict[str, int], *, as_json: bool) -> None:
 
 async def retry_jobs(app: App, ids: Sequence[int]) -> list[JobRequestResult]:
     async with queue_transaction(app) as conn:
-        retried = await admin.retry(conn, ids, now=await server_time(conn))
+        retried = await admin.retry_jobs(conn, ids, now=await server_time(conn))
     return [JobRequestResult(job.id, job.what, job.job) for job in retried]
 
 
@@ -330,11 +334,11 @@ async def cancel_jobs(app: App, ids: Sequence[int], reason: str) -> list[JobRequ
     unique = list(dict.fromkeys(ids))
     async with queue_transaction(app) as conn:
         states = await jobs.cancel(conn, unique, why=reason, now=await server_time(conn))
-        ended = {job.id for job in await admin.ended(conn, unique)}
+        ended = {job.id for job in await admin.load_ended_jobs(conn, unique)}
 
     def result(id_: int) -> JobRequestResult:
         if id_ in states:
-            running = states[id_] is State.RUNNING
+            running = states[id_] is JobState.RUNNING
             return JobRequestResult(id_, "stopping" if running else "cancelled", id_)
         return JobRequestResult(id_, "ended" if id_ in ended else "missing")
 

@@ -17,13 +17,13 @@ from usher.cli.wording import (
     records_json,
     time_text,
 )
-from usher.queue.queries import MOST, Job, Listed, Node, Shown
+from usher.queue.queries import MAX_COUNTED_JOBS, JobDetails, JobTreeNode, ListedJob, StoredJob
 
 MAX_TEXT_CHARACTERS = 2_000  # of a command line or a text
 MAX_ROWS = 20
 
 
-def job_json(details: Shown, reasons: Sequence[str]) -> dict[str, Any]:
+def job_json(details: JobDetails, reasons: Sequence[str]) -> dict[str, Any]:
     return {
         **record_json(details.job),
         "live": details.live,
@@ -39,7 +39,7 @@ def job_json(details: Shown, reasons: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def show_job(details: Shown, reasons: Sequence[str]) -> None:
+def show_job(details: JobDetails, reasons: Sequence[str]) -> None:
     job, now = details.job, display_time()
     for name, text in (*job_fields(job, now), *relation_fields(details)):
         show_field(name, text)
@@ -52,7 +52,7 @@ def show_job(details: Shown, reasons: Sequence[str]) -> None:
             echo(f"  {printable(line, MAX_TEXT_CHARACTERS)}")
 
 
-def job_fields(job: Job, now: datetime) -> Iterator[tuple[str, str]]:
+def job_fields(job: StoredJob, now: datetime) -> Iterator[tuple[str, str]]:
     yield "job", f"{job.id}, {job.state}, type {job.type}"
     yield "command", command_line(job.program, job.args, MAX_TEXT_CHARACTERS)
     yield "scheduled", time_text(job.scheduled, now)
@@ -74,14 +74,14 @@ def job_fields(job: Job, now: datetime) -> Iterator[tuple[str, str]]:
         yield "priority", str(job.priority)
 
 
-def relation_fields(details: Shown) -> Iterator[tuple[str, str]]:
+def relation_fields(details: JobDetails) -> Iterator[tuple[str, str]]:
     if details.root_task is not None:
         own = "" if details.job.task_id is not None else " (of the root job)"
         yield "task", f"{details.root_task}{own}"
     if details.parent is not None:
         yield "parent", f"job {details.parent}"
     if details.children:
-        more = "≥ " if details.children >= MOST else ""
+        more = "≥ " if details.children >= MAX_COUNTED_JOBS else ""
         yield "children", f"{more}{details.children}: usher jobs tree {details.job.id}"
     for need in details.needs[:MAX_ROWS]:
         yield "needs", f"job {need.id}, {need.state or 'unknown'}"
@@ -98,7 +98,7 @@ def relation_fields(details: Shown) -> Iterator[tuple[str, str]]:
         yield "wrote", f"and {len(details.wrote) - MAX_ROWS} more rows"
 
 
-def show_attempts(attempts: Sequence[Listed]) -> None:
+def show_attempts(attempts: Sequence[ListedJob]) -> None:
     echo("ended attempts")
     rows = [
         (
@@ -115,9 +115,9 @@ def show_attempts(attempts: Sequence[Listed]) -> None:
     show_table(("  ATTEMPT", "STATE", "EXIT", "STARTED", "TOOK", "ON", "MESSAGE"), rows)
 
 
-def show_tree(nodes: Sequence[Node], marked: int) -> None:
+def show_tree(nodes: Sequence[JobTreeNode], marked: int) -> None:
     """Draw the tree from its root, each job below its parent, and mark one job."""
-    children: defaultdict[int | None, list[Node]] = defaultdict(list)
+    children: defaultdict[int | None, list[JobTreeNode]] = defaultdict(list)
     ids = {node.id for node in nodes}
     for node in nodes:
         children[node.parent if node.parent in ids else None].append(node)
@@ -136,7 +136,7 @@ def show_tree(nodes: Sequence[Node], marked: int) -> None:
         waiting += [(child, depth + 1) for child in reversed(children[node.id])]
 
 
-def node_text(node: Node, marked: int) -> str:
+def node_text(node: JobTreeNode, marked: int) -> str:
     command = command_line(node.program, node.args or ()) if node.program else ""
     text = f"{node.id}  {node.type or '-'}  {node.state or 'deleted'}  {command}".rstrip()
     return f"{text}  ←" if node.id == marked else text

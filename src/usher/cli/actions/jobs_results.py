@@ -10,14 +10,14 @@ from usher.cli.output import echo
 from usher.cli.queue_access import open_queue, parse_duration
 from usher.errors import UsherError
 from usher.queue import queries
-from usher.queue.job_states import State
-from usher.queue.queries import Shown
+from usher.queue.job_states import JobState
+from usher.queue.queries import JobDetails
 
 FIRST_WAIT_SECONDS: Final = 0.1
 MAX_WAIT_SECONDS: Final = 2.0
 
 
-async def read_result(app: App, id_: int, wait: str | None) -> Shown:
+async def read_result(app: App, id_: int, wait: str | None) -> JobDetails:
     """Wait up to this duration for the end of the job, and return the job."""
     seconds = parse_duration(wait).total_seconds() if wait else 0.0
     deadline = asyncio.get_running_loop().time() + seconds
@@ -33,7 +33,7 @@ async def read_result(app: App, id_: int, wait: str | None) -> Shown:
             pause = min(2 * pause, MAX_WAIT_SECONDS)
 
 
-def show_result(details: Shown) -> bool:
+def show_result(details: JobDetails) -> bool:
     """Print the result as JSON; False if the job has none. UsherError if it did not complete."""
     job = details.job
     if details.live:
@@ -41,7 +41,7 @@ def show_result(details: Shown) -> bool:
             f"Job {job.id} has not ended: it is {job.state}.",
             hint=f"usher jobs result {job.id} --wait 1m",
         )
-    if job.state != State.COMPLETED:
+    if job.state != JobState.COMPLETED:
         message = f": {job.message}" if job.message else ""
         raise UsherError(
             f"Job {job.id} did not complete: {job.state}{message}", hint=f"usher jobs show {job.id}"

@@ -30,7 +30,7 @@ from usher.local.crawl import (
     watch_progress,
 )
 from usher.observe.crawl_progress import CrawlProgress
-from usher.shutdown import told_to_stop
+from usher.shutdown import stop_events
 from usher.telemetry import set_up_logging
 
 LINE_SECONDS: Final = 5.0  # between two lines without a terminal
@@ -110,7 +110,7 @@ async def start_stack(
     if app.loaded.origins["log_level"] == "default":
         # This output is for a person; the processes write log files.
         set_up_logging(level="warning", form=app.settings.log_format)
-    with told_to_stop() as (stop, hurry):
+    with stop_events() as (stop, hurry):
         app.say("Starting.")
         async with running_stack(app.loaded, options, stop, hurry, say=app.say) as stack:
             try:

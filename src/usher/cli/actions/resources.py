@@ -9,18 +9,18 @@ from usher.cli.wording import display_time, printable, records_json
 from usher.db.clock import server_time
 from usher.errors import BadInput
 from usher.queue import admin, task_queries
-from usher.queue.task_queries import MOST, Resource
+from usher.queue.task_queries import MAX_COUNTED_JOBS, ResourceStatus
 
 
 async def find_resources(
     app: App, *, contains: str | None, after: str, limit: int
-) -> list[Resource]:
+) -> list[ResourceStatus]:
     async with queue_transaction(app) as conn:
         return await task_queries.list_resources(conn, contains=contains, after=after, n=limit)
 
 
 def show_resources(
-    app: App, resources: Sequence[Resource], *, limit: int | None = None, as_json: bool
+    app: App, resources: Sequence[ResourceStatus], *, limit: int | None = None, as_json: bool
 ) -> None:
     if as_json:
         show_json(records_json(resources))
@@ -32,7 +32,7 @@ def show_resources(
             f"{resource.running} of {resource.capacity}{', paused' if resource.paused else ''}",
             durations.show(resource.interval),
             relative_time(resource.latest_run, now),
-            f"≥ {MOST}" if resource.waiting >= MOST else resource.waiting,
+            f"≥ {MAX_COUNTED_JOBS}" if resource.waiting >= MAX_COUNTED_JOBS else resource.waiting,
         )
         for resource in resources
     ]
@@ -43,7 +43,7 @@ def show_resources(
 
 async def set_resource(
     app: App, name: str, capacity: int | None, interval: str | None
-) -> tuple[Resource, bool]:
+) -> tuple[ResourceStatus, bool]:
     """Create or change a resource; return it, and whether it is new."""
     if not name:
         raise BadInput("The name of a resource is empty.", hint="usher resources list")
@@ -53,11 +53,11 @@ async def set_resource(
         return await admin.set_resource(conn, name, capacity=capacity, interval=pause, now=now)
 
 
-async def pause_resource(app: App, name: str) -> Resource:
+async def pause_resource(app: App, name: str) -> ResourceStatus:
     async with queue_transaction(app) as conn:
         return await admin.pause_resource(conn, name)
 
 
-async def resume_resource(app: App, name: str) -> Resource:
+async def resume_resource(app: App, name: str) -> ResourceStatus:
     async with queue_transaction(app) as conn:
         return await admin.resume_resource(conn, name, now=await server_time(conn))

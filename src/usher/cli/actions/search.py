@@ -10,7 +10,7 @@ from usher.cli.app import App
 from usher.cli.commands.search import FRONT_URL
 from usher.cli.output import echo, style
 from usher.cli.wording import counted, printable
-from usher.errors import BadInput, Unreachable, UsherError, tree
+from usher.errors import BadInput, Unreachable, UsherError, errors_by_code
 from usher.http.client.pool import HttpPool
 from usher.messages import Problem
 from usher.query.language import parse_query
@@ -72,7 +72,7 @@ async def fetch_page(
         problem = msgspec.json.decode(answer.body, type=Problem)
     except msgspec.MsgspecError as error:
         raise Unreachable("The server is not a front-end.", hint="Check the address.") from error
-    raise (tree().get(problem.code) or Unreachable)(problem.detail, hint=problem.hint)
+    raise (errors_by_code().get(problem.code) or Unreachable)(problem.detail, hint=problem.hint)
 
 
 async def search_index_servers(settings: Settings, text: str, limit: int) -> SearchListing:

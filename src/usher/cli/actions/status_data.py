@@ -8,12 +8,12 @@ from datetime import datetime
 
 from usher.cli.app import App
 from usher.cli.area_access import POOL_SIZE, READER, prepare_schema
-from usher.db.areas import Places, places
+from usher.db.areas import AreaDatabases, open_areas
 from usher.db.clock import DatabaseClock
 from usher.db.pool import Connection, Database, connect
 from usher.observe.blockers import Blocker, SystemState, find_blockers
 from usher.observe.stages import QueueStatus, WorkStatus, read_queue, read_work
-from usher.schema.state import state
+from usher.schema.state import schema_state
 from usher.settings import Settings
 
 AREAS = ("work", "control")
@@ -57,7 +57,7 @@ class StatusReader:
 @asynccontextmanager
 async def open_reader(app: App) -> AsyncIterator[StatusReader]:
     settings = app.settings
-    with places(settings) as areas:
+    with open_areas(settings) as areas:
         async with AsyncExitStack() as stack:
             reader = StatusReader(settings, {}, {}, [])
             for schema in AREAS:
@@ -70,14 +70,14 @@ async def open_reader(app: App) -> AsyncIterator[StatusReader]:
             yield reader
 
 
-async def is_current(areas: Places, schema: str, reader: StatusReader) -> bool:
+async def is_current(areas: AreaDatabases, schema: str, reader: StatusReader) -> bool:
     """Whether a schema can be read; one of the embedded server is migrated before it is read."""
     seconds = reader.settings.connect_timeout
     async with await connect(areas.dsn(schema), patience=seconds) as conn:
-        version = await state(conn, schema)
+        version = await schema_state(conn, schema)
     if version.unknown:
         reader.ahead.append(schema)
-    elif version.pending and not areas.owned(schema):
+    elif version.pending and not areas.is_embedded(schema):
         reader.behind[schema] = len(version.pending)
     else:
         return True

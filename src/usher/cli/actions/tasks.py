@@ -21,11 +21,11 @@ from usher.cli.wording import display_time, printable, record_json, records_json
 from usher.db.clock import server_time
 from usher.errors import BadInput
 from usher.queue import admin, queries, task_queries, tasks
-from usher.queue.jobs import Entered
-from usher.queue.periods import Clock
-from usher.queue.queries import Listed
-from usher.queue.task_queries import Task
-from usher.queue.tasks import NewTask
+from usher.queue.jobs import EnqueuedJob
+from usher.queue.periods import TaskSchedule
+from usher.queue.queries import ListedJob
+from usher.queue.task_queries import StoredTask
+from usher.queue.tasks import TaskSpec
 
 MAX_RUNS = 5
 DEFAULT_TYPE = "default"
@@ -33,12 +33,12 @@ CLOCK_FIELDS = ("periodicity", "hour", "minute", "second", "cron", "timezone")
 CLEARABLE_FIELDS = ("name", "resource", "data")  # an empty text removes the value
 
 
-async def find_tasks(app: App, *, after: int, limit: int, **conditions: Any) -> list[Task]:  # noqa: ANN401
+async def find_tasks(app: App, *, after: int, limit: int, **conditions: Any) -> list[StoredTask]:  # noqa: ANN401
     async with queue_transaction(app) as conn:
         return await task_queries.list_tasks(conn, after_id=after, n=limit, **conditions)
 
 
-def show_tasks(app: App, tasks_: list[Task], *, limit: int, as_json: bool) -> None:
+def show_tasks(app: App, tasks_: list[StoredTask], *, limit: int, as_json: bool) -> None:
     if as_json:
         show_json(records_json(tasks_))
         return
@@ -59,7 +59,7 @@ def show_tasks(app: App, tasks_: list[Task], *, limit: int, as_json: bool) -> No
     show_more(app, tasks_, limit, tasks_ and tasks_[-1].id)
 
 
-def clock_text(task: Task) -> str:
+def clock_text(task: StoredTask) -> str:
     """The schedule: `every 15m`, `every 1d at 02:30 Europe/Amsterdam`, `cron 0 8 * * *`."""
     zone = f" {task.timezone}" if task.timezone != "UTC" else ""
     if task.cron is not None:
@@ -73,22 +73,22 @@ def clock_text(task: Task) -> str:
     return f"{often} at {hour}:{minute}{second}{zone}"
 
 
-def next_run_text(task: Task) -> str:
+def next_run_text(task: StoredTask) -> str:
     now = display_time()
     return "now" if task.next_run <= now else relative_time(task.next_run, now)
 
 
-def task_label(task: Task) -> str:
+def task_label(task: StoredTask) -> str:
     return f"{task.id} {printable(task.name)}" if task.name else str(task.id)
 
 
-async def read_task(app: App, text: str) -> tuple[Task, list[Listed]]:
+async def read_task(app: App, text: str) -> tuple[StoredTask, list[ListedJob]]:
     async with queue_transaction(app) as conn:
         task = await find_task(conn, text)
         return task, await queries.list_jobs(conn, log=True, task=task.id, n=MAX_RUNS)
 
 
-def show_task(task: Task, runs: Sequence[Listed], *, as_json: bool) -> None:
+def show_task(task: StoredTask, runs: Sequence[ListedJob], *, as_json: bool) -> None:
     if as_json:
         show_json({**record_json(task), "runs": records_json(runs)})
         return
@@ -118,24 +118,26 @@ async def add_task(
     type: str | None,  # noqa: A002 - the option's name
     jitter: str | None,
     **options: Any,  # noqa: ANN401 - as click read them
-) -> Task:
+) -> StoredTask:
     program, args = parse_command(words)
     given = {name: value for name, value in options.items() if value is not None}
     clock = parse_clock({name: given.pop(name) for name in CLOCK_FIELDS if name in given})
     pause = parse_duration(jitter) if jitter else timedelta()
     async with queue_transaction(app) as conn:
-        new = NewTask(parse_type(type or DEFAULT_TYPE), program, clock, args, jitter=pause, **given)
-        id_ = await tasks.add(conn, new, now=await server_time(conn))
+        new = TaskSpec(
+            parse_type(type or DEFAULT_TYPE), program, clock, args, jitter=pause, **given
+        )
+        id_ = await tasks.add_task(conn, new, now=await server_time(conn))
         return await task_queries.show_task(conn, id_)
 
 
-def parse_clock(given: dict[str, Any]) -> Clock:
+def parse_clock(given: dict[str, Any]) -> TaskSchedule:
     if given.keys() <= {"timezone"}:
         raise BadInput(
             "The task has no schedule.",
             hint="Examples: --every 15m, --hour 2 --minute 30, --cron '30 2 * * *'",
         )
-    return Clock.read(**given)
+    return TaskSchedule.read(**given)
 
 
 async def change_task(
@@ -145,7 +147,7 @@ async def change_task(
     *,
     any_time: bool,
     **options: Any,  # noqa: ANN401 - as click read them
-) -> Task:
+) -> StoredTask:
     given = {name: value for name, value in options.items() if value is not None}
     if any_time:
         given |= dict.fromkeys(("hour", "minute", "second"))
@@ -158,24 +160,24 @@ async def change_task(
         given["program"], given["args"] = parse_command(words)
     async with queue_transaction(app) as conn:
         task = await find_task(conn, text)
-        return await admin.change_task(conn, task.id, now=await server_time(conn), **given)
+        return await admin.update_task(conn, task.id, now=await server_time(conn), **given)
 
 
-async def set_states(app: App, texts: Sequence[str], state: admin.TaskState) -> list[Task]:
+async def set_states(app: App, texts: Sequence[str], state: admin.TaskState) -> list[StoredTask]:
     async with queue_transaction(app) as conn:
         now = await server_time(conn)
         ids = {(await find_task(conn, text)).id for text in texts}
         return [await admin.set_task_state(conn, id_, state, now=now) for id_ in sorted(ids)]
 
 
-async def run_tasks(app: App, texts: Sequence[str]) -> list[Entered]:
+async def run_tasks(app: App, texts: Sequence[str]) -> list[EnqueuedJob]:
     async with queue_transaction(app) as conn:
         now = await server_time(conn)
         ids = [(await find_task(conn, text)).id for text in texts]
         return [await admin.run_task(conn, id_, now=now) for id_ in ids]
 
 
-def show_enqueued(app: App, jobs: Sequence[Entered], *, as_json: bool) -> None:
+def show_enqueued(app: App, jobs: Sequence[EnqueuedJob], *, as_json: bool) -> None:
     if as_json:
         show_json(records_json(jobs))
         return
@@ -185,13 +187,13 @@ def show_enqueued(app: App, jobs: Sequence[Entered], *, as_json: bool) -> None:
             app.say(f"Job {job.id} of this task already waits or runs: usher jobs show {job.id}")
 
 
-def show_live_job(app: App, task: Task) -> None:
+def show_live_job(app: App, task: StoredTask) -> None:
     """Name the command that cancels the job of a task that was disabled or removed."""
     if task.job_id is not None:
         app.say(f"  → its job {task.job_id} is {task.job_state}: usher jobs cancel {task.job_id}")
 
 
-async def remove_tasks(app: App, texts: Sequence[str]) -> list[Task]:
+async def remove_tasks(app: App, texts: Sequence[str]) -> list[StoredTask]:
     async with queue_transaction(app) as conn:
         ids = {(await find_task(conn, text)).id for text in texts}
         return [await admin.delete_task(conn, id_) for id_ in sorted(ids)]

@@ -14,7 +14,7 @@ from usher.db.clock import server_time
 from usher.errors import BadInput
 from usher.mgmt import tokens
 from usher.mgmt.tokens import Token
-from usher.queue.policy import to_span
+from usher.queue.policy import to_duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ def parse_lifetime(text: str | None) -> timedelta | None:
     if text is None:
         return None
     try:
-        return to_span(text)
+        return to_duration(text)
     except ValueError as error:
         raise BadInput(f"--expires cannot be {text!r}: {error}.", hint="--expires 90d") from error
 

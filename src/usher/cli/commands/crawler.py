@@ -61,16 +61,16 @@ def crawler(
       usher crawler
       USHER_CONTACT=https://example.org/bot usher crawler --mgmt http://10.0.0.1:8411
     """
-    from usher.crawl.crawler import Load
-    from usher.crawl.service import CrawlerOptions, crawl
+    from usher.crawl.crawler import CrawlerLoad
+    from usher.crawl.service import CrawlerOptions, run_crawler
     from usher.http.server.listen import read_bind
 
     settings = app.settings_for(mgmt)
-    load = Load(pages=pages, chunks=chunks)
+    load = CrawlerLoad(pages=pages, chunks=chunks)
     options = CrawlerOptions(
         bind=read_bind(bind), host=host, load=load, keep=keep_warc, insecure=insecure
     )
-    run_until_stopped(app, lambda stop: crawl(settings, options, stop, ready=echo))
+    run_until_stopped(app, lambda stop: run_crawler(settings, options, stop, ready=echo))
 
 
 @click.command()
@@ -90,9 +90,9 @@ def fetch(app: App, url: str, *, all_links: bool, whole_text: bool, as_json: boo
       usher fetch https://example.com/
       usher fetch --text https://example.com/about
     """
-    from usher.crawl.show import look, portrait
+    from usher.crawl.show import fetch_page, visit_report
 
-    page = portrait(run(look(app.settings, url)))
+    page = visit_report(run(fetch_page(app.settings, url)))
     if as_json:
         show_json(page)
     else:

@@ -32,9 +32,9 @@ def mgmt(app: App, bind: str, *, insecure: bool) -> None:
     from usher.api.server import serve
     from usher.feeds.pages.endpoints import feed_endpoints
     from usher.http.server.listen import read_bind
-    from usher.queue.policy import policies
+    from usher.queue.policy import read_policies
 
-    address, rules = read_bind(bind), policies(app.loaded.workers)
+    address, rules = read_bind(bind), read_policies(app.loaded.workers)
     served = serve(
         app.settings, address, insecure=insecure, ready=echo, rules=rules, annex=feed_endpoints
     )
@@ -72,10 +72,10 @@ def manager(
       usher manager
       usher manager --type fetch --type clean --max 20
     """
-    from usher.queue.service import QueueServiceOptions, manage
+    from usher.queue.service import QueueServiceOptions, run_manager
 
     options = QueueServiceOptions(host, frozenset(types), limit)
-    run_service(app, with_metrics(metrics, manage(app.loaded, options, ready=echo)))
+    run_service(app, with_metrics(metrics, run_manager(app.loaded, options, ready=echo)))
 
 
 @click.command()
@@ -92,9 +92,9 @@ def scheduler(app: App, metrics: str | None) -> None:
     Examples:
       usher scheduler
     """
-    from usher.queue.service import schedule
+    from usher.queue.service import run_scheduler
 
-    run_service(app, with_metrics(metrics, schedule(app.settings, ready=echo)))
+    run_service(app, with_metrics(metrics, run_scheduler(app.settings, ready=echo)))
 
 
 async def with_metrics(address: str | None, work: Coroutine[Any, Any, None]) -> None:

@@ -4,7 +4,7 @@ from typing import TypeVar
 
 import msgspec
 
-from usher.errors import BadInput, Conflict, NotAllowed, Unreachable, UsherError, tree
+from usher.errors import BadInput, Conflict, NotAllowed, Unreachable, UsherError, errors_by_code
 from usher.http.client.pool import HttpResponse
 from usher.messages import Problem
 
@@ -35,5 +35,5 @@ def to_error(told: HttpResponse) -> UsherError:
         problem = msgspec.json.decode(told.body, type=Problem)
     except msgspec.MsgspecError:
         problem = Problem(f"MGMT answered {told.status}.")
-    kind = tree().get(problem.code) or KINDS.get(told.status, UsherError)
+    kind = errors_by_code().get(problem.code) or KINDS.get(told.status, UsherError)
     return kind(problem.detail, hint=problem.hint)

@@ -83,7 +83,7 @@ class HttpServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        log.info("serve_app", address=self.address)
+        log.info("serving", address=self.address)
         self.ready(self.address)
 
     async def on_tick(self, counter: int) -> bool:

@@ -74,7 +74,7 @@ class UnreadBodyError(HttpError):
 
 
 class Middleware:
-    """The outermost of our own ASGI applications; paths in `quiet` leave no line in the log.
+    """The outermost of our own ASGI applications; paths in `unlogged` leave no line in the log.
 
     An error that was caused by one of the kinds in `ours` is our fault and not the caller's.
     """
@@ -83,12 +83,12 @@ class Middleware:
         self,
         app: ASGIApp,
         *,
-        quiet: frozenset[str],
+        unlogged: frozenset[str],
         any_name: bool,
         ours: tuple[type[Exception], ...] = (),
     ) -> None:
         self.app = app
-        self.quiet = quiet
+        self.unlogged = unlogged
         self.any_name = any_name
         self.ours = ours
 
@@ -110,7 +110,7 @@ class Middleware:
             if exchange.status:
                 raise  # half an answer is out: the server breaks the connection, and logs why
             await exchange.fail(error, self.ours)
-        if exchange.path not in self.quiet:
+        if exchange.path not in self.unlogged:
             exchange.note()
 
 
@@ -268,9 +268,7 @@ HOW_TO_PROVE = "Make a token with `usher tokens add` and send it as Authorizatio
 
 
 def unauthorized(message: str, *, hint: str = HOW_TO_PROVE) -> HttpError:
-    return HttpError(
-        401, "unauthorized", message, hint=hint, headers={"WWW-Authenticate": "Bearer"}
-    )
+    return HttpError(401, "unproven", message, hint=hint, headers={"WWW-Authenticate": "Bearer"})
 
 
 def origin_host(origin: str) -> str:

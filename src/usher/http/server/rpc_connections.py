@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple, cast
 
+import msgspec
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
@@ -61,7 +62,7 @@ class RpcRequestHead(NamedTuple):
     length: int
 
 
-RpcHandler = Callable[[bytes], Awaitable[Response | RpcResponse]]
+RpcHandler = Callable[[bytes], Awaitable[object]]
 
 
 class RpcServer:
@@ -291,26 +292,34 @@ class RpcServerConnection(asyncio.Protocol):
         try:
             if self._board.guard and self._ticket:
                 self._board.guard.check_again(self._ticket)
-            told = await self._handler(path)(body)
-        except Exception as error:  # noqa: BLE001 - whoever asked is told
-            told = refusal(error, path)
-        self._write(told)
+            response = rpc_response(await self._handler(path)(body))
+        except Exception as error:  # noqa: BLE001 - the caller gets the reason
+            response = refusal(error, path)
+        self._write(response)
         log.debug(
             "asked",
             path=path.decode("latin-1"),
-            status=told.status_code,
+            status=response.status_code,
             ms=round((time.monotonic() - began) * 1000, 1),
         )
 
-    def _write(self, told: Response | RpcResponse) -> None:
+    def _write(self, response: Response | RpcResponse) -> None:
         if self._transport.is_closing():  # uvloop raises an error then
             return
-        self._transport.write(b"%d %d\n%s" % (told.status_code, len(told.body), told.body))
+        self._transport.write(
+            b"%d %d\n%s" % (response.status_code, len(response.body), response.body)
+        )
 
     def _handler(self, path: bytes) -> RpcHandler:
         if (found := self._board.asked.get(path)) is None:
             raise NotFound(f"Nothing is asked at {path[:100]!r} over a quick line.")
         return found
+
+
+def rpc_response(answer: object) -> Response | RpcResponse:
+    if isinstance(answer, Response):
+        return answer
+    return RpcResponse(200, msgspec.json.encode(answer))
 
 
 def refusal(error: Exception, path: bytes) -> Response:
