@@ -10,7 +10,8 @@ from typing import NamedTuple, get_args
 import pytest
 
 import usher
-from usher.door.rules import WAITING, Clock, Kind, Knock, Page, Reason, State, Verdict, judge
+from support.models.door import DoorPage, HostClock, judge
+from usher.door.rules import WAITING_STATES, Knock, KnockKind, PageState, Reason, Verdict
 from usher.observe.explain import DECISION_ROWS
 
 DOC = (Path(usher.__file__).parents[2] / "docs" / "door.md").read_text()
@@ -34,8 +35,8 @@ class Case(NamedTuple):
     """One situation: everything that the table depends on."""
 
     knock: Knock
-    page: Page | None
-    clock: Clock
+    page: DoorPage | None
+    clock: HostClock
 
 
 def tables(section: str) -> list[list[str]]:
@@ -63,7 +64,9 @@ WORDS: dict[str, dict[str, Callable[[Case], bool]]] = {
     },
     "page": {
         "any": lambda _: True,
-        "pending or crawling": lambda case: case.page is not None and case.page.state in WAITING,
+        "pending or crawling": lambda case: (
+            case.page is not None and case.page.state in WAITING_STATES
+        ),
         "known": lambda case: case.page is not None,
         "new": lambda case: case.page is None,
     },
@@ -80,10 +83,10 @@ WORDS: dict[str, dict[str, Callable[[Case], bool]]] = {
 def cases() -> Iterator[Case]:
     """Yield every situation, with each clock before, at and after now."""
     moments = (NOW - WEEK, NOW, NOW + timedelta(microseconds=1), NOW + WEEK)
-    pages: list[Page | None] = [None]
-    pages += [Page(state, moment) for state in get_args(State) for moment in moments]
-    clocks = [Clock(moment, WEEK, open_) for moment in moments for open_ in (None, NOW - WEEK)]
-    for kind, hall_pass, page, clock in product(get_args(Kind), (False, True), pages, clocks):
+    pages: list[DoorPage | None] = [None]
+    pages += [DoorPage(state, moment) for state in get_args(PageState) for moment in moments]
+    clocks = [HostClock(moment, WEEK, open_) for moment in moments for open_ in (None, NOW - WEEK)]
+    for kind, hall_pass, page, clock in product(get_args(KnockKind), (False, True), pages, clocks):
         yield Case(Knock(kind, hall_pass), page, clock)
 
 

@@ -45,7 +45,7 @@ KNOCK = {
 # functions check their plans (work.settle in test_guestbook.py, work.claim_links and others in test_chunks.py).
 HOT: dict[str, dict[str, Any]] = {
     "hosts.find": {"names": ["www.example7.com", "www.example8.com"]},
-    "hosts.judged_by": {"names": ["www.example7.com", "www.example8.com"]},
+    "hosts.host_rules": {"names": ["www.example7.com", "www.example8.com"]},
     "guestbook.page": {"domain64": FIRST, "path": "/7"},
     "guestbook.knock_single": KNOCK,
     "guestbook.knock_full": KNOCK,

@@ -8,7 +8,7 @@ from support.mgmt.compaction import LATER, House
 from usher.db.pool import Connection
 from usher.db.statements import Statement
 from usher.mgmt import compaction, compaction_merge, page_keys, page_versions
-from usher.mgmt.compaction import Look, enough, judge
+from usher.mgmt.compaction import CompactionCandidate, choose_sources, judge
 
 
 def test_a_chunk_is_judged_by_what_is_left_of_it() -> None:
@@ -20,9 +20,9 @@ def test_a_chunk_is_judged_by_what_is_left_of_it() -> None:
         untold: int = 0,
         over: bool = False,
         taken: bool = False,
-    ) -> Look:
+    ) -> CompactionCandidate:
         at = NOW if state == "built" else None
-        return Look(1, state, at, taken, alive + outdated, alive, untold, over)
+        return CompactionCandidate(1, state, at, taken, alive + outdated, alive, untold, over)
 
     day = timedelta(days=1)
     assert judge(seen(0, 4, over=True), LATER, day) == "over"
@@ -37,19 +37,19 @@ def test_a_chunk_is_judged_by_what_is_left_of_it() -> None:
 
 
 def test_enough_is_two_at_least_and_about_a_chunk() -> None:
-    assert enough([]) == enough([(1, [7], 0)]) == {}
-    assert list(enough([(1, [7], 0), (2, [8], 0)])) == [1, 2]
+    assert choose_sources([]) == choose_sources([(1, [7], 0)]) == {}
+    assert list(choose_sources([(1, [7], 0), (2, [8], 0)])) == [1, 2]
     many = [(number, list(range(200)), 0) for number in range(9)]
-    assert list(enough(many)) == [0, 1, 2]
+    assert list(choose_sources(many)) == [0, 1, 2]
     large = [(number, list(range(900)), 0) for number in range(9)]
-    assert list(enough(large)) == [0, 1]
+    assert list(choose_sources(large)) == [0, 1]
 
 
 def test_one_that_spoils_others_is_left_with_one_in_the_end() -> None:
     """Whatever is made with number 13 fails; all others are made in the end, but one at most."""
     left = dict.fromkeys(range(100), 0)
     for _ in range(200):
-        taken = enough([(number, [number], failures) for number, failures in left.items()])
+        taken = choose_sources([(number, [number], failures) for number, failures in left.items()])
         for number in taken:
             if 13 in taken:
                 left[number] += 1

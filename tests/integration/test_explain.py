@@ -9,7 +9,7 @@ import pytest
 
 from usher.db.pool import Database, connect
 from usher.door.doorkeeper import Doorkeeper
-from usher.mgmt.searchable import Finding
+from usher.mgmt.searchable import Searchability
 from usher.observe.explain import UrlExplanation, explain
 
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -62,14 +62,14 @@ class House:
     async def story(self, url: str = URL) -> UrlExplanation:
         return await explain(self.door, url, now=NOW, reader=self.reader)
 
-    async def finding(self, url: str = URL) -> Finding:
+    async def finding(self, url: str = URL) -> Searchability:
         found = (await self.story(url)).finding
         assert found is not None
         return found
 
     async def told(self, url: str = URL) -> tuple[bool, str, str]:
         found = await self.finding(url)
-        return found.findable, found.words, found.command
+        return found.is_searchable, found.words, found.command
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ async def test_a_page_that_waits(house: House) -> None:
     story = await house.story()
     assert story.rest is not None
     assert (story.rest.until(NOW), story.rest.trouble) == (NOW + HOUR, "HTTP 429")
-    assert story.finding == Finding(
+    assert story.finding == Searchability(
         f"It waits: its host rests until {NOW + HOUR:%Y-%m-%d %H:%M} UTC (HTTP 429).",
         "usher hosts show x.example",
     )
@@ -158,7 +158,7 @@ async def test_what_a_fetch_said(house: House) -> None:
     ):  # fmt: skip
         await house.page(**known)
         found = await house.finding()
-        assert (found.words, found.findable) == (words, False)
+        assert (found.words, found.is_searchable) == (words, False)
         assert found.command.startswith(command)
 
 
@@ -259,10 +259,10 @@ async def test_what_is_held_back_can_still_be_found(house: House) -> None:
     out = "insert into work.stale_copy (page_id, chunk_id, at, held) values (%s, %s, %s, true)"
     await house.run(out, page, old, NOW)
     found = await house.finding()
-    assert found.findable
+    assert found.is_searchable
     assert found.words.endswith("Its server says that it is gone (HTTP 410).")
     await house.run("update work.stale_copy set held = false, ready = true")
-    assert not (await house.finding()).findable
+    assert not (await house.finding()).is_searchable
 
 
 async def test_robots(house: House) -> None:

@@ -140,7 +140,7 @@ async def test_one_bad_item_on_the_wire_43(room: Newsroom, site: Website) -> Non
     id_ = await room.add(site.add("/feed", feed(*items)))
     told = await room.poll(id_)
     assert (told.kind, len(told.new)) == ("fresh", 4)
-    assert "'bad' cannot be kept" in told.problems[0]
+    assert "Could not store the item 'bad'" in told.problems[0]
     found = await room.ask("select title from feeds.feed_item order by id")
     assert found == [("a",), ("b",), ("c",), ("d",)]
     assert await room.ask("select new_items, polls from feeds.feed_poll") == [(4, 1)]

@@ -216,7 +216,7 @@ async def test_a_move_onto_another_feed_ends_the_first(room: Room, site: Website
     second = await room.add(site.add("/new", rss("a")))
     await room.poll(second)
     told = await room.poll(first)
-    assert told.words.endswith(f"which is the feed {second}.")
+    assert told.words.endswith(f"which is feed {second}.")
     assert (await room.poll(first)).kind == "off"
     states = await room.ask("select state from control.task where name like 'feed-%' order by id")
     assert states == [("disabled",), ("enabled",)]
@@ -224,7 +224,7 @@ async def test_a_move_onto_another_feed_ends_the_first(room: Room, site: Website
 
 async def test_endless_redirects_end(room: Room, site: Website) -> None:
     id_ = await room.add(site.add("/feed", Response(status=301, headers={"Location": "/feed?x"})))
-    assert "more than" in (await room.poll(id_)).words
+    assert "More than 8 redirects" in (await room.poll(id_)).words
 
 
 async def test_gone_is_gone(room: Room, site: Website) -> None:

@@ -204,7 +204,7 @@ async def test_components_that_brought_foreign_pages(conn: Connection) -> None:
 
 async def test_who_leads(database: str) -> None:
     async with await connect(database) as conn, await connect(database) as other:
-        for lock in (watchdog.LOCK, scheduler.LEADER_LOCK):
+        for lock in (watchdog.WATCHDOG_LOCK, scheduler.LEADER_LOCK):
             assert not await stages.has_leader(conn, lock)
             await run(other, "select pg_advisory_lock(%s)", lock)
             assert await stages.has_leader(conn, lock)

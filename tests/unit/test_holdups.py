@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from usher.mgmt.incarnation import Unrestored
-from usher.mgmt.placements import Missing
+from usher.mgmt.incarnation import UnrestoredState
+from usher.mgmt.placements import RowShortage
 from usher.mgmt.watchdog import WatchdogRound
 from usher.observe.blockers import Blocker, SystemState, find_blockers
 from usher.observe.stages import (
@@ -36,7 +36,7 @@ WELL = WorkStatus(
     PageCounts(5, 50, 3, 1_000, exact=True, oldest=NOW),
     HostCounts(1, 2, 0, 0, 0, 0, 4),
     ChunkCounts(1, 1, NOW, 1, 0, 1, NOW),
-    [Missing(1, 10, 0, 1)],
+    [RowShortage(1, 10, 0, 1)],
     OutdatedCopies(3, 0, 0),
     [CRAWLER, BUILDER, SERVER],
     [],
@@ -161,7 +161,7 @@ def test_chunks_wait() -> None:
 
 
 def test_rows() -> None:
-    rows = [Missing(1, 10, 0, 1), Missing(2, 0, 10, 0)]
+    rows = [RowShortage(1, 10, 0, 1), RowShortage(2, 0, 10, 0)]
     assert one(replace(WELL, rows=rows)) == (
         "row_empty",
         "Row 2 has no server that answers: 10 chunks cannot be found there.",
@@ -171,7 +171,9 @@ def test_rows() -> None:
     assert one(probation)[0] == "row_empty"
     late = replace(WELL, chunks=replace(WELL.chunks, to_load_since=AGO))
     assert one(late)[1] == "Built chunks have waited for 7m to be loaded: row 1 lacks 1."
-    nothing_built = replace(WELL, rows=[Missing(1, 0, 0, 0)], crews=crew("index-server", number=0))
+    nothing_built = replace(
+        WELL, rows=[RowShortage(1, 0, 0, 0)], crews=crew("index-server", number=0)
+    )
     assert found(nothing_built) == []
 
 
@@ -199,13 +201,13 @@ def test_components_that_brought_foreign_pages() -> None:
 
 
 def test_chunks_that_are_not_confirmed_since_a_restore() -> None:
-    work = replace(WELL, unrestored=Unrestored(AGO, "restored from monday", 2))
+    work = replace(WELL, unrestored=UnrestoredState(AGO, "restored from monday", 2))
     words = (
         "The database was restored at 11:51 UTC (restored from monday). "
         "Index servers have not confirmed 2 chunks yet, and searches are marked partial."
     )
     assert one(work) == ("restoring", words, "usher components rows")
-    assert found(replace(WELL, unrestored=Unrestored(AGO, "created", 0))) == []
+    assert found(replace(WELL, unrestored=UnrestoredState(AGO, "created", 0))) == []
 
 
 def test_nobody_watches() -> None:

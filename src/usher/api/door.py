@@ -15,7 +15,7 @@ from usher.api.door_messages import (
     KnockRequest,
     VerdictCounts,
 )
-from usher.door.batch import Answer, Answers
+from usher.door.batch import BatchVerdicts, UrlVerdict
 from usher.door.rules import Knock
 from usher.errors import BadInput, NotFound
 from usher.http.server.endpoint import Endpoint
@@ -49,7 +49,7 @@ def host_of(found_on: str | None) -> str:
     return url.host
 
 
-def summed_up(told: Answers, *, listed: bool) -> KnockAnswer:
+def summed_up(told: BatchVerdicts, *, listed: bool) -> KnockAnswer:
     reasons = told.counts()
     verdicts: Counter[str] = Counter()
     for reason, number in reasons.items():
@@ -62,7 +62,7 @@ def summed_up(told: Answers, *, listed: bool) -> KnockAnswer:
     )
 
 
-def judged(answer: Answer) -> Judged:
+def judged(answer: UrlVerdict) -> Judged:
     canonical = None if answer.url is None else str(answer.url)
     return Judged(answer.given, canonical, answer.verdict, answer.reason, answer.detail)
 

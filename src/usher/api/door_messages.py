@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from usher.door.rules import Kind, Reason, Verdict
+from usher.door.rules import KnockKind, Reason, Verdict
 
 MOST_URLS = 10_000
 # Counted by the endpoint, which answers 413; the reader of this type would answer 422.
@@ -15,7 +15,7 @@ class KnockRequest(Struct, forbid_unknown_fields=True):
     """URLs that ask to come in; a misspelt field is refused, lest a `dry-run` be none."""
 
     urls: Urls
-    kind: Kind = "single"
+    kind: KnockKind = "single"
     hall_pass: bool = field(default=False, name="pass")
     found_on: str | None = None
     dry_run: bool = False

@@ -34,7 +34,7 @@ async def get_robots(call: MgmtCall[RobotsQuery]) -> RobotsKept:
     asked = read(call.body.origin)
     await caller(call, "crawler")
     async with mgmt_connection(call, alone=True) as conn:
-        found = await robots.find(conn, asked.host, asked.scheme)
+        found = await robots.find_robots(conn, asked.host, asked.scheme)
     return shown(found) if found else RobotsKept()
 
 
@@ -44,9 +44,9 @@ async def set_robots(call: MgmtCall[RobotsRead]) -> RobotsKept:
     origin = read(asked.origin)
     await caller(call, "crawler")
     delay = None if asked.crawl_delay is None else timedelta(seconds=asked.crawl_delay)
-    told = robots.Told(asked.status, asked.body, asked.error, delay)
+    told = robots.RobotsReport(asked.status, asked.body, asked.error, delay)
     async with mgmt_connection(call) as conn:
-        kept = await robots.keep(conn, origin.host, origin.scheme, told, now=now)
+        kept = await robots.store_robots(conn, origin.host, origin.scheme, told, now=now)
     if kept is None:
         raise NotFound(f"{origin.host} is not a host that we know.")
     await let_in(call, asked.sitemaps, origin, "robots.txt")
@@ -81,7 +81,7 @@ async def add_sitemap(call: MgmtCall[SitemapRead]) -> AddedLinks:
     told = await door.knock(links, found_on=where.host)
     await let_in(call, asked.sitemaps, where, str(where))
     async with mgmt_connection(call) as conn:
-        await robots.sitemap_read(
+        await robots.record_sitemap_read(
             conn,
             where,
             pages=asked.pages,
@@ -114,7 +114,7 @@ async def add_feeds(call: MgmtCall[FeedsOffered]) -> FeedsKept:
     return FeedsKept(len(new))
 
 
-def shown(found: robots.Robots) -> RobotsKept:
+def shown(found: robots.StoredRobots) -> RobotsKept:
     return RobotsKept(
         found.status,
         found.body,

@@ -10,10 +10,10 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from usher.api.door_messages import Urls, VerdictCounts
-from usher.door.guestbook import Result
+from usher.door.guestbook import FetchResult
 from usher.door.rules import Reason
 from usher.messages import PrivateAccess
-from usher.mgmt.health import Declared
+from usher.mgmt.health import DeclaredState
 
 MOST_CHUNKS = 10_000
 MOST_PAGES = 1_000  # of a chunk
@@ -53,7 +53,7 @@ class Told(Struct, kw_only=True):
 
 
 class ComponentState(Told, kw_only=True):
-    state: Declared
+    state: DeclaredState
     type: Type | None = None
     row: Small | None = None
     weight: Small | None = None
@@ -229,7 +229,7 @@ class PageResult(Struct, kw_only=True):
 
     link: str
     state: Literal["crawled", "error"] | None = None
-    result: Result | None = None
+    result: FetchResult | None = None
     status: Annotated[int, Meta(ge=100, le=999)] | None = None
     content_type: Annotated[str, Meta(max_length=200)] | None = None
     length: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0

@@ -11,8 +11,8 @@ from usher.api.mgmt_messages import MOST_CHUNKS, ChunkId, Told, Why, number_of
 from usher.http.server.endpoint import Endpoint
 from usher.http.server.middleware import HttpError
 from usher.mgmt import missing_chunks
-from usher.mgmt.component_names import words
-from usher.mgmt.missing_chunks import Loss
+from usher.mgmt.component_names import storable_text
+from usher.mgmt.missing_chunks import MissingFile
 
 NOBODY = "nobody has its index any more"
 
@@ -52,8 +52,10 @@ async def set_missing(call: MgmtCall[MissingChunks]) -> Lost:
     return answer
 
 
-def loss_of(one: MissingChunk) -> Loss:
-    return Loss(number_of(one.chunk_id), words(one.reason) or NOBODY, one.builder_silent)
+def loss_of(one: MissingChunk) -> MissingFile:
+    return MissingFile(
+        number_of(one.chunk_id), storable_text(one.reason) or NOBODY, one.builder_silent
+    )
 
 
 ENDPOINTS = (

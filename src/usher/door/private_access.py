@@ -16,7 +16,7 @@ store = load_statements(__file__)
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class GrantedAccess:
     """One stored permission of a host."""
 
     port: int
@@ -42,6 +42,6 @@ async def revoke(conn: Connection, host: str) -> None:
     await store.forbid_private.tuples(conn, host=host)
 
 
-async def of_host(conn: Connection, host: str) -> list[Access]:
+async def of_host(conn: Connection, host: str) -> list[GrantedAccess]:
     """Return the permissions of a host."""
-    return await store.private_access.rows(conn, Access, host=host)
+    return await store.private_access.rows(conn, GrantedAccess, host=host)

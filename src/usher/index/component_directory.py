@@ -1,4 +1,4 @@
-"""Where a component of the index is: its name for others, the directory that is its alone, and what runs beside it."""
+"""The directory of a builder or an index server, which one process at a time may use, and its background tasks."""
 
 import asyncio
 import fcntl
@@ -23,7 +23,7 @@ def directory_name(host: str) -> str:
 
 @contextmanager
 def lock_directory(directory: Path) -> Iterator[None]:
-    """A directory for one process; Conflict if another lives in it. The lock goes with the process."""
+    """Create and lock a directory; Conflict if another process has locked it. The lock ends with the process."""
     with translate_disk_errors(directory):
         make_folder(directory)
         handle = open_file(directory / "lock", os.O_RDWR)
@@ -40,7 +40,7 @@ def lock_directory(directory: Path) -> Iterator[None]:
 
 @asynccontextmanager
 async def background_task(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Something that goes on meanwhile; if it fails, the log says so at once."""
+    """Run a coroutine beside the block and cancel it at the end; a failure is logged at once."""
     task = log_failure(asyncio.create_task(work), log)
     try:
         yield

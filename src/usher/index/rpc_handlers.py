@@ -115,7 +115,7 @@ class QueryHandlers:
         timely = partial(self._timely, kind, work, began + seconds)
         result = "failed"
         try:
-            answer = timely() if self._is_quick(kind) else await self._hands.do(timely, seconds)
+            answer = timely() if self._is_quick(kind) else await self._hands.run(timely, seconds)
             result = "answered"
         except TimeoutError:
             result = "late"

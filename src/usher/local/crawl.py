@@ -19,7 +19,7 @@ from usher.db.pool import Connection, Database
 from usher.db.statements import load_statements
 from usher.door import admin, private_access
 from usher.door.admin import HostChange
-from usher.door.batch import Answer
+from usher.door.batch import UrlVerdict
 from usher.door.doorkeeper import Doorkeeper
 from usher.door.rules import Knock, Verdict
 from usher.errors import BadInput
@@ -133,7 +133,7 @@ async def open_database(found: AreaDatabases, role: str) -> Database:
 
 async def knock_for_urls(
     house: LocalStack, errand: LocalRunOptions
-) -> tuple[list[Answer], list[int]]:
+) -> tuple[list[UrlVerdict], list[int]]:
     """Knock for what was named; the door's answers, and the hosts to watch."""
     urls = errand.read()
     await allow_private_hosts(house, urls)

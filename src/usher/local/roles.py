@@ -52,10 +52,10 @@ async def mgmt(post: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
 
 
 async def watchdog(post: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
-    from usher.mgmt.health import Patience
+    from usher.mgmt.health import HealthLimits
     from usher.mgmt.watchdog import watch
 
-    patience = Patience(3, timedelta(seconds=5), timedelta(seconds=300))
+    patience = HealthLimits(3, timedelta(seconds=5), timedelta(seconds=300))
     await watch(post.settings, ready=ready, tick=2.0, patience=patience, told=stop)
 
 

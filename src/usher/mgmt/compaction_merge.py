@@ -14,11 +14,11 @@ from usher.db.statements import load_statements
 from usher.mgmt import page_versions
 
 store = load_statements(__file__)
-SHARE: Final = 0.25  # of a chunk's pages; with no more alive, it is put together with others
+SPARSE_SHARE: Final = 0.25  # of a chunk's pages; with no more alive, it is put together with others
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class MergeSource:
     """A chunk to take pages from: who has its index, how to check it, and the pages, each by host and path."""
 
     chunk_id: int
@@ -28,21 +28,21 @@ class Source:
     keys: list[str]
 
 
-async def born(conn: Connection, chunk: int, *, now: datetime) -> None:
+async def note_if_sparse(conn: Connection, chunk: int, *, now: datetime) -> None:
     """A crawled chunk is built: if few of its pages brought a text, as when most are as they were, it is noted."""
-    await store.born.run(conn, chunk=chunk, share=SHARE, now=now)
+    await store.born.run(conn, chunk=chunk, share=SPARSE_SHARE, now=now)
 
 
-async def manifest(conn: Connection, chunks: Sequence[int]) -> dict[int, list[Source]]:
+async def manifest(conn: Connection, chunks: Sequence[int]) -> dict[int, list[MergeSource]]:
     """What the builder that took these chunks is to make them of; written down, to be compared when it has."""
     await store.give.run(conn, chunks=list(chunks))
-    found: dict[int, list[Source]] = {id_: [] for id_ in chunks}
+    found: dict[int, list[MergeSource]] = {id_: [] for id_ in chunks}
     for id_, *source in await store.manifest.tuples(conn, chunks=list(chunks)):
-        found[id_].append(Source(*source))
+        found[id_].append(MergeSource(*source))
     return found
 
 
-async def merged(conn: Connection, chunk: int, *, now: datetime) -> int:
+async def finish_merge(conn: Connection, chunk: int, *, now: datetime) -> int:
     """Such a chunk is built: the pages that are where they were move into it; returns how many.
 
     Those that were crawled again or disappeared meanwhile stay so, and what the new chunk has of them is out of date.
@@ -52,8 +52,10 @@ async def merged(conn: Connection, chunk: int, *, now: datetime) -> int:
     done = {page for page, _ in moved}
     stale = [one for one in pages if one[1] not in done and one[2] != chunk]
     await store.move.run(conn, chunk=chunk, pages=sorted(done))
-    await page_versions.outdate(conn, [(page, source, chunk) for page, source in moved], now=now)
-    await page_versions.outdate(
+    await page_versions.record_stale_copies(
+        conn, [(page, source, chunk) for page, source in moved], now=now
+    )
+    await page_versions.record_stale_copies(
         conn, [(page, chunk, where) for _, page, where, _ in stale], now=now
     )
     if gone := [(source, page) for source, page, where, _ in stale if where is None]:

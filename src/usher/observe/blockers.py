@@ -12,7 +12,7 @@ from typing import Final
 
 from usher import durations
 from usher.db.clock import SKEW_LIMIT, describe_skew
-from usher.mgmt.placements import Missing
+from usher.mgmt.placements import RowShortage
 from usher.observe.stages import (
     MAX_COUNTED,
     FailingComponent,
@@ -209,11 +209,11 @@ def load_blockers(work: WorkStatus, now: datetime) -> Iterator[Blocker]:
         yield Blocker("rows_behind", words, "usher components rows")
 
 
-def is_incomplete(row: Missing) -> bool:
+def is_incomplete(row: RowShortage) -> bool:
     return bool(row.wanted or row.unseated)
 
 
-def incomplete_rows_text(rows: Sequence[Missing]) -> str:
+def incomplete_rows_text(rows: Sequence[RowShortage]) -> str:
     found = [
         f"row {row.row} lacks {capped_count(row.wanted + row.unseated)}"
         for row in rows[:MAX_NAMED_ROWS]

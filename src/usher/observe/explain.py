@@ -14,17 +14,17 @@ from usher.crawl.page.head import AGENT
 from usher.crawl.robots import rules_for_response as read_robots
 from usher.db.pool import Connection, Database
 from usher.door import admin, filters, guestbook, hosts, private_access
-from usher.door.admin import Shown
+from usher.door.admin import HostDetails
 from usher.door.doorkeeper import Doorkeeper
-from usher.door.filters import Filter, Filtered
-from usher.door.guestbook import Guest
-from usher.door.private_access import Access
-from usher.door.rules import Clock, Kind, Knock, Page, Reason, State, Verdict, judge
+from usher.door.filters import Filter, FilterRefusal
+from usher.door.guestbook import GuestbookPage
+from usher.door.private_access import GrantedAccess
+from usher.door.rules import WAITING_STATES, Knock, KnockKind, Reason, Verdict, judge_full
 from usher.errors import NotAllowed
 from usher.mgmt import page_history, robots
-from usher.mgmt.page_history import Rest, Trail
-from usher.mgmt.robots import Robots
-from usher.mgmt.searchable import Finding, findable
+from usher.mgmt.page_history import HostRest, PageHistory
+from usher.mgmt.robots import StoredRobots
+from usher.mgmt.searchable import Searchability, searchability
 from usher.urls import Scheme, Url, UrlRefusal, parse
 
 # The row of the decision table that a reason comes from (docs/door.md); reasons before the table have none.
@@ -61,7 +61,7 @@ REMEDIES: Final = MappingProxyType(
 class DoorAnswer:
     """What the door would answer to one way of knocking, and the row of the table it goes by."""
 
-    kind: Kind
+    kind: KnockKind
     hall_pass: bool
     reason: Reason
     detail: str = ""
@@ -81,7 +81,7 @@ class RobotsDecision:
 
     allowed: bool
     rule: str
-    read: Robots
+    read: StoredRobots
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,16 +96,16 @@ class UrlExplanation:
     would: tuple[DoorAnswer, ...]
     url: Url | None = None
     refused: UrlRefusal | None = None
-    host: Shown | None = None
+    host: HostDetails | None = None
     filters: tuple[Filter, ...] = ()
     path: str | None = None
-    filtered: Filtered | None = None
-    page: Guest | None = None
-    rest: Rest | None = None
+    filtered: FilterRefusal | None = None
+    page: GuestbookPage | None = None
+    rest: HostRest | None = None
     robots: RobotsDecision | None = None
-    trail: Trail | None = None
-    finding: Finding | None = None
-    private: tuple[Access, ...] = ()
+    trail: PageHistory | None = None
+    finding: Searchability | None = None
+    private: tuple[GrantedAccess, ...] = ()
 
     @property
     def is_private(self) -> bool:
@@ -117,12 +117,12 @@ class UrlExplanation:
 class UrlRecord:
     """What the tables say of a URL."""
 
-    house: hosts.House
-    host: Shown | None
+    house: hosts.DoorSettings
+    host: HostDetails | None
     filters: tuple[Filter, ...]
-    kept: str | Filtered
-    page: Guest | None
-    private: tuple[Access, ...] = ()
+    kept: str | FilterRefusal
+    page: GuestbookPage | None
+    private: tuple[GrantedAccess, ...] = ()
 
 
 async def explain(
@@ -133,7 +133,7 @@ async def explain(
     if isinstance(url, UrlRefusal):
         would = same_answers(Reason(url.reason), url.detail)
         words = f"It cannot come in: {url.detail}"
-        return UrlExplanation(given, now, would, refused=url, finding=Finding(words))
+        return UrlExplanation(given, now, would, refused=url, finding=Searchability(words))
     async with doorkeeper.db.transaction() as conn:
         seen = await read_record(conn, url)
     would = await door_answers(doorkeeper, given, seen, now)
@@ -157,43 +157,45 @@ async def add_crawl_history(reader: Database, story: UrlExplanation, url: Url) -
 
 
 async def read_crawl_history(
-    conn: Connection, story: UrlExplanation, url: Url, host: Shown
+    conn: Connection, story: UrlExplanation, url: Url, host: HostDetails
 ) -> UrlExplanation:
     page = story.page
-    rest = await page_history.rest(conn, host.domain64)
+    rest = await page_history.host_rest(conn, host.domain64)
     told = await robots_decision(
         conn, Url(Scheme(page.scheme), url.host, page.path) if page else url
     )
     story = replace(story, rest=rest, robots=told)
     if page is None:
         return replace(story, finding=not_in_guestbook(story, url))
-    way = await page_history.trail(conn, page.id, page.chunk_id, now=story.now)
-    finding = findable(str(url), page, rest, way, story.now)
+    way = await page_history.page_history(conn, page.id, page.chunk_id, now=story.now)
+    finding = searchability(str(url), page, rest, way, story.now)
     return replace(story, trail=way, finding=finding)
 
 
 async def robots_decision(conn: Connection, url: Url) -> RobotsDecision | None:
     """What robots.txt says, as the crawlers read it; None if none has."""
-    read = await robots.find(conn, url.host, url.scheme)
+    read = await robots.find_robots(conn, url.host, url.scheme)
     if read is None:
         return None
     rules = read_robots(read.status, read.body.encode(), AGENT)
     return RobotsDecision(rules.allowed(str(url)), rules.rule(str(url)), read)
 
 
-def not_in_guestbook(story: UrlExplanation, url: Url) -> Finding:
+def not_in_guestbook(story: UrlExplanation, url: Url) -> Searchability:
     """Why a page that is not in the guestbook is not: nobody asked, or the door would refuse it."""
     first = story.would[0]
     if first.verdict is not Verdict.REFUSE:
-        return Finding("Nobody has asked that it come in.", f"usher add {quote(str(url))}")
+        return Searchability("Nobody has asked that it come in.", f"usher add {quote(str(url))}")
     why = f" ({first.detail})" if first.detail else ""
     words = f"It is not in the guestbook, and the door would refuse it: {first.reason}{why}."
     command, of = REMEDIES.get(first.reason, ("", ""))
-    return Finding(words, f"{command} {quote(str(url) if of == 'url' else url.host)}" if of else "")
+    return Searchability(
+        words, f"{command} {quote(str(url) if of == 'url' else url.host)}" if of else ""
+    )
 
 
 async def read_record(conn: Connection, url: Url) -> UrlRecord:
-    house = await hosts.house(conn)
+    house = await hosts.door_settings(conn)
     host = await admin.show_host(conn, name=url.host)
     combined = tuple(filters.combine(house.filters, host.filters if host else []))
     kept = filters.compile(combined).apply(url.path)
@@ -219,7 +221,7 @@ async def door_answers(
     first = singles[0]
     if first.row is None and first.reason is not Reason.HOST_FULL:
         return same_answers(first.reason, first.detail)
-    fulls = [full_knock_answer(Knock("full", hall_pass), seen, now) for hall_pass in (False, True)]
+    fulls = [full_knock_answer(seen, now, hall_pass=hall_pass) for hall_pass in (False, True)]
     return (*singles, *fulls)
 
 
@@ -229,37 +231,18 @@ async def dry_knock(doorkeeper: Doorkeeper, given: str, knock: Knock, now: datet
     return DoorAnswer(knock.kind, knock.hall_pass, answer.reason, answer.detail)
 
 
-def full_knock_answer(knock: Knock, seen: UrlRecord, now: datetime) -> DoorAnswer:
-    return DoorAnswer(
-        knock.kind, knock.hall_pass, judge(knock, page_facts(seen), host_clock(seen, now), now)
-    )
-
-
-def page_facts(seen: UrlRecord) -> Page | None:
-    if (page := seen.page) is None:
-        return None
-    return Page(page_state(page), page.next_fetch, page.priority, page.cadence)
-
-
-def page_state(page: Guest) -> State:
-    match page.state:
-        case "idle" | "pending" | "crawling" | "crawled" | "error":
-            return page.state
-        case _:
-            raise ValueError(f"a page is in no such state: {page.state}")
-
-
-def host_clock(seen: UrlRecord, now: datetime) -> Clock:
-    """The host's clock; a host that nobody has registered yet would be due at once."""
-    if seen.host is None:
-        return Clock(now, seen.house.cadence)
-    cadence = seen.host.cadence or seen.house.cadence
-    return Clock(seen.host.next_fetch, cadence, seen.host.crawl_started)
+def full_knock_answer(seen: UrlRecord, now: datetime, *, hall_pass: bool) -> DoorAnswer:
+    """The answer to a full knock; a host that is not registered yet would be due at once."""
+    host = seen.host
+    is_due = host is None or host.crawl_started is not None or host.next_fetch <= now
+    is_waiting = seen.page is not None and seen.page.state in WAITING_STATES
+    reason = judge_full(is_waiting=is_waiting, hall_pass=hall_pass, is_host_due=is_due)
+    return DoorAnswer("full", hall_pass, reason)
 
 
 def same_answers(reason: Reason, detail: str) -> tuple[DoorAnswer, ...]:
     """The same answer to every knock: the table is not reached."""
-    kinds: tuple[Kind, ...] = ("single", "full")
+    kinds: tuple[KnockKind, ...] = ("single", "full")
     return tuple(
         DoorAnswer(kind, hall_pass, reason, detail) for kind in kinds for hall_pass in (False, True)
     )

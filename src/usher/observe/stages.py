@@ -13,9 +13,9 @@ from usher.component_health import DISK_FULL
 from usher.db.pool import Connection
 from usher.db.statements import load_statements
 from usher.mgmt import incarnation, placements, watchdog
-from usher.mgmt.incarnation import Unrestored
-from usher.mgmt.page_history import QUIET
-from usher.mgmt.placements import Missing
+from usher.mgmt.incarnation import UnrestoredState
+from usher.mgmt.page_history import MAX_WORKER_SILENCE
+from usher.mgmt.placements import RowShortage
 from usher.mgmt.watchdog import WatchdogRound
 from usher.queue import scheduler
 from usher.urls import Scheme, Url
@@ -189,7 +189,7 @@ class WorkStatus:
     pages: PageCounts
     hosts: HostCounts
     chunks: ChunkCounts
-    rows: Sequence[Missing]
+    rows: Sequence[RowShortage]
     copies: OutdatedCopies
     crews: Sequence[ComponentGroup]
     failing: Sequence[FailingComponent]
@@ -197,7 +197,7 @@ class WorkStatus:
     watched: bool  # a watchdog leads
     last_round: WatchdogRound | None  # of the watchdog
     poisoned: Sequence[SuspectComponent] = ()
-    unrestored: Unrestored | None = None
+    unrestored: UnrestoredState | None = None
     full_disks: Sequence[FullDiskComponent] = ()
 
     def working(self, type_: str) -> int:
@@ -242,19 +242,19 @@ class QueueStatus:
 
 async def read_work(conn: Connection, *, now: datetime) -> WorkStatus:
     await store.by_index.tuples(conn)
-    quiet, n = now - QUIET, 2 * MAX_NAMED
+    quiet, n = now - MAX_WORKER_SILENCE, 2 * MAX_NAMED
     [chunks] = await store.chunks.rows(conn, ChunkCounts, most=MAX_COUNTED)
     [last_hour] = await store.last_hour.rows(conn, LastHour, since=now - HOUR, most=MAX_COUNTED)
     return WorkStatus(
         await read_pages(conn, now),
         await read_hosts(conn, now),
         chunks,
-        await placements.missing(conn),
+        await placements.row_shortages(conn),
         await read_outdated_copies(conn),
         await store.crews.rows(conn, ComponentGroup, quiet=quiet),
         await store.failing.rows(conn, FailingComponent, quiet=quiet, lately=now - RECENT, n=n),
         last_hour,
-        await has_leader(conn, watchdog.LOCK),
+        await has_leader(conn, watchdog.WATCHDOG_LOCK),
         await watchdog.last_round(conn),
         await store.poisoned.rows(
             conn, SuspectComponent, lately=now - RECENT, most=MAX_COUNTED, n=MAX_NAMED

@@ -62,7 +62,7 @@ async def maker(conn: Connection, type_: str) -> int:
 
 async def build(conn: Connection, n: int, now: datetime = NOW) -> list[int]:
     new = await built(conn, n)
-    await placements.seat(conn, new, now=now)
+    await placements.place_chunks(conn, new, now=now)
     return new
 
 
@@ -129,7 +129,7 @@ async def check(conn: Connection) -> None:
             assert all((chunk, row) in found for chunk in chunks)
     kept = await rows_of(
         conn,
-        "select component_id, sum(placements) from work.server_load group by 1 having sum(seats) <> 0",
+        "select component_id, sum(placements) from work.server_load group by 1 having sum(placements) <> 0",
     )
     assert {id_: int(n) for id_, n in kept} == dict(held)
     await check_noted(conn, rows)

@@ -17,7 +17,7 @@ from usher.cli.app import App, show_json, show_table
 from usher.cli.door_access import open_door
 from usher.cli.output import echo, style
 from usher.cli.wording import encodable, json_line, printable, without_password
-from usher.door.batch import Answer, Answers
+from usher.door.batch import BatchVerdicts, UrlVerdict
 from usher.door.doorkeeper import Doorkeeper
 from usher.door.rules import Knock, Reason, Verdict
 
@@ -34,7 +34,7 @@ class AnswerCounts:
     reasons: Counter[Reason] = field(default_factory=Counter)
     brought: int = 0
 
-    def add(self, answers: Answers) -> None:
+    def add(self, answers: BatchVerdicts) -> None:
         self.reasons += answers.counts()
         self.brought += answers.brought
 
@@ -90,7 +90,7 @@ class AddOptions:
 
 async def add_urls(app: App, options: AddOptions) -> AnswerCounts:
     """Knock for every URL and show the answers."""
-    counts, listed, start = AnswerCounts(), list[Answer](), time.monotonic()
+    counts, listed, start = AnswerCounts(), list[UrlVerdict](), time.monotonic()
     with ExitStack() as stack:
         files: list[BinaryIO] = [sys.stdin.buffer] if "-" in options.urls else []
         files += [stack.enter_context(path.open("rb")) for path in options.files]
@@ -110,7 +110,7 @@ async def add_urls(app: App, options: AddOptions) -> AnswerCounts:
 
 async def answer_batches(
     doorkeeper: Doorkeeper, options: AddOptions, files: list[BinaryIO], bar: "KnockProgress"
-) -> AsyncIterator[Answers]:
+) -> AsyncIterator[BatchVerdicts]:
     how: dict[str, Any] = {"knock": options.knock, "dry_run": options.dry_run}
     named = url_input.batches(url for url in options.urls if url != "-")
     async for answers in doorkeeper.stream(named, **how):
@@ -173,7 +173,7 @@ def progress(files: list[BinaryIO], *, visible: bool) -> Iterator[KnockProgress]
 
 
 def show_result(
-    app: App, options: AddOptions, counts: AnswerCounts, listed: list[Answer], seconds: float
+    app: App, options: AddOptions, counts: AnswerCounts, listed: list[UrlVerdict], seconds: float
 ) -> None:
     if options.as_json:
         answers = [answer_json(answer) for answer in listed]
@@ -196,7 +196,7 @@ def show_brought(app: App, counts: AnswerCounts) -> None:
         app.say(f"{counts.brought:,} other pages of these hosts were queued too.")
 
 
-def answer_json(answer: Answer) -> dict[str, Any]:
+def answer_json(answer: UrlVerdict) -> dict[str, Any]:
     return {
         "url": encodable(answer.given),
         "canonical": str(answer.url) if answer.url else None,
@@ -206,7 +206,7 @@ def answer_json(answer: Answer) -> dict[str, Any]:
     }
 
 
-def show_answers(answers: list[Answer]) -> None:
+def show_answers(answers: list[UrlVerdict]) -> None:
     """`admit  new_page  https://…  detail`, one line each."""
     for answer in answers:
         verdict = style(f"{answer.verdict:<6}", fg=COLOURS[answer.verdict])

@@ -16,11 +16,11 @@ from usher.db.clock import server_time
 from usher.db.pool import Connection
 from usher.errors import BadInput
 from usher.mgmt import admin, compaction, components, queries
-from usher.mgmt.admin import Retried
+from usher.mgmt.admin import RetriedChunk
 from usher.mgmt.chunks import Chunk
-from usher.mgmt.compaction import Done
-from usher.mgmt.component_names import Type
-from usher.mgmt.queries import MOST, Count, Shown
+from usher.mgmt.compaction import CompactionResult
+from usher.mgmt.component_names import ComponentType
+from usher.mgmt.queries import MAX_COUNTED, ChunkCount, ChunkDetails
 
 CHUNK_ID = re.compile(r"([1-9][0-9]{0,17})c?", re.ASCII)
 
@@ -50,7 +50,7 @@ async def find_chunks(
         )
 
 
-async def component_id(conn: Connection, host: str | None, type_: Type) -> int | None:
+async def component_id(conn: Connection, host: str | None, type_: ComponentType) -> int | None:
     return None if host is None else (await components.show(conn, host, type_)).id
 
 
@@ -85,26 +85,26 @@ def latest_change(chunk: Chunk) -> datetime:
     return chunk.propagated_at or chunk.built_at or chunk.crawled_at or chunk.claimed_at
 
 
-async def count_chunks(app: App) -> list[Count]:
+async def count_chunks(app: App) -> list[ChunkCount]:
     async with mgmt_transaction(app) as conn:
         return await queries.count_chunks(conn)
 
 
-def show_counts(counts: Sequence[Count], *, as_json: bool) -> None:
+def show_counts(counts: Sequence[ChunkCount], *, as_json: bool) -> None:
     if as_json:
-        show_json([{**asdict(count), "more": count.number >= MOST} for count in counts])
+        show_json([{**asdict(count), "more": count.number >= MAX_COUNTED} for count in counts])
     else:
         rows = [(count.stage, capped_count(count.number)) for count in counts]
         show_table(("STATE", "CHUNKS"), rows)
 
 
-async def read_chunk(app: App, text: str) -> Shown:
+async def read_chunk(app: App, text: str) -> ChunkDetails:
     number = parse_chunk_id(text)
     async with mgmt_transaction(app) as conn:
         return await queries.show_chunk(conn, number)
 
 
-def show_chunk(details: Shown, *, as_json: bool) -> None:
+def show_chunk(details: ChunkDetails, *, as_json: bool) -> None:
     chunk, now = details.chunk, display_time()
     if as_json:
         lists = {
@@ -137,7 +137,7 @@ def show_chunk(details: Shown, *, as_json: bool) -> None:
         show_field("pages", *(f"{page.state:<8}  {printable(page.url)}" for page in details.pages))
 
 
-def show_origin(details: Shown, now: datetime) -> None:
+def show_origin(details: ChunkDetails, now: datetime) -> None:
     """Show the crawler of a chunk, or the chunks that it was merged from."""
     chunk = details.chunk
     claimed = time_text(chunk.claimed_at, now)
@@ -160,14 +160,14 @@ def file_lines(size: int | None, sha256: str | None) -> list[str]:
     return [", ".join(parts)] if parts else []
 
 
-async def retry_chunks(app: App, texts: Sequence[str] | None) -> list[Retried]:
+async def retry_chunks(app: App, texts: Sequence[str] | None) -> list[RetriedChunk]:
     """Retry these chunks, or all that are parked if None."""
     ids = None if texts is None else [parse_chunk_id(text) for text in texts]
     async with mgmt_transaction(app) as conn:
         return await admin.retry(conn, ids, now=await server_time(conn))
 
 
-def show_retried(app: App, results: Sequence[Retried], *, as_json: bool) -> bool:
+def show_retried(app: App, results: Sequence[RetriedChunk], *, as_json: bool) -> bool:
     """Show the results; whether any chunk was parked."""
     if as_json:
         show_json([asdict(result) for result in results])
@@ -180,21 +180,21 @@ def show_retried(app: App, results: Sequence[Retried], *, as_json: bool) -> bool
     return any(result.what == "waiting" for result in results)
 
 
-async def compact_chunks(app: App, *, dry_run: bool) -> Done:
+async def compact_chunks(app: App, *, dry_run: bool) -> CompactionResult:
     """Run one round of compaction; a dry run rolls it back."""
     async with mgmt_transaction(app) as conn, conn.transaction(force_rollback=dry_run):
         now = await server_time(conn)
-        return await compaction.compact(conn, now=now, n=MOST, by_hand=True)
+        return await compaction.compact(conn, now=now, n=MAX_COUNTED, by_hand=True)
 
 
-def show_compacted(app: App, done: Done, *, as_json: bool) -> None:
+def show_compacted(app: App, done: CompactionResult, *, as_json: bool) -> None:
     if as_json:
         show_json(asdict(done))
         return
     if done.retired:
         echo(f"retired: {chunk_list(done.retired)}")
     for merge in done.begun:
-        echo(f"chunk {merge.chunk_id}: {compaction.words(merge)}")
+        echo(f"chunk {merge.chunk_id}: {compaction.describe(merge)}")
     if done.given_up:
         echo(f"given up: {chunk_list(done.given_up)}")
     if not (done.retired or done.begun or done.given_up):

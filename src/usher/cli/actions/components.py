@@ -13,9 +13,9 @@ from usher.db.clock import server_time
 from usher.db.pool import Connection
 from usher.mgmt import admin, components, placements, queries
 from usher.mgmt.component_names import type_of
-from usher.mgmt.components import Component, Event
-from usher.mgmt.placements import Missing
-from usher.mgmt.queries import MOST, Holding
+from usher.mgmt.components import ComponentRecord, RecordedEvent
+from usher.mgmt.placements import RowShortage
+from usher.mgmt.queries import MAX_COUNTED, ComponentHoldings
 
 MAX_EVENTS = 10
 HOLDING_FIELDS = ("crawling", "crawled", "building", "built", "wanted", "loaded", "leaving")
@@ -25,9 +25,9 @@ HOLDING_FIELDS = ("crawling", "crawled", "building", "built", "wanted", "loaded"
 class ComponentView:
     """A component and its chunks."""
 
-    component: Component
-    holding: Holding
-    events: Sequence[Event] = ()
+    component: ComponentRecord
+    holding: ComponentHoldings
+    events: Sequence[RecordedEvent] = ()
 
 
 async def find_components(app: App, *, limit: int, **conditions: Any) -> list[ComponentView]:  # noqa: ANN401
@@ -36,7 +36,7 @@ async def find_components(app: App, *, limit: int, **conditions: Any) -> list[Co
         return await with_holdings(conn, listed)
 
 
-async def with_holdings(conn: Connection, listed: Sequence[Component]) -> list[ComponentView]:
+async def with_holdings(conn: Connection, listed: Sequence[ComponentRecord]) -> list[ComponentView]:
     holdings = await queries.holdings(conn, [component.id for component in listed])
     return [ComponentView(component, holdings[component.id]) for component in listed]
 
@@ -50,7 +50,7 @@ async def read_component(app: App, host: str, type_: str | None = None) -> Compo
         return ComponentView(component, view.holding, events)
 
 
-async def set_drain(app: App, host: str, *, on: bool) -> Component:
+async def set_drain(app: App, host: str, *, on: bool) -> ComponentRecord:
     async with mgmt_transaction(app) as conn:
         return await components.drain(conn, host, on=on, now=await server_time(conn))
 
@@ -82,7 +82,7 @@ def show_components(app: App, views: Sequence[ComponentView], *, limit: int, as_
     show_more(app, views, limit, views and views[-1].component.host)
 
 
-def problem_text(component: Component) -> str:
+def problem_text(component: ComponentRecord) -> str:
     failing = component.health != "healthy" or component.misses
     reason = component.state_reason or (component.health_reason if failing else "")
     return printable(reason or ("draining" if component.draining else ""))
@@ -96,7 +96,7 @@ def holding_text(view: ComponentView) -> str:
 
 
 def capped_count(count: int) -> str:
-    return f"≥ {MOST}" if count >= MOST else str(count)
+    return f"≥ {MAX_COUNTED}" if count >= MAX_COUNTED else str(count)
 
 
 def show_component(view: ComponentView, *, as_json: bool) -> None:
@@ -124,7 +124,7 @@ def show_component(view: ComponentView, *, as_json: bool) -> None:
         show_field("events", *(event_text(event, now) for event in view.events))
 
 
-def event_text(event: Event, now: datetime) -> str:
+def event_text(event: RecordedEvent, now: datetime) -> str:
     change = " → ".join(filter(None, (event.before, event.after)))
     parts = filter(None, (event.kind, change, printable(event.reason)))
     return f"{time_text(event.at, now)}  {'  '.join(parts)}"
@@ -134,7 +134,7 @@ def event_text(event: Event, now: datetime) -> str:
 class RowView:
     """A row with its index servers and its missing chunks."""
 
-    missing: Missing
+    missing: RowShortage
     servers: list[ComponentView]
 
     def table_rows(self) -> list[tuple[object, ...]]:
@@ -155,7 +155,7 @@ async def read_rows(app: App) -> list[RowView]:
         servers = await with_holdings(conn, listed)
         return [
             RowView(missing, [view for view in servers if view.component.row == missing.row])
-            for missing in await placements.missing(conn)
+            for missing in await placements.row_shortages(conn)
         ]
 
 

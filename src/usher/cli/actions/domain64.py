@@ -17,8 +17,8 @@ from usher.db.clock import server_time
 from usher.db.pool import Connection, Database
 from usher.domain64 import FIXED_TLDS, OTHER, Parts, Range
 from usher.door import admin
-from usher.door.domain64_files import Line, read, reversed_labels
-from usher.door.domain64_import import Taken, take
+from usher.door.domain64_files import PublishedLine, read, reversed_labels
+from usher.door.domain64_import import ImportResult, import_lines
 from usher.errors import BadInput
 
 BATCH_SIZE = 10_000
@@ -162,20 +162,20 @@ async def pages(db: Database) -> AsyncIterator[list[tuple[int, str]]]:
         after = page[-1][0]
 
 
-async def import_numbers(app: App, path: Path, *, reverse: bool, dry_run: bool) -> Taken:
+async def import_numbers(app: App, path: Path, *, reverse: bool, dry_run: bool) -> ImportResult:
     """Import published numbers in batches; the result lists the lines that were refused."""
-    total = Taken()
+    total = ImportResult()
     async with open_door(app) as doorkeeper:
         for batch in batches(path, reverse=reverse):
             async with (
                 doorkeeper.db.transaction() as conn,
                 conn.transaction(force_rollback=dry_run),
             ):
-                total += await take(conn, batch, now=await server_time(conn))
+                total += await import_lines(conn, batch, now=await server_time(conn))
     return total
 
 
-def batches(path: Path, *, reverse: bool) -> Iterator[list[Line]]:
+def batches(path: Path, *, reverse: bool) -> Iterator[list[PublishedLine]]:
     lines = read(path)
     if reverse:
         lines = (replace(line, name=reversed_labels(line.name)) for line in lines)
@@ -183,7 +183,7 @@ def batches(path: Path, *, reverse: bool) -> Iterator[list[Line]]:
         yield batch
 
 
-def show_imported(app: App, taken: Taken, *, dry_run: bool, as_json: bool) -> None:
+def show_imported(app: App, taken: ImportResult, *, dry_run: bool, as_json: bool) -> None:
     counts = {"new": taken.new, "known": taken.known, "refused": len(taken.objections)}
     if as_json:
         objections = [

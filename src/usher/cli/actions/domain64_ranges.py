@@ -14,7 +14,7 @@ async def parse_range(conn: Connection, text: str) -> Range:
         return await parse_tld_range(conn, text[1:].lower())
     name = host_root(text).host
     if not domain64.split(name).subdomain:
-        (within,) = await hosts.known_parts(conn, names=[name])
+        (within,) = await hosts.known_ranges(conn, names=[name])
         if within and domain64.decode(within.start).domain:
             return within
     registered = await hosts.find(conn, names=[name])
@@ -26,7 +26,7 @@ async def parse_range(conn: Connection, text: str) -> Range:
 
 async def parse_tld_range(conn: Connection, tld: str) -> Range:
     name = host_root(f"x.{tld}").host
-    (within,) = await hosts.known_parts(conn, names=[name])
+    (within,) = await hosts.known_ranges(conn, names=[name])
     code = domain64.decode(within.start).tld if within else OTHER
     if code == OTHER or "." in tld:
         raise NotFound(

@@ -20,7 +20,7 @@ from usher.cli.door_access import open_door
 from usher.cli.output import echo, style
 from usher.cli.wording import counted, encodable, json_fields, printable, time_text
 from usher.door import cadence
-from usher.door.guestbook import Guest
+from usher.door.guestbook import GuestbookPage
 from usher.door.rules import Reason
 from usher.urls import Scheme
 
@@ -75,7 +75,7 @@ def show_searchable(explanation: "UrlExplanation") -> None:
     if finding is None:
         echo("\nSearchable now: unknown, because this user may not read the crawl state.")
         return
-    label, colour = ("yes", "green") if finding.findable else ("no", "red")
+    label, colour = ("yes", "green") if finding.is_searchable else ("no", "red")
     words = printable(finding.words, MAX_URL_CHARACTERS)
     echo(f"\nSearchable now: {style(label, fg=colour, bold=True)}. {words[:1].upper()}{words[1:]}")
     if finding.command:
@@ -98,7 +98,7 @@ def show_page(explanation: "UrlExplanation") -> None:
         show_field("page", "not in the guestbook")
 
 
-def page_lines(page: Guest, now: datetime) -> Iterator[str]:
+def page_lines(page: GuestbookPage, now: datetime) -> Iterator[str]:
     yield page_state_text(page, now)
     yield f"due {'since ' if page.next_fetch <= now else ''}{time_text(page.next_fetch, now)}"
     if page.last_fetched:
@@ -117,7 +117,7 @@ def page_lines(page: Guest, now: datetime) -> Iterator[str]:
         yield f"its own cadence: {cadence.show(page.cadence)}"
 
 
-def page_state_text(page: Guest, now: datetime) -> str:
+def page_state_text(page: GuestbookPage, now: datetime) -> str:
     since = f" since {time_text(page.admitted_at, now)}" if page.admitted_at else ""
     front = ", at the front of the queue" if page.priority == 0 else ""
     chunk = f" in chunk {page.chunk_id}" if page.chunk_id else ""
@@ -131,7 +131,7 @@ def page_state_text(page: Guest, now: datetime) -> str:
     return f"{page.state}: {texts[page.state]}; scheme {Scheme(page.scheme).word}"
 
 
-def response_text(page: Guest) -> str:
+def response_text(page: GuestbookPage) -> str:
     if page.status is None:
         return ""
     length = f", {page.content_length:,} bytes" if page.content_length else ""
@@ -163,7 +163,7 @@ def explanation_json(explanation: "UrlExplanation") -> dict[str, Any]:
     }
 
 
-def page_json(page: Guest) -> dict[str, Any]:
+def page_json(page: GuestbookPage) -> dict[str, Any]:
     own = cadence.show(page.cadence) if page.cadence else None
     return json_fields({**asdict(page), "scheme": Scheme(page.scheme).word, "cadence": own})
 

@@ -21,11 +21,11 @@ from usher.cli.wording import (
     time_text,
 )
 from usher.door import cadence
-from usher.door.admin import Shown
-from usher.door.guestbook import Guest
+from usher.door.admin import HostDetails
+from usher.door.guestbook import GuestbookPage
 from usher.mgmt import queries
 from usher.mgmt.chunks import Chunk
-from usher.mgmt.page_history import Outdated, Trail
+from usher.mgmt.page_history import PageHistory, StaleCopy
 
 if TYPE_CHECKING:
     from usher.observe.explain import UrlExplanation
@@ -50,7 +50,7 @@ def crawl_fields(explanation: "UrlExplanation") -> Iterator[Field]:
         yield "index", list(index_lines(explanation.trail, now))
 
 
-def crawl_lines(page: Guest, trail: Trail, now: datetime) -> Iterator[str]:
+def crawl_lines(page: GuestbookPage, trail: PageHistory, now: datetime) -> Iterator[str]:
     """The result of the last fetch and its chunk."""
     chunk, text = trail.crawled, trail.text
     status = f"HTTP {page.status}" if page.status else "no response" if page.failures else ""
@@ -69,7 +69,7 @@ def crawl_lines(page: Guest, trail: Trail, now: datetime) -> Iterator[str]:
         yield f"lost {times(text.attempts)} because its crawler failed"
 
 
-def next_visit_text(page: Guest, host: Shown, now: datetime) -> str:
+def next_visit_text(page: GuestbookPage, host: HostDetails, now: datetime) -> str:
     rhythm = cadence.show(page.cadence or host.cadence or host.house_cadence)
     match page.state:
         case "pending":
@@ -85,7 +85,7 @@ def next_visit_text(page: Guest, host: Shown, now: datetime) -> str:
             return f"Due for its next visit ({rhythm})."
 
 
-def text_lines(trail: Trail) -> Iterator[str]:
+def text_lines(trail: PageHistory) -> Iterator[str]:
     text = trail.text
     yield "unknown" if text.text64 is None else f"hash {text.text64 % 2**64:016x}"
     if text.original:
@@ -94,7 +94,7 @@ def text_lines(trail: Trail) -> Iterator[str]:
         yield "noindex: the page asks search engines not to index it"
 
 
-def index_lines(trail: Trail, now: datetime) -> Iterator[str]:
+def index_lines(trail: PageHistory, now: datetime) -> Iterator[str]:
     if trail.indexed is None:
         yield "in no chunk"
     else:
@@ -108,7 +108,7 @@ def index_lines(trail: Trail, now: datetime) -> Iterator[str]:
     yield from (stale_copy_text(copy, now) for copy in trail.outdated)
 
 
-def missing_rows(trail: Trail) -> Sequence[int]:
+def missing_rows(trail: PageHistory) -> Sequence[int]:
     """Rows without a copy of a built chunk."""
     if trail.indexed is None or trail.indexed.index_state != "built":
         return []
@@ -125,7 +125,7 @@ def chunk_text(chunk: Chunk, now: datetime) -> str:
     return f"chunk {chunk.id}: {queries.stage(chunk)}{built}{merged}{since}{reason}"
 
 
-def stale_copy_text(copy: Outdated, now: datetime) -> str:
+def stale_copy_text(copy: StaleCopy, now: datetime) -> str:
     newer = f"chunk {copy.newer} is newer" if copy.newer else "it is to be removed"
     held = ", but is held back because much of its host would be removed" if copy.held else ""
     where = f"; still on {', '.join(copy.hosts)}" if copy.hosts else "; removed"
@@ -146,13 +146,13 @@ def crawl_state_json(explanation: "UrlExplanation") -> dict[str, Any]:
         "pace": record_json(explanation.rest) if explanation.rest else None,
         "text": text_json(trail) if trail else None,
         "index": index_json(trail) if trail else None,
-        "findable": finding and finding.findable,
+        "findable": finding and finding.is_searchable,
         "why": finding and finding.words,
         "hint": finding.command or None if finding else None,
     }
 
 
-def crawl_json(trail: Trail) -> dict[str, Any]:
+def crawl_json(trail: PageHistory) -> dict[str, Any]:
     chunk, text = trail.crawled, trail.text
     return json_fields(
         {
@@ -166,13 +166,13 @@ def crawl_json(trail: Trail) -> dict[str, Any]:
     )
 
 
-def text_json(trail: Trail) -> dict[str, Any]:
+def text_json(trail: PageHistory) -> dict[str, Any]:
     text = trail.text
     number = None if text.text64 is None else f"{text.text64 % 2**64:016x}"
     return {"text64": number, "same_as": text.original, "noindex": text.noindex}
 
 
-def index_json(trail: Trail) -> dict[str, Any]:
+def index_json(trail: PageHistory) -> dict[str, Any]:
     chunk = trail.indexed
     return json_fields(
         {

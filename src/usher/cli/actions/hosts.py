@@ -34,9 +34,9 @@ from usher.crawl import private_permission
 from usher.db.clock import server_time
 from usher.db.pool import Connection
 from usher.door import admin, cadence, filters, guestbook, hosts, private_access
-from usher.door.batch import Answers
+from usher.door.batch import BatchVerdicts
 from usher.door.cadence import parse as parse_cadence
-from usher.door.hosts import Host, House
+from usher.door.hosts import DoorSettings, Host
 from usher.door.rules import Knock
 from usher.errors import BadInput
 from usher.mgmt import page_versions
@@ -54,7 +54,7 @@ async def find_hosts(
     under: str | None,
     limit: int,
     after: str,
-) -> list[admin.Listed]:
+) -> list[admin.HostSummary]:
     async with door_transaction(app) as conn:
         return await admin.list_hosts(
             conn,
@@ -67,7 +67,7 @@ async def find_hosts(
         )
 
 
-def listed_json(host: admin.Listed) -> dict[str, Any]:
+def listed_json(host: admin.HostSummary) -> dict[str, Any]:
     return json_fields(
         {
             "name": host.name,
@@ -83,7 +83,7 @@ def listed_json(host: admin.Listed) -> dict[str, Any]:
     )
 
 
-def show_hosts(app: App, listed: list[admin.Listed], *, limit: int) -> None:
+def show_hosts(app: App, listed: list[admin.HostSummary], *, limit: int) -> None:
     now = display_time()
     rows = [
         (
@@ -99,7 +99,7 @@ def show_hosts(app: App, listed: list[admin.Listed], *, limit: int) -> None:
     show_more(app, listed, limit, listed and listed[-1].name)
 
 
-def clock_text(host: admin.Listed, now: datetime) -> str:
+def clock_text(host: admin.HostSummary, now: datetime) -> str:
     if host.crawl_started:
         return "crawl open"
     return f"in {duration_text(host.next_fetch - now)}" if host.next_fetch > now else "due"
@@ -192,7 +192,7 @@ def host_change(wanted: Mapping[str, Any]) -> admin.HostChange:
 
 def filter_list(
     *, file: Path | None, single: Sequence[str], no_filters: bool
-) -> admin.Filters | None:
+) -> admin.FilterList | None:
     """The given filters, checked; None if none were given."""
     if bool(file) + bool(single) + no_filters > 1:
         raise click.UsageError("Give only one of --filters, --filter and --no-filters.")
@@ -210,7 +210,7 @@ def parse_json(text: str, where: str) -> Any:  # noqa: ANN401 - any JSON
         raise BadInput(f"{where} is not JSON: {error}.", hint=FILTER_EXAMPLE) from error
 
 
-def checked_filters(rules: object) -> admin.Filters:
+def checked_filters(rules: object) -> admin.FilterList:
     if not isinstance(rules, list):
         raise BadInput("Filters must be a list.", hint=FILTER_EXAMPLE)
     filters.compile(rules)
@@ -242,7 +242,7 @@ def show_released(app: App, released: Mapping[str, int]) -> None:
         app.say(f"{name}: {removed if pages else 'no pages are held back'}")
 
 
-async def recrawl_hosts(app: App, texts: Sequence[str], *, hall_pass: bool) -> Answers:
+async def recrawl_hosts(app: App, texts: Sequence[str], *, hall_pass: bool) -> BatchVerdicts:
     """A full knock at the root of each host."""
     roots = {(root := host_root(text)).host: str(root) for text in texts}
     async with open_door(app) as doorkeeper:
@@ -264,15 +264,15 @@ async def recrawl_hosts(app: App, texts: Sequence[str], *, hall_pass: bool) -> A
     return answers
 
 
-async def recrawl_due(app: App) -> Answers:
+async def recrawl_due(app: App) -> BatchVerdicts:
     async with open_door(app) as doorkeeper:
-        total = Answers([])
+        total = BatchVerdicts([])
         async for batch in doorkeeper.kick_off():
-            total = Answers([*total.answers, *batch.answers], total.brought + batch.brought)
+            total = BatchVerdicts([*total.answers, *batch.answers], total.brought + batch.brought)
         return total
 
 
-def show_recrawls(app: App, answers: Answers, *, as_json: bool) -> bool:
+def show_recrawls(app: App, answers: BatchVerdicts, *, as_json: bool) -> bool:
     """Show the door's answers; whether it refused all hosts."""
     counts = AnswerCounts()
     counts.add(answers)
@@ -296,7 +296,7 @@ async def default_rules(
     max_pages: int | None,
     max_depth: int | None,
     **lists: Any,  # noqa: ANN401 - as click read them
-) -> House:
+) -> DoorSettings:
     """Change the given default rules and return all of them."""
     given: dict[str, Any] = {
         "cadence": parse_cadence(cadence) if cadence else None,
@@ -306,11 +306,11 @@ async def default_rules(
     }
     async with door_transaction(app) as conn:
         if any(value is not None for value in given.values()):
-            return await admin.change_house(conn, **given)
-        return await hosts.house(conn)
+            return await admin.change_settings(conn, **given)
+        return await hosts.door_settings(conn)
 
 
-def rules_json(rules: House) -> dict[str, Any]:
+def rules_json(rules: DoorSettings) -> dict[str, Any]:
     return {
         "cadence": cadence.show(rules.cadence),
         "max_pages": rules.max_pages,
@@ -319,7 +319,7 @@ def rules_json(rules: House) -> dict[str, Any]:
     }
 
 
-def show_rules(rules: House) -> None:
+def show_rules(rules: DoorSettings) -> None:
     show_field("cadence", cadence.show(rules.cadence))
     depth = f"new pages up to {rules.max_depth} clicks from the start of the crawl"
     show_field("limits", f"at most {rules.max_pages:,} pages per host, {depth}")

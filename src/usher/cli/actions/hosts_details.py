@@ -22,12 +22,12 @@ from usher.cli.wording import (
 from usher.db.pool import Database
 from usher.domain64 import Range
 from usher.door import admin, cadence, filters, hosts, private_access
-from usher.door.admin import MOST, Shown
-from usher.door.private_access import Access
+from usher.door.admin import MAX_PAGES_COUNTED, HostDetails
+from usher.door.private_access import GrantedAccess
 from usher.errors import NotAllowed
 from usher.mgmt import page_history, page_versions, robots
-from usher.mgmt.page_history import Rest
-from usher.mgmt.robots import Robots, Sitemap
+from usher.mgmt.page_history import HostRest
+from usher.mgmt.robots import StoredRobots, StoredSitemap
 from usher.urls import Scheme
 
 Field = tuple[str, Sequence[str]]
@@ -45,21 +45,21 @@ MAX_REASON_CHARACTERS = 500
 class HostView:
     """A host with its scope, its pages by state, and the filters that apply to it."""
 
-    host: Shown
+    host: HostDetails
     reach: list[str]
     pages: dict[str, int]
     known: int
     default_filters: Sequence[filters.Filter]
-    private: Sequence[Access] = ()
+    private: Sequence[GrantedAccess] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class HostCrawlState:
     """A host as crawlers know it; `held_back` pages are gone, but removing them needs `usher hosts release`."""
 
-    rest: Rest
-    robots: Sequence[Robots]
-    sitemaps: Sequence[Sitemap]
+    rest: HostRest
+    robots: Sequence[StoredRobots]
+    sitemaps: Sequence[StoredSitemap]
     held_back: int
 
 
@@ -81,15 +81,15 @@ async def read_host(app: App, text: str) -> HostView:
             raise await unknown_host(conn, name)
         reach = [await range_name(conn, within) for within in reach_ranges(host)]
         pages = await admin.count_pages(conn, number=host.domain64)
-        known = await admin.known_pages(conn, number=host.domain64, most=host.most_pages)
-        house, access = await hosts.house(conn), await private_access.of_host(conn, name)
+        known = await admin.count_known_pages(conn, number=host.domain64, most=host.most_pages)
+        house, access = await hosts.door_settings(conn), await private_access.of_host(conn, name)
         return HostView(host, reach, pages, known, house.filters, access)
 
 
 async def read_crawl_state(reader: Database, number: int) -> HostCrawlState:
     async with reader.transaction() as conn:
         return HostCrawlState(
-            await page_history.rest(conn, number),
+            await page_history.host_rest(conn, number),
             await robots.robots_of(conn, number),
             await robots.sitemaps_of(conn, number, n=MAX_SITEMAPS + 1),
             await page_versions.held_back(conn, number),
@@ -117,7 +117,7 @@ def show_host(view: HostView) -> None:
     show_field("limits", *limit_lines(host))
     show_field("filters", *(filter_lines(view) or ["none"]))
     counts = [
-        f"{f'≥ {MOST}' if number >= MOST else number} {state}"
+        f"{f'≥ {MAX_PAGES_COUNTED}' if number >= MAX_PAGES_COUNTED else number} {state}"
         for state, number in view.pages.items()
     ]
     show_field("pages", ", ".join(counts) or "none")
@@ -126,7 +126,7 @@ def show_host(view: HostView) -> None:
         show_field("", f"{view.known:,} of at most {host.most_pages:,}{full}")
 
 
-def show_clock(host: Shown, now: datetime) -> None:
+def show_clock(host: HostDetails, now: datetime) -> None:
     """Name, number, clock, cadence and scope of a host."""
     reason = f": {printable(host.policy_reason)}" if host.policy_reason else ""
     show_field("host", f"{host.name}, {host.policy}{reason}")
@@ -138,7 +138,7 @@ def show_clock(host: Shown, now: datetime) -> None:
     show_field("scope", f"{host.scope}: {SCOPE_TEXTS[host.scope]}")
 
 
-def clock_text(host: Shown, now: datetime) -> str:
+def clock_text(host: HostDetails, now: datetime) -> str:
     if host.crawl_started:
         return f"due: a crawl is open since {time_text(host.crawl_started, now)}"
     if host.next_fetch <= now:
@@ -146,7 +146,7 @@ def clock_text(host: Shown, now: datetime) -> str:
     return f"not due until {time_text(host.next_fetch, now)}"
 
 
-def limit_lines(host: Shown) -> Iterator[str]:
+def limit_lines(host: HostDetails) -> Iterator[str]:
     yield f"at most {host.most_pages:,} pages{default_mark(host.max_pages)}"
     depth = f"new pages up to {host.deepest} clicks from the start of the crawl"
     yield f"{depth}{default_mark(host.max_depth)}"
@@ -156,7 +156,7 @@ def default_mark(own: object) -> str:
     return " (default)" if own is None else ""
 
 
-def private_lines(private: Sequence[Access]) -> list[str]:
+def private_lines(private: Sequence[GrantedAccess]) -> list[str]:
     """The addresses at which crawlers may connect to a host that is not public."""
     allowed = [
         f"port {access.port} at {', '.join(map(str, access.addresses))} is allowed"
@@ -178,7 +178,7 @@ def filter_name(rule: filters.Filter) -> str:
     return str(rule.get("name", rule.get("rule")))
 
 
-def reach_ranges(host: Shown) -> list[Range]:
+def reach_ranges(host: HostDetails) -> list[Range]:
     return [Range(part.lower or 0, part.upper or domain64.MAX) for part in host.scope_ranges]
 
 
@@ -195,7 +195,7 @@ def host_crawl_fields(state: HostCrawlState, now: datetime) -> Iterator[Field]:
         yield "held back", [f"{state.held_back:,} pages: {removal}"]
 
 
-def politeness_lines(rest: Rest, now: datetime) -> Iterator[str]:
+def politeness_lines(rest: HostRest, now: datetime) -> Iterator[str]:
     """When the host may be requested, and what delays it."""
     until = rest.until(now)
     ready = (
@@ -217,7 +217,7 @@ def politeness_lines(rest: Rest, now: datetime) -> Iterator[str]:
         yield f"failed {times(rest.troubles)}: {reason}{last}"
 
 
-def robots_lines(read: Robots, now: datetime) -> Iterator[str]:
+def robots_lines(read: StoredRobots, now: datetime) -> Iterator[str]:
     """The last reading of a robots.txt, and the next."""
     status = f"HTTP {read.status}" if read.status else "no response"
     size = f", {len(read.body.encode()):,} bytes" if read.body else ""
@@ -230,7 +230,7 @@ def robots_lines(read: Robots, now: datetime) -> Iterator[str]:
         yield "read again at the next visit"
 
 
-def sitemap_text(sitemap: Sitemap, now: datetime) -> str:
+def sitemap_text(sitemap: StoredSitemap, now: datetime) -> str:
     if sitemap.read_at is None:
         result = f"found in {printable(sitemap.found_in)}, not read yet"
     else:
@@ -244,7 +244,7 @@ def times(number: int) -> str:
     return "once" if number == 1 else f"{number} times"
 
 
-def host_json(host: Shown) -> dict[str, Any]:
+def host_json(host: HostDetails) -> dict[str, Any]:
     fields = asdict(host)
     for name in ("house_cadence", "house_max_pages", "house_max_depth", "id", "revision"):
         del fields[name]
@@ -275,7 +275,7 @@ def host_view_json(view: HostView) -> dict[str, Any]:
     }
 
 
-def private_json(private: Sequence[Access]) -> list[dict[str, Any]]:
+def private_json(private: Sequence[GrantedAccess]) -> list[dict[str, Any]]:
     return [
         {
             "port": access.port,
@@ -286,7 +286,7 @@ def private_json(private: Sequence[Access]) -> list[dict[str, Any]]:
     ]
 
 
-def robots_json(read: Robots) -> dict[str, Any]:
+def robots_json(read: StoredRobots) -> dict[str, Any]:
     return {**record_json(read), "body": len(read.body.encode())}
 
 

@@ -10,7 +10,7 @@ from usher.cli.door_access import host_names, require_hosts
 from usher.cli.queue_access import parse_duration
 from usher.cli.wording import display_time, duration_text, printable, records_json
 from usher.mgmt import politeness_groups
-from usher.mgmt.politeness_groups import MOST_COUNTED, Pace
+from usher.mgmt.politeness_groups import MAX_COUNTED_HOSTS, PolitenessGroup
 
 
 async def join_group(app: App, name: str, texts: Sequence[str], delay: str | None) -> list[str]:
@@ -30,12 +30,12 @@ async def leave_group(app: App, texts: Sequence[str]) -> list[str]:
     return changed
 
 
-async def find_groups(app: App, *, limit: int, after: str) -> list[Pace]:
+async def find_groups(app: App, *, limit: int, after: str) -> list[PolitenessGroup]:
     async with mgmt_transaction(app) as conn:
         return await politeness_groups.groups(conn, after=after, n=limit)
 
 
-def show_groups(app: App, groups: Sequence[Pace], *, limit: int, as_json: bool) -> None:
+def show_groups(app: App, groups: Sequence[PolitenessGroup], *, limit: int, as_json: bool) -> None:
     if as_json:
         show_json(records_json(groups))
         return
@@ -45,7 +45,7 @@ def show_groups(app: App, groups: Sequence[Pace], *, limit: int, as_json: bool) 
             printable(group.name),
             "as its hosts" if group.crawl_delay is None else durations.show(group.crawl_delay),
             ready_text(group.ready_at, now),
-            f"≥ {MOST_COUNTED}" if group.hosts >= MOST_COUNTED else group.hosts,
+            f"≥ {MAX_COUNTED_HOSTS}" if group.hosts >= MAX_COUNTED_HOSTS else group.hosts,
             ", ".join(group.some) + (" …" if group.hosts > len(group.some) else ""),
         )
         for group in groups

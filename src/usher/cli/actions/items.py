@@ -76,11 +76,11 @@ async def read_item(app: App, id_: int) -> FullItem:
 
 
 def item_json(found: FullItem) -> dict[str, Any]:
-    return {**json_fields(asdict(found.item)), **json_fields(asdict(found.rest))}
+    return {**json_fields(asdict(found.item)), **json_fields(asdict(found.details))}
 
 
 def show_item(found: FullItem) -> None:
-    item, rest = found.item, found.rest
+    item, rest = found.item, found.details
     show_field("item", f"{item.id} of feed {item.feed or '-'}, {printable(item.feed_title)}")
     show_field("title", printable(item.title) or "-")
     show_field("link", printable(item.link) or "-")
@@ -112,7 +112,7 @@ def page_text(page: dict[str, Any]) -> str:
 
 def item_text(found: FullItem) -> str:
     """The text, line by line, nothing in it moving the cursor, and not endless."""
-    rest, item = found.rest, found.item
+    rest, item = found.details, found.item
     text = rest.content_clean
     if text is None:
         html, kind = (rest.content, rest.content_type) if rest.content else (item.summary, "")

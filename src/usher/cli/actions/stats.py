@@ -13,17 +13,17 @@ from usher.cli.queue_access import parse_since, relative_time
 from usher.cli.wording import display_time, json_fields, printable
 from usher.db.clock import server_time
 from usher.mgmt import queries as look
-from usher.mgmt.queries import MOST_QUERIES, Queries, QueryDay, Term
+from usher.mgmt.queries import MAX_QUERIES, QueryDay, QueryTerm, QueryTimes
 
 
 @dataclass(frozen=True, slots=True)
 class QueryReport:
     """Single queries with their terms, and the sums of earlier days with theirs."""
 
-    queries: Queries
-    terms: list[Term]
+    queries: QueryTimes
+    terms: list[QueryTerm]
     days: list[QueryDay]
-    day_terms: list[Term]
+    day_terms: list[QueryTerm]
 
 
 async def read_queries(app: App, since: str, limit: int) -> QueryReport:
@@ -47,7 +47,7 @@ def show_queries(report: QueryReport, *, as_json: bool) -> None:
         }
         show_json({**asdict(queries), **lists})
         return
-    more = ", the last of them" if queries.number >= MOST_QUERIES else ""
+    more = ", the last of them" if queries.number >= MAX_QUERIES else ""
     show_field("queries", f"{queries.number}{more}")
     if queries.number:
         show_field(
@@ -70,7 +70,7 @@ def show_queries(report: QueryReport, *, as_json: bool) -> None:
         show_terms(report.day_terms)
 
 
-def show_terms(terms: Sequence[Term]) -> None:
+def show_terms(terms: Sequence[QueryTerm]) -> None:
     now = display_time()
     rows = [
         (

@@ -88,9 +88,9 @@ def import_(
       usher domain64 import --dry-run --reverse-labels domain64.json
     """
     from usher.cli.actions.domain64 import import_numbers, show_imported
-    from usher.door.domain64_files import perhaps_reversed
+    from usher.door.domain64_files import may_have_reversed_labels
 
-    if not reverse_labels and perhaps_reversed(file):
+    if not reverse_labels and may_have_reversed_labels(file):
         app.say("Jemison wrote names with several labels backwards: see --reverse-labels")
     taken = run(import_numbers(app, file, reverse=reverse_labels, dry_run=dry_run))
     show_imported(app, taken, dry_run=dry_run, as_json=as_json)

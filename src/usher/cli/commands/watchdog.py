@@ -60,9 +60,9 @@ def watchdog(
       usher watchdog
       usher watchdog --every 2 --grace 60
     """
-    from usher.mgmt.health import Patience
+    from usher.mgmt.health import HealthLimits
     from usher.mgmt.watchdog import watch
 
-    patience = Patience(misses, timedelta(seconds=probation), timedelta(seconds=grace))
+    patience = HealthLimits(misses, timedelta(seconds=probation), timedelta(seconds=grace))
     work = watch(app.settings, ready=echo, tick=every, patience=patience)
     run_service(app, with_metrics(metrics, work))
