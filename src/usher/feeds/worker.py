@@ -46,8 +46,7 @@ def poll(number: str) -> None:
 async def _poll(id_: int) -> PollOutcome:
     loaded = job_settings()
     settings = loaded.settings
-    async with open_databases(settings) as databases,
-        make_fetcher(settings) as fetcher:
+    async with open_databases(settings) as databases, make_fetcher(settings) as fetcher:
         if QUEUE_VARIABLE not in os.environ:
             return await poll_feed(databases, fetcher, id_)
         return await _poll_batch(databases, fetcher, id_, loaded, os.environ)
@@ -57,7 +56,8 @@ async def _poll_batch(
     databases: FeedDatabases,
     fetcher: Fetcher,
     id_: int,
-    loaded: LoadedSettings, env: Mapping[str, str],
+    loaded: LoadedSettings,
+    env: Mapping[str, str],
 ) -> PollOutcome:
     """Poll this feed and others that are due; on SIGTERM return unfinished jobs to the queue."""
     job_type, job, claim = (env[f"USHER_{name}"] for name in ("JOB_TYPE", "JOB_ID", "CLAIM"))

@@ -100,7 +100,9 @@ def _main_part(markup: Markup, length: int, base: str) -> CleanText | None:
         return None
     main = cast("str", extract_plain_text(html, "minimal_html", main_content=True, links=True))
     cleaned = _clean_markup(parse_markup(main), base, "main")
-    return cleaned if len(cleaned.text) >= max(MIN_MAIN_CHARACTERS, MIN_MAIN_SHARE * length) else None
+    return (
+        cleaned if len(cleaned.text) >= max(MIN_MAIN_CHARACTERS, MIN_MAIN_SHARE * length) else None
+    )
 
 
 def _body(tree: LexborHTMLParser) -> str:

@@ -85,4 +85,6 @@ class RobotsCache:
 def _message(row: robots.StoredRobots | None) -> StoredRobots:
     if row is None:
         return StoredRobots()
-    return StoredRobots(row.status, row.body, row.fetched_at, row.expires_at, row.failures, row.error)
+    return StoredRobots(
+        row.status, row.body, row.fetched_at, row.expires_at, row.failures, row.error
+    )

@@ -164,10 +164,10 @@ class BatchPoller:
                 rows = list(map(str, outcome.new))
                 await self.queue.run(
                     lambda conn: store.add_written_items.run(conn, job=run.job.id, rows=rows),
-                    alone=True,
+                    autocommit=True,
                 )
             code = EXIT_DONE if outcome.good else EXIT_FAILED
-            ending = Ending(code, detail=job_message(outcome))
+            ending = ProcessEnd(code, detail=job_message(outcome))
         except asyncio.CancelledError:
             if self._stopping or run.lost:
                 raise  # the job goes back to the queue, or another process has it
@@ -180,7 +180,9 @@ class BatchPoller:
 
     def settlement(self, run: JobRun, ending: ProcessEnd) -> SettledRun:
         luck = random.random()  # noqa: S311 - spreads retries
-        result = job_states.job_outcome(ending, attempts=run.job.attempts, policy=run.policy, luck=luck)
+        result = job_states.job_outcome(
+            ending, attempts=run.job.attempts, policy=run.policy, luck=luck
+        )
         return SettledRun(
             *run.fence,
             state=result.state,
