@@ -79,7 +79,9 @@ async def compact(
     # All who write places take this lock before they lock chunks and pages, and here rows of work.compaction_candidate.
     await placements.plan_alone(conn)
     made = [id_ for (id_,) in await store.close_merges.tuples(conn, now=now)]
-    vain = await store.give_up_merges.tuples(conn, before=now - MERGE_TIMEOUT, again=now + MERGE_TIMEOUT)
+    vain = await store.give_up_merges.tuples(
+        conn, before=now - MERGE_TIMEOUT, again=now + MERGE_TIMEOUT
+    )
     due = datetime.max.replace(tzinfo=UTC) if by_hand else now
     seen = await store.check_candidates.rows(conn, CompactionCandidate, due=due, n=n)
     judged = {
