@@ -43,7 +43,7 @@ def client(resolver: Resolver, allow: str = "", own: Sequence[str] = ()) -> Fetc
         limits=QUICK,
         allow=parse_allow_list(allow) if allow else PrivateAllowList(),
         own=own_endpoints(settings, own),
-        look=resolver,
+        lookup=resolver,
     )
 
 
@@ -156,7 +156,7 @@ def visited(*paths: str) -> list[PageVisit]:
         with Website(pages, host=PUBLIC, port=80) as site:
             async with (
                 client(Resolver(intra=PRIVATE), "intra.test") as fetcher,
-                PageVisitor(PolitenessPolicy(fetcher, "usher")) as visitor,
+                PageVisitor(PolitenessPolicy(fetcher)) as visitor,
             ):
                 lease = ChunkLease(asyncio.get_running_loop().time() + 60)
                 seen = [await visitor.visit(PageToFetch(site.url(path)), lease) for path in paths]
@@ -175,6 +175,6 @@ def test_the_crawler_reports_no_links_to_private_names() -> None:
     seen, listed = visited("/", "/map.xml")
     own = f"http://{PUBLIC}/own"
     assert (seen.outcome.links, seen.outcome.page.result) == ([own], "success")
-    assert seen.outcome.page.reason == "1 of its links lead to private hosts and were left out"
+    assert seen.outcome.page.reason == "links to private hosts left out: 1"
     assert listed.sitemap is not None
     assert ([entry.url for entry in listed.sitemap.pages], listed.sitemap.skipped) == ([own], 1)
