@@ -7,8 +7,8 @@ from usher.api.context import MgmtCall, MgmtEndpoint
 from usher.db.pool import Database
 from usher.errors import Unreachable
 from usher.http.server.endpoint import OPEN, Endpoint
-from usher.http.server.messages import Status
 from usher.http.server.probes import probe_endpoints
+from usher.messages.server import Status
 from usher.schema.state import State, not_ours, out_of_date, state
 
 READY_SECONDS = 3  # probes give up after a few seconds too, and learn nothing then

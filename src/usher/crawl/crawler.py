@@ -23,7 +23,7 @@ from usher.crawl.warc.chunk_writer import Chest
 from usher.crawl.warc.writer import About
 from usher.errors import Conflict, DiskUnusable, UsherError
 from usher.http.client.mgmt_client import Client
-from usher.messages import LinkChunk, PageReport, PageToFetch
+from usher.messages.crawler import LinkChunk, PageReport, PageToFetch
 from usher.telemetry import CRAWLED, Log, observed
 from usher.urls import Refused
 

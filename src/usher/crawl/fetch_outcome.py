@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from usher.crawl.http.response import Answer
 from usher.crawl.page.parse import Walk
-from usher.messages import PageReport, PageToFetch
+from usher.messages.crawler import PageReport, PageToFetch
 from usher.private_hosts import Allowed, may_lead
 from usher.urls import Refused, Scheme, Url, parse
 
@@ -130,8 +130,8 @@ def leads(allowed: Allowed, host: str, link: str) -> bool:
 def described(page: PageReport, answer: Answer, now: datetime) -> PageReport:
     """What the answer says of the content, as far as it can be kept: anybody may write anything there."""
     page.content_type = bounded(answer.media_type, LONGEST_TYPE)
-    page.length = len(answer.body)
-    page.sha1 = sha1(answer.body, usedforsecurity=False).hexdigest()
+    page.content_length = len(answer.body)
+    page.content_sha1 = sha1(answer.body, usedforsecurity=False).hexdigest()
     page.etag = bounded(answer.etag, LONGEST_ETAG)
     changed = answer.last_modified
     if changed is not None and changed.year >= FIRST_YEAR and changed <= now + AHEAD:

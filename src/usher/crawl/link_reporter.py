@@ -12,7 +12,7 @@ from usher.crawl.page_visit import Seen
 from usher.crawl.recent_links import Heard
 from usher.crawl.sitemap import Sitemap
 from usher.http.client.mgmt_client import Client
-from usher.messages import SitemapLink
+from usher.messages.crawler import SitemapLink
 from usher.telemetry import LINKS_FOUND
 from usher.urls import Refused
 

@@ -22,7 +22,7 @@ from usher.crawl.page.pdf import Pdf
 from usher.crawl.page.pdf_process import Papers
 from usher.crawl.politeness import Cause, Manners, Rules
 from usher.crawl.sitemap import Sitemap
-from usher.messages import PageToFetch
+from usher.messages.crawler import PageToFetch
 from usher.private_hosts import Permission
 from usher.urls import Refused, Scheme, Url
 

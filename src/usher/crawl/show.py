@@ -18,7 +18,7 @@ from usher.crawl.page_visit import Seen, Visitor
 from usher.crawl.politeness import Manners
 from usher.crawl.service import PRODUCT, fetcher_of
 from usher.errors import BadInput, Unreachable
-from usher.messages import PageToFetch, PrivateAccess
+from usher.messages.crawler import PageToFetch, PrivateAccess
 from usher.settings import Settings
 from usher.urls import Refused, parse
 
@@ -37,7 +37,7 @@ async def look(settings: Settings, text: str) -> Seen:
     async with fetcher_of(settings) as fetcher, Visitor(Manners(fetcher, PRODUCT)) as visitor:
         permission = await private_permission.needed(url)
         access = PrivateAccess(permission.port, permission.addresses) if permission else None
-        seen = await visitor.visit(PageToFetch(str(url), private=access), lease)
+        seen = await visitor.visit(PageToFetch(str(url), 0, private=access), lease)
     if seen is None:
         raise Unreachable(f"{url} asks for too long a rest.")
     return seen
@@ -56,7 +56,7 @@ def portrait(seen: Seen) -> dict[str, Any]:
         "robots": rules.robots.rule(told.link) if rules and not rules.robots.wait else None,
         "delay": rules.robots.crawl_delay if rules else None,
         "type": told.content_type,
-        "length": told.length if answer else None,
+        "length": told.content_length if answer else None,
         "seconds": round(answer.seconds, 3) if answer else None,
         "ip": answer.ip if answer else None,
         "headers": answer.headers if answer else [],

@@ -14,7 +14,8 @@ from typing import Final
 from usher.chunk_store import Shelf
 from usher.errors import BadContent, DiskUnusable, NotFound, Unreachable, UsherError
 from usher.http.client.download import download_chunk
-from usher.messages import MissingChunk, ServerChunk, SourceChunk
+from usher.messages.builder import SourceChunk
+from usher.messages.index_server import MissingChunk, ServerChunk
 
 PATIENCE: Final = 5.0  # seconds
 AVOIDED_SECONDS: Final = 30.0
@@ -69,14 +70,12 @@ class ChunkSources:
     def lost(self) -> list[MissingChunk]:
         """Chunks that nobody has, for sure; each is told once, and again if that goes on for as long."""
         before = now() - self.sure_seconds
-        found = [
-            one.said
-            for one in self._nowhere.values()
+        lost = [
+            chunk
+            for chunk, one in self._nowhere.items()
             if one.tries >= SURE_TRIES and one.since <= before
         ]
-        for one in found:
-            del self._nowhere[one.chunk_id]
-        return found
+        return [self._nowhere.pop(chunk).said for chunk in lost]
 
     async def fetch(self, one: ServerChunk) -> bool:
         """See that a chunk is on the shelf; whether it was already. Unreachable if nobody has it."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from usher.chunk_store import at_disk, make_folder
-from usher.messages import ContentChunk
+from usher.messages.builder import ContentChunk
 from usher.private_files import write_file
 
 

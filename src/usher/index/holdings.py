@@ -13,7 +13,7 @@ from usher.chunk_store import Shelf, at_disk
 from usher.errors import BadInput
 from usher.index import chunk_file
 from usher.index.engine import Engine
-from usher.messages import HeldChunk
+from usher.messages.index_server import HeldChunk
 from usher.private_files import write_file
 
 FILE: Final = "incarnation"
