@@ -374,7 +374,7 @@ class Crawl:
             words = ["--data", str(self.home), "crawl", "--delay", "0", url]
             began = time.perf_counter()
             process = subprocess.Popen([*USHER, *words], stdout=subprocess.PIPE, text=True)
-            wait_until((self.home / "logs" / "crawl.log").exists, 60)
+            wait_until((self.home / "logs" / "crawler.log").exists, 60)
             meter = Meter({"usher": process.pid, "postgres": postmaster(self.home)})
             out, _ = process.communicate(timeout=CRAWL_SECONDS)
             used = meter.end()
