@@ -40,7 +40,9 @@ async def set_component_state(call: MgmtCall[ComponentStateRequest]) -> Componen
             now=database_time(call),
         )
         if asked.anew and me.type == "crawler":
-            await chunks.restart_crawler(conn, me.id, n=MAX_CHUNKS_PER_REQUEST, now=database_time(call))
+            await chunks.restart_crawler(
+                conn, me.id, n=MAX_CHUNKS_PER_REQUEST, now=database_time(call)
+            )
     callers.changed(call.caller, asked.host)
     return ComponentStatus(me.host, me.type, asked.state, me.health, me.row)
 

@@ -32,7 +32,8 @@ async def set_missing(call: MgmtCall[MissingChunksRequest]) -> LostChunks:
 
 
 def loss_of(one: MissingChunk) -> MissingFile:
-    return MissingFile(chunk_number(one.chunk_id), storable_text(one.reason) or NOBODY, one.builder_silent
+    return MissingFile(
+        chunk_number(one.chunk_id), storable_text(one.reason) or NOBODY, one.builder_silent
     )
 
 
