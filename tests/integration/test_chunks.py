@@ -21,7 +21,7 @@ from support.mgmt.admitted_pages import (
 )
 from usher.db.pool import Connection, Database, connect
 from usher.door.doorkeeper import Doorkeeper
-from usher.door.guestbook import PageReport
+from usher.door.guestbook import ReportedPage
 from usher.door.rules import Knock
 from usher.mgmt import chunks
 from usher.mgmt.chunks import ClaimedChunk, ClaimRequest, HostTrouble
@@ -178,7 +178,9 @@ async def test_a_failed_page_is_marked_and_another_comes_into_the_chunk(database
         assert await chunks.lock_chunk(conn, me, pack.chunk_id, lease=LEASE, now=NOW + SOON)
         page = await chunks.find_page(conn, url(pack.pages[2].url))
         assert page
-        failed = PageReport(page.domain64, page.path, "failure", chunk_id=pack.chunk_id, status=500)
+        failed = ReportedPage(
+            page.domain64, page.path, "failure", chunk_id=pack.chunk_id, status=500
+        )
         await chunks.report(conn, [failed], now=NOW + SOON)
         more = await chunks.more_links(conn, me, pack.chunk_id, ClaimRequest(n=1), now=NOW + SOON)
         assert names(more) == [pages("a.com", 6)[5]]
@@ -353,8 +355,8 @@ async def test_a_crawl_that_nobody_saw_end_ends_with_the_next_look(database: str
         assert (over, due > NOW) == (None, True)
 
 
-async def success(conn: Connection, pack: ClaimedChunk) -> PageReport:
+async def success(conn: Connection, pack: ClaimedChunk) -> ReportedPage:
     """The only page of a chunk, fetched."""
     found = await chunks.find_page(conn, url(pack.pages[0].url))
     assert found
-    return PageReport(found.domain64, found.path, "success", pack.chunk_id, 200)
+    return ReportedPage(found.domain64, found.path, "success", pack.chunk_id, 200)

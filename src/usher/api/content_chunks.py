@@ -18,7 +18,7 @@ from usher.api.mgmt_calls import (
     state_of,
 )
 from usher.db.pool import Connection
-from usher.door.guestbook import FetchResult, PageReport
+from usher.door.guestbook import FetchResult, ReportedPage
 from usher.errors import BadInput, NotFound
 from usher.http.server.endpoint import Endpoint
 from usher.messages.components import ChunkIdsQuery, ChunkState, UnpropagatedChunks
@@ -90,7 +90,7 @@ async def finish(
     conn: Connection,
     me: ComponentRecord,
     chunk: int,
-    told: Sequence[PageReport] = (),
+    told: Sequence[ReportedPage] = (),
 ) -> bool:
     """Whether the chunk was the crawler's, and is crawled now."""
     asked = call.body
@@ -115,7 +115,7 @@ def said_before(found: Chunk, me: ComponentRecord, asked: ContentChunkReport) ->
 
 
 async def pace(
-    conn: Connection, found: Sequence[tuple[PageReport, PageReport]], now: datetime
+    conn: Connection, found: Sequence[tuple[PageReport, ReportedPage]], now: datetime
 ) -> None:
     """Hosts that refused us or did not answer rest, for every crawler; those that answer are forgiven in time."""
     answering = {outcome.domain64 for one, outcome in found if one.status is not None}
@@ -125,7 +125,7 @@ async def pace(
         await chunks.clear_troubles(conn, well, now=now)
 
 
-def trouble_of(one: PageReport, outcome: PageReport, answering: set[int]) -> HostTrouble | None:
+def trouble_of(one: PageReport, outcome: ReportedPage, answering: set[int]) -> HostTrouble | None:
     """An answer that asks us to come later is its host's trouble; so is none at all, if no page of it has one."""
     silent = one.result == "failure" and one.status is None and outcome.domain64 not in answering
     if not silent and one.status not in LATER and one.retry_after is None:
@@ -136,13 +136,13 @@ def trouble_of(one: PageReport, outcome: PageReport, answering: set[int]) -> Hos
 
 async def outcomes(
     conn: Connection, chunk: int, pages: Sequence[PageReport]
-) -> list[tuple[PageReport, PageReport]]:
+) -> list[tuple[PageReport, ReportedPage]]:
     """What became of the pages of a chunk; one that is not in it makes the whole report wrong."""
     inside = {(page.host, page.path): page for page in await unreported_pages.pages_of(conn, chunk)}
     codes = (
         await unreported_pages.content_types(conn) if any(one.content_type for one in pages) else {}
     )
-    found: dict[tuple[str, str], tuple[PageReport, PageReport]] = {}
+    found: dict[tuple[str, str], tuple[PageReport, ReportedPage]] = {}
     for one in pages:
         url = read(one.link)
         page = inside.get((url.host, url.path))
@@ -161,8 +161,8 @@ def read(link: str) -> Url:
 
 def outcome_of(
     one: PageReport, page: Numbered, codes: Mapping[str, int] | None = None
-) -> PageReport:
-    return PageReport(
+) -> ReportedPage:
+    return ReportedPage(
         domain64=page.domain64,
         path=page.path,
         result=result_of(one),

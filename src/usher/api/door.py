@@ -11,7 +11,7 @@ from usher.api.door_messages import (
     EntreeRequest,
     KnockAnswer,
     KnockRequest,
-    UrlVerdict,
+    KnockVerdict,
 )
 from usher.door.batch import BatchVerdicts, UrlVerdict
 from usher.door.rules import Knock
@@ -60,14 +60,14 @@ def verdict_counts(answers: BatchVerdicts) -> VerdictCounts:
     return VerdictCounts(**counts)
 
 
-def link_verdicts(answers: Answers) -> LinkVerdicts:
+def link_verdicts(answers: BatchVerdicts) -> LinkVerdicts:
     reasons = {str(reason): count for reason, count in answers.counts().items()}
     return LinkVerdicts(verdict_counts(answers), reasons)
 
 
-def url_verdict(answer: UrlVerdict) -> UrlVerdict:
+def url_verdict(answer: UrlVerdict) -> KnockVerdict:
     canonical = None if answer.url is None else str(answer.url)
-    return UrlVerdict(answer.given, canonical, answer.verdict, answer.reason, answer.detail)
+    return KnockVerdict(answer.given, canonical, answer.verdict, answer.reason, answer.detail)
 
 
 async def entree(call: MgmtCall[EntreeRequest]) -> EntreeAnswer:

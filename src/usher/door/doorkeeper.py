@@ -111,7 +111,7 @@ class Doorkeeper:
             yield await self.knock(roots, knock=Knock("full"), now=now)
 
     async def settle(
-        self, outcomes: Sequence[guestbook.PageReport], *, now: datetime | None = None
+        self, outcomes: Sequence[guestbook.ReportedPage], *, now: datetime | None = None
     ) -> tuple[list[guestbook.SettledPage], list[int]]:
         """Record what fetches brought, and close the crawls that are over by it; returns pages and hosts."""
         when = now or self.db.clock.now()

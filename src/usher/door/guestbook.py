@@ -115,7 +115,7 @@ async def hint(
     )
 
 
-class PageReport(NamedTuple):
+class ReportedPage(NamedTuple):
     """What a fetch of one page brought."""
 
     domain64: int
@@ -155,13 +155,13 @@ class SettledPage(NamedTuple):
 
 
 async def settle(
-    conn: Connection, *, outcomes: Sequence[PageReport], now: datetime
+    conn: Connection, *, outcomes: Sequence[ReportedPage], now: datetime
 ) -> list[SettledPage]:
     """Record what fetches brought; only pages that were being crawled in that chunk are returned and changed."""
     return await store.settle.rows(conn, SettledPage, **report_columns(outcomes), now=now)
 
 
-def report_columns(outcomes: Sequence[PageReport]) -> dict[str, str | None]:
+def report_columns(outcomes: Sequence[ReportedPage]) -> dict[str, str | None]:
     """Outcomes as the arrays that functions of the schema take, by the names of our parameters."""
     values = zip(*outcomes, strict=True) if outcomes else [()] * len(COLUMNS)
     return dict(zip(COLUMNS, map(written, values), strict=True))

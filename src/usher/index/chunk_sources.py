@@ -72,11 +72,13 @@ class ChunkSources:
         """The chunks that are lost; each is returned once, and again if it stays lost for as long."""
         latest = now() - self.lost_seconds
         lost = [
-            chunk
-            for chunk, chunk in self._unavailable.items()
+            chunk.report
+            for chunk in self._unavailable.values()
             if chunk.tries >= LOST_TRIES and chunk.since <= latest
         ]
-        return [self._unavailable.pop(chunk).said for chunk in lost]
+        for report in lost:
+            del self._unavailable[report.chunk_id]
+        return lost
 
     async def fetch(self, chunk: ServerChunk) -> bool:
         """Ensure that a chunk is in the store; True if it already was, Unreachable if no host has it."""
