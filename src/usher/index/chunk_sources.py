@@ -72,13 +72,11 @@ class ChunkSources:
         """The chunks that are lost; each is returned once, and again if it stays lost for as long."""
         latest = now() - self.lost_seconds
         lost = [
-            chunk.report
-            for chunk in self._unavailable.values()
+            number
+            for number, chunk in self._unavailable.items()
             if chunk.tries >= LOST_TRIES and chunk.since <= latest
         ]
-        for report in lost:
-            del self._unavailable[report.chunk_id]
-        return lost
+        return [self._unavailable.pop(number).report for number in lost]
 
     async def fetch(self, chunk: ServerChunk) -> bool:
         """Ensure that a chunk is in the store; True if it already was, Unreachable if no host has it."""
