@@ -1,7 +1,7 @@
 """PostgreSQL with a synchronous standby, and the failover that Patroni would do.
 
-Commits wait for the standby, so a promotion loses nothing that a component was told of. Without a standby, the primary
-commits alone until the next one streams.
+Commits wait for the standby, so a promotion loses no acknowledged transaction. Without a standby, the primary commits
+alone until the next one streams.
 """
 
 import subprocess
@@ -15,7 +15,7 @@ import psycopg
 
 from chaos.machines import Machine
 from chaos.network import NETWORK, Namespace
-from usher.db.embedded.account import Account, server_account
+from usher.db.embedded.account import ServerAccount, server_account
 from usher.db.embedded.binaries import Binaries
 
 PORT = 5432
@@ -50,7 +50,7 @@ class Pair:
     def __init__(
         self, namespaces: Sequence[Namespace], directory: Path, binaries: Binaries
     ) -> None:
-        self.account: Account = server_account()
+        self.account: ServerAccount = server_account()
         self.binaries, self.password = binaries, "chaos"
         self.nodes = [self.node(namespace, directory) for namespace in namespaces]
         self.primary, self.standby = self.nodes

@@ -71,7 +71,7 @@ class Room:
 async def room(database: str) -> AsyncIterator[Room]:
     async with (
         opened(database) as databases,
-        Fetcher("t", allow=private_hosts.parse("127.0.0.0/8")) as fetcher,
+        Fetcher("t", allow=private_hosts.parse_allow_list("127.0.0.0/8")) as fetcher,
     ):
         yield Room(databases, fetcher)
 
@@ -180,7 +180,7 @@ async def test_a_feed_that_moved_is_followed_once_for_all(database: str) -> None
     for apart in (False, True):
         with Website(host="0.0.0.0") as site:  # two addresses of this machine
             site.host = "127.0.0.1"
-            fetcher = Fetcher("t", allow=private_hosts.parse("127.0.0.0/8"))
+            fetcher = Fetcher("t", allow=private_hosts.parse_allow_list("127.0.0.0/8"))
             async with opened(database, apart=apart) as databases, fetcher:
                 room = Room(databases, fetcher)
                 id_ = await moved(room, site)

@@ -7,11 +7,11 @@ import pytest
 from support.queue.queued_jobs import NOW, SECOND, end, new, put, started
 from usher.db.pool import Connection, Database
 from usher.errors import BadInput, NotFound
-from usher.observe.blockers import of_queue
-from usher.observe.stages import Paused, look_at_queue
+from usher.observe.blockers import queue_blockers
+from usher.observe.stages import PausedEntry, read_queue
 from usher.queue import admin, jobs, task_queries
-from usher.queue.job_states import State
-from usher.queue.waiting_reason import why_waiting
+from usher.queue.job_states import JobState
+from usher.queue.waiting_reason import waiting_reasons
 
 
 async def test_a_paused_type_is_not_claimed(conn: Connection) -> None:
@@ -20,13 +20,15 @@ async def test_a_paused_type_is_not_claimed(conn: Connection) -> None:
     assert await started(conn, "a") == []
     assert await jobs.next_due(conn, "a", "here") is None
     assert len(await started(conn, "b")) == 1
-    assert await why_waiting(conn, first, now=NOW) == ["Its type a is paused: usher jobs resume a"]
+    assert await waiting_reasons(conn, first, now=NOW) == [
+        "Its type a is paused: usher jobs resume a"
+    ]
     assert await task_queries.paused_types(conn) == [
         task_queries.PausedType("a", "the site is down", NOW)
     ]
-    seen = await look_at_queue(conn, now=NOW)
-    assert seen.paused == [Paused("type", "a")]
-    assert [holdup.kind for holdup in of_queue(seen, NOW)] == ["type_paused"]
+    seen = await read_queue(conn, now=NOW)
+    assert seen.paused == [PausedEntry("type", "a")]
+    assert [holdup.kind for holdup in queue_blockers(seen, NOW)] == ["type_paused"]
     assert await admin.resume_type(conn, "a")
     assert not await admin.resume_type(conn, "a")
     assert [run.id for run in await started(conn, "a")] == [first]
@@ -36,7 +38,7 @@ async def test_a_job_that_runs_while_its_type_is_paused_finishes(conn: Connectio
     await put(conn, new("a"))
     runs = await started(conn, "a")
     await admin.pause_type(conn, "a", reason="", now=NOW)
-    await end(conn, runs, State.COMPLETED)
+    await end(conn, runs, JobState.COMPLETED)
 
 
 async def test_a_paused_resource_starts_nothing(conn: Connection) -> None:
@@ -45,15 +47,15 @@ async def test_a_paused_resource_starts_nothing(conn: Connection) -> None:
     running = [run for run in await started(conn, n=1) if run.resource_id]
     assert (await admin.pause_resource(conn, "r")).paused
     assert [run.id for run in await started(conn)] == ids[4:]
-    await end(conn, running, State.COMPLETED)  # its seat stays empty
+    await end(conn, running, JobState.COMPLETED)  # its seat stays empty
     assert await started(conn) == []
-    assert await why_waiting(conn, ids[1], now=NOW) == [
+    assert await waiting_reasons(conn, ids[1], now=NOW) == [
         "Its resource r is paused: usher resources resume r"
     ]
     changed, _ = await admin.set_resource(conn, "r", capacity=3, now=NOW)
     assert (changed.capacity, changed.paused) == (3, True)
     assert await started(conn) == []
-    assert (await look_at_queue(conn, now=NOW)).paused == [Paused("resource", "r")]
+    assert (await read_queue(conn, now=NOW)).paused == [PausedEntry("resource", "r")]
     resumed = await admin.resume_resource(conn, "r", now=NOW)
     assert (resumed.capacity, resumed.paused) == (3, False)
     assert [run.id for run in await started(conn, now=NOW + SECOND)] == ids[1:4]

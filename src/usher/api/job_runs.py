@@ -13,70 +13,71 @@ from typing import Any, NoReturn
 from msgspec import UNSET
 
 from usher.api.access import CLAIM, MANAGER
-from usher.api.app import Call, Endpoint
+from usher.api.context import MgmtCall
 from usher.api.jobs import each, entered, new_job
-from usher.api.queue_calls import DAY, SECOND, at_most, at_the_desk, number, span
+from usher.api.queue_calls import DAY, SECOND, check_batch_size, path_id, queue_transaction, span
 from usher.api.queue_messages import (
-    MOST_CLAIMED,
-    MOST_JOBS,
-    Alive,
-    BelowRequest,
+    MAX_JOBS_PER_CLAIM,
+    MAX_JOBS_PER_REQUEST,
+    ChildJobsRequest,
     ClaimAnswer,
     ClaimRequest,
-    End,
-    Ended,
-    EnteredJobs,
     ExtendAnswer,
     ExtendRequest,
     MessageRequest,
     OutputRequest,
+    QueuedJobs,
     ResultRequest,
+    RunClaim,
+    RunEnd,
     SettleAnswer,
+    SettledJob,
     SettleRequest,
-    WroteRequest,
+    WrittenRowsRequest,
 )
 from usher.db.clock import server_time
 from usher.db.pool import Connection
 from usher.errors import BadInput, NotAllowed
-from usher.http.server.messages import Status
-from usher.http.server.middleware import Declined
+from usher.http.server.endpoint import Endpoint
+from usher.http.server.middleware import HttpError
+from usher.messages.server import Status
 from usher.mgmt.tokens import Token
 from usher.queue import jobs, run_api
 from usher.queue.child_programs import Origin, known_refusal
-from usher.queue.job_states import Ending, Outcome, State, Why, outcome
-from usher.queue.jobs import New, Settled
+from usher.queue.job_states import EndReason, JobOutcome, JobState, ProcessEnd, job_outcome
+from usher.queue.jobs import JobRequest, SettledRun
 from usher.queue.policy import Policies, Policy
-from usher.queue.run_api import Fence, Held
-from usher.queue.runners.output import Output, clean
+from usher.queue.run_api import ActiveRun, Fence
+from usher.queue.runners.output import Output, without_nul
 from usher.worker import PermanentError, encode_result
 
 # -- what workers say and do
 
 
-async def say(call: Call[MessageRequest]) -> Status:
+async def say(call: MgmtCall[MessageRequest]) -> Status:
     run = fence(call)
-    async with at_the_desk(call) as conn:
-        if not await run_api.say(conn, run, clean(call.body.message)):
+    async with queue_transaction(call) as conn:
+        if not await run_api.set_message(conn, run, without_nul(call.body.message)):
             refuse(run)
     return Status("ok")
 
 
-async def put_output(call: Call[OutputRequest]) -> Status:
+async def put_output(call: MgmtCall[OutputRequest]) -> Status:
     run = fence(call)
-    async with at_the_desk(call) as conn:
-        held = await run_api.held(conn, [run])
+    async with queue_transaction(call) as conn:
+        held = await run_api.active_runs(conn, [run])
         if run[0] not in held:
             refuse(run)
-        output = kept(call.body.output, call.rooms.policies.of(held[run[0]].type))
-        if not await run_api.put_output(conn, run, output):
+        output = kept(call.body.output, call.context.policies.of(held[run[0]].type))
+        if not await run_api.set_output(conn, run, output):
             refuse(run)
     return Status("ok")
 
 
-async def put_result(call: Call[ResultRequest]) -> Status:
+async def put_result(call: MgmtCall[ResultRequest]) -> Status:
     run, result = fence(call), encoded(call.body.result)
-    async with at_the_desk(call) as conn:
-        if not await run_api.put_result(conn, run, result, now=await server_time(conn)):
+    async with queue_transaction(call) as conn:
+        if not await run_api.set_result(conn, run, result, now=await server_time(conn)):
             refuse(run)
     return Status("ok")
 
@@ -89,35 +90,35 @@ def encoded(result: object) -> str:
         raise BadInput(str(error)) from None
 
 
-async def wrote(call: Call[WroteRequest]) -> Status:
+async def wrote(call: MgmtCall[WrittenRowsRequest]) -> Status:
     run, asked = fence(call), call.body
-    at_most(asked.rows, "rows")
-    async with at_the_desk(call) as conn:
+    check_batch_size(asked.rows, "rows")
+    async with queue_transaction(call) as conn:
         now = await server_time(conn)
-        if not await run_api.wrote(conn, run, asked.table, asked.rows, now=now):
+        if not await run_api.record_written_rows(conn, run, asked.table, asked.rows, now=now):
             refuse(run)
     return Status("ok")
 
 
-async def add_below(call: Call[BelowRequest]) -> EnteredJobs:
+async def add_below(call: MgmtCall[ChildJobsRequest]) -> QueuedJobs:
     run, wanted = fence(call), each(call.body)
     if any(job.parent is not None for job in wanted):
         raise BadInput("parent is the job in the path.")
-    async with at_the_desk(call) as conn:
+    async with queue_transaction(call) as conn:
         news, now = [new_job(job) for job in wanted], await server_time(conn)
-        if held := (await run_api.held(conn, [run])).get(run[0]):
-            forbid(call.rooms.policies, Origin(held.type, held.program), news)
-        found = await run_api.enqueue_below(conn, run, news, now=now)
+        if held := (await run_api.active_runs(conn, [run])).get(run[0]):
+            forbid(call.context.policies, Origin(held.type, held.program), news)
+        found = await run_api.enqueue_children(conn, run, news, now=now)
         if found is None:
             refuse(run)
     return entered(found)
 
 
-def forbid(policies: Policies, origin: Origin, news: Sequence[New]) -> None:
+def forbid(policies: Policies, origin: Origin, news: Sequence[JobRequest]) -> None:
     """Decline a child job at once whose program its manager would not run."""
     for job in news:
         if refusal := known_refusal(policies, origin, job.type, job.program):
-            raise Declined(
+            raise HttpError(
                 403,
                 "child_forbidden",
                 f"{refusal}.",
@@ -125,13 +126,13 @@ def forbid(policies: Policies, origin: Origin, news: Sequence[New]) -> None:
             )
 
 
-def fence(call: Call[Any]) -> Fence:
-    return number(call), call.body.claim
+def fence(call: MgmtCall[Any]) -> Fence:
+    return path_id(call), call.body.claim
 
 
 def refuse(run: Fence) -> NoReturn:
     """Say that a claim does not count; a caller without a good claim learns nothing about the job."""
-    raise Declined(
+    raise HttpError(
         409,
         "claim_lost",
         f"Job {run[0]} does not run under this claim.",
@@ -149,12 +150,12 @@ def kept(output: str, policy: Policy) -> str:
 # -- what managers do
 
 
-async def claim(call: Call[ClaimRequest]) -> ClaimAnswer:
+async def claim(call: MgmtCall[ClaimRequest]) -> ClaimAnswer:
     asked = call.body
     lease = span(asked.lease, "lease", SECOND, DAY)
-    tries = asked.max_attempts or call.rooms.policies.of(asked.type).max_attempts
-    host = host_of_manager(call.asker.token, asked.host)
-    async with at_the_desk(call) as conn:
+    tries = asked.max_attempts or call.context.policies.of(asked.type).max_attempts
+    host = host_of_manager(call.caller.token, asked.host)
+    async with queue_transaction(call) as conn:
         now = await server_time(conn)
         found = await jobs.claim(conn, asked.type, host, asked.n, lease=lease, tries=tries, now=now)
         fewer = len(found) < asked.n
@@ -177,10 +178,10 @@ def host_of_manager(token: Token | None, declared: str) -> str:
     return token.address
 
 
-async def extend(call: Call[ExtendRequest]) -> ExtendAnswer:
+async def extend(call: MgmtCall[ExtendRequest]) -> ExtendAnswer:
     lease = span(call.body.lease, "lease", SECOND, DAY)
     ours = fences(call.body.jobs)
-    async with at_the_desk(call) as conn:
+    async with queue_transaction(call) as conn:
         stop = await jobs.extend(conn, ours, lease=lease, now=await server_time(conn))
     return ExtendAnswer(
         [id_ for id_, _ in ours if stop.get(id_) is False],
@@ -189,39 +190,41 @@ async def extend(call: Call[ExtendRequest]) -> ExtendAnswer:
     )
 
 
-async def settle(call: Call[SettleRequest]) -> SettleAnswer:
+async def settle(call: MgmtCall[SettleRequest]) -> SettleAnswer:
     asked = call.body.jobs
     ours = fences(asked)
-    async with at_the_desk(call) as conn:
-        now, held = await server_time(conn), await run_api.held(conn, ours)
+    async with queue_transaction(call) as conn:
+        now, held = await server_time(conn), await run_api.active_runs(conn, ours)
         ends = [
-            settled(end, held[end.id], call.rooms.policies, now) for end in asked if end.id in held
+            settled(end, held[end.id], call.context.policies, now)
+            for end in asked
+            if end.id in held
         ]
         done = await written(conn, ends, now)
     return SettleAnswer(
-        [Ended(end.id, end.state, end.retry_at) for end in ends if end.id in done],
+        [SettledJob(end.id, end.state, end.retry_at) for end in ends if end.id in done],
         [end.id for end in asked if end.id not in done],
     )
 
 
-def fences(runs: Sequence[Alive | End]) -> list[Fence]:
+def fences(runs: Sequence[RunClaim | RunEnd]) -> list[Fence]:
     """Each run once: of two ends of one run, neither would be the true one."""
-    at_most(runs, "jobs")
+    check_batch_size(runs, "jobs")
     for id_, times in Counter(run.id for run in runs).items():
         if times > 1:
             raise BadInput(f"Job {id_} is there {times} times.")
     return [(run.id, run.claim) for run in runs]
 
 
-async def written(conn: Connection, ends: Sequence[Settled], now: datetime) -> set[int]:
+async def written(conn: Connection, ends: Sequence[SettledRun], now: datetime) -> set[int]:
     """Settle what has ended and give back what has not begun; those that were still the caller's."""
-    back = [(end.id, end.claim) for end in ends if end.state is State.PENDING]
-    over = [end for end in ends if end.state is not State.PENDING]
+    back = [(end.id, end.claim) for end in ends if end.state is JobState.PENDING]
+    over = [end for end in ends if end.state is not JobState.PENDING]
     done = await jobs.settle(conn, over, now=now) if over else set()
     return done | (await jobs.give_back(conn, back, now=now) if back else set())
 
 
-def settled(end: End, held: Held, policies: Policies, now: datetime) -> Settled:
+def settled(end: RunEnd, held: ActiveRun, policies: Policies, now: datetime) -> SettledRun:
     """What an end means by the rules of its type; what the manager says itself is taken at its word."""
     policy = policies.of(held.type)
     found = judged(end, held, policy)
@@ -229,7 +232,7 @@ def settled(end: End, held: Held, policies: Policies, now: datetime) -> Settled:
     if end.retry_in is not None:
         wanted = span(end.retry_in, "retry_in", 0 * SECOND)
         wait = wait and wanted
-    return Settled(
+    return SettledRun(
         end.id,
         end.claim,
         found.state,
@@ -242,23 +245,23 @@ def settled(end: End, held: Held, policies: Policies, now: datetime) -> Settled:
     )
 
 
-def judged(end: End, held: Held, policy: Policy) -> Outcome:
+def judged(end: RunEnd, held: ActiveRun, policy: Policy) -> JobOutcome:
     if end.state is None and end.exit_code is None:
         raise BadInput(f"Job {end.id} has neither state nor exit_code.")
     if end.state is not None and end.state != "temporary-error":
-        return Outcome(State(end.state), end.exit_code)
+        return JobOutcome(JobState(end.state), end.exit_code)
     code = end.exit_code if end.state is None else 1
-    why: Why = "cancelled" if held.cancel and end.state is None and code else "ended"
+    why: EndReason = "cancelled" if held.cancel and end.state is None and code else "ended"
     rules = replace(policy, max_attempts=held.max_attempts or policy.max_attempts)
     luck = random.random()  # noqa: S311 - spreads retries
-    return outcome(Ending(code, why), attempts=held.attempts, policy=rules, luck=luck)
+    return job_outcome(ProcessEnd(code, why), attempts=held.attempts, policy=rules, luck=luck)
 
 
-def message(end: End, found: Outcome) -> str | None:
+def message(end: RunEnd, found: JobOutcome) -> str | None:
     """The manager's own words, with why it is the last attempt; else ours."""
     if end.message is None:
         return found.message
-    return clean(f"{end.message}; {found.note}" if found.note else end.message)
+    return without_nul(f"{end.message}; {found.note}" if found.note else end.message)
 
 
 ENDPOINTS = (
@@ -268,7 +271,7 @@ ENDPOINTS = (
         claim,
         ClaimRequest,
         ClaimAnswer,
-        f"Take up to {MOST_CLAIMED:,} jobs of a type to run them",
+        f"Take up to {MAX_JOBS_PER_CLAIM:,} jobs of a type to run them",
         access=MANAGER,
     ),
     Endpoint(
@@ -286,7 +289,7 @@ ENDPOINTS = (
         settle,
         SettleRequest,
         SettleAnswer,
-        f"End runs, up to {MOST_JOBS:,} at once",
+        f"End runs, up to {MAX_JOBS_PER_REQUEST:,} at once",
         access=MANAGER,
     ),
     Endpoint(
@@ -320,7 +323,7 @@ ENDPOINTS = (
         "POST",
         "/v1/jobs/{id}/wrote",
         wrote,
-        WroteRequest,
+        WrittenRowsRequest,
         Status,
         "Which rows a run wrote",
         access=CLAIM,
@@ -329,8 +332,8 @@ ENDPOINTS = (
         "POST",
         "/v1/jobs/{id}/jobs",
         add_below,
-        BelowRequest,
-        EnteredJobs,
+        ChildJobsRequest,
+        QueuedJobs,
         "Put jobs in below a run",
         access=CLAIM,
     ),

@@ -10,41 +10,41 @@ from typing import Any, TypeVar
 import psycopg
 
 from usher import durations
-from usher.api.app import Call
-from usher.api.queue_messages import MOST_JOBS
-from usher.db.pool import IN_THE_WAY, Connection
+from usher.api.context import MgmtCall
+from usher.api.queue_messages import MAX_JOBS_PER_REQUEST
+from usher.db.pool import CONFLICT_ERRORS, Connection
 from usher.errors import BadInput, NotAllowed, NotFound, Unreachable
-from usher.http.server.middleware import Declined
-from usher.queue.jobs import reason
-from usher.queue.policy import to_span
-from usher.queue.queries import Job, Listed, Node
-from usher.queue.task_queries import Task
+from usher.http.server.middleware import HttpError
+from usher.queue.jobs import error_reason
+from usher.queue.policy import to_duration
+from usher.queue.queries import JobTreeNode, ListedJob, StoredJob
+from usher.queue.task_queries import StoredTask
 
 SECOND = timedelta(seconds=1)
 DAY = timedelta(days=1)
 LONGEST = timedelta(days=3650)
 HIDDEN = "(hidden: needs the scope admin)"
-View = TypeVar("View", Listed, Job, Node, Task)
+View = TypeVar("View", ListedJob, StoredJob, JobTreeNode, StoredTask)
 NUMBER = re.compile(r"[1-9][0-9]{0,17}")
 
 
 @asynccontextmanager
-async def at_the_desk(call: Call[Any]) -> AsyncIterator[Connection]:
+async def queue_transaction(call: MgmtCall[Any]) -> AsyncIterator[Connection]:
     """A transaction at the queue; what cannot be stored is the caller's to mend, whoever noticed it first."""
     try:
-        async with call.rooms.control.transaction() as conn:
+        async with call.context.control.transaction() as conn:
             yield conn
     except BadInput as error:
         raise BadInput(error.message, hint=error.hint) from None
     except (psycopg.DataError, psycopg.errors.CheckViolation) as error:
-        raise BadInput(f"That cannot be stored: {reason(error)}.") from None
-    except IN_THE_WAY as error:
+        raise BadInput(f"That cannot be stored: {error_reason(error)}.") from None
+    except CONFLICT_ERRORS as error:
         raise Unreachable("Others stood in the way.", hint="Ask again.") from error
 
 
-def number(call: Call[Any]) -> int:
+def path_id(call: MgmtCall[Any]) -> int:
     """The job or task that the path names."""
-    word = call.words["id"]
+    word = call.path_params["id"]
     if not NUMBER.fullmatch(word):
         raise NotFound(f"{word[:40]!a} is not a number.")
     return int(word)
@@ -52,7 +52,7 @@ def number(call: Call[Any]) -> int:
 
 def span(value: str | float, name: str, least: timedelta, most: timedelta = LONGEST) -> timedelta:
     try:
-        found = to_span(value)
+        found = to_duration(value)
     except ValueError as error:
         raise BadInput(f"{name} cannot be {value!r:.40}: {error}.") from None
     if not least <= found <= most:
@@ -60,19 +60,19 @@ def span(value: str | float, name: str, least: timedelta, most: timedelta = LONG
     return found
 
 
-def at_most(given: Sequence[object], what: str) -> None:
-    if len(given) > MOST_JOBS:
-        message = f"{len(given):,} {what} are more than {MOST_JOBS:,}."
-        raise Declined(413, "too_large", message, hint="Ask in several requests.")
+def check_batch_size(given: Sequence[object], what: str) -> None:
+    if len(given) > MAX_JOBS_PER_REQUEST:
+        message = f"{len(given):,} {what} are more than {MAX_JOBS_PER_REQUEST:,}."
+        raise HttpError(413, "too_large", message, hint="Ask in several requests.")
 
 
-def sees_arguments(call: Call[Any]) -> bool:
+def sees_arguments(call: MgmtCall[Any]) -> bool:
     """Whether the caller may read what jobs and tasks are given; the scope `read` is not enough."""
-    token = call.asker.token
+    token = call.caller.token
     return token is not None and token.scope == "admin"
 
 
-def shown_to(call: Call[Any], job: View) -> View:
+def shown_to(call: MgmtCall[Any], job: View) -> View:
     """A job or task as this caller may see it: what it was given and what it printed is for operators."""
     if sees_arguments(call):
         return job
@@ -83,7 +83,7 @@ def shown_to(call: Call[Any], job: View) -> View:
     return replace(job, **hidden)
 
 
-def check_contains(call: Call[Any], contains: str | None) -> None:
+def check_contains(call: MgmtCall[Any], contains: str | None) -> None:
     """Raise if a search would tell a caller what it may not read."""
     if contains is not None and not sees_arguments(call):
         raise NotAllowed(
@@ -92,5 +92,5 @@ def check_contains(call: Call[Any], contains: str | None) -> None:
         )
 
 
-def wrong_state(message: str, hint: str = "") -> Declined:
-    return Declined(409, "wrong_state", message, hint=hint)
+def wrong_state(message: str, hint: str = "") -> HttpError:
+    return HttpError(409, "wrong_state", message, hint=hint)

@@ -13,7 +13,7 @@ from datetime import timedelta
 import uvloop
 
 from usher.crawl.http.fetch import Fetcher
-from usher.crawl.service import fetcher_of
+from usher.crawl.service import make_fetcher
 from usher.feeds.items.job_functions import (
     QUEUE_VARIABLE,
     clean,
@@ -28,8 +28,8 @@ from usher.feeds.poll.batch_poller import BatchPoller, ClaimOptions
 from usher.feeds.poll.feed_poll import poll as poll_feed
 from usher.feeds.poll.outcome import PollOutcome
 from usher.feeds.store.databases import FeedDatabases, open_databases
-from usher.queue.policy import policies
-from usher.settings import Loaded
+from usher.queue.policy import read_policies
+from usher.settings import LoadedSettings
 from usher.worker import PermanentError, TemporaryError
 
 __all__ = ["clean", "digest", "name_all", "permalink", "poll"]
@@ -46,14 +46,18 @@ def poll(number: str) -> None:
 async def _poll(id_: int) -> PollOutcome:
     loaded = job_settings()
     settings = loaded.settings
-    async with open_databases(settings) as databases, fetcher_of(settings) as fetcher:
+    async with open_databases(settings) as databases, make_fetcher(settings) as fetcher:
         if QUEUE_VARIABLE not in os.environ:
             return await poll_feed(databases, fetcher, id_)
         return await _poll_batch(databases, fetcher, id_, loaded, os.environ)
 
 
 async def _poll_batch(
-    databases: FeedDatabases, fetcher: Fetcher, id_: int, loaded: Loaded, env: Mapping[str, str]
+    databases: FeedDatabases,
+    fetcher: Fetcher,
+    id_: int,
+    loaded: LoadedSettings,
+    env: Mapping[str, str],
 ) -> PollOutcome:
     """Poll this feed and others that are due; on SIGTERM return unfinished jobs to the queue."""
     job_type, job, claim = (env[f"USHER_{name}"] for name in ("JOB_TYPE", "JOB_ID", "CLAIM"))
@@ -61,7 +65,7 @@ async def _poll_batch(
         async with queue.connection() as conn:
             host = await batch_poller.manager_of(conn, int(job))
         lease = timedelta(seconds=loaded.settings.job_lease)
-        options = ClaimOptions(host, job_type, lease, policies(loaded.workers).of(job_type))
+        options = ClaimOptions(host, job_type, lease, read_policies(loaded.workers).of(job_type))
         poller = BatchPoller(databases, fetcher, queue, options)
         polling = asyncio.create_task(poller.run(id_))
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, polling.cancel)

@@ -8,7 +8,7 @@ from typing import Final
 from uuid import UUID, uuid5
 from xml.sax.saxutils import escape, quoteattr
 
-MEDIA_TYPE: Final = "application/atom+xml"
+ATOM_MEDIA_TYPE: Final = "application/atom+xml"
 _OURS: Final = UUID("6f1c2d0e-6a54-5d9b-9f0b-0d7d6a1b8c11")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 # Characters that XML 1.0 forbids, and line ends that a parser would change.
@@ -55,12 +55,12 @@ class AtomFeed:
         return max((entry.updated for entry in self.entries), default=_EPOCH)
 
 
-def permanent_id(*words: object) -> str:
+def stable_urn(*words: object) -> str:
     """An Atom id that is always the same for the same words."""
     return uuid5(_OURS, _legal("\n".join(map(str, words)))).urn
 
 
-def write(document: AtomFeed) -> bytes:
+def to_xml(document: AtomFeed) -> bytes:
     """The document in UTF-8."""
     return "\n".join(['<?xml version="1.0" encoding="utf-8"?>', *_feed(document), ""]).encode()
 

@@ -11,9 +11,14 @@ from typing import Final, Literal, cast
 from resiliparse.extract.html2text import extract_plain_text
 from selectolax.lexbor import LexborHTMLParser
 
-from usher.crawl.page.document import LEAST_MAIN, LEAST_SHARE, MOST_FOR_MAIN, MOST_TEXT
-from usher.crawl.page.fingerprint import sentence
-from usher.crawl.page.markup import Markup, open_markup
+from usher.crawl.page.document import (
+    MAX_TAGS_FOR_MAIN,
+    MAX_TEXT_CHARACTERS,
+    MIN_MAIN_CHARACTERS,
+    MIN_MAIN_SHARE,
+)
+from usher.crawl.page.fingerprint import join_problems
+from usher.crawl.page.markup import Markup, parse_markup
 from usher.feeds.items.page_template import PageTemplate, prune
 from usher.feeds.items.sanitize import MAX_HTML_CHARS, sanitize
 
@@ -46,7 +51,7 @@ def clean(
     """Clean the content of an item or its page; relative links are resolved against `base`."""
     if type_.lower() in PLAIN_TYPES and not page:
         return _clean_plain(content)
-    markup = open_markup(content)
+    markup = parse_markup(content)
     if not page:
         return _clean_markup(markup, base)
     length = sum(len(_text(_body(tree))) for tree in markup.trees)
@@ -59,25 +64,29 @@ def clean(
 def plain_text(content: str, type_: str = "") -> str:
     """All of the content as plain text."""
     if type_.lower() in PLAIN_TYPES or ("<" not in content and "&" not in content):
-        return content.replace("\0", " ").strip()[:MOST_TEXT]
+        return content.replace("\0", " ").strip()[:MAX_TEXT_CHARACTERS]
     if len(content) <= MAX_SIMPLE_CHARS and content.count("<") <= MAX_SIMPLE_TAGS:
         return _text(content)
-    return _texts([sanitize(tree).html for tree in open_markup(content).trees])
+    return _texts([sanitize(tree).html for tree in parse_markup(content).trees])
 
 
 def _clean_plain(content: str) -> CleanText:
     text = content.replace("\0", " ").strip()
     blocks = [escape(block.strip(), quote=False) for block in text[:MAX_HTML_CHARS].split("\n\n")]
     html = "\n".join(f"<p>{block}</p>" for block in blocks if block)
-    cut = f"only its first {MOST_TEXT:,} characters were kept" if len(text) > MOST_TEXT else ""
-    return CleanText(text[:MOST_TEXT], html, problem=cut)
+    cut = (
+        f"only its first {MAX_TEXT_CHARACTERS:,} characters were kept"
+        if len(text) > MAX_TEXT_CHARACTERS
+        else ""
+    )
+    return CleanText(text[:MAX_TEXT_CHARACTERS], html, problem=cut)
 
 
 def _without_template(
     content: str, length: int, base: str, model: PageTemplate, threshold: float
 ) -> CleanText | None:
     """The page without its template; None if the template matches nothing or everything."""
-    markup = open_markup(content)
+    markup = parse_markup(content)
     if not sum(prune(tree, model, threshold) for tree in markup.trees):
         return None
     cleaned = _clean_markup(markup, base, "model")
@@ -87,11 +96,13 @@ def _without_template(
 def _main_part(markup: Markup, length: int, base: str) -> CleanText | None:
     """The main part of a page; None if it is too short, or the page too large to search."""
     html = _body(markup.trees[0]) if len(markup.trees) == 1 else ""
-    if not html or html.count("<") > MOST_FOR_MAIN:
+    if not html or html.count("<") > MAX_TAGS_FOR_MAIN:
         return None
     main = cast("str", extract_plain_text(html, "minimal_html", main_content=True, links=True))
-    cleaned = _clean_markup(open_markup(main), base, "main")
-    return cleaned if len(cleaned.text) >= max(LEAST_MAIN, LEAST_SHARE * length) else None
+    cleaned = _clean_markup(parse_markup(main), base, "main")
+    return (
+        cleaned if len(cleaned.text) >= max(MIN_MAIN_CHARACTERS, MIN_MAIN_SHARE * length) else None
+    )
 
 
 def _body(tree: LexborHTMLParser) -> str:
@@ -110,11 +121,11 @@ def _clean_markup(markup: Markup, base: str, how: CleanMethod = "whole") -> Clea
             parts.append(part.html)
             left -= len(part.html)
     problem = f"only its first {MAX_HTML_CHARS:,} characters were kept" if cut else ""
-    return CleanText(_texts(parts), "\n".join(parts), how, sentence(markup.problem, problem))
+    return CleanText(_texts(parts), "\n".join(parts), how, join_problems(markup.problem, problem))
 
 
 def _texts(parts: list[str]) -> str:
-    return "\n".join(filter(None, map(_text, parts)))[:MOST_TEXT]
+    return "\n".join(filter(None, map(_text, parts)))[:MAX_TEXT_CHARACTERS]
 
 
 def _text(html: str) -> str:

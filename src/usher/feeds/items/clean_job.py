@@ -14,7 +14,7 @@ from uuid import UUID
 import psycopg
 
 from usher.db.pool import Connection, Database
-from usher.db.statements import array, beside
+from usher.db.statements import array, load_statements
 from usher.errors import BadInput
 from usher.feeds.items import followup_jobs, page_template
 from usher.feeds.items.clean import CleanText, clean
@@ -22,7 +22,7 @@ from usher.feeds.items.page_template import MAX_PAGES, PageTemplate
 from usher.feeds.store import item_texts, subscriptions
 from usher.feeds.store.databases import FeedDatabases
 
-store = beside(__file__)
+store = load_statements(__file__)
 
 BATCH: Final = 100
 MAX_BATCH_BYTES: Final = 8_000_000

@@ -6,10 +6,10 @@ Items that arrive while the job ends are digested by the next one, which the nex
 from typing import Final
 
 from usher.db.pool import Connection, Database
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.feeds.store import item_texts
 
-store = beside(__file__)
+store = load_statements(__file__)
 
 PROGRAM: Final = "usher.feeds.worker:digest"
 

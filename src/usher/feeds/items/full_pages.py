@@ -7,14 +7,14 @@ from typing import Final
 from uuid import UUID
 
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.errors import NotFound
 from usher.feeds.items import followup_jobs
 from usher.feeds.items.followup_jobs import PageJob
 from usher.feeds.store.databases import FeedDatabases
-from usher.urls import Refused, parse
+from usher.urls import UrlRefusal, parse
 
-store = beside(__file__)
+store = load_statements(__file__)
 
 MAX_JOBS_PER_POLL: Final = 500
 LATEST_ITEMS: Final = 50  # whose pages are wanted when a feed becomes partial
@@ -89,7 +89,7 @@ async def queue_wanted_pages(databases: FeedDatabases, feed_id: int) -> int:
 def host_of(link: str) -> str:
     """The host of a page; `-` for a link that cannot be requested, whose job reports that."""
     url = parse(link)
-    return "-" if isinstance(url, Refused) else url.host
+    return "-" if isinstance(url, UrlRefusal) else url.host
 
 
 async def find_request(conn: Connection, id_: int) -> PageRequest:

@@ -5,14 +5,14 @@ import os
 from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 
-from usher.crawl.service import fetcher_of
-from usher.db.areas import named
+from usher.crawl.service import make_fetcher
+from usher.db.areas import configured_dsns
 from usher.errors import BadSetting, NotFound, UsherError
 from usher.feeds.items import clean_job, multimatch
 from usher.feeds.items.digest import digest_all
 from usher.feeds.items.permalink import PageOutcome, fetch_item_page
 from usher.feeds.store.databases import open_databases
-from usher.settings import Loaded, load
+from usher.settings import LoadedSettings, load
 from usher.worker import PermanentError, TemporaryError, job
 
 # The manager sets this to the queue as a job may use it. Jobs of feeds also write tasks and other jobs, so they
@@ -58,12 +58,12 @@ def run_job(work: Coroutine[Any, Any, T], runner: asyncio.Runner | None = None) 
         raise TemporaryError(error.message) from error
 
 
-def job_settings() -> Loaded:
+def job_settings() -> LoadedSettings:
     """The settings of a job; BadSetting if usher.toml does not name the databases."""
     environment = {name: value for name, value in os.environ.items() if name != QUEUE_VARIABLE}
     loaded = load(environment)
     settings = loaded.settings
-    if not all(named(settings).values()) and not (settings.data / "postgres").exists():
+    if not all(configured_dsns(settings).values()) and not (settings.data / "postgres").exists():
         # The manager may have the address in its environment, which it does not pass to jobs.
         raise BadSetting("Jobs need the databases in usher.toml.", hint="database_url = …")
     return loaded
@@ -76,7 +76,7 @@ def _set_message(words: str) -> None:
 
 async def _permalink(id_: int) -> PageOutcome:
     settings = job_settings().settings
-    async with open_databases(settings) as databases, fetcher_of(settings) as fetcher:
+    async with open_databases(settings) as databases, make_fetcher(settings) as fetcher:
         return await fetch_item_page(databases, fetcher, id_)
 
 

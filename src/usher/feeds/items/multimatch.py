@@ -1,9 +1,9 @@
 """Names rows of the schema `feeds` in the schema `multimatch`."""
 
 from usher.db.pool import Database
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 
-store = beside(__file__)
+store = load_statements(__file__)
 
 
 async def name_all(db: Database) -> tuple[int, int, int]:

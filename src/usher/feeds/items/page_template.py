@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta, Struct
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from usher.crawl.page.markup import open_markup
+from usher.crawl.page.markup import parse_markup
 from usher.errors import BadInput
 
 MAX_PLACES: Final = 5_000
@@ -63,7 +63,9 @@ def _repeated_share(texts: Counter[str], max_duplicates: int) -> float:
 
 def _distinct_texts(page: str) -> set[tuple[str, str]]:
     """The places and texts of a page, each pair once."""
-    pairs = ((place, text) for tree in open_markup(page).trees for _, place, text in texts_of(tree))
+    pairs = (
+        (place, text) for tree in parse_markup(page).trees for _, place, text in texts_of(tree)
+    )
     distinct = set()
     for pair in pairs:
         distinct.add(pair)

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 
-from usher.crawl.chunk_lease import Lease
-from usher.crawl.fetch_outcome import GONE, MOVED
-from usher.crawl.http.fetch import Answer, Fetcher
+from usher.crawl.chunk_lease import ChunkLease
+from usher.crawl.fetch_outcome import GONE_STATUSES
+from usher.crawl.http.fetch import Fetcher, FetchResponse
+from usher.crawl.http.response import REDIRECT_STATUSES
 from usher.crawl.page import media_type
 from usher.crawl.page.charset import decode
-from usher.crawl.politeness import Manners, Rules
-from usher.crawl.service import PRODUCT
+from usher.crawl.politeness import HostRules, PolitenessPolicy
 from usher.feeds.items import followup_jobs, full_pages
 from usher.feeds.items.followup_jobs import PageJob
 from usher.feeds.items.full_pages import PageRequest
@@ -23,8 +23,8 @@ from usher.feeds.items.robots import RobotsCache
 from usher.feeds.store import item_texts
 from usher.feeds.store.databases import FeedDatabases
 from usher.feeds.store.save_feed import storable_text
-from usher.private_hosts import Allowed, may_lead
-from usher.urls import Refused, Url, parse
+from usher.private_hosts import PrivateAllowList, may_lead
+from usher.urls import Url, UrlRefusal, parse
 
 MAX_REDIRECTS: Final = 8
 MAX_ATTEMPTS: Final = 5
@@ -33,7 +33,7 @@ MAX_RETRY_WAIT: Final = timedelta(days=1)
 FETCH_SECONDS: Final = 600.0  # for all requests for one page, with the delays between them
 MAX_ERROR_CHARS: Final = 500
 SUCCESS: Final = 200
-FINAL_STATUSES: Final = GONE | {401, 402, 403, 405, 406, 414, 451}  # no further attempt
+FINAL_STATUSES: Final = GONE_STATUSES | {401, 402, 403, 405, 406, 414, 451}  # no further attempt
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,22 +72,24 @@ async def fetch_item_page(
     if request.state != "wanted" or not request.wanted:
         return PageOutcome(id_, "off", "The page is not wanted any more.")
     url, feed = parse(request.link), parse(request.feed_url)
-    if isinstance(url, Refused):
+    if isinstance(url, UrlRefusal):
         page = FetchedPage(None, error=f"The link is not a web address: {url.detail}", final=True)
     else:
-        source = "" if isinstance(feed, Refused) else feed.host
+        source = "" if isinstance(feed, UrlRefusal) else feed.host
         async with RobotsCache(databases) as robots:
-            manners = Manners(fetcher, PRODUCT, robots.as_client())
+            manners = PolitenessPolicy(fetcher, robots.as_client())
             page = await fetch_page(manners, url, source=source, allowed=fetcher.allow)
     return await save_result(databases, request, page, now=now or databases.search.clock.now())
 
 
-async def fetch_page(manners: Manners, url: Url, *, source: str, allowed: Allowed) -> FetchedPage:
+async def fetch_page(
+    manners: PolitenessPolicy, url: Url, *, source: str, allowed: PrivateAllowList
+) -> FetchedPage:
     """Fetch a page and follow its redirects, as far as each host's robots.txt allows.
 
     `source` is the host of the feed. Neither it nor a redirect leads to a private host of another name.
     """
-    lease = Lease(asyncio.get_running_loop().time() + FETCH_SECONDS)
+    lease = ChunkLease(asyncio.get_running_loop().time() + FETCH_SECONDS)
     here = url
     for _ in range(MAX_REDIRECTS + 1):
         if not may_lead(allowed, source, here.host):
@@ -97,10 +99,10 @@ async def fetch_page(manners: Manners, url: Url, *, source: str, allowed: Allowe
         if rules and (refusal := robots_refusal(rules, here)):
             return refusal
         delay = rules.robots.crawl_delay or 0.0 if rules else 0.0
-        answer = await manners.ask(here, {}, delay=delay, lease=lease) if rules else None
+        answer = await manners.request(here, {}, delay=delay, lease=lease) if rules else None
         if answer is None:
             return FetchedPage(here, error="The host was busy for too long")
-        if answer.status not in MOVED:
+        if answer.status not in REDIRECT_STATUSES:
             return read_response(answer, timedelta(seconds=delay))
         if answer.location is None:
             error = f"HTTP {answer.status} without a Location"
@@ -109,17 +111,17 @@ async def fetch_page(manners: Manners, url: Url, *, source: str, allowed: Allowe
     return FetchedPage(here, error=f"More than {MAX_REDIRECTS} redirects")
 
 
-def robots_refusal(rules: Rules, url: Url) -> FetchedPage | None:
+def robots_refusal(rules: HostRules, url: Url) -> FetchedPage | None:
     """Why robots.txt forbids the page; None if it does not."""
-    if rules.robots.wait:
+    if rules.robots.unavailable:
         return FetchedPage(url, error=f"Could not read robots.txt ({rules.why})")
-    if not rules.robots.allowed(str(url)):
-        rule = rules.robots.rule(str(url))
+    if not rules.robots.allows(str(url)):
+        rule = rules.robots.explain(str(url))
         return FetchedPage(url, error=f"robots.txt does not allow it: {rule}", final=True)
     return None
 
 
-def read_response(answer: Answer, delay: timedelta) -> FetchedPage:
+def read_response(answer: FetchResponse, delay: timedelta) -> FetchedPage:
     """The page of a response, or its error; a response that was cut is no page."""
     seconds = answer.retry_after(datetime.now(UTC))
     wait = timedelta(seconds=min(seconds or 0.0, 30 * MAX_RETRY_WAIT.total_seconds()))
@@ -130,7 +132,7 @@ def read_response(answer: Answer, delay: timedelta) -> FetchedPage:
     if status // 100 != SUCCESS // 100:
         error, final = f"HTTP {status} {answer.reason}".rstrip(), status in FINAL_STATUSES
         return FetchedPage(url, status, error=error, final=final, wait=wait, delay=delay)
-    if media_type.kind(answer.media_type, answer.body) != "html":
+    if media_type.content_kind(answer.media_type, answer.body) != "html":
         error = f"It is not HTML but {answer.media_type or 'of an unknown type'}"
         return FetchedPage(url, status, error=error, final=True, delay=delay)
     return FetchedPage(url, status, storable_text(decode(answer.body, answer.charset)), delay=delay)

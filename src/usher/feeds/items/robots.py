@@ -15,9 +15,9 @@ from usher.db.pool import Connection, connect
 from usher.errors import UsherError
 from usher.feeds.store.databases import FeedDatabases, available_role
 from usher.http.client.mgmt_client import Client
-from usher.messages import Robots
+from usher.messages.crawler import StoredRobots
 from usher.mgmt import robots
-from usher.urls import Refused, Url, parse
+from usher.urls import Url, UrlRefusal, parse
 
 ROLE: Final = "usher_mgmt"
 
@@ -47,14 +47,14 @@ class RobotsCache:
         """The cache as a client of MGMT; None if the tables cannot be reached."""
         return cast("Client", self) if self._conn is not None else None
 
-    async def robots(self, origin: str) -> Robots:
+    async def robots(self, origin: str) -> StoredRobots:
         url = parse(origin)
-        if isinstance(url, Refused) or self._conn is None:
-            return Robots()
+        if isinstance(url, UrlRefusal) or self._conn is None:
+            return StoredRobots()
         try:
-            return _message(await robots.find(self._conn, url.host, url.scheme))
+            return _message(await robots.find_robots(self._conn, url.host, url.scheme))
         except psycopg.Error:
-            return Robots()
+            return StoredRobots()
 
     async def set_robots(
         self,
@@ -65,24 +65,26 @@ class RobotsCache:
         error: str = "",
         crawl_delay: float | None = None,
         sitemaps: Sequence[str] = (),
-    ) -> Robots:
+    ) -> StoredRobots:
         url = parse(origin)
-        if isinstance(url, Refused) or self._conn is None:
-            return Robots()
+        if isinstance(url, UrlRefusal) or self._conn is None:
+            return StoredRobots()
         delay = None if crawl_delay is None else timedelta(seconds=crawl_delay)
-        report = robots.Told(status, body, error, delay)
+        report = robots.RobotsReport(status, body, error, delay)
         urls = [sitemap for sitemap in map(parse, sitemaps) if isinstance(sitemap, Url)]
         try:
             now = await server_time(self._conn)
-            stored = await robots.keep(self._conn, url.host, url.scheme, report, now=now)
+            stored = await robots.store_robots(self._conn, url.host, url.scheme, report, now=now)
             if stored and urls:
                 await robots.add_sitemaps(self._conn, urls, found_in="robots.txt", now=now)
         except psycopg.Error:
-            return Robots()
+            return StoredRobots()
         return _message(stored)
 
 
-def _message(row: robots.Robots | None) -> Robots:
+def _message(row: robots.StoredRobots | None) -> StoredRobots:
     if row is None:
-        return Robots()
-    return Robots(row.status, row.body, row.fetched_at, row.expires_at, row.failures, row.error)
+        return StoredRobots()
+    return StoredRobots(
+        row.status, row.body, row.fetched_at, row.expires_at, row.failures, row.error
+    )

@@ -9,10 +9,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.errors import BadInput, NotFound
 
-store = beside(__file__)
+store = load_statements(__file__)
 
 EXCERPT_CHARS: Final = 500
 MAX_ID: Final = 2**63 - 1

@@ -4,7 +4,7 @@ from urllib.parse import urlencode
 
 from usher.feeds.pages.messages import ItemList, ItemRow, ItemsQuery
 from usher.feeds.pages.wording import is_link
-from usher.http.atom import MEDIA_TYPE, AtomEntry, AtomFeed, AtomLink, permanent_id
+from usher.http.atom import ATOM_MEDIA_TYPE, AtomEntry, AtomFeed, AtomLink, stable_urn
 
 PATH = "/items.atom"
 
@@ -14,15 +14,17 @@ def feed_of(page: ItemList, query: ItemsQuery, *, origin: str) -> AtomFeed:
     own = f"{origin}{address(query)}"
     first = f"{origin}{address(query, after='')}"
     links = [
-        AtomLink(own, "self", MEDIA_TYPE),
+        AtomLink(own, "self", ATOM_MEDIA_TYPE),
         AtomLink(f"{origin}{address(query, path='/items')}", "alternate", "text/html"),
-        AtomLink(first, "first", MEDIA_TYPE),
+        AtomLink(first, "first", ATOM_MEDIA_TYPE),
     ]
     if page.after:
-        links.append(AtomLink(f"{origin}{address(query, after=page.after)}", "next", MEDIA_TYPE))
+        links.append(
+            AtomLink(f"{origin}{address(query, after=page.after)}", "next", ATOM_MEDIA_TYPE)
+        )
     entries = [entry(item, origin) for item in page.items]
     return AtomFeed(
-        id=permanent_id("items", first), title=title(query, page), links=links, entries=entries
+        id=stable_urn("items", first), title=title(query, page), links=links, entries=entries
     )
 
 
@@ -31,7 +33,7 @@ def entry(item: ItemRow, origin: str) -> AtomEntry:
     link = item.link if is_link(item.link) else own_page
     return AtomEntry(
         # A restored database may give the same number to another item, so the time is part of the id.
-        id=permanent_id("item", item.id, item.seen.isoformat()),
+        id=stable_urn("item", item.id, item.seen.isoformat()),
         title=item.title or "Untitled",
         updated=item.changed,
         published=item.published,

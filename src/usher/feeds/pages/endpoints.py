@@ -13,9 +13,9 @@ from typing import Any, Final, Literal, TypeVar
 import msgspec
 from starlette.responses import Response
 
-from usher.api.access import OPEN, READ
-from usher.api.app import Call, Endpoint
-from usher.api.mgmt_calls import clock
+from usher.api.access import READ
+from usher.api.context import MgmtCall, MgmtEndpoint
+from usher.api.mgmt_calls import database_time
 from usher.api.openapi import PAGE, Endpoints
 from usher.errors import BadInput, NotAllowed, NotFound, UsherError
 from usher.feeds.pages import atom, landing_page, queries, render, views
@@ -33,10 +33,11 @@ from usher.feeds.pages.messages import (
 )
 from usher.feeds.pages.render import FeedPages
 from usher.feeds.websub import callbacks
-from usher.http.atom import MEDIA_TYPE, write
-from usher.http.server.conditional import conditional, origin
-from usher.http.server.messages import Status
+from usher.http.atom import ATOM_MEDIA_TYPE, to_xml
+from usher.http.server.conditional import conditional_response, server_origin
+from usher.http.server.endpoint import OPEN, Endpoint
 from usher.http.server.middleware import RETRY_SECONDS
+from usher.messages.server import Status
 from usher.settings import Settings
 from usher.telemetry import Log
 
@@ -47,7 +48,7 @@ IMMUTABLE: Final = {"Cache-Control": "private, max-age=31536000, immutable"}
 HTML_HEADERS: Final = {**NO_CACHE, "Content-Security-Policy": render.POLICY}
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
 T = TypeVar("T")
-Handler = Callable[[Call[T]], Awaitable[Response]]
+Handler = Callable[[MgmtCall[T]], Awaitable[Response]]
 
 
 @asynccontextmanager
@@ -76,7 +77,7 @@ class FeedEndpoints:
             self._page("/items", self.items, ItemsQuery, "A page of items, searched"),
             self._data("/items.json", self.items_json, ItemsQuery, ItemList, "Items, as data"),
             self._file(
-                atom.PATH, self.items_atom, ItemsQuery, MEDIA_TYPE, "Items, as an Atom feed"
+                atom.PATH, self.items_atom, ItemsQuery, ATOM_MEDIA_TYPE, "Items, as an Atom feed"
             ),
             self._data("/items/{id}.json", self.item_json, None, ItemDetail, "One item, as data"),
             self._page("/items/{id}", self.item, None, "The page of one item"),
@@ -84,14 +85,14 @@ class FeedEndpoints:
             *self._callback("/websub/{token}"),
         )
 
-    def _home(self, path: str) -> Endpoint[Any, Any]:
+    def _home(self, path: str) -> MgmtEndpoint:
         what = "Description and links: a page for browsers, JSON for others"
         return Endpoint("GET", path, self.home, None, LandingPage, what, access=READ, media=PAGE)
 
     def _page(
         self, path: str, show: Handler[Any], request: type | None, summary: str
-    ) -> Endpoint[Any, Any]:
-        async def show_or_fail(call: Call[Any]) -> Response:
+    ) -> MgmtEndpoint:
+        async def show_or_fail(call: MgmtCall[Any]) -> Response:
             try:
                 return await show(call)
             except NotAllowed:
@@ -103,12 +104,12 @@ class FeedEndpoints:
 
     def _data(
         self, path: str, tell: Handler[Any], request: type | None, response: type, summary: str
-    ) -> Endpoint[Any, Any]:
+    ) -> MgmtEndpoint:
         return Endpoint("GET", path, tell, request, response, summary, access=READ)
 
     def _file(
         self, path: str, tell: Handler[Any], request: type | None, media: str, summary: str
-    ) -> Endpoint[Any, Any]:
+    ) -> MgmtEndpoint:
         return Endpoint("GET", path, tell, request, None, summary, access=READ, media=media)
 
     def _callback(self, path: str) -> Endpoints:
@@ -135,7 +136,7 @@ class FeedEndpoints:
             headers["Retry-After"] = str(RETRY_SECONDS)
         return Response(self._pages.error(error), error.status, headers, media_type=PAGE)
 
-    async def home(self, call: Call[None]) -> Response:
+    async def home(self, call: MgmtCall[None]) -> Response:
         page = landing_page.LANDING_PAGE
         if landing_page.accepts_html(call.headers.get("accept", "")):
             response = html(call, self._pages.home(page))
@@ -146,74 +147,74 @@ class FeedEndpoints:
 
     # Feeds.
 
-    async def feeds(self, call: Call[FeedsQuery]) -> Response:
-        now = clock(call)
+    async def feeds(self, call: MgmtCall[FeedsQuery]) -> Response:
+        now = database_time(call)
         async with self._databases.reading() as conn:
             feeds = await views.feed_list(conn, call.body, now=now)
             tags = await queries.tags(conn)
         return html(call, self._pages.feeds(feeds, call.body, tags, now))
 
-    async def feeds_json(self, call: Call[FeedsQuery]) -> Response:
+    async def feeds_json(self, call: MgmtCall[FeedsQuery]) -> Response:
         async with self._databases.reading() as conn:
-            return json(call, await views.feed_list(conn, call.body, now=clock(call)))
+            return json(call, await views.feed_list(conn, call.body, now=database_time(call)))
 
-    async def feed(self, call: Call[None]) -> Response:
-        now = clock(call)
+    async def feed(self, call: MgmtCall[None]) -> Response:
+        now = database_time(call)
         return html(call, self._pages.feed(await self._feed(call, now), now))
 
-    async def feed_json(self, call: Call[None]) -> Response:
-        return json(call, await self._feed(call, clock(call)))
+    async def feed_json(self, call: MgmtCall[None]) -> Response:
+        return json(call, await self._feed(call, database_time(call)))
 
-    async def _feed(self, call: Call[None], now: datetime) -> FeedDetail:
+    async def _feed(self, call: MgmtCall[None], now: datetime) -> FeedDetail:
         id_ = number_of(call, "feed")
         async with self._databases.reading() as conn:
             return await views.feed_detail(conn, id_, now=now)
 
     # Items.
 
-    async def items(self, call: Call[ItemsQuery]) -> Response:
+    async def items(self, call: MgmtCall[ItemsQuery]) -> Response:
         items = await self._items(call)
-        return html(call, self._pages.items(items, call.body, clock(call)))
+        return html(call, self._pages.items(items, call.body, database_time(call)))
 
-    async def items_json(self, call: Call[ItemsQuery]) -> Response:
+    async def items_json(self, call: MgmtCall[ItemsQuery]) -> Response:
         return json(call, await self._items(call))
 
-    async def items_atom(self, call: Call[ItemsQuery]) -> Response:
+    async def items_atom(self, call: MgmtCall[ItemsQuery]) -> Response:
         items = await self._items(call)
-        feed = atom.feed_of(items, call.body, origin=origin(call.headers))
+        feed = atom.feed_of(items, call.body, origin=server_origin(call.headers))
         changed = feed.updated if items.items else None
-        return conditional(call.headers, write(feed), MEDIA_TYPE, NO_CACHE, changed)
+        return conditional_response(call.headers, to_xml(feed), ATOM_MEDIA_TYPE, NO_CACHE, changed)
 
-    async def _items(self, call: Call[ItemsQuery]) -> ItemList:
+    async def _items(self, call: MgmtCall[ItemsQuery]) -> ItemList:
         async with self._databases.reading() as conn:
             return await views.item_list(conn, call.body)
 
-    async def item(self, call: Call[None]) -> Response:
-        return html(call, self._pages.item(await self._item(call), clock(call)))
+    async def item(self, call: MgmtCall[None]) -> Response:
+        return html(call, self._pages.item(await self._item(call), database_time(call)))
 
-    async def item_json(self, call: Call[None]) -> Response:
+    async def item_json(self, call: MgmtCall[None]) -> Response:
         return json(call, await self._item(call))
 
-    async def _item(self, call: Call[None]) -> ItemDetail:
+    async def _item(self, call: MgmtCall[None]) -> ItemDetail:
         id_ = number_of(call, "item")
         async with self._databases.reading() as conn:
             return await views.item_detail(conn, id_)
 
-    async def static(self, call: Call[None]) -> Response:
-        asset = self._files.get(call.words["name"])
+    async def static(self, call: MgmtCall[None]) -> Response:
+        asset = self._files.get(call.path_params["name"])
         if asset is None:
             raise NotFound("There is no such file.")
         return Response(asset.body, headers=IMMUTABLE, media_type=asset.media_type)
 
     # Hubs.
 
-    async def verify(self, call: Call[HubQuery]) -> Response:
+    async def verify(self, call: MgmtCall[HubQuery]) -> Response:
         query, databases = call.body, await self._databases.databases()
         if query.mode != "denied" and not 0 < len(query.challenge) <= callbacks.MAX_CHALLENGE_CHARS:
             raise BadInput("hub.challenge is missing or too long.")
         await callbacks.verify(
             databases,
-            call.words["token"],
+            call.path_params["token"],
             query.mode,
             query.topic,
             lease=query.lease_seconds,
@@ -221,24 +222,24 @@ class FeedEndpoints:
         )
         return Response(query.challenge, media_type="text/plain")
 
-    async def deliver(self, call: Call[bytes]) -> Status:
+    async def deliver(self, call: MgmtCall[bytes]) -> Status:
         """Handle a delivery; the answer is the same for valid and invalid signatures."""
         signature = call.headers.get("x-hub-signature", "")
         databases = await self._databases.databases()
-        await callbacks.deliver(databases, call.words["token"], signature, call.body)
+        await callbacks.deliver(databases, call.path_params["token"], signature, call.body)
         return Status("heard")
 
 
-def number_of(call: Call[Any], what: Literal["feed", "item"]) -> int:
-    text = call.words["id"]
+def number_of(call: MgmtCall[Any], what: Literal["feed", "item"]) -> int:
+    text = call.path_params["id"]
     if not _NUMBER.fullmatch(text) or int(text) > MAX_ID:
         raise NotFound(f"There is no {what} {text[:40]!a}.", hint=f"/{what}s lists them.")
     return int(text)
 
 
-def html(call: Call[Any], body: str) -> Response:
-    return conditional(call.headers, body.encode(), PAGE, HTML_HEADERS)
+def html(call: MgmtCall[Any], body: str) -> Response:
+    return conditional_response(call.headers, body.encode(), PAGE, HTML_HEADERS)
 
 
-def json(call: Call[Any], value: object) -> Response:
-    return conditional(call.headers, msgspec.json.encode(value), JSON, NO_CACHE)
+def json(call: MgmtCall[Any], value: object) -> Response:
+    return conditional_response(call.headers, msgspec.json.encode(value), JSON, NO_CACHE)

@@ -33,7 +33,7 @@ POLICY: Final = (
 def load_assets() -> dict[str, Asset]:
     """The static files of the search page and our own."""
     own = sorted(file for file in (HERE / "static").iterdir() if file.suffix in assets.TYPES)
-    return {**assets.load(), **assets.named(own)}
+    return {**assets.load_assets(), **assets.name_by_digest(own)}
 
 
 class FeedPages:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from usher.crawl.http.fetch import Fetcher
 from usher.db.pool import Connection, Database
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.errors import NotFound, UsherError
 from usher.feeds.items.digest import queue_digest_job
 from usher.feeds.poll.feed_poll import poll
@@ -24,13 +24,13 @@ from usher.feeds.poll.shared_statements import SharedStatements
 from usher.feeds.poll.tasks import PROGRAM
 from usher.feeds.store.databases import FeedDatabases
 from usher.queue import job_states, jobs
-from usher.queue.job_states import Ending
-from usher.queue.jobs import Settled
+from usher.queue.job_states import ProcessEnd
+from usher.queue.jobs import SettledRun
 from usher.queue.policy import Policy
-from usher.queue.running_jobs import Ledger, Run
-from usher.telemetry import Log, observed
+from usher.queue.running_jobs import JobRun, RunningJobs
+from usher.telemetry import Log, log_failure
 
-store = beside(__file__)
+store = load_statements(__file__)
 log = Log("feeds")
 
 MAX_CONCURRENT_POLLS: Final = 32
@@ -73,14 +73,14 @@ def job_message(outcome: PollOutcome) -> str:
     return f"{outcome.words}{following}"
 
 
-def ending_of_error(error: Exception) -> Ending:
+def ending_of_error(error: Exception) -> ProcessEnd:
     """How a job ends whose poll raised an error."""
     if isinstance(error, NotFound):
-        return Ending(EXIT_FAILED, detail=error.message)
+        return ProcessEnd(EXIT_FAILED, detail=error.message)
     if isinstance(error, UsherError):
-        return Ending(EXIT_RETRY, detail=error.message)
+        return ProcessEnd(EXIT_RETRY, detail=error.message)
     log.error("poll_failed", trace=traceback.format_exception(error))
-    return Ending(EXIT_RETRY, detail=f"{type(error).__name__}: {error}"[:500])
+    return ProcessEnd(EXIT_RETRY, detail=f"{type(error).__name__}: {error}"[:500])
 
 
 class BatchPoller:
@@ -92,7 +92,7 @@ class BatchPoller:
         self.databases, self.fetcher, self.queue, self.options = databases, fetcher, queue, options
         self.shared = SharedStatements(databases, defer_digest=True)
         self.clock = queue.clock
-        self.ledger = Ledger(queue, options.host, self.clock, lease=options.lease)
+        self.ledger = RunningJobs(queue, options.host, self.clock, lease=options.lease)
         self._polls: dict[int, asyncio.Task[None]] = {}
         self._stopping = False
 
@@ -100,7 +100,7 @@ class BatchPoller:
         """Poll the feed of this job, and meanwhile others that are due."""
         own = asyncio.create_task(poll(self.databases, self.fetcher, feed, shared=self.shared))
         background = [
-            observed(asyncio.create_task(work), log)
+            log_failure(asyncio.create_task(work), log)
             for work in (
                 self.ledger.settle(),
                 self.ledger.beat(self.cancel, self.cancel),
@@ -144,7 +144,7 @@ class BatchPoller:
                 tries=self.options.policy.max_attempts,
                 now=self.clock.now(),
             ),
-            alone=True,
+            autocommit=True,
         )
         runs = [self.ledger.enter(job, self.options.policy, asked_at) for job in claimed]
         others = [run for run in runs if run.job.program != PROGRAM or not is_feed_id(run.job.args)]
@@ -155,7 +155,7 @@ class BatchPoller:
                 self._polls[run.job.id] = asyncio.create_task(self.run_job(run))
         return 0 if others else len(runs)
 
-    async def run_job(self, run: Run) -> None:
+    async def run_job(self, run: JobRun) -> None:
         """Poll the feed of a claimed job and settle the job."""
         try:
             feed = int(run.job.args[0])
@@ -164,24 +164,26 @@ class BatchPoller:
                 rows = list(map(str, outcome.new))
                 await self.queue.run(
                     lambda conn: store.add_written_items.run(conn, job=run.job.id, rows=rows),
-                    alone=True,
+                    autocommit=True,
                 )
             code = EXIT_DONE if outcome.good else EXIT_FAILED
-            ending = Ending(code, detail=job_message(outcome))
+            ending = ProcessEnd(code, detail=job_message(outcome))
         except asyncio.CancelledError:
             if self._stopping or run.lost:
                 raise  # the job goes back to the queue, or another process has it
-            ending = Ending(None, "cancelled")
+            ending = ProcessEnd(None, "cancelled")
         except Exception as error:  # noqa: BLE001 - one poll must not end the others
             ending = ending_of_error(error)
         finally:
             self._polls.pop(run.job.id, None)
         self.ledger.end(run, self.settlement(run, ending))
 
-    def settlement(self, run: Run, ending: Ending) -> Settled:
+    def settlement(self, run: JobRun, ending: ProcessEnd) -> SettledRun:
         luck = random.random()  # noqa: S311 - spreads retries
-        result = job_states.outcome(ending, attempts=run.job.attempts, policy=run.policy, luck=luck)
-        return Settled(
+        result = job_states.job_outcome(
+            ending, attempts=run.job.attempts, policy=run.policy, luck=luck
+        )
+        return SettledRun(
             *run.fence,
             state=result.state,
             exit_code=result.exit_code,
@@ -190,7 +192,7 @@ class BatchPoller:
             retry_at=None if result.retry_in is None else self.clock.now() + result.retry_in,
         )
 
-    def cancel(self, run: Run) -> None:
+    def cancel(self, run: JobRun) -> None:
         """Cancel a poll whose job was cancelled or lost."""
         if task := self._polls.get(run.job.id):
             task.cancel()
@@ -205,7 +207,7 @@ class BatchPoller:
         await self.ledger.give_back(list(self.ledger.runs.values()))
         await self.ledger.flush()  # after a flush that may be under way
         if self.shared.digest_pending:
-            await self.queue.run(queue_digest_job, alone=True)
+            await self.queue.run(queue_digest_job, autocommit=True)
 
 
 def is_feed_id(args: list[str]) -> bool:

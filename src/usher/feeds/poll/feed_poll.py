@@ -29,7 +29,7 @@ from usher.feeds.store.item_identity import hash_parts
 from usher.feeds.store.save_feed import CacheValidators, SaveResult, storable_text
 from usher.feeds.store.subscriptions import FeedSubscription, PollRecord
 from usher.feeds.websub import rules, subscribe
-from usher.urls import Refused
+from usher.urls import UrlRefusal
 from usher.urls import parse as parse_url
 
 PARSER_EDITION: Final = (
@@ -59,7 +59,7 @@ async def poll(
         await subscribe.update_hub_subscription(databases, fetcher, id_, now=now)
         return PollOutcome(id_, "off", f"The feed is {subscription.state} and not polled.")
     url = parse_url(subscription.url)
-    if isinstance(url, Refused):
+    if isinstance(url, UrlRefusal):
         raise BadInput(f"The URL of feed {id_} cannot be requested: {url.detail}")
     began = now or databases.search.clock.now()
     result = await fetch_feed(fetcher, url, etag=subscription.etag, lastmod=subscription.lastmod)

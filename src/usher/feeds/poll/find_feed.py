@@ -10,7 +10,7 @@ from usher.feeds.opml import Subscription
 from usher.feeds.parse.parser import parse
 from usher.feeds.poll.discover import candidates
 from usher.feeds.poll.request import FetchResult, fetch_feed
-from usher.urls import Refused, Url
+from usher.urls import Url, UrlRefusal
 from usher.urls import parse as parse_url
 
 MAX_CANDIDATES_TRIED: Final = 12
@@ -27,7 +27,7 @@ async def find_feed(fetcher: Fetcher, url: Url) -> Subscription:
         raise Unreachable(f"{url} does not answer: {answer.error}.", hint=hint)
     for candidate in candidates(answer.body, str(answer.url))[:MAX_CANDIDATES_TRIED]:
         candidate_url = parse_url(candidate.url)
-        if isinstance(candidate_url, Refused):
+        if isinstance(candidate_url, UrlRefusal):
             continue
         result = await fetch_feed(fetcher, candidate_url, source=answer.url)
         if subscription := as_subscription(result):

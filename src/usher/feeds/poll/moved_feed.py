@@ -13,7 +13,7 @@ from usher.feeds.poll.outcome import FeedResponse
 from usher.feeds.poll.request import FetchResult, fetch_feed
 from usher.feeds.store.save_feed import CacheValidators
 from usher.feeds.store.subscriptions import FeedSubscription
-from usher.urls import Refused, Url, parse
+from usher.urls import Url, UrlRefusal, parse
 
 MAX_MOVES: Final = 4
 Interpreter = Callable[[FetchResult, FeedSubscription, datetime], FeedResponse]
@@ -24,7 +24,7 @@ def declared_url(response: FeedResponse) -> Url | None:
     if response.kind != "fresh" or response.feed is None or not response.feed.moved_to:
         return None
     url = parse(response.feed.moved_to)
-    return None if isinstance(url, Refused) or url == response.url else url
+    return None if isinstance(url, UrlRefusal) or url == response.url else url
 
 
 async def follow_declared_move(

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from usher.crawl.fetch_outcome import MOVED, PERMANENT
-from usher.crawl.http.fetch import Answer, Fetcher
+from usher.crawl.fetch_outcome import PERMANENT_REDIRECT_STATUSES
+from usher.crawl.http.fetch import Fetcher, FetchResponse
+from usher.crawl.http.response import REDIRECT_STATUSES
 from usher.urls import Url
 
 MAX_REDIRECTS: Final = 8
@@ -19,7 +20,7 @@ ACCEPT: Final = (
 class FetchResult:
     """The last response and the permanent URL of the feed; `error` if a redirect led nowhere."""
 
-    answer: Answer
+    answer: FetchResponse
     url: Url
     error: str = ""
 
@@ -35,12 +36,12 @@ async def fetch_feed(
     feed_url, here, permanent = url, url, True
     for _ in range(MAX_REDIRECTS + 1):
         answer = await fetcher.get(here, headers, source=source)
-        if answer.status not in MOVED:
+        if answer.status not in REDIRECT_STATUSES:
             return FetchResult(answer, feed_url)
         if answer.location is None:
             return FetchResult(answer, feed_url, f"HTTP {answer.status} without a Location")
         source, here = here, answer.location
-        permanent = permanent and answer.status in PERMANENT
+        permanent = permanent and answer.status in PERMANENT_REDIRECT_STATUSES
         feed_url = here if permanent else feed_url
     return FetchResult(answer, url, f"More than {MAX_REDIRECTS} redirects")
 

@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 from typing import Final, Literal
 
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 
-store = beside(__file__)
+store = load_statements(__file__)
 
 PROGRAM: Final = "usher.feeds.worker:poll"
 

@@ -10,13 +10,13 @@ from uuid import UUID
 
 import psycopg
 
-from usher.crawl.page.fingerprint import line, simhash
+from usher.crawl.page.fingerprint import shorten, simhash
 from usher.db.pool import Connection, Database
-from usher.db.statements import array, beside
+from usher.db.statements import array, load_statements
 from usher.feeds.items.clean import plain_text
-from usher.search.merge import NEAR
+from usher.search.merge import MAX_SIMHASH_DISTANCE
 
-store = beside(__file__)
+store = load_statements(__file__)
 
 LOCK: Final = 0x7573_6865_7230  # "usher" and 48, the advisory lock for marking copies
 BATCH: Final = 100
@@ -92,12 +92,12 @@ async def digest_items(conn: Connection, items: Sequence[UndigestedItem]) -> int
         simhashes=[digest.simhash for digest in digests],
     )
     await store.lock_copies.tuples(conn, lock=LOCK)
-    await store.mark_copies.run(conn, ids=ids, near=NEAR, most=MAX_COPY_CANDIDATES)
+    await store.mark_copies.run(conn, ids=ids, near=MAX_SIMHASH_DISTANCE, most=MAX_COPY_CANDIDATES)
     return written
 
 
 def digest_item(item: UndigestedItem) -> ItemDigest:
-    title = line(plain_text(item.title[:MAX_TEXT_CHARS], item.title_type), MAX_TITLE_CHARS)
+    title = shorten(plain_text(item.title[:MAX_TEXT_CHARS], item.title_type), MAX_TITLE_CHARS)
     body = plain_text(item.body, item.type)[:MAX_TEXT_CHARS]
     # The title counts, because the articles behind one paywall all show the same text.
     number = simhash(f"{title} {body}") if len(body) >= MIN_COPY_CHARS else 0

@@ -3,13 +3,15 @@
 from collections.abc import Sequence
 
 from usher.db.pool import Connection
-from usher.db.statements import beside
-from usher.mgmt.offered_feeds import Offer
+from usher.db.statements import load_statements
+from usher.mgmt.offered_feeds import OfferedFeed
 
-store = beside(__file__)
+store = load_statements(__file__)
 
 
-async def without_subscription(conn: Connection, offers: Sequence[Offer]) -> list[Offer]:
+async def without_subscription(
+    conn: Connection, offers: Sequence[OfferedFeed]
+) -> list[OfferedFeed]:
     """The offers that have no subscription, in the same order."""
     rows = await store.subscribed_urls.tuples(conn, urls=[offer.url for offer in offers])
     subscribed = {url for (url,) in rows}

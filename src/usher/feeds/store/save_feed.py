@@ -15,13 +15,13 @@ import psycopg
 from msgspec.structs import replace
 
 from usher.db.pool import Connection
-from usher.db.statements import array, beside
+from usher.db.statements import array, load_statements
 from usher.feeds.model import Feed
 from usher.feeds.poll.interval import MAX_ITEM_TIMES, MAX_PERIOD
 from usher.feeds.store import item_identity
 from usher.feeds.store.item_identity import ItemChanges, ItemKeys, MatchedItem, StoredItem
 
-store = beside(__file__)
+store = load_statements(__file__)
 
 MAX_PROBLEM_CHARS: Final = 500
 MAX_PROBLEMS: Final = 50

@@ -9,13 +9,13 @@ from uuid import UUID
 import msgspec
 
 from usher.db.pool import Connection
-from usher.db.statements import array, beside
+from usher.db.statements import array, load_statements
 from usher.errors import NotFound
 from usher.feeds.model import PollHints
 from usher.feeds.opml import Subscription
 from usher.feeds.poll.interval import NextPoll
 
-store = beside(__file__)
+store = load_statements(__file__)
 
 State = Literal["enabled", "disabled", "gone"]
 OUTAGE_WINDOW: Final = timedelta(minutes=10)

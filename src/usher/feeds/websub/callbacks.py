@@ -12,7 +12,7 @@ from usher.feeds.store import save_feed
 from usher.feeds.store.databases import FeedDatabases
 from usher.feeds.websub import rules, subscriptions
 from usher.feeds.websub.subscriptions import CallbackSubscription
-from usher.http.server.middleware import Declined
+from usher.http.server.middleware import HttpError
 
 MAX_CHALLENGE_CHARS: Final = 4_000
 MAX_TOKEN_CHARS: Final = 100
@@ -52,7 +52,7 @@ async def deliver(databases: FeedDatabases, token: str, signature: str, body: by
     """Poll the feed soon if the hub signed the delivery; count a delivery without a valid signature."""
     now, current = databases.search.clock.now(), await find_subscription(databases, token)
     if not current.wanted or current.state in ("leaving", "left", "denied"):
-        raise Declined(410, "gone", "This subscription has ended.")
+        raise HttpError(410, "gone", "This subscription has ended.")
     if current.state != "active" or not rules.is_signed(current.secret, signature, body):
         async with databases.search.connection() as conn:
             await subscriptions.count_ignored(conn, current.id)

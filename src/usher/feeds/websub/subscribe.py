@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
-from usher.crawl.http.fetch import Answer, Fetcher
+from usher.crawl.http.fetch import Fetcher, FetchResponse
 from usher.db.pool import Connection
 from usher.feeds.poll.interval import NextPoll
 from usher.feeds.store.databases import FeedDatabases
@@ -16,7 +16,7 @@ from usher.feeds.store.save_feed import storable_text
 from usher.feeds.store.subscriptions import FeedSubscription
 from usher.feeds.websub import rules, subscriptions
 from usher.feeds.websub.rules import HubOffer, HubSubscription
-from usher.urls import Refused
+from usher.urls import UrlRefusal
 from usher.urls import parse as parse_url
 
 FORM_TYPE: Final = "application/x-www-form-urlencoded"
@@ -94,7 +94,7 @@ async def subscribe(
     problem = response_problem(answer, token, secret)
     if not problem:
         return []
-    seconds = answer.retry_after(now) if isinstance(answer, Answer) else None
+    seconds = answer.retry_after(now) if isinstance(answer, FetchResponse) else None
     wait = timedelta(seconds=min(seconds or 0, rules.DENIAL_WAIT.total_seconds()))
     reason = storable_text(problem)[:MAX_REASON_CHARS]
     async with databases.search.connection() as conn:
@@ -126,15 +126,17 @@ def callback_url(databases: FeedDatabases, token: str) -> str:
     return f"{databases.callback_url}/websub/{token}"
 
 
-async def post_to_hub(fetcher: Fetcher, feed: str, hub_url: str, body: bytes) -> Answer | str:
+async def post_to_hub(
+    fetcher: Fetcher, feed: str, hub_url: str, body: bytes
+) -> FetchResponse | str:
     """The hub's answer after redirects, or why there was no request.
 
     `feed` is where the feed was fetched: it must not name a private hub of another host.
     """
     source, target = parse_url(feed), parse_url(hub_url)
-    if isinstance(source, Refused):
+    if isinstance(source, UrlRefusal):
         return f"{feed} cannot have a hub: {source.detail}"
-    if isinstance(target, Refused):
+    if isinstance(target, UrlRefusal):
         return f"{hub_url} cannot be requested: {target.detail}"
     for _ in range(MAX_REDIRECTS):
         answer = await fetcher.post(target, body, FORM_TYPE, source=source)
@@ -144,7 +146,7 @@ async def post_to_hub(fetcher: Fetcher, feed: str, hub_url: str, body: bytes) ->
     return answer
 
 
-def response_problem(answer: Answer | str, *secrets_: str) -> str:
+def response_problem(answer: FetchResponse | str, *secrets_: str) -> str:
     """What is wrong with a hub's answer, without the secrets that it may repeat; empty if it is fine."""
     if isinstance(answer, str):
         return answer
