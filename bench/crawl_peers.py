@@ -85,7 +85,7 @@ async def fetch_all(url: str) -> tuple[int, float, float]:
     from usher.urls import Url, parse
 
     async with Fetcher(
-        "bench", allow=private_hosts.parse_allow_list("127.0.0.1"), lines_per_host=32
+        "bench", allow=private_hosts.parse_allow_list("127.0.0.1"), connections_per_host=32
     ) as client:
         start = parse(url)
         if not isinstance(start, Url):

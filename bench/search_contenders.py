@@ -29,7 +29,7 @@ from usher.http.client.mgmt_client import Client
 from usher.http.client.pool import HttpPool
 from usher.index import chunk_file
 from usher.index.document import IndexDocument, from_page
-from usher.messages import PageReport
+from usher.messages.crawler import PageReport
 from usher.urls import Url, parse
 
 TREES = {

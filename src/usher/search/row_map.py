@@ -10,7 +10,7 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Final
 
-from usher.messages import ServerRow
+from usher.messages.front_end import ServerRow
 
 GONE_SECONDS: Final = 3_600.0  # so long the chunks of a server that is away are missed
 NEW: Final = (0.01, 2)  # of all chunks, and chunks: so many a row may lack while it loads them
