@@ -101,7 +101,7 @@ class Usher:
             sha256="0" * 64,
             size=100_000,
             now=now,
-            outcomes=found,
+            reports=found,
         )
         if not done or (done.told, done.rest) != (len(found), 0):
             raise RuntimeError("a chunk was lost")

@@ -15,13 +15,13 @@ from support.mgmt.admitted_pages import (
     url,
 )
 from usher.db.pool import Connection, connect
-from usher.door.guestbook import FetchResult, ReportedPage
+from usher.door.guestbook import FetchReport, ReportedPage
 from usher.mgmt import chunks, robots
-from usher.mgmt.chunks import ClaimedChunk, ClaimRequest, HostTrouble
+from usher.mgmt.chunks import ClaimedChunk, HostTrouble, PageClaim
 from usher.mgmt.robots import RobotsReport
 from usher.urls import Scheme
 
-HOLD = ClaimRequest(2, wait=NONE, hold=True)
+HOLD = PageClaim(2, wait=NONE, hold=True)
 
 
 async def claim(conn: Connection, me: int, now: datetime = NOW) -> ClaimedChunk | None:
@@ -138,7 +138,7 @@ async def settled(
     """One more crawl of the only page; in which chunk its text is afterwards."""
     await conn.execute("update work.guestbook set state = 'pending', admitted_at = now()")
     await conn.execute("update work.hosts set claim_at = '-infinity', ready_at = '-infinity'")
-    pack = await chunks.claim_links(conn, me, ClaimRequest(1, wait=NONE), now=now)
+    pack = await chunks.claim_links(conn, me, PageClaim(1, wait=NONE), now=now)
     assert pack
     found = await chunks.find_page(conn, url(pack.pages[0].url))
     assert found
@@ -181,7 +181,7 @@ async def test_the_same_text_elsewhere_is_marked_with_its_original(database: str
     async with await connect(database) as conn:
         await delay(conn, 0)
         me = await component(conn, "c")
-        pack = await chunks.claim_links(conn, me, ClaimRequest(5, wait=NONE), now=NOW)
+        pack = await chunks.claim_links(conn, me, PageClaim(5, wait=NONE), now=NOW)
         assert pack
         outcomes = []
         for page in pack.pages:

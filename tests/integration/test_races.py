@@ -14,7 +14,7 @@ from support.mgmt.index_servers import fail
 from usher.db.pool import Connection, connect
 from usher.door.guestbook import ReportedPage
 from usher.mgmt import chunks, missing_chunks, page_versions, placements
-from usher.mgmt.chunks import ClaimedChunk, ClaimRequest
+from usher.mgmt.chunks import ClaimedChunk, PageClaim
 from usher.mgmt.missing_chunks import MissingFile
 
 DAY = timedelta(days=1)
@@ -65,7 +65,7 @@ async def claim(house: House, *paths: str) -> ClaimedChunk:
         "update work.hosts set claim_at = '-infinity', ready_at = '-infinity', crawl_started = %s",
         NOW,
     )
-    ask = ClaimRequest(len(paths), wait=NONE)
+    ask = PageClaim(len(paths), wait=NONE)
     pack = await chunks.claim_links(house.conn, house.crawler, ask, now=NOW)
     assert pack
     return pack

@@ -101,7 +101,7 @@ async def finish(
         sha256=asked.sha256,
         size=asked.bytes,
         now=database_time(call),
-        outcomes=told,
+        reports=told,
         # Whoever reports pages reports all it fetched: the others it never had, or dropped.
         back=None if asked.pages is None else True,
     )

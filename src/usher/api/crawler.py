@@ -35,7 +35,7 @@ from usher.messages.crawler import (
 )
 from usher.messages.fields import MAX_PAGES_PER_CHUNK, chunk_number
 from usher.mgmt import chunks
-from usher.mgmt.chunks import ClaimedPage, ClaimRequest
+from usher.mgmt.chunks import ClaimedPage, PageClaim
 from usher.mgmt.component_names import IDENTITY_HINT
 from usher.mgmt.components import ComponentRecord
 
@@ -49,9 +49,7 @@ async def get_links(call: MgmtCall[LinksQuery]) -> LinkChunk:
     wait = terms.wait
     if asked.wait is not None and wait < UNLIMITED_WAIT:
         wait = min(wait, timedelta(seconds=asked.wait))
-    ask = ClaimRequest(
-        asked.n or terms.pages, asked.hosts, asked.each, wait, terms.lease, asked.hold
-    )
+    ask = PageClaim(asked.n or terms.pages, asked.hosts, asked.each, wait, terms.lease, asked.hold)
     with reject_unstorable():
         pack = await call.context.claims.take(me.id, ask)
     if pack is None:
@@ -91,7 +89,7 @@ async def get_more_links(call: MgmtCall[MoreLinksQuery]) -> MoreLinks:
         )
         if not await chunks.lock_chunk(conn, me.id, chunk, lease=lease, now=now):
             refuse_lost_lease(await require_chunk(conn, chunk), me)
-        ask = ClaimRequest(int(word), wait=AT_ONCE, lease=lease, hold=asked.hold)
+        ask = PageClaim(int(word), wait=AT_ONCE, lease=lease, hold=asked.hold)
         pages = await chunks.more_links(conn, me.id, chunk, ask, now=now)
     return MoreLinks(chunk, [page.url for page in pages], listed(pages, asked.pages))
 
@@ -125,13 +123,13 @@ async def set_link_state(call: MgmtCall[LinkStateRequest]) -> LinkStateAnswer:
         settled = await chunks.report(conn, [outcome], now=now)
         more = ""
         if settled and asked.state == "error":
-            ask = ClaimRequest(1, wait=AT_ONCE, lease=lease)
+            ask = PageClaim(1, wait=AT_ONCE, lease=lease)
             more = await replaced(conn, me, chunk, ask, now)
     return LinkStateAnswer(chunk, settled[0].state if settled else page.state, more or None)
 
 
 async def replaced(
-    conn: Connection, me: ComponentRecord, chunk: int, ask: ClaimRequest, now: datetime
+    conn: Connection, me: ComponentRecord, chunk: int, ask: PageClaim, now: datetime
 ) -> str:
     """A page in place of one that failed, if there is one."""
     pages = await chunks.more_links(conn, me.id, chunk, ask, now=now)

@@ -113,7 +113,7 @@ async def add_feeds(call: MgmtCall[OfferedFeedsReport]) -> OfferedFeedsAnswer:
     return OfferedFeedsAnswer(len(new))
 
 
-def shown(found: robots.StoredRobots) -> StoredRobots:
+def shown(found: robots.RobotsRow) -> StoredRobots:
     return StoredRobots(
         found.status,
         found.body,

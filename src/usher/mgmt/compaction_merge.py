@@ -18,7 +18,7 @@ SPARSE_SHARE: Final = 0.25  # of a chunk's pages; with no more alive, it is put 
 
 
 @dataclass(frozen=True, slots=True)
-class MergeSource:
+class ChunkSource:
     """A chunk to take pages from: who has its index, how to check it, and the pages, each by host and path."""
 
     chunk_id: int
@@ -33,12 +33,12 @@ async def note_if_sparse(conn: Connection, chunk: int, *, now: datetime) -> None
     await store.note_if_sparse.run(conn, chunk=chunk, share=SPARSE_SHARE, now=now)
 
 
-async def manifest(conn: Connection, chunks: Sequence[int]) -> dict[int, list[MergeSource]]:
+async def manifest(conn: Connection, chunks: Sequence[int]) -> dict[int, list[ChunkSource]]:
     """What the builder that took these chunks is to make them of; written down, to be compared when it has."""
     await store.assign_pages.run(conn, chunks=list(chunks))
-    found: dict[int, list[MergeSource]] = {id_: [] for id_ in chunks}
+    found: dict[int, list[ChunkSource]] = {id_: [] for id_ in chunks}
     for id_, *source in await store.manifest.tuples(conn, chunks=list(chunks)):
-        found[id_].append(MergeSource(*source))
+        found[id_].append(ChunkSource(*source))
     return found
 
 

@@ -21,7 +21,7 @@ from usher.db.statements import load_statements
 from usher.messages.index_server import HeldChunk
 from usher.mgmt import components, incarnation, page_versions, placement_rules
 from usher.mgmt.health import Health, HealthLimits
-from usher.mgmt.placement_rules import ANSWERS, MovableChunk, PlacedCopy, Quota, RowServer
+from usher.mgmt.placement_rules import ANSWERS, MovableChunk, PlacedCopy, PlacementServer, Quota
 
 store = load_statements(__file__)
 PLACEMENT_LOCK: Final = 0x7573_6865_7221  # "usher", 33: seats are given by one at a time
@@ -201,7 +201,7 @@ async def _plan_row(
     )
 
 
-def _as_of(row: int, server: RowServer) -> RowServer:
+def _as_of(row: int, server: PlacementServer) -> PlacementServer:
     """A server that went to another row gives away all it has here."""
     if server.row == row:
         return server

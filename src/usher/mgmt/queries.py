@@ -156,7 +156,7 @@ class QueryTimes:
 
 
 @dataclass(frozen=True, slots=True)
-class QueryTerm:
+class QueryTermTimes:
     """What was asked for, how often, and how long it took."""
 
     term: str
@@ -181,10 +181,12 @@ async def query_days(conn: Connection, *, since: datetime) -> list[QueryDay]:
     return await store.query_days.rows(conn, QueryDay, since=since.astimezone(UTC).date())
 
 
-async def query_day_terms(conn: Connection, *, since: datetime, n: int = 20) -> list[QueryTerm]:
+async def query_day_terms(
+    conn: Connection, *, since: datetime, n: int = 20
+) -> list[QueryTermTimes]:
     """The most frequent terms of those days, as far as each day keeps them."""
     return await store.query_day_terms.rows(
-        conn, QueryTerm, since=since.astimezone(UTC).date(), n=n
+        conn, QueryTermTimes, since=since.astimezone(UTC).date(), n=n
     )
 
 
@@ -194,6 +196,6 @@ async def queries(conn: Connection, *, since: datetime) -> QueryTimes:
     return found
 
 
-async def terms(conn: Connection, *, since: datetime, n: int = 20) -> list[QueryTerm]:
+async def terms(conn: Connection, *, since: datetime, n: int = 20) -> list[QueryTermTimes]:
     """What was asked for most often since then."""
-    return await store.terms.rows(conn, QueryTerm, since=since, most=MAX_QUERIES, n=n)
+    return await store.terms.rows(conn, QueryTermTimes, since=since, most=MAX_QUERIES, n=n)

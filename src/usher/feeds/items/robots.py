@@ -82,7 +82,7 @@ class RobotsCache:
         return _message(stored)
 
 
-def _message(row: robots.StoredRobots | None) -> StoredRobots:
+def _message(row: robots.RobotsRow | None) -> StoredRobots:
     if row is None:
         return StoredRobots()
     return StoredRobots(
