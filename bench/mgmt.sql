@@ -10,7 +10,7 @@ from generate_series(0, :hosts - 1) d
 join work.tld on tld.code = d % 6 + 1
 cross join lateral (select now() + :days * interval '1 day' + d::bigint * 7919 % :hosts * interval '1 ms' as at) ready
 order by d;
-update work.house set crawl_delay = '0';
+update work.settings set crawl_delay = '0';
 analyze work.hosts;
 
 -- name: pages
@@ -88,7 +88,7 @@ update page set state = 'crawled', at = now() where id = any(:ids::bigint[]) and
 
 -- name: map
 -- Servers in rows, every chunk on one server of each row and loaded there.
-update work.house set "rows" = :seats;
+update work.settings set "rows" = :seats;
 insert into work.component (host, type, machine, "row", seen_at)
 select format('10.0.%s.%s:5000', r, s), 'index-server', format('10.0.%s.%s', r, s), r, now()
 from generate_series(1, :seats) r, generate_series(1, :servers / :seats) s;

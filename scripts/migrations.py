@@ -7,12 +7,12 @@ of an older checkout, instead of failing later at a table that is not there.
 
 from pathlib import Path
 
-from usher.db.areas import DIRECTORIES, SCHEMAS, with_beside
+from usher.db.areas import SCHEMA_DIRECTORY, SCHEMAS, with_view_schemas
 
 FIRST_VERSION = 20261118000100
 SUFFIX = "_schema.sql"
 HEAD = "-- `make migrations` writes this file from those that `order` lists. Do not edit it."
-# Drops everything except dbmate's own table, also what was created later, as partitions are.
+# Drops everything except dbmate's own table, also what was created later, such as partitions.
 DOWN = """do $$
 declare
     command text;
@@ -37,17 +37,17 @@ $$;
 
 def parts(schema: str) -> list[str]:
     """Return the files of a schema as its `order` lists them, relative to its directory."""
-    lines = (DIRECTORIES / schema / "order").read_text("utf-8").splitlines()
+    lines = (SCHEMA_DIRECTORY / schema / "order").read_text("utf-8").splitlines()
     return [line for line in lines if line and not line.startswith("#")]
 
 
 def migration(schema: str) -> str:
-    """Return the migration that the files of a schema make."""
-    directory = DIRECTORIES / schema
-    first, *views = with_beside(schema)
+    """Return the migration for the files of a schema."""
+    directory = SCHEMA_DIRECTORY / schema
+    first, *views = with_view_schemas(schema)
     create = [f"create schema if not exists {name};\n" for name in (first, *views)]
     files = [f"-- {part}\n\n{(directory / part).read_text('utf-8')}" for part in parts(schema)]
-    # PUBLIC, that is every login of the server, may execute new functions by default.
+    # By default PUBLIC, every login of the server, may execute new functions.
     revoke = f"revoke execute on all functions in schema {schema} from public;\n"
     drop = [f"drop schema if exists {name} cascade;\n" for name in views]
     up = ["-- migrate:up\n", f"{HEAD}\n", *create, *files, revoke]
@@ -71,7 +71,7 @@ def write(directory: Path, text: str) -> Path:
 
 def main() -> None:
     for schema in SCHEMAS:
-        write(DIRECTORIES / schema, migration(schema))
+        write(SCHEMA_DIRECTORY / schema, migration(schema))
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from chaos.scale import (
     SCALE,
     START_SECONDS,
 )
-from usher.db.embedded.binaries import find
+from usher.db.embedded.binaries import find_binaries
 
 USHER = (sys.executable, "-m", "usher")
 MGMT_PORT, SWITCH_PORT = 8411, 8410
@@ -53,7 +53,7 @@ class Cluster:
         self.directory = directory
         self.numbers = iter(range(1, 100))
         nodes = [self.namespace("pg-1"), self.namespace("pg-2")]
-        self.pair = Pair(nodes, directory, find(pg_bin))
+        self.pair = Pair(nodes, directory, find_binaries(pg_bin))
         self.machines: dict[str, Machine] = {node.name: node for node in self.pair.nodes}
         self.supervisor = Supervisor(list(self.machines.values()))
         self.admin_token = ""

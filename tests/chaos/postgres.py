@@ -15,7 +15,7 @@ import psycopg
 
 from chaos.machines import Machine
 from chaos.network import NETWORK, Namespace
-from usher.db.embedded.account import Account, server_account
+from usher.db.embedded.account import ServerAccount, server_account
 from usher.db.embedded.binaries import Binaries
 
 PORT = 5432
@@ -50,7 +50,7 @@ class Pair:
     def __init__(
         self, namespaces: Sequence[Namespace], directory: Path, binaries: Binaries
     ) -> None:
-        self.account: Account = server_account()
+        self.account: ServerAccount = server_account()
         self.binaries, self.password = binaries, "chaos"
         self.nodes = [self.node(namespace, directory) for namespace in namespaces]
         self.primary, self.standby = self.nodes

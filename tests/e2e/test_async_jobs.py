@@ -4,7 +4,7 @@ import psycopg
 
 from support.processes.killable import eventually
 from support.processes.stack import USHER, ask, stage
-from usher.db.embedded.client_process import Lodging
+from usher.db.embedded.server_lease import EmbeddedServerLease
 
 CONFIG = """
 job_lease = 3
@@ -16,7 +16,7 @@ max_processes = 10
 """
 
 
-def add(lodging: Lodging, name: str, *args: str) -> int:
+def add(lodging: EmbeddedServerLease, name: str, *args: str) -> int:
     with psycopg.connect(lodging.dsn) as conn:
         query = (
             "insert into control.job (type, program, args) values ('quick', %s, %s) returning id"

@@ -15,7 +15,7 @@ from support.db.fixtures import DEBIAN, open_directory, wait_stopped
 from support.processes.killable import GUEST, Guest, eventually, guests, keepers, kill_9, running
 from usher.db.embedded import account
 from usher.db.embedded.account_files import give_directory
-from usher.db.embedded.client_process import lodge
+from usher.db.embedded.server_lease import lease_server
 from usher.errors import DataUnusable, NoServer, ServerUnusable, WrongVersion
 
 pytestmark = pytest.mark.soak
@@ -74,26 +74,26 @@ def test_killing_every_guest_stops_the_server(data: Path) -> None:
         for guest in here:
             guest.kill()
         assert eventually(lambda: not running(postmaster))
-    with lodge(data) as lodging:
-        assert lodging.cluster.ready()
+    with lease_server(data) as lease:
+        assert lease.cluster.ready()
 
 
 def test_a_killed_postmaster_comes_back_with_everything_committed(data: Path) -> None:
-    with lodge(data) as lodging:
-        write(lodging.dsn, 1)
-        before = lodging.cluster.pid()
+    with lease_server(data) as lease:
+        write(lease.dsn, 1)
+        before = lease.cluster.pid()
         kill_9(before)
-        assert eventually(lambda: lodging.cluster.ready() and lodging.cluster.pid() != before)
-        write(lodging.dsn, 2)
-        assert numbers(lodging.dsn) == [1, 2]
+        assert eventually(lambda: lease.cluster.ready() and lease.cluster.pid() != before)
+        write(lease.dsn, 2)
+        assert numbers(lease.dsn) == [1, 2]
 
 
 def test_a_killed_keeper_disturbs_nobody_and_the_next_guest_brings_a_new_one(data: Path) -> None:
-    with lodge(data) as lodging:
-        write(lodging.dsn, 1)
-        postmaster = lodging.cluster.pid()
+    with lease_server(data) as lease:
+        write(lease.dsn, 1)
+        postmaster = lease.cluster.pid()
         kill_9(keepers(data)[0])
-        assert numbers(lodging.dsn) == [1]
+        assert numbers(lease.dsn) == [1]
         with guests(data, 1) as here:
             assert here[0].postmaster == postmaster
             assert len(keepers(data)) == 1
@@ -101,22 +101,22 @@ def test_a_killed_keeper_disturbs_nobody_and_the_next_guest_brings_a_new_one(dat
         assert running(postmaster)
         # The new keeper did not start this server, and still brings it back.
         kill_9(postmaster)
-        assert eventually(lambda: lodging.cluster.ready() and lodging.cluster.pid() != postmaster)
-        assert numbers(lodging.dsn) == [1]
-        postmaster = lodging.cluster.pid()
+        assert eventually(lambda: lease.cluster.ready() and lease.cluster.pid() != postmaster)
+        assert numbers(lease.dsn) == [1]
+        postmaster = lease.cluster.pid()
     assert eventually(lambda: not running(postmaster))
 
 
 def test_everything_killed_at_once(data: Path) -> None:
     with guests(data, 1) as here:
-        lodging = lodge(data)
-        write(lodging.dsn, 1)
-        dsn = lodging.dsn
+        lease = lease_server(data)
+        write(lease.dsn, 1)
+        dsn = lease.dsn
         for pid in (*keepers(data), here[0].postmaster):
             kill_9(pid)
         here[0].kill()
-        lodging.leave()
-    with lodge(data) as lodging:
+        lease.release()
+    with lease_server(data) as lease:
         assert numbers(dsn) == [1]
 
 
@@ -130,7 +130,7 @@ def test_a_keeper_told_to_stop_stops_the_server_cleanly(data: Path) -> None:
 
 
 def test_a_pid_file_whose_number_a_stranger_has(data: Path) -> None:
-    with lodge(data):
+    with lease_server(data):
         pass
     wait_stopped(data)
     pid_file = data / "postgres" / "postmaster.pid"
@@ -140,8 +140,8 @@ def test_a_pid_file_whose_number_a_stranger_has(data: Path) -> None:
     try:
         text = f"{stranger.pid}\n{data}/postgres\n0\n5432\n{data}/run\n\n 0 0\nready   \n"
         assert user.write(pid_file, text) == (0, "")
-        with lodge(data) as lodging:
-            assert lodging.cluster.pid() != stranger.pid
+        with lease_server(data) as lease:
+            assert lease.cluster.pid() != stranger.pid
     finally:
         stranger.kill()
         stranger.wait()
@@ -149,34 +149,34 @@ def test_a_pid_file_whose_number_a_stranger_has(data: Path) -> None:
 
 def test_tcp_wants_the_password_and_the_socket_does_not(data: Path) -> None:
     port = free_port()
-    with lodge(data, port=port) as lodging:
+    with lease_server(data, port=port) as lease:
         where = f"host=127.0.0.1 port={port} user=usher dbname=usher sslmode=disable"
         password = (data / "password").read_text().strip()
         with psycopg.connect(where, password=password) as conn:
             assert conn.execute("select 1").fetchone() == (1,)
         with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
             psycopg.connect(where, password="wrong")
-        assert answers(lodging.dsn)
+        assert answers(lease.dsn)
         assert (data / "password").stat().st_mode & 0o777 == 0o600
 
 
 def test_without_a_port_nothing_listens_on_tcp(data: Path) -> None:
-    with lodge(data) as lodging, psycopg.connect(lodging.dsn) as conn:
+    with lease_server(data) as lease, psycopg.connect(lease.dsn) as conn:
         assert conn.execute("show listen_addresses").fetchone() == ("",)
 
 
 def test_the_socket_is_closed_to_others(data: Path) -> None:
-    with lodge(data) as lodging:
-        assert lodging.cluster.sockets.stat().st_mode & 0o077 == 0
-        assert lodging.cluster.pgdata.stat().st_mode & 0o077 == 0
+    with lease_server(data) as lease:
+        assert lease.cluster.sockets.stat().st_mode & 0o077 == 0
+        assert lease.cluster.pgdata.stat().st_mode & 0o077 == 0
 
 
 def test_a_path_too_long_for_a_socket(data: Path) -> None:
     deep = data / ("d" * 60) / ("e" * 60)
-    with lodge(deep) as lodging:
-        assert not lodging.cluster.sockets.is_relative_to(deep)
-        assert answers(lodging.dsn)
-        sockets = lodging.cluster.sockets
+    with lease_server(deep) as lease:
+        assert not lease.cluster.sockets.is_relative_to(deep)
+        assert answers(lease.dsn)
+        sockets = lease.cluster.sockets
     wait_stopped(deep)
     shutil.rmtree(sockets)
 
@@ -184,27 +184,27 @@ def test_a_path_too_long_for_a_socket(data: Path) -> None:
 @pytest.mark.debian
 @pytest.mark.skipif(not DEBIAN.exists(), reason="Debian's PostgreSQL 15 is not installed")
 def test_another_major_version_is_refused_and_nothing_is_touched(data: Path) -> None:
-    with lodge(data, pg_bin=str(DEBIAN)) as lodging:
-        write(lodging.dsn, 1)
+    with lease_server(data, pg_bin=str(DEBIAN)) as lease:
+        write(lease.dsn, 1)
     wait_stopped(data)
     with pytest.raises(WrongVersion, match=r"made by PostgreSQL 15.*are 18") as caught:
-        lodge(data)
+        lease_server(data)
     assert "usher db dump" in caught.value.hint
-    with lodge(data, pg_bin=str(DEBIAN)) as lodging:
-        assert numbers(lodging.dsn) == [1]
+    with lease_server(data, pg_bin=str(DEBIAN)) as lease:
+        assert numbers(lease.dsn) == [1]
 
 
 @pytest.mark.parametrize("name", ["nothing", "empty"])
 def test_programs_that_are_not_there(data: Path, tmp_path: Path, name: str) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(NoServer, match="holds no initdb"):
-        lodge(data, pg_bin=str(tmp_path / name))
+        lease_server(data, pg_bin=str(tmp_path / name))
 
 
 def test_a_data_directory_that_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     with pytest.raises(DataUnusable, match="cannot be used"):
-        lodge(tmp_path / "file")
+        lease_server(tmp_path / "file")
     assert (tmp_path / "file").read_text() == "mine"
 
 
@@ -213,14 +213,14 @@ def test_a_data_directory_with_something_else_in_it(data: Path) -> None:
     give_directory(data / "postgres", account.server_account())
     (data / "postgres" / "mine").write_text("mine")
     with pytest.raises(DataUnusable, match="not a PostgreSQL data directory"):
-        lodge(data)
+        lease_server(data)
     assert (data / "postgres" / "mine").read_text() == "mine"
 
 
 def test_initdb_killed_halfway_leaves_nothing_in_the_way(data: Path) -> None:
     (data / "postgres.new" / "base").mkdir(parents=True)
-    with lodge(data) as lodging:
-        assert lodging.cluster.ready()
+    with lease_server(data) as lease:
+        assert lease.cluster.ready()
     assert not (data / "postgres.new").exists()
 
 
@@ -228,7 +228,7 @@ def test_initdb_killed_halfway_leaves_nothing_in_the_way(data: Path) -> None:
 def test_a_read_only_directory(data: Path) -> None:
     data.mkdir(mode=0o500)
     with pytest.raises(DataUnusable, match="Permission denied"):
-        lodge(data)
+        lease_server(data)
 
 
 @pytest.mark.skipif(not ROOT, reason="needs root to make a small or read-only file system")
@@ -240,12 +240,12 @@ def test_a_full_disk_and_a_read_only_one(data: Path) -> None:
         pytest.skip("this machine lets nobody mount")
     try:
         with pytest.raises(DataUnusable, match="No space left") as caught:
-            lodge(data)
+            lease_server(data)
         assert "free space" in caught.value.hint
         assert {path.name for path in data.iterdir()}.isdisjoint({"postgres", "postgres.new"})
         subprocess.run(["mount", "-o", "remount,ro", data], check=True)
         with pytest.raises(DataUnusable, match="Read-only file system"):
-            lodge(data)
+            lease_server(data)
     finally:
         subprocess.run(["umount", data], check=True)
 
@@ -256,7 +256,7 @@ def test_root_drops_to_a_user_who_must_reach_the_directory() -> None:
     private.chmod(0o700)
     try:
         with pytest.raises(DataUnusable, match="cannot reach") as caught:
-            lodge(private / "data")
+            lease_server(private / "data")
         assert "--data" in caught.value.hint
         assert not (private / "data").exists()
     finally:
@@ -265,43 +265,43 @@ def test_root_drops_to_a_user_who_must_reach_the_directory() -> None:
 
 @pytest.mark.skipif(not ROOT, reason="only root drops to another user")
 def test_programs_in_a_private_home_are_copied_for_that_user(data: Path) -> None:
-    with lodge(data) as lodging:
-        programs = lodging.cluster.binaries.directory
+    with lease_server(data) as lease:
+        programs = lease.cluster.binaries.directory
     wait_stopped(data)
     private = open_directory()
     shutil.copytree(programs.parent, private / "pg", symlinks=True)
     private.chmod(0o700)
     try:
-        with lodge(data, pg_bin=str(private / "pg" / "bin")) as lodging:
-            assert lodging.cluster.ready()
-            home = Path(f"/proc/{lodging.cluster.pid()}/exe").readlink()
+        with lease_server(data, pg_bin=str(private / "pg" / "bin")) as lease:
+            assert lease.cluster.ready()
+            home = Path(f"/proc/{lease.cluster.pid()}/exe").readlink()
             assert home.is_relative_to(data)
-            owner = Path(f"/proc/{lodging.cluster.pid()}").stat().st_uid
-            assert owner == lodging.cluster.account.uid != 0
+            owner = Path(f"/proc/{lease.cluster.pid()}").stat().st_uid
+            assert owner == lease.cluster.account.uid != 0
     finally:
         shutil.rmtree(private)
 
 
 def test_a_configuration_that_does_not_start_is_told_and_mended(data: Path) -> None:
-    with lodge(data):
+    with lease_server(data):
         pass
     wait_stopped(data)
     own = data / "postgres" / "postgresql.auto.conf"
     good = own.read_text()
     own.write_text("shared_buffers = 'nonsense'\n")
     with pytest.raises(ServerUnusable, match="nonsense"):
-        lodge(data)
+        lease_server(data)
     own.write_text(good)
-    with lodge(data) as lodging:
-        assert lodging.cluster.ready()
+    with lease_server(data) as lease:
+        assert lease.cluster.ready()
 
 
 def test_a_guest_that_comes_while_the_server_stops_gets_a_new_one(data: Path) -> None:
     for _ in range(5):
         guest = Guest(data)
         guest.process.kill()
-        with lodge(data) as lodging:
-            assert answers(lodging.dsn)
+        with lease_server(data) as lease:
+            assert answers(lease.dsn)
         guest.kill()
 
 
@@ -309,7 +309,7 @@ def test_a_guest_that_comes_while_the_server_stops_gets_a_new_one(data: Path) ->
 def test_root_makes_the_user_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(account, "NAME", f"usher-{os.getpid()}")
     try:
-        assert account.made().uid != 0
-        assert account.made() == account.known(account.NAME)
+        assert account.create_account().uid != 0
+        assert account.create_account() == account.account_named(account.ACCOUNT_NAME)
     finally:
-        subprocess.run(["userdel", account.NAME], check=True)
+        subprocess.run(["userdel", account.ACCOUNT_NAME], check=True)

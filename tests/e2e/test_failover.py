@@ -18,7 +18,7 @@ from support.processes.commands import clean, usher
 from support.processes.killable import eventually, keepers, kill_9
 from support.processes.stack import USHER, ask
 from usher import local_secret
-from usher.db.embedded.client_process import Lodging, lodge
+from usher.db.embedded.server_lease import EmbeddedServerLease, lease_server
 from usher.mgmt import watchdog
 from usher.queue import scheduler
 
@@ -97,7 +97,7 @@ class Site:
     """Two database nodes, the load balancer before them, and processes of ours that know only its address."""
 
     directory: Path
-    primary: Lodging
+    primary: EmbeddedServerLease
     second: Standby
     balancer: LoadBalancer
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
@@ -143,7 +143,7 @@ class Site:
 @contextmanager
 def site(directory: Path) -> Iterator[Site]:
     directory.mkdir(mode=0o711)
-    with lodge(directory / "one", port=free_port()) as primary:
+    with lease_server(directory / "one", port=free_port()) as primary:
         balancer = LoadBalancer(primary.cluster.tcp_port)
         second = standby(primary.cluster, directory / "two", free_port())
         second.start()
@@ -175,7 +175,10 @@ def done(dsn: str, type_: str) -> bool:
 
 
 def leaders(dsn: str) -> set[object]:
-    return {lock for (lock,) in ask(dsn, HELD_LOCKS)} & {watchdog.LOCK, scheduler.LOCK}
+    return {lock for (lock,) in ask(dsn, HELD_LOCKS)} & {
+        watchdog.WATCHDOG_LOCK,
+        scheduler.LEADER_LOCK,
+    }
 
 
 def caught_up(here: Site) -> bool:
@@ -194,7 +197,7 @@ def test_every_process_survives_a_failover_behind_one_address(data: Path) -> Non
         for name, words in PROCESSES.items():
             here.start(name, *words)
         dsn = here.primary.dsn
-        both = {watchdog.LOCK, scheduler.LOCK}
+        both = {watchdog.WATCHDOG_LOCK, scheduler.LEADER_LOCK}
         assert eventually(lambda: leaders(dsn) == both, 60), here.logs()
         assert eventually(lambda: "manager at" in here.log("manager"), 60), here.logs()
         assert eventually(lambda: knock(here, port, "https://example.com/1"), 60), here.logs()

@@ -15,7 +15,7 @@ from support.db.failover_pair import free_port
 from support.processes.crawls import FORGIVEN
 from support.processes.killable import eventually, kill_9, running
 from support.processes.stack import TESTS, USHER, Cast, ask, stage
-from usher.db.embedded.client_process import Lodging
+from usher.db.embedded.server_lease import EmbeddedServerLease
 
 HOSTS, PAGES, SECONDS, DELAY = 12, 100, 20, 0.05
 CONFIG = "chunk_lease = 3\nchunk_wait = 0.2\n"
@@ -39,7 +39,7 @@ def fill(dsn: str) -> None:
     assert done == 0
     with psycopg.connect(dsn) as conn:
         conn.execute(
-            "update work.house set rows = 2, crawl_delay = make_interval(secs => %s)", [DELAY]
+            "update work.settings set rows = 2, crawl_delay = make_interval(secs => %s)", [DELAY]
         )
 
 
@@ -64,7 +64,7 @@ def bring_on(cast: Cast, book: Path) -> None:
         cast.enter(name, *USHER, *DOG)
 
 
-def trouble(cast: Cast, lodging: Lodging, luck: random.Random) -> Counter[str]:
+def trouble(cast: Cast, lodging: EmbeddedServerLease, luck: random.Random) -> Counter[str]:
     """Twenty seconds in which anything may die or stand still."""
     deaths: Counter[str] = Counter()
     until = time.monotonic() + SECONDS

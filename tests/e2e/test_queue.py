@@ -14,7 +14,7 @@ import pytest
 
 from support.processes.killable import eventually, kill_9, running
 from support.processes.stack import TESTS, USHER, Cast, ask, stage
-from usher.db.embedded.client_process import Lodging
+from usher.db.embedded.server_lease import EmbeddedServerLease
 
 JOBS, MANAGERS, SECONDS = 2_000, 3, 15
 CONFIG = """
@@ -57,7 +57,7 @@ def kill_a_worker(dsn: str) -> None:
             os.kill(int(str(pids[0][0])), signal.SIGKILL)
 
 
-def trouble(cast: Cast, lodging: Lodging, luck: random.Random) -> Counter[str]:
+def trouble(cast: Cast, lodging: EmbeddedServerLease, luck: random.Random) -> Counter[str]:
     """Fifteen seconds in which anything may die."""
     deaths: Counter[str] = Counter()
     until = time.monotonic() + SECONDS

@@ -1,4 +1,4 @@
-"""People edit the files in tables/ and functions/ of each schema; its migration is written from them."""
+"""Developers edit the files in tables/ and functions/ of each schema; `make migrations` writes the migration."""
 
 import re
 import runpy
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from usher.db.areas import SCHEMAS
-from usher.schema.steps import HERE
+from usher.schema.migration_files import SCHEMA_DIRECTORY
 
 SCRIPT = runpy.run_path(str(Path(__file__).parents[2] / "scripts" / "migrations.py"))
 FUNCTION = re.compile(r"^create (?:or replace )?function ([\w.]+)\(", re.MULTILINE)
@@ -17,18 +17,23 @@ MAX_LINES = 400
 
 
 def sources(schema: str) -> list[Path]:
-    return sorted([*(HERE / schema).glob("tables/*"), *(HERE / schema).glob("functions/*")])
+    return sorted(
+        [
+            *(SCHEMA_DIRECTORY / schema).glob("tables/*"),
+            *(SCHEMA_DIRECTORY / schema).glob("functions/*"),
+        ]
+    )
 
 
 def signatures(text: str) -> list[str]:
     """Return each function that a file defines, with the types of its arguments."""
-    found = []
+    functions = []
     for match in FUNCTION.finditer(text):
         arguments = split_arguments(text[match.end() :])
-        kept = [argument for argument in arguments if not argument.startswith("out ")]
-        types = [ARGUMENT.fullmatch(argument) for argument in kept]
-        found.append(f"{match[1]}({', '.join(type_[1] for type_ in types if type_)})")
-    return found
+        inputs = [argument for argument in arguments if not argument.startswith("out ")]
+        types = [ARGUMENT.fullmatch(argument) for argument in inputs]
+        functions.append(f"{match[1]}({', '.join(type_[1] for type_ in types if type_)})")
+    return functions
 
 
 def split_arguments(text: str) -> list[str]:
@@ -59,8 +64,8 @@ create or replace function work.b() returns void
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
-def test_the_migration_is_what_the_files_make(schema: str) -> None:
-    [migration] = (HERE / schema).glob("[0-9]*.sql")
+def test_the_migration_matches_the_files(schema: str) -> None:
+    [migration] = (SCHEMA_DIRECTORY / schema).glob("[0-9]*.sql")
     assert migration.read_text("utf-8") == SCRIPT["migration"](schema), "run `make migrations`"
 
 
@@ -75,7 +80,7 @@ def test_a_changed_migration_replaces_the_old_one_under_the_next_version(tmp_pat
 
 @pytest.mark.parametrize("schema", SCHEMAS)
 def test_the_order_lists_every_file_once(schema: str) -> None:
-    listed = sorted(HERE / schema / part for part in SCRIPT["parts"](schema))
+    listed = sorted(SCHEMA_DIRECTORY / schema / part for part in SCRIPT["parts"](schema))
     assert listed == sources(schema)
 
 

@@ -13,9 +13,9 @@ import pytest
 from integration.test_manager import House, house, until
 from usher.db.pool import connect
 from usher.queue import jobs, tasks
-from usher.queue.jobs import New
-from usher.queue.periods import Clock
-from usher.queue.tasks import NewTask
+from usher.queue.jobs import JobRequest
+from usher.queue.periods import TaskSchedule
+from usher.queue.tasks import TaskSpec
 
 MODULE = "integration.async_functions"
 TABLES: dict[str, dict[str, Any]] = {
@@ -29,8 +29,8 @@ TABLES: dict[str, dict[str, Any]] = {
 }
 
 
-def quick(name: str, *args: str, type_: str = "quick", **more: Any) -> New:  # noqa: ANN401 - of a New
-    return New(type_, f"{MODULE}:{name}", args, **more)
+def quick(name: str, *args: str, type_: str = "quick", **more: Any) -> JobRequest:  # noqa: ANN401 - of a New
+    return JobRequest(type_, f"{MODULE}:{name}", args, **more)
 
 
 async def result(here: House, name: str, *args: str, type_: str = "quick") -> Any:  # noqa: ANN401 - a row
@@ -187,10 +187,10 @@ async def test_a_blocking_coroutine_costs_no_lease(database: str) -> None:
     async with house(database, TABLES, lease=lease) as here:
         [blocking] = await here.add(quick("block", "4"))
         await has_output(here, blocking, "blocking")
-        others = await here.add(quick("nothing"), New("forked", "/bin/true"))
+        others = await here.add(quick("nothing"), JobRequest("forked", "/bin/true"))
         assert await here.logged([others[1]]) == [("completed", 0, None, None)]
         async with await connect(database) as conn:
-            assert not await tasks.reap(conn, n=10, now=datetime.now(UTC))
+            assert not await tasks.requeue_lost_jobs(conn, n=10, now=datetime.now(UTC))
         assert await here.logged([blocking, others[0]]) == [
             ("completed", 0, None, "blocking\nwoke\n"),
             ("completed", 0, None, None),
@@ -220,11 +220,11 @@ async def test_a_job_knows_itself_and_may_do_what_a_worker_may(
 ) -> None:
     async with house(database, TABLES) as here:
         async with here.db.transaction() as conn:
-            clock = Clock.read(cron="0 0 1 1 *")
-            task = NewTask(
+            clock = TaskSchedule.read(cron="0 0 1 1 *")
+            task = TaskSpec(
                 "quick", f"{MODULE}:tell", clock, args=(str(tmp_path / "told"),), data="d"
             )
-            number = await tasks.add(conn, task, now=datetime.now(UTC))
+            number = await tasks.add_task(conn, task, now=datetime.now(UTC))
             rows = await conn.execute(
                 "insert into control.job (type, program, args, task_id, data) "
                 "select type, program, args, id, data from control.task where id = %s returning id",
@@ -263,7 +263,7 @@ async def test_jobs_that_other_jobs_put_in_keep_to_child_programs(
         async with here.db.transaction() as conn:
             now = datetime.now(UTC)
             [above] = await jobs.enqueue(
-                conn, [New(parent, f"{MODULE}:nothing", host_rule="x")], now=now
+                conn, [JobRequest(parent, f"{MODULE}:nothing", host_rule="x")], now=now
             )
             [below] = await jobs.enqueue(conn, [quick(name)], now=now)
             await conn.execute(
@@ -335,7 +335,7 @@ async def test_a_run_that_lost_its_lease_is_cancelled_and_settles_nothing(databa
         await has_output(here, id_, "sleeping")
         here.stop.set()  # so that it does not take the job again
         async with await connect(database) as conn:
-            await tasks.reap(conn, n=10, now=datetime.now(UTC) + timedelta(minutes=1))
+            await tasks.requeue_lost_jobs(conn, n=10, now=datetime.now(UTC) + timedelta(minutes=1))
         await until(lambda: here.manager.busy.total() == 0)
         [(state, _, message, _)] = await here.logged([id_])
         assert state == "temporary-error"
@@ -351,7 +351,7 @@ async def test_the_late_end_of_a_lost_run_is_not_that_of_the_next(
         [id_] = await here.add(quick("refuse_to_stop", str(mark)))
         await begun(here, id_)
         async with await connect(database) as conn:
-            await tasks.reap(conn, n=10, now=datetime.now(UTC) + timedelta(minutes=1))
+            await tasks.requeue_lost_jobs(conn, n=10, now=datetime.now(UTC) + timedelta(minutes=1))
             await conn.execute("update control.job set state = 'pending', scheduled = now()")
             await conn.execute("select pg_notify('usher_job', 'quick')")
         again = "select id from control.job where state = 'running' and attempts = 2"

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from usher.db.pool import Connection, connect
 from usher.queue import jobs
-from usher.queue.job_states import State
-from usher.queue.jobs import New, Settled
+from usher.queue.job_states import JobState
+from usher.queue.jobs import JobRequest, SettledRun
 from usher.queue.periods import may_run
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
@@ -98,7 +98,7 @@ class Model:
             and self.room(job.resource)
         ]
 
-    def start(self, claimed: jobs.Claimed, host: str) -> None:
+    def start(self, claimed: jobs.ClaimedJob, host: str) -> None:
         """Check one start against every rule, then believe it."""
         job = self.known[claimed.id]
         assert job in self.waiting(host)
@@ -108,7 +108,7 @@ class Model:
             self.latest[job.resource] = self.now
 
 
-def in_order(model: Model, host: str, claimed: list[jobs.Claimed]) -> None:
+def in_order(model: Model, host: str, claimed: list[jobs.ClaimedJob]) -> None:
     """Nobody who could have gone was passed over by one who stands behind."""
     taken = [model.known[one.id] for one in claimed]
     for left in model.waiting(host):
@@ -123,7 +123,7 @@ async def play(conn: Connection, model: Model, operation: tuple[object, ...]) ->
     match operation:
         case ("enter", int(priority), str(rule), resource, int(delay), int(number)):
             scheduled = model.now + timedelta(seconds=delay)
-            new = New("t", "p", (), scheduled, resource, priority, rule)  # type: ignore[arg-type]
+            new = JobRequest("t", "p", (), scheduled, resource, priority, rule)  # type: ignore[arg-type]
             for one in await jobs.enqueue(conn, [new] * number, now=model.now):
                 model.known[one.id] = Known(one.id, priority, rule, resource, scheduled)  # type: ignore[arg-type]
         case ("tick", float() | int() as seconds):
@@ -132,7 +132,7 @@ async def play(conn: Connection, model: Model, operation: tuple[object, ...]) ->
             await claim(conn, model, host, n)
         case ("end", str(state), int(index)) if running := model.running():
             job = running[index % len(running)]
-            await end(conn, model, job, State(state))
+            await end(conn, model, job, JobState(state))
         case ("back", int(index)) if running := model.running():
             job = running[index % len(running)]
             assert job.claim
@@ -143,7 +143,7 @@ async def play(conn: Connection, model: Model, operation: tuple[object, ...]) ->
         ]:
             job = pending[index % len(pending)]
             found = await jobs.cancel(conn, [job.id], why="no need", now=model.now)
-            assert found == {job.id: State.CANCELLED}
+            assert found == {job.id: JobState.CANCELLED}
             job.state = "cancelled"
         case ("lose", None):
             await lose(conn, model)
@@ -163,13 +163,13 @@ async def claim(conn: Connection, model: Model, host: str, n: int) -> None:
         assert due <= model.now
 
 
-async def end(conn: Connection, model: Model, job: Known, state: State) -> None:
+async def end(conn: Connection, model: Model, job: Known, state: JobState) -> None:
     assert job.claim
-    settled = Settled(job.id, job.claim, state, retry_at=model.now)
+    settled = SettledRun(job.id, job.claim, state, retry_at=model.now)
     assert await jobs.settle(conn, [settled], now=model.now) == {job.id}
     job.state = state.value
     assert await jobs.settle(conn, [settled], now=model.now) == set()
-    if state is State.TEMPORARY_ERROR:
+    if state is JobState.TEMPORARY_ERROR:
         await conn.execute("update control.job set state = 'pending' where id = %s", [job.id])
         job.state, job.scheduled = "pending", model.now
 
@@ -243,7 +243,7 @@ async def work(dsn: str, host: str, floor: Floor, luck: random.Random) -> None:
             for job in mine:
                 if job.resource_id:
                     floor.live[job.resource_id] -= 1
-            done = [Settled(job.id, job.claim, State.COMPLETED, 0) for job in mine]
+            done = [SettledRun(job.id, job.claim, JobState.COMPLETED, 0) for job in mine]
             await jobs.settle(conn, done, now=datetime.now(UTC))
 
 
@@ -268,7 +268,7 @@ async def test_eight_claimers_at_once(database: str) -> None:
             [NAMES],
         )
         new = [
-            New(
+            JobRequest(
                 "t",
                 "p",
                 resource=luck.choice([None, f"r{luck.randint(1, NAMES)}"]),

@@ -7,10 +7,10 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from support.db.fixtures import DEBIAN, all_in
-from usher.db.embedded.client_process import lodge
+from usher.db.embedded.server_lease import lease_server
 from usher.db.pool import Database, connect
 from usher.observe.doctor import role_check
-from usher.schema import migrate, operate, roles
+from usher.schema import databases, migrate, roles
 
 PASSWORD = "not a secret"
 NEEDS_DEBIAN = pytest.mark.skipif(
@@ -28,12 +28,12 @@ def owned_database(dsn: str) -> str:
 
 @pytest.mark.parametrize("pg_bin", ["", pytest.param(str(DEBIAN), marks=NEEDS_DEBIAN)])
 async def test_the_user_that_made_the_roles_can_take_them_on(data: Path, pg_bin: str) -> None:
-    with lodge(data, pg_bin=pg_bin) as lodging:
+    with lease_server(data, pg_bin=pg_bin) as lodging:
         dsn = owned_database(lodging.dsn)
         await migrate.migrate(all_in(dsn))
-        await operate.create_roles(all_in(dsn), passwords=False)
+        await databases.create_roles(all_in(dsn), passwords=False)
         for role in roles.ROLES:
-            assert await roles.role_at(dsn, role) == role
+            assert await roles.usable_role(dsn, role) == role
             async with Database(dsn, role=role) as db, db.connection() as conn:
                 user = await conn.execute("select current_user")
                 assert await user.fetchone() == (role,)

@@ -9,11 +9,18 @@ import pytest
 
 from support.db.failover_pair import free_port, rows_on, standby
 from support.processes.killable import eventually, keepers, kill_9
-from usher.db.embedded.client_process import lodge
-from usher.db.pool import Connection, Database, Wake, complete, connect, for_program
-from usher.db.statements import Statements, beside
+from usher.db.embedded.server_lease import lease_server
+from usher.db.pool import (
+    Connection,
+    Database,
+    DatabaseNotification,
+    complete_dsn,
+    connect,
+    split_password,
+)
+from usher.db.statements import Statements, load_statements
 from usher.errors import BadSetting, SchemaOutOfDate, Unreachable
-from usher.telemetry import exposition
+from usher.telemetry import metrics_text
 
 
 async def count(conn: Connection) -> int:
@@ -92,20 +99,20 @@ async def test_work_that_others_stood_in_the_way_of_is_begun_anew(database: str)
 async def test_wake_up_calls_survive_a_cut_line(database: str) -> None:
     async with Database(database) as db, await connect(database) as other:
         calls = db.listen("door")
-        assert await anext(calls) == Wake("door", missed=True)
+        assert await anext(calls) == DatabaseNotification("door", missed=True)
         await other.execute("notify door, 'one'")
-        assert await anext(calls) == Wake("door", "one")
+        assert await anext(calls) == DatabaseNotification("door", "one")
         await other.execute(
             "select pg_terminate_backend(pid) from pg_stat_activity where query like 'listen%'"
         )
-        assert await anext(calls) == Wake("door", missed=True)
+        assert await anext(calls) == DatabaseNotification("door", missed=True)
         await other.execute("notify door, 'two'")
-        assert await anext(calls) == Wake("door", "two")
+        assert await anext(calls) == DatabaseNotification("door", "two")
         await calls.aclose()
 
 
 async def test_work_waits_out_a_killed_server(data: Path) -> None:
-    with lodge(data) as lodging:
+    with lease_server(data) as lodging:
         async with Database(lodging.dsn, patience=20) as db:
             await db.run(lambda conn: conn.execute("create table kept (number int)"))
             postmaster = lodging.cluster.pid()
@@ -119,7 +126,7 @@ async def test_work_waits_out_a_killed_server(data: Path) -> None:
 
 async def test_the_standby_takes_over(data: Path) -> None:
     """A real failover: a primary and its streaming standby, kill -9, promote, work goes on."""
-    with lodge(data / "one", port=free_port()) as first:
+    with lease_server(data / "one", port=free_port()) as first:
         second = standby(first.cluster, data / "two", free_port())
         first_port, second_port = first.cluster.tcp_port, second.tcp_port
         password = (data / "one" / "password").read_text().strip()
@@ -171,13 +178,13 @@ async def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_several_servers_mean_the_one_that_leads() -> None:
-    assert "target_session_attrs=read-write" in complete("host=a,b")
-    assert "target_session_attrs=any" in complete("host=a,b target_session_attrs=any")
-    assert "target_session_attrs=read-write" in complete("host=a"), "it may be a load balancer"
+    assert "target_session_attrs=read-write" in complete_dsn("host=a,b")
+    assert "target_session_attrs=any" in complete_dsn("host=a,b target_session_attrs=any")
+    assert "target_session_attrs=read-write" in complete_dsn("host=a"), "it may be a load balancer"
 
 
 def test_another_programs_command_line_has_no_password() -> None:
-    dsn, environment = for_program("postgresql://me:secret@here/db")
+    dsn, environment = split_password("postgresql://me:secret@here/db")
     assert "secret" not in dsn
     assert environment == {"PGPASSWORD": "secret"}
 
@@ -195,7 +202,7 @@ def store(tmp_path: Path) -> Statements:
         "-- name: all\nselect code, name from work.tld order by code;\n\n"
         "-- name: forget\ndelete from work.tld where name = any(%(names)s);\n"
     )
-    return beside(str(tmp_path / "tlds.py"))
+    return load_statements(str(tmp_path / "tlds.py"))
 
 
 async def test_statements_give_typed_rows(conn: Connection, store: Statements) -> None:
@@ -205,7 +212,7 @@ async def test_statements_give_typed_rows(conn: Connection, store: Statements) -
     assert await store.forget.run(conn, names=["gov", "mil", "none"]) == 2
     with pytest.raises(LookupError, match="one row at most"):
         await store.all.row(conn, Tld)
-    assert b'usher_db_seconds_count{statement="tlds.find"}' in exposition()
+    assert b'usher_db_seconds_count{statement="tlds.find"}' in metrics_text()
 
 
 def test_statement_names_are_exact(store: Statements, tmp_path: Path) -> None:
@@ -213,4 +220,4 @@ def test_statement_names_are_exact(store: Statements, tmp_path: Path) -> None:
         _ = store.fnid
     (tmp_path / "twice.sql").write_text("-- name: a\nselect 1;\n-- name: a\nselect 2;\n")
     with pytest.raises(ValueError, match="named twice: a"):
-        beside(str(tmp_path / "twice.py"))
+        load_statements(str(tmp_path / "twice.py"))

@@ -8,7 +8,7 @@ import pytest
 from psycopg import sql
 
 from support.db.fixtures import all_in
-from usher.db.areas import SCHEMAS, Area, Places
+from usher.db.areas import SCHEMAS, Area, AreaDatabases
 from usher.db.pool import connect
 from usher.door import hosts
 from usher.errors import BadInput, UsherError
@@ -32,14 +32,14 @@ async def found(dsn: str) -> dict[str, hosts.Host]:
 
 @pytest.mark.seed("002.2")
 async def test_a_dump_comes_back_as_it_was(
-    places: Places, database: str, empty_database: str, tmp_path: Path
+    places: AreaDatabases, database: str, empty_database: str, tmp_path: Path
 ) -> None:
     before = await fill(database)
     await dump.dump(places, tmp_path / "backup", ALL)
     there = all_in(empty_database)
     await restore.restore(there, tmp_path / "backup", (), replace=False)
     assert await found(empty_database) == before
-    assert await dump.picture(there, ALL) == await dump.picture(places, ALL)
+    assert await dump.schema_ddl(there, ALL) == await dump.schema_ddl(places, ALL)
     assert await migrate.migrate(there) == []
     async with await connect(empty_database) as conn:
         assert (await roles.check(conn)).good
@@ -49,18 +49,20 @@ async def test_a_dump_comes_back_as_it_was(
 
 
 async def test_one_database_into_three_places(
-    places: Places, database: str, empty_database: str, tmp_path: Path
+    places: AreaDatabases, database: str, empty_database: str, tmp_path: Path
 ) -> None:
     before = await fill(database)
     await dump.dump(places, tmp_path / "backup", ALL)
     await migrate.drop(places, ("work",))
-    apart = Places({Area.WORK: empty_database, Area.CONTROL: database, Area.SEARCH: database})
+    apart = AreaDatabases(
+        {Area.WORK: empty_database, Area.CONTROL: database, Area.SEARCH: database}
+    )
     await restore.restore(apart, tmp_path / "backup", ("work",), replace=False)
     assert await found(empty_database) == before
 
 
 async def test_restoring_over_something_needs_to_be_told(
-    places: Places, database: str, tmp_path: Path
+    places: AreaDatabases, database: str, tmp_path: Path
 ) -> None:
     before = await fill(database)
     await dump.dump(places, tmp_path / "backup", ALL)
@@ -75,7 +77,7 @@ async def test_restoring_over_something_needs_to_be_told(
 
 
 async def test_a_failing_restore_leaves_what_was_there(
-    places: Places, database: str, tmp_path: Path
+    places: AreaDatabases, database: str, tmp_path: Path
 ) -> None:
     before = await fill(database)
     await dump.dump(places, tmp_path / "backup", ("work",))
@@ -88,7 +90,7 @@ async def test_a_failing_restore_leaves_what_was_there(
 
 @pytest.mark.soak
 async def test_a_restore_that_the_server_ends_because_of_a_deadlock_is_tried_again(
-    places: Places, database: str, tmp_path: Path
+    places: AreaDatabases, database: str, tmp_path: Path
 ) -> None:
     before = await fill(database)
     await dump.dump(places, tmp_path / "backup", ("work",))
@@ -110,7 +112,7 @@ async def test_a_restore_that_the_server_ends_because_of_a_deadlock_is_tried_aga
 
 
 async def test_ids_continue_after_all_that_were_issued_before_and_after_the_dump(
-    places: Places, database: str, tmp_path: Path
+    places: AreaDatabases, database: str, tmp_path: Path
 ) -> None:
     async with await connect(database) as conn:
         await dump.dump(places, tmp_path / "backup", ALL)
@@ -130,14 +132,18 @@ async def test_a_failing_dump_leaves_no_directory(empty_database: str, tmp_path:
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_an_existing_directory_is_not_written_over(places: Places, tmp_path: Path) -> None:
+async def test_an_existing_directory_is_not_written_over(
+    places: AreaDatabases, tmp_path: Path
+) -> None:
     (tmp_path / "mine").write_text("mine")
     with pytest.raises(BadInput, match="exists already"):
         await dump.dump(places, tmp_path / "mine", ALL)
     assert (tmp_path / "mine").read_text() == "mine"
 
 
-async def test_a_dump_of_an_older_checkout_is_refused(places: Places, tmp_path: Path) -> None:
+async def test_a_dump_of_an_older_checkout_is_refused(
+    places: AreaDatabases, tmp_path: Path
+) -> None:
     (tmp_path / dump.MANIFEST).write_text('{"schemas": {"work": "20261117000090"}}')
     with pytest.raises(BadInput, match="before the first release"):
         await restore.restore(places, tmp_path, (), replace=True)
@@ -147,7 +153,7 @@ async def test_a_dump_of_an_older_checkout_is_refused(places: Places, tmp_path: 
     "manifest", ["", "{}", "not json", '{"schemas": {"work": "99990101000000"}}']
 )
 async def test_what_is_no_dump_or_too_new_is_refused(
-    places: Places, tmp_path: Path, manifest: str
+    places: AreaDatabases, tmp_path: Path, manifest: str
 ) -> None:
     (tmp_path / dump.MANIFEST).write_text(manifest)
     with pytest.raises(BadInput):

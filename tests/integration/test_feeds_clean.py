@@ -168,7 +168,7 @@ async def test_a_hostile_model_is_refused_and_another_is_learned_46(
         await conn.execute("update feeds.feed_metadata set cleanup_model = %s", (model,))
     told = await room.clean(id_)
     assert (told.cleaned, dict(told.how)) == (2, {"main": 2})
-    assert "cannot be used" in told.problems[0]
+    assert "is not valid" in told.problems[0]
 
 
 async def test_a_model_is_learned_anew_each_day(room: Newsroom, site: Website) -> None:
@@ -227,7 +227,7 @@ async def test_a_job_that_takes_long_leaves_the_rest_to_the_next(
     id_ = await feed(room, site, *(item(str(n), text=f"<p>{n}</p>") for n in range(150)))
     await room.run("update control.task set next_run = '2027-01-01' where name like 'clean-%'")
     told = await clean_job.clean_feed(room.databases, id_, seconds=0, now=room.now)
-    assert (told.cleaned, told.more, told.words[-14:]) == (100, True, "There is more.")
+    assert (told.cleaned, told.more, told.words[-15:]) == (100, True, "There are more.")
     assert await room.ask(TASK) == [("enabled", room.now)]
     assert (await room.clean(id_)).cleaned == 50
 

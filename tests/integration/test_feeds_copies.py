@@ -49,9 +49,9 @@ async def test_the_first_told_it_and_the_others_are_copies(conn: Connection) -> 
     assert await originals(conn) == {first: None, second: first, third: first, else_: None}
     assert {one.id for one in await find_items(conn, copies=False)} == {first, else_}
     assert {one.id for one in await find_items(conn, words="guest", copies=False)} == {first}
-    assert (await find_item(conn, first)).rest.copies == [second, third]
+    assert (await find_item(conn, first)).details.copies == [second, third]
     whole = await find_item(conn, second)
-    assert (whole.item.same_as, whole.rest.copies) == (first, [third])
+    assert (whole.item.same_as, whole.details.copies) == (first, [third])
 
 
 async def test_in_one_feed_nothing_is_a_copy(conn: Connection) -> None:

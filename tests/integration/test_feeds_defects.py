@@ -41,7 +41,7 @@ import pytest
 from support.feeds.polling import ROLES, Newsroom, newsroom
 from support.site.website import Response, Website, Wire
 from usher import private_hosts
-from usher.crawl.http.fetch import Fetcher, Limits
+from usher.crawl.http.fetch import Fetcher, FetchLimits
 from usher.db.pool import Database
 from usher.feeds.poll.feed_poll import poll
 from usher.feeds.poll.shared_statements import SharedStatements
@@ -91,8 +91,8 @@ async def test_slow_and_large_feeds_are_cut_30(database: str, site: Website) -> 
         yield HEAD
         await asyncio.sleep(20)
 
-    limits = Limits(total=1.0, body=2_000_000)
-    fetcher = Fetcher("t", limits=limits, allow=private_hosts.parse("127.0.0.0/8"))
+    limits = FetchLimits(total=1.0, body=2_000_000)
+    fetcher = Fetcher("t", limits=limits, allow=private_hosts.parse_allow_list("127.0.0.0/8"))
     async with Database(database, role=ROLES[0]) as db, fetcher:
         room = Newsroom(FeedDatabases(db, None, ROLES, database, 5), fetcher)
         large = await room.poll(await room.add(site.add("/large", Wire(endless))))
@@ -140,7 +140,7 @@ async def test_one_bad_item_on_the_wire_43(room: Newsroom, site: Website) -> Non
     id_ = await room.add(site.add("/feed", feed(*items)))
     told = await room.poll(id_)
     assert (told.kind, len(told.new)) == ("fresh", 4)
-    assert "'bad' cannot be kept" in told.problems[0]
+    assert "Could not store the item 'bad'" in told.problems[0]
     found = await room.ask("select title from feeds.feed_item order by id")
     assert found == [("a",), ("b",), ("c",), ("d",)]
     assert await room.ask("select new_items, polls from feeds.feed_poll") == [(4, 1)]

@@ -147,7 +147,7 @@ def test_one_feed(house: Mgmt, feeds: dict[str, int]) -> None:
     for words in (
         "News from lighthouses, buoys",
         "© The Keepers",
-        "It brings something about every 2h.",
+        "It publishes about every 2h.",
         "coast/lights",
         f'href="/items.atom?feed={feeds["busy"]}"',
     ):

@@ -163,8 +163,8 @@ async def test_errors_wait_longer_each_time_and_are_given_up_with_words(
     [
         (Response(status=404), "HTTP 404"),
         (Response(status=410), "HTTP 410"),
-        (Response(b"%PDF-1.4", content_type="application/pdf"), "no page but application/pdf"),
-        (Response(b"<rss/>", content_type="application/rss+xml"), "no page but application/rss"),
+        (Response(b"%PDF-1.4", content_type="application/pdf"), "not HTML but application/pdf"),
+        (Response(b"<rss/>", content_type="application/rss+xml"), "not HTML but application/rss"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -71,7 +71,7 @@ class Room:
 async def room(database: str) -> AsyncIterator[Room]:
     async with (
         opened(database) as databases,
-        Fetcher("t", allow=private_hosts.parse("127.0.0.0/8")) as fetcher,
+        Fetcher("t", allow=private_hosts.parse_allow_list("127.0.0.0/8")) as fetcher,
     ):
         yield Room(databases, fetcher)
 
@@ -180,7 +180,7 @@ async def test_a_feed_that_moved_is_followed_once_for_all(database: str) -> None
     for apart in (False, True):
         with Website(host="0.0.0.0") as site:  # two addresses of this machine
             site.host = "127.0.0.1"
-            fetcher = Fetcher("t", allow=private_hosts.parse("127.0.0.0/8"))
+            fetcher = Fetcher("t", allow=private_hosts.parse_allow_list("127.0.0.0/8"))
             async with opened(database, apart=apart) as databases, fetcher:
                 room = Room(databases, fetcher)
                 id_ = await moved(room, site)
@@ -216,7 +216,7 @@ async def test_a_move_onto_another_feed_ends_the_first(room: Room, site: Website
     second = await room.add(site.add("/new", rss("a")))
     await room.poll(second)
     told = await room.poll(first)
-    assert told.words.endswith(f"which is the feed {second}.")
+    assert told.words.endswith(f"which is feed {second}.")
     assert (await room.poll(first)).kind == "off"
     states = await room.ask("select state from control.task where name like 'feed-%' order by id")
     assert states == [("disabled",), ("enabled",)]
@@ -224,7 +224,7 @@ async def test_a_move_onto_another_feed_ends_the_first(room: Room, site: Website
 
 async def test_endless_redirects_end(room: Room, site: Website) -> None:
     id_ = await room.add(site.add("/feed", Response(status=301, headers={"Location": "/feed?x"})))
-    assert "more than" in (await room.poll(id_)).words
+    assert "More than 8 redirects" in (await room.poll(id_)).words
 
 
 async def test_gone_is_gone(room: Room, site: Website) -> None:

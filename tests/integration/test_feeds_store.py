@@ -314,7 +314,7 @@ async def test_a_bad_item_is_named_and_the_others_kept_43(conn: Connection) -> N
     items = [Item(guid=str(number), title=str(number)) for number in range(9)]
     stored = await saved(conn, *items[:4], bad, *items[4:])
     assert len(stored.new) == 9
-    assert "cannot be kept" in stored.problems[0]
+    assert "Could not store the item" in stored.problems[0]
     assert await rows(conn, "select problems[1] from feeds.feed") == [(stored.problems[0],)]
 
 

@@ -88,7 +88,7 @@ async def test_words_are_left_to_a_job(
 async def test_jobs_of_others_go_back(room: Newsroom, queue: Database, everywhere: Website) -> None:
     ids = await added(room, everywhere, one("a"), one("b"))
     async with queue.connection() as conn:
-        await jobs.enqueue(conn, [jobs.New("fetch", "true", ("x",))], now=datetime.now(UTC))
+        await jobs.enqueue(conn, [jobs.JobRequest("fetch", "true", ("x",))], now=datetime.now(UTC))
     await BatchPoller(room.databases, room.fetcher, queue, POST).run(ids[0])
     left = await room.ask("select program, state, attempts from control.job where type = 'fetch'")
     assert left == [("true", "pending", 0)]
@@ -124,7 +124,7 @@ async def test_what_is_cancelled_stops_and_the_rest_goes_on(
 async def test_the_name_of_the_manager(queue: Database) -> None:
     async with queue.connection() as conn:
         assert await batch_poller.manager_of(conn, 0) == ""
-        [job] = await jobs.enqueue(conn, [jobs.New("fetch", "true")], now=datetime.now(UTC))
+        [job] = await jobs.enqueue(conn, [jobs.JobRequest("fetch", "true")], now=datetime.now(UTC))
         given = {"lease": timedelta(minutes=1), "tries": 1, "now": datetime.now(UTC)}
         await jobs.claim(conn, "fetch", "here", 1, **given)  # type: ignore[arg-type]
         assert await batch_poller.manager_of(conn, job.id) == "here"

@@ -16,8 +16,8 @@ from support.site.fetches import AGENT, LOOPBACK, QUICK, fetching, get, url
 from support.site.hostile import EVERYTHING, page, said
 from support.site.website import Request, Response, Website
 from usher import private_hosts
-from usher.crawl.http.dns import Names
-from usher.crawl.http.fetch import Fetcher, Limits
+from usher.crawl.http.dns import DnsResolver
+from usher.crawl.http.fetch import Fetcher, FetchLimits
 from usher.urls import Scheme, Url
 
 
@@ -80,7 +80,7 @@ def test_a_request_that_was_given_up_is_discarded() -> None:
     """Else the kernel delivers it minutes later, when another crawler has the host: an impolite request."""
 
     async def give_up(port: int) -> None:
-        async with fetching(Limits(idle=0.2, total=1)) as fetcher:
+        async with fetching(FetchLimits(idle=0.2, total=1)) as fetcher:
             answer = await fetcher.get(url(f"http://127.0.0.1:{port}/"))
         assert answer.kind == "timeout"
 
@@ -117,7 +117,7 @@ async def test_lines_are_kept_and_shared(site: Website) -> None:
 
 
 async def test_a_kept_line_is_closed_in_time(site: Website) -> None:
-    async with fetching(Limits(keep=0.1)) as fetcher:
+    async with fetching(FetchLimits(keep=0.1)) as fetcher:
         await get(fetcher, site, "/about")
         await asyncio.sleep(0.3)
         assert not fetcher._lines._open
@@ -216,7 +216,7 @@ async def test_nothing_is_left_behind(site: Website) -> None:
 
 async def test_what_is_private_is_not_dialled(site: Website) -> None:
     names = {"rebound.test": ["127.0.0.1"], "both.test": ["10.0.0.1", "127.0.0.1"]}
-    async with fetching(allow=private_hosts.Allowed(), names=names) as fetcher:
+    async with fetching(allow=private_hosts.PrivateAllowList(), names=names) as fetcher:
         for host in ("127.0.0.1", "2130706433", "0x7f.1", "[::1]", "[::ffff:7f00:1]", "both.test"):
             answer = await get(fetcher, site, "/about", host)
             assert (answer.status, answer.kind) == (None, "private"), host
@@ -263,7 +263,7 @@ async def test_a_host_that_takes_no_calls() -> None:
         for call in calls:
             call.settimeout(0)
             call.connect_ex(("127.0.0.1", port))
-        async with fetching(Limits(connect=0.3)) as fetcher:
+        async with fetching(FetchLimits(connect=0.3)) as fetcher:
             answer = await fetcher.get(url(f"http://127.0.0.1:{port}/"))
         for call in calls:
             call.close()
@@ -281,7 +281,7 @@ async def test_a_name_that_takes_too_long(site: Website) -> None:
         time.sleep(0.4)
         return ["127.0.0.1"]
 
-    limits = Limits(lookup=0.1)
+    limits = FetchLimits(lookup=0.1)
     async with Fetcher(AGENT, limits=limits, allow=LOOPBACK, look=slow) as fetcher:
         answer = await get(fetcher, site, "/about", "slow.test")
         assert (answer.kind, answer.error) == ("dns", "the name was not looked up within 0.1 s")
@@ -294,12 +294,12 @@ async def test_the_total_is_for_everything(site: Website) -> None:
         time.sleep(0.2)
         return ["127.0.0.1"]
 
-    limits = Limits(total=0.4)
+    limits = FetchLimits(total=0.4)
     async with Fetcher(AGENT, limits=limits, allow=LOOPBACK, look=slow) as fetcher:
         answer = await get(fetcher, site, "/stalled", "slow.test")
     assert (answer.kind, answer.error) == ("timeout", "the answer was not whole within 0.4 s")
     assert answer.seconds < 3
-    async with Fetcher(AGENT, limits=Limits(total=0.1), allow=LOOPBACK, look=slow) as fetcher:
+    async with Fetcher(AGENT, limits=FetchLimits(total=0.1), allow=LOOPBACK, look=slow) as fetcher:
         answer = await get(fetcher, site, "/stalled", "slow.test")
     assert (answer.kind, answer.error) == ("timeout", "no answer within 0.1 s")
 
@@ -312,7 +312,7 @@ async def test_names_are_remembered_and_asked_for_once() -> None:
         time.sleep(0.02)
         return ["192.0.2.1"] * 3 + ["192.0.2.2"] if name != "none" else []
 
-    names = Names(look, most=2)
+    names = DnsResolver(look, most=2)
     found = await asyncio.gather(*(names.find("a", 1) for _ in range(5)))
     assert found == [("192.0.2.1", "192.0.2.2")] * 5
     assert asked == ["a"]

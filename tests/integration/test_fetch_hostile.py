@@ -16,10 +16,10 @@ from support.site.crooked_http import CROOKED, ODD
 from support.site.fetches import fetching, get
 from support.site.hostile import HOSTILE, SQUEEZED, said
 from support.site.website import End, Website
-from usher.crawl.http.fetch import Answer, Limits
+from usher.crawl.http.fetch import FetchLimits, FetchResponse
 
 MEGABYTE = 1_000_000
-LIMITS = Limits(connect=2, idle=1.0, total=1.5, body=MEGABYTE)
+LIMITS = FetchLimits(connect=2, idle=1.0, total=1.5, body=MEGABYTE)
 Run = Callable[[Coroutine[Any, Any, None]], None]
 LOOPS = [pytest.param(asyncio.run, id="asyncio"), pytest.param(uvloop.run, id="uvloop")]
 
@@ -96,7 +96,7 @@ def test_every_trouble_has_its_words(run: Run) -> None:
     on(run, work)
 
 
-def _short(answer: Answer) -> tuple[str, str, int | None]:
+def _short(answer: FetchResponse) -> tuple[str, str, int | None]:
     return answer.kind, answer.error, answer.status
 
 
@@ -152,7 +152,7 @@ def site() -> Iterator[Website]:
 def test_any_bytes_have_an_answer(site: Website, parts: list[bytes], end: End) -> None:
     async def main() -> None:
         site.add("/noise", said(*parts, end=end))
-        async with fetching(Limits(idle=0.05, total=0.2)) as fetcher:
+        async with fetching(FetchLimits(idle=0.05, total=0.2)) as fetcher:
             answer = await get(fetcher, site, "/noise")
         assert bool(answer.kind) == bool(answer.error)
         assert answer.error or answer.status is not None
@@ -165,13 +165,13 @@ import asyncio, resource, sys
 import uvloop
 from support.site.fetches import fetching, get
 from support.site.hostile import HOSTILE
-from usher.crawl.http.fetch import Limits
+from usher.crawl.http.fetch import FetchLimits
 from support.site.website import Website
 
 async def main(port):
     site = Website()
     site.port = port
-    limits = Limits(total=20, body=2_000_000)
+    limits = FetchLimits(total=20, body=2_000_000)
     async with fetching(limits, each=100) as fetcher:
         await get(fetcher, site, "/empty")
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -17,7 +17,7 @@ import uvloop
 
 from support.site.crooked_http import GOOD
 from support.site.fetches import AGENT, fetching, url
-from usher.crawl.http.fetch import Fetcher, Limits
+from usher.crawl.http.fetch import Fetcher, FetchLimits
 from usher.errors import BadInput
 
 pytestmark = pytest.mark.skipif(
@@ -184,7 +184,7 @@ def test_who_hangs_up_or_says_nothing_in_the_handshake(run: Run) -> None:
 
         server = await asyncio.start_server(leave, "127.0.0.1", 0)
         silent = socket.create_server(("127.0.0.1", 0))
-        limits = Limits(connect=0.3)
+        limits = FetchLimits(connect=0.3)
         async with server, fetching(limits) as fetcher:
             left = await fetcher.get(
                 url(f"https://localhost:{server.sockets[0].getsockname()[1]}/")

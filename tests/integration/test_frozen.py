@@ -38,8 +38,8 @@ class Kind(NamedTuple):
 
 
 KINDS = [
-    Kind("queue.scheduler", "Scheduler", scheduler.LOCK, "control.job"),
-    Kind("mgmt.watchdog", "Watchdog", watchdog.LOCK, "work.chunk"),
+    Kind("queue.scheduler", "Scheduler", scheduler.LEADER_LOCK, "control.job"),
+    Kind("mgmt.watchdog", "Watchdog", watchdog.WATCHDOG_LOCK, "work.chunk"),
 ]
 
 

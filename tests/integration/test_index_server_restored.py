@@ -24,7 +24,7 @@ STATE = "select state from work.placement where chunk_id = %s"
 LOADED = "select chunk_id from work.placement where state = 'loaded'"
 UNREPORTED = "select count(*) from work.placement where unreported"
 RETIRE = """
-    insert into work.retire
+    insert into work.retirement
     select p.component_id, g.chunk_id, g.id from work.placement p join work.guestbook g using (chunk_id)
     where g.chunk_id = %s and g.path = '/1' returning 1
 """
@@ -82,7 +82,7 @@ async def taken_out(trade: Trade, server: Server, chunk: int, word: str) -> None
     assert await soon(lambda: is_loaded(trade, chunk))
     trade.ask(RETIRE, chunk)
     assert await server.finds(word, 1)
-    assert await soon(lambda: trade.ask("select count(*) from work.retire") == [(0,)])
+    assert await soon(lambda: trade.ask("select count(*) from work.retirement") == [(0,)])
 
 
 async def test_a_running_server_loads_again_what_it_took_pages_out_of(

@@ -14,9 +14,9 @@ from usher.db.pool import Connection, Database, connect
 from usher.errors import BadInput, NotAllowed
 from usher.queue import jobs, queries, run_api
 from usher.queue.job_env import worker_url
-from usher.queue.job_states import State
-from usher.queue.jobs import Claimed, New, Settled
-from usher.queue.waiting_reason import why_waiting
+from usher.queue.job_states import JobState
+from usher.queue.jobs import ClaimedJob, JobRequest, SettledRun
+from usher.queue.waiting_reason import waiting_reasons
 
 
 async def waiting(conn: Connection) -> list[int]:
@@ -35,16 +35,16 @@ async def test_a_job_waits_until_all_it_needs_have_completed(conn: Connection) -
     first, second = await put(conn, new("a"), new("b"))
     [third] = await put(conn, new("t", needs=(first, second)))
     assert await started(conn) == []
-    assert await why_waiting(conn, third, now=NOW) == [
+    assert await waiting_reasons(conn, third, now=NOW) == [
         f"It waits until other jobs have completed: {first} (pending), {second} (pending)."
     ]
-    await end(conn, await started(conn, "a"), State.COMPLETED)
+    await end(conn, await started(conn, "a"), JobState.COMPLETED)
     assert await started(conn) == []
     [run] = await started(conn, "b")
-    await end(conn, [run], State.TEMPORARY_ERROR)  # it is tried again, so the job still waits
+    await end(conn, [run], JobState.TEMPORARY_ERROR)  # it is tried again, so the job still waits
     assert await waiting(conn) == [third]
     await conn.execute("update control.job set state = 'pending' where id = %s", [second])
-    await end(conn, await started(conn, "b", now=NOW + 2 * LEASE * 60), State.COMPLETED)
+    await end(conn, await started(conn, "b", now=NOW + 2 * LEASE * 60), JobState.COMPLETED)
     assert [run.id for run in await started(conn)] == [third]
     assert [need.state for need in await queries.list_needs(conn, third)] == ["completed"] * 2
 
@@ -53,14 +53,14 @@ async def test_a_job_waits_until_all_it_needs_have_completed(conn: Connection) -
 async def test_jobs_are_cancelled_with_what_they_need(conn: Connection, how: str) -> None:
     [first] = await put(conn, new("a"))
     if how == "before":
-        await end(conn, await started(conn, "a"), State.PERMANENT_ERROR)
+        await end(conn, await started(conn, "a"), JobState.PERMANENT_ERROR)
     [second] = await put(conn, new("b", needs=(first,)))
     if how != "before":
         [third] = await put(conn, new("c", needs=(second,)))
     if how == "cancel":
         await jobs.cancel(conn, [first], why="not now", now=NOW)
     elif how != "before":
-        await end(conn, await started(conn, "a"), State(how))
+        await end(conn, await started(conn, "a"), JobState(how))
     words = "Cancelled: job {}, which it waits for, did not complete"
     assert await log_of(conn, second) == ("cancelled", words.format(first))
     if how != "before":
@@ -73,13 +73,13 @@ async def test_a_waiting_job_can_be_cancelled(conn: Connection) -> None:
     [second] = await put(conn, new("b", needs=(first,)))
     await jobs.cancel(conn, [second], why="not now", now=NOW)
     assert await log_of(conn, second) == ("cancelled", "not now")
-    await end(conn, await started(conn, "a"), State.COMPLETED)
+    await end(conn, await started(conn, "a"), JobState.COMPLETED)
     assert await started(conn, "b") == []
 
 
 async def test_needs_that_have_completed_hold_nothing_up(conn: Connection) -> None:
     [first] = await put(conn, new("a"))
-    await end(conn, await started(conn, "a"), State.COMPLETED)
+    await end(conn, await started(conn, "a"), JobState.COMPLETED)
     [second] = await put(conn, new("b", needs=(first,)))
     assert [run.id for run in await started(conn, "b")] == [second]
 
@@ -104,8 +104,8 @@ async def test_two_that_end_at_once_release_the_third(database: str) -> None:
         [third] = await put(one, new("t", needs=(first, second)))
         runs = [*await started(one, "a", now=now), *await started(one, "b", now=now)]
 
-        async def settle(conn: Connection, run: Claimed) -> None:
-            done = Settled(run.id, run.claim, State.COMPLETED)
+        async def settle(conn: Connection, run: ClaimedJob) -> None:
+            done = SettledRun(run.id, run.claim, JobState.COMPLETED)
             assert await jobs.settle(conn, [done], now=now) == {run.id}
 
         async with one.transaction():
@@ -136,8 +136,8 @@ async def test_a_need_that_ends_before_the_commit_is_noticed(database: str) -> N
             after_good, after_bad = await put(two, new("t", needs=(good,)), new("t", needs=(bad,)))
             # The producer holds no lock on what it waits for: both settle at once.
             async with asyncio.timeout(10):
-                await end(one, runs[:1], State.COMPLETED, now=now)
-                await end(one, runs[1:], State.PERMANENT_ERROR, now=now)
+                await end(one, runs[:1], JobState.COMPLETED, now=now)
+                await end(one, runs[1:], JobState.PERMANENT_ERROR, now=now)
             assert await waiting(two) == [after_good, after_bad]
         assert [run.id for run in await started(one, "t", now=now)] == [after_good]
         assert (await log_of(one, after_bad))[0] == "cancelled"
@@ -146,9 +146,11 @@ async def test_a_need_that_ends_before_the_commit_is_noticed(database: str) -> N
 async def test_a_worker_cannot_use_jobs_of_others(database: str) -> None:
     async with await connect(database, role="usher_manager") as conn:
         now = datetime.now(UTC)
-        await jobs.enqueue(conn, [New("t", "p"), New("t", "p"), New("u", "p")], now=now)
+        await jobs.enqueue(
+            conn, [JobRequest("t", "p"), JobRequest("t", "p"), JobRequest("u", "p")], now=now
+        )
         mine, other = await jobs.claim(conn, "t", "here", 2, lease=LEASE, tries=1, now=now)
-        result = Settled(other.id, other.claim, State.COMPLETED, result='"secret"')
+        result = SettledRun(other.id, other.claim, JobState.COMPLETED, result='"secret"')
         await jobs.settle(conn, [result], now=now)
     url = worker_url(make_conninfo(database, user="usher_worker"), mine)
     async with await connect(url) as conn:
@@ -187,8 +189,8 @@ async def test_a_run_over_http_cannot_use_jobs_of_others(conn: Connection) -> No
     [run] = await started(conn)
     fence = (run.id, run.claim)
     with pytest.raises(NotAllowed, match="is not a child"):
-        await run_api.enqueue_below(conn, fence, [new("t", needs=(stranger,))], now=NOW)
-    made = await run_api.enqueue_below(conn, fence, [new("t", needs=(run.id,))], now=NOW)
+        await run_api.enqueue_children(conn, fence, [new("t", needs=(stranger,))], now=NOW)
+    made = await run_api.enqueue_children(conn, fence, [new("t", needs=(run.id,))], now=NOW)
     assert made
     assert await waiting(conn) == [made[0].id]
 
@@ -199,8 +201,8 @@ async def test_a_job_reads_the_results_of_what_it_needed(database: str) -> None:
         first, second = await put(conn, new("a"), new("a"))
         one, two = await started(conn, "a", now=now)
         await put(conn, new("t", needs=(first, second)))
-        given = Settled(one.id, one.claim, State.COMPLETED, result='{"n": 1}')
-        await jobs.settle(conn, [given, Settled(two.id, two.claim, State.COMPLETED)], now=now)
+        given = SettledRun(one.id, one.claim, JobState.COMPLETED, result='{"n": 1}')
+        await jobs.settle(conn, [given, SettledRun(two.id, two.claim, JobState.COMPLETED)], now=now)
         [run] = await started(conn, "t", now=now)
     url = worker_url(make_conninfo(database, user="usher_worker"), run)
     async with await connect(url) as conn:
@@ -232,7 +234,7 @@ async def test_jobs_that_wait_cost_a_claim_nothing(conn: Connection) -> None:
     )
     assert await size() == before
     assert await started(conn) == []
-    await end(conn, await started(conn, "a"), State.COMPLETED)
+    await end(conn, await started(conn, "a"), JobState.COMPLETED)
     assert len(await started(conn, n=5)) == 5
     assert await waiting(conn) == []
 
@@ -269,8 +271,10 @@ async def work(
                 )  # type: ignore[misc]
             )
             ends = [
-                Settled(
-                    run.id, run.claim, State.PERMANENT_ERROR if run.id in bad else State.COMPLETED
+                SettledRun(
+                    run.id,
+                    run.claim,
+                    JobState.PERMANENT_ERROR if run.id in bad else JobState.COMPLETED,
                 )
                 for run in runs
             ]

@@ -12,8 +12,8 @@ from usher import durations
 from usher.db.pool import Connection, connect
 from usher.queue import admin, jobs, tasks
 from usher.queue.job_env import worker_url
-from usher.queue.job_states import State
-from usher.queue.jobs import New, Settled
+from usher.queue.job_states import JobState
+from usher.queue.jobs import JobRequest, SettledRun
 
 
 async def messages(conn: Connection, *ids: int) -> list[tuple[str, str | None]]:
@@ -28,10 +28,10 @@ async def test_a_cancelled_run_keeps_the_reason(conn: Connection) -> None:
     runs = await started(conn)
     await jobs.cancel(conn, ids[:4], why="wrong host", now=NOW)
     await jobs.cancel(conn, ids[4:], why="", now=NOW)
-    await end(conn, runs[:1], State.CANCELLED, message="Cancelled")
-    await end(conn, runs[1:2], State.TEMPORARY_ERROR, message="no answer")
+    await end(conn, runs[:1], JobState.CANCELLED, message="Cancelled")
+    await end(conn, runs[1:2], JobState.TEMPORARY_ERROR, message="no answer")
     await jobs.give_back(conn, [(runs[2].id, runs[2].claim)], now=NOW)
-    await tasks.reap(conn, n=10, now=NOW + 2 * LEASE)
+    await tasks.requeue_lost_jobs(conn, n=10, now=NOW + 2 * LEASE)
     lost = "Lost: no sign of life from here since its lease ended"
     assert await messages(conn, *ids) == [
         ("cancelled", "wrong host"),
@@ -44,7 +44,7 @@ async def test_a_cancelled_run_keeps_the_reason(conn: Connection) -> None:
 
 async def test_a_manager_settles_a_stopped_run_with_the_reason(database: str) -> None:
     async with house(database) as here:
-        ids = await here.add(New("t", "/bin/sleep", ("50",)))
+        ids = await here.add(JobRequest("t", "/bin/sleep", ("50",)))
         while not await here.rows("select from control.job where process_id is not null"):
             pass
         async with here.db.transaction() as conn:
@@ -57,9 +57,9 @@ async def test_the_log_keeps_the_first_scheduled_time(conn: Connection) -> None:
     [id_] = await put(conn, new(scheduled=NOW))
     for attempt in (1, 2):
         now = NOW + attempt * 2 * HOUR
-        await end(conn, await started(conn, now=now), State.TEMPORARY_ERROR, now=now)
-        assert await tasks.retry(conn, n=10, now=now + 2 * HOUR) == 1
-    await end(conn, await started(conn, now=NOW + 9 * HOUR), State.COMPLETED)
+        await end(conn, await started(conn, now=now), JobState.TEMPORARY_ERROR, now=now)
+        assert await tasks.requeue_failed_jobs(conn, n=10, now=now + 2 * HOUR) == 1
+    await end(conn, await started(conn, now=NOW + 9 * HOUR), JobState.COMPLETED)
     query = "select attempts, scheduled from control.job_log where id = %s order by attempts"
     rows = await (await conn.execute(query, [id_])).fetchall()
     assert rows == [(1, NOW), (2, NOW), (3, NOW)]
@@ -81,7 +81,7 @@ async def test_an_interval_counts_from_the_start_of_the_process(conn: Connection
 
 async def test_a_manager_reports_the_start_of_processes(database: str) -> None:
     async with house(database) as here:
-        await here.logged(await here.add(New("t", "/bin/true", resource="r")))
+        await here.logged(await here.add(JobRequest("t", "/bin/true", resource="r")))
         query = """
             select r.latest_run > l.start from control.job_log l join control.resource r on r.id = l.resource_id
         """
@@ -90,7 +90,7 @@ async def test_a_manager_reports_the_start_of_processes(database: str) -> None:
 
 async def test_intervals_below_a_second(conn: Connection) -> None:
     interval = timedelta(milliseconds=250)
-    assert durations.read("250ms") == durations.read("0.25s") == interval
+    assert durations.parse("250ms") == durations.parse("0.25s") == interval
     await admin.set_resource(conn, "r", capacity=9, interval=interval, now=NOW)
     await put(conn, *[new(resource="r")] * 2)
     assert len(await started(conn)) == 1
@@ -103,20 +103,20 @@ async def test_intervals_below_a_second(conn: Connection) -> None:
     "text", ["0.5s", "1m0.25s", "10s", "1d2h", "0.000001s", "0s", "59.999999s"]
 )
 def test_a_span_is_read_as_it_is_shown(text: str) -> None:
-    span = durations.read(text)
+    span = durations.parse(text)
     assert span is not None
     assert durations.show(span) == text
 
 
 @pytest.mark.parametrize("text", [".5s", "1.s", "1.1234567s", "0.5m", "ms", "1,5s", "-1s", "1ms1s"])
 def test_what_is_no_span(text: str) -> None:
-    assert durations.read(text) is None
+    assert durations.parse(text) is None
 
 
 async def test_a_worker_inserts_and_gets_the_id(database: str) -> None:
     async with await connect(database, role="usher_manager") as conn:
         now = datetime.now(UTC)
-        await jobs.enqueue(conn, [New("t", "p"), New("u", "theirs")], now=now)
+        await jobs.enqueue(conn, [JobRequest("t", "p"), JobRequest("u", "theirs")], now=now)
         [mine] = await jobs.claim(conn, "t", "here", 1, lease=LEASE, tries=1, now=now)
     insert = "insert into control.job (type, program) values ('t', 'x'), ('t', 'y') returning id, program"
     async with await connect(
@@ -146,8 +146,10 @@ async def test_results_and_dependencies_are_pruned_with_the_log(conn: Connection
     first, _ = await put(conn, new("a"), new("t"))
     await put(conn, new("b", needs=(first,)))
     [run] = await started(conn, "a")
-    await jobs.settle(conn, [Settled(run.id, run.claim, State.COMPLETED, result="1")], now=NOW)
-    await end(conn, [*await started(conn, "b"), *await started(conn)], State.COMPLETED)
+    await jobs.settle(
+        conn, [SettledRun(run.id, run.claim, JobState.COMPLETED, result="1")], now=NOW
+    )
+    await end(conn, [*await started(conn, "b"), *await started(conn)], JobState.COMPLETED)
     [last] = await put(conn, new("c"))
     count = "select (select count(*) from control.job_result), (select count(*) from control.job_dependency)"
     assert await (await conn.execute(count)).fetchone() == (1, 1)

@@ -10,8 +10,8 @@ from usher.errors import BadInput, NotFound
 from usher.observe.blockers import queue_blockers
 from usher.observe.stages import PausedEntry, read_queue
 from usher.queue import admin, jobs, task_queries
-from usher.queue.job_states import State
-from usher.queue.waiting_reason import why_waiting
+from usher.queue.job_states import JobState
+from usher.queue.waiting_reason import waiting_reasons
 
 
 async def test_a_paused_type_is_not_claimed(conn: Connection) -> None:
@@ -20,7 +20,9 @@ async def test_a_paused_type_is_not_claimed(conn: Connection) -> None:
     assert await started(conn, "a") == []
     assert await jobs.next_due(conn, "a", "here") is None
     assert len(await started(conn, "b")) == 1
-    assert await why_waiting(conn, first, now=NOW) == ["Its type a is paused: usher jobs resume a"]
+    assert await waiting_reasons(conn, first, now=NOW) == [
+        "Its type a is paused: usher jobs resume a"
+    ]
     assert await task_queries.paused_types(conn) == [
         task_queries.PausedType("a", "the site is down", NOW)
     ]
@@ -36,7 +38,7 @@ async def test_a_job_that_runs_while_its_type_is_paused_finishes(conn: Connectio
     await put(conn, new("a"))
     runs = await started(conn, "a")
     await admin.pause_type(conn, "a", reason="", now=NOW)
-    await end(conn, runs, State.COMPLETED)
+    await end(conn, runs, JobState.COMPLETED)
 
 
 async def test_a_paused_resource_starts_nothing(conn: Connection) -> None:
@@ -45,9 +47,9 @@ async def test_a_paused_resource_starts_nothing(conn: Connection) -> None:
     running = [run for run in await started(conn, n=1) if run.resource_id]
     assert (await admin.pause_resource(conn, "r")).paused
     assert [run.id for run in await started(conn)] == ids[4:]
-    await end(conn, running, State.COMPLETED)  # its seat stays empty
+    await end(conn, running, JobState.COMPLETED)  # its seat stays empty
     assert await started(conn) == []
-    assert await why_waiting(conn, ids[1], now=NOW) == [
+    assert await waiting_reasons(conn, ids[1], now=NOW) == [
         "Its resource r is paused: usher resources resume r"
     ]
     changed, _ = await admin.set_resource(conn, "r", capacity=3, now=NOW)

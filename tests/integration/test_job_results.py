@@ -12,14 +12,14 @@ from support.queue.queued_jobs import LEASE, NOW, end, new, put, started
 from usher.db.pool import Connection, connect
 from usher.queue import jobs, queries
 from usher.queue.job_env import worker_url
-from usher.queue.job_states import State
-from usher.queue.jobs import Claimed, New, Settled
-from usher.queue.runners.process_runner import Runner
+from usher.queue.job_states import JobState
+from usher.queue.jobs import ClaimedJob, JobRequest, SettledRun
+from usher.queue.runners.process_runner import ProcessRunner
 from usher.worker import MAX_RESULT_BYTES, PermanentError, encode_result
 
 
-def settled(run: Claimed, result: str) -> Settled:
-    return Settled(run.id, run.claim, State.COMPLETED, exit_code=0, result=result)
+def settled(run: ClaimedJob, result: str) -> SettledRun:
+    return SettledRun(run.id, run.claim, JobState.COMPLETED, exit_code=0, result=result)
 
 
 async def states(conn: Connection, ids: list[int]) -> list[tuple[str, str | None]]:
@@ -33,7 +33,7 @@ async def test_a_settled_result_is_kept_with_the_job(conn: Connection) -> None:
     ids = await put(conn, new(), new())
     first, second = await started(conn)
     await jobs.settle(conn, [settled(first, '{"pages": 3}')], now=NOW)
-    await end(conn, [second], State.COMPLETED)
+    await end(conn, [second], JobState.COMPLETED)
     shown = await queries.show_job(conn, ids[0])
     assert shown.result is not None
     assert (shown.result.value, shown.result.attempt) == ({"pages": 3}, 1)
@@ -55,7 +55,7 @@ async def test_one_bad_result_does_not_spoil_the_batch(conn: Connection) -> None
 async def test_a_result_needs_the_claim_of_its_run(conn: Connection) -> None:
     first, second = await put(conn, new(), new())
     [mine, _] = await started(conn)
-    forged = Settled(second, mine.claim, State.COMPLETED, result='"forged"')
+    forged = SettledRun(second, mine.claim, JobState.COMPLETED, result='"forged"')
     assert await jobs.settle(conn, [forged], now=NOW) == set()
     assert await queries.show_result(conn, second) is None
     assert await queries.show_result(conn, first) is None
@@ -64,7 +64,7 @@ async def test_a_result_needs_the_claim_of_its_run(conn: Connection) -> None:
 async def test_a_worker_sets_its_own_result_only(database: str) -> None:
     async with await connect(database, role="usher_manager") as conn:
         now = datetime.now(UTC)
-        await jobs.enqueue(conn, [New("t", "p"), New("t", "p")], now=now)
+        await jobs.enqueue(conn, [JobRequest("t", "p"), JobRequest("t", "p")], now=now)
         mine, other = await jobs.claim(conn, "t", "here", 2, lease=LEASE, tries=1, now=now)
     url = worker_url(make_conninfo(database, user="usher_worker"), mine)
     async with await connect(url) as conn:
@@ -94,11 +94,11 @@ async def test_a_worker_sets_its_own_result_only(database: str) -> None:
 async def test_what_a_function_returns_is_its_result(database: str) -> None:
     async with house(database) as here:
         ids = await here.add(
-            New("t", "integration.job_functions:give_back", ('{"a": [1, null]}',)),
-            New("t", "integration.job_functions:nothing"),
-            New("t", "integration.job_functions:give_back_a_set"),
-            New("t", "integration.job_functions:give_back_much"),
-            New("t", "integration.job_functions:set_result", ("7",)),
+            JobRequest("t", "integration.job_functions:give_back", ('{"a": [1, null]}',)),
+            JobRequest("t", "integration.job_functions:nothing"),
+            JobRequest("t", "integration.job_functions:give_back_a_set"),
+            JobRequest("t", "integration.job_functions:give_back_much"),
+            JobRequest("t", "integration.job_functions:set_result", ("7",)),
         )
         rows = await here.logged(ids)
         assert [row[0] for row in rows] == [
@@ -112,7 +112,7 @@ async def test_what_a_function_returns_is_its_result(database: str) -> None:
 
 async def test_what_one_job_writes_is_not_the_result_of_the_next() -> None:
     """Jobs run one after the other under the same keeper, which owns the pipe of results."""
-    async with Runner(preload=("integration.job_functions",)) as runner:
+    async with ProcessRunner(preload=("integration.job_functions",)) as runner:
         stuffed = await run(runner, function("stuff_pipes"))
         assert stuffed.result.startswith("111")
         assert (await run(runner, function("nothing"))).result == ""

@@ -16,11 +16,11 @@ from psycopg.conninfo import make_conninfo
 from support.processes.killable import eventually, running
 from usher.db.pool import Database, connect
 from usher.queue import jobs, tasks
-from usher.queue.jobs import New
-from usher.queue.manager import Manager, Post
-from usher.queue.periods import Clock
-from usher.queue.policy import policies
-from usher.queue.tasks import NewTask
+from usher.queue.jobs import JobRequest
+from usher.queue.manager import Manager, ManagerConfig
+from usher.queue.periods import TaskSchedule
+from usher.queue.policy import read_policies
+from usher.queue.tasks import TaskSpec
 
 TABLES: dict[str, dict[str, Any]] = {
     "defaults": {"kill_after": 20, "grace": 0.5, "poll_interval": 0.5, "reschedule_after": "1h"},
@@ -44,7 +44,7 @@ class House:
     stop_now: asyncio.Event
     db: Database
 
-    async def add(self, *new: New) -> list[int]:
+    async def add(self, *new: JobRequest) -> list[int]:
         async with self.db.transaction() as conn:
             entered = await jobs.enqueue(conn, new, now=datetime.now(UTC))
         return [one.id for one in entered]
@@ -66,7 +66,7 @@ class House:
         return found
 
     async def run(self, type_: str, program: str, *args: str) -> Any:  # noqa: ANN401 - a row
-        [row] = await self.logged(await self.add(New(type_, program, args)))
+        [row] = await self.logged(await self.add(JobRequest(type_, program, args)))
         return row
 
 
@@ -77,7 +77,7 @@ async def house(
     **wish: Any,  # noqa: ANN401 - of a Post
 ) -> AsyncIterator[House]:
     worker = make_conninfo(dsn, user="usher_worker")
-    post = Post(host="here", policies=policies(tables), dsn=worker, **wish)
+    post = ManagerConfig(host="here", policies=read_policies(tables), dsn=worker, **wish)
     async with Database(dsn, role="usher_manager") as db:
         manager = Manager(db, post)
         stop, stop_now = asyncio.Event(), asyncio.Event()
@@ -97,8 +97,8 @@ async def until(true: Callable[[], bool], seconds: float = 30) -> None:
             await asyncio.sleep(0.02)
 
 
-def shell(text: str) -> New:
-    return New("t", "/bin/sh", ("-c", text))
+def shell(text: str) -> JobRequest:
+    return JobRequest("t", "/bin/sh", ("-c", text))
 
 
 @pytest.mark.seed("002.14", "002.18", "002.19", "002.21", "002.32")
@@ -169,10 +169,13 @@ async def test_output_is_bounded_readable_and_seen_while_it_runs(database: str) 
 async def test_a_function_knows_its_job(database: str, tmp_path: Path) -> None:
     async with house(database, env={"EXTRA": "yes"}) as here:
         async with here.db.transaction() as conn:
-            task = NewTask(
-                "t", "support.queue.job_functions:story", Clock.read(cron="0 0 1 1 *"), data="d"
+            task = TaskSpec(
+                "t",
+                "support.queue.job_functions:story",
+                TaskSchedule.read(cron="0 0 1 1 *"),
+                data="d",
             )
-            number = await tasks.add(conn, task, now=datetime.now(UTC))
+            number = await tasks.add_task(conn, task, now=datetime.now(UTC))
             await conn.execute(
                 "insert into control.job (type, program, args, task_id, data) "
                 "select type, program, array[%s], id, data from control.task where id = %s",
@@ -217,9 +220,9 @@ async def test_errors_of_functions(database: str) -> None:
 async def test_pools_have_room_for_so_many(database: str, tmp_path: Path) -> None:
     async with house(database, most=3) as here:
         text = f"echo + >> {tmp_path}/n; sleep 0.2; echo - >> {tmp_path}/n"
-        narrow = [New("narrow", "/bin/sh", ("-c", text))] * 6
-        ids = await here.add(*narrow, *[New("t", "/bin/sh", ("-c", text))] * 6)
-        asleep = await here.add(New("none", "/bin/true"))
+        narrow = [JobRequest("narrow", "/bin/sh", ("-c", text))] * 6
+        ids = await here.add(*narrow, *[JobRequest("t", "/bin/sh", ("-c", text))] * 6)
+        asleep = await here.add(JobRequest("none", "/bin/true"))
         await here.logged(ids)
         signs = [1 if line == "+" else -1 for line in (tmp_path / "n").read_text().split()]
         assert max(sum(signs[:end]) for end in range(len(signs))) == 3
@@ -236,7 +239,7 @@ async def test_a_resource_keeps_starts_apart_and_the_manager_comes_back_in_time(
             await conn.execute(
                 "insert into control.resource (name, interval) values ('r', '300 ms')"
             )
-        ids = await here.add(*[New("t", "/bin/true", resource="r")] * 4)
+        ids = await here.add(*[JobRequest("t", "/bin/true", resource="r")] * 4)
         await here.logged(ids)
         rows = await here.rows("select start from control.job_log order by start")
         starts = [start for (start,) in rows]
@@ -260,7 +263,9 @@ async def test_the_first_call_to_stop_lets_jobs_end(database: str) -> None:
 
 async def test_the_second_call_gives_jobs_back_without_charging_them(database: str) -> None:
     async with house(database) as here:
-        ids = await here.add(shell("sleep 60"), New("t", "/bin/sleep", ("60",), resource="r"))
+        ids = await here.add(
+            shell("sleep 60"), JobRequest("t", "/bin/sleep", ("60",), resource="r")
+        )
         await until(lambda: here.manager.busy.total() == 2)
         here.stop.set()
         here.stop_now.set()
@@ -281,7 +286,7 @@ async def test_a_run_that_lost_its_lease_is_killed_and_settles_nothing(database:
         pid = runs[id_].pid or 0
         here.stop.set()  # so that it does not take the job again
         async with await connect(database) as conn:
-            await tasks.reap(conn, n=10, now=datetime.now(UTC) + timedelta(minutes=1))
+            await tasks.requeue_lost_jobs(conn, n=10, now=datetime.now(UTC) + timedelta(minutes=1))
         await until(lambda: here.manager.busy.total() == 0)
         assert not running(pid)
         [(state, _, message, _)] = await here.logged([id_])
@@ -292,7 +297,7 @@ async def test_a_run_that_lost_its_lease_is_killed_and_settles_nothing(database:
 @pytest.mark.parametrize("host", ["here", "elsewhere"])
 async def test_host_rules(database: str, host: str) -> None:
     async with house(database) as here:
-        [id_] = await here.add(New("t", "/bin/true", host_rule=host))
+        [id_] = await here.add(JobRequest("t", "/bin/true", host_rule=host))
         if host == "here":
             assert (await here.logged([id_]))[0][0] == "completed"
             rows = await here.rows("select host_rule from control.job_log where id = %s", id_)
@@ -317,8 +322,10 @@ RUNNING = "select count(*) from control.job where state = 'running'"
 async def test_what_was_claimed_ahead_is_given_back_when_runs_get_long(database: str) -> None:
     """Jobs at hand behind five that take long would wait here while other managers are idle."""
     async with house(database) as here:
-        await here.logged(await here.add(*[New("t", "/bin/true")] * 40))
-        await here.add(*[New("t", "/bin/sleep", ("60",))] * 5, *[New("t", "/bin/true")] * 30)
+        await here.logged(await here.add(*[JobRequest("t", "/bin/true")] * 40))
+        await here.add(
+            *[JobRequest("t", "/bin/sleep", ("60",))] * 5, *[JobRequest("t", "/bin/true")] * 30
+        )
         await until(lambda: here.manager.busy["t"] == 5)
         async with asyncio.timeout(10):
             while await here.rows(RUNNING) != [(5,)]:  # noqa: ASYNC110 - it is in the database
@@ -335,8 +342,8 @@ async def test_nobody_takes_a_resources_seat_before_it_runs(database: str) -> No
             await conn.execute(
                 "insert into control.resource (name, capacity, interval) values ('wide', 1000, '0')"
             )
-        await here.logged(await here.add(*[New("t", "/bin/true")] * 40))
-        ids = await here.add(*[New("t", "/bin/sleep", ("0.04",), resource="wide")] * 100)
+        await here.logged(await here.add(*[JobRequest("t", "/bin/true")] * 40))
+        ids = await here.add(*[JobRequest("t", "/bin/sleep", ("0.04",), resource="wide")] * 100)
         await asyncio.sleep(0.3)
         taken = []
         while await here.rows("select count(*) from control.job where id = any(%s)", ids) != [(0,)]:
@@ -351,8 +358,8 @@ async def test_told_to_stop_in_the_middle_of_it_nothing_is_left_claimed(
     database: str, delay: float
 ) -> None:
     async with house(database) as here:
-        await here.logged(await here.add(*[New("t", "/bin/true")] * 20))
-        await here.add(*[New("t", "/bin/true")] * 1000)
+        await here.logged(await here.add(*[JobRequest("t", "/bin/true")] * 20))
+        await here.add(*[JobRequest("t", "/bin/true")] * 1000)
         await asyncio.sleep(delay)
         here.stop.set()
     async with await connect(database) as conn:

@@ -12,19 +12,23 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from support.db.fixtures import all_in
-from usher.db.areas import SCHEMAS, Area, Places
+from usher.db.areas import SCHEMAS, Area, AreaDatabases
 from usher.db.pool import connect
 from usher.errors import MigrationFailed, SchemaOutOfDate
-from usher.schema import migrate, roles, state, steps
-from usher.schema.dump import picture
-from usher.schema.state import versions
+from usher.schema import migrate, migration_files, roles, state
+from usher.schema.dump import schema_ddl
+from usher.schema.state import applied_versions
 
 DBMATE = Path(sys.executable).parent / "dbmate"
 
 
 def dbmate(dsn: str, schema: str, *words: str) -> subprocess.CompletedProcess[str]:
     """Run the plain dbmate tool as an operator would."""
-    options = ["--no-dump-schema", "--migrations-dir", str(steps.HERE / schema)]
+    options = [
+        "--no-dump-schema",
+        "--migrations-dir",
+        str(migration_files.SCHEMA_DIRECTORY / schema),
+    ]
     options += ["--migrations-table", f"{schema}.schema_migrations"]
     environment = {**os.environ, "DATABASE_URL": url(dsn)}
     return subprocess.run(
@@ -39,8 +43,8 @@ def url(dsn: str) -> str:
     return f"postgres://{parts['user']}:{parts['password']}@/{parts['dbname']}?{place}"
 
 
-def step(up: str, down: str = "", *, in_transaction: bool = True) -> steps.Step:
-    return steps.Step(
+def step(up: str, down: str = "", *, in_transaction: bool = True) -> migration_files.Migration:
+    return migration_files.Migration(
         version="99990101000000",
         name="last",
         up=up,
@@ -50,11 +54,13 @@ def step(up: str, down: str = "", *, in_transaction: bool = True) -> steps.Step:
     )
 
 
-def know(monkeypatch: pytest.MonkeyPatch, known: dict[str, steps.Step]) -> None:
+def know(monkeypatch: pytest.MonkeyPatch, known: dict[str, migration_files.Migration]) -> None:
     """Let this program know these steps of the schema work."""
     for module in (migrate, state):
         monkeypatch.setattr(
-            module, "steps", lambda schema: known if schema == "work" else steps.steps(schema)
+            module,
+            "steps",
+            lambda schema: known if schema == "work" else migration_files.migrations(schema),
         )
 
 
@@ -70,7 +76,7 @@ async def test_all_steps_are_applied_once(empty_database: str) -> None:
 async def test_six_at_once_make_each_step_once(empty_database: str) -> None:
     places = all_in(empty_database)
     made = await asyncio.gather(*(migrate.migrate(places) for _ in range(6)))
-    expected = sum(len(steps.steps(schema)) for schema in SCHEMAS)
+    expected = sum(len(migration_files.migrations(schema)) for schema in SCHEMAS)
     assert sum(map(len, made)) == expected
 
 
@@ -89,54 +95,56 @@ async def test_dbmate_goes_on_where_we_stopped_and_the_other_way_round(empty_dat
 
 
 @pytest.mark.seed("004.33", "004.34")
-async def test_dbmate_makes_the_same_schema(empty_database: str, places: Places) -> None:
+async def test_dbmate_makes_the_same_schema(empty_database: str, places: AreaDatabases) -> None:
     for schema in SCHEMAS:
         dbmate(empty_database, schema, "up")
     names = tuple(SCHEMAS)
-    assert await picture(all_in(empty_database), names) == await picture(places, names)
+    assert await schema_ddl(all_in(empty_database), names) == await schema_ddl(places, names)
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
 async def test_down_leaves_only_the_list_of_steps_and_up_again_gives_the_same(
-    places: Places, schema: str
+    places: AreaDatabases, schema: str
 ) -> None:
-    before = await picture(places, (schema,))
+    before = await schema_ddl(places, (schema,))
     undone = await migrate.rollback(places, schema, count=99)
-    assert len(undone) == len(steps.steps(schema))
-    left = re.findall(r"^CREATE (.*?)(?: \(|;)", await picture(places, (schema,)), re.MULTILINE)
+    assert len(undone) == len(migration_files.migrations(schema))
+    left = re.findall(r"^CREATE (.*?)(?: \(|;)", await schema_ddl(places, (schema,)), re.MULTILINE)
     assert left == [f"SCHEMA {schema}", f"TABLE {schema}.schema_migrations"]
     await migrate.migrate(places)
-    assert await picture(places, (schema,)) == before
+    assert await schema_ddl(places, (schema,)) == before
 
 
 async def test_a_failing_step_leaves_nothing_of_itself(
-    places: Places, database: str, monkeypatch: pytest.MonkeyPatch
+    places: AreaDatabases, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = step("create table work.half (); select 1/0")
-    known = {**steps.steps("work"), broken.version: broken}
+    known = {**migration_files.migrations("work"), broken.version: broken}
     know(monkeypatch, known)
     with pytest.raises(MigrationFailed, match="division by zero"):
         await migrate.migrate(places, ("work",))
     async with await connect(database) as conn:
         found = await conn.execute("select to_regclass('work.half')")
         assert await found.fetchone() == (None,)
-        assert broken.version not in await versions(conn, "work")
+        assert broken.version not in await applied_versions(conn, "work")
 
 
 async def test_a_step_outside_a_transaction(
-    places: Places, database: str, monkeypatch: pytest.MonkeyPatch
+    places: AreaDatabases, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     up = "create index concurrently slow_index on work.hosts (next_fetch)"
     slow = step(up, "drop index concurrently work.slow_index", in_transaction=False)
-    known = {**steps.steps("work"), slow.version: slow}
+    known = {**migration_files.migrations("work"), slow.version: slow}
     know(monkeypatch, known)
     await migrate.migrate(places, ("work",))
     async with await connect(database) as conn:
-        assert slow.version in await versions(conn, "work")
+        assert slow.version in await applied_versions(conn, "work")
     assert [change.version for change in await migrate.rollback(places, "work")] == [slow.version]
 
 
-async def test_a_database_of_a_newer_usher_is_left_alone(places: Places, database: str) -> None:
+async def test_a_database_of_a_newer_usher_is_left_alone(
+    places: AreaDatabases, database: str
+) -> None:
     async with await connect(database) as conn:
         await conn.execute("insert into work.schema_migrations values ('99990101000000')")
     for work in (migrate.migrate(places), migrate.ensure(places), migrate.rollback(places, "work")):
@@ -145,7 +153,7 @@ async def test_a_database_of_a_newer_usher_is_left_alone(places: Places, databas
 
 
 async def test_a_database_of_an_older_checkout_is_refused_until_it_is_dropped(
-    places: Places, database: str
+    places: AreaDatabases, database: str
 ) -> None:
     """Checkouts from before the first release have other versions, all lower than the first of this program."""
     async with await connect(database) as conn:
@@ -169,15 +177,17 @@ async def test_a_server_of_the_operators_own_is_never_migrated_in_passing(
 
 @pytest.mark.seed("003.1")
 async def test_three_areas_in_three_databases(empty_database: str, database: str) -> None:
-    places = Places({Area.WORK: database, Area.CONTROL: empty_database, Area.SEARCH: database})
+    places = AreaDatabases(
+        {Area.WORK: database, Area.CONTROL: empty_database, Area.SEARCH: database}
+    )
     made = await migrate.migrate(places)
     assert {change.schema for change in made} == {"control"}
     async with await connect(empty_database) as conn:
-        assert await versions(conn, "work") == []
+        assert await applied_versions(conn, "work") == []
 
 
 @pytest.mark.seed("002.1", "002.2")
-async def test_drop_removes_only_what_it_names(places: Places) -> None:
+async def test_drop_removes_only_what_it_names(places: AreaDatabases) -> None:
     await migrate.drop(places, ("feeds", "multimatch"))
     applied = {state.schema: bool(state.applied) for state in await migrate.status(places)}
     assert applied == {"work": True, "control": True, "feeds": False, "multimatch": False}
@@ -192,6 +202,6 @@ async def test_a_schema_that_is_not_what_its_steps_make_is_told_in_words(
         if not await roles.exist(conn):
             await roles.create(conn)
         await conn.execute("alter table work.hosts rename to guests")
-    know(monkeypatch, {**steps.steps("work"), "99990101000000": step("select 1")})
+    know(monkeypatch, {**migration_files.migrations("work"), "99990101000000": step("select 1")})
     with pytest.raises(MigrationFailed, match=r'Schema work lacks .* "work\.hosts"'):
         await migrate.migrate(places)

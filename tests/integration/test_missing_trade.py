@@ -57,7 +57,7 @@ def found(host: str, words: str) -> list[str]:
 async def test_what_a_builder_lost_is_built_again(
     trade: Trade, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("usher.index.chunk_sources.SURE_SECONDS", 1.0)
+    monkeypatch.setattr("usher.index.chunk_sources.LOST_SECONDS", 1.0)
     bind = free_bind()
     async with Client(trade.server.address, host=str(bind)) as client:  # for which seats are kept
         await client.set_state("online", type="index-server", row=1)

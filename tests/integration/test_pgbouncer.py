@@ -16,7 +16,7 @@ from support.db.failover_pair import free_port
 from support.db.fixtures import Server, open_directory
 from support.processes.commands import usher
 from support.processes.killable import eventually
-from usher.db.pool import Database, Wake, connect
+from usher.db.pool import Database, DatabaseNotification, connect
 from usher.errors import BadSetting
 
 PROGRAM = "/usr/sbin/pgbouncer"
@@ -30,7 +30,7 @@ def pgbouncer(server: Server, dsn: str, mode: str, pool_size: int = 20) -> Itera
     """A pgbouncer that lets all clients in; yields the address of the same database through it."""
     to = conninfo_to_dict(dsn)
     target = " ".join(f"{key}={to[key]}" for key in ("host", "port", "dbname", "user", "password"))
-    directory, port, account = open_directory(), free_port(), server.lodging.cluster.account
+    directory, port, account = open_directory(), free_port(), server.lease.cluster.account
     config = directory / "pgbouncer.ini"
     config.write_text(
         f"[databases]\nbehind = {target}\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\n"
@@ -71,10 +71,10 @@ async def test_session_mode_keeps_roles_settings_and_wake_up_calls(
                 assert await shown.fetchone() == ("usher_mgmt", "off", "UTC")
             async with await connect(through) as other:
                 calls = db.listen("door")
-                assert await anext(calls) == Wake("door", missed=True)
+                assert await anext(calls) == DatabaseNotification("door", missed=True)
                 await other.execute("notify door, 'hello'")
                 async with asyncio.timeout(20):
-                    assert await anext(calls) == Wake("door", "hello")
+                    assert await anext(calls) == DatabaseNotification("door", "hello")
                 await calls.aclose()
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from support.index.chunk_files import noise, small_disk
 from support.processes.killable import eventually
-from usher.chunk_store import Draft, Shelf
+from usher.chunk_store import ChunkStore, PartialFile
 from usher.errors import BadContent, BadInput, DiskUnusable, NotAllowed, NotFound, Unreachable
 from usher.http.client.download import download_chunk
 from usher.http.server.chunk_files import chunk_endpoints
@@ -26,10 +26,10 @@ ETAG = f'ETag: "{SUM}"'
 Says = Callable[[str, asyncio.StreamWriter], Awaitable[None]]
 
 
-def put(shelf: Shelf, data: bytes = DATA, chunk: int = 7) -> None:
-    draft = Draft(shelf.path(chunk))
+def put(shelf: ChunkStore, data: bytes = DATA, chunk: int = 7) -> None:
+    draft = PartialFile(shelf.path(chunk))
     draft.write(data)
-    draft.keep()
+    draft.commit()
 
 
 @asynccontextmanager
@@ -94,7 +94,7 @@ async def stalls(_head: str, writer: asyncio.StreamWriter) -> None:
 
 
 async def test_a_chunk_comes_whole_and_nothing_else_is_left(tmp_path: Path) -> None:
-    shelf, here = Shelf(tmp_path / "there"), Shelf(tmp_path / "here")
+    shelf, here = ChunkStore(tmp_path / "there"), ChunkStore(tmp_path / "here")
     put(shelf)
     async with serve_component(
         chunk_endpoints(shelf, "/get_chunk"), read_bind("127.0.0.1:0")
@@ -213,11 +213,11 @@ from pathlib import Path
 from usher.http.server.chunk_files import chunk_endpoints
 from usher.http.server.component import face
 from usher.http.server.listen import read_bind
-from usher.chunk_store import Shelf
+from usher.chunk_store import ChunkStore
 async def main():
     print("ready", flush=True)
     bind = sys.stdin.readline().strip()
-    endpoints = chunk_endpoints(Shelf(Path(sys.argv[1])), "/get_chunk")
+    endpoints = chunk_endpoints(ChunkStore(Path(sys.argv[1])), "/get_chunk")
     async with face(endpoints, read_bind(bind)) as address:
         print(address, flush=True)
         await asyncio.sleep(60)
@@ -225,7 +225,7 @@ asyncio.run(main())
 """
 
 
-def component(shelf: Shelf) -> subprocess.Popen[str]:
+def component(shelf: ChunkStore) -> subprocess.Popen[str]:
     """A component that waits for a word before it serves."""
     process = subprocess.Popen(
         [sys.executable, "-c", SERVES, shelf.directory],
@@ -256,7 +256,7 @@ def begun(folder: Path) -> bool:
 
 
 async def test_a_component_killed_halfway_and_back_again(tmp_path: Path) -> None:
-    shelf, data = Shelf(tmp_path / "there"), noise(1, 60_000_000)
+    shelf, data = ChunkStore(tmp_path / "there"), noise(1, 60_000_000)
     put(shelf, data)
     first, second = component(shelf), component(shelf)
     try:

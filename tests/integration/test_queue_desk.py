@@ -9,17 +9,19 @@ from support.queue.queued_jobs import HOUR, NOW, SECOND, add_task, end, finished
 from usher.db.pool import Connection, connect
 from usher.errors import BadInput, NotFound
 from usher.queue import admin, queries, task_queries, waiting_reason
-from usher.queue.job_states import State
-from usher.queue.periods import Clock
+from usher.queue.job_states import JobState
+from usher.queue.periods import TaskSchedule
 
 # -- again
 
 
 async def test_what_failed_for_now_waits_at_once(conn: Connection) -> None:
     [id_] = await put(conn, new())
-    await end(conn, await started(conn), State.TEMPORARY_ERROR)
+    await end(conn, await started(conn), JobState.TEMPORARY_ERROR)
     assert await started(conn) == []
-    assert await admin.retry(conn, [id_, id_], now=NOW) == [admin.Retried(id_, "pending", id_)]
+    assert await admin.retry_jobs(conn, [id_, id_], now=NOW) == [
+        admin.RetryResult(id_, "pending", id_)
+    ]
     assert [job.id for job in await started(conn)] == [id_]
 
 
@@ -27,21 +29,21 @@ async def test_what_ended_is_put_in_again_below_itself(conn: Connection) -> None
     wanted = new(
         "t", "prog", args=("a", 'b "c"'), resource="disk", priority=3, host_rule="here", data="d"
     )
-    [old] = await finished(conn, wanted, state=State.PERMANENT_ERROR)
-    [found] = await admin.retry(conn, [old], now=NOW)
+    [old] = await finished(conn, wanted, state=JobState.PERMANENT_ERROR)
+    [found] = await admin.retry_jobs(conn, [old], now=NOW)
     assert found.what == "new"
     assert found.job is not None
     again = (await queries.show_job(conn, found.job)).job
     for name in ("type", "program", "resource", "priority", "host_rule", "data"):
         assert getattr(again, name) == getattr(wanted, name)
     assert (again.args, again.attempts) == (["a", 'b "c"'], 0)
-    assert [node.id for node in await queries.tree(conn, found.job)] == [old, found.job]
+    assert [node.id for node in await queries.job_tree(conn, found.job)] == [old, found.job]
 
 
 async def test_what_lives_is_not_tried_again(conn: Connection) -> None:
     waiting, running = await put(conn, new(), new("r"))
     await started(conn, "r")
-    found = await admin.retry(conn, [waiting, running, 10**12], now=NOW)
+    found = await admin.retry_jobs(conn, [waiting, running, 10**12], now=NOW)
     assert [(one.what, one.job) for one in found] == [
         ("live", waiting), ("live", running), ("missing", None),
     ]  # fmt: skip
@@ -52,24 +54,24 @@ async def test_one_of_a_key_or_task_lives(conn: Connection) -> None:
     olds = []
     for _ in range(2):
         olds.append((await admin.run_task(conn, task, now=NOW)).id)
-        await end(conn, await started(conn), State.COMPLETED)
+        await end(conn, await started(conn), JobState.COMPLETED)
     [keyed] = await finished(conn, new(key="k"))
     [live] = await put(conn, new(key="k"))
-    first, second, third = await admin.retry(conn, [*olds, keyed], now=NOW)
+    first, second, third = await admin.retry_jobs(conn, [*olds, keyed], now=NOW)
     assert (first.what, second.what, second.job) == ("new", "live", first.job)
     assert (third.what, third.job) == ("live", live)
     shown = await task_queries.show_task(conn, task)
     assert shown.job_id == first.job
-    [again] = await admin.retry(conn, olds[:1], now=NOW)
+    [again] = await admin.retry_jobs(conn, olds[:1], now=NOW)
     assert (again.what, again.job) == ("live", first.job)
 
 
 async def test_a_job_of_a_task_that_is_gone_is_put_in_without_it(conn: Connection) -> None:
     task = await add_task(conn)
     old = (await admin.run_task(conn, task, now=NOW)).id
-    await end(conn, await started(conn), State.COMPLETED)
+    await end(conn, await started(conn), JobState.COMPLETED)
     await admin.delete_task(conn, task)
-    [found] = await admin.retry(conn, [old], now=NOW)
+    [found] = await admin.retry_jobs(conn, [old], now=NOW)
     assert found.job is not None
     assert (await queries.show_job(conn, found.job)).job.task_id is None
 
@@ -91,7 +93,7 @@ async def test_another_clock_sets_the_next_run(
 ) -> None:
     id_ = await add_task(conn, name="n", data="d", resource="disk", priority=2)
     before = await task_queries.show_task(conn, id_)
-    after = await admin.change_task(conn, id_, now=NOW, **change)
+    after = await admin.update_task(conn, id_, now=NOW, **change)
     kept = ("name", "type", "program", "args", "resource", "priority", "state", "timezone")
     assert [getattr(after, name) for name in kept] == [getattr(before, name) for name in kept]
     if words is None:
@@ -103,21 +105,21 @@ async def test_another_clock_sets_the_next_run(
 
 
 async def test_a_shorter_period_counts_from_the_last_run(conn: Connection) -> None:
-    id_ = await add_task(conn, Clock.read(periodicity="1d"))
+    id_ = await add_task(conn, TaskSchedule.read(periodicity="1d"))
     await admin.run_task(conn, id_, now=NOW)
     await started(conn)
     later = NOW + timedelta(minutes=20)
-    assert (await admin.change_task(conn, id_, now=later, periodicity="1h")).next_run == NOW + HOUR
-    assert (await admin.change_task(conn, id_, now=later, periodicity="10m")).next_run == later
+    assert (await admin.update_task(conn, id_, now=later, periodicity="1h")).next_run == NOW + HOUR
+    assert (await admin.update_task(conn, id_, now=later, periodicity="10m")).next_run == later
 
 
 async def test_cron_and_period_replace_each_other(conn: Connection) -> None:
-    id_ = await add_task(conn, Clock.read(periodicity="1d", hour=5))
-    changed = await admin.change_task(conn, id_, now=NOW, cron="@daily")
+    id_ = await add_task(conn, TaskSchedule.read(periodicity="1d", hour=5))
+    changed = await admin.update_task(conn, id_, now=NOW, cron="@daily")
     assert (changed.cron, changed.periodicity, changed.hour) == ("0 0 * * *", None, None)
-    changed = await admin.change_task(conn, id_, now=NOW, minute=15)
+    changed = await admin.update_task(conn, id_, now=NOW, minute=15)
     assert (changed.cron, changed.periodicity, changed.minute) == (None, HOUR, 15)
-    changed = await admin.change_task(conn, id_, now=NOW, minute=None)
+    changed = await admin.update_task(conn, id_, now=NOW, minute=None)
     assert (changed.periodicity, changed.minute, changed.next_run) == (HOUR, None, NOW)
 
 
@@ -135,12 +137,12 @@ async def test_a_change_that_makes_no_sense_is_refused(
     await add_task(conn, name="taken")
     id_ = await add_task(conn)
     with pytest.raises(BadInput):
-        await admin.change_task(conn, id_, now=NOW, **change)
+        await admin.update_task(conn, id_, now=NOW, **change)
 
 
 async def test_what_a_disabled_task_missed_is_not_made_up_for(conn: Connection) -> None:
-    nightly = await add_task(conn, Clock.read(hour=2))
-    soon = await add_task(conn, Clock.read(cron="0 9 * * *"))
+    nightly = await add_task(conn, TaskSchedule.read(hour=2))
+    soon = await add_task(conn, TaskSchedule.read(cron="0 9 * * *"))
     for id_ in (nightly, soon):
         assert (await admin.set_task_state(conn, id_, "disabled", now=NOW)).state == "disabled"
     later = NOW + timedelta(days=3, minutes=5)
@@ -152,7 +154,7 @@ async def test_what_a_disabled_task_missed_is_not_made_up_for(conn: Connection) 
 
 
 async def test_a_task_runs_now_unless_it_does_already(conn: Connection) -> None:
-    id_ = await add_task(conn, Clock.read(hour=2))
+    id_ = await add_task(conn, TaskSchedule.read(hour=2))
     await admin.set_task_state(conn, id_, "disabled", now=NOW)
     first = await admin.run_task(conn, id_, now=NOW)
     again = await admin.run_task(conn, id_, now=NOW)
@@ -209,12 +211,12 @@ async def test_a_resource_that_makes_no_sense(conn: Connection, wrong: dict[str,
 
 
 async def test_how_long_the_log_is_kept(conn: Connection) -> None:
-    await admin.keep_log(conn, timedelta(days=7))
-    assert await task_queries.log_keep(conn) == timedelta(days=7)
+    await admin.set_log_retention(conn, timedelta(days=7))
+    assert await task_queries.log_retention(conn) == timedelta(days=7)
     with pytest.raises(BadInput):
-        await admin.keep_log(conn, timedelta.max)
+        await admin.set_log_retention(conn, timedelta.max)
     with pytest.raises(BadInput):
-        await admin.keep_log(conn, HOUR)
+        await admin.set_log_retention(conn, HOUR)
 
 
 # -- who may
@@ -224,19 +226,19 @@ async def test_the_manager_may_do_all_of_it_and_the_reader_may_look(database: st
     async with await connect(database, role="usher_manager") as conn:
         task = await add_task(conn, name="n", resource="disk")
         job = await admin.run_task(conn, task, now=NOW)
-        await end(conn, await started(conn), State.COMPLETED)
-        [again] = await admin.retry(conn, [job.id], now=NOW)
-        await admin.change_task(conn, task, now=NOW, cron="@daily")
+        await end(conn, await started(conn), JobState.COMPLETED)
+        [again] = await admin.retry_jobs(conn, [job.id], now=NOW)
+        await admin.update_task(conn, task, now=NOW, cron="@daily")
         await admin.set_task_state(conn, task, "disabled", now=NOW)
         await admin.set_resource(conn, "disk", capacity=2, now=NOW)
-        await admin.keep_log(conn, timedelta(days=2))
+        await admin.set_log_retention(conn, timedelta(days=2))
         await admin.delete_task(conn, task)
     async with await connect(database, role="usher_reader") as conn:
         assert again.job is not None
         await queries.show_job(conn, again.job)
-        await queries.counts(conn, now=NOW)
-        await queries.tree(conn, job.id)
-        await waiting_reason.why_waiting(conn, again.job, now=NOW)
+        await queries.count_jobs(conn, now=NOW)
+        await queries.job_tree(conn, job.id)
+        await waiting_reason.waiting_reasons(conn, again.job, now=NOW)
         await task_queries.list_tasks(conn)
         await task_queries.list_resources(conn)
         await queries.list_jobs(conn, log=True)

@@ -9,7 +9,7 @@ from support.queue.queued_jobs import HOUR, NOW, SECOND, add_task, end, finished
 from usher.db.pool import Connection
 from usher.errors import NotFound
 from usher.queue import admin, jobs, queries, waiting_reason
-from usher.queue.job_states import State
+from usher.queue.job_states import JobState
 
 # -- lists
 
@@ -46,9 +46,9 @@ async def test_only_some_are_listed(conn: Connection) -> None:
 async def test_the_log_is_listed_by_end_and_gives_each_job_once(conn: Connection) -> None:
     ids = await put(conn, *[new() for _ in range(4)])
     runs = await started(conn)
-    await end(conn, runs[:1], State.TEMPORARY_ERROR)
+    await end(conn, runs[:1], JobState.TEMPORARY_ERROR)
     for number, run in enumerate(runs[1:]):  # the second ends last
-        await end(conn, [run], State.COMPLETED, now=NOW + (3 - number) * SECOND)
+        await end(conn, [run], JobState.COMPLETED, now=NOW + (3 - number) * SECOND)
     found = await queries.list_jobs(conn, log=True)
     assert [job.id for job in found] == [ids[1], ids[2], ids[3]]
     page = await queries.list_jobs(conn, log=True, n=1, after_id=ids[1])
@@ -64,8 +64,8 @@ async def test_attempts_are_paged_without_a_gap(conn: Connection) -> None:
     [id_] = await put(conn, new())
     for number in range(3):
         now = NOW + number * 2 * HOUR
-        await admin.retry(conn, [id_], now=now)
-        await end(conn, await started(conn, now=now), State.TEMPORARY_ERROR, now=now)
+        await admin.retry_jobs(conn, [id_], now=now)
+        await end(conn, await started(conn, now=now), JobState.TEMPORARY_ERROR, now=now)
     wanted: dict[str, Any] = {"log": True, "states": ["temporary-error"], "n": 1}
     seen: list[int] = []
     after: dict[str, Any] = {}
@@ -84,7 +84,7 @@ async def test_lists_of_many_do_not_read_all(conn: Connection) -> None:
         "select n, 't', 'true', 'completed', now() - n * interval '1 second', '' from generate_series(1, 20000) n"
     )
     await conn.execute("analyze control.job, control.job_log, control.resource")
-    nothing = dict.fromkeys(queries.Wanted.__annotations__)
+    nothing = dict.fromkeys(queries.JobFilter.__annotations__)
     lists = ((queries.store.list_jobs, None), (queries.store.list_log, ["completed"]))
     for statement, states in lists:
         given = {**nothing, "states": states, "n": 100}
@@ -100,8 +100,8 @@ async def test_lists_of_many_do_not_read_all(conn: Connection) -> None:
 async def test_a_job_is_shown_with_its_attempts_kin_and_works(conn: Connection) -> None:
     [parent] = await put(conn, new("p"))
     [id_] = await put(conn, new(data="d"), parent=parent)
-    await end(conn, await started(conn), State.TEMPORARY_ERROR, output="first", exit_code=1)
-    await admin.retry(conn, [id_], now=NOW)
+    await end(conn, await started(conn), JobState.TEMPORARY_ERROR, output="first", exit_code=1)
+    await admin.retry_jobs(conn, [id_], now=NOW)
     live = await queries.show_job(conn, id_)
     assert (live.live, live.job.state, live.job.data, live.parent) == (True, "pending", "d", parent)
     later = NOW + SECOND
@@ -111,7 +111,7 @@ async def test_a_job_is_shown_with_its_attempts_kin_and_works(conn: Connection) 
         "insert into control.job_table_item (job_id, table_name, table_row_id) values (%s, 'item', '7')",
         [id_],
     )
-    await end(conn, runs, State.COMPLETED, output="second", exit_code=0, now=later)
+    await end(conn, runs, JobState.COMPLETED, output="second", exit_code=0, now=later)
     over = await queries.show_job(conn, id_)
     assert (over.live, over.job.state, over.job.output) == (False, "completed", "second")
     assert [(one.attempts, one.state) for one in over.attempts] == [
@@ -122,9 +122,9 @@ async def test_a_job_is_shown_with_its_attempts_kin_and_works(conn: Connection) 
     for missing in ({"attempt": 3}, {"id_": 10**12}):
         with pytest.raises(NotFound):
             await queries.show_job(conn, **{"id_": id_, **missing})
-    [maker] = await queries.made_by(conn, "item", "7")
+    [maker] = await queries.row_writers(conn, "item", "7")
     assert (maker.id, maker.state) == (id_, "completed")
-    assert await queries.made_by(conn, "item", "8") == []
+    assert await queries.row_writers(conn, "item", "8") == []
 
 
 async def test_counts(conn: Connection) -> None:
@@ -132,8 +132,8 @@ async def test_counts(conn: Connection) -> None:
     await put(conn, new(), new("u"), new("u"))
     [failing] = await started(conn, "u", 1)
     await started(conn, "u", 1)
-    await end(conn, [failing], State.TEMPORARY_ERROR)
-    found = await queries.counts(conn, now=NOW)
+    await end(conn, [failing], JobState.TEMPORARY_ERROR)
+    found = await queries.count_jobs(conn, now=NOW)
     assert [(one.type, one.state, one.number, one.more) for one in found.live] == [
         ("t", "pending", 1, False),
         ("u", "running", 1, False),
@@ -143,37 +143,37 @@ async def test_counts(conn: Connection) -> None:
         ("t", "completed", 2),
         ("u", "temporary-error", 1),
     ]
-    assert (await queries.counts(conn, now=NOW + 30 * HOUR)).log == []
+    assert (await queries.count_jobs(conn, now=NOW + 30 * HOUR)).log == []
 
 
 async def test_a_tree_goes_up_to_the_root_and_down(conn: Connection) -> None:
     [root] = await finished(conn, new())
     [middle, aunt] = await put(conn, new(), new(), parent=root)
     [leaf, other] = await put(conn, new(), new(), parent=middle)
-    found = await queries.tree(conn, middle)
+    found = await queries.job_tree(conn, middle)
     assert [(node.id, node.depth) for node in found] == [
         (root, -1), (middle, 0), (leaf, 1), (other, 1),
     ]  # fmt: skip
     assert (found[0].state, found[1].parent) == ("completed", root)
     assert aunt not in {node.id for node in found}
     with pytest.raises(NotFound):
-        await queries.tree(conn, 10**12)
+        await queries.job_tree(conn, 10**12)
 
 
 async def test_a_tree_that_bites_its_tail_has_an_end(conn: Connection) -> None:
     await conn.execute(
         "insert into control.job_hierarchy (job_id, parent_job_id) values (501, 502), (502, 501)"
     )
-    found = await queries.tree(conn, 501)
+    found = await queries.job_tree(conn, 501)
     assert {node.id for node in found} == {501, 502}
-    assert len(found) <= queries.MOST_KIN + queries.DEEPEST
+    assert len(found) <= queries.MAX_TREE_JOBS + queries.MAX_TREE_DEPTH
 
 
 # -- why
 
 
 async def reasons(conn: Connection, id_: int, now: datetime = NOW, host: str | None = None) -> str:
-    return "\n".join(await waiting_reason.why_waiting(conn, id_, host=host, now=now))
+    return "\n".join(await waiting_reason.waiting_reasons(conn, id_, host=host, now=now))
 
 
 async def test_why_not_yet(conn: Connection) -> None:
@@ -222,7 +222,7 @@ async def test_why_of_what_does_not_wait(conn: Connection) -> None:
     [run] = await started(conn)
     assert "It runs on here, since" in await reasons(conn, id_)
     assert "its lease ended" in await reasons(conn, id_, NOW + HOUR)
-    await end(conn, [run], State.TEMPORARY_ERROR)
+    await end(conn, [run], JobState.TEMPORARY_ERROR)
     assert f"sooner by usher jobs retry {id_}" in await reasons(conn, id_)
     assert "does a scheduler run?" in await reasons(conn, id_, NOW + 2 * HOUR)
     await jobs.cancel(conn, [id_], why="enough", now=NOW)

@@ -13,8 +13,8 @@ from support.queue.queued_jobs import HOUR, LEASE, NOW, add_task, new, put, star
 from usher.db.pool import Connection, connect
 from usher.queue import admin, jobs, tasks
 from usher.queue.child_programs import Origin
-from usher.queue.job_states import State
-from usher.queue.jobs import Claimed, Settled
+from usher.queue.job_states import JobState
+from usher.queue.jobs import ClaimedJob, SettledRun
 
 LATER = NOW + LEASE + timedelta(seconds=1)
 LOG = "select state, message, cancel from control.job_log order by id, attempts"
@@ -24,21 +24,23 @@ async def all_rows(conn: Connection, query: str) -> list[tuple[object, ...]]:
     return await (await conn.execute(query.encode())).fetchall()
 
 
-async def cancel(conn: Connection, *ids: int) -> dict[int, State]:
+async def cancel(conn: Connection, *ids: int) -> dict[int, JobState]:
     return await jobs.cancel(conn, ids, why="not wanted", now=NOW)
 
 
-async def settle(conn: Connection, runs: list[Claimed], state: State = State.COMPLETED) -> set[int]:
-    retry = NOW + HOUR if state is State.TEMPORARY_ERROR else None
-    ends = [Settled(run.id, run.claim, state, retry_at=retry, message="busy") for run in runs]
+async def settle(
+    conn: Connection, runs: list[ClaimedJob], state: JobState = JobState.COMPLETED
+) -> set[int]:
+    retry = NOW + HOUR if state is JobState.TEMPORARY_ERROR else None
+    ends = [SettledRun(run.id, run.claim, state, retry_at=retry, message="busy") for run in runs]
     return await jobs.settle(conn, ends, now=NOW)
 
 
-async def give_back(conn: Connection, runs: list[Claimed]) -> set[int]:
+async def give_back(conn: Connection, runs: list[ClaimedJob]) -> set[int]:
     return await jobs.give_back(conn, [(run.id, run.claim) for run in runs], now=NOW)
 
 
-async def extend(conn: Connection, runs: list[Claimed]) -> dict[int, bool]:
+async def extend(conn: Connection, runs: list[ClaimedJob]) -> dict[int, bool]:
     ours = [(run.id, run.claim) for run in runs]
     return await jobs.extend(conn, ours, lease=LEASE, now=NOW)
 
@@ -57,7 +59,7 @@ async def test_a_cancel_during_a_claim_stops_the_run(database: str, resource: st
         async with claimer.transaction():
             [run] = await started(claimer)
             cancelling = await start_blocked(watcher, cancel(operator, id_))
-        assert await cancelling == {id_: State.RUNNING}
+        assert await cancelling == {id_: JobState.RUNNING}
         assert await extend(claimer, [run]) == {id_: True}
         assert await jobs.cancelled(claimer, [(run.id, run.claim)]) == {id_}
 
@@ -65,8 +67,8 @@ async def test_a_cancel_during_a_claim_stops_the_run(database: str, resource: st
 async def test_a_temporary_error_after_a_cancel_ends_the_job(conn: Connection) -> None:
     [id_] = await put(conn, new(resource="r"))
     runs = await started(conn)
-    assert await cancel(conn, id_) == {id_: State.RUNNING}
-    assert await settle(conn, runs, State.TEMPORARY_ERROR) == {id_}
+    assert await cancel(conn, id_) == {id_: JobState.RUNNING}
+    assert await settle(conn, runs, JobState.TEMPORARY_ERROR) == {id_}
     assert await all_rows(conn, LOG) == [("cancelled", "not wanted: busy", True)]
     assert await all_rows(conn, "select id from control.job") == []
     assert await all_rows(conn, "select running from control.resource") == [(0,)]
@@ -76,7 +78,7 @@ async def test_settle_tells_cancelled_jobs_from_the_others_of_a_batch(conn: Conn
     first, second = await put(conn, new(), new())
     runs = await started(conn)
     await cancel(conn, second)
-    assert await settle(conn, runs, State.TEMPORARY_ERROR) == {first, second}
+    assert await settle(conn, runs, JobState.TEMPORARY_ERROR) == {first, second}
     assert await all_rows(conn, "select id, state from control.job") == [(first, "temporary-error")]
     assert await all_rows(conn, LOG) == [
         ("temporary-error", "busy", False),
@@ -111,9 +113,9 @@ async def test_a_settle_in_progress_is_seen_by_the_cancel_after_it(database: str
         [id_] = await put(manager, new())
         runs = await started(manager)
         async with manager.transaction():
-            await settle(manager, runs, State.TEMPORARY_ERROR)
+            await settle(manager, runs, JobState.TEMPORARY_ERROR)
             cancelling = await start_blocked(watcher, cancel(operator, id_))
-        assert await cancelling == {id_: State.CANCELLED}
+        assert await cancelling == {id_: JobState.CANCELLED}
         assert await all_rows(operator, "select id from control.job") == []
 
 
@@ -124,9 +126,9 @@ async def test_a_lease_that_is_extended_meanwhile_is_not_taken_back(database: st
         ours = [(run.id, run.claim)]
         async with manager.transaction():
             await jobs.extend(manager, ours, lease=2 * LEASE, now=LATER)
-            assert await tasks.reap(scheduler, n=10, now=LATER) == []
-        assert await tasks.reap(scheduler, n=10, now=LATER) == []
-        assert await tasks.reap(scheduler, n=10, now=LATER + 3 * LEASE) == [id_]
+            assert await tasks.requeue_lost_jobs(scheduler, n=10, now=LATER) == []
+        assert await tasks.requeue_lost_jobs(scheduler, n=10, now=LATER) == []
+        assert await tasks.requeue_lost_jobs(scheduler, n=10, now=LATER + 3 * LEASE) == [id_]
 
 
 async def test_a_child_that_arrives_during_a_claim_has_its_origin(database: str) -> None:
@@ -150,24 +152,24 @@ async def test_a_child_that_arrives_during_a_claim_has_its_origin(database: str)
 
 # -- no deadlock
 
-Call = Callable[[Connection, list[Claimed]], Coroutine[Any, Any, object]]
+Call = Callable[[Connection, list[ClaimedJob]], Coroutine[Any, Any, object]]
 
 
-async def cancel_all(conn: Connection, runs: list[Claimed]) -> object:
+async def cancel_all(conn: Connection, runs: list[ClaimedJob]) -> object:
     return await cancel(conn, *(run.id for run in runs))
 
 
-async def settle_mixed(conn: Connection, runs: list[Claimed]) -> object:
+async def settle_mixed(conn: Connection, runs: list[ClaimedJob]) -> object:
     """Retry the first run and end the others: without one order, the first is locked last."""
     ends = [
-        Settled(runs[0].id, runs[0].claim, State.TEMPORARY_ERROR, retry_at=NOW + HOUR),
-        *(Settled(run.id, run.claim, State.COMPLETED) for run in runs[1:]),
+        SettledRun(runs[0].id, runs[0].claim, JobState.TEMPORARY_ERROR, retry_at=NOW + HOUR),
+        *(SettledRun(run.id, run.claim, JobState.COMPLETED) for run in runs[1:]),
     ]
     return await jobs.settle(conn, ends, now=NOW)
 
 
-async def reap_all(conn: Connection, _: list[Claimed]) -> object:
-    return await tasks.reap(conn, n=100, now=LATER)
+async def reap_all(conn: Connection, _: list[ClaimedJob]) -> object:
+    return await tasks.requeue_lost_jobs(conn, n=100, now=LATER)
 
 
 PAIRS: dict[str, tuple[Call, Call]] = {
@@ -213,8 +215,8 @@ async def test_a_frozen_transaction_does_not_stop_the_reaper(database: str) -> N
         async with frozen.transaction():
             await frozen.execute(HOLD_RESOURCE.encode())
             async with asyncio.timeout(WAIT_SECONDS):
-                assert await tasks.reap(scheduler, n=10, now=LATER) == [second]
-        assert await tasks.reap(scheduler, n=10, now=LATER) == [first]
+                assert await tasks.requeue_lost_jobs(scheduler, n=10, now=LATER) == [second]
+        assert await tasks.requeue_lost_jobs(scheduler, n=10, now=LATER) == [first]
 
 
 async def test_deleting_a_task_does_not_deadlock_with_the_claim_of_its_job(database: str) -> None:

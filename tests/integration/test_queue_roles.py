@@ -10,25 +10,27 @@ from psycopg.conninfo import make_conninfo
 from usher.db.pool import Connection, connect
 from usher.queue import jobs
 from usher.queue.job_env import worker_url
-from usher.queue.job_states import State
-from usher.queue.jobs import Claimed, New, Settled
+from usher.queue.job_states import JobState
+from usher.queue.jobs import ClaimedJob, JobRequest, SettledRun
 from usher.queue.scheduler import Scheduler
 
 LEASE = timedelta(seconds=60)
 REFUSED = psycopg.errors.InsufficientPrivilege
 
 
-async def running(database: str, n: int = 2) -> list[Claimed]:
+async def running(database: str, n: int = 2) -> list[ClaimedJob]:
     """Jobs that a manager holds, claimed as the manager."""
     async with await connect(database, role="usher_manager") as conn:
         now = datetime.now(UTC)
-        await jobs.enqueue(conn, [New("t", "p", resource="r", key="k"), New("t", "p")], now=now)
+        await jobs.enqueue(
+            conn, [JobRequest("t", "p", resource="r", key="k"), JobRequest("t", "p")], now=now
+        )
         found = await jobs.claim(conn, "t", "here", n, lease=LEASE, tries=1, now=now)
         assert len(found) == n
         return found
 
 
-def login(database: str, job: Claimed) -> str:
+def login(database: str, job: ClaimedJob) -> str:
     """The address that a manager gives to this job."""
     return worker_url(make_conninfo(database, user="usher_worker"), job)
 
@@ -44,9 +46,11 @@ async def test_a_manager_claims_reports_and_settles(database: str) -> None:
     first, second = await running(database)
     async with await connect(database, role="usher_manager") as conn:
         now = datetime.now(UTC)
-        await jobs.report(conn, "here", [jobs.Report(*fence(first), 77, "so far")], now=now)
+        await jobs.report_progress(
+            conn, "here", [jobs.RunReport(*fence(first), 77, "so far")], now=now
+        )
         assert await jobs.extend(conn, [fence(first)], lease=LEASE, now=now) == {first.id: False}
-        done = Settled(*fence(first), state=State.COMPLETED, exit_code=0)
+        done = SettledRun(*fence(first), state=JobState.COMPLETED, exit_code=0)
         assert await jobs.settle(conn, [done], now=now) == {first.id}
         assert await jobs.give_back(conn, [fence(second)], now=now) == {second.id}
         with pytest.raises(REFUSED):
@@ -55,7 +59,7 @@ async def test_a_manager_claims_reports_and_settles(database: str) -> None:
             await conn.execute("select * from work.guestbook")
 
 
-def fence(job: Claimed) -> tuple[int, UUID]:
+def fence(job: ClaimedJob) -> tuple[int, UUID]:
     return job.id, job.claim
 
 
@@ -119,13 +123,13 @@ async def test_a_worker_says_writes_and_puts_in(database: str) -> None:
 
 async def test_a_worker_that_lost_its_claim_can_do_nothing(database: str) -> None:
     mine, other = await running(database)
-    stolen = Claimed(other.id, *[getattr(mine, name) for name in list(Claimed.__slots__)[1:]])
+    stolen = ClaimedJob(other.id, *[getattr(mine, name) for name in list(ClaimedJob.__slots__)[1:]])
     async with await connect(login(database, stolen)) as conn:
         with pytest.raises(REFUSED, match="no running job"):
             await conn.execute("select control.say('I am another')")
     async with await connect(login(database, mine)) as conn:
         async with await connect(database) as admin:
-            done = Settled(mine.id, mine.claim, State.COMPLETED)
+            done = SettledRun(mine.id, mine.claim, JobState.COMPLETED)
             await jobs.settle(admin, [done], now=datetime.now(UTC))
         for call in (
             "control.say('late')",

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from support.queue.queued_jobs import new, put
 from usher.db.pool import Connection, connect
 from usher.queue import jobs, tasks
-from usher.queue.job_states import State
-from usher.queue.jobs import Claimed, Settled
+from usher.queue.job_states import JobState
+from usher.queue.jobs import ClaimedJob, SettledRun
 
 JOBS = 400
 CANCELS = 150
@@ -17,7 +17,7 @@ MANAGERS = 4
 LIMIT_SECONDS = 180
 LEASE = timedelta(seconds=0.2)
 TRIES = 10_000  # no attempt is the last
-ENDS = (State.COMPLETED, State.COMPLETED, State.TEMPORARY_ERROR, State.PERMANENT_ERROR)
+ENDS = (JobState.COMPLETED, JobState.COMPLETED, JobState.TEMPORARY_ERROR, JobState.PERMANENT_ERROR)
 NOT_ONCE = """
     select id, count(*) filter (where completed) from control.job_log
     group by id having count(*) filter (where completed) <> 1
@@ -40,7 +40,7 @@ class Queue:
     database: str
     random: random.Random
     done: asyncio.Event = field(default_factory=asyncio.Event)
-    answers: dict[int, State] = field(default_factory=dict)
+    answers: dict[int, JobState] = field(default_factory=dict)
 
 
 async def all_rows(conn: Connection, query: str) -> list[tuple[object, ...]]:
@@ -59,7 +59,7 @@ async def manage(queue: Queue) -> None:
             await asyncio.sleep(0.001 if runs else 0.02)
 
 
-async def handle(conn: Connection, queue: Queue, runs: list[Claimed]) -> None:
+async def handle(conn: Connection, queue: Queue, runs: list[ClaimedJob]) -> None:
     now = datetime.now(UTC)
     ours = [(run.id, run.claim) for run in runs]
     match queue.random.randrange(8):
@@ -69,9 +69,9 @@ async def handle(conn: Connection, queue: Queue, runs: list[Claimed]) -> None:
             return  # the reaper takes them back
         case 2:
             await jobs.extend(conn, ours, lease=LEASE, now=now)
-            reports = [jobs.Report(*run, pid=None, output="so far") for run in ours]
-            await jobs.report(conn, "here", reports, now=now)
-    ends = [Settled(*run, state=queue.random.choice(ENDS), retry_at=now) for run in ours]
+            reports = [jobs.RunReport(*run, pid=None, output="so far") for run in ours]
+            await jobs.report_progress(conn, "here", reports, now=now)
+    ends = [SettledRun(*run, state=queue.random.choice(ENDS), retry_at=now) for run in ours]
     if ends:
         await jobs.settle(conn, ends, now=now)
 
@@ -89,9 +89,9 @@ async def schedule(queue: Queue) -> None:
     """Do a scheduler's work until no job is left."""
     async with await connect(queue.database) as conn:
         while await all_rows(conn, "select from control.job limit 1"):
-            await tasks.reap(conn, n=100, now=datetime.now(UTC))
-            await tasks.retry(conn, n=100, now=datetime.now(UTC))
-            assert await tasks.mend(conn, now=datetime.now(UTC)) == 0
+            await tasks.requeue_lost_jobs(conn, n=100, now=datetime.now(UTC))
+            await tasks.requeue_failed_jobs(conn, n=100, now=datetime.now(UTC))
+            assert await tasks.repair_resources(conn, now=datetime.now(UTC)) == 0
             await asyncio.sleep(0.01)
         queue.done.set()
 
@@ -120,6 +120,6 @@ async def test_every_job_ends_once_and_no_cancel_is_lost(database: str) -> None:
         assert await all_rows(conn, NOT_ONCE) == []
         assert await all_rows(conn, WRONG_COUNTS) == []
         assert await all_rows(conn, RUN_AFTER_CANCEL) == []
-        waited = {id_ for id_, state in queue.answers.items() if state is State.CANCELLED}
+        waited = {id_ for id_, state in queue.answers.items() if state is JobState.CANCELLED}
         assert {final[id_] for id_ in waited} == {("cancelled", True)}
         assert {final[id_][1] for id_ in queue.answers} == {True}

@@ -5,11 +5,11 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from support.db.fixtures import all_in
-from usher.db.areas import SCHEMAS, Places
+from usher.db.areas import SCHEMAS, AreaDatabases
 from usher.db.pool import Connection, Database, connect
 from usher.errors import NotAllowed
-from usher.schema import migrate, operate, roles
-from usher.schema.state import versions
+from usher.schema import databases, migrate, roles
+from usher.schema.state import applied_versions
 
 DENIED = psycopg.errors.InsufficientPrivilege
 MAY_SEE = {
@@ -30,10 +30,10 @@ async def test_each_role_logs_in_and_sees_only_its_schemas(database: str, role: 
     async with await as_role(database, role) as conn:
         for schema in SCHEMAS:
             if role in MAY_SEE[schema]:
-                assert await versions(conn, schema)
+                assert await applied_versions(conn, schema)
             else:
                 with pytest.raises(DENIED):
-                    await versions(conn, schema)
+                    await applied_versions(conn, schema)
 
 
 @pytest.mark.parametrize("role", roles.ROLES)
@@ -109,8 +109,8 @@ async def test_migrating_grants_again(empty_database: str) -> None:
         assert await roles.exist(conn) == (await roles.check(conn)).good
 
 
-async def test_passwords_work_once_given(places: Places, database: str) -> None:
-    given = await operate.create_roles(places, passwords=True)
+async def test_passwords_work_once_given(places: AreaDatabases, database: str) -> None:
+    given = await databases.create_roles(places, passwords=True)
     assert set(given) == set(roles.ROLES)
     assert len(set(given.values())) == len(roles.ROLES)
     for role, password in given.items():
@@ -127,7 +127,7 @@ async def test_passwords_work_once_given(places: Places, database: str) -> None:
 
 
 async def test_a_schema_that_is_behind_keeps_its_grants_and_stops_nobody(
-    places: Places, database: str
+    places: AreaDatabases, database: str
 ) -> None:
     await migrate.rollback(places, "work")
     async with await connect(database) as conn:
@@ -154,10 +154,10 @@ async def test_plain_steps_leave_no_function_open_to_public(empty_database: str)
 
 @pytest.mark.parametrize("schema", SCHEMAS)
 async def test_undone_steps_leave_no_function_open_to_public(
-    places: Places, database: str, schema: str
+    places: AreaDatabases, database: str, schema: str
 ) -> None:
     async with await connect(database) as conn:
-        while await versions(conn, schema):
+        while await applied_versions(conn, schema):
             await migrate.rollback(places, schema)
             assert await open_to_public(conn) == []
 

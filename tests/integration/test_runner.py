@@ -9,12 +9,17 @@ from pathlib import Path
 import pytest
 
 from integration.jobs_run import ended, function, order, python, run, started
-from usher.queue.runners.process_runner import Ended, Order, Runner, inherited
+from usher.queue.runners.process_runner import (
+    ProcessRunner,
+    RunEnded,
+    RunRequest,
+    passed_environment,
+)
 
 
 @pytest.fixture(scope="module")
-async def runner() -> AsyncIterator[Runner]:
-    async with Runner(preload=("integration.job_functions",)) as one:
+async def runner() -> AsyncIterator[ProcessRunner]:
+    async with ProcessRunner(preload=("integration.job_functions",)) as one:
         yield one
 
 
@@ -29,7 +34,7 @@ def script(tmp_path: Path, text: str, mode: int = 0o755) -> str:
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 3, 126, 127, 255])
-async def test_exit_codes_come_back(runner: Runner, code: int) -> None:
+async def test_exit_codes_come_back(runner: ProcessRunner, code: int) -> None:
     for what in (
         python(f"raise SystemExit({code})"),
         function("leave", str(code)),
@@ -43,23 +48,23 @@ async def test_exit_codes_come_back(runner: Runner, code: int) -> None:
 @pytest.mark.parametrize(
     "number", [signal.SIGTERM, signal.SIGKILL, signal.SIGSEGV, signal.SIGHUP, signal.SIGINT]
 )
-async def test_signals_come_back_negative(runner: Runner, number: int) -> None:
+async def test_signals_come_back_negative(runner: ProcessRunner, number: int) -> None:
     end = await run(runner, order("exec", "/bin/sh", "-c", f"kill -{number:d} $$"))
     assert (end.code, end.why) == (-number, "ended")
 
 
-async def test_a_job_is_announced_with_its_own_pid(runner: Runner) -> None:
+async def test_a_job_is_announced_with_its_own_pid(runner: ProcessRunner) -> None:
     for what in (python("import os; print(os.getpid())"), order("fork", "os:getpid")):
         runner.start(what)
         begin = await started(runner)
         end = await runner.events.get()
-        assert isinstance(end, Ended)
+        assert isinstance(end, RunEnded)
         assert begin.key == end.key == what.key
         assert begin.pid == end.pid
         assert end.output in {f"{end.pid}\n", ""}
 
 
-async def test_what_a_function_raises_decides_its_exit(runner: Runner) -> None:
+async def test_what_a_function_raises_decides_its_exit(runner: ProcessRunner) -> None:
     end = await run(runner, function("nothing"))
     assert (end.code, end.output) == (0, "")
     end = await run(runner, function("fail", "temporary", "try later"))
@@ -70,7 +75,7 @@ async def test_what_a_function_raises_decides_its_exit(runner: Runner) -> None:
     assert (end.code, end.output) == (1, "some words\n")
 
 
-async def test_any_other_error_shows_the_way_there(runner: Runner) -> None:
+async def test_any_other_error_shows_the_way_there(runner: ProcessRunner) -> None:
     end = await run(runner, function("fail", "other", "what"))
     assert end.code == 1
     assert end.output.startswith("Traceback")
@@ -81,7 +86,7 @@ async def test_any_other_error_shows_the_way_there(runner: Runner) -> None:
     assert "TypeError" in end.output
 
 
-async def test_an_async_function_is_awaited(runner: Runner) -> None:
+async def test_an_async_function_is_awaited(runner: ProcessRunner) -> None:
     for name in ("say_later", "say_by_coroutine"):
         end = await run(runner, function(name, "after"))
         assert (end.code, end.output) == (0, "before\nafter\n")
@@ -96,7 +101,7 @@ async def test_an_async_function_is_awaited(runner: Runner) -> None:
 
 @pytest.mark.parametrize("name", ["generate", "generate_later"])
 async def test_a_generator_is_an_error_because_its_body_does_not_run(
-    runner: Runner, name: str
+    runner: ProcessRunner, name: str
 ) -> None:
     end = await run(runner, function(name))
     assert end.code == 1
@@ -119,7 +124,7 @@ AWKWARD = (
 )
 
 
-async def test_arguments_arrive_as_they_are(runner: Runner, tmp_path: Path) -> None:
+async def test_arguments_arrive_as_they_are(runner: ProcessRunner, tmp_path: Path) -> None:
     show = "import sys; sys.stdout.write(ascii(sys.argv[1:]))"
     end = await run(runner, python(show, *AWKWARD, directory=str(tmp_path)))
     assert end.output == ascii(list(AWKWARD))
@@ -129,7 +134,7 @@ async def test_arguments_arrive_as_they_are(runner: Runner, tmp_path: Path) -> N
 
 
 async def test_the_environment_is_what_is_given_over_a_clean_one(
-    runner: Runner, monkeypatch: pytest.MonkeyPatch
+    runner: ProcessRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = {"USHER_JOB_ID": "7", "SPACED": " a 'b'\n$HOME ", "PATH": "/mine"}
     show = "import os; print(os.environ['USHER_JOB_ID'], os.environ['SPACED'], os.environ['PATH'], sorted(os.environ))"
@@ -148,17 +153,17 @@ async def test_the_environment_is_what_is_given_over_a_clean_one(
     monkeypatch.setenv("USHER_DATABASE_URL", "postgresql://secret")
     monkeypatch.setenv("PGPASSWORD", "secret")
     monkeypatch.setenv("no_proxy", "*")
-    assert "secret" not in str(inherited(os.environ))
-    assert inherited(os.environ)["no_proxy"] == "*"
+    assert "secret" not in str(passed_environment(os.environ))
+    assert passed_environment(os.environ)["no_proxy"] == "*"
 
 
-async def test_one_job_leaves_nothing_for_the_next(runner: Runner) -> None:
+async def test_one_job_leaves_nothing_for_the_next(runner: ProcessRunner) -> None:
     await run(runner, function("surroundings", env={"LEFT": "over"}, directory="/"))
     end = await run(runner, function("surroundings", "LEFT"))
     assert end.output.startswith(f"True {Path.cwd()} ['LEFT']\nNone\n")
 
 
-async def test_no_descriptor_of_the_manager_is_open(runner: Runner, tmp_path: Path) -> None:
+async def test_no_descriptor_of_the_manager_is_open(runner: ProcessRunner, tmp_path: Path) -> None:
     with (tmp_path / "secret").open("w") as secret:
         os.set_inheritable(secret.fileno(), True)  # noqa: FBT003
         end = await run(runner, order("exec", "/bin/sh", "-c", "ls -l /proc/self/fd"))
@@ -178,7 +183,7 @@ async def test_no_descriptor_of_the_manager_is_open(runner: Runner, tmp_path: Pa
     assert end.output == "pipe: False\n"
 
 
-async def test_signals_are_as_a_program_expects_them(runner: Runner) -> None:
+async def test_signals_are_as_a_program_expects_them(runner: ProcessRunner) -> None:
     end = await run(runner, order("exec", "/bin/cat", "/proc/self/status"))
     masks = dict(line.split(":\t") for line in end.output.splitlines())
     # Signals 32 and 33 are the C library's own: nobody can set them, and they may be inherited ignored.
@@ -196,14 +201,14 @@ async def test_signals_are_as_a_program_expects_them(runner: Runner) -> None:
     assert end.output == "set()\n"
 
 
-async def test_umask_and_directory_are_the_managers(runner: Runner) -> None:
+async def test_umask_and_directory_are_the_managers(runner: ProcessRunner) -> None:
     end = await run(runner, order("exec", "/bin/sh", "-c", "umask; pwd; cat"))
     mask = os.umask(0o22)
     os.umask(mask)
     assert end.output == f"{mask:04o}\n{Path.cwd()}\n"
 
 
-async def test_each_fork_has_its_own_chance(runner: Runner) -> None:
+async def test_each_fork_has_its_own_chance(runner: ProcessRunner) -> None:
     said = [(await run(runner, function("chance"))).output for _ in range(3)]
     assert len(set(said)) == 3
 
@@ -212,7 +217,7 @@ async def test_each_fork_has_its_own_chance(runner: Runner) -> None:
 
 
 @pytest.mark.seed("002.18")
-async def test_both_streams_arrive_in_order(runner: Runner) -> None:
+async def test_both_streams_arrive_in_order(runner: ProcessRunner) -> None:
     end = await run(
         runner, order("exec", "/bin/sh", "-c", "echo out 1; echo err 1 >&2; echo out 2; printf é")
     )
@@ -221,7 +226,7 @@ async def test_both_streams_arrive_in_order(runner: Runner) -> None:
     assert end.output == "out 1\nerr 1\nout 2\né"
 
 
-async def test_grandchildren_are_heard(runner: Runner) -> None:
+async def test_grandchildren_are_heard(runner: ProcessRunner) -> None:
     end = await run(
         runner,
         order("exec", "/bin/sh", "-c", "(/bin/echo one; (/bin/echo two)) & wait; echo three"),
@@ -229,14 +234,14 @@ async def test_grandchildren_are_heard(runner: Runner) -> None:
     assert end.output == "one\ntwo\nthree\n"
 
 
-async def test_binary_output_becomes_text(runner: Runner) -> None:
+async def test_binary_output_becomes_text(runner: ProcessRunner) -> None:
     end = await run(runner, python("import os; os.write(1, bytes(range(256)) + 'é'.encode())"))
     assert "\0" not in end.output
     assert end.output.endswith("\ufffdé")
     assert "ABC" in end.output
 
 
-async def test_much_output_is_cut_in_the_middle(runner: Runner) -> None:
+async def test_much_output_is_cut_in_the_middle(runner: ProcessRunner) -> None:
     end = await run(runner, python("print('a' * 1000 + 'b' * 100_000 + 'c' * 999)", output=2000))
     assert end.output == "a" * 1000 + "\n… 100,000 bytes left out …\n" + "c" * 999 + "\n"
 
@@ -247,14 +252,16 @@ async def test_much_output_is_cut_in_the_middle(runner: Runner) -> None:
 @pytest.mark.parametrize(
     "name", ["/no/such/program", "no-such", "", "/etc/hostname/x", "/" + "x" * 300, "true", "ls -l"]
 )
-async def test_a_missing_program_is_missing(runner: Runner, name: str) -> None:
+async def test_a_missing_program_is_missing(runner: ProcessRunner, name: str) -> None:
     end = await run(runner, order("exec", name))
     assert (end.code, end.why) == (None, "missing")
     assert end.detail.startswith("There is no program")
     assert end.output == ""
 
 
-async def test_a_program_may_be_named_from_its_directory(runner: Runner, tmp_path: Path) -> None:
+async def test_a_program_may_be_named_from_its_directory(
+    runner: ProcessRunner, tmp_path: Path
+) -> None:
     script(tmp_path, '#!/bin/sh\necho "$0 $1"; pwd\n')
     for name in ("script", "./script"):
         end = await run(runner, order("exec", name, "a b", directory=str(tmp_path)))
@@ -262,7 +269,7 @@ async def test_a_program_may_be_named_from_its_directory(runner: Runner, tmp_pat
 
 
 async def test_what_may_not_be_executed_is_missing_with_its_own_words(
-    runner: Runner, tmp_path: Path
+    runner: ProcessRunner, tmp_path: Path
 ) -> None:
     end = await run(runner, order("exec", script(tmp_path, "#!/bin/sh\n", mode=0o644)))
     assert (end.code, end.why) == (None, "missing")
@@ -275,7 +282,7 @@ async def test_what_may_not_be_executed_is_missing_with_its_own_words(
     assert (end.why, "no format" in end.detail) == ("missing", True)
 
 
-async def test_a_bad_directory_is_missing(runner: Runner, tmp_path: Path) -> None:
+async def test_a_bad_directory_is_missing(runner: ProcessRunner, tmp_path: Path) -> None:
     for make in (partial(order, "exec", "/bin/true"), partial(function, "nothing")):
         end = await run(runner, make(directory=str(tmp_path / "none")))
         assert (end.code, end.why) == (None, "missing")
@@ -298,7 +305,9 @@ async def test_a_bad_directory_is_missing(runner: Runner, tmp_path: Path) -> Non
         ("", "Empty module name"),
     ],
 )
-async def test_a_missing_function_is_missing(runner: Runner, program: str, said: str) -> None:
+async def test_a_missing_function_is_missing(
+    runner: ProcessRunner, program: str, said: str
+) -> None:
     end = await run(runner, order("fork", program))
     assert (end.code, end.why) == (None, "missing")
     assert said in end.detail
@@ -320,19 +329,21 @@ async def test_a_missing_function_is_missing(runner: Runner, program: str, said:
     ],
     ids=str,
 )
-async def test_words_that_cannot_be_passed_on_are_refused(runner: Runner, what: Order) -> None:
+async def test_words_that_cannot_be_passed_on_are_refused(
+    runner: ProcessRunner, what: RunRequest
+) -> None:
     end = await run(runner, what)
     assert (end.code, end.why) == (None, "unstartable")
     assert end.detail
 
 
-async def test_many_long_arguments_arrive(runner: Runner) -> None:
+async def test_many_long_arguments_arrive(runner: ProcessRunner) -> None:
     many = ["x" * 100_000] * 10
     end = await run(runner, python("import sys; print(sum(map(len, sys.argv[1:])))", *many))
     assert (end.code, end.output) == (0, "1000000\n")
 
 
-async def test_a_key_is_used_once_at_a_time(runner: Runner) -> None:
+async def test_a_key_is_used_once_at_a_time(runner: ProcessRunner) -> None:
     what = function("sleep", "30")
     runner.start(what)
     with pytest.raises(ValueError, match="running already"):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from integration.jobs_run import ended, function, order, python, run, says
-from usher.queue.runners.process_runner import Ended, Runner
+from usher.queue.runners.process_runner import ProcessRunner, RunEnded
 
 STUBBORN = """
 import signal, time
@@ -27,34 +27,34 @@ time.sleep(60)
 
 
 @pytest.fixture(scope="module")
-async def runner() -> AsyncIterator[Runner]:
-    async with Runner(preload=("integration.job_functions",)) as one:
+async def runner() -> AsyncIterator[ProcessRunner]:
+    async with ProcessRunner(preload=("integration.job_functions",)) as one:
         yield one
 
 
 # -- time, and being told
 
 
-async def test_a_job_that_ignores_term_is_killed_after_its_grace(runner: Runner) -> None:
+async def test_a_job_that_ignores_term_is_killed_after_its_grace(runner: ProcessRunner) -> None:
     end = await run(runner, python(STUBBORN, kill_after=0.5, grace=0.5))
     assert (end.code, end.why, end.output) == (-9, "timeout", "ready\n")
     assert end.detail == "It ran longer than 0.5 s"
     assert 0.9 < end.seconds < 5
 
 
-async def test_a_job_may_use_its_grace(runner: Runner) -> None:
+async def test_a_job_may_use_its_grace(runner: ProcessRunner) -> None:
     end = await run(runner, python(POLITE, kill_after=0.5, grace=20))
     assert (end.code, end.why, end.output) == (3, "timeout", "ready\nbye\n")
 
 
-async def test_the_whole_group_gets_the_term(runner: Runner) -> None:
+async def test_the_whole_group_gets_the_term(runner: ProcessRunner) -> None:
     both = "trap 'wait; echo child; exit' TERM; (trap 'echo grandchild; exit' TERM; sleep 60 & wait) & wait; wait"
     end = await run(runner, order("exec", "/bin/sh", "-c", both, kill_after=1, grace=5))
     assert end.why == "timeout"
     assert "grandchild" in end.output
 
 
-async def test_a_job_can_be_stopped(runner: Runner) -> None:
+async def test_a_job_can_be_stopped(runner: ProcessRunner) -> None:
     what = python(POLITE)
     runner.start(what)
     await says(runner, what, "ready")
@@ -63,7 +63,7 @@ async def test_a_job_can_be_stopped(runner: Runner) -> None:
     assert (end.code, end.why, end.detail, end.output) == (3, "cancelled", "", "ready\nbye\n")
 
 
-async def test_a_job_can_be_killed_even_while_it_is_being_stopped(runner: Runner) -> None:
+async def test_a_job_can_be_killed_even_while_it_is_being_stopped(runner: ProcessRunner) -> None:
     what = python(STUBBORN, grace=600)
     runner.start(what)
     await says(runner, what, "ready")
@@ -75,7 +75,7 @@ async def test_a_job_can_be_killed_even_while_it_is_being_stopped(runner: Runner
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
-async def test_a_job_can_be_stopped_while_it_starts(runner: Runner, how: str) -> None:
+async def test_a_job_can_be_stopped_while_it_starts(runner: ProcessRunner, how: str) -> None:
     for what in (function("sleep", "60"), python("import time; time.sleep(60)")):
         runner.start(what)
         getattr(runner, how)(what.key)
@@ -83,7 +83,7 @@ async def test_a_job_can_be_stopped_while_it_starts(runner: Runner, how: str) ->
         assert (end.code, end.why) == ({"stop": -15, "kill": -9}[how], "cancelled")
 
 
-async def test_what_has_ended_cannot_be_stopped(runner: Runner) -> None:
+async def test_what_has_ended_cannot_be_stopped(runner: ProcessRunner) -> None:
     what = function("nothing")
     await run(runner, what)
     runner.stop(what.key)
@@ -95,7 +95,7 @@ async def test_what_has_ended_cannot_be_stopped(runner: Runner) -> None:
 # -- limits
 
 
-async def test_memory_is_limited(runner: Runner) -> None:
+async def test_memory_is_limited(runner: ProcessRunner) -> None:
     for what in (
         function("eat", "400", memory=300 << 20),
         python("print(len(bytearray(400 << 20)))", memory=300 << 20),
@@ -106,7 +106,7 @@ async def test_memory_is_limited(runner: Runner) -> None:
     assert (await run(runner, function("eat", "100", memory=300 << 20))).output == f"{100 << 20}\n"
 
 
-async def test_processor_time_is_limited(runner: Runner) -> None:
+async def test_processor_time_is_limited(runner: ProcessRunner) -> None:
     for what in (function("spin", cpu=1), python("while True: pass", cpu=1)):
         end = await run(runner, what)
         assert (end.code, end.why) == (-signal.SIGXCPU, "ended")
@@ -117,7 +117,7 @@ async def test_processor_time_is_limited(runner: Runner) -> None:
 # -- output
 
 
-async def test_a_hundred_megabytes_pass_quickly_and_in_little_memory(runner: Runner) -> None:
+async def test_a_hundred_megabytes_pass_quickly_and_in_little_memory(runner: ProcessRunner) -> None:
     begin = time.monotonic()
     await run(runner, order("exec", "/usr/bin/head", "-c", "100M", "/dev/zero", output=10_000))
     end = await run(
@@ -132,7 +132,7 @@ async def test_a_hundred_megabytes_pass_quickly_and_in_little_memory(runner: Run
         assert int(Path(f"/proc/{place}/statm").read_text().split()[1]) * 4096 < 100 << 20
 
 
-async def test_endless_output_ends_with_its_time(runner: Runner) -> None:
+async def test_endless_output_ends_with_its_time(runner: ProcessRunner) -> None:
     what = order("exec", "/usr/bin/yes", kill_after=1.5, output=1000)
     runner.start(what)
     await says(runner, what, "y\n")
@@ -142,7 +142,7 @@ async def test_endless_output_ends_with_its_time(runner: Runner) -> None:
     assert len(end.output) < 1100
 
 
-async def test_a_job_may_close_its_output_and_work_on(runner: Runner) -> None:
+async def test_a_job_may_close_its_output_and_work_on(runner: ProcessRunner) -> None:
     end = await run(
         runner,
         python("import os, time; print('x', flush=True); os.closerange(0, 3); time.sleep(0.5)"),
@@ -154,11 +154,11 @@ async def test_a_job_may_close_its_output_and_work_on(runner: Runner) -> None:
 # -- many
 
 
-async def test_five_hundred_at_once_all_end_once(runner: Runner) -> None:
+async def test_five_hundred_at_once_all_end_once(runner: ProcessRunner) -> None:
     jobs = [function("leave", str(number % 4)) for number in range(500)]
     for what in jobs:
         runner.start(what)
-    ends: list[Ended] = [await ended(runner) for _ in jobs]
+    ends: list[RunEnded] = [await ended(runner) for _ in jobs]
     assert runner.events.empty()
     assert {end.key: end.code for end in ends} == {
         what.key: number % 4 for number, what in enumerate(jobs)

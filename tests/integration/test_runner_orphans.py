@@ -13,7 +13,7 @@ import pytest
 
 from integration.jobs_run import ended, function, marked, order, python, run, says, started
 from support.processes.killable import eventually, kill_9, running
-from usher.queue.runners.process_runner import Runner
+from usher.queue.runners.process_runner import ProcessRunner
 
 # Hundreds of processes, each in a session of its own, and half of them daemons whose parents are gone.
 SWARM = """
@@ -56,8 +56,8 @@ asyncio.run(main())
 
 
 @pytest.fixture(scope="module")
-async def runner() -> AsyncIterator[Runner]:
-    async with Runner(preload=("integration.job_functions",)) as one:
+async def runner() -> AsyncIterator[ProcessRunner]:
+    async with ProcessRunner(preload=("integration.job_functions",)) as one:
         yield one
 
 
@@ -69,7 +69,7 @@ def mark() -> str:
 # -- nobody is left behind
 
 
-async def test_children_end_with_their_job(runner: Runner, mark: str) -> None:
+async def test_children_end_with_their_job(runner: ProcessRunner, mark: str) -> None:
     end = await run(
         runner, order("exec", "/bin/sh", "-c", "sleep 600 & echo done", env={"MARK": mark})
     )
@@ -81,7 +81,7 @@ async def test_children_end_with_their_job(runner: Runner, mark: str) -> None:
 
 @pytest.mark.parametrize(("seconds", "code"), [("0", 0), ("600", -15)])
 async def test_a_swarm_ends_with_its_job(
-    runner: Runner, mark: str, seconds: str, code: int
+    runner: ProcessRunner, mark: str, seconds: str, code: int
 ) -> None:
     what = python(SWARM, mark, seconds)
     runner.start(what)
@@ -94,13 +94,13 @@ async def test_a_swarm_ends_with_its_job(
     assert (end.code, end.output) == (code, "swarmed\n")
 
 
-async def test_who_is_always_a_step_ahead_is_caught_too(runner: Runner, mark: str) -> None:
+async def test_who_is_always_a_step_ahead_is_caught_too(runner: ProcessRunner, mark: str) -> None:
     end = await run(runner, python(COMET, mark))
     assert end.code == 0
     assert not marked(mark)
 
 
-async def test_neighbours_are_left_alone(runner: Runner, mark: str) -> None:
+async def test_neighbours_are_left_alone(runner: ProcessRunner, mark: str) -> None:
     long = [order("exec", "/bin/sleep", "600", env={"MARK": mark}) for _ in range(5)]
     for what in long:
         runner.start(what)
@@ -135,7 +135,7 @@ async def test_a_dead_owner_leaves_nothing(mark: str) -> None:
 
 
 async def test_a_dead_launcher_takes_its_jobs_along_and_is_replaced(mark: str) -> None:
-    async with Runner(preload=("integration.job_functions",)) as runner:
+    async with ProcessRunner(preload=("integration.job_functions",)) as runner:
         await run(runner, function("nothing"))
         jobs = [
             function("sleep", "600", env={"MARK": mark}),
@@ -160,7 +160,7 @@ async def test_a_dead_launcher_takes_its_jobs_along_and_is_replaced(mark: str) -
 
 
 async def test_a_dead_keeper_takes_its_job_along(mark: str) -> None:
-    async with Runner() as runner:
+    async with ProcessRunner() as runner:
         what = python(SWARM, mark, "600")
         runner.start(what)
         await says(runner, what, "swarmed")
@@ -175,7 +175,7 @@ async def test_a_dead_keeper_takes_its_job_along(mark: str) -> None:
 
 
 async def test_leaving_ends_everything(mark: str) -> None:
-    async with Runner() as runner:
+    async with ProcessRunner() as runner:
         what = python(SWARM, mark, "600")
         runner.start(what)
         await says(runner, what, "swarmed")

@@ -9,40 +9,40 @@ import pytest
 from usher.db.pool import Connection, connect
 from usher.errors import BadInput
 from usher.queue import jobs, tasks
-from usher.queue.job_states import State
-from usher.queue.jobs import New, Settled
-from usher.queue.periods import Clock
+from usher.queue.job_states import JobState
+from usher.queue.jobs import JobRequest, SettledRun
+from usher.queue.periods import TaskSchedule
 from usher.queue.scheduler import Scheduler
-from usher.queue.tasks import NewTask
+from usher.queue.tasks import TaskSpec
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 LEASE = timedelta(seconds=60)
-HOURLY = Clock.read(periodicity="1h")
+HOURLY = TaskSchedule.read(periodicity="1h")
 
 
 async def pass_by(conn: Connection, now: datetime) -> int:
     """One look at the clock."""
-    due = await tasks.due(conn, n=1000, now=now)
-    return await tasks.spawn(conn, due, now=now) if due else 0
+    due = await tasks.due_tasks(conn, n=1000, now=now)
+    return await tasks.enqueue_due_tasks(conn, due, now=now) if due else 0
 
 
 async def finish(conn: Connection, now: datetime) -> list[int]:
     """Run whatever waits, at once and well."""
     mine = await jobs.claim(conn, "t", "here", 1000, lease=LEASE, tries=1, now=now)
-    done = [Settled(job.id, job.claim, State.COMPLETED, 0) for job in mine]
+    done = [SettledRun(job.id, job.claim, JobState.COMPLETED, 0) for job in mine]
     await jobs.settle(conn, done, now=now)
     return [job.task_id or 0 for job in mine]
 
 
-async def only(conn: Connection, task: NewTask, now: datetime = NOW) -> int:
+async def only(conn: Connection, task: TaskSpec, now: datetime = NOW) -> int:
     await conn.execute("delete from control.task")
-    return await tasks.add(conn, task, now=now)
+    return await tasks.add_task(conn, task, now=now)
 
 
 @pytest.mark.seed("002.36")
 async def test_a_task_runs_at_once_and_then_by_its_period(conn: Connection) -> None:
-    task = await only(conn, NewTask("t", "p", HOURLY, args=("a b",), data="d", priority=3))
+    task = await only(conn, TaskSpec("t", "p", HOURLY, args=("a b",), data="d", priority=3))
     assert await pass_by(conn, NOW) == 1
     rows = await conn.execute(
         "select task_id, args, data, priority, state, scheduled from control.job"
@@ -54,7 +54,7 @@ async def test_a_task_runs_at_once_and_then_by_its_period(conn: Connection) -> N
 
 
 async def test_one_live_job_a_task_and_the_missed_time_is_made_up_once(conn: Connection) -> None:
-    task = await only(conn, NewTask("t", "p", HOURLY))
+    task = await only(conn, TaskSpec("t", "p", HOURLY))
     assert await pass_by(conn, NOW) == 1
     for hours in (1, 2, 3):
         assert await pass_by(conn, NOW + hours * HOUR) == 0
@@ -67,8 +67,8 @@ async def test_one_live_job_a_task_and_the_missed_time_is_made_up_once(conn: Con
 
 
 async def test_a_time_of_day_is_kept_and_one_slept_through_is_made_up(conn: Connection) -> None:
-    clock = Clock.read(periodicity="1d", hour=9, minute=30, timezone="Europe/Amsterdam")
-    await only(conn, NewTask("t", "p", clock))
+    clock = TaskSchedule.read(periodicity="1d", hour=9, minute=30, timezone="Europe/Amsterdam")
+    await only(conn, TaskSpec("t", "p", clock))
     at = NOW.replace(hour=8, minute=30)
     assert await pass_by(conn, at - timedelta(seconds=1)) == 0
     assert await pass_by(conn, at + timedelta(hours=2)) == 1
@@ -78,7 +78,7 @@ async def test_a_time_of_day_is_kept_and_one_slept_through_is_made_up(conn: Conn
 
 
 async def test_disabled_tasks_rest_and_claims_write_latest_run(conn: Connection) -> None:
-    task = await only(conn, NewTask("t", "p", HOURLY))
+    task = await only(conn, TaskSpec("t", "p", HOURLY))
     await conn.execute("update control.task set state = 'disabled'")
     assert await pass_by(conn, NOW) == 0
     await conn.execute("update control.task set state = 'enabled'")
@@ -91,7 +91,9 @@ async def test_disabled_tasks_rest_and_claims_write_latest_run(conn: Connection)
 async def test_jitter_spreads(conn: Connection) -> None:
     await conn.execute("delete from control.task")
     for _ in range(20):
-        await tasks.add(conn, NewTask("t", "p", HOURLY, jitter=timedelta(minutes=10)), now=NOW)
+        await tasks.add_task(
+            conn, TaskSpec("t", "p", HOURLY, jitter=timedelta(minutes=10)), now=NOW
+        )
     await pass_by(conn, NOW)
     rows = await conn.execute("select scheduled from control.job")
     times = {when for (when,) in await rows.fetchall()}
@@ -101,33 +103,33 @@ async def test_jitter_spreads(conn: Connection) -> None:
 
 
 async def test_names_are_given_once(conn: Connection) -> None:
-    await tasks.add(conn, NewTask("t", "p", HOURLY, name="mine"), now=NOW)
+    await tasks.add_task(conn, TaskSpec("t", "p", HOURLY, name="mine"), now=NOW)
     with pytest.raises(BadInput, match="named 'mine' already"):
-        await tasks.add(conn, NewTask("t", "p", HOURLY, name="mine"), now=NOW)
+        await tasks.add_task(conn, TaskSpec("t", "p", HOURLY, name="mine"), now=NOW)
 
 
 @pytest.mark.parametrize(
     "task",
-    [NewTask("no good", "p", HOURLY), NewTask("t", "", HOURLY), NewTask("t", "a\0b", HOURLY)],
+    [TaskSpec("no good", "p", HOURLY), TaskSpec("t", "", HOURLY), TaskSpec("t", "a\0b", HOURLY)],
 )
-async def test_what_cannot_be_a_task_is_said(conn: Connection, task: NewTask) -> None:
+async def test_what_cannot_be_a_task_is_said(conn: Connection, task: TaskSpec) -> None:
     with pytest.raises(BadInput, match="cannot be added"):
-        await tasks.add(conn, task, now=NOW)
+        await tasks.add_task(conn, task, now=NOW)
 
 
 async def test_a_failed_job_waits_then_is_tried_again_and_every_attempt_is_in_the_log(
     conn: Connection,
 ) -> None:
     await conn.execute("delete from control.task")
-    [entered] = await jobs.enqueue(conn, [New("t", "p")], now=NOW)
+    [entered] = await jobs.enqueue(conn, [JobRequest("t", "p")], now=NOW)
     for attempt in (1, 2):
         now = NOW + attempt * HOUR
         [job] = await jobs.claim(conn, "t", "here", 5, lease=LEASE, tries=3, now=now)
         assert job.attempts == attempt
-        end = Settled(
+        end = SettledRun(
             job.id,
             job.claim,
-            State.TEMPORARY_ERROR,
+            JobState.TEMPORARY_ERROR,
             1,
             77,
             f"no {attempt}",
@@ -136,10 +138,14 @@ async def test_a_failed_job_waits_then_is_tried_again_and_every_attempt_is_in_th
             now + HOUR,
         )
         assert await jobs.settle(conn, [end], now=now) == {entered.id}
-        assert await tasks.retry(conn, n=10, now=now + HOUR - timedelta(seconds=1)) == 0
-        assert await tasks.retry(conn, n=10, now=now + HOUR) == 1
+        assert (
+            await tasks.requeue_failed_jobs(conn, n=10, now=now + HOUR - timedelta(seconds=1)) == 0
+        )
+        assert await tasks.requeue_failed_jobs(conn, n=10, now=now + HOUR) == 1
     [job] = await jobs.claim(conn, "t", "here", 5, lease=LEASE, tries=3, now=NOW + 9 * HOUR)
-    await jobs.settle(conn, [Settled(job.id, job.claim, State.COMPLETED, 0)], now=NOW + 9 * HOUR)
+    await jobs.settle(
+        conn, [SettledRun(job.id, job.claim, JobState.COMPLETED, 0)], now=NOW + 9 * HOUR
+    )
     rows = await conn.execute(
         "select state, attempts, exit_code, message, output, process_id, completed "
         "from control.job_log where id = %s order by attempts",
@@ -154,17 +160,17 @@ async def test_a_failed_job_waits_then_is_tried_again_and_every_attempt_is_in_th
 
 async def test_a_lost_run_counts_and_the_last_one_is_final(conn: Connection) -> None:
     await conn.execute("delete from control.task")
-    [entered] = await jobs.enqueue(conn, [New("t", "p")], now=NOW)
+    [entered] = await jobs.enqueue(conn, [JobRequest("t", "p")], now=NOW)
     now = NOW
     for attempt in (1, 2):
         [job] = await jobs.claim(conn, "t", "gone", 5, lease=LEASE, tries=2, now=now)
-        assert await tasks.reap(conn, n=10, now=now + LEASE) == []
+        assert await tasks.requeue_lost_jobs(conn, n=10, now=now + LEASE) == []
         now += LEASE + timedelta(seconds=1)
-        assert await tasks.reap(conn, n=10, now=now) == [entered.id]
-        late = Settled(job.id, job.claim, State.COMPLETED, 0)
+        assert await tasks.requeue_lost_jobs(conn, n=10, now=now) == [entered.id]
+        late = SettledRun(job.id, job.claim, JobState.COMPLETED, 0)
         assert await jobs.settle(conn, [late], now=now) == set()
         assert await jobs.extend(conn, [(job.id, job.claim)], lease=LEASE, now=now) == {}
-        assert await tasks.retry(conn, n=10, now=now) == (1 if attempt == 1 else 0)
+        assert await tasks.requeue_failed_jobs(conn, n=10, now=now) == (1 if attempt == 1 else 0)
     rows = await conn.execute(
         "select state, attempts, message from control.job_log where id = %s order by attempts",
         [entered.id],
@@ -175,20 +181,20 @@ async def test_a_lost_run_counts_and_the_last_one_is_final(conn: Connection) -> 
 
 async def test_what_somebody_broke_by_hand_is_mended(conn: Connection) -> None:
     await conn.execute("delete from control.task")
-    await jobs.enqueue(conn, [New("t", "p", resource="r")] * 3, now=NOW)
+    await jobs.enqueue(conn, [JobRequest("t", "p", resource="r")] * 3, now=NOW)
     [job] = await jobs.claim(conn, "t", "here", 3, lease=LEASE, tries=1, now=NOW)
     await conn.execute("delete from control.job where id = %s", [job.id])
     assert not await jobs.claim(conn, "t", "here", 3, lease=LEASE, tries=1, now=NOW + HOUR)
-    assert await tasks.mend(conn, now=NOW + HOUR) == 1
+    assert await tasks.repair_resources(conn, now=NOW + HOUR) == 1
     assert await jobs.claim(conn, "t", "here", 3, lease=LEASE, tries=1, now=NOW + HOUR)
 
 
 async def test_the_log_has_a_part_for_each_month_and_old_ones_go(conn: Connection) -> None:
     await conn.execute("delete from control.task")
-    await jobs.enqueue(conn, [New("t", "p")] * 2, now=NOW)
+    await jobs.enqueue(conn, [JobRequest("t", "p")] * 2, now=NOW)
     await finish(conn, NOW)
-    assert await tasks.make_log(conn, months=2, now=NOW) == 3
-    assert await tasks.make_log(conn, months=2, now=NOW) == 0
+    assert await tasks.create_log_partitions(conn, months=2, now=NOW) == 3
+    assert await tasks.create_log_partitions(conn, months=2, now=NOW) == 0
     rows = await conn.execute(
         "select tableoid::regclass::text, count(*) from control.job_log group by 1"
     )
@@ -263,7 +269,7 @@ async def test_two_schedulers_without_a_leader_are_right_too(database: str) -> N
 
 async def test_a_second_live_job_of_a_task_is_impossible(conn: Connection) -> None:
     await conn.execute("delete from control.task")
-    task = await tasks.add(conn, NewTask("t", "p", HOURLY), now=NOW)
+    task = await tasks.add_task(conn, TaskSpec("t", "p", HOURLY), now=NOW)
     insert = "insert into control.job (type, program, task_id) values ('t', 'p', %s)"
     await conn.execute(insert, [task])
     with pytest.raises(psycopg.errors.UniqueViolation):

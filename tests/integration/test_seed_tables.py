@@ -11,8 +11,8 @@ from usher.feeds.model import Feed
 from usher.feeds.parse.parser import parse
 from usher.feeds.store.save_feed import CacheValidators, save_feed
 from usher.queue import jobs
-from usher.queue.job_states import State
-from usher.queue.jobs import New, Settled
+from usher.queue.job_states import JobState
+from usher.queue.jobs import JobRequest, SettledRun
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
 LEASE = timedelta(minutes=1)
@@ -99,7 +99,9 @@ async def test_the_log_has_the_columns_of_the_job_table(conn: Connection) -> Non
 async def test_a_job_goes_from_pending_to_the_log(conn: Connection) -> None:
     """Its start and end are null until they happen; a claim takes only jobs of its type."""
     state = 'select state, completed, start, "end", hostname from control.'
-    [job, _] = await jobs.enqueue(conn, [New("fetch", "p", ("x",)), New("clean", "p")], now=NOW)
+    [job, _] = await jobs.enqueue(
+        conn, [JobRequest("fetch", "p", ("x",)), JobRequest("clean", "p")], now=NOW
+    )
     assert await fetch_all(conn, f"{state}job where id = %s", job.id) == [
         ("pending", False, None, None, None)
     ]
@@ -109,7 +111,7 @@ async def test_a_job_goes_from_pending_to_the_log(conn: Connection) -> None:
         ("running", False, NOW, None, "foo")
     ]
     later = NOW + timedelta(seconds=9)
-    done = Settled(claimed.id, claimed.claim, State.COMPLETED, 0)
+    done = SettledRun(claimed.id, claimed.claim, JobState.COMPLETED, 0)
     assert await jobs.settle(conn, [done], now=later) == {job.id}
     assert await fetch_all(conn, "select type from control.job") == [("clean",)]
     assert await fetch_all(conn, f"{state}job_log where id = %s", job.id) == [
@@ -119,9 +121,9 @@ async def test_a_job_goes_from_pending_to_the_log(conn: Connection) -> None:
 
 @pytest.mark.seed("002.34")
 async def test_a_permanent_error_goes_to_the_log(conn: Connection) -> None:
-    [job] = await jobs.enqueue(conn, [New("t", "p")], now=NOW)
+    [job] = await jobs.enqueue(conn, [JobRequest("t", "p")], now=NOW)
     [claimed] = await jobs.claim(conn, "t", "foo", 5, lease=LEASE, tries=1, now=NOW)
-    failed = Settled(claimed.id, claimed.claim, State.PERMANENT_ERROR, 2)
+    failed = SettledRun(claimed.id, claimed.claim, JobState.PERMANENT_ERROR, 2)
     assert await jobs.settle(conn, [failed], now=NOW) == {job.id}
     assert await fetch_all(conn, "select id from control.job") == []
     assert await fetch_all(conn, "select id, state, completed from control.job_log") == [
@@ -133,7 +135,7 @@ async def test_a_permanent_error_goes_to_the_log(conn: Connection) -> None:
 async def test_last_update_follows_every_change(database: str) -> None:
     query = "select last_update from control.job"
     async with await connect(database) as conn:
-        await jobs.enqueue(conn, [New("t", "p")], now=datetime.now(UTC))
+        await jobs.enqueue(conn, [JobRequest("t", "p")], now=datetime.now(UTC))
         await conn.execute("update control.job set last_update = now() - interval '1 hour'")
         [(before,)] = await fetch_all(conn, query)
         await conn.execute("update control.job set message = 'fetching foo'")
@@ -145,7 +147,7 @@ async def test_last_update_follows_every_change(database: str) -> None:
 
 @pytest.mark.seed("002.28")
 async def test_a_process_of_a_machine_runs_one_job(conn: Connection) -> None:
-    await jobs.enqueue(conn, [New("t", "p")] * 3, now=NOW)
+    await jobs.enqueue(conn, [JobRequest("t", "p")] * 3, now=NOW)
     for host, number in (("one", 2), ("two", 1)):
         assert await jobs.claim(conn, "t", host, number, lease=LEASE, tries=1, now=NOW)
     with pytest.raises(psycopg.errors.UniqueViolation, match="job_process"):

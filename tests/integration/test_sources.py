@@ -7,7 +7,7 @@ import pytest
 
 from support.db.failover_pair import free_port
 from support.mgmt.chunk_trade import ANY
-from usher.chunk_store import Shelf
+from usher.chunk_store import ChunkStore
 from usher.errors import Unreachable
 from usher.http.server.chunk_files import chunk_endpoints
 from usher.http.server.component import serve_component
@@ -21,7 +21,7 @@ OTHER = "ab" * 32
 @pytest.fixture
 async def empty(tmp_path: Path) -> AsyncIterator[str]:
     """A component that answers, and has no chunk but 7, which is another than it should be."""
-    shelf = Shelf(tmp_path / "there", SUFFIX)
+    shelf = ChunkStore(tmp_path / "there", SUFFIX)
     shelf.path(7).parent.mkdir(parents=True)
     shelf.path(7).write_bytes(b"half of it")
     async with serve_component(chunk_endpoints(shelf, "/index_chunk"), ANY) as address:
@@ -35,8 +35,8 @@ def silent() -> str:
 
 @pytest.fixture
 def sources(tmp_path: Path) -> ChunkSources:
-    made = ChunkSources(Shelf(tmp_path / "here", SUFFIX))
-    made.sure_seconds = 0.0
+    made = ChunkSources(ChunkStore(tmp_path / "here", SUFFIX))
+    made.lost_seconds = 0.0
     return made
 
 
@@ -57,7 +57,7 @@ async def asked(sources: ChunkSources, one: ServerChunk, times: int) -> list[Mis
     for _ in range(times):
         with pytest.raises(Unreachable):
             await sources.fetch(one)
-    return sources.lost()
+    return sources.pop_lost()
 
 
 async def test_what_all_deny_is_lost_after_some_tries(sources: ChunkSources, empty: str) -> None:
@@ -65,14 +65,14 @@ async def test_what_all_deny_is_lost_after_some_tries(sources: ChunkSources, emp
         assert await asked(sources, wanted(empty, empty, chunk=chunk), 2) == []
         [lost] = await asked(sources, wanted(empty, chunk=chunk), 1)
         assert (lost.chunk_id, lost.builder_silent, words in lost.reason) == (chunk, False, True)
-        assert sources.lost() == [], "that was said"
+        assert sources.pop_lost() == [], "that was said"
 
 
 async def test_not_before_it_went_on_for_a_while(sources: ChunkSources, empty: str) -> None:
-    sources.sure_seconds = 3_600.0
+    sources.lost_seconds = 3_600.0
     assert await asked(sources, wanted(empty), 5) == []
-    sources.good(5)
-    sources.sure_seconds = 0.0
+    sources.forget_failures(5)
+    sources.lost_seconds = 0.0
     assert await asked(sources, wanted(empty), 2) == []
 
 

@@ -95,7 +95,7 @@ async def test_pages_and_hosts(conn: Connection) -> None:
     await host(conn, "held.example", claim_at=NOW + 9 * MINUTE, held_by=7, troubles=1)
     polite = await host(conn, "polite.example", claim_at=NOW + 5 * MINUTE)
     shut = await host(conn, "shut.example", claim_at=NOW, policy="paused", policy_reason="why not")
-    await host(conn, "idle.example", claim_at=NOW + MINUTE, empty_looks=3)
+    await host(conn, "idle.example", claim_at=NOW + MINUTE, empty_checks=3)
     await page(conn, ready, "/new", "pending", admitted_at=NOW - MINUTE)
     await page(conn, ready, "/old", "pending", admitted_at=NOW - 9 * MINUTE, priority=2)
     await page(conn, first, "/", "pending", admitted_at=NOW - 3 * MINUTE)
@@ -129,10 +129,10 @@ async def test_chunks_and_copies(conn: Connection) -> None:
     await chunk(conn, crawler, state="error")
     gone = await page(conn, number, "/gone", "crawled", chunk_id=first, last_fetched=NOW - MINUTE)
     await page(conn, number, "/failed", "error", chunk_id=first)
-    text = "insert into work.outdated (page_id, chunk_id, at, held) values (%s, %s, %s, %s)"
+    text = "insert into work.stale_copy (page_id, chunk_id, at, held) values (%s, %s, %s, %s)"
     for one, held in ((first, "true"), (built, "false")):
         await run(conn, text, gone, one, NOW, held)
-    await run(conn, "insert into work.retire values (%s, %s, %s)", crawler, built, gone)
+    await run(conn, "insert into work.retirement values (%s, %s, %s)", crawler, built, gone)
     await run(conn, "insert into work.query_stat (at, term, seconds) values (%s, 'cats', 1), (%s, 'dogs', 1)",
               NOW, NOW - timedelta(hours=2))  # fmt: skip
     work = await read_work(conn, now=NOW)
@@ -204,7 +204,7 @@ async def test_components_that_brought_foreign_pages(conn: Connection) -> None:
 
 async def test_who_leads(database: str) -> None:
     async with await connect(database) as conn, await connect(database) as other:
-        for lock in (watchdog.LOCK, scheduler.LOCK):
+        for lock in (watchdog.WATCHDOG_LOCK, scheduler.LEADER_LOCK):
             assert not await stages.has_leader(conn, lock)
             await run(other, "select pg_advisory_lock(%s)", lock)
             assert await stages.has_leader(conn, lock)
@@ -252,7 +252,7 @@ async def large(conn: Connection) -> int:
         "from generate_series(1, %s) n, (select array_agg(domain64) as numbers from work.hosts) h",
         big, NOW, NOW, first, MANY,
     )  # fmt: skip
-    await run(conn, "insert into work.outdated (page_id, chunk_id, at, held) "
+    await run(conn, "insert into work.stale_copy (page_id, chunk_id, at, held) "
               "select id, chunk_id, %s, true from work.guestbook where id %% 10 = 0", NOW)  # fmt: skip
     return big
 
@@ -291,7 +291,7 @@ async def test_a_look_reads_no_more_of_a_large_guestbook(
     if "debian" in request.node.callspec.id:
         pytest.skip("once is enough for so many rows")
     big = await large(conn)
-    await stages.store.by_index.tuples(conn)
+    await stages.store.prefer_indexes.tuples(conn)
     for text, known in (
         ("select 1", MAX_COUNTED),
         ("analyze work.guestbook, work.hosts, work.chunk", MANY),
@@ -333,7 +333,7 @@ async def test_progress(conn: Connection) -> None:
     await chunk(conn, crawler)
     found = await crawl_progress.read_progress(conn, [mine])
     assert found == CrawlProgress(1, 1, 4, 1, 4, 1, 2, 1)
-    assert (found.known, found.fetched, found.done) == (7, False, False)
+    assert (found.fetched, found.done) == (False, False)
     assert (await crawl_progress.read_progress(conn, [mine, other])).waiting == 2
     await run(conn, "update work.guestbook set state = 'crawled' where domain64 = %s", mine)
     await run(

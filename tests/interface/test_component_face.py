@@ -13,7 +13,7 @@ from msgspec import Struct
 from support.mgmt.chunk_trade import soon
 from support.mgmt.mgmt_process import Mgmt, Reply
 from support.mgmt.plain_components import one
-from usher.chunk_store import Draft, Shelf
+from usher.chunk_store import ChunkStore, PartialFile
 from usher.db.pool import connect
 from usher.errors import BadInput, NotAllowed
 from usher.http.client.mgmt_client import Client
@@ -59,12 +59,12 @@ class Asked:
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> Shelf:
-    found = Shelf(tmp_path)
+def shelf(tmp_path: Path) -> ChunkStore:
+    found = ChunkStore(tmp_path)
     for chunk, data in ((7, DATA), (8, b"eight"), (1009, b"")):
-        draft = Draft(found.path(chunk))
+        draft = PartialFile(found.path(chunk))
         draft.write(data)
-        draft.keep()
+        draft.commit()
     return found
 
 
@@ -73,7 +73,7 @@ async def search(call: ComponentCall[Question]) -> Question:
 
 
 @pytest.fixture
-async def ask(shelf: Shelf) -> AsyncIterator[Asked]:
+async def ask(shelf: ChunkStore) -> AsyncIterator[Asked]:
     endpoints = [
         *chunk_endpoints(shelf, "/get_chunk"),
         Endpoint("POST", "/search", search, Question, access=QUERY),
@@ -93,7 +93,7 @@ async def test_every_component_has_the_same_probes(ask: Asked) -> None:
 
 
 @pytest.mark.seed("001.20")
-async def test_a_chunk_comes_whole_with_its_checksum(ask: Asked, shelf: Shelf) -> None:
+async def test_a_chunk_comes_whole_with_its_checksum(ask: Asked, shelf: ChunkStore) -> None:
     kept = shelf.find(7)
     assert kept is not None
     for path in ("/get_chunk/7", "/get_chunk/7c", "/get_chunk/000000007"):
@@ -150,7 +150,7 @@ async def test_a_part_of_another_file_is_no_part_of_this_one(ask: Asked) -> None
 
 
 @pytest.mark.seed("001.20")
-async def test_all_chunks_are_listed_page_by_page(ask: Asked, shelf: Shelf) -> None:
+async def test_all_chunks_are_listed_page_by_page(ask: Asked, shelf: ChunkStore) -> None:
     every = (await ask("GET", "/get_chunks")).json
     assert [one["chunk_id"] for one in every] == [7, 8, 1009]
     assert [one["bytes"] for one in every] == [len(DATA), 5, 0]
@@ -193,10 +193,10 @@ async def test_a_name_that_others_gave_us_is_not_ours(ask: Asked) -> None:
     assert (await ask("GET", "/get_chunks", Host="evil.example")).problem == (403, "not_allowed")
 
 
-async def test_whoever_hangs_up_is_not_waited_for(ask: Asked, shelf: Shelf) -> None:
-    draft = Draft(shelf.path(10))
+async def test_whoever_hangs_up_is_not_waited_for(ask: Asked, shelf: ChunkStore) -> None:
+    draft = PartialFile(shelf.path(10))
     draft.write(bytes(60_000_000))
-    draft.keep()
+    draft.commit()
     for _ in range(3):
         reader, writer = await asyncio.open_connection(*ask.place)
         writer.write(b"GET /get_chunk/10 HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -218,7 +218,7 @@ async def test_where_others_reach_it_a_component_needs_a_token() -> None:
 
 
 async def test_only_tickets_that_mgmt_signed_for_it_are_good(
-    shelf: Shelf, door: Mgmt, guestbook: str
+    shelf: ChunkStore, door: Mgmt, guestbook: str
 ) -> None:
     secrets = {}
     async with await connect(guestbook) as conn:
@@ -261,7 +261,7 @@ async def test_only_tickets_that_mgmt_signed_for_it_are_good(
         assert (await ask("GET", "/get_health_status")).json == {"status": "healthy"}
 
 
-async def test_without_mgmt_no_ticket_can_be_verified(shelf: Shelf) -> None:
+async def test_without_mgmt_no_ticket_can_be_verified(shelf: ChunkStore) -> None:
     options = GuardOptions(mgmt="127.0.0.1:1", token="own", grace_seconds=0)
     endpoints = chunk_endpoints(shelf, "/get_chunk")
     async with serve_component(endpoints, read_bind("0.0.0.0:0"), options=options) as address:

@@ -14,7 +14,7 @@ from support.index.chunk_files import chunk_file
 from support.index.stack import post
 from support.mgmt.chunk_trade import Trade, acting, documents, free_bind, soon, titled, trading
 from support.processes.crawls import EMBEDDED
-from usher.crawl.warc.writer import Record
+from usher.crawl.warc.writer import WarcPage
 from usher.errors import Conflict
 from usher.http.client.mgmt_client import Client
 from usher.index import builder_service, server
@@ -83,7 +83,7 @@ class House:
         raise AssertionError("MGMT gives no chunk")
 
     async def crawled(
-        self, chunk: int, records: Sequence[Record], pages: Sequence[PageReport] | None
+        self, chunk: int, records: Sequence[WarcPage], pages: Sequence[PageReport] | None
     ) -> None:
         """Store these records as the content of a chunk and report these pages."""
         await chunk_file(self.trade.content.path(chunk), *records)
@@ -135,7 +135,7 @@ async def house(database: str, tmp_path: Path) -> AsyncIterator[House]:
         yield House(trade, tmp_path, stack=stack)
 
 
-def record(url: str, word: str) -> Record:
+def record(url: str, word: str) -> WarcPage:
     return replace(titled("/", f"{word} page of {url}"), url=url)
 
 

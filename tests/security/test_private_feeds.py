@@ -20,7 +20,7 @@ from usher.feeds.store.databases import FeedDatabases
 from usher.urls import Url, parse
 
 pytestmark = [EMBEDDED, needs_root]
-LISTED = private_hosts.parse("127.0.5.1")
+LISTED = private_hosts.parse_allow_list("127.0.5.1")
 Attack = Callable[[Newsroom, Website, Website], Awaitable[None]]
 
 

@@ -21,18 +21,18 @@ from support.db.fixtures import open_directory, wait_stopped
 from support.processes.killable import Guest, eventually, running
 from support.processes.terminal import show
 from usher.db.embedded import account, account_files
-from usher.db.embedded.account import Account
-from usher.db.embedded.client_process import lodge
+from usher.db.embedded.account import ServerAccount
+from usher.db.embedded.server_lease import lease_server
 from usher.errors import DataUnusable
 from usher.local.roles import ROLE_PROCESSES
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root has an account to fear")
-OTHER_USER = Account("nobody", 65534, 65534)
+OTHER_USER = ServerAccount("nobody", 65534, 65534)
 SECRET = "the content of a file of root"
 
 
 @pytest.fixture
-def database_user() -> Account:
+def database_user() -> ServerAccount:
     return account.server_account()
 
 
@@ -57,16 +57,16 @@ def is_unchanged(victim: Path) -> bool:
     )
 
 
-def shell(attacker: Account, script: str, *words: object) -> int:
+def shell(attacker: ServerAccount, script: str, *words: object) -> int:
     return attacker.run(["/bin/sh", "-c", script, "sh", *map(str, words)])[0]
 
 
-def plant(attacker: Account, link: Path, target: Path) -> None:
+def plant(attacker: ServerAccount, link: Path, target: Path) -> None:
     assert shell(attacker, 'rm -f "$2" && ln -s "$1" "$2"', target, link) == 0
 
 
 def make_server(data: Path) -> None:
-    with lodge(data):
+    with lease_server(data):
         pass
     wait_stopped(data)
 
@@ -79,18 +79,18 @@ def answers(dsn: str) -> bool:
 @pytest.mark.attack(
     4, "plants usher.conf as a link to root's file", "file unchanged, start refused"
 )
-def test_usher_conf_is_a_link(data: Path, victim: Path, database_user: Account) -> None:
+def test_usher_conf_is_a_link(data: Path, victim: Path, database_user: ServerAccount) -> None:
     make_server(data)
     plant(database_user, data / "postgres" / "usher.conf", victim / "shadow")
     with pytest.raises(DataUnusable, match="Permission denied"):
-        lodge(data)
+        lease_server(data)
     assert is_unchanged(victim)
 
 
 @pytest.mark.attack(
     4, "plants start.log and role logs as links", "root logs in a directory of its own"
 )
-def test_log_files_are_links(data: Path, victim: Path, database_user: Account) -> None:
+def test_log_files_are_links(data: Path, victim: Path, database_user: ServerAccount) -> None:
     make_server(data)
     for name in ("start", *ROLE_PROCESSES):
         plant(database_user, data / "log" / f"{name}.log", victim / "shadow")
@@ -110,18 +110,20 @@ def test_log_files_are_links(data: Path, victim: Path, database_user: Account) -
     4, "owns the data directory, plants `log` as a link", "root refuses the directory"
 )
 def test_the_data_directory_is_the_attackers(
-    data: Path, victim: Path, database_user: Account
+    data: Path, victim: Path, database_user: ServerAccount
 ) -> None:
     data.mkdir(mode=0o711)
     os.chown(data, database_user.uid, database_user.gid)
     plant(database_user, data / "log", victim)
     with pytest.raises(DataUnusable, match="can write in") as caught:
-        lodge(data)
+        lease_server(data)
     assert "chown root" in caught.value.hint
     assert is_unchanged(victim)
 
 
-def test_the_account_cannot_change_the_data_directory(data: Path, database_user: Account) -> None:
+def test_the_account_cannot_change_the_data_directory(
+    data: Path, database_user: ServerAccount
+) -> None:
     make_server(data)
     assert shell(database_user, 'mv "$1/log" "$1/other"', data) != 0
     assert shell(database_user, 'ln -s /etc "$1/link"', data) != 0
@@ -135,18 +137,18 @@ def test_no_directory_is_reached_through_a_link(data: Path, victim: Path, name: 
     data.mkdir(mode=0o711)
     (data / name).symlink_to(victim)
     with pytest.raises(DataUnusable, match=r"is a symlink|not a directory"):
-        lodge(data)
+        lease_server(data)
     assert is_unchanged(victim)
 
 
 @pytest.mark.attack(
     4, "links PG_VERSION to a secret of root", "the error does not repeat the secret"
 )
-def test_pg_version_is_a_link(data: Path, victim: Path, database_user: Account) -> None:
+def test_pg_version_is_a_link(data: Path, victim: Path, database_user: ServerAccount) -> None:
     make_server(data)
     plant(database_user, data / "postgres" / "PG_VERSION", victim / "shadow")
     with pytest.raises(DataUnusable, match="not a PostgreSQL data directory") as caught:
-        lodge(data)
+        lease_server(data)
     assert SECRET not in caught.value.message
 
 
@@ -164,7 +166,7 @@ def victim_process(directory: Path, cwd: Path) -> Iterator[int]:
         process.wait()
 
 
-def plant_pid(attacker: Account, data: Path, pid: int) -> None:
+def plant_pid(attacker: ServerAccount, data: Path, pid: int) -> None:
     lines = [pid, data / "postgres", 0, 5432, data / "run", "", "0 0", "ready"]
     text = "".join(f"{line}\n" for line in lines)
     assert attacker.write(data / "postgres" / "postmaster.pid", text) == (0, "")
@@ -174,7 +176,7 @@ def plant_pid(attacker: Account, data: Path, pid: int) -> None:
     4, "writes root's pid into postmaster.pid before the stop", "only the postmaster ends"
 )
 def test_the_pid_file_of_a_running_server(
-    data: Path, tmp_path: Path, database_user: Account
+    data: Path, tmp_path: Path, database_user: ServerAccount
 ) -> None:
     guest = Guest(data)
     with victim_process(tmp_path, data / "postgres") as pid:
@@ -188,12 +190,12 @@ def test_the_pid_file_of_a_running_server(
     4, "leaves postmaster.pid with a pid of root's", "a new server starts, the process lives"
 )
 def test_the_pid_file_of_a_stopped_server(
-    data: Path, tmp_path: Path, database_user: Account
+    data: Path, tmp_path: Path, database_user: ServerAccount
 ) -> None:
     make_server(data)
     with victim_process(tmp_path, data / "postgres") as pid:
         plant_pid(database_user, data, pid)
-        with lodge(data) as lodging:
+        with lease_server(data) as lodging:
             assert lodging.cluster.pid() != pid
             assert answers(lodging.dsn)
             postmaster = lodging.cluster.pid()
@@ -202,7 +204,7 @@ def test_the_pid_file_of_a_stopped_server(
 
 
 def test_a_signal_of_the_account_does_not_reach_root(
-    tmp_path: Path, database_user: Account
+    tmp_path: Path, database_user: ServerAccount
 ) -> None:
     with victim_process(tmp_path, tmp_path) as pid:
         database_user.signal(pid, signal.SIGKILL)
@@ -223,7 +225,7 @@ def test_the_socket_directory_is_squatted(data: Path, victim: Path) -> None:
     plant(OTHER_USER, squatted(deep), victim)
     sockets: Path | None = None
     try:
-        with lodge(deep) as lodging:
+        with lease_server(deep) as lodging:
             sockets = lodging.cluster.sockets
             assert answers(lodging.dsn)
             assert not sockets.is_relative_to(tempfile.gettempdir())
@@ -274,24 +276,24 @@ def test_the_socket_directory_of_a_normal_user_is_squatted(data: Path) -> None:
 @pytest.mark.attack(
     4, "gives its data directory to another user", "root does not run programs as that user"
 )
-def test_the_owner_of_a_directory_decides_nothing(data: Path, database_user: Account) -> None:
+def test_the_owner_of_a_directory_decides_nothing(data: Path, database_user: ServerAccount) -> None:
     make_server(data)
     subprocess.run(
         ["chown", "-hR", f"{OTHER_USER.uid}:{OTHER_USER.gid}", data / "postgres"], check=True
     )
     with pytest.raises(DataUnusable, match=f"belongs to user number {OTHER_USER.uid}") as caught:
-        lodge(data)
+        lease_server(data)
     assert f"chown -hR {database_user.name}:" in caught.value.hint
 
 
-def test_the_account_is_dedicated(database_user: Account) -> None:
+def test_the_account_is_dedicated(database_user: ServerAccount) -> None:
     assert database_user.name == "usher"
     assert database_user.uid not in {0, OTHER_USER.uid}
 
 
 @pytest.mark.parametrize("kind", ["link", "fifo", "directory", "file of root"])
 def test_root_reads_only_regular_files_of_the_account(
-    data: Path, victim: Path, database_user: Account, kind: str
+    data: Path, victim: Path, database_user: ServerAccount, kind: str
 ) -> None:
     data.mkdir(mode=0o711)
     account_files.give_directory(data / "own", database_user)
@@ -306,4 +308,4 @@ def test_root_reads_only_regular_files_of_the_account(
     with suppress(IsADirectoryError):
         file.unlink()
     assert database_user.write(data / "own" / "good", "text") == (0, "")
-    assert account_files.read_in(data / "own", "good", database_user) == "text"
+    assert account_files.read_file_or_empty(data / "own", "good", database_user) == "text"

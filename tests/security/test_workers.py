@@ -21,7 +21,7 @@ from support.processes.terminal import show
 from support.queue.job_attacks import ATTACKS, SETTINGS
 from support.queue.job_runs import Queue, Run, manager
 from support.site.website import Response, Website
-from usher.db.embedded.client_process import lodge
+from usher.db.embedded.server_lease import lease_server
 from usher.db.pool import connect
 from usher.queue.worker_login import worker_dsn
 from usher.schema.roles import ROLES
@@ -48,7 +48,7 @@ def place() -> Iterator[Place]:
     (directory / "attacks.py").write_text(ATTACKS)
     (directory / "usher.toml").write_text(SETTINGS)
     environment = {"USHER_DATA": str(data), "USHER_CONFIG": str(directory / "usher.toml")}
-    with lodge(data) as lodging:
+    with lease_server(data) as lodging:
         migrated = usher("db", "migrate", environment=environment)
         assert migrated.code == 0, migrated.err
         with manager(environment, directory) as process:
@@ -316,11 +316,11 @@ def test_a_crawl_runs_no_jobs_unless_asked(data: Path) -> None:
     with Website({"/": Response(b"<title>One</title>One page.")}) as site:
         with show(data, "crawl", site.url("/")) as crawl:
             assert crawl.ends(120) == 0, crawl.logs
-        with lodge(data) as lodging:
+        with lease_server(data) as lodging:
             queue = Queue(lodging.dsn, {"USHER_DATA": str(data)})
             job = queue.add("/bin/true")
             with show(data, "crawl", "--again", "--then", "serve", site.url("/")) as crawl:
-                assert eventually(lambda: "search at" in crawl.said, 120), crawl.logs
+                assert eventually(lambda: "Search page" in crawl.said, 120), crawl.logs
                 desk = (data / "logs" / "desk.log").read_text()
                 assert "manager" not in desk
                 assert "scheduler" not in desk
@@ -362,7 +362,7 @@ def test_a_job_cannot_read_the_environment_of_its_manager(data: Path) -> None:
     directory = data.parent / "programs"
     directory.mkdir(mode=0o755)
     (directory / "attacks.py").write_text(ATTACKS)
-    with lodge(data) as lodging:
+    with lease_server(data) as lodging:
         account = lodging.cluster.account
         python = usable_python(account.name) if account.drops else sys.executable
         environment = {"DATABASE_URL": lodging.dsn, "USHER_DATA": str(data)}

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from usher.db.areas import DIRECTORIES, SCHEMAS, Area, from_conf
+from usher.db.areas import SCHEMA_DIRECTORY, SCHEMAS, Area, from_conf
 from usher.errors import BadSetting
 
 
@@ -56,6 +56,6 @@ def test_what_cannot_be_read_is_said(tmp_path: Path, text: str) -> None:
 @pytest.mark.seed("002.1", "002.3")
 @pytest.mark.parametrize("schema", SCHEMAS)
 def test_every_schema_has_a_sample_that_can_be_read(schema: str, tmp_path: Path) -> None:
-    sample = (DIRECTORIES / schema / "database.conf-sample").read_text()
+    sample = (SCHEMA_DIRECTORY / schema / "database.conf-sample").read_text()
     conf(tmp_path, schema, sample)
     assert conninfo_to_dict(from_conf(SCHEMAS[schema], tmp_path))["host"] == "db.example.com"

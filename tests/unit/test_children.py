@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from usher.queue.child_programs import Origin, known_refusal, permission
-from usher.queue.policy import policies
+from usher.queue.policy import read_policies
 
-RULES = policies(
+RULES = read_policies(
     {
         "listed": {
             "child_programs": ["titles:*", "/srv/workers/*.sh", "count", "deep:os.path.join"]
@@ -89,5 +89,5 @@ def test_the_manager_runs_no_code_inside_itself_that_its_operator_did_not_name(
 def test_mgmt_declines_only_what_its_settings_speak_of(
     tables: dict[str, dict[str, Any]], *, known: bool
 ) -> None:
-    refusal = known_refusal(policies(tables), Origin("t", "m:f"), "t", "/bin/sh")
+    refusal = known_refusal(read_policies(tables), Origin("t", "m:f"), "t", "/bin/sh")
     assert bool(refusal) == known

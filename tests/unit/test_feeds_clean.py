@@ -326,7 +326,7 @@ def test_a_model_of_other_pages_takes_nothing_out() -> None:
     ],
 )
 def test_a_model_that_is_none_is_refused_with_words(value: object) -> None:
-    with pytest.raises(BadInput, match="cannot be used"):
+    with pytest.raises(BadInput, match="is not valid"):
         read(value)
 
 

@@ -33,7 +33,7 @@ def test_a_steady_feed_is_read_twice_in_its_gap(gap: timedelta) -> None:
     found = next_poll(PollFacts(), steady(gap), now=NOW, fraction=0)
     assert found.period == min(gap / 2, DAY)
     assert found.at == NOW + min(gap / 2, DAY)
-    assert "It brings something about every" in found.why
+    assert "It publishes about every" in found.why
 
 
 def test_whole_days_count() -> None:
@@ -87,9 +87,9 @@ def test_it_converges_without_dates(gap: timedelta, start: timedelta) -> None:
     [
         PollFacts(hints=PollHints(ttl=6 * HOUR)),
         PollFacts(hints=PollHints(period=6 * HOUR)),
-        PollFacts(fresh=6 * HOUR),
+        PollFacts(cache_lifetime=6 * HOUR),
         PollFacts(retry_after=6 * HOUR),
-        PollFacts(hints=PollHints(ttl=2 * HOUR, period=6 * HOUR), fresh=HOUR),
+        PollFacts(hints=PollHints(ttl=2 * HOUR, period=6 * HOUR), cache_lifetime=HOUR),
     ],
 )
 def test_what_feed_and_server_ask_for_is_heeded(polled: PollFacts) -> None:
@@ -106,7 +106,7 @@ def test_what_feed_and_server_ask_for_is_heeded(polled: PollFacts) -> None:
         PollFacts(99 * HOUR),
         PollFacts(hints=PollHints(ttl=365 * DAY)),
         PollFacts(hints=PollHints(period=30 * DAY)),
-        PollFacts(fresh=7 * DAY),
+        PollFacts(cache_lifetime=7 * DAY),
         PollFacts(hints=PollHints(skip_days=frozenset({0, 1, 2, 3, 4, 5}))),
         PollFacts(hints=PollHints(skip_hours=frozenset(range(24)))),
         PollFacts(99 * HOUR, errors=4),
@@ -197,7 +197,9 @@ def test_more_failures_never_mean_an_earlier_poll(
     polled: PollFacts, fraction: float, more: int
 ) -> None:
     def wait(errors: int) -> datetime:
-        given = PollFacts(polled.period, 0, errors, polled.hints, polled.fresh, polled.retry_after)
+        given = PollFacts(
+            polled.period, 0, errors, polled.hints, polled.cache_lifetime, polled.retry_after
+        )
         return next_poll(given, [], now=NOW, fraction=fraction).at
 
     errors = max(polled.errors, 1)

@@ -12,7 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from usher.errors import BadInput
-from usher.queue.periods import LEAST, MOST, Clock, first_run, host_rule, may_run, next_run
+from usher.queue.periods import (
+    MAX_PERIOD,
+    MIN_PERIOD,
+    TaskSchedule,
+    first_run,
+    may_run,
+    next_run,
+    normalize_host_rule,
+)
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
@@ -24,7 +32,7 @@ def utc(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
-def runs(clock: Clock, since: str, n: int, *, lag: timedelta = timedelta()) -> list[str]:
+def runs(clock: TaskSchedule, since: str, n: int, *, lag: timedelta = timedelta()) -> list[str]:
     """The times of the first n runs as the wall there shows them, each made `lag` after it was due."""
     slot, found = first_run(clock, utc(since)), []
     for _ in range(n):
@@ -46,12 +54,12 @@ def runs(clock: Clock, since: str, n: int, *, lag: timedelta = timedelta()) -> l
     ],
 )
 def test_periods_are_added_as_time(slot: str, periodicity: str, due: str) -> None:
-    clock = Clock.read(periodicity=periodicity)
+    clock = TaskSchedule.read(periodicity=periodicity)
     assert next_run(clock, utc(slot), utc(slot)) == utc(due)
 
 
 def test_a_period_counts_from_when_it_was_due_and_from_now_when_that_is_too_late() -> None:
-    clock, slot = Clock(HOUR), utc("2026-11-16 10:00")
+    clock, slot = TaskSchedule(HOUR), utc("2026-11-16 10:00")
     assert next_run(clock, slot, slot + 59 * MINUTE) == slot + HOUR
     assert next_run(clock, slot, slot + HOUR) == slot + 2 * HOUR
     assert next_run(clock, slot, slot + 30 * DAY) == slot + 30 * DAY + HOUR
@@ -59,11 +67,11 @@ def test_a_period_counts_from_when_it_was_due_and_from_now_when_that_is_too_late
 
 def test_a_plain_period_begins_at_once_and_other_clocks_at_their_time() -> None:
     now = utc("2026-11-16 10:00")
-    assert first_run(Clock(HOUR), now) == now
-    assert first_run(Clock.read(hour=10), now) == now + DAY
-    assert first_run(Clock.read(minute=0), now) == now + HOUR
-    assert first_run(Clock.read(second=30), now) == now + MINUTE / 2
-    assert first_run(Clock.read(cron="0 10 * * *"), now) == now + DAY
+    assert first_run(TaskSchedule(HOUR), now) == now
+    assert first_run(TaskSchedule.read(hour=10), now) == now + DAY
+    assert first_run(TaskSchedule.read(minute=0), now) == now + HOUR
+    assert first_run(TaskSchedule.read(second=30), now) == now + MINUTE / 2
+    assert first_run(TaskSchedule.read(cron="0 10 * * *"), now) == now + DAY
 
 
 @pytest.mark.parametrize(
@@ -83,14 +91,14 @@ def test_a_plain_period_begins_at_once_and_other_clocks_at_their_time() -> None:
     ],
 )
 def test_times_of_day(constraints: dict[str, Any], times: list[str]) -> None:
-    clock = Clock.read(**constraints)
+    clock = TaskSchedule.read(**constraints)
     found = runs(clock, "2026-11-16 10:01:07", 2)
     assert found == [f"{one}+0000" for one in times]
     assert found == runs(clock, "2026-11-16 10:01:07", 2, lag=timedelta(seconds=3.5))
 
 
 def test_whoever_slept_through_the_minute_fires_once_and_is_back_in_time() -> None:
-    for clock in (Clock.read(hour=3, minute=0), Clock.read(cron="0 3 * * *")):
+    for clock in (TaskSchedule.read(hour=3, minute=0), TaskSchedule.read(cron="0 3 * * *")):
         slot = utc("2026-11-16 03:00")
         assert next_run(clock, slot, slot + 5 * MINUTE) == slot + DAY
         assert next_run(clock, slot, slot + 3 * DAY + HOUR) == slot + 4 * DAY
@@ -98,11 +106,11 @@ def test_whoever_slept_through_the_minute_fires_once_and_is_back_in_time() -> No
 
 def test_a_slot_beside_its_time_of_day_costs_no_day() -> None:
     # Late by jitter, or the moment at which somebody inserted the task.
-    clock = Clock.read(hour=3)
+    clock = TaskSchedule.read(hour=3)
     for slot in (utc("2026-11-16 03:00:07.5"), utc("2026-11-16 14:00"), utc("2026-11-17 02:59")):
         assert next_run(clock, slot, slot) == utc("2026-11-17 03:00")
     slot = utc("2026-11-16 10:15:20.25")
-    assert next_run(Clock.read(minute=15), slot, slot) == utc("2026-11-16 11:15")
+    assert next_run(TaskSchedule.read(minute=15), slot, slot) == utc("2026-11-16 11:15")
 
 
 @pytest.mark.parametrize(
@@ -117,9 +125,9 @@ def test_a_slot_beside_its_time_of_day_costs_no_day() -> None:
 )  # fmt: skip
 def test_daily_stays_daily_when_clocks_are_changed(zone: str, since: str, times: list[str]) -> None:
     for clock in (
-        Clock.read(hour=2, minute=30, timezone=zone),
-        Clock.read(hour=2, minute=30, periodicity="1h", timezone=zone),
-        Clock.read(cron="30 2 * * *", timezone=zone),
+        TaskSchedule.read(hour=2, minute=30, timezone=zone),
+        TaskSchedule.read(hour=2, minute=30, periodicity="1h", timezone=zone),
+        TaskSchedule.read(cron="30 2 * * *", timezone=zone),
     ):
         assert runs(clock, since, 3) == times
         assert runs(clock, since, 3, lag=MINUTE) == times
@@ -128,8 +136,8 @@ def test_daily_stays_daily_when_clocks_are_changed(zone: str, since: str, times:
 def test_a_time_that_comes_twice_runs_the_first_time_only() -> None:
     times = ["11-01 01:30:00-0400", "11-02 01:30:00-0500"]
     for clock in (
-        Clock.read(hour=1, minute=30, timezone=NEW_YORK),
-        Clock.read(cron="30 1 * * *", timezone=NEW_YORK),
+        TaskSchedule.read(hour=1, minute=30, timezone=NEW_YORK),
+        TaskSchedule.read(cron="30 1 * * *", timezone=NEW_YORK),
     ):
         assert runs(clock, "2026-11-01 04:00", 2) == times
         # A run so late that the wall shows 01:15 again does not lead back to 01:30.
@@ -138,7 +146,7 @@ def test_a_time_that_comes_twice_runs_the_first_time_only() -> None:
 
 
 def test_every_third_day_over_a_change_of_clocks() -> None:
-    clock = Clock.read(hour=3, periodicity="3d", timezone=AMSTERDAM)
+    clock = TaskSchedule.read(hour=3, periodicity="3d", timezone=AMSTERDAM)
     times = ["03-27 03:00:00+0100", "03-30 03:00:00+0200", "04-02 03:00:00+0200"]
     assert runs(clock, "2026-03-26 12:00", 3) == times
 
@@ -147,10 +155,10 @@ def test_every_third_day_over_a_change_of_clocks() -> None:
 @pytest.mark.parametrize("zone", [AMSTERDAM, NEW_YORK])
 def test_hourly_and_every_minute_follow_the_time_that_passes(zone: str, start: str) -> None:
     for clock, step in (
-        (Clock.read(minute=15, timezone=zone), HOUR),
-        (Clock.read(cron="15 * * * *", timezone=zone), HOUR),
-        (Clock.read(second=0, timezone=zone), MINUTE),
-        (Clock.read(cron="* * * * *", timezone=zone), MINUTE),
+        (TaskSchedule.read(minute=15, timezone=zone), HOUR),
+        (TaskSchedule.read(cron="15 * * * *", timezone=zone), HOUR),
+        (TaskSchedule.read(second=0, timezone=zone), MINUTE),
+        (TaskSchedule.read(cron="* * * * *", timezone=zone), MINUTE),
     ):
         slot = first_run(clock, utc(start))
         for _ in range(400):
@@ -160,13 +168,13 @@ def test_hourly_and_every_minute_follow_the_time_that_passes(zone: str, start: s
 
 
 def test_cron() -> None:
-    weekdays = Clock.read(cron=" 30  2 * * MON-FRI ")
+    weekdays = TaskSchedule.read(cron=" 30  2 * * MON-FRI ")
     assert weekdays.cron == "30 2 * * MON-FRI"
     friday, monday = utc("2026-11-13 02:30"), utc("2026-11-16 02:30")
     assert next_run(weekdays, friday, friday) == monday
-    last_day = Clock.read(cron="0 0 L * *")
+    last_day = TaskSchedule.read(cron="0 0 L * *")
     assert first_run(last_day, utc("2028-02-01 00:00")) == utc("2028-02-29 00:00")
-    assert Clock.read(cron="@Daily").cron == "0 0 * * *"
+    assert TaskSchedule.read(cron="@Daily").cron == "0 0 * * *"
 
 
 @pytest.mark.parametrize(
@@ -205,14 +213,14 @@ def test_cron() -> None:
 )
 def test_clocks_that_cannot_run(given: dict[str, Any], words: str) -> None:
     with pytest.raises(BadInput, match=words):
-        Clock.read(**given)
+        TaskSchedule.read(**given)
 
 
 def test_periods_from_least_to_most() -> None:
-    assert Clock.read(periodicity="1s").periodicity == LEAST
-    assert Clock.read(periodicity="3650d").periodicity == MOST
-    assert Clock.read(periodicity="2M").periodicity == 60 * DAY
-    assert Clock.read(hour=3).periodicity == DAY
+    assert TaskSchedule.read(periodicity="1s").periodicity == MIN_PERIOD
+    assert TaskSchedule.read(periodicity="3650d").periodicity == MAX_PERIOD
+    assert TaskSchedule.read(periodicity="2M").periodicity == 60 * DAY
+    assert TaskSchedule.read(hour=3).periodicity == DAY
 
 
 FIELD = st.text("0123456789*/-,#LW", min_size=1, max_size=4) | st.sampled_from(
@@ -223,7 +231,7 @@ FIELD = st.text("0123456789*/-,#LW", min_size=1, max_size=4) | st.sampled_from(
 @given(st.text() | st.lists(FIELD, min_size=4, max_size=6).map(" ".join))
 def test_any_text_is_cron_or_bad_input(text: str) -> None:
     try:
-        clock = Clock.read(cron=text)
+        clock = TaskSchedule.read(cron=text)
     except BadInput:
         return
     assert first_run(clock, utc("2026-11-16 10:00")) > utc("2026-11-16 10:00")
@@ -232,11 +240,11 @@ def test_any_text_is_cron_or_bad_input(text: str) -> None:
 @given(st.text(max_size=20))
 def test_any_text_is_a_zone_or_bad_input(text: str) -> None:
     with contextlib.suppress(BadInput):
-        assert Clock.read(minute=0, timezone=text).timezone == text
+        assert TaskSchedule.read(minute=0, timezone=text).timezone == text
 
 
 ZONES = st.sampled_from([AMSTERDAM, NEW_YORK, LORD_HOWE, "UTC", "Asia/Kathmandu", "America/Havana"])
-PERIODS = st.timedeltas(LEAST, 40 * DAY)
+PERIODS = st.timedeltas(MIN_PERIOD, 40 * DAY)
 
 
 def maybe(most: int) -> st.SearchStrategy[int | None]:
@@ -247,8 +255,10 @@ CRONS = st.sampled_from(
     ["* * * * *", "*/7 * * * *", "15 * * * *", "30 */2 * * *", "30 2 * * *", "*/10 2 * * *", "0 0 1 * *", "59 23 L * 1",
      "30 1,2,3 * * *", "0 0 * * SUN#1"]
 )  # fmt: skip
-TIED = st.builds(Clock, PERIODS, maybe(23), maybe(59), maybe(59), timezone=ZONES)
-CLOCKS = TIED | st.builds(Clock, PERIODS) | st.builds(Clock, cron=CRONS, timezone=ZONES)
+TIED = st.builds(TaskSchedule, PERIODS, maybe(23), maybe(59), maybe(59), timezone=ZONES)
+CLOCKS = (
+    TIED | st.builds(TaskSchedule, PERIODS) | st.builds(TaskSchedule, cron=CRONS, timezone=ZONES)
+)
 # Many of the times are near a change of clocks.
 CHANGES = ["2026-03-08 07:00", "2026-03-29 01:00", "2026-10-25 01:00", "2026-11-01 06:00",
            "2026-04-04 15:00", "2026-10-03 15:30", "2026-03-08 05:00", "2026-11-01 05:00"]  # fmt: skip
@@ -264,14 +274,14 @@ LATE = (
 
 
 @given(CLOCKS, TIMES, LATE)
-def test_the_next_run_is_after_now(clock: Clock, slot: datetime, late: timedelta) -> None:
+def test_the_next_run_is_after_now(clock: TaskSchedule, slot: datetime, late: timedelta) -> None:
     now = slot + late
     assert now < next_run(clock, slot, now)
     assert now <= first_run(clock, now)
 
 
 @given(CLOCKS, TIMES, st.lists(LATE, min_size=3, max_size=6))
-def test_no_slot_runs_twice(clock: Clock, since: datetime, lags: list[timedelta]) -> None:
+def test_no_slot_runs_twice(clock: TaskSchedule, since: datetime, lags: list[timedelta]) -> None:
     slot, seen = first_run(clock, since), []
     for lag in lags:
         seen.append(slot)
@@ -284,7 +294,7 @@ def test_no_slot_runs_twice(clock: Clock, since: datetime, lags: list[timedelta]
 
 @given(TIED, TIMES, LATE)
 def test_a_tied_clock_shows_its_time_unless_that_is_left_out(
-    clock: Clock, since: datetime, late: timedelta
+    clock: TaskSchedule, since: datetime, late: timedelta
 ) -> None:
     slot = first_run(clock, since)
     found = next_run(clock, slot, slot + late).astimezone(ZoneInfo(clock.timezone))
@@ -296,7 +306,9 @@ def test_a_tied_clock_shows_its_time_unless_that_is_left_out(
 
 
 @given(TIED.filter(lambda clock: clock.cycle is not None), TIMES, LATE)
-def test_a_tied_clock_keeps_its_period(clock: Clock, since: datetime, late: timedelta) -> None:
+def test_a_tied_clock_keeps_its_period(
+    clock: TaskSchedule, since: datetime, late: timedelta
+) -> None:
     slot = first_run(clock, since)
     found = next_run(clock, slot, slot + late)
     if clock.hour is None:
@@ -312,7 +324,7 @@ def test_a_tied_clock_keeps_its_period(clock: Clock, since: datetime, late: time
 
 def test_a_day_that_is_left_out_runs_when_the_next_begins() -> None:
     # Samoa went to bed on the 29th and got up on the 31st.
-    clock = Clock.read(hour=3, timezone="Pacific/Apia")
+    clock = TaskSchedule.read(hour=3, timezone="Pacific/Apia")
     times = ["12-29 03:00:00-1000", "12-31 00:00:00+1400", "12-31 03:00:00+1400"]
     assert runs(clock, "2011-12-29 12:00", 3) == times
 
@@ -320,9 +332,13 @@ def test_a_day_that_is_left_out_runs_when_the_next_begins() -> None:
 def test_a_hundred_thousand_tasks_are_told_their_time_in_a_second_or_two() -> None:
     now = utc("2026-11-16 03:00:01")
     clocks = [
-        Clock(DAY, hour, minute, timezone=AMSTERDAM) for hour in range(24) for minute in range(60)
+        TaskSchedule(DAY, hour, minute, timezone=AMSTERDAM)
+        for hour in range(24)
+        for minute in range(60)
     ]
-    clocks += [Clock(cron=f"{minute} {hour} * * *") for hour in range(24) for minute in range(60)]
+    clocks += [
+        TaskSchedule(cron=f"{minute} {hour} * * *") for hour in range(24) for minute in range(60)
+    ]
     slot, begin = utc("2026-11-16 03:00"), stopwatch.perf_counter()
     for number in range(100_000):
         next_run(clocks[number % len(clocks)], slot, now)
@@ -343,7 +359,7 @@ def test_a_hundred_thousand_tasks_are_told_their_time_in_a_second_or_two() -> No
     ],
 )
 def test_host_rules_are_kept_in_one_form(text: str, rule: str) -> None:
-    assert host_rule(text) == rule == host_rule(rule)
+    assert normalize_host_rule(text) == rule == normalize_host_rule(rule)
 
 
 @pytest.mark.parametrize(
@@ -353,17 +369,17 @@ def test_host_rules_are_kept_in_one_form(text: str, rule: str) -> None:
 )  # fmt: skip
 def test_rules_that_name_no_machine(text: str) -> None:
     with pytest.raises(BadInput, match="does not say which machines") as caught:
-        host_rule(text)
+        normalize_host_rule(text)
     assert "allow:one,other" in caught.value.hint
 
 
 @given(st.text() | st.from_regex(r"(?i)(allow|deny)?:?[a-z, .]{0,9}", fullmatch=True))
 def test_any_text_is_a_host_rule_or_bad_input(text: str) -> None:
     try:
-        rule = host_rule(text)
+        rule = normalize_host_rule(text)
     except BadInput:
         return
-    assert rule == rule.lower() == host_rule(rule)
+    assert rule == rule.lower() == normalize_host_rule(rule)
     assert not any(char.isspace() for char in rule)
     assert rule not in {"allow:", "deny:"}
 

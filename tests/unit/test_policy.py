@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from usher import durations
 from usher.errors import BadSetting
-from usher.queue.policy import OPTIONS, Policy, policies
-from usher.settings import load, names
+from usher.queue.policy import OPTIONS, Policy, read_policies
+from usher.settings import load, setting_names
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
@@ -22,11 +22,11 @@ DAY = timedelta(days=1)
 
 
 def one(**table: object) -> Policy:
-    return policies({"fetch": table}).of("fetch")
+    return read_policies({"fetch": table}).of("fetch")
 
 
 def test_without_tables_every_type_has_the_defaults() -> None:
-    assert policies({}).of("anything") == Policy()
+    assert read_policies({}).of("anything") == Policy()
     assert Policy().max_processes == 5
     assert Policy().kill_after == 15 * MINUTE
     assert Policy().reschedule_after == HOUR
@@ -46,7 +46,7 @@ def test_a_type_goes_over_the_defaults() -> None:
         memory = 0
         run = "exec"
     """)
-    read = policies(tables)
+    read = read_policies(tables)
     preload = ("feedparser",)
     assert read.of("other") == Policy(
         kill_after=1.5 * HOUR, memory=512 << 20, cpu=600, preload=preload
@@ -142,7 +142,7 @@ def test_an_unknown_name_is_answered_with_the_nearest() -> None:
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "-x", "é", "x" * 65, "x\n"])
 def test_a_table_must_name_a_type(name: str) -> None:
     with pytest.raises(BadSetting, match="names no type of job"):
-        policies({name: {}})
+        read_policies({name: {}})
 
 
 VALUES = st.recursive(
@@ -190,8 +190,8 @@ def test_the_file_keeps_worker_tables_beside_the_settings(tmp_path: Path) -> Non
     loaded = load({}, config=file)
     assert loaded.settings.pool_size == 3
     assert loaded.workers == {"fetch": {"kill_after": "5m"}, "defaults": {}}
-    assert policies(loaded.workers).of("fetch").kill_after == 5 * MINUTE
-    assert [shown.name for shown in loaded.shown()] == names()
+    assert read_policies(loaded.workers).of("fetch").kill_after == 5 * MINUTE
+    assert [shown.name for shown in loaded.shown()] == setting_names()
     assert load({}).workers == {}
 
 
@@ -223,12 +223,12 @@ def test_workers_are_tables(tmp_path: Path, text: str) -> None:
     ],
 )
 def test_spans(text: str, span: timedelta | None) -> None:
-    assert durations.read(text) == span
+    assert durations.parse(text) == span
 
 
 @given(st.integers(0, 10**12).map(lambda seconds: timedelta(seconds=seconds)))
 def test_a_span_is_read_as_it_is_shown(span: timedelta) -> None:
-    assert durations.read(durations.show(span)) == span
+    assert durations.parse(durations.show(span)) == span
 
 
 @pytest.mark.parametrize(
@@ -244,11 +244,11 @@ def test_what_jobs_inside_the_manager_cannot_have(
     tables: dict[str, dict[str, Any]], words: str
 ) -> None:
     with pytest.raises(BadSetting, match=words) as error:
-        policies(tables)
+        read_policies(tables)
     assert error.value.hint
 
 
 def test_a_type_inside_the_manager_can_remove_a_default() -> None:
     own: dict[str, Any] = {"run": "async", "memory": 0}
     tables = {"defaults": {"memory": "1G"}, "fetch": own}
-    assert policies(tables).of("fetch").in_manager
+    assert read_policies(tables).of("fetch").in_manager

@@ -8,13 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usher.queue.job_states import FINAL, Ending, Outcome, State, Why, outcome
+from usher.queue.job_states import (
+    FINAL_STATES,
+    EndReason,
+    JobOutcome,
+    JobState,
+    ProcessEnd,
+    job_outcome,
+)
 from usher.queue.policy import Policy
 
 HOUR = timedelta(hours=1)
 POLICY = Policy(jitter=0)
 KILLS = replace(POLICY, retry_after_kill=True)
-TEMPORARY, PERMANENT = State.TEMPORARY_ERROR, State.PERMANENT_ERROR
+TEMPORARY, PERMANENT = JobState.TEMPORARY_ERROR, JobState.PERMANENT_ERROR
 
 
 @pytest.mark.seed("002.16")
@@ -23,39 +30,39 @@ def test_the_states_are_those_of_the_database() -> None:
         *("pending", "waiting", "running", "completed"),
         *("temporary-error", "permanent-error", "cancelled"),
     ]
-    assert [str(state) for state in State] == words
-    assert {"completed", "permanent-error", "cancelled"} == FINAL
+    assert [str(state) for state in JobState] == words
+    assert {"completed", "permanent-error", "cancelled"} == FINAL_STATES
 
 
 @pytest.mark.parametrize(
     ("ending", "policy", "expected"),
     [
-        (Ending(0), POLICY, (State.COMPLETED, 0, None)),
-        (Ending(1), POLICY, (TEMPORARY, 1, None)),
-        (Ending(2), POLICY, (PERMANENT, 2, None)),
-        (Ending(0, detail="OK 12 items"), POLICY, (State.COMPLETED, 0, "OK 12 items")),
-        (Ending(3), POLICY, (TEMPORARY, 3, "Invalid exit code: 3")),
-        (Ending(127), POLICY, (TEMPORARY, 127, "Invalid exit code: 127")),
-        (Ending(255), POLICY, (TEMPORARY, 255, "Invalid exit code: 255")),
-        (Ending(-9), POLICY, (PERMANENT, -9, "Killed by signal KILL")),
-        (Ending(-11), KILLS, (TEMPORARY, -11, "Killed by signal SEGV")),
-        (Ending(-99), POLICY, (PERMANENT, -99, "Killed by signal 99")),
-        (Ending(-15, "timeout"), POLICY, (PERMANENT, -15, "Timed out after 15m: killed by signal TERM")),
-        (Ending(-9, "timeout"), KILLS, (TEMPORARY, -9, "Timed out after 15m: killed by signal KILL")),
-        (Ending(0, "timeout"), POLICY, (PERMANENT, 0, "Timed out after 15m: exit code 0")),
-        (Ending(None, "timeout"), POLICY, (PERMANENT, None, "Timed out after 15m")),
-        (Ending(-15, "cancelled"), KILLS, (State.CANCELLED, -15, "Cancelled")),
-        (Ending(1, "cancelled", "by anna"), POLICY, (State.CANCELLED, 1, "Cancelled: by anna")),
-        (Ending(None, "missing", "No program feed.py"), KILLS, (PERMANENT, None, "No program feed.py")),
-        (Ending(None, "missing"), POLICY, (PERMANENT, None, "Program not found")),
-        (Ending(None, "unstartable", "no memory"), POLICY, (TEMPORARY, None, "Could not be started: no memory")),
-        (Ending(None), POLICY, (TEMPORARY, None, "Nobody saw how it ended")),
+        (ProcessEnd(0), POLICY, (JobState.COMPLETED, 0, None)),
+        (ProcessEnd(1), POLICY, (TEMPORARY, 1, None)),
+        (ProcessEnd(2), POLICY, (PERMANENT, 2, None)),
+        (ProcessEnd(0, detail="OK 12 items"), POLICY, (JobState.COMPLETED, 0, "OK 12 items")),
+        (ProcessEnd(3), POLICY, (TEMPORARY, 3, "Invalid exit code: 3")),
+        (ProcessEnd(127), POLICY, (TEMPORARY, 127, "Invalid exit code: 127")),
+        (ProcessEnd(255), POLICY, (TEMPORARY, 255, "Invalid exit code: 255")),
+        (ProcessEnd(-9), POLICY, (PERMANENT, -9, "Killed by signal KILL")),
+        (ProcessEnd(-11), KILLS, (TEMPORARY, -11, "Killed by signal SEGV")),
+        (ProcessEnd(-99), POLICY, (PERMANENT, -99, "Killed by signal 99")),
+        (ProcessEnd(-15, "timeout"), POLICY, (PERMANENT, -15, "Timed out after 15m: killed by signal TERM")),
+        (ProcessEnd(-9, "timeout"), KILLS, (TEMPORARY, -9, "Timed out after 15m: killed by signal KILL")),
+        (ProcessEnd(0, "timeout"), POLICY, (PERMANENT, 0, "Timed out after 15m: exit code 0")),
+        (ProcessEnd(None, "timeout"), POLICY, (PERMANENT, None, "Timed out after 15m")),
+        (ProcessEnd(-15, "cancelled"), KILLS, (JobState.CANCELLED, -15, "Cancelled")),
+        (ProcessEnd(1, "cancelled", "by anna"), POLICY, (JobState.CANCELLED, 1, "Cancelled: by anna")),
+        (ProcessEnd(None, "missing", "No program feed.py"), KILLS, (PERMANENT, None, "No program feed.py")),
+        (ProcessEnd(None, "missing"), POLICY, (PERMANENT, None, "Program not found")),
+        (ProcessEnd(None, "unstartable", "no memory"), POLICY, (TEMPORARY, None, "Could not be started: no memory")),
+        (ProcessEnd(None), POLICY, (TEMPORARY, None, "Nobody saw how it ended")),
     ],
 )  # fmt: skip
 def test_endings(
-    ending: Ending, policy: Policy, expected: tuple[State, int | None, str | None]
+    ending: ProcessEnd, policy: Policy, expected: tuple[JobState, int | None, str | None]
 ) -> None:
-    found = outcome(ending, attempts=1, policy=policy, luck=0.5)
+    found = job_outcome(ending, attempts=1, policy=policy, luck=0.5)
     assert (found.state, found.exit_code, found.message) == expected
     assert found.retry_in == (HOUR if found.state is TEMPORARY else None)
     assert found.note == ""
@@ -63,51 +70,59 @@ def test_endings(
 
 def test_a_short_timeout_is_not_shown_as_none() -> None:
     policy = replace(POLICY, kill_after=timedelta(seconds=0.5))
-    message = outcome(Ending(-15, "timeout"), attempts=1, policy=policy, luck=0).message
+    message = job_outcome(ProcessEnd(-15, "timeout"), attempts=1, policy=policy, luck=0).message
     assert message == "Timed out after 0.5s: killed by signal TERM"
 
 
 def test_four_runs_in_all() -> None:
-    states = [outcome(Ending(1), attempts=n, policy=POLICY, luck=0.5).state for n in range(1, 7)]
+    states = [
+        job_outcome(ProcessEnd(1), attempts=n, policy=POLICY, luck=0.5).state for n in range(1, 7)
+    ]
     assert states == [TEMPORARY] * 3 + [PERMANENT] * 3
 
 
 def test_giving_up_is_said_without_losing_what_the_worker_said() -> None:
     note = "given up after 4 attempts"
-    assert outcome(Ending(9), attempts=4, policy=POLICY, luck=0) == Outcome(
+    assert job_outcome(ProcessEnd(9), attempts=4, policy=POLICY, luck=0) == JobOutcome(
         PERMANENT, 9, f"Invalid exit code: 9; {note}", note=note
     )
-    assert outcome(Ending(1, detail="NOCONNECTION"), attempts=4, policy=POLICY, luck=0) == Outcome(
-        PERMANENT, 1, f"NOCONNECTION; {note}", note=note
-    )
-    assert outcome(Ending(1), attempts=4, policy=POLICY, luck=0) == Outcome(
+    assert job_outcome(
+        ProcessEnd(1, detail="NOCONNECTION"), attempts=4, policy=POLICY, luck=0
+    ) == JobOutcome(PERMANENT, 1, f"NOCONNECTION; {note}", note=note)
+    assert job_outcome(ProcessEnd(1), attempts=4, policy=POLICY, luck=0) == JobOutcome(
         PERMANENT, 1, None, note=note
     )
     once = replace(POLICY, max_attempts=1)
-    assert outcome(Ending(1), attempts=1, policy=once, luck=0).note == "given up after 1 attempt"
+    assert (
+        job_outcome(ProcessEnd(1), attempts=1, policy=once, luck=0).note
+        == "given up after 1 attempt"
+    )
 
 
 def test_a_type_that_is_not_rescheduled_ends_with_its_first_error() -> None:
     off = replace(KILLS, auto_reschedule=False)
     note = "not tried again: auto_reschedule is off"
     for ending, words in (
-        (Ending(7), "Invalid exit code: 7"),
-        (Ending(-9), "Killed by signal KILL"),
+        (ProcessEnd(7), "Invalid exit code: 7"),
+        (ProcessEnd(-9), "Killed by signal KILL"),
     ):
-        found = outcome(ending, attempts=1, policy=off, luck=0)
-        assert found == Outcome(PERMANENT, ending.code, f"{words}; {note}", note=note)
+        found = job_outcome(ending, attempts=1, policy=off, luck=0)
+        assert found == JobOutcome(PERMANENT, ending.code, f"{words}; {note}", note=note)
 
 
 def test_waits_grow_up_to_the_most() -> None:
     policy = replace(POLICY, max_attempts=10)
-    waits = [outcome(Ending(1), attempts=n, policy=policy, luck=0).retry_in for n in range(1, 8)]
+    waits = [
+        job_outcome(ProcessEnd(1), attempts=n, policy=policy, luck=0).retry_in for n in range(1, 8)
+    ]
     assert waits == [n * HOUR for n in (1, 2, 4, 8, 16, 24, 24)]
 
 
 def test_chance_spreads_waits_by_its_share() -> None:
     policy = replace(POLICY, jitter=0.1)
     waits = [
-        outcome(Ending(1), attempts=1, policy=policy, luck=luck).retry_in for luck in (0, 0.5, 0.75)
+        job_outcome(ProcessEnd(1), attempts=1, policy=policy, luck=luck).retry_in
+        for luck in (0, 0.5, 0.75)
     ]
     assert waits == [0.9 * HOUR, HOUR, 1.05 * HOUR]
 
@@ -123,16 +138,19 @@ POLICIES = st.builds(
     jitter=st.floats(0, 1),
 )
 ENDINGS = st.builds(
-    Ending, st.none() | st.integers(-64, 255), st.sampled_from(get_args(Why)), st.text(max_size=9)
+    ProcessEnd,
+    st.none() | st.integers(-64, 255),
+    st.sampled_from(get_args(EndReason)),
+    st.text(max_size=9),
 )
 
 
 @given(ENDINGS, st.integers(0, 10**9), POLICIES, st.floats(0, 1, exclude_max=True))
 def test_any_ending_settles_the_job(
-    ending: Ending, attempts: int, policy: Policy, luck: float
+    ending: ProcessEnd, attempts: int, policy: Policy, luck: float
 ) -> None:
-    found = outcome(ending, attempts=attempts, policy=policy, luck=luck)
-    assert found.state in {*FINAL, TEMPORARY}
+    found = job_outcome(ending, attempts=attempts, policy=policy, luck=luck)
+    assert found.state in {*FINAL_STATES, TEMPORARY}
     assert found.exit_code == ending.code
     assert (found.retry_in is not None) == (found.state is TEMPORARY)
     if found.retry_in is not None:
@@ -147,7 +165,7 @@ def test_any_ending_settles_the_job(
 def test_a_later_attempt_never_waits_less(attempts: int, policy: Policy) -> None:
     policy = replace(policy, max_attempts=10**10, auto_reschedule=True)
     one, other = (
-        outcome(Ending(1), attempts=n, policy=policy, luck=0.5).retry_in
+        job_outcome(ProcessEnd(1), attempts=n, policy=policy, luck=0.5).retry_in
         for n in (attempts, attempts + 1)
     )
     assert one is not None

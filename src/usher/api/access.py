@@ -12,7 +12,7 @@
 from usher.errors import NotAllowed
 from usher.http.server.endpoint import AccessRule
 from usher.http.server.middleware import unauthorized
-from usher.mgmt.component_names import Type
+from usher.mgmt.component_names import ComponentType
 from usher.mgmt.tokens import Token
 
 CLAIM = AccessRule("claim")  # the body holds the claim of a running job, which its handler checks
@@ -24,12 +24,12 @@ READ_QUEUE = AccessRule(
 MANAGER = AccessRule("work", frozenset({"manager"}))
 
 
-def work(*types: Type) -> AccessRule:
+def work(*types: ComponentType) -> AccessRule:
     """Access for components of these types, also for those on this machine that have no token."""
     return AccessRule("work", frozenset(types), local=True)
 
 
-def read_and(*types: Type) -> AccessRule:
+def read_and(*types: ComponentType) -> AccessRule:
     """Access for all who may look, and for components of these types."""
     return AccessRule("read", frozenset(types), local=True)
 

@@ -18,9 +18,9 @@ from usher.messages.builder import BuildQuery, ContentChunk, IndexChunkReport, S
 from usher.messages.components import ChunkState
 from usher.messages.fields import chunk_number
 from usher.mgmt import chunks, compaction_merge, components, missing_chunks, page_keys, placements
-from usher.mgmt.chunks import ToBuild
-from usher.mgmt.components import Component
-from usher.mgmt.missing_chunks import Loss
+from usher.mgmt.chunks import ChunkToBuild
+from usher.mgmt.components import ComponentRecord
+from usher.mgmt.missing_chunks import MissingFile
 from usher.mgmt.page_keys import ChunkPageKeys
 
 
@@ -43,7 +43,7 @@ async def get_content_chunks(call: MgmtCall[BuildQuery]) -> list[ContentChunk]:
 
 
 def content_chunk(
-    chunk: ToBuild, made_of: dict[int, list[SourceChunk]], pages: dict[int, ChunkPageKeys]
+    chunk: ChunkToBuild, made_of: dict[int, list[SourceChunk]], pages: dict[int, ChunkPageKeys]
 ) -> ContentChunk:
     own = pages.get(chunk.chunk_id)
     return ContentChunk(
@@ -79,7 +79,7 @@ async def sources(call: MgmtCall[BuildQuery], claimed: list[int]) -> dict[int, l
     }
 
 
-async def alone(conn: Connection, me: Component) -> bool:
+async def alone(conn: Connection, me: ComponentRecord) -> bool:
     """Whether nobody else could build what this builder failed with."""
     builders = await components.list_components(conn, type="index-builder", health="healthy", n=2)
     return all(one.id == me.id for one in builders)
@@ -104,7 +104,7 @@ async def set_index_state(call: MgmtCall[IndexChunkReport]) -> ChunkState:
 
 
 async def settle(
-    call: MgmtCall[IndexChunkReport], conn: Connection, me: Component, chunk: int
+    call: MgmtCall[IndexChunkReport], conn: Connection, me: ComponentRecord, chunk: int
 ) -> bool:
     """Whether the builder had that chunk, and so had its say."""
     asked, now = call.body, database_time(call)
@@ -119,13 +119,13 @@ async def settle(
                 conn, me.id, chunk, sha256=asked.sha256, size=asked.bytes, now=now
             )
             if done:
-                await placements.seat(conn, [chunk], now=now)
+                await placements.place_chunks(conn, [chunk], now=now)
             return done
         case "error":
             why = asked.reason or "the builder could not build it"
             state = await chunks.fail_build(conn, me.id, chunk, why=why)
             if state == "parked" and asked.missing:
-                await missing_chunks.lose_content(conn, me.id, Loss(chunk, why), now=now)
+                await missing_chunks.lose_content(conn, me.id, MissingFile(chunk, why), now=now)
             return state is not None
     return (await require_chunk(conn, chunk)).builder_id == me.id
 

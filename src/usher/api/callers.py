@@ -18,8 +18,8 @@ from usher.errors import NotAllowed
 from usher.http.server.middleware import HttpError, unauthorized
 from usher.mgmt import caller_identity, chunks, tokens
 from usher.mgmt.caller_identity import CallerIdentity
-from usher.mgmt.component_names import IDENTITY_HINT, Type, host_of, type_of
-from usher.mgmt.components import Component
+from usher.mgmt.component_names import IDENTITY_HINT, ComponentType, host_of, type_of
+from usher.mgmt.components import ComponentRecord
 from usher.mgmt.tokens import Token, local_token
 
 TOKEN_SECONDS: Final = 1.0  # a revoked token is good for no longer
@@ -120,7 +120,7 @@ class Callers:
         self._component_seconds = min(COMPONENT_SECONDS, lease.total_seconds() / 4)
         self._tokens = TtlStore[bytes, Token](TOKEN_SECONDS)
         self._known_good = TtlStore[bytes, bool](KNOWN_GOOD_SECONDS)
-        self._components = TtlStore[CallerIdentity, Component](self._component_seconds)
+        self._components = TtlStore[CallerIdentity, ComponentRecord](self._component_seconds)
         self._failures = FailureLimit()
         now = db.clock.now()
         self._local: dict[str, Token] = {}
@@ -151,8 +151,13 @@ class Callers:
         return checked
 
     async def meet(
-        self, asker: Caller, host: str | None, roles: Sequence[Type] = (), *, row: int | None = None
-    ) -> Component:
+        self,
+        asker: Caller,
+        host: str | None,
+        roles: Sequence[ComponentType] = (),
+        *,
+        row: int | None = None,
+    ) -> ComponentRecord:
         """The component that calls, registered if it is new; `roles` are those that the call implies."""
         caller = identity_of(asker, host, roles)
         kept = self._components.get(caller)
@@ -168,7 +173,7 @@ class Callers:
         self._components.put(caller, met)
         return met
 
-    async def note(self, asker: Caller, host: str | None, roles: Sequence[Type]) -> None:
+    async def note(self, asker: Caller, host: str | None, roles: Sequence[ComponentType]) -> None:
         """Write the sign of life of a caller whose host has components; a caller from elsewhere stays unknown."""
         declared = host or asker.declared
         if asker.token and (asker.token.scope == "read" or (asker.is_trusted and not declared)):
@@ -187,7 +192,7 @@ class Callers:
                 await self._renew(conn, known)
                 self._components.put(caller, known)
 
-    async def _renew(self, conn: Connection, component: Component) -> None:
+    async def _renew(self, conn: Connection, component: ComponentRecord) -> None:
         """A call is a sign of life for the chunks of a component that does not name them to POST /v1/lease."""
         if component.type in LEASE_HOLDERS and not component.renews_leases:
             now = self._db.clock.now()
@@ -209,7 +214,7 @@ def is_named(asker: Caller, host: str | None) -> bool:
     return bool(host or asker.declared or asker.token_id)
 
 
-def identity_of(asker: Caller, host: str | None, roles: Sequence[Type]) -> CallerIdentity:
+def identity_of(asker: Caller, host: str | None, roles: Sequence[ComponentType]) -> CallerIdentity:
     """Who calls: a component with a token has its role from there."""
     return CallerIdentity(
         address_of(asker, host),
@@ -239,12 +244,12 @@ def wrong_address(token: Token | None, bound: str, declared: str) -> NotAllowed:
     )
 
 
-def role_named(text: str) -> Type:
+def role_named(text: str) -> ComponentType:
     """A type as callers write it, also as the first documents spell it."""
     return type_of(OLD_TYPES.get(text.lower(), text))
 
 
-def roles_of(token: Token | None, roles: Sequence[Type]) -> tuple[Type, ...]:
+def roles_of(token: Token | None, roles: Sequence[ComponentType]) -> tuple[ComponentType, ...]:
     """The roles that the call implies, or the one of its token, which must be among them."""
     if token is None or token.type is None:
         return tuple(roles)

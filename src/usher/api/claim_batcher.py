@@ -13,7 +13,7 @@ import psycopg
 
 from usher.db.pool import Connection, Database
 from usher.mgmt import chunks
-from usher.mgmt.chunks import Ask, Pack, Rows
+from usher.mgmt.chunks import ClaimedChunk, ClaimRequest, ClaimRows
 
 MAX_CLAIMS_PER_STATEMENT: Final = 16  # crawlers served by one statement
 MAX_BATCHED_PAGES: Final = (
@@ -30,8 +30,8 @@ class WaitingClaim:
     """Somebody who waits for pages."""
 
     crawler: int
-    ask: Ask
-    rows: "asyncio.Future[Rows]"
+    ask: ClaimRequest
+    rows: "asyncio.Future[ClaimRows]"
 
 
 class ClaimBatcher:
@@ -42,7 +42,7 @@ class ClaimBatcher:
         self._line: list[WaitingClaim] = []
         self._at_work: asyncio.Task[None] | None = None
 
-    async def take(self, crawler: int, ask: Ask) -> Pack | None:
+    async def take(self, crawler: int, ask: ClaimRequest) -> ClaimedChunk | None:
         """A new chunk for a crawler; None while too few pages wait and none for too long."""
         if ask.n > MAX_BATCHED_PAGES:
             async with self._db.connection() as conn:
@@ -52,7 +52,7 @@ class ClaimBatcher:
         if self._at_work is None or self._at_work.done():
             # One statement at a time: a second would find the hosts locked that the first looks at.
             self._at_work = asyncio.create_task(self._work())
-        return chunks.packed(await turn.rows)
+        return chunks.claimed_chunk(await turn.rows)
 
     async def _work(self) -> None:
         while self._line:
@@ -82,7 +82,7 @@ class ClaimBatcher:
         else:
             self._hand_over(turns, found)
 
-    def _hand_over(self, turns: list[WaitingClaim], found: list[Rows]) -> None:
+    def _hand_over(self, turns: list[WaitingClaim], found: list[ClaimRows]) -> None:
         """Who got nothing after another was served has its turn again: there may be something that both cannot have."""
         again, served = [], False
         for turn, rows in zip(turns, found, strict=True):

@@ -21,8 +21,8 @@ from usher.messages.components import (
 )
 from usher.messages.fields import CHUNK_ID, MAX_CHUNKS_PER_REQUEST, chunk_number
 from usher.mgmt import chunks, components, queries
-from usher.mgmt.component_names import TYPES, type_of, words
-from usher.mgmt.components import Component
+from usher.mgmt.component_names import TYPES, storable_text, type_of
+from usher.mgmt.components import ComponentRecord
 
 
 async def set_component_state(call: MgmtCall[ComponentStateRequest]) -> ComponentStatus:
@@ -40,7 +40,9 @@ async def set_component_state(call: MgmtCall[ComponentStateRequest]) -> Componen
             now=database_time(call),
         )
         if asked.anew and me.type == "crawler":
-            await chunks.begin_anew(conn, me.id, n=MAX_CHUNKS_PER_REQUEST, now=database_time(call))
+            await chunks.restart_crawler(
+                conn, me.id, n=MAX_CHUNKS_PER_REQUEST, now=database_time(call)
+            )
     callers.changed(call.caller, asked.host)
     return ComponentStatus(me.host, me.type, asked.state, me.health, me.row)
 
@@ -75,14 +77,14 @@ async def show_component(call: MgmtCall[ComponentsQuery]) -> ComponentView:
         return shown_component(await components.show(conn, call.path_params["host"], kind))
 
 
-def shown_component(one: Component) -> ComponentView:
+def shown_component(one: ComponentRecord) -> ComponentView:
     return ComponentView(**{name: getattr(one, name) for name in ComponentView.__struct_fields__})
 
 
-async def show_chunk(call: MgmtCall[None]) -> queries.Shown:
+async def show_chunk(call: MgmtCall[None]) -> queries.ChunkDetails:
     word = call.path_params["id"]
     if not CHUNK_ID.fullmatch(word):
-        raise NotFound(f"{words(word, 40)!a} is not the id of a chunk.")
+        raise NotFound(f"{storable_text(word, 40)!a} is not the id of a chunk.")
     async with call.context.mgmt_db.connection() as conn:
         return await queries.show_chunk(conn, chunk_number(word))
 
@@ -140,7 +142,7 @@ ENDPOINTS = (
         "/v1/chunks/{id}",
         show_chunk,
         None,
-        queries.Shown,
+        queries.ChunkDetails,
         "A chunk, its copies and its pages",
         access=READ,
     ),

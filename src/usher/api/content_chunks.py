@@ -18,23 +18,24 @@ from usher.api.mgmt_calls import (
     state_of,
 )
 from usher.db.pool import Connection
-from usher.door.guestbook import Outcome, Result
+from usher.door import guestbook
+from usher.door.guestbook import FetchResult
 from usher.errors import BadInput, NotFound
 from usher.http.server.endpoint import Endpoint
 from usher.messages.components import ChunkIdsQuery, ChunkState, UnpropagatedChunks
 from usher.messages.crawler import ContentChunkReport, PageReport
 from usher.messages.fields import chunk_number
 from usher.mgmt import chunks, unreported_pages
-from usher.mgmt.chunks import Chunk, Trouble
-from usher.mgmt.component_names import Type
-from usher.mgmt.components import Component
-from usher.urls import Refused, Scheme, Url, parse
+from usher.mgmt.chunks import Chunk, HostTrouble
+from usher.mgmt.component_names import ComponentType
+from usher.mgmt.components import ComponentRecord
+from usher.urls import Scheme, Url, UrlRefusal, parse
 
 NOT_MODIFIED: Final = 304
 LATER: Final = frozenset({429, 503})  # answers that ask us to come another time
 UNSURE: Final = frozenset({"failure", "barred"})  # results that do not say that the host answers
 UNKNOWN_TYPE: Final = 1
-CRAWLER: Final[tuple[Type, ...]] = ("crawler",)
+CRAWLER: Final[tuple[ComponentType, ...]] = ("crawler",)
 
 
 class Numbered(Protocol):
@@ -64,12 +65,12 @@ async def set_content_state(call: MgmtCall[ContentChunkReport]) -> ChunkState:
 
 
 async def settle(
-    call: MgmtCall[ContentChunkReport], conn: Connection, me: Component, chunk: int
+    call: MgmtCall[ContentChunkReport], conn: Connection, me: ComponentRecord, chunk: int
 ) -> None:
     asked, now = call.body, database_time(call)
     # A chunk that ends with this report keeps no host, so there is nothing to renew.
     lease = call.context.limits.lease if asked.state == "crawling" else timedelta(0)
-    if not await chunks.hold(conn, me.id, chunk, lease=lease, now=now):
+    if not await chunks.lock_chunk(conn, me.id, chunk, lease=lease, now=now):
         said_before(await require_chunk(conn, chunk), me, asked)
         return
     results = await outcomes(conn, chunk, asked.pages) if asked.pages else []
@@ -88,9 +89,9 @@ async def settle(
 async def finish(
     call: MgmtCall[ContentChunkReport],
     conn: Connection,
-    me: Component,
+    me: ComponentRecord,
     chunk: int,
-    told: Sequence[Outcome] = (),
+    told: Sequence[guestbook.PageReport] = (),
 ) -> bool:
     """Whether the chunk was the crawler's, and is crawled now."""
     asked = call.body
@@ -108,41 +109,43 @@ async def finish(
     return done is not None
 
 
-def said_before(found: Chunk, me: Component, asked: ContentChunkReport) -> None:
+def said_before(found: Chunk, me: ComponentRecord, asked: ContentChunkReport) -> None:
     """Whoever has no lease may only say again what is so."""
     if found.crawler_id != me.id or found.state != asked.state or asked.state == "crawling":
         refuse_lost_lease(found, me)
 
 
 async def pace(
-    conn: Connection, found: Sequence[tuple[PageReport, Outcome]], now: datetime
+    conn: Connection, found: Sequence[tuple[PageReport, guestbook.PageReport]], now: datetime
 ) -> None:
     """Hosts that refused us or did not answer rest, for every crawler; those that answer are forgiven in time."""
     answering = {outcome.domain64 for one, outcome in found if one.status is not None}
     if troubles := [trouble for pair in found if (trouble := trouble_of(*pair, answering))]:
-        await chunks.slow_down(conn, troubles, now=now)
+        await chunks.rest_hosts(conn, troubles, now=now)
     if well := [outcome.domain64 for _, outcome in found if outcome.result not in UNSURE]:
-        await chunks.forgive(conn, well, now=now)
+        await chunks.clear_troubles(conn, well, now=now)
 
 
-def trouble_of(one: PageReport, outcome: Outcome, answering: set[int]) -> Trouble | None:
+def trouble_of(
+    one: PageReport, outcome: guestbook.PageReport, answering: set[int]
+) -> HostTrouble | None:
     """An answer that asks us to come later is its host's trouble; so is none at all, if no page of it has one."""
     silent = one.result == "failure" and one.status is None and outcome.domain64 not in answering
     if not silent and one.status not in LATER and one.retry_after is None:
         return None
     why = f"HTTP {one.status}" if one.status else "no answer"
-    return Trouble(outcome.domain64, why, timedelta(seconds=one.retry_after or 0))
+    return HostTrouble(outcome.domain64, why, timedelta(seconds=one.retry_after or 0))
 
 
 async def outcomes(
     conn: Connection, chunk: int, pages: Sequence[PageReport]
-) -> list[tuple[PageReport, Outcome]]:
+) -> list[tuple[PageReport, guestbook.PageReport]]:
     """What became of the pages of a chunk; one that is not in it makes the whole report wrong."""
     inside = {(page.host, page.path): page for page in await unreported_pages.pages_of(conn, chunk)}
     codes = (
         await unreported_pages.content_types(conn) if any(one.content_type for one in pages) else {}
     )
-    found: dict[tuple[str, str], tuple[PageReport, Outcome]] = {}
+    found: dict[tuple[str, str], tuple[PageReport, guestbook.PageReport]] = {}
     for one in pages:
         url = read(one.link)
         page = inside.get((url.host, url.path))
@@ -154,13 +157,15 @@ async def outcomes(
 
 def read(link: str) -> Url:
     url = parse(link)
-    if isinstance(url, Refused):
+    if isinstance(url, UrlRefusal):
         raise BadInput(f"{link[:80]!a} cannot be read as a link: {url.detail}")
     return url
 
 
-def outcome_of(one: PageReport, page: Numbered, codes: Mapping[str, int] | None = None) -> Outcome:
-    return Outcome(
+def outcome_of(
+    one: PageReport, page: Numbered, codes: Mapping[str, int] | None = None
+) -> guestbook.PageReport:
+    return guestbook.PageReport(
         domain64=page.domain64,
         path=page.path,
         result=result_of(one),
@@ -184,7 +189,7 @@ def number64(text: str | None) -> int | None:
     raise BadInput(f"text64 cannot be {text}: it has 64 bits.")
 
 
-def result_of(one: PageReport) -> Result:
+def result_of(one: PageReport) -> FetchResult:
     """What is said least exactly says least: a page without anything about its content keeps what is known of it."""
     if one.result is not None:
         return one.result

@@ -35,9 +35,9 @@ from usher.messages.crawler import (
 )
 from usher.messages.fields import MAX_PAGES_PER_CHUNK, chunk_number
 from usher.mgmt import chunks
-from usher.mgmt.chunks import Ask, Given
+from usher.mgmt.chunks import ClaimedPage, ClaimRequest
 from usher.mgmt.component_names import IDENTITY_HINT
-from usher.mgmt.components import Component
+from usher.mgmt.components import ComponentRecord
 
 AT_ONCE: Final = timedelta(0)
 
@@ -49,7 +49,9 @@ async def get_links(call: MgmtCall[LinksQuery]) -> LinkChunk:
     wait = terms.wait
     if asked.wait is not None and wait < UNLIMITED_WAIT:
         wait = min(wait, timedelta(seconds=asked.wait))
-    ask = Ask(asked.n or terms.pages, asked.hosts, asked.each, wait, terms.lease, asked.hold)
+    ask = ClaimRequest(
+        asked.n or terms.pages, asked.hosts, asked.each, wait, terms.lease, asked.hold
+    )
     with reject_unstorable():
         pack = await call.context.claims.take(me.id, ask)
     if pack is None:
@@ -59,7 +61,7 @@ async def get_links(call: MgmtCall[LinksQuery]) -> LinkChunk:
     return LinkChunk(pack.chunk_id, links, listed(pack.pages, asked.pages), lease)
 
 
-def listed(pages: list[Given], wanted: bool) -> list[PageToFetch]:  # noqa: FBT001 - as it was asked
+def listed(pages: list[ClaimedPage], wanted: bool) -> list[PageToFetch]:  # noqa: FBT001 - as it was asked
     if not wanted:
         return []
     return [
@@ -87,14 +89,14 @@ async def get_more_links(call: MgmtCall[MoreLinksQuery]) -> MoreLinks:
         chunk = (
             chunk_number(asked.chunk_id) if asked.chunk_id else await the_open_one(conn, me, now)
         )
-        if not await chunks.hold(conn, me.id, chunk, lease=lease, now=now):
+        if not await chunks.lock_chunk(conn, me.id, chunk, lease=lease, now=now):
             refuse_lost_lease(await require_chunk(conn, chunk), me)
-        ask = Ask(int(word), wait=AT_ONCE, lease=lease, hold=asked.hold)
+        ask = ClaimRequest(int(word), wait=AT_ONCE, lease=lease, hold=asked.hold)
         pages = await chunks.more_links(conn, me.id, chunk, ask, now=now)
     return MoreLinks(chunk, [page.url for page in pages], listed(pages, asked.pages))
 
 
-async def the_open_one(conn: Connection, me: Component, now: datetime) -> int:
+async def the_open_one(conn: Connection, me: ComponentRecord, now: datetime) -> int:
     """The chunk that is meant where none is named."""
     found = await chunks.open_chunks(conn, me.id, now=now)
     if len(found) == 1:
@@ -114,7 +116,7 @@ async def set_link_state(call: MgmtCall[LinkStateRequest]) -> LinkStateAnswer:
         chunk = chunk_number(asked.chunk_id) if asked.chunk_id else page.chunk_id
         if chunk is None or chunk != page.chunk_id:
             raise HttpError(409, "not_yours", f"{url} is not in chunk {chunk or 'any'}.")
-        if not await chunks.hold(conn, me.id, chunk, lease=lease, now=now):
+        if not await chunks.lock_chunk(conn, me.id, chunk, lease=lease, now=now):
             found = await require_chunk(conn, chunk)
             if found.crawler_id != me.id or page.state != asked.state:
                 refuse_lost_lease(found, me)
@@ -123,12 +125,14 @@ async def set_link_state(call: MgmtCall[LinkStateRequest]) -> LinkStateAnswer:
         settled = await chunks.report(conn, [outcome], now=now)
         more = ""
         if settled and asked.state == "error":
-            ask = Ask(1, wait=AT_ONCE, lease=lease)
+            ask = ClaimRequest(1, wait=AT_ONCE, lease=lease)
             more = await replaced(conn, me, chunk, ask, now)
     return LinkStateAnswer(chunk, settled[0].state if settled else page.state, more or None)
 
 
-async def replaced(conn: Connection, me: Component, chunk: int, ask: Ask, now: datetime) -> str:
+async def replaced(
+    conn: Connection, me: ComponentRecord, chunk: int, ask: ClaimRequest, now: datetime
+) -> str:
     """A page in place of one that failed, if there is one."""
     pages = await chunks.more_links(conn, me.id, chunk, ask, now=now)
     return pages[0].url if pages else ""

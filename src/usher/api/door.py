@@ -13,13 +13,14 @@ from usher.api.door_messages import (
     KnockRequest,
     UrlVerdict,
 )
-from usher.door.batch import Answer, Answers
+from usher.door.batch import BatchVerdicts
+from usher.door.batch import UrlVerdict as DoorVerdict
 from usher.door.rules import Knock
 from usher.errors import BadInput, NotFound
 from usher.http.server.endpoint import Endpoint
 from usher.http.server.middleware import HttpError
 from usher.messages.crawler import MAX_URLS_PER_REQUEST, LinkVerdicts, VerdictCounts
-from usher.urls import Refused, parse
+from usher.urls import UrlRefusal, parse
 
 WORDS = "PUT /api/entree/{full|single}/{pass|nopass}"
 NOT_IN_A_HOST = frozenset("/\\?#@ ")
@@ -48,24 +49,24 @@ def host_of(found_on: str | None) -> str:
     if not found_on:
         return ""
     url = parse(found_on)
-    if isinstance(url, Refused):
+    if isinstance(url, UrlRefusal):
         raise BadInput(f"found_on cannot be read as a URL: {url.detail}")
     return url.host
 
 
-def verdict_counts(answers: Answers) -> VerdictCounts:
+def verdict_counts(answers: BatchVerdicts) -> VerdictCounts:
     counts: Counter[str] = Counter()
     for reason, count in answers.counts().items():
         counts[reason.verdict] += count
     return VerdictCounts(**counts)
 
 
-def link_verdicts(answers: Answers) -> LinkVerdicts:
+def link_verdicts(answers: BatchVerdicts) -> LinkVerdicts:
     reasons = {str(reason): count for reason, count in answers.counts().items()}
     return LinkVerdicts(verdict_counts(answers), reasons)
 
 
-def url_verdict(answer: Answer) -> UrlVerdict:
+def url_verdict(answer: DoorVerdict) -> UrlVerdict:
     canonical = None if answer.url is None else str(answer.url)
     return UrlVerdict(answer.given, canonical, answer.verdict, answer.reason, answer.detail)
 

@@ -4,7 +4,7 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType, field
 
-from usher.door.rules import Kind, Reason, Verdict
+from usher.door.rules import KnockKind, Reason, Verdict
 from usher.messages.crawler import UrlList, VerdictCounts
 
 
@@ -12,7 +12,7 @@ class KnockRequest(Struct, forbid_unknown_fields=True):
     """URLs that ask to come in; a misspelt field is refused, lest a `dry-run` be none."""
 
     urls: UrlList
-    kind: Kind = "single"
+    kind: KnockKind = "single"
     hall_pass: bool = field(default=False, name="pass")
     found_on: str | None = None
     dry_run: bool = False

@@ -19,7 +19,7 @@ from usher.api import (
 )
 from usher.api.context import MgmtEndpoint
 from usher.api.mgmt_calls import record_caller, retry_on_conflict
-from usher.mgmt.component_names import Type
+from usher.mgmt.component_names import ComponentType
 
 PARTS: Final[Sequence[Sequence[MgmtEndpoint]]] = (
     components.ENDPOINTS,
@@ -35,7 +35,7 @@ PARTS: Final[Sequence[Sequence[MgmtEndpoint]]] = (
     tickets.ENDPOINTS,
 )
 # Handlers that do not ask who calls; such a call is still a sign of life of a component in this role.
-NOTED_ROLES: Final[Mapping[str, Sequence[Type]]] = {
+NOTED_ROLES: Final[Mapping[str, Sequence[ComponentType]]] = {
     "/add_links": ("crawler",),
     "/get_servers_map": ("front-end",),
     "/get_map": ("front-end",),

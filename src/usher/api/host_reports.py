@@ -25,7 +25,7 @@ from usher.messages.crawler import (
 )
 from usher.mgmt import offered_feeds, robots
 from usher.private_hosts import may_lead
-from usher.urls import Refused, Url, parse
+from usher.urls import Url, UrlRefusal, parse
 
 MOST_SITEMAPS: Final = 1_000  # told of at once
 
@@ -34,7 +34,7 @@ async def get_robots(call: MgmtCall[RobotsQuery]) -> StoredRobots:
     asked = read(call.body.origin)
     await caller(call, "crawler")
     async with mgmt_connection(call, alone=True) as conn:
-        found = await robots.find(conn, asked.host, asked.scheme)
+        found = await robots.find_robots(conn, asked.host, asked.scheme)
     return shown(found) if found else StoredRobots()
 
 
@@ -44,9 +44,9 @@ async def set_robots(call: MgmtCall[RobotsReport]) -> StoredRobots:
     origin = read(asked.origin)
     await caller(call, "crawler")
     delay = None if asked.crawl_delay is None else timedelta(seconds=asked.crawl_delay)
-    told = robots.Told(asked.status, asked.body, asked.error, delay)
+    told = robots.RobotsReport(asked.status, asked.body, asked.error, delay)
     async with mgmt_connection(call) as conn:
-        kept = await robots.keep(conn, origin.host, origin.scheme, told, now=now)
+        kept = await robots.store_robots(conn, origin.host, origin.scheme, told, now=now)
     if kept is None:
         raise NotFound(f"{origin.host} is not a host that we know.")
     await let_in(call, asked.sitemaps, origin, "robots.txt")
@@ -55,7 +55,7 @@ async def set_robots(call: MgmtCall[RobotsReport]) -> StoredRobots:
 
 async def let_in(call: MgmtCall[Says], given: Sequence[str], where: Url, found_in: str) -> None:
     """Sitemaps knock as pages do; no filter of file names keeps them out."""
-    urls = [url for text in given[:MOST_SITEMAPS] if not isinstance(url := parse(text), Refused)]
+    urls = [url for text in given[:MOST_SITEMAPS] if not isinstance(url := parse(text), UrlRefusal)]
     if not urls:
         return
     told = await call.context.doorkeeper.knock(
@@ -81,7 +81,7 @@ async def add_sitemap(call: MgmtCall[SitemapReport]) -> LinkVerdicts:
     told = await door.knock(links, found_on=where.host)
     await let_in(call, asked.sitemaps, where, str(where))
     async with mgmt_connection(call) as conn:
-        await robots.sitemap_read(
+        await robots.record_sitemap_read(
             conn,
             where,
             pages=asked.pages,
@@ -101,7 +101,8 @@ async def add_feeds(call: MgmtCall[OfferedFeedsReport]) -> OfferedFeedsAnswer:
     urls = [
         url
         for text in asked.feeds
-        if not isinstance(url := parse(text), Refused) and may_lead(allowed, where.host, url.host)
+        if not isinstance(url := parse(text), UrlRefusal)
+        and may_lead(allowed, where.host, url.host)
     ]
     async with mgmt_connection(call) as conn:
         new = (
@@ -112,7 +113,7 @@ async def add_feeds(call: MgmtCall[OfferedFeedsReport]) -> OfferedFeedsAnswer:
     return OfferedFeedsAnswer(len(new))
 
 
-def shown(found: robots.Robots) -> StoredRobots:
+def shown(found: robots.StoredRobots) -> StoredRobots:
     return StoredRobots(
         found.status,
         found.body,

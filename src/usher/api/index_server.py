@@ -24,7 +24,7 @@ from usher.messages.index_server import (
 )
 from usher.mgmt import chunk_offers, page_versions, placements
 from usher.mgmt.component_names import IDENTITY_HINT
-from usher.mgmt.components import Component
+from usher.mgmt.components import ComponentRecord
 from usher.mgmt.placements import WantedChunk
 
 
@@ -41,7 +41,7 @@ async def get_chunks(call: MgmtCall[ChunksQuery] | MgmtCall[AllChunksQuery]) -> 
 
 
 async def offered_to(
-    conn: Connection, me: Component, asked: ChunksQuery | AllChunksQuery
+    conn: Connection, me: ComponentRecord, asked: ChunksQuery | AllChunksQuery
 ) -> list[WantedChunk]:
     if asked.after is None:
         return await chunk_offers.offer(conn, me.id, n=asked.n)

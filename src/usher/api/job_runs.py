@@ -31,7 +31,7 @@ from usher.api.queue_messages import (
     RunClaim,
     RunEnd,
     SettleAnswer,
-    SettledRun,
+    SettledJob,
     SettleRequest,
     WrittenRowsRequest,
 )
@@ -44,11 +44,11 @@ from usher.messages.server import Status
 from usher.mgmt.tokens import Token
 from usher.queue import jobs, run_api
 from usher.queue.child_programs import Origin, known_refusal
-from usher.queue.job_states import Ending, Outcome, State, Why, outcome
-from usher.queue.jobs import New, Settled
+from usher.queue.job_states import EndReason, JobOutcome, JobState, ProcessEnd, job_outcome
+from usher.queue.jobs import JobRequest, SettledRun
 from usher.queue.policy import Policies, Policy
-from usher.queue.run_api import Fence, Held
-from usher.queue.runners.output import Output, clean
+from usher.queue.run_api import ActiveRun, Fence
+from usher.queue.runners.output import Output, without_nul
 from usher.worker import PermanentError, encode_result
 
 # -- what workers say and do
@@ -57,7 +57,7 @@ from usher.worker import PermanentError, encode_result
 async def say(call: MgmtCall[MessageRequest]) -> Status:
     run = fence(call)
     async with queue_transaction(call) as conn:
-        if not await run_api.say(conn, run, clean(call.body.message)):
+        if not await run_api.set_message(conn, run, without_nul(call.body.message)):
             refuse(run)
     return Status("ok")
 
@@ -65,11 +65,11 @@ async def say(call: MgmtCall[MessageRequest]) -> Status:
 async def put_output(call: MgmtCall[OutputRequest]) -> Status:
     run = fence(call)
     async with queue_transaction(call) as conn:
-        held = await run_api.held(conn, [run])
+        held = await run_api.active_runs(conn, [run])
         if run[0] not in held:
             refuse(run)
         output = kept(call.body.output, call.context.policies.of(held[run[0]].type))
-        if not await run_api.put_output(conn, run, output):
+        if not await run_api.set_output(conn, run, output):
             refuse(run)
     return Status("ok")
 
@@ -77,7 +77,7 @@ async def put_output(call: MgmtCall[OutputRequest]) -> Status:
 async def put_result(call: MgmtCall[ResultRequest]) -> Status:
     run, result = fence(call), encoded(call.body.result)
     async with queue_transaction(call) as conn:
-        if not await run_api.put_result(conn, run, result, now=await server_time(conn)):
+        if not await run_api.set_result(conn, run, result, now=await server_time(conn)):
             refuse(run)
     return Status("ok")
 
@@ -95,7 +95,7 @@ async def wrote(call: MgmtCall[WrittenRowsRequest]) -> Status:
     check_batch_size(asked.rows, "rows")
     async with queue_transaction(call) as conn:
         now = await server_time(conn)
-        if not await run_api.wrote(conn, run, asked.table, asked.rows, now=now):
+        if not await run_api.record_written_rows(conn, run, asked.table, asked.rows, now=now):
             refuse(run)
     return Status("ok")
 
@@ -106,15 +106,15 @@ async def add_below(call: MgmtCall[ChildJobsRequest]) -> QueuedJobs:
         raise BadInput("parent is the job in the path.")
     async with queue_transaction(call) as conn:
         news, now = [new_job(job) for job in wanted], await server_time(conn)
-        if held := (await run_api.held(conn, [run])).get(run[0]):
+        if held := (await run_api.active_runs(conn, [run])).get(run[0]):
             forbid(call.context.policies, Origin(held.type, held.program), news)
-        found = await run_api.enqueue_below(conn, run, news, now=now)
+        found = await run_api.enqueue_children(conn, run, news, now=now)
         if found is None:
             refuse(run)
     return entered(found)
 
 
-def forbid(policies: Policies, origin: Origin, news: Sequence[New]) -> None:
+def forbid(policies: Policies, origin: Origin, news: Sequence[JobRequest]) -> None:
     """Decline a child job at once whose program its manager would not run."""
     for job in news:
         if refusal := known_refusal(policies, origin, job.type, job.program):
@@ -194,7 +194,7 @@ async def settle(call: MgmtCall[SettleRequest]) -> SettleAnswer:
     asked = call.body.jobs
     ours = fences(asked)
     async with queue_transaction(call) as conn:
-        now, held = await server_time(conn), await run_api.held(conn, ours)
+        now, held = await server_time(conn), await run_api.active_runs(conn, ours)
         ends = [
             settled(end, held[end.id], call.context.policies, now)
             for end in asked
@@ -202,7 +202,7 @@ async def settle(call: MgmtCall[SettleRequest]) -> SettleAnswer:
         ]
         done = await written(conn, ends, now)
     return SettleAnswer(
-        [SettledRun(end.id, end.state, end.retry_at) for end in ends if end.id in done],
+        [SettledJob(end.id, end.state, end.retry_at) for end in ends if end.id in done],
         [end.id for end in asked if end.id not in done],
     )
 
@@ -216,15 +216,15 @@ def fences(runs: Sequence[RunClaim | RunEnd]) -> list[Fence]:
     return [(run.id, run.claim) for run in runs]
 
 
-async def written(conn: Connection, ends: Sequence[Settled], now: datetime) -> set[int]:
+async def written(conn: Connection, ends: Sequence[SettledRun], now: datetime) -> set[int]:
     """Settle what has ended and give back what has not begun; those that were still the caller's."""
-    back = [(end.id, end.claim) for end in ends if end.state is State.PENDING]
-    over = [end for end in ends if end.state is not State.PENDING]
+    back = [(end.id, end.claim) for end in ends if end.state is JobState.PENDING]
+    over = [end for end in ends if end.state is not JobState.PENDING]
     done = await jobs.settle(conn, over, now=now) if over else set()
     return done | (await jobs.give_back(conn, back, now=now) if back else set())
 
 
-def settled(end: RunEnd, held: Held, policies: Policies, now: datetime) -> Settled:
+def settled(end: RunEnd, held: ActiveRun, policies: Policies, now: datetime) -> SettledRun:
     """What an end means by the rules of its type; what the manager says itself is taken at its word."""
     policy = policies.of(held.type)
     found = judged(end, held, policy)
@@ -232,7 +232,7 @@ def settled(end: RunEnd, held: Held, policies: Policies, now: datetime) -> Settl
     if end.retry_in is not None:
         wanted = span(end.retry_in, "retry_in", 0 * SECOND)
         wait = wait and wanted
-    return Settled(
+    return SettledRun(
         end.id,
         end.claim,
         found.state,
@@ -245,23 +245,23 @@ def settled(end: RunEnd, held: Held, policies: Policies, now: datetime) -> Settl
     )
 
 
-def judged(end: RunEnd, held: Held, policy: Policy) -> Outcome:
+def judged(end: RunEnd, held: ActiveRun, policy: Policy) -> JobOutcome:
     if end.state is None and end.exit_code is None:
         raise BadInput(f"Job {end.id} has neither state nor exit_code.")
     if end.state is not None and end.state != "temporary-error":
-        return Outcome(State(end.state), end.exit_code)
+        return JobOutcome(JobState(end.state), end.exit_code)
     code = end.exit_code if end.state is None else 1
-    why: Why = "cancelled" if held.cancel and end.state is None and code else "ended"
+    why: EndReason = "cancelled" if held.cancel and end.state is None and code else "ended"
     rules = replace(policy, max_attempts=held.max_attempts or policy.max_attempts)
     luck = random.random()  # noqa: S311 - spreads retries
-    return outcome(Ending(code, why), attempts=held.attempts, policy=rules, luck=luck)
+    return job_outcome(ProcessEnd(code, why), attempts=held.attempts, policy=rules, luck=luck)
 
 
-def message(end: RunEnd, found: Outcome) -> str | None:
+def message(end: RunEnd, found: JobOutcome) -> str | None:
     """The manager's own words, with why it is the last attempt; else ours."""
     if end.message is None:
         return found.message
-    return clean(f"{end.message}; {found.note}" if found.note else end.message)
+    return without_nul(f"{end.message}; {found.note}" if found.note else end.message)
 
 
 ENDPOINTS = (

@@ -35,11 +35,11 @@ from usher.db.clock import server_time
 from usher.errors import BadInput, NotFound
 from usher.http.server.endpoint import Endpoint
 from usher.queue import admin, jobs, queries, run_api
-from usher.queue.job_states import State
-from usher.queue.jobs import Entered, New
-from usher.queue.runners.output import clean
-from usher.queue.times import in_range
-from usher.queue.waiting_reason import why_waiting
+from usher.queue.job_states import JobState
+from usher.queue.jobs import EnqueuedJob, JobRequest
+from usher.queue.runners.output import without_nul
+from usher.queue.times import checked_time
+from usher.queue.waiting_reason import waiting_reasons
 
 ONE_OR_MANY = "type and program are wanted, or jobs and nothing beside them."
 
@@ -56,9 +56,9 @@ async def list_jobs(call: MgmtCall[JobsQuery]) -> JobList:
             resource=asked.resource,
             host=asked.host,
             contains=asked.contains,
-            since=in_range(asked.since),
+            since=checked_time(asked.since),
             after_id=asked.before,
-            after_end=in_range(asked.ended_before),
+            after_end=checked_time(asked.ended_before),
             n=asked.limit,
             log=asked.log,
         )
@@ -71,7 +71,9 @@ async def list_jobs(call: MgmtCall[JobsQuery]) -> JobList:
 async def add_jobs(call: MgmtCall[NewJobs]) -> QueuedJobs:
     wanted = [(new_job(job), job.parent) for job in each(call.body)]
     async with queue_transaction(call) as conn:
-        return entered(await run_api.enqueue_under(conn, wanted, now=await server_time(conn)))
+        return entered(
+            await run_api.enqueue_with_parents(conn, wanted, now=await server_time(conn))
+        )
 
 
 def each(asked: NewJobs) -> list[NewJob]:
@@ -96,12 +98,12 @@ def given(asked: NewJobs) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def new_job(job: NewJob) -> New:
-    return New(
+def new_job(job: NewJob) -> JobRequest:
+    return JobRequest(
         job.type,
         job.program,
         tuple(job.args),
-        scheduled=in_range(job.scheduled),
+        scheduled=checked_time(job.scheduled),
         resource=job.resource,
         priority=job.priority,
         host_rule=job.host_rule,
@@ -111,14 +113,14 @@ def new_job(job: NewJob) -> New:
     )
 
 
-def entered(found: Sequence[Entered]) -> QueuedJobs:
+def entered(found: Sequence[EnqueuedJob]) -> QueuedJobs:
     return QueuedJobs([QueuedJob(one.id, one.new) for one in found])
 
 
 async def show_job(call: MgmtCall[None]) -> JobDetails:
     async with queue_transaction(call) as conn:
         found = await queries.show_job(conn, path_id(call))
-        why = await why_waiting(conn, found.job.id, now=await server_time(conn))
+        why = await waiting_reasons(conn, found.job.id, now=await server_time(conn))
     return JobDetails(
         shown_to(call, found.job),
         found.live,
@@ -144,18 +146,18 @@ async def show_result(call: MgmtCall[None]) -> JobResult:
 
 async def show_tree(call: MgmtCall[None]) -> JobTree:
     async with queue_transaction(call) as conn:
-        nodes = await queries.tree(conn, path_id(call))
+        nodes = await queries.job_tree(conn, path_id(call))
     return JobTree([shown_to(call, node) for node in nodes])
 
 
 async def retry_job(call: MgmtCall[None]) -> RetryAnswer:
     id_ = path_id(call)
     async with queue_transaction(call) as conn:
-        [found] = await admin.retry(conn, [id_], now=await server_time(conn))
+        [found] = await admin.retry_jobs(conn, [id_], now=await server_time(conn))
     match found:
-        case admin.Retried(what="pending" | "new", job=int(job)):
+        case admin.RetryResult(what="pending" | "new", job=int(job)):
             return RetryAnswer(job, found.what == "new")
-        case admin.Retried(what="live", job=job):
+        case admin.RetryResult(what="live", job=job):
             words = "it waits or runs" if job == id_ else f"job {job} of its task or key does"
             raise wrong_state(f"Job {id_} cannot be tried again: {words} already.")
     raise NotFound(f"There is no job {id_}.")
@@ -164,12 +166,12 @@ async def retry_job(call: MgmtCall[None]) -> RetryAnswer:
 async def cancel_job(call: MgmtCall[CancelRequest]) -> CancelAnswer:
     id_ = path_id(call)
     async with queue_transaction(call) as conn:
-        why, now = clean(call.body.why), await server_time(conn)
+        why, now = without_nul(call.body.why), await server_time(conn)
         found = await jobs.cancel(conn, [id_], why=why, now=now)
         if id_ not in found:
             ended = await queries.show_job(conn, id_)
             raise wrong_state(f"Job {id_} has ended already: {ended.job.state}.")
-    return CancelAnswer(id_, "running" if found[id_] == State.RUNNING else "cancelled")
+    return CancelAnswer(id_, "running" if found[id_] == JobState.RUNNING else "cancelled")
 
 
 ENDPOINTS = (

@@ -13,22 +13,22 @@ from starlette.responses import Response
 
 from usher.api.callers import is_named
 from usher.api.context import MgmtCall
-from usher.db.pool import IN_THE_WAY, Connection
+from usher.db.pool import CONFLICT_ERRORS, Connection
 from usher.errors import BadInput, NotAllowed, NotFound, Unreachable
 from usher.http.server.middleware import HttpError
 from usher.messages.components import ChunkState
 from usher.messages.fields import INCARNATION_HEADER, ComponentRequest
 from usher.mgmt import chunk_offers, chunks, incarnation, placements
 from usher.mgmt.chunks import Chunk
-from usher.mgmt.component_names import IDENTITY_HINT, Type
-from usher.mgmt.components import Component
+from usher.mgmt.component_names import IDENTITY_HINT, ComponentType
+from usher.mgmt.components import ComponentRecord
 
 Says = TypeVar("Says", bound=ComponentRequest)
 Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")
 Handler = Callable[[MgmtCall[Asked]], Awaitable[Answer | Response]]
 # Who may say `propagated`, and index servers first: of others it means nothing.
-PROPAGATORS: Final[tuple[Type, ...]] = ("index-server", "crawler", "index-builder")
+PROPAGATORS: Final[tuple[ComponentType, ...]] = ("index-server", "crawler", "index-builder")
 PAUSES: Final = (0.01, 0.05, 0.2)  # seconds; jitter keeps those apart who met
 
 
@@ -68,22 +68,22 @@ def retry_on_conflict(handler: Handler[Asked, Answer]) -> Handler[Asked, Answer]
         for pause in PAUSES:
             try:
                 return await handler(call)
-            except IN_THE_WAY:
+            except CONFLICT_ERRORS:
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - not a secret
         try:
             return await handler(call)
-        except IN_THE_WAY as error:
+        except CONFLICT_ERRORS as error:
             raise Unreachable("Others stood in the way.", hint="Ask again.") from error
 
     return patient
 
 
-async def caller(call: MgmtCall[Says], *roles: Type) -> Component:
+async def caller(call: MgmtCall[Says], *roles: ComponentType) -> ComponentRecord:
     """The component that calls; `roles` are those that the endpoint is for, the likeliest first."""
     return await call.context.callers.meet(call.caller, call.body.host, roles)
 
 
-async def lease_holders(call: MgmtCall[Says]) -> list[Component]:
+async def lease_holders(call: MgmtCall[Says]) -> list[ComponentRecord]:
     """The component that calls; at an address that two roles share, its crawler and its index builder."""
     first = await caller(call, "crawler", "index-builder")
     second = await caller(call, "index-builder", "crawler")
@@ -91,7 +91,7 @@ async def lease_holders(call: MgmtCall[Says]) -> list[Component]:
 
 
 async def record_propagated(
-    call: MgmtCall[Says], conn: Connection, me: Component, chunk: int
+    call: MgmtCall[Says], conn: Connection, me: ComponentRecord, chunk: int
 ) -> None:
     """An index server that says `propagated` has loaded the chunk, if it is assigned to it; of others it means nothing.
 
@@ -106,7 +106,9 @@ async def record_propagated(
         await placements.loaded(conn, me.id, [chunk], now=database_time(call))
 
 
-def record_caller(handler: Handler[Asked, Answer], roles: Sequence[Type]) -> Handler[Asked, Answer]:
+def record_caller(
+    handler: Handler[Asked, Answer], roles: Sequence[ComponentType]
+) -> Handler[Asked, Answer]:
     """A handler whose calls are signs of life of components in these roles, although it need not know who calls."""
 
     async def noted(call: MgmtCall[Asked]) -> Answer | Response:
@@ -156,7 +158,7 @@ def index_state_of(chunk: Chunk) -> ChunkState:
     return ChunkState(chunk.id, chunk.index_state)
 
 
-def refuse_lost_lease(chunk: Chunk, me: Component) -> NoReturn:
+def refuse_lost_lease(chunk: Chunk, me: ComponentRecord) -> NoReturn:
     """The caller has no lease on this chunk, or has none any more."""
     if me.id not in (chunk.crawler_id, chunk.builder_id):
         message = f"Chunk {chunk.id} is not with {me.host}."

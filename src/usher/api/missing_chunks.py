@@ -8,8 +8,8 @@ from usher.http.server.middleware import HttpError
 from usher.messages.fields import MAX_CHUNKS_PER_REQUEST, chunk_number
 from usher.messages.index_server import LostChunks, MissingChunk, MissingChunksRequest
 from usher.mgmt import missing_chunks
-from usher.mgmt.component_names import words
-from usher.mgmt.missing_chunks import Loss
+from usher.mgmt.component_names import storable_text
+from usher.mgmt.missing_chunks import MissingFile
 
 NOBODY = "nobody has its index any more"
 
@@ -31,8 +31,10 @@ async def set_missing(call: MgmtCall[MissingChunksRequest]) -> LostChunks:
     return answer
 
 
-def loss_of(one: MissingChunk) -> Loss:
-    return Loss(chunk_number(one.chunk_id), words(one.reason) or NOBODY, one.builder_silent)
+def loss_of(one: MissingChunk) -> MissingFile:
+    return MissingFile(
+        chunk_number(one.chunk_id), storable_text(one.reason) or NOBODY, one.builder_silent
+    )
 
 
 ENDPOINTS = (

@@ -9,7 +9,12 @@ from usher.errors import Unreachable
 from usher.http.server.endpoint import OPEN, Endpoint
 from usher.http.server.probes import probe_endpoints
 from usher.messages.server import Status
-from usher.schema.state import State, not_ours, out_of_date, state
+from usher.schema.state import (
+    SchemaState,
+    out_of_date_error,
+    schema_state,
+    unknown_migrations_error,
+)
 
 READY_SECONDS = 3  # probes give up after a few seconds too, and learn nothing then
 
@@ -27,15 +32,15 @@ async def readyz(call: MgmtCall[None]) -> Status:
         raise Unreachable(message, hint="See `usher doctor`.") from error
     for one in found:
         if one.unknown:
-            raise not_ours(one)
+            raise unknown_migrations_error(one)
     if behind := [one.schema for one in found if one.pending]:
-        raise out_of_date(behind)
+        raise out_of_date_error(behind)
     return Status("ready")
 
 
-async def state_of(db: Database, schema: str) -> State:
+async def state_of(db: Database, schema: str) -> SchemaState:
     async with db.transaction() as conn:
-        return await state(conn, schema)
+        return await schema_state(conn, schema)
 
 
 ENDPOINTS: Sequence[MgmtEndpoint] = (

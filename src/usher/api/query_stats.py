@@ -13,8 +13,8 @@ from usher.http.server.middleware import HttpError
 from usher.messages.front_end import MAX_QUERIES_PER_REQUEST, QueryStat, QueryStats
 from usher.messages.server import Status
 from usher.mgmt import query_stats
-from usher.mgmt.component_names import words
-from usher.mgmt.query_stats import Asked
+from usher.mgmt.component_names import storable_text
+from usher.mgmt.query_stats import ReportedQuery
 
 TIME: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(us|ms|s|m|min)?")
 UNITS: Final = {"us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "min": 60}
@@ -45,9 +45,9 @@ async def send_many(call: MgmtCall[QueryStats]) -> Status:
     return Status("ok")
 
 
-def read(given: QueryStat, now: datetime) -> Asked:
+def read(given: QueryStat, now: datetime) -> ReportedQuery:
     at = now if given.timestamp is None else datetime.fromtimestamp(given.timestamp, UTC)
-    return at, words(given.term, 1_000), seconds(given.query_time)
+    return at, storable_text(given.term, 1_000), seconds(given.query_time)
 
 
 def seconds(given: str | float) -> float:

@@ -12,19 +12,19 @@ import psycopg
 from usher import durations
 from usher.api.context import MgmtCall
 from usher.api.queue_messages import MAX_JOBS_PER_REQUEST
-from usher.db.pool import IN_THE_WAY, Connection
+from usher.db.pool import CONFLICT_ERRORS, Connection
 from usher.errors import BadInput, NotAllowed, NotFound, Unreachable
 from usher.http.server.middleware import HttpError
-from usher.queue.jobs import reason
-from usher.queue.policy import to_span
-from usher.queue.queries import Job, Listed, Node
-from usher.queue.task_queries import Task
+from usher.queue.jobs import error_reason
+from usher.queue.policy import to_duration
+from usher.queue.queries import JobTreeNode, ListedJob, StoredJob
+from usher.queue.task_queries import StoredTask
 
 SECOND = timedelta(seconds=1)
 DAY = timedelta(days=1)
 LONGEST = timedelta(days=3650)
 HIDDEN = "(hidden: needs the scope admin)"
-View = TypeVar("View", Listed, Job, Node, Task)
+View = TypeVar("View", ListedJob, StoredJob, JobTreeNode, StoredTask)
 NUMBER = re.compile(r"[1-9][0-9]{0,17}")
 
 
@@ -37,8 +37,8 @@ async def queue_transaction(call: MgmtCall[Any]) -> AsyncIterator[Connection]:
     except BadInput as error:
         raise BadInput(error.message, hint=error.hint) from None
     except (psycopg.DataError, psycopg.errors.CheckViolation) as error:
-        raise BadInput(f"That cannot be stored: {reason(error)}.") from None
-    except IN_THE_WAY as error:
+        raise BadInput(f"That cannot be stored: {error_reason(error)}.") from None
+    except CONFLICT_ERRORS as error:
         raise Unreachable("Others stood in the way.", hint="Ask again.") from error
 
 
@@ -52,7 +52,7 @@ def path_id(call: MgmtCall[Any]) -> int:
 
 def span(value: str | float, name: str, least: timedelta, most: timedelta = LONGEST) -> timedelta:
     try:
-        found = to_span(value)
+        found = to_duration(value)
     except ValueError as error:
         raise BadInput(f"{name} cannot be {value!r:.40}: {error}.") from None
     if not least <= found <= most:

@@ -7,9 +7,9 @@ from uuid import UUID
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from usher.queue.admin import TaskState
-from usher.queue.job_states import State
-from usher.queue.jobs import Claimed
-from usher.queue.queries import Job, Listed, Need, Node, StoredResult, Wrote
+from usher.queue.job_states import JobState
+from usher.queue.jobs import ClaimedJob
+from usher.queue.queries import JobTreeNode, ListedJob, Need, StoredJob, StoredResult, WrittenRow
 
 MAX_JOBS_PER_REQUEST = 10_000
 MAX_JOBS_PER_CLAIM = 1_000
@@ -45,7 +45,7 @@ class StrictRequest(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class JobsQuery(StrictRequest):
-    state: State | None = None
+    state: JobState | None = None
     type: str | None = None
     task: Id | None = None
     resource: str | None = None
@@ -61,7 +61,7 @@ class JobsQuery(StrictRequest):
 class JobList(Struct):
     """Jobs, the latest first; `before`, in the log with `ended_before`, asks for more; null where there is none."""
 
-    jobs: list[Listed]
+    jobs: list[ListedJob]
     before: int | None
     ended_before: datetime | None
 
@@ -107,14 +107,14 @@ class QueuedJobs(Struct):
 class JobDetails(Struct):
     """A job, why it waits, each run that ended, its kin, and the rows it wrote."""
 
-    job: Job
+    job: StoredJob
     live: bool
     why: list[str]
-    runs: list[Listed]
+    runs: list[ListedJob]
     parent: int | None
     root_task: int | None
     children: int
-    wrote: list[Wrote]
+    wrote: list[WrittenRow]
     result: StoredResult | None
     needs: list[Need]
     needed_by: list[int]
@@ -132,7 +132,7 @@ class JobResult(Struct):
 class JobTree(Struct):
     """A job among its kin, the root first; `depth` counts from the job asked for."""
 
-    jobs: list[Node]
+    jobs: list[JobTreeNode]
 
 
 class RetryAnswer(Struct):
@@ -198,7 +198,7 @@ class ClaimRequest(StrictRequest):
 class ClaimAnswer(Struct):
     """Jobs to run now, until when without a sign of life; `next_due` where there were fewer than asked for."""
 
-    jobs: list[Claimed]
+    jobs: list[ClaimedJob]
     lease_until: datetime
     next_due: datetime | None
 
@@ -220,16 +220,16 @@ class SettleRequest(StrictRequest):
     jobs: Annotated[list[RunEnd], JOB_LIST]
 
 
-class SettledRun(Struct):
+class SettledJob(Struct):
     id: int
-    state: State
+    state: JobState
     retry_at: datetime | None
 
 
 class SettleAnswer(Struct):
     """What became of the runs; the claims of the lost ones held no longer."""
 
-    settled: list[SettledRun]
+    settled: list[SettledJob]
     lost: list[int]
 
 

@@ -19,15 +19,15 @@ from usher.api.incarnation_cache import IncarnationCache
 from usher.api.openapi import Endpoints
 from usher.api.server_map import ServerMap
 from usher.api.ticket_issuer import TicketIssuer
-from usher.db.areas import Area, named, places
+from usher.db.areas import Area, configured_dsns, open_areas
 from usher.db.pool import Database, connect
 from usher.door.doorkeeper import Doorkeeper
 from usher.errors import DataUnusable, NotAllowed
 from usher.http.server.listen import Bind, HttpServer, listening_socket, stop_on, uvicorn_config
 from usher.mgmt import tokens
-from usher.queue.policy import Policies, policies
+from usher.queue.policy import Policies, read_policies
 from usher.schema import migrate
-from usher.schema.roles import role_at
+from usher.schema.roles import usable_role
 from usher.settings import Settings
 from usher.telemetry import Log
 
@@ -74,7 +74,7 @@ async def serve(
     with listening_socket(bind) as sock:
         address = f"http://{Bind(*sock.getsockname()[:2])}"
         async with (
-            open_context(settings, rules or policies({}), is_open=is_open) as rooms,
+            open_context(settings, rules or read_policies({}), is_open=is_open) as rooms,
             annex(settings) as further,
         ):
             # A page that reaches us by a name of its own gets nothing where every call needs a token.
@@ -88,9 +88,9 @@ async def serve(
 
 async def any_token(settings: Settings) -> bool:
     """Whether anybody could prove who they are; a directory that is not there yet has no tokens."""
-    if not named(settings)[Area.WORK] and not settings.data.exists():
+    if not configured_dsns(settings)[Area.WORK] and not settings.data.exists():
         return False
-    with places(settings) as found:
+    with open_areas(settings) as found:
         await migrate.ensure(found, SCHEMAS, patience=settings.connect_timeout)
         async with await connect(found.dsn("work"), patience=settings.connect_timeout) as conn:
             return await tokens.any_good(conn)
@@ -101,7 +101,7 @@ async def open_context(
     settings: Settings, rules: Policies, *, is_open: bool = True
 ) -> AsyncIterator[MgmtContext]:
     """The databases with their tables up to date, each under its role, and what works on them."""
-    with places(settings) as found:
+    with open_areas(settings) as found:
         await migrate.ensure(found, SCHEMAS, patience=settings.connect_timeout)
         async with (
             await pool(settings, found.dsn("work"), "usher_door") as work,
@@ -112,7 +112,7 @@ async def open_context(
             callers = Callers(own, machine_secret(settings), lease=terms.lease)
             yield MgmtContext(
                 work,
-                Doorkeeper(work, private_hosts.parse(settings.allow_private)),
+                Doorkeeper(work, private_hosts.parse_allow_list(settings.allow_private)),
                 control,
                 rules,
                 own,
@@ -144,5 +144,5 @@ def terms_of(settings: Settings) -> ClaimLimits:
 
 async def pool(settings: Settings, dsn: str, role: str) -> Database:
     patience = settings.connect_timeout
-    role = await role_at(dsn, role, patience=patience)
+    role = await usable_role(dsn, role, patience=patience)
     return Database(dsn, size=settings.pool_size, patience=patience, role=role)

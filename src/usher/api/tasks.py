@@ -41,7 +41,7 @@ from usher.errors import BadInput
 from usher.http.server.endpoint import Endpoint
 from usher.queue import admin, task_queries
 from usher.queue import tasks as queue
-from usher.queue.periods import Clock
+from usher.queue.periods import TaskSchedule
 
 
 async def list_tasks(call: MgmtCall[TasksQuery]) -> TaskList:
@@ -64,10 +64,12 @@ async def list_tasks(call: MgmtCall[TasksQuery]) -> TaskList:
 async def add_task(call: MgmtCall[NewTaskRequest]) -> TaskView:
     given = read(call.body)
     state = given.pop("state", "enabled")
-    clock = Clock.read(**{name: given.pop(name) for name in admin.CLOCK if name in given})
+    clock = TaskSchedule.read(
+        **{name: given.pop(name) for name in admin.SCHEDULE_FIELDS if name in given}
+    )
     async with queue_transaction(call) as conn:
         now = await server_time(conn)
-        id_ = await queue.add(conn, queue.NewTask(clock=clock, **given), now=now)
+        id_ = await queue.add_task(conn, queue.TaskSpec(clock=clock, **given), now=now)
         if state != "enabled":
             await admin.set_task_state(conn, id_, state, now=now)
         return shown(await task_queries.show_task(conn, id_))
@@ -84,7 +86,7 @@ async def change_task(call: MgmtCall[TaskChangeRequest]) -> TaskView:
     async with queue_transaction(call) as conn:
         task, now = await named(conn, call), await server_time(conn)
         if given:
-            task = await admin.change_task(conn, task.id, now=now, **given)
+            task = await admin.update_task(conn, task.id, now=now, **given)
         if state is not None:
             task = await admin.set_task_state(conn, task.id, state, now=now)
     return shown(task)
@@ -106,7 +108,7 @@ async def run_task(call: MgmtCall[None]) -> QueuedJob:
     return QueuedJob(made.id, new=True)
 
 
-async def named(conn: Connection, call: MgmtCall[Any]) -> task_queries.Task:
+async def named(conn: Connection, call: MgmtCall[Any]) -> task_queries.StoredTask:
     """The task that the path names, by its number or its name."""
     word = call.path_params["id"]
     return await task_queries.show_task(conn, int(word) if NUMBER.fullmatch(word) else word)
@@ -127,12 +129,12 @@ def read(asked: TaskFields) -> dict[str, Any]:
     return given
 
 
-def shown_task(call: MgmtCall[Any], task: task_queries.Task) -> TaskView:
+def shown_task(call: MgmtCall[Any], task: task_queries.StoredTask) -> TaskView:
     """A task as this caller may see it."""
     return shown(shown_to(call, task))
 
 
-def shown(task: task_queries.Task) -> TaskView:
+def shown(task: task_queries.StoredTask) -> TaskView:
     given: dict[str, Any] = asdict(task)
     for name in ("periodicity", "jitter"):
         if given[name] is not None:
@@ -189,7 +191,7 @@ def paused(pause: task_queries.PausedType) -> JobType:
     return JobType(pause.type, paused=True, reason=pause.reason, since=pause.since)
 
 
-def resource(found: task_queries.Resource) -> ResourceView:
+def resource(found: task_queries.ResourceStatus) -> ResourceView:
     return ResourceView(
         found.name,
         found.capacity,

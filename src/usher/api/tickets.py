@@ -17,12 +17,12 @@ from usher.messages.components import (
     Tickets,
 )
 from usher.mgmt import components
-from usher.mgmt.component_names import TYPES, Type
+from usher.mgmt.component_names import TYPES, ComponentType
 from usher.mgmt.tokens import Token
 from usher.tickets import ACTIONS, LIFETIME_SECONDS, Action, Ticket, audience_key, sign
 
 # What each type of component asks of others.
-ACTIONS_OF_TYPE: Final[Mapping[Type, tuple[Action, ...]]] = {
+ACTIONS_OF_TYPE: Final[Mapping[ComponentType, tuple[Action, ...]]] = {
     "index-builder": ("content", "index"),
     "index-server": ("index",),
     "front-end": ("query",),

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 
-class Lease:
+class ChunkLease:
     """Valid until a moment on the monotonic clock, or until the crawler stops."""
 
     __slots__ = ("_over", "_requests", "_until")

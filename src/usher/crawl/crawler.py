@@ -12,32 +12,32 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from usher.chunk_store import Shelf
+from usher.chunk_store import ChunkStore
 from usher.component_health import DISK_FULL, ComponentHealth, disk_problem
-from usher.crawl.chunk_lease import Lease
-from usher.crawl.fetch_outcome import asks_for_rest, is_silence, url_of
-from usher.crawl.link_reporter import News
-from usher.crawl.page_visit import Visitor
-from usher.crawl.recent_links import Heard
-from usher.crawl.warc.chunk_writer import Chest
-from usher.crawl.warc.writer import About
+from usher.crawl.chunk_lease import ChunkLease
+from usher.crawl.fetch_outcome import asks_for_pause, is_no_response, url_of
+from usher.crawl.link_reporter import LinkReporter
+from usher.crawl.page_visit import PageVisitor
+from usher.crawl.recent_links import RecentLinks
+from usher.crawl.warc.chunk_writer import WarcChunkWriter
+from usher.crawl.warc.writer import CrawlInfo
 from usher.errors import Conflict, DiskUnusable, UsherError
 from usher.http.client.mgmt_client import Client
 from usher.messages.crawler import LinkChunk, PageReport, PageToFetch
-from usher.telemetry import CRAWLED, Log, observed
-from usher.urls import Refused
+from usher.telemetry import CRAWLED_PAGES, Log, log_failure
+from usher.urls import UrlRefusal
 
 log = Log("crawl")
-FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0  # seconds between two questions while nothing waits
-PAUSE_FOR_DISK: Final = 30.0  # after it refused something
+MIN_POLL_SECONDS, MAX_POLL_SECONDS = 0.05, 1.0  # seconds between two questions while nothing waits
+DISK_RETRY_SECONDS: Final = 30.0  # after it refused something
 DISK_CHECK_SECONDS: Final = 1.0
-SOON: Final = 1.0  # seconds until links are told that a chunk has brought so far
-MOST_PAGES: Final = 1_000  # of a chunk: a report names no more
-TOGETHER: Final = 16  # pages of one host at once, where it needs no rest
+LINK_REPORT_SECONDS: Final = 1.0  # seconds until links are told that a chunk has brought so far
+MAX_PAGES_PER_CHUNK: Final = 1_000  # of a chunk: a report names no more
+MAX_REQUESTS_PER_HOST: Final = 16  # pages of one host at once, where it needs no rest
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class CrawlerLoad:
     """How much a crawler takes on: pages of a chunk, chunks at once, hosts and pages of one host in a chunk."""
 
     pages: int = 50
@@ -47,12 +47,12 @@ class Load:
 
 
 @dataclass(slots=True)
-class Crawl:
+class ChunkCrawl:
     """A chunk in hand, what its pages lead to, and what became of them so far."""
 
     chunk_id: int
-    lease: Lease
-    news: News
+    lease: ChunkLease
+    news: LinkReporter
     pages: list[PageReport] = field(default_factory=list)
     task: asyncio.Task[None] | None = None
     is_reporting: bool = (
@@ -61,7 +61,7 @@ class Crawl:
 
 
 @dataclass(slots=True)
-class Turn:
+class HostQueue:
     """The pages of one host that are still to visit in a chunk, and whether it answers."""
 
     waiting: list[PageToFetch]
@@ -70,7 +70,7 @@ class Turn:
     def mind(self, page: PageReport) -> None:
         """A host that asks for rest, or says nothing at all, is left alone: its other pages wait for another time."""
         self.answers = self.answers or page.status is not None
-        if asks_for_rest(page) or (is_silence(page) and not self.answers):
+        if asks_for_pause(page) or (is_no_response(page) and not self.answers):
             self.waiting.clear()
 
 
@@ -78,17 +78,22 @@ class Crawler:
     """One process of it; `stop` lets what is under way end and takes nothing new."""
 
     def __init__(
-        self, mgmt: Client, visitor: Visitor, shelf: Shelf, load: Load, about: About
+        self,
+        mgmt: Client,
+        visitor: PageVisitor,
+        shelf: ChunkStore,
+        load: CrawlerLoad,
+        about: CrawlInfo,
     ) -> None:
         self.mgmt, self.visitor, self.shelf, self.load = mgmt, visitor, shelf, load
         self.about = about
-        self.open: dict[int, Crawl] = {}
+        self.open: dict[int, ChunkCrawl] = {}
         self.pages = 0
-        self._heard = Heard()
+        self._heard = RecentLinks()
         self._incarnation = ""  # of the database that was told of the links in `_heard`
         self._stopped = False
         self._wake = asyncio.Event()  # somebody stopped us, or a chunk ended
-        self._pause = FIRST_PAUSE
+        self._pause = MIN_POLL_SECONDS
         # A crawler without space takes no chunk, and still serves those it has: it waits, it does not fail.
         self.fitness = ComponentHealth(state_in_trouble="waiting")
         self._disk_trouble = ""
@@ -110,7 +115,7 @@ class Crawler:
                 if len(self.open) >= self.load.chunks:
                     await self._wake.wait()
                 elif await self._begin():
-                    self._pause = FIRST_PAUSE
+                    self._pause = MIN_POLL_SECONDS
                 else:
                     await self._rest()
             # What is under way ends; pages whose turn has not come are left out, and wait again.
@@ -122,9 +127,9 @@ class Crawler:
         try:
             async with asyncio.timeout(self._pause):
                 await self._wake.wait()
-            self._pause = max(FIRST_PAUSE, self._pause / 2)
+            self._pause = max(MIN_POLL_SECONDS, self._pause / 2)
         except TimeoutError:
-            self._pause = min(2 * self._pause, LONGEST_PAUSE)
+            self._pause = min(2 * self._pause, MAX_POLL_SECONDS)
 
     async def _begin(self) -> bool:
         """One more chunk, if there is one."""
@@ -146,12 +151,14 @@ class Crawler:
             return False
         self._lease = pack.lease or self._lease
         self._leased.set()
-        crawl = Crawl(pack.chunk_id, Lease(asked + self._lease), News(self.mgmt, self._heard))
+        crawl = ChunkCrawl(
+            pack.chunk_id, ChunkLease(asked + self._lease), LinkReporter(self.mgmt, self._heard)
+        )
         if self._stopped:
             crawl.lease.end()
         self.open[pack.chunk_id] = crawl
         task = asyncio.create_task(self._crawl(crawl, pack), name=f"chunk {pack.chunk_id}")
-        crawl.task = observed(task, log)
+        crawl.task = log_failure(task, log)
         return True
 
     async def _has_space(self) -> bool:
@@ -167,11 +174,11 @@ class Crawler:
 
     # -- one chunk
 
-    async def _crawl(self, crawl: Crawl, pack: LinkChunk) -> None:
+    async def _crawl(self, crawl: ChunkCrawl, pack: LinkChunk) -> None:
         try:
-            async with Chest(self.shelf, crawl.chunk_id, self.about) as chest:
+            async with WarcChunkWriter(self.shelf, crawl.chunk_id, self.about) as chest:
                 failures = await self._visit_all(crawl, pack.pages, chest)
-                room = MOST_PAGES - len(pack.pages)
+                room = MAX_PAGES_PER_CHUNK - len(pack.pages)
                 if failures and room and not self._stopped:
                     wanted = min(failures, room)
                     more = await self.mgmt.more_links(wanted, crawl.chunk_id, hold=True)
@@ -184,7 +191,7 @@ class Crawler:
             self.open.pop(crawl.chunk_id, None)
             self._wake.set()
 
-    async def _report(self, crawl: Crawl, chest: Chest) -> None:
+    async def _report(self, crawl: ChunkCrawl, chest: WarcChunkWriter) -> None:
         crawl.is_reporting = True
         if not crawl.pages:
             await self.mgmt.not_crawled(crawl.chunk_id, "the crawler visited none of its pages")
@@ -204,36 +211,38 @@ class Crawler:
             log.warning("chunk_not_reported", chunk=chunk, error=str(error))
             return
         if isinstance(error, DiskUnusable):
-            self._disk_check_at = asyncio.get_running_loop().time() + PAUSE_FOR_DISK
+            self._disk_check_at = asyncio.get_running_loop().time() + DISK_RETRY_SECONDS
             self._disk_trouble = f"{DISK_FULL} or unusable: {error}"
         log.error("chunk_failed", chunk=chunk, error=repr(error))
         with suppress(UsherError):
             await self.mgmt.not_crawled(chunk, f"the crawler failed: {error!r}"[:1000])
 
-    async def _visit_all(self, crawl: Crawl, pages: Sequence[PageToFetch], chest: Chest) -> int:
+    async def _visit_all(
+        self, crawl: ChunkCrawl, pages: Sequence[PageToFetch], chest: WarcChunkWriter
+    ) -> int:
         """All pages, the hosts beside each other; how many failed."""
         hosts: dict[str, list[PageToFetch]] = defaultdict(list)
         for page in pages:
             url = url_of(page.link)
-            hosts["" if isinstance(url, Refused) else url.host].append(page)
+            hosts["" if isinstance(url, UrlRefusal) else url.host].append(page)
         before = len(crawl.pages)
         async with asyncio.TaskGroup() as group:
             for links in hosts.values():
-                group.create_task(self._visit_host(crawl, Turn(links[::-1]), chest))
+                group.create_task(self._visit_host(crawl, HostQueue(links[::-1]), chest))
         return sum(page.result == "failure" for page in crawl.pages[before:])
 
-    async def _visit_host(self, crawl: Crawl, turn: Turn, chest: Chest) -> None:
+    async def _visit_host(self, crawl: ChunkCrawl, turn: HostQueue, chest: WarcChunkWriter) -> None:
         """The first page alone, which finds out how the host wants to be visited; the rest in turn or together."""
         await self._visit_next(crawl, turn, chest)
         async with asyncio.TaskGroup() as group:
-            for _ in range(min(TOGETHER, len(turn.waiting))):
+            for _ in range(min(MAX_REQUESTS_PER_HOST, len(turn.waiting))):
                 group.create_task(self._visit_rest(crawl, turn, chest))
 
-    async def _visit_rest(self, crawl: Crawl, turn: Turn, chest: Chest) -> None:
+    async def _visit_rest(self, crawl: ChunkCrawl, turn: HostQueue, chest: WarcChunkWriter) -> None:
         while turn.waiting and not self._stopped:
             await self._visit_next(crawl, turn, chest)
 
-    async def _visit_next(self, crawl: Crawl, turn: Turn, chest: Chest) -> None:
+    async def _visit_next(self, crawl: ChunkCrawl, turn: HostQueue, chest: WarcChunkWriter) -> None:
         seen = await self.visitor.visit(turn.waiting.pop(), crawl.lease)
         if seen is None:
             return  # its turn did not come: it waits again
@@ -243,7 +252,7 @@ class Crawler:
         await crawl.news.add(seen)
         crawl.pages.append(page)
         self.pages += 1
-        CRAWLED.labels(page.result).inc()
+        CRAWLED_PAGES.labels(page.result).inc()
 
     # -- leases
 
@@ -260,7 +269,7 @@ class Crawler:
     async def _tell(self) -> None:
         """What was found is told soon, also where one slow page keeps its chunk open."""
         while True:
-            await asyncio.sleep(SOON)
+            await asyncio.sleep(LINK_REPORT_SECONDS)
             if self.mgmt.incarnation != self._incarnation:
                 self._incarnation = self.mgmt.incarnation
                 self._heard.forget()

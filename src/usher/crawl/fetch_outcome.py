@@ -10,32 +10,32 @@ from functools import lru_cache
 from hashlib import sha1
 from typing import Final, Literal
 
-from usher.crawl.http.response import Answer
-from usher.crawl.page.parse import Walk
+from usher.crawl.http.response import FetchResponse
+from usher.crawl.page.parse import ParsedPage
 from usher.messages.crawler import PageReport, PageToFetch
-from usher.private_hosts import Allowed, may_lead
-from usher.urls import Refused, Scheme, Url, parse
+from usher.private_hosts import PrivateAllowList, may_lead
+from usher.urls import Scheme, Url, UrlRefusal, parse
 
 NOT_MODIFIED: Final = 304
-GONE: Final = frozenset({404, 410})
-MOVED: Final = frozenset({301, 302, 303, 307, 308})
-PERMANENT: Final = frozenset({301, 308})
-LATER: Final = frozenset({429, 503})  # answers that ask us to come another time
-LONGEST_REASON: Final = 1_000
-LONGEST_REST: Final = 86_400.0
-LONGEST_ETAG: Final = 1_000
-LONGEST_TYPE: Final = 200
+GONE_STATUSES: Final = frozenset({404, 410})
+REDIRECT_STATUSES: Final = frozenset({301, 302, 303, 307, 308})
+PERMANENT_REDIRECT_STATUSES: Final = frozenset({301, 308})
+RETRY_LATER_STATUSES: Final = frozenset({429, 503})  # answers that ask us to come another time
+MAX_REASON_LENGTH: Final = 1_000
+MAX_RETRY_AFTER_SECONDS: Final = 86_400.0
+MAX_ETAG_LENGTH: Final = 1_000
+MAX_CONTENT_TYPE_LENGTH: Final = 200
 FIRST_YEAR: Final = 1990  # of the web
-AHEAD: Final = timedelta(days=1)  # that a server's clock may be
+MAX_CLOCK_SKEW: Final = timedelta(days=1)  # that a server's clock may be
 
 
 @lru_cache(maxsize=4_096)  # while a page is in hand, many ask
-def url_of(link: str) -> Url | Refused:
+def url_of(link: str) -> Url | UrlRefusal:
     return parse(link)
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class FetchOutcome:
     """A page's result, the links to send to the door, and where it moved to."""
 
     page: PageReport
@@ -44,50 +44,56 @@ class Outcome:
     feeds: Sequence[str] = field(default_factory=list)
 
 
-def barred(link: PageToFetch, rule: str) -> Outcome:
-    return Outcome(PageReport(link=link.link, result="barred", reason=f"robots.txt: {rule}"))
+def barred_outcome(link: PageToFetch, rule: str) -> FetchOutcome:
+    return FetchOutcome(PageReport(link=link.link, result="barred", reason=f"robots.txt: {rule}"))
 
 
-def failed(link: PageToFetch, reason: str) -> Outcome:
+def failed_outcome(link: PageToFetch, reason: str) -> FetchOutcome:
     """Nothing came; `reason` says why."""
-    return Outcome(PageReport(link=link.link, result="failure", reason=reason[:LONGEST_REASON]))
+    return FetchOutcome(
+        PageReport(link=link.link, result="failure", reason=reason[:MAX_REASON_LENGTH])
+    )
 
 
-def judge(link: PageToFetch, answer: Answer, walk: Walk | None, *, now: datetime) -> Outcome:
+def outcome_of(
+    link: PageToFetch, answer: FetchResponse, walk: ParsedPage | None, *, now: datetime
+) -> FetchOutcome:
     """What an answer means; `walk` is what was read in it, where there was something to read."""
     status = answer.status
     if status is None or (answer.error and not (answer.kind == "body" and walk is not None)):
         return refusal(link, answer, answer.error or "no answer", now)
     if status == NOT_MODIFIED and (link.etag or link.last_modified):
-        return Outcome(told(link, answer, "unchanged", ""))
-    if status in MOVED:
+        return FetchOutcome(told(link, answer, "unchanged", ""))
+    if status in REDIRECT_STATUSES:
         return redirected(link, answer, status)
-    if status in GONE:
-        return Outcome(told(link, answer, "gone", f"HTTP {status}"))
+    if status in GONE_STATUSES:
+        return FetchOutcome(told(link, answer, "gone", f"HTTP {status}"))
     if walk is None or status // 100 != 2:  # noqa: PLR2004 - success
         return refusal(link, answer, f"HTTP {status}", now)
     return fetched(link, answer, walk, now)
 
 
-def refusal(link: PageToFetch, answer: Answer, reason: str, now: datetime) -> Outcome:
+def refusal(link: PageToFetch, answer: FetchResponse, reason: str, now: datetime) -> FetchOutcome:
     page = told(link, answer, "failure", reason)
     rest = answer.retry_after(now)
-    page.retry_after = None if rest is None else min(max(rest, 0.0), LONGEST_REST)
-    return Outcome(page)
+    page.retry_after = None if rest is None else min(max(rest, 0.0), MAX_RETRY_AFTER_SECONDS)
+    return FetchOutcome(page)
 
 
-def redirected(link: PageToFetch, answer: Answer, status: int) -> Outcome:
+def redirected(link: PageToFetch, answer: FetchResponse, status: int) -> FetchOutcome:
     """It is elsewhere: the target knocks as a page of its own."""
     target = answer.location
     if target is None or is_itself(link, target):
         where = "does not say where it leads" if target is None else "leads back to itself"
-        return Outcome(told(link, answer, "failure", f"HTTP {status} that {where}"))
-    how = "moved for good" if status in PERMANENT else "sends elsewhere"
+        return FetchOutcome(told(link, answer, "failure", f"HTTP {status} that {where}"))
+    how = "moved for good" if status in PERMANENT_REDIRECT_STATUSES else "sends elsewhere"
     page = told(link, answer, "moved", f"HTTP {status}, {how}: {target}")
-    return Outcome(page, [str(target)], target)
+    return FetchOutcome(page, [str(target)], target)
 
 
-def fetched(link: PageToFetch, answer: Answer, walk: Walk, now: datetime) -> Outcome:
+def fetched(
+    link: PageToFetch, answer: FetchResponse, walk: ParsedPage, now: datetime
+) -> FetchOutcome:
     same = link.text64 is not None and link.text64 == str(walk.text64) and not walk.noindex
     page = described(told(link, answer, "unchanged" if same else "success", ""), answer, now)
     page.text64 = str(walk.text64) if walk.text64 else None
@@ -104,37 +110,37 @@ def fetched(link: PageToFetch, answer: Answer, walk: Walk, now: datetime) -> Out
         f"{walk.dropped:,} of its links are too many" if walk.dropped else "",
         walk.problem,
     ]
-    page.reason = "; ".join(filter(None, reasons))[:LONGEST_REASON] or None
-    return Outcome(page, links, feeds=walk.feeds)
+    page.reason = "; ".join(filter(None, reasons))[:MAX_REASON_LENGTH] or None
+    return FetchOutcome(page, links, feeds=walk.feeds)
 
 
-def without_private(outcome: Outcome, host: str, allowed: Allowed) -> Outcome:
+def without_private(outcome: FetchOutcome, host: str, allowed: PrivateAllowList) -> FetchOutcome:
     """Leave out links to private hosts that `allow_private` lists and a page of this host must not lead to.
 
     MGMT's door refuses them too, but MGMT may not have this crawler's setting.
     """
-    links = [link for link in outcome.links if leads(allowed, host, link)]
+    links = [link for link in outcome.links if may_follow(allowed, host, link)]
     left_out = len(outcome.links) - len(links)
     if left_out:
         words = f"{left_out:,} of its links lead to private hosts and were left out"
         reason = "; ".join(filter(None, [outcome.page.reason, words]))
-        outcome.page.reason = reason[:LONGEST_REASON]
+        outcome.page.reason = reason[:MAX_REASON_LENGTH]
     return replace(outcome, links=links)
 
 
-def leads(allowed: Allowed, host: str, link: str) -> bool:
+def may_follow(allowed: PrivateAllowList, host: str, link: str) -> bool:
     url = url_of(link)
-    return isinstance(url, Refused) or may_lead(allowed, host, url.host)
+    return isinstance(url, UrlRefusal) or may_lead(allowed, host, url.host)
 
 
-def described(page: PageReport, answer: Answer, now: datetime) -> PageReport:
+def described(page: PageReport, answer: FetchResponse, now: datetime) -> PageReport:
     """What the answer says of the content, as far as it can be kept: anybody may write anything there."""
-    page.content_type = bounded(answer.media_type, LONGEST_TYPE)
+    page.content_type = bounded(answer.media_type, MAX_CONTENT_TYPE_LENGTH)
     page.content_length = len(answer.body)
     page.content_sha1 = sha1(answer.body, usedforsecurity=False).hexdigest()
-    page.etag = bounded(answer.etag, LONGEST_ETAG)
+    page.etag = bounded(answer.etag, MAX_ETAG_LENGTH)
     changed = answer.last_modified
-    if changed is not None and changed.year >= FIRST_YEAR and changed <= now + AHEAD:
+    if changed is not None and changed.year >= FIRST_YEAR and changed <= now + MAX_CLOCK_SKEW:
         page.last_modified = changed
     return page
 
@@ -143,12 +149,12 @@ def bounded(text: str | None, most: int) -> str | None:
     return text if text and len(text) <= most and text.isprintable() else None
 
 
-def aside(link: PageToFetch, walk: Walk) -> str | None:
+def aside(link: PageToFetch, walk: ParsedPage) -> str | None:
     """Where the page itself sends searchers: a canonical address on the same host, or a refresh."""
     here = url_of(link.link)
     for target in (walk.canonical, walk.refresh):
         there = parse(target) if target else None
-        if isinstance(there, Refused) or isinstance(here, Refused) or there is None:
+        if isinstance(there, UrlRefusal) or isinstance(here, UrlRefusal) or there is None:
             continue
         if there.host == here.host and there.path != here.path:
             return str(there)
@@ -157,13 +163,13 @@ def aside(link: PageToFetch, walk: Walk) -> str | None:
 
 def told(
     link: PageToFetch,
-    answer: Answer,
+    answer: FetchResponse,
     result: Literal["success", "unchanged", "failure", "gone", "moved"],
     reason: str,
 ) -> PageReport:
     """What every answer says; the scheme only where it is not the one that was asked for."""
     asked = url_of(link.link)
-    other = not isinstance(asked, Refused) and asked.scheme is not answer.url.scheme
+    other = not isinstance(asked, UrlRefusal) and asked.scheme is not answer.url.scheme
     scheme: Literal["https", "http"] | None = None
     if other and answer.url.scheme in (Scheme.HTTPS, Scheme.HTTP):
         scheme = "https" if answer.url.scheme is Scheme.HTTPS else "http"
@@ -172,7 +178,7 @@ def told(
         result=result,
         status=answer.status,
         scheme=scheme,
-        reason=reason[:LONGEST_REASON] or None,
+        reason=reason[:MAX_REASON_LENGTH] or None,
     )
 
 
@@ -185,14 +191,14 @@ def same_page(url: Url, target: Url | None) -> bool:
 
 def is_itself(link: PageToFetch, target: Url) -> bool:
     here = url_of(link.link)
-    return not isinstance(here, Refused) and (target.host, target.path) == (here.host, here.path)
+    return not isinstance(here, UrlRefusal) and (target.host, target.path) == (here.host, here.path)
 
 
-def asks_for_rest(page: PageReport) -> bool:
+def asks_for_pause(page: PageReport) -> bool:
     """Whether the host wants to be left alone for a while; MGMT sees to it for every crawler."""
-    return page.status in LATER or page.retry_after is not None
+    return page.status in RETRY_LATER_STATUSES or page.retry_after is not None
 
 
-def is_silence(page: PageReport) -> bool:
+def is_no_response(page: PageReport) -> bool:
     """Whether the host said nothing at all, or would not say what it allows."""
     return page.result == "failure" and page.status is None

@@ -8,44 +8,46 @@ from collections import defaultdict
 from typing import Final
 
 from usher.crawl.fetch_outcome import url_of
-from usher.crawl.page_visit import Seen
-from usher.crawl.recent_links import Heard
-from usher.crawl.sitemap import Sitemap
+from usher.crawl.page_visit import PageVisit
+from usher.crawl.recent_links import RecentLinks
+from usher.crawl.sitemap import ParsedSitemap
 from usher.http.client.mgmt_client import Client
 from usher.messages.crawler import SitemapLink
 from usher.telemetry import LINKS_FOUND
-from usher.urls import Refused
+from usher.urls import UrlRefusal
 
-MOST_LINKS: Final = 10_000  # in one call
-MOST_SITEMAPS: Final = 1_000
-MOST_FEEDS: Final = 20  # of one page
+MAX_LINKS_PER_CALL: Final = 10_000  # in one call
+MAX_SITEMAPS_PER_CALL: Final = 1_000
+MAX_FEEDS_PER_PAGE: Final = 20  # of one page
 # The host that links were found on, how deep they are, and whether they are where a seed moved to.
-Where = tuple[str, int, bool]
+LinkSource = tuple[str, int, bool]
 
 
-class News:
+class LinkReporter:
     """What was found in one chunk and is still to be told; what was told lately is left out."""
 
-    def __init__(self, mgmt: Client, heard: Heard) -> None:
+    def __init__(self, mgmt: Client, heard: RecentLinks) -> None:
         self._mgmt, self._heard = mgmt, heard
-        self._groups: dict[Where, dict[str, None]] = defaultdict(dict)
+        self._groups: dict[LinkSource, dict[str, None]] = defaultdict(dict)
         self._feeds: dict[str, dict[str, None]] = defaultdict(dict)
         self._links = 0
         self._turn = asyncio.Lock()
 
-    async def add(self, seen: Seen) -> None:
+    async def add(self, seen: PageVisit) -> None:
         """What a page leads to; sent at once where it is much."""
         if seen.sitemap is not None:
             await self._send_sitemap(seen.link.link, seen.sitemap)
-        where, depth, moved = place_of(seen)
+        where, depth, moved = source_of(seen)
         if where and seen.outcome.feeds:
-            offered = self._heard.fresh(f"feeds {where}", 0, seen.outcome.feeds[:MOST_FEEDS])
+            offered = self._heard.fresh(
+                f"feeds {where}", 0, seen.outcome.feeds[:MAX_FEEDS_PER_PAGE]
+            )
             self._feeds[where].update(dict.fromkeys(offered))
         group = self._groups[where, depth, moved]
         before = len(group)
         group.update(dict.fromkeys(self._heard.fresh(where, depth, seen.outcome.links)))
         self._links += len(group) - before
-        if self._links >= MOST_LINKS:
+        if self._links >= MAX_LINKS_PER_CALL:
             await self.send()
 
     async def send(self) -> None:
@@ -64,42 +66,42 @@ class News:
                 where, feeds = self._feeds.popitem()
                 await self._offer(where, list(feeds))
 
-    async def _send(self, place: Where, links: list[str]) -> None:
+    async def _send(self, place: LinkSource, links: list[str]) -> None:
         where, depth, moved = place
         source = "moved_from" if moved else "found_on"
-        for first in range(0, len(links), MOST_LINKS):
-            part = links[first : first + MOST_LINKS]
+        for first in range(0, len(links), MAX_LINKS_PER_CALL):
+            part = links[first : first + MAX_LINKS_PER_CALL]
             await self._mgmt.add_links(part, depth=depth, **{source: where or None})
         self._heard.remember(where, depth, links)
         LINKS_FOUND.inc(len(links))
 
     async def _offer(self, where: str, feeds: list[str]) -> None:
         """Feeds are told of on the way: one that is forgotten is met again with the page's next change."""
-        for first in range(0, len(feeds), MOST_SITEMAPS):
-            await self._mgmt.feeds_offered(where, feeds[first : first + MOST_SITEMAPS])
+        for first in range(0, len(feeds), MAX_SITEMAPS_PER_CALL):
+            await self._mgmt.feeds_offered(where, feeds[first : first + MAX_SITEMAPS_PER_CALL])
         self._heard.remember(f"feeds {where}", 0, feeds)
 
-    async def _send_sitemap(self, link: str, named: Sitemap) -> None:
+    async def _send_sitemap(self, link: str, named: ParsedSitemap) -> None:
         pages = [SitemapLink(entry.url, entry.lastmod) for entry in named.pages]
-        others = [entry.url for entry in named.sitemaps][:MOST_SITEMAPS]
-        for first in range(0, len(pages) or 1, MOST_LINKS):
+        others = [entry.url for entry in named.sitemaps][:MAX_SITEMAPS_PER_CALL]
+        for first in range(0, len(pages) or 1, MAX_LINKS_PER_CALL):
             await self._mgmt.sitemap(
                 link,
-                pages[first : first + MOST_LINKS],
+                pages[first : first + MAX_LINKS_PER_CALL],
                 sitemaps=others if first == 0 else (),
                 pages=len(pages),
                 problem=named.problem,
             )
 
 
-def place_of(seen: Seen) -> Where:
+def source_of(seen: PageVisit) -> LinkSource:
     """Whose scope decides about the links of a page, and how deep they are: where it moved to takes its place.
 
     No scope limits where a seed moved to.
     """
     url = url_of(seen.link.link)
     moved, depth = seen.outcome.moved_to is not None, seen.link.depth
-    if isinstance(url, Refused):
+    if isinstance(url, UrlRefusal):
         return "", depth, False
     origin = f"{url.scheme.word}://{url.host}/"
     return origin, depth if moved else depth + 1, moved and depth == 0

@@ -11,61 +11,61 @@ from datetime import UTC, datetime
 from typing import Final
 
 from usher.crawl import robots
-from usher.crawl.chunk_lease import Lease
-from usher.crawl.http.fetch import Answer, Fetcher
-from usher.crawl.robots import Robots
+from usher.crawl.chunk_lease import ChunkLease
+from usher.crawl.http.fetch import Fetcher, FetchResponse
+from usher.crawl.robots import RobotsRules
 from usher.errors import UsherError
 from usher.http.client.mgmt_client import Client
-from usher.private_hosts import Allowed, Permission
+from usher.private_hosts import PrivateAllowList, PrivateHostPermission
 from usher.urls import Url
 
-MOST_HOSTS: Final = 20_000  # remembered
-MOST_HOPS: Final = 5  # of a robots.txt that is elsewhere, as RFC 9309 has it
+MAX_HOSTS: Final = 20_000  # remembered
+MAX_REDIRECTS: Final = 5  # of a robots.txt that is elsewhere, as RFC 9309 has it
 MOVED: Final = frozenset({301, 302, 303, 307, 308})
 NOT_FOUND: Final = 404  # what one that leads nowhere amounts to
 
 
 @dataclass(slots=True)
-class Rules:
+class HostRules:
     """What a host allows, why, and until when that is good."""
 
-    robots: Robots
+    robots: RobotsRules
     why: str
     until: datetime
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class RequestCause:
     """Why a URL is requested: the page that leads to it, if one does, and the operator's permission, if it has one."""
 
     source: Url | None = None
-    permission: Permission | None = None
+    permission: PrivateHostPermission | None = None
 
 
-NAMED: Final = Cause()  # by the operator or by MGMT
+NAMED_BY_OPERATOR: Final = RequestCause()  # by the operator or by MGMT
 
 
 @dataclass(slots=True)
-class Pace:
+class HostPace:
     """When a host was asked last, on the loop's clock."""
 
     asked_at: float = float("-inf")
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
-class Manners:
+class PolitenessPolicy:
     """One for each crawler; without `mgmt` it reads every robots.txt itself and tells nobody."""
 
     def __init__(self, fetcher: Fetcher, agent: str, mgmt: Client | None = None) -> None:
         self._fetcher = fetcher
         self._agent = agent
         self._mgmt = mgmt
-        self._known: OrderedDict[str, Rules] = OrderedDict()
+        self._known: OrderedDict[str, HostRules] = OrderedDict()
         self._reading: dict[str, asyncio.Lock] = {}
-        self._paces: OrderedDict[str, Pace] = OrderedDict()
+        self._paces: OrderedDict[str, HostPace] = OrderedDict()
 
     @property
-    def allowed(self) -> Allowed:
+    def allowed(self) -> PrivateAllowList:
         """The private hosts that the setting lists."""
         return self._fetcher.allow
 
@@ -77,9 +77,9 @@ class Manners:
         headers: Mapping[str, str],
         *,
         delay: float,
-        lease: Lease,
-        cause: Cause = NAMED,
-    ) -> Answer | None:
+        lease: ChunkLease,
+        cause: RequestCause = NAMED_BY_OPERATOR,
+    ) -> FetchResponse | None:
         """The page, when its host has rested; None where the lease ended before that, or before the answer came."""
         pace = self._pace(url.host)
         if not delay:
@@ -91,8 +91,13 @@ class Manners:
             return await self._get(url, headers, pace, lease, cause)
 
     async def _get(
-        self, url: Url, headers: Mapping[str, str], pace: Pace, lease: Lease, cause: Cause
-    ) -> Answer | None:
+        self,
+        url: Url,
+        headers: Mapping[str, str],
+        pace: HostPace,
+        lease: ChunkLease,
+        cause: RequestCause,
+    ) -> FetchResponse | None:
         try:
             async with lease.covers():
                 answer = await self._fetcher.get(
@@ -109,18 +114,18 @@ class Manners:
         pace.asked_at = max(pace.asked_at, asked_at)
         return answer
 
-    def _pace(self, host: str) -> Pace:
-        found = self._paces.setdefault(host, Pace())
+    def _pace(self, host: str) -> HostPace:
+        found = self._paces.setdefault(host, HostPace())
         self._paces.move_to_end(host)
-        if len(self._paces) > MOST_HOSTS:
+        if len(self._paces) > MAX_HOSTS:
             self._paces.popitem(last=False)
         return found
 
     # -- robots.txt
 
     async def rules(
-        self, url: Url, *, delay: float, lease: Lease, cause: Cause = NAMED
-    ) -> Rules | None:
+        self, url: Url, *, delay: float, lease: ChunkLease, cause: RequestCause = NAMED_BY_OPERATOR
+    ) -> HostRules | None:
         """What the host of this URL allows: as remembered, as MGMT knows, or as the host says now.
 
         None where nobody knows and the host's turn did not come.
@@ -138,44 +143,48 @@ class Manners:
             self._reading.pop(key, None)
         return found
 
-    def _remember(self, key: str, rules: Rules) -> None:
+    def _remember(self, key: str, rules: HostRules) -> None:
         self._known[key] = rules
-        if len(self._known) > MOST_HOSTS:
+        if len(self._known) > MAX_HOSTS:
             self._known.popitem(last=False)
 
-    def _fresh(self, key: str) -> Rules | None:
+    def _fresh(self, key: str) -> HostRules | None:
         found = self._known.get(key)
         if found is None or found.until <= datetime.now(UTC):
             return None
         self._known.move_to_end(key)
         return found
 
-    async def _known_to_mgmt(self, url: Url) -> Rules | None:
+    async def _known_to_mgmt(self, url: Url) -> HostRules | None:
         if self._mgmt is None:
             return None
         kept = await self._mgmt.robots(str(Url(url.scheme, url.host, "/")))
         if kept.expires_at is None or kept.expires_at <= datetime.now(UTC):
             return None
-        found = robots.judge(kept.status, kept.body.encode(), self._agent)
-        return Rules(found, kept.error or f"HTTP {kept.status}", kept.expires_at)
+        found = robots.rules_for_response(kept.status, kept.body.encode(), self._agent)
+        return HostRules(found, kept.error or f"HTTP {kept.status}", kept.expires_at)
 
-    async def _read(self, url: Url, delay: float, lease: Lease, cause: Cause) -> Rules | None:
+    async def _read(
+        self, url: Url, delay: float, lease: ChunkLease, cause: RequestCause
+    ) -> HostRules | None:
         answer = await self._fetch(Url(url.scheme, url.host, "/robots.txt"), delay, lease, cause)
         if answer is None:
             return None
         status = status_of(answer)
         body = answer.body if status and status // 100 == 2 else b""  # noqa: PLR2004 - success
-        found = robots.judge(status, body, self._agent)
+        found = robots.rules_for_response(status, body, self._agent)
         why = answer.error or f"HTTP {answer.status}"
-        expires = datetime.now(UTC) + robots.fresh(found)
+        expires = datetime.now(UTC) + robots.cache_duration(found)
         if self._mgmt is not None:
             expires = await self._tell(url, status, answer.error, found, body) or expires
-        return Rules(found, why, expires)
+        return HostRules(found, why, expires)
 
-    async def _fetch(self, url: Url, delay: float, lease: Lease, cause: Cause) -> Answer | None:
+    async def _fetch(
+        self, url: Url, delay: float, lease: ChunkLease, cause: RequestCause
+    ) -> FetchResponse | None:
         """A robots.txt may be elsewhere; one that leads on and on is not there."""
         answer = await self.ask(url, {}, delay=delay, lease=lease, cause=cause)
-        for _ in range(MOST_HOPS):
+        for _ in range(MAX_REDIRECTS):
             if answer is None or answer.status not in MOVED or answer.location is None:
                 return answer
             cause = replace(cause, source=answer.url)
@@ -183,7 +192,7 @@ class Manners:
         return answer
 
     async def _tell(
-        self, url: Url, status: int | None, error: str, found: Robots, body: bytes
+        self, url: Url, status: int | None, error: str, found: RobotsRules, body: bytes
     ) -> datetime | None:
         """What was read, for every crawler; one that cannot be told is no reason not to go on."""
         if self._mgmt is None:
@@ -192,7 +201,7 @@ class Manners:
             kept = await self._mgmt.set_robots(
                 str(Url(url.scheme, url.host, "/")),
                 status=status,
-                body=robots.text(body),
+                body=robots.normalize_text(body),
                 error=error,
                 crawl_delay=found.crawl_delay,
                 sitemaps=found.sitemaps,
@@ -202,7 +211,7 @@ class Manners:
         return kept.expires_at
 
 
-def status_of(answer: Answer) -> int | None:
+def status_of(answer: FetchResponse) -> int | None:
     """What the answer amounts to: one that broke off says nothing, for what is missing may forbid something."""
     if answer.kind not in ("", "body"):  # of one that is too long, enough was read
         return None

@@ -4,22 +4,22 @@ import asyncio
 import socket
 from typing import Final
 
-from usher.addresses import literal, special, unwrapped
-from usher.private_hosts import Permission, name_and_port
+from usher.addresses import address_literal, describe_special, parse_address
+from usher.private_hosts import PrivateHostPermission, name_and_port
 from usher.urls import Url
 
 MAX_ADDRESSES: Final = 16
 RESOLVE_SECONDS: Final = 10.0
 
 
-async def needed(url: Url) -> Permission | None:
+async def needed_permission(url: Url) -> PrivateHostPermission | None:
     """Return the permission that a URL needs now: its host's addresses that are not public; None if it has none."""
     name, port = name_and_port(url)
-    texts = [name] if literal(name) else await _resolved(name)
-    private = [text for text in texts if special(unwrapped(text))]
+    texts = [name] if address_literal(name) else await _resolved(name)
+    private = [text for text in texts if describe_special(parse_address(text))]
     if not private:
         return None
-    return Permission(name, port, tuple(dict.fromkeys(private))[:MAX_ADDRESSES])
+    return PrivateHostPermission(name, port, tuple(dict.fromkeys(private))[:MAX_ADDRESSES])
 
 
 async def _resolved(name: str) -> list[str]:

@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
-MANY: Final = 400_000
-LONG: Final = 300.0  # seconds
+MAX_LINKS: Final = 400_000
+MAX_AGE_SECONDS: Final = 300.0  # seconds
 FAR: Final = 1 << 30
 
 
-class Heard:
+class RecentLinks:
     """Links by where they were found, each with its shortest way; in two generations, so that forgetting is cheap."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -35,7 +35,7 @@ class Heard:
         ]
 
     def remember(self, where: str, depth: int, links: Iterable[str]) -> None:
-        if len(self._young) > MANY or self._clock() - self._since > LONG:
+        if len(self._young) > MAX_LINKS or self._clock() - self._since > MAX_AGE_SECONDS:
             self._old, self._young, self._since = self._young, {}, self._clock()
         for link in links:
             key = hash((where, link))

@@ -12,14 +12,14 @@ from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import Final, NamedTuple
 
-from usher.crawl.sitemap import moment
+from usher.crawl.sitemap import parse_date
 from usher.urls import MAX_TEXT
 
-MOST_BYTES: Final = 512_000  # the 500 KiB that RFC 9309 asks every crawler to read
-MOST_SITEMAPS: Final = 100
-LONGEST_DELAY: Final = 60.0
-FRESH: Final = timedelta(hours=24)
-FRESH_AFTER_ERROR: Final = timedelta(minutes=10)
+MAX_BYTES: Final = 512_000  # the 500 KiB that RFC 9309 asks every crawler to read
+MAX_SITEMAPS: Final = 100
+MAX_CRAWL_DELAY_SECONDS: Final = 60.0
+CACHE_DURATION: Final = timedelta(hours=24)
+ERROR_CACHE_DURATION: Final = timedelta(minutes=10)
 
 _LINE: Final = re.compile(  # with the misspellings that are about, and without the colon
     r"\n[ \t]*(user[ -]?agent|allow|dis+al+[ao]w|diasllow|crawl[ -]?delay|request[ -]?rate|site-?maps?)"
@@ -42,7 +42,7 @@ _DIRECTIVE: Final = re.compile(
 )
 
 
-class Rule(NamedTuple):
+class RobotsRule(NamedTuple):
     """One line of a group; of all that match a target, the one with the highest rank decides."""
 
     rank: tuple[int, bool]  # how long the pattern is, then: does it allow
@@ -79,7 +79,7 @@ class Rule(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Robots:
+class RobotsRules:
     """What one host's robots.txt says to one agent; `wait` means that nobody knows yet."""
 
     wait: bool = False
@@ -87,13 +87,13 @@ class Robots:
     group: str = "*"
     asked_delay: float | None = None  # as the site wants it, in seconds
     sitemaps: tuple[str, ...] = ()
-    prefixes: Mapping[str, Rule] = field(default_factory=dict)
+    prefixes: Mapping[str, RobotsRule] = field(default_factory=dict)
     lengths: Sequence[int] = ()  # of the prefixes, longest first
-    globs: Sequence[tuple[str, Rule]] = ()  # with the longest part, highest rank first
+    globs: Sequence[tuple[str, RobotsRule]] = ()  # with the longest part, highest rank first
 
     @property
     def crawl_delay(self) -> float | None:
-        return None if self.asked_delay is None else min(self.asked_delay, LONGEST_DELAY)
+        return None if self.asked_delay is None else min(self.asked_delay, MAX_CRAWL_DELAY_SECONDS)
 
     def allowed(self, url: str) -> bool:
         target = _target(url)
@@ -112,7 +112,7 @@ class Robots:
         rule = self._decides(target)
         return f"{rule} (group {self.group})" if rule else "no rule matches"
 
-    def _decides(self, target: str) -> Rule | None:
+    def _decides(self, target: str) -> RobotsRule | None:
         best = None
         for length in self.lengths:
             if best := self.prefixes.get(target[:length]):
@@ -139,30 +139,36 @@ class _Group:
             self.delay = max(delay, self.delay or 0.0)
 
 
-def judge(status: int | None, body: bytes, agent: str) -> Robots:
+def rules_for_response(status: int | None, body: bytes, agent: str) -> RobotsRules:
     """Rules for an answer that brought some, freedom for a plain no, `wait` for trouble or for no answer (None).
 
     The caller follows redirects and takes a 304 for what it had; a redirect that leads nowhere is a plain no.
     """
     if status is None:
-        return Robots(wait=True, note="robots.txt could not be fetched: nothing is allowed for now")
+        return RobotsRules(
+            wait=True, note="robots.txt could not be fetched: nothing is allowed for now"
+        )
     if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
-        return read(body, agent)
+        return parse_robots(body, agent)
     trouble = status in {HTTPStatus.NOT_MODIFIED, HTTPStatus.TOO_MANY_REQUESTS}
     if HTTPStatus.OK <= status < HTTPStatus.INTERNAL_SERVER_ERROR and not trouble:
-        return Robots(note=f"robots.txt answered {status}: everything is allowed")
-    return Robots(wait=True, note=f"robots.txt answered {status}: nothing is allowed for now")
+        return RobotsRules(note=f"robots.txt answered {status}: everything is allowed")
+    return RobotsRules(wait=True, note=f"robots.txt answered {status}: nothing is allowed for now")
 
 
-def fresh(robots: Robots, failures: int = 0) -> timedelta:
+def cache_duration(robots: RobotsRules, failures: int = 0) -> timedelta:
     """How long to believe an answer; `failures` counts the waits in a row before this one."""
-    return min(FRESH_AFTER_ERROR * 2 ** min(failures, 10), FRESH) if robots.wait else FRESH
+    return (
+        min(ERROR_CACHE_DURATION * 2 ** min(failures, 10), CACHE_DURATION)
+        if robots.wait
+        else CACHE_DURATION
+    )
 
 
-def text(body: bytes) -> str:
+def normalize_text(body: bytes) -> str:
     """What is worth keeping of a robots.txt: `read` makes the same of it, and any database stores it."""
     if body.startswith((b"\xff\xfe", b"\xfe\xff")):
-        body = body[: 2 * MOST_BYTES].decode("utf-16", "replace").encode()
+        body = body[: 2 * MAX_BYTES].decode("utf-16", "replace").encode()
     found = _cut(body).decode("utf-8", "surrogateescape").lstrip("\ufeff").replace("\0", "")
     if not found.isascii():
         found = _NO_UTF8.sub(_escaped_byte, found)
@@ -171,20 +177,20 @@ def text(body: bytes) -> str:
 
 def _cut(body: bytes) -> bytes:
     """Leave out what is too much, and the line that would be cut in two."""
-    if len(body) <= MOST_BYTES:
+    if len(body) <= MAX_BYTES:
         return body
-    body = body[: MOST_BYTES + 1]
+    body = body[: MAX_BYTES + 1]
     return body[: max(body.rfind(b"\n"), body.rfind(b"\r"), 0)]
 
 
-def read(body: bytes, agent: str) -> Robots:
+def parse_robots(body: bytes, agent: str) -> RobotsRules:
     """Take from a robots.txt the groups of one agent, else those of all; what makes no sense is passed over."""
     us = _token(agent)
     groups = {us: _Group(), "*": _Group()}
     current: list[_Group] = []
     naming = False
     sitemaps: dict[str, None] = {}
-    for line in _LINE.finditer(f"\n{text(body)}"):
+    for line in _LINE.finditer(f"\n{normalize_text(body)}"):
         letter, value = line[1][0].lower(), line[2].strip()  # no two fields begin alike
         if letter == "u":
             if not naming:
@@ -205,29 +211,29 @@ def read(body: bytes, agent: str) -> Robots:
     return _robots(name, groups[name], sitemaps)
 
 
-def _robots(name: str, group: _Group, sitemaps: Iterable[str]) -> Robots:
+def _robots(name: str, group: _Group, sitemaps: Iterable[str]) -> RobotsRules:
     rules = [_rule(allows, value) for allows, value in dict.fromkeys(group.lines) if value]
     rules = sorted((rule for rule in rules if rule.parts), key=lambda rule: rule.rank)
     # Sorted: where one prefix is both allowed and not, what allows comes last and stays.
     prefixes = {rule.parts[0]: rule for rule in rules if rule.is_prefix}
     absolute = [url for url in sitemaps if url.lower().startswith(("http://", "https://"))]
-    return Robots(
+    return RobotsRules(
         group=name,
         asked_delay=group.delay,
-        sitemaps=tuple([url for url in absolute if len(url) <= MAX_TEXT][:MOST_SITEMAPS]),
+        sitemaps=tuple([url for url in absolute if len(url) <= MAX_TEXT][:MAX_SITEMAPS]),
         prefixes=prefixes,
         lengths=sorted({len(prefix) for prefix in prefixes}, reverse=True),
         globs=[(max(one.parts, key=len), one) for one in reversed(rules) if not one.is_prefix],
     )
 
 
-def _rule(allows: bool, value: str) -> Rule:  # noqa: FBT001 - as the line says
+def _rule(allows: bool, value: str) -> RobotsRule:  # noqa: FBT001 - as the line says
     """Read one pattern; it has no parts if no URL of ours could match it."""
     if value[0] not in "/*" or len(value) > MAX_TEXT:
-        return Rule((0, allows), value, ())
+        return RobotsRule((0, allows), value, ())
     ends = value.endswith("$")
     pattern = _normal(value.removesuffix("$"))
-    return Rule((len(pattern) + ends, allows), value, tuple(pattern.split("*")), ends)
+    return RobotsRule((len(pattern) + ends, allows), value, tuple(pattern.split("*")), ends)
 
 
 def _token(value: str) -> str:
@@ -291,7 +297,7 @@ def directives(values: Iterable[str], agent: str, now: datetime | None = None) -
     ours = {_token(agent), "*", "robots"}
     said = [(name, value) for text in values for name, value in _said(text, ours)]
     words = {name for name, _ in said}
-    until = [moment(value) for name, value in said if name == "unavailable_after"]
+    until = [parse_date(value) for name, value in said if name == "unavailable_after"]
     after = min((time for time in until if time), default=None)
     past = now is not None and after is not None and after <= now
     return Directives(

@@ -11,26 +11,26 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from usher import __version__
-from usher.chunk_store import Shelf, keep_files_private
-from usher.crawl.crawler import TOGETHER, Crawler, Load
-from usher.crawl.http.fetch import Fetcher, Limits
+from usher.chunk_store import ChunkStore, keep_files_private
+from usher.crawl.crawler import MAX_REQUESTS_PER_HOST, Crawler, CrawlerLoad
+from usher.crawl.http.fetch import Fetcher, FetchLimits
 from usher.crawl.own_endpoints import own_endpoints
-from usher.crawl.page_visit import Visitor
-from usher.crawl.politeness import Manners
-from usher.crawl.warc.writer import About
+from usher.crawl.page_visit import PageVisitor
+from usher.crawl.politeness import PolitenessPolicy
+from usher.crawl.warc.writer import CrawlInfo
 from usher.errors import UsherError
 from usher.http.client.mgmt_client import Client
 from usher.http.server.chunk_files import chunk_endpoints
 from usher.http.server.component import serve_component
 from usher.http.server.credentials import credential, guard_options
 from usher.http.server.listen import Bind
-from usher.private_hosts import parse
+from usher.private_hosts import parse_allow_list
 from usher.settings import Settings
 from usher.telemetry import Log
 
 log = Log("crawl")
 PRODUCT: Final = "usher"  # as robots.txt calls us
-PATIENCE: Final = 60.0  # seconds that MGMT may be away
+MGMT_PATIENCE_SECONDS: Final = 60.0  # seconds that MGMT may be away
 TIDY_SECONDS: Final = 30.0
 Ready = Callable[[str], None]
 
@@ -41,31 +41,31 @@ class CrawlerOptions:
 
     bind: Bind
     host: str = ""
-    load: Load = field(default_factory=Load)
+    load: CrawlerLoad = field(default_factory=CrawlerLoad)
     keep: bool = False
     insecure: bool = False
 
 
-def agent_of(contact: str) -> str:
+def user_agent(contact: str) -> str:
     """Who we are, and whom to tell if we are not welcome."""
     return f"Usher/{__version__} (+{contact})" if contact else f"Usher/{__version__}"
 
 
-def fetcher_of(settings: Settings, own: Iterable[str] = ()) -> Fetcher:
+def make_fetcher(settings: Settings, own: Iterable[str] = ()) -> Fetcher:
     """A client of the web as the settings have it; `own` are further addresses of Usher itself."""
     return Fetcher(
-        agent_of(settings.contact),
-        limits=limits_of(settings),
-        allow=parse(settings.allow_private),
+        user_agent(settings.contact),
+        limits=fetch_limits(settings),
+        allow=parse_allow_list(settings.allow_private),
         own=own_endpoints(settings, own),
-        lines_per_host=TOGETHER,
+        lines_per_host=MAX_REQUESTS_PER_HOST,
     )
 
 
-def limits_of(settings: Settings) -> Limits:
+def fetch_limits(settings: Settings) -> FetchLimits:
     """As the operator has them; no part of a fetch may take longer than the whole."""
-    usual, total = Limits(), settings.fetch_seconds
-    return Limits(
+    usual, total = FetchLimits(), settings.fetch_seconds
+    return FetchLimits(
         lookup=min(usual.lookup, total),
         connect=min(usual.connect, total),
         idle=min(usual.idle, total),
@@ -74,7 +74,7 @@ def limits_of(settings: Settings) -> Limits:
     )
 
 
-async def crawl(
+async def run_crawler(
     settings: Settings, wish: CrawlerOptions, stop: asyncio.Event, *, ready: Ready
 ) -> None:
     """Run a crawler until told to stop; then what is under way ends."""
@@ -83,12 +83,14 @@ async def crawl(
             "no_contact", hint="set contact to an address or a page that says who crawls, and why"
         )
     keep_files_private(settings.data)
-    about = About(contact=settings.contact, user_agent=agent_of(settings.contact))
-    async with serving(settings, wish) as (shelf, host), fetcher_of(settings, [host]) as fetcher:
-        mgmt = Client(settings.mgmt_url, host=host, token=credential(settings), patience=PATIENCE)
+    about = CrawlInfo(contact=settings.contact, user_agent=user_agent(settings.contact))
+    async with serving(settings, wish) as (shelf, host), make_fetcher(settings, [host]) as fetcher:
+        mgmt = Client(
+            settings.mgmt_url, host=host, token=credential(settings), patience=MGMT_PATIENCE_SECONDS
+        )
         async with mgmt:
             await mgmt.set_state("online", type="crawler", anew=True)
-            async with Visitor(Manners(fetcher, PRODUCT, mgmt)) as visitor:
+            async with PageVisitor(PolitenessPolicy(fetcher, PRODUCT, mgmt)) as visitor:
                 crawler = Crawler(mgmt, visitor, shelf, wish.load, about)
                 ready(f"crawler at {host}")
                 log.info("crawling", mgmt=settings.mgmt_url, host=host)
@@ -99,9 +101,11 @@ async def crawl(
 
 
 @asynccontextmanager
-async def serving(settings: Settings, wish: CrawlerOptions) -> AsyncIterator[tuple[Shelf, str]]:
+async def serving(
+    settings: Settings, wish: CrawlerOptions
+) -> AsyncIterator[tuple[ChunkStore, str]]:
     """The crawler's files, served; a shelf belongs to one crawler, so each has its own, named as others reach it."""
-    shelf = Shelf(settings.data / "content")
+    shelf = ChunkStore(settings.data / "content")
     async with serve_component(
         chunk_endpoints(shelf, "/get_chunk"),
         wish.bind,
@@ -109,7 +113,7 @@ async def serving(settings: Settings, wish: CrawlerOptions) -> AsyncIterator[tup
     ) as address:
         host = wish.host or wish.bind.reached(address)
         shelf.directory /= re.sub(r"[^A-Za-z0-9.-]+", "_", host)
-        await asyncio.to_thread(shelf.tidy)
+        await asyncio.to_thread(shelf.remove_leftovers)
         yield shelf, host
 
 

@@ -7,35 +7,38 @@ import asyncio
 from typing import Any
 
 from usher.crawl import private_permission
-from usher.crawl.chunk_lease import Lease
-from usher.crawl.http.fetch import Answer
+from usher.crawl.chunk_lease import ChunkLease
+from usher.crawl.http.fetch import FetchResponse
 from usher.crawl.page import parse as page
-from usher.crawl.page.document import Page, from_pdf
-from usher.crawl.page.parse import Walk
+from usher.crawl.page.document import PageDocument, from_pdf
+from usher.crawl.page.parse import ParsedPage
 from usher.crawl.page.pdf import Pdf
 from usher.crawl.page.pdf_process import FAILURES
-from usher.crawl.page_visit import Seen, Visitor
-from usher.crawl.politeness import Manners
-from usher.crawl.service import PRODUCT, fetcher_of
+from usher.crawl.page_visit import PageVisit, PageVisitor
+from usher.crawl.politeness import PolitenessPolicy
+from usher.crawl.service import PRODUCT, make_fetcher
 from usher.errors import BadInput, Unreachable
 from usher.messages.crawler import PageToFetch, PrivateAccess
 from usher.settings import Settings
-from usher.urls import Refused, parse
+from usher.urls import UrlRefusal, parse
 
-PATIENCE = 120.0  # seconds for robots.txt and the page together
+FETCH_SECONDS = 120.0  # seconds for robots.txt and the page together
 
 
-async def look(settings: Settings, text: str) -> Seen:
+async def fetch_page(settings: Settings, text: str) -> PageVisit:
     """Fetch one page by the crawler's own code: robots.txt first, then the page.
 
     The operator names the URL, so a private host may be requested, at exactly this port.
     """
     url = parse(text)
-    if isinstance(url, Refused):
+    if isinstance(url, UrlRefusal):
         raise BadInput(f"{text[:80]!r} cannot be fetched: {url.detail}")
-    lease = Lease(asyncio.get_running_loop().time() + PATIENCE)
-    async with fetcher_of(settings) as fetcher, Visitor(Manners(fetcher, PRODUCT)) as visitor:
-        permission = await private_permission.needed(url)
+    lease = ChunkLease(asyncio.get_running_loop().time() + FETCH_SECONDS)
+    async with (
+        make_fetcher(settings) as fetcher,
+        PageVisitor(PolitenessPolicy(fetcher, PRODUCT)) as visitor,
+    ):
+        permission = await private_permission.needed_permission(url)
         access = PrivateAccess(permission.port, permission.addresses) if permission else None
         seen = await visitor.visit(PageToFetch(str(url), 0, private=access), lease)
     if seen is None:
@@ -43,7 +46,7 @@ async def look(settings: Settings, text: str) -> Seen:
     return seen
 
 
-def portrait(seen: Seen) -> dict[str, Any]:
+def visit_report(seen: PageVisit) -> dict[str, Any]:
     """All that was seen."""
     told, answer, rules = seen.outcome.page, seen.answer, seen.rules
     documents = documents_of(seen)
@@ -68,13 +71,13 @@ def portrait(seen: Seen) -> dict[str, Any]:
     }
 
 
-def read(answer: Answer, walk: Walk, paper: Pdf | None) -> list[Page]:
+def read(answer: FetchResponse, walk: ParsedPage, paper: Pdf | None) -> list[PageDocument]:
     """The documents of an answer; a PDF was read by the process with limits, never by this one."""
     if walk.kind == "pdf":
         if paper is None or paper in FAILURES:
             return []
         return from_pdf(paper, answer.url, noindex=walk.noindex)
-    return page.read(
+    return page.extract_documents(
         answer.body,
         answer.url,
         media_type=answer.media_type,
@@ -83,7 +86,7 @@ def read(answer: Answer, walk: Walk, paper: Pdf | None) -> list[Page]:
     )
 
 
-def documents_of(seen: Seen) -> list[dict[str, Any]]:
+def documents_of(seen: PageVisit) -> list[dict[str, Any]]:
     answer, walk = seen.answer, seen.walk
     if answer is None or walk is None or walk.kind not in ("html", "text", "pdf"):
         return []

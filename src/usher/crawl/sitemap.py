@@ -14,13 +14,13 @@ from email.utils import parsedate_to_datetime
 from itertools import islice
 from typing import Final, NamedTuple
 
-from usher.urls import Refused, Url, parse
+from usher.urls import Url, UrlRefusal, parse
 
-MOST_BYTES: Final = 50_000_000  # both as the protocol has them
-MOST_ENTRIES: Final = 50_000
-LONGEST_LOC: Final = 2_048
+MAX_BYTES: Final = 50_000_000  # both as the protocol has them
+MAX_ENTRIES: Final = 50_000
+MAX_URL_LENGTH: Final = 2_048
 
-_MOST_TOKENS: Final = 10 * MOST_ENTRIES
+_MOST_TOKENS: Final = 10 * MAX_ENTRIES
 _MOST_BEFORE_ROOT: Final = 1_000  # comments, and what a broken page prints
 _MOST_MEMBERS: Final = 1_000
 _HEAD: Final = 8_192
@@ -45,7 +45,7 @@ _LINE: Final = re.compile(rb"[^\r\n]+")
 _DAY: Final = re.compile(r"(\d{4})(?:-(\d\d?)(?:-(\d\d?))?)?", re.ASCII)
 
 
-class Entry(NamedTuple):
+class SitemapEntry(NamedTuple):
     """A page or another sitemap by its absolute URL, and when it changed, if the site says so."""
 
     url: str
@@ -53,11 +53,11 @@ class Entry(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Sitemap:
+class ParsedSitemap:
     """What could be read of one file; `problem` says what could not, `skipped` how many entries made no URL."""
 
-    pages: tuple[Entry, ...] = ()
-    sitemaps: tuple[Entry, ...] = ()
+    pages: tuple[SitemapEntry, ...] = ()
+    sitemaps: tuple[SitemapEntry, ...] = ()
     problem: str = ""
     skipped: int = 0
 
@@ -82,7 +82,7 @@ _LISTS: Final = frozenset({b"urlset", b"sitemapindex"})
 _Pair = tuple[str, bytes]  # an address, and a date as it is written
 
 
-def read(body: bytes, url: str) -> Sitemap:
+def parse_sitemap(body: bytes, url: str) -> ParsedSitemap:
     """Read what a sitemap's URL brought; broken input yields less and a problem in words."""
     body, broken = _unpacked(body)
     prefix, name = _root(body)
@@ -94,18 +94,18 @@ def read(body: bytes, url: str) -> Sitemap:
         more = more or "It stops before its end; entries may be missing."
     problem = broken or more
     if name == b"sitemapindex":
-        return Sitemap(sitemaps=found, problem=problem, skipped=skipped)
-    return Sitemap(pages=found, problem=problem, skipped=skipped)
+        return ParsedSitemap(sitemaps=found, problem=problem, skipped=skipped)
+    return ParsedSitemap(pages=found, problem=problem, skipped=skipped)
 
 
-def only(found: Sitemap, wanted: Callable[[Entry], bool]) -> Sitemap:
+def filter_entries(found: ParsedSitemap, wanted: Callable[[SitemapEntry], bool]) -> ParsedSitemap:
     """Return a sitemap with the entries that are wanted; the others count as skipped."""
     pages, sitemaps = (tuple(filter(wanted, some)) for some in (found.pages, found.sitemaps))
     left_out = len(found.pages) + len(found.sitemaps) - len(pages) - len(sitemaps)
     return replace(found, pages=pages, sitemaps=sitemaps, skipped=found.skipped + left_out)
 
 
-def looks_like(body: bytes, media_type: str, path: str) -> bool:
+def is_sitemap(body: bytes, media_type: str, path: str) -> bool:
     """Whether the first bytes are those of a sitemap, not of a feed or of other XML.
 
     A list of URLs is one if it is plain text and its file name says so.
@@ -119,7 +119,7 @@ def looks_like(body: bytes, media_type: str, path: str) -> bool:
     return is_text and "sitemap" in name and name.endswith(".txt") and _is_web(head.lstrip()[:8])
 
 
-def moment(text: str) -> datetime | None:
+def parse_date(text: str) -> datetime | None:
     """Read a W3C date, of any precision, or the date of a mail, in UTC; nonsense is None."""
     text = text.strip()
     try:
@@ -149,7 +149,7 @@ def _utc(time: datetime) -> datetime | None:
     return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
 
 
-def _unpacked(body: bytes, most: int = MOST_BYTES) -> tuple[bytes, str]:
+def _unpacked(body: bytes, most: int = MAX_BYTES) -> tuple[bytes, str]:
     """UTF-8 of what may be packed, even twice: by the site, and again by the server."""
     problem = ""
     for _ in range(2):
@@ -253,30 +253,36 @@ def _is_web(start: bytes) -> bool:
     return start.lower().startswith((b"http://", b"https://"))
 
 
-def _collect(pairs: Iterable[_Pair], base: Url | Refused) -> tuple[tuple[Entry, ...], int, str]:
-    found: list[Entry] = []
+def _collect(
+    pairs: Iterable[_Pair], base: Url | UrlRefusal
+) -> tuple[tuple[SitemapEntry, ...], int, str]:
+    found: list[SitemapEntry] = []
     skipped = 0
     for address, date in pairs:
         url = _absolute(address, base)
         if not url:
             skipped += 1
-        elif len(found) == MOST_ENTRIES:
-            return tuple(found), skipped, f"Only the first {MOST_ENTRIES:,} entries were read."
+        elif len(found) == MAX_ENTRIES:
+            return (
+                tuple(found),
+                skipped,
+                f"Only the first {MAX_ENTRIES:,} entries were read.",
+            )
         else:
-            found.append(Entry(url, moment(_text(date)) if date else None))
+            found.append(SitemapEntry(url, parse_date(_text(date)) if date else None))
     return tuple(found), skipped, ""
 
 
-def _absolute(address: str, base: Url | Refused) -> str:
+def _absolute(address: str, base: Url | UrlRefusal) -> str:
     """The URL as it is, as long as the door can tell what is meant; nothing if it is too long or none."""
-    if len(address) > LONGEST_LOC:
+    if len(address) > MAX_URL_LENGTH:
         return ""
     if address.startswith(("https://", "http://")):
         return address
-    if not address or isinstance(base, Refused):
+    if not address or isinstance(base, UrlRefusal):
         return ""
     url = parse(address, base)
-    return "" if isinstance(url, Refused) else str(url)
+    return "" if isinstance(url, UrlRefusal) else str(url)
 
 
 def _text(raw: bytes) -> str:

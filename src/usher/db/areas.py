@@ -13,13 +13,13 @@ from pathlib import Path
 
 from psycopg.conninfo import make_conninfo
 
-from usher.db.embedded.client_process import Lodging, lodge
+from usher.db.embedded.server_lease import EmbeddedServerLease, lease_server
 from usher.errors import BadSetting
 from usher.settings import Settings
 
-DIRECTORIES = Path(__file__).parents[1] / "schema"
+SCHEMA_DIRECTORY = Path(__file__).parents[1] / "schema"
 # The words of a database.conf, and libpq's.
-CONF = {
+CONF_PARAMETERS = {
     "hostname": "host",
     "port": "port",
     "database": "dbname",
@@ -43,30 +43,30 @@ SCHEMAS: Mapping[str, Area] = {
 }
 
 # Schemas that hold only views of another one's tables, and come and go with it.
-BESIDE: Mapping[str, tuple[str, ...]] = {"work": ("mgmt",)}
+VIEW_SCHEMAS: Mapping[str, tuple[str, ...]] = {"work": ("mgmt",)}
 
 
-def with_beside(*schemas: str) -> tuple[str, ...]:
+def with_view_schemas(*schemas: str) -> tuple[str, ...]:
     """The schemas, and those that come and go with them."""
-    return tuple(name for schema in schemas for name in (schema, *BESIDE.get(schema, ())))
+    return tuple(name for schema in schemas for name in (schema, *VIEW_SCHEMAS.get(schema, ())))
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class AreaDatabases:
     """Where each area is, and our lodging in the embedded server if any is there."""
 
     dsns: Mapping[Area, str]
-    lodging: Lodging | None = None
+    embedded_lease: EmbeddedServerLease | None = None
 
     def dsn(self, schema: str) -> str:
         return self.dsns[SCHEMAS[schema]]
 
-    def owned(self, schema: str) -> bool:
+    def is_embedded(self, schema: str) -> bool:
         """Whether this schema is in the embedded server, which is ours to change."""
         return self.is_ours(self.dsn(schema))
 
     def is_ours(self, dsn: str) -> bool:
-        return self.lodging is not None and dsn == self.lodging.dsn
+        return self.embedded_lease is not None and dsn == self.embedded_lease.dsn
 
     def databases(self, schemas: tuple[str, ...] = tuple(SCHEMAS)) -> dict[str, list[str]]:
         """Each database once, with those of the schemas that are in it."""
@@ -76,7 +76,7 @@ class Places:
         return found
 
 
-def named(settings: Settings) -> dict[Area, str]:
+def configured_dsns(settings: Settings) -> dict[Area, str]:
     """The DSN the operator gave each area; empty where the embedded server is meant."""
     return {
         Area.WORK: settings.work_url or settings.database_url or from_conf(Area.WORK),
@@ -85,7 +85,7 @@ def named(settings: Settings) -> dict[Area, str]:
     }
 
 
-def from_conf(area: Area, directory: Path = DIRECTORIES) -> str:
+def from_conf(area: Area, directory: Path = SCHEMA_DIRECTORY) -> str:
     """The DSN in a database.conf of the area's schema directories, the first there is; as Ssscrape has it."""
     files = (directory / name / "database.conf" for name, of in SCHEMAS.items() if of is area)
     file = next((file for file in files if file.is_file()), None)
@@ -101,19 +101,20 @@ def read_conf(file: Path) -> str:
     given = {
         name: value.strip("\"' ") for section in parser.values() for name, value in section.items()
     }
-    if odd := next((name for name in given if name not in CONF), ""):
+    if odd := next((name for name in given if name not in CONF_PARAMETERS), ""):
         raise BadSetting(
-            f"{odd} in {file} is nothing of a database.", hint=f"One of: {', '.join(CONF)}."
+            f"{odd} in {file} is nothing of a database.",
+            hint=f"One of: {', '.join(CONF_PARAMETERS)}.",
         )
-    return make_conninfo(**{CONF[name]: value for name, value in given.items() if value})
+    return make_conninfo(**{CONF_PARAMETERS[name]: value for name, value in given.items() if value})
 
 
 @contextmanager
-def places(settings: Settings) -> Iterator[Places]:
+def open_areas(settings: Settings) -> Iterator[AreaDatabases]:
     """Every area's DSN, good within the block; starts the embedded server if an area lives there."""
-    dsns = named(settings)
+    dsns = configured_dsns(settings)
     if all(dsns.values()):
-        yield Places(dsns)
+        yield AreaDatabases(dsns)
         return
-    with lodge(settings.data, pg_bin=settings.pg_bin, port=settings.pg_port) as lodging:
-        yield Places({area: dsn or lodging.dsn for area, dsn in dsns.items()}, lodging)
+    with lease_server(settings.data, pg_bin=settings.pg_bin, port=settings.pg_port) as lease:
+        yield AreaDatabases({area: dsn or lease.dsn for area, dsn in dsns.items()}, lease)

@@ -29,7 +29,7 @@ async def server_time(conn: psycopg.AsyncConnection[TupleRow]) -> datetime:
     return now if isinstance(now, datetime) else datetime.fromisoformat(str(now))
 
 
-def skew_words(seconds: float) -> str:
+def describe_skew(seconds: float) -> str:
     """Put a skew into words that are followed by another clock: `3.0 s ahead of`."""
     return f"{abs(seconds):.1f} s {'ahead of' if seconds > 0 else 'behind'}"
 

@@ -21,17 +21,17 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 from usher.db.clock import DatabaseClock
 from usher.db.session import TCP_PARAMETERS, check_pooler, prepare_session
 from usher.errors import BadSetting, NotAllowed, SchemaOutOfDate, Unreachable, UsherError
-from usher.settings import masked
+from usher.settings import mask_password
 from usher.telemetry import DB_RECONNECTS, Log
 
 log = Log("db")
 T = TypeVar("T")
 Connection = psycopg.AsyncConnection[TupleRow]
 
-ATTEMPT_SECONDS = 5  # for one host of a DSN; a black hole would hold us for minutes
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+CONNECT_SECONDS = 5  # for one host of a DSN; a black hole would hold us for minutes
+FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.1, 5.0
 # A refusal that time alone can cure; any other FATAL is the server's last word.
-PASSING = (
+TEMPORARY_REFUSALS = (
     "starting up",
     "shutting down",
     "recovery mode",
@@ -49,13 +49,13 @@ PASSING = (
     "no more connections allowed",
 )
 # Another transaction stood in the way: the server is well, and the caller may repeat its own.
-IN_THE_WAY = (
+CONFLICT_ERRORS = (
     psycopg.errors.DeadlockDetected,
     psycopg.errors.SerializationFailure,
     psycopg.errors.LockNotAvailable,
 )
 # The server cannot be used now, although another connection may lead to one that can.
-UNAVAILABLE = (
+UNAVAILABLE_ERRORS = (
     psycopg.OperationalError,
     psycopg.errors.ReadOnlySqlTransaction,
     psycopg.errors.IdleInTransactionSessionTimeout,
@@ -65,7 +65,7 @@ UNAVAILABLE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Wake:
+class DatabaseNotification:
     """Something happened on a channel; `missed` when the line was down and anything may have."""
 
     channel: str
@@ -73,20 +73,20 @@ class Wake:
     missed: bool = False
 
 
-def complete(dsn: str) -> str:
+def complete_dsn(dsn: str) -> str:
     """The DSN with what every connection of ours needs; bad DSNs are refused here."""
     try:
         given = conninfo_to_dict(dsn)
     except psycopg.ProgrammingError as error:
         # libpq's words quote the part it could not read, which may be the password.
-        words = "" if "***" in masked(dsn) else f": {str(error).strip()}"
+        words = "" if "***" in mask_password(dsn) else f": {str(error).strip()}"
         raise BadSetting(
-            f"{masked(dsn)!r} is not a PostgreSQL address{words}.",
+            f"{mask_password(dsn)!r} is not a PostgreSQL address{words}.",
             hint="postgresql://user:password@host:5432/database",
         ) from error
     full: dict[str, Any] = {
         "application_name": "usher",
-        "connect_timeout": ATTEMPT_SECONDS,
+        "connect_timeout": CONNECT_SECONDS,
         # Of several servers, the primary; and behind a load balancer, no standby.
         "target_session_attrs": "read-write",
         **TCP_PARAMETERS,
@@ -94,39 +94,39 @@ def complete(dsn: str) -> str:
     return make_conninfo(**(full | given))
 
 
-def for_program(dsn: str) -> tuple[str, dict[str, str]]:
+def split_password(dsn: str) -> tuple[str, dict[str, str]]:
     """The DSN for another program's command line, and the password as environment: `ps` shows the first to all."""
-    given: dict[str, Any] = conninfo_to_dict(complete(dsn))
+    given: dict[str, Any] = conninfo_to_dict(complete_dsn(dsn))
     password = given.pop("password", None)
     return make_conninfo(**given), {"PGPASSWORD": str(password)} if password else {}
 
 
-async def attempts(longest: float = LONGEST_PAUSE) -> AsyncIterator[int]:
+async def backoff_attempts(longest: float = MAX_PAUSE_SECONDS) -> AsyncIterator[int]:
     """Numbers for ever: the first at once, each next after a longer sleep; jitter keeps many processes apart."""
     for number in itertools.count():
         yield number
-        pause = min(FIRST_PAUSE * 2 ** min(number, 10), longest)
+        pause = min(FIRST_PAUSE_SECONDS * 2 ** min(number, 10), longest)
         await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - not a secret
 
 
-def hopeless(error: Exception) -> bool:
+def is_permanent_refusal(error: Exception) -> bool:
     """Whether trying again cannot help: the server answered, and refused us for good."""
     said = str(error)
-    return "FATAL" in said and not any(word in said for word in PASSING)
+    return "FATAL" in said and not any(word in said for word in TEMPORARY_REFUSALS)
 
 
 async def connect(dsn: str, *, patience: float = 0, role: str = "") -> Connection:
     """One connection outside any pool, tried for that many seconds."""
-    full = complete(dsn)
+    full = complete_dsn(dsn)
     deadline = asyncio.get_running_loop().time() + patience
-    async for _ in attempts(min(LONGEST_PAUSE, patience / 4)):
+    async for _ in backoff_attempts(min(MAX_PAUSE_SECONDS, patience / 4)):
         try:
             return await connect_once(full, role)
         except psycopg.OperationalError as error:
-            if hopeless(error) or asyncio.get_running_loop().time() >= deadline:
-                raise unreachable(dsn, error) from error
+            if is_permanent_refusal(error) or asyncio.get_running_loop().time() >= deadline:
+                raise unreachable_error(dsn, error) from error
         except psycopg.Error as error:
-            raise translated(dsn, error) or unreachable(dsn, error) from error
+            raise translated_error(dsn, error) or unreachable_error(dsn, error) from error
     raise AssertionError  # attempts never end
 
 
@@ -154,21 +154,21 @@ async def stay_connected(
 
     Session locks end with the connection, so the work starts anew each time.
     """
-    async for _ in attempts():
+    async for _ in backoff_attempts():
         if stop.is_set():
             return
         try:
             async with await connect(dsn, patience=patience, role=role) as conn:
                 await work(conn)
-        except UNAVAILABLE as error:
+        except UNAVAILABLE_ERRORS as error:
             DB_RECONNECTS.inc()
             log.warning("database_away", reason=str(error).strip())
 
 
-def unreachable(dsn: str, error: BaseException) -> Unreachable:
+def unreachable_error(dsn: str, error: BaseException) -> Unreachable:
     reason = " ".join(str(error).split()) or type(error).__name__
     return Unreachable(
-        f"The database at {masked(dsn)} cannot be used: {reason}",
+        f"The database at {mask_password(dsn)} cannot be used: {reason}",
         hint="Check the address (`usher settings`) and that the server runs, then `usher doctor`.",
     )
 
@@ -182,7 +182,7 @@ class Database:
         self.role = role
         self.clock = DatabaseClock()
         self._pool = AsyncConnectionPool(
-            complete(dsn),
+            complete_dsn(dsn),
             connection_class=psycopg.AsyncConnection[TupleRow],
             kwargs={"autocommit": True},
             min_size=1,
@@ -222,7 +222,7 @@ class Database:
                     await self.clock.sync(conn)
                 yield conn
         except (psycopg.Error, PoolTimeout) as error:
-            if (ours := translated(self.dsn, error)) is None:
+            if (ours := translated_error(self.dsn, error)) is None:
                 raise
             raise ours from error
 
@@ -236,42 +236,44 @@ class Database:
             await self._pool.drain()
             raise
 
-    async def run(self, work: Callable[[Connection], Awaitable[T]], *, alone: bool = False) -> T:
+    async def run(
+        self, work: Callable[[Connection], Awaitable[T]], *, autocommit: bool = False
+    ) -> T:
         """One transaction, begun anew with back-off while the server is away or others stood in the way.
 
-        Work that is a single statement may stand `alone`.
+        Work that is a single statement may use `autocommit`.
 
         The answer to a commit can be lost with the connection, so the work must be repeatable:
         guarded by states or fences, as all of ours is.
         """
-        async for _ in attempts():
+        async for _ in backoff_attempts():
             try:
-                async with self.connection() if alone else self.transaction() as conn:
+                async with self.connection() if autocommit else self.transaction() as conn:
                     return await work(conn)
             except Unreachable as error:
                 if (
                     error.__cause__
                     and isinstance(error.__cause__, psycopg.Error)
-                    and hopeless(error.__cause__)
+                    and is_permanent_refusal(error.__cause__)
                 ):
                     raise
                 DB_RECONNECTS.inc()
                 log.warning("database_away", reason=error.message)
-            except IN_THE_WAY as error:
+            except CONFLICT_ERRORS as error:
                 log.info("begun_anew", reason=error.diag.message_primary)
         raise AssertionError  # attempts never end
 
-    async def listen(self, *channels: str) -> AsyncGenerator[Wake]:
+    async def listen(self, *channels: str) -> AsyncGenerator[DatabaseNotification]:
         """Wake-up calls, for ever; each (re)connection begins with one marked `missed`, for what got lost."""
         while True:
             conn = await connect(self.dsn, patience=math.inf, role=self.role)
             try:
                 for channel in channels:
                     await conn.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
-                    yield Wake(channel, missed=True)
+                    yield DatabaseNotification(channel, missed=True)
                 async for note in conn.notifies():
-                    yield Wake(note.channel, note.payload)
-            except UNAVAILABLE as error:
+                    yield DatabaseNotification(note.channel, note.payload)
+            except UNAVAILABLE_ERRORS as error:
                 DB_RECONNECTS.inc()
                 log.warning("listen_broken", reason=str(error).strip())
             finally:
@@ -282,7 +284,7 @@ async def reconnect_failed(pool: Any) -> None:  # noqa: ANN401 - the pool's own 
     log.error("reconnect_failed", pool=pool.name)
 
 
-def translated(dsn: str, error: BaseException) -> UsherError | None:
+def translated_error(dsn: str, error: BaseException) -> UsherError | None:
     """A driver's error in Usher's words, where the person outside can do something about it."""
     match error:
         case psycopg.errors.InsufficientPrivilege():
@@ -295,7 +297,7 @@ def translated(dsn: str, error: BaseException) -> UsherError | None:
                 f"The database lacks something: {error.diag.message_primary}.",
                 hint="Run `usher db migrate`.",
             )
-        case _ if isinstance(error, UNAVAILABLE) and not isinstance(error, IN_THE_WAY):
-            return unreachable(dsn, error)
+        case _ if isinstance(error, UNAVAILABLE_ERRORS) and not isinstance(error, CONFLICT_ERRORS):
+            return unreachable_error(dsn, error)
         case _:
             return None

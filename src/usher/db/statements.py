@@ -17,7 +17,7 @@ from psycopg.rows import AsyncRowFactory, RowMaker, TupleRow, tuple_row
 from usher.telemetry import DB_SECONDS
 
 T = TypeVar("T")
-PLAIN = {int, bool}
+UNQUOTED_TYPES = {int, bool}
 HEADING = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 
 
@@ -34,7 +34,7 @@ class Statement:
 
     async def rows(self, conn: AsyncConnection[TupleRow], of: type[T], **given: Any) -> list[T]:  # noqa: ANN401
         """Every row as a value of the given class, column by column."""
-        async with conn.cursor(row_factory=positional(of), binary=True) as cursor:
+        async with conn.cursor(row_factory=row_factory_of(of), binary=True) as cursor:
             await self._execute(cursor, given)
             return await cursor.fetchall()
 
@@ -62,19 +62,19 @@ class Statement:
         self._seconds.observe(time.perf_counter() - start)
 
 
-def positional(of: type[T]) -> AsyncRowFactory[T]:
+def row_factory_of(of: type[T]) -> AsyncRowFactory[T]:
     """Rows as values of a class, filled in the order of the columns: half the time of giving each by its name."""
 
     def factory(cursor: AsyncCursor[Any]) -> RowMaker[T]:
         names = [column.name for column in cursor.description or ()]
-        if names == names_of(of):
+        if names == field_names(of):
             return lambda values: of(*values)
         return lambda values: of(**dict(zip(names, values, strict=True)))
 
     return factory
 
 
-def names_of(of: type[Any]) -> list[str]:
+def field_names(of: type[Any]) -> list[str]:
     """The fields of a dataclass or a named tuple."""
     named: Sequence[str] | None = getattr(of, "_fields", None)
     return list(named) if named else [field.name for field in fields(of)]
@@ -86,7 +86,8 @@ class Statements:
     def __init__(self, file: Path) -> None:
         self.file = file
         self._by_name = {
-            name: Statement(file.stem, name, text) for name, text in split(file.read_text("utf-8"))
+            name: Statement(file.stem, name, text)
+            for name, text in split_statements(file.read_text("utf-8"))
         }
 
     def __getattr__(self, name: str) -> Statement:
@@ -99,7 +100,7 @@ class Statements:
         return iter(self._by_name.values())
 
 
-def split(text: str) -> Iterator[tuple[str, str]]:
+def split_statements(text: str) -> Iterator[tuple[str, str]]:
     """Name and text of each statement, in order; a name given twice is an error."""
     _, *parts = HEADING.split(text)
     names = parts[0::2]
@@ -118,12 +119,12 @@ def array(values: Iterable[object]) -> str | None:
         texts = '","'.join(given)  # type: ignore[arg-type]
         if "\\" not in texts and texts.count('"') == 2 * len(given) - 2:
             return f'{{"{texts}"}}'
-    if kinds <= PLAIN:
+    if kinds <= UNQUOTED_TYPES:
         return "{" + ",".join(map(str, given)) + "}"
-    return "{" + ",".join([word(value) for value in given]) + "}"
+    return "{" + ",".join([array_element(value) for value in given]) + "}"
 
 
-def word(value: object) -> str:
+def array_element(value: object) -> str:
     """One element: numbers and UUIDs are plain, text is quoted."""
     if value is None:
         return "NULL"
@@ -134,6 +135,6 @@ def word(value: object) -> str:
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def beside(module: str) -> Statements:
+def load_statements(module: str) -> Statements:
     """The statements in the `.sql` file next to a module, called with its `__file__`."""
     return Statements(Path(module).with_suffix(".sql"))

@@ -15,7 +15,7 @@ from xml.sax.saxutils import escape, quoteattr
 from usher.errors import BadInput
 from usher.feeds.parse import charset
 from usher.feeds.parse.relative_urls import is_web_url
-from usher.terminal import UNSAFE
+from usher.terminal import UNSAFE_CHARACTERS
 
 MAX_BYTES: Final = 10_000_000
 MAX_FEEDS: Final = 100_000
@@ -104,7 +104,7 @@ def write(subscriptions: Iterable[Subscription], title: str = "Subscriptions") -
     lines += [f"  <head><title>{escape(_clean(title))}</title></head>", "  <body>"]
     lines += [*_lines(top, 2), "  </body>", "</opml>", ""]
     # A character that no terminal should get is written as a reference, so that the export keeps it.
-    return UNSAFE.sub(lambda match: f"&#{ord(match[0])};", "\n".join(lines)).encode()
+    return UNSAFE_CHARACTERS.sub(lambda match: f"&#{ord(match[0])};", "\n".join(lines)).encode()
 
 
 def _tree(text: str) -> Element | None:

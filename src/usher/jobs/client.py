@@ -13,7 +13,7 @@ import psycopg
 from psycopg import AsyncConnection, Connection
 
 from usher.errors import BadInput, NotFound, Unreachable
-from usher.jobs.values import AddedJob, JobFailed, JobOptions, JobSpec, JobStatus, encoded
+from usher.jobs.values import AddedJob, JobFailed, JobOptions, JobSpec, JobStatus, encode_jobs
 
 ADD: Final = "select id, is_new from control.add_jobs(%s::jsonb)"
 STATUS: Final = "select %(id)s::bigint, state, message, exit_code, attempts, result from control.job_status(%(id)s)"
@@ -27,21 +27,21 @@ def add(conn: Connection[Any], *jobs: JobSpec) -> list[AddedJob]:
 
     BadInput for what cannot be stored; the transaction has then failed, as after any error of SQL.
     """
-    with understood():
-        rows = conn.cursor(row_factory=psycopg.rows.tuple_row).execute(ADD, [encoded(jobs)])
+    with translated_errors():
+        rows = conn.cursor(row_factory=psycopg.rows.tuple_row).execute(ADD, [encode_jobs(jobs)])
         return [AddedJob(*row) for row in rows.fetchall()]
 
 
 async def add_async(conn: AsyncConnection[Any], *jobs: JobSpec) -> list[AddedJob]:
     """As `add`, on a connection of asyncio."""
-    with understood():
+    with translated_errors():
         cursor = conn.cursor(row_factory=psycopg.rows.tuple_row)
-        await cursor.execute(ADD, [encoded(jobs)])
+        await cursor.execute(ADD, [encode_jobs(jobs)])
         return [AddedJob(*row) for row in await cursor.fetchall()]
 
 
 @contextmanager
-def understood() -> Iterator[None]:
+def translated_errors() -> Iterator[None]:
     """The errors of the driver that a caller can correct, as Usher's own."""
     try:
         yield
@@ -60,7 +60,7 @@ class JobQueue:
         try:
             self._conn = psycopg.connect(self._url, autocommit=True)
         except psycopg.OperationalError as error:
-            raise unreachable(error) from error
+            raise unreachable_error(error) from error
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -84,12 +84,12 @@ class JobQueue:
     def wait(self, id_: int, *, timeout: float) -> JobStatus:
         """Wait for a job to complete; JobFailed if it does not, TimeoutError after so many seconds."""
         deadline = time.monotonic() + timeout
-        for pause in pauses():
+        for pause in poll_delays():
             status = self.status(id_)
             if status.ended:
                 return completed(status)
             if time.monotonic() + pause > deadline:
-                raise overdue(status)
+                raise timeout_error(status)
             time.sleep(pause)
         raise AssertionError  # pauses never end
 
@@ -108,7 +108,7 @@ class AsyncJobQueue:
         try:
             self._conn = await AsyncConnection.connect(self._url, autocommit=True)
         except psycopg.OperationalError as error:
-            raise unreachable(error) from error
+            raise unreachable_error(error) from error
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -132,12 +132,12 @@ class AsyncJobQueue:
     async def wait(self, id_: int, *, timeout: float) -> JobStatus:  # noqa: ASYNC109 - as in JobQueue
         """Wait for a job to complete; JobFailed if it does not, TimeoutError after so many seconds."""
         deadline = time.monotonic() + timeout
-        for pause in pauses():
+        for pause in poll_delays():
             status = await self.status(id_)
             if status.ended:
                 return completed(status)
             if time.monotonic() + pause > deadline:
-                raise overdue(status)
+                raise timeout_error(status)
             await asyncio.sleep(pause)
         raise AssertionError  # pauses never end
 
@@ -158,16 +158,16 @@ def completed(status: JobStatus) -> JobStatus:
     return status
 
 
-def overdue(status: JobStatus) -> TimeoutError:
+def timeout_error(status: JobStatus) -> TimeoutError:
     return TimeoutError(f"Job {status.id} has not ended: it is {status.state}.")
 
 
-def unreachable(error: psycopg.OperationalError) -> Unreachable:
+def unreachable_error(error: psycopg.OperationalError) -> Unreachable:
     reason = " ".join(str(error).split())
     return Unreachable(f"The queue cannot be reached: {reason}", hint="Check the address.")
 
 
-def pauses() -> Iterator[float]:
+def poll_delays() -> Iterator[float]:
     """Seconds between looks at a job, growing."""
     pause = FIRST_POLL_SECONDS
     while True:

@@ -30,12 +30,17 @@ from usher.db.clock import server_time
 from usher.db.pool import connect
 from usher.jobs.values import JobSpec
 from usher.queue import jobs as queue
-from usher.queue.job_env import environment, worker_url
-from usher.queue.job_states import Ending, State, outcome
-from usher.queue.jobs import Claimed, Settled
-from usher.queue.policy import FUNCTION, Policy
-from usher.queue.runners.job_start import Refused, awaited, function_of, value_of
-from usher.schema.roles import WORKER, may_take
+from usher.queue.job_env import job_environment, worker_url
+from usher.queue.job_states import JobState, ProcessEnd, job_outcome
+from usher.queue.jobs import ClaimedJob, SettledRun
+from usher.queue.policy import FUNCTION_NAME, Policy
+from usher.queue.runners.job_start import (
+    JobRefused,
+    load_function,
+    run_async_function,
+    run_function,
+)
+from usher.schema.roles import WORKER, may_set_role
 from usher.worker import CURRENT_JOB, Job, PermanentError, TemporaryError, encode_result
 
 HOST: Final = "usher-testing"
@@ -122,7 +127,7 @@ async def run_inline_async(
     results: Mapping[int, Any] | None = None,
 ) -> RanJob:
     """As `run_inline`, for asyncio."""
-    ran = RanJob(State.COMPLETED, 0)
+    ran = RanJob(JobState.COMPLETED, 0)
     job = InlineJob(ran, data=data, attempt=attempt, results=results or {})
     await call(ran, job, function, args)
     return ran
@@ -137,9 +142,9 @@ async def call(
     try:
         with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
             if inspect.iscoroutinefunction(function):
-                value = await awaited(function, args)
+                value = await run_async_function(function, args)
             else:
-                value = await asyncio.to_thread(value_of, function, args)
+                value = await asyncio.to_thread(run_function, function, args)
             if value is not None:
                 ran.result = msgspec.json.decode(encode_result(value))
     except SystemExit as error:
@@ -151,7 +156,7 @@ async def call(
         CURRENT_JOB.reset(token)
         job.close()
     ran.output = output.getvalue()
-    ran.state = outcome(Ending(ran.exit_code), attempts=1, policy=Policy(), luck=0).state
+    ran.state = job_outcome(ProcessEnd(ran.exit_code), attempts=1, policy=Policy(), luck=0).state
 
 
 def failure_lines(error: Exception) -> list[str]:
@@ -175,7 +180,7 @@ async def drain_async(url: str, *types: str, limit: int = MAX_JOBS) -> list[RanJ
     done: list[RanJob] = []
     async with await connect(url) as conn:
         # As a worker, if there are roles, so that a test finds what a job may not do.
-        as_worker = await may_take(conn, WORKER)
+        as_worker = await may_set_role(conn, WORKER)
         worker_address = make_conninfo(url, options=f"-c role={WORKER}") if as_worker else url
         while len(done) < limit:
             for type_ in types or await queue.waiting_types(conn):
@@ -187,22 +192,24 @@ async def drain_async(url: str, *types: str, limit: int = MAX_JOBS) -> list[RanJ
                 return done
             ran = await run_claimed(worker_address, claimed[0])
             done.append(ran)
-            await queue.settle(conn, [settled(claimed[0], ran, now)], now=await server_time(conn))
+            await queue.settle(
+                conn, [settled_run(claimed[0], ran, now)], now=await server_time(conn)
+            )
     return done
 
 
-async def run_claimed(url: str, job: Claimed) -> RanJob:
-    ran = RanJob(State.COMPLETED, 0, id=job.id, type=job.type, program=job.program)
+async def run_claimed(url: str, job: ClaimedJob) -> RanJob:
+    ran = RanJob(JobState.COMPLETED, 0, id=job.id, type=job.type, program=job.program)
     try:
-        if FUNCTION.fullmatch(job.program):
+        if FUNCTION_NAME.fullmatch(job.program):
             worker = Job(worker_url(url, job), id_=job.id, task_id=job.task_id)
             worker.data, worker.attempt = job.data or "", job.attempts
-            await call(ran, worker, function_of(job.program, defined_only=False), tuple(job.args))
+            await call(ran, worker, load_function(job.program, defined_only=False), tuple(job.args))
         else:
-            await execute(ran, url, job)
-    except (Refused, OSError) as error:
+            await run_program(ran, url, job)
+    except (JobRefused, OSError) as error:
         ran.state, ran.exit_code, ran.error, ran.output = (
-            State.PERMANENT_ERROR,
+            JobState.PERMANENT_ERROR,
             2,
             error,
             str(error),
@@ -210,9 +217,9 @@ async def run_claimed(url: str, job: Claimed) -> RanJob:
     return ran
 
 
-async def execute(ran: RanJob, url: str, job: Claimed) -> None:
+async def run_program(ran: RanJob, url: str, job: ClaimedJob) -> None:
     """Run a program; fill in how it ended."""
-    given = {**os.environ, **environment(job, url)}
+    given = {**os.environ, **job_environment(job, url)}
     process = await asyncio.to_thread(
         subprocess.run,
         [job.program, *job.args],
@@ -222,18 +229,18 @@ async def execute(ran: RanJob, url: str, job: Claimed) -> None:
         check=False,
     )
     ran.output, ran.exit_code = process.stdout.decode(errors="replace"), process.returncode
-    ran.state = outcome(Ending(ran.exit_code), attempts=1, policy=Policy(), luck=0).state
+    ran.state = job_outcome(ProcessEnd(ran.exit_code), attempts=1, policy=Policy(), luck=0).state
 
 
-def settled(job: Claimed, ran: RanJob, now: datetime) -> Settled:
-    state = State(ran.state)
-    return Settled(
+def settled_run(job: ClaimedJob, ran: RanJob, now: datetime) -> SettledRun:
+    state = JobState(ran.state)
+    return SettledRun(
         job.id,
         job.claim,
         state,
         exit_code=ran.exit_code,
         last_words=ran.output.rstrip().rpartition("\n")[2] or None if ran.exit_code else None,
         output=ran.output or None,
-        retry_at=now + Policy().reschedule_after if state is State.TEMPORARY_ERROR else None,
+        retry_at=now + Policy().reschedule_after if state is JobState.TEMPORARY_ERROR else None,
         result=None if ran.result is None else encode_result(ran.result),
     )

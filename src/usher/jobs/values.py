@@ -82,12 +82,12 @@ class JobFailed(Exception):
         self.status = status
 
 
-def encoded(jobs: Iterable[JobSpec]) -> str:
+def encode_jobs(jobs: Iterable[JobSpec]) -> str:
     """Jobs as control.add_jobs reads them."""
-    return json.dumps([fields(job) for job in jobs])
+    return json.dumps([job_fields(job) for job in jobs])
 
 
-def fields(job: JobSpec) -> dict[str, Any]:
+def job_fields(job: JobSpec) -> dict[str, Any]:
     given = {
         "type": job.type,
         "program": job.program,

@@ -1,11 +1,11 @@
 """Chunk offers: what an index server is told to load, in turn: one that loads nothing still sees every chunk."""
 
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.mgmt import placements
 from usher.mgmt.placements import WantedChunk
 
-store = beside(__file__)
+store = load_statements(__file__)
 
 
 async def offer(conn: Connection, server: int, *, n: int) -> list[WantedChunk]:

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 
-store = beside(__file__)
-Asked = tuple[datetime, str, float]  # when, what, and how many seconds it took
+store = load_statements(__file__)
+ReportedQuery = tuple[datetime, str, float]  # when, what, and how many seconds it took
 
 
-async def add(conn: Connection, queries: Sequence[Asked], component: int) -> None:
+async def add(conn: Connection, queries: Sequence[ReportedQuery], component: int) -> None:
     """Queries that a component answered; `look.queries` sums them up."""
     ats, terms, seconds = zip(*queries, strict=True)
     await store.add.run(

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
-from usher.queue.policy import FUNCTION, Policies
+from usher.queue.policy import FUNCTION_NAME, Policies
 
 ANY_PROGRAM: Final = "*"
-RELATIVE_PARTS: Final = frozenset({"", ".", ".."})
+RELATIVE_SEGMENTS: Final = frozenset({"", ".", ".."})
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Permission:
+class ProgramPermission:
     """Whether a program may run as a child job; `refusal` is empty if it may."""
 
     refusal: str = ""
@@ -27,28 +27,30 @@ class Permission:
     defined_only: bool = False
 
 
-def permission(policies: Policies, origin: Origin | None, type_: str, program: str) -> Permission:
+def permission(
+    policies: Policies, origin: Origin | None, type_: str, program: str
+) -> ProgramPermission:
     """Judge a job by the run that put it in; None is an operator or a task, which may run anything."""
     if origin is None:
-        return Permission()
+        return ProgramPermission()
     parent = policies.of(origin.type)
     if policies.of(type_).user != parent.user:
-        return Permission(
+        return ProgramPermission(
             f"A job of type {origin.type} may not start one of type {type_}: "
             f"their `user` settings differ. Set the same user in both tables of usher.toml"
         )
     listed = parent.child_programs or ()
     if policies.of(type_).in_manager and not parent.in_manager and program not in listed:
-        return Permission(
+        return ProgramPermission(
             f"A job of type {origin.type} may not start one of type {type_}, which runs inside the manager. "
             f"Add {program[:200]!r}, without wildcards, to child_programs in [worker.{origin.type}]"
         )
     patterns = default_patterns(origin) if parent.child_programs is None else parent.child_programs
     if program in patterns or ANY_PROGRAM in patterns:
-        return Permission()
+        return ProgramPermission()
     if any(matches(program, pattern) for pattern in patterns):
-        return Permission(defined_only=FUNCTION.fullmatch(program) is not None)
-    return Permission(
+        return ProgramPermission(defined_only=FUNCTION_NAME.fullmatch(program) is not None)
+    return ProgramPermission(
         f"A job of type {origin.type} may not start the program {program[:200]!r}. "
         f"Add it to child_programs in [worker.{origin.type}] of the manager's usher.toml"
     )
@@ -56,7 +58,7 @@ def permission(policies: Policies, origin: Origin | None, type_: str, program: s
 
 def default_patterns(origin: Origin) -> tuple[str, ...]:
     """Allow the parent's own program and, if that is a function, the functions of its module."""
-    if FUNCTION.fullmatch(origin.program):
+    if FUNCTION_NAME.fullmatch(origin.program):
         return origin.program, f"{origin.program.partition(':')[0]}:*"
     return (origin.program,)
 
@@ -64,7 +66,7 @@ def default_patterns(origin: Origin) -> tuple[str, ...]:
 def matches(program: str, pattern: str) -> bool:
     """Compare part by part: a wildcard crosses no slash, and `..` leads nowhere."""
     parts, wanted = program.split("/"), pattern.split("/")
-    if len(parts) != len(wanted) or any(part in RELATIVE_PARTS for part in parts[1:]):
+    if len(parts) != len(wanted) or any(part in RELATIVE_SEGMENTS for part in parts[1:]):
         return False
     return all(map(fnmatchcase, parts, wanted))
 

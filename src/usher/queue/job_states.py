@@ -15,7 +15,7 @@ from usher import durations
 from usher.queue.policy import Policy
 
 
-class State(StrEnum):
+class JobState(StrEnum):
     PENDING = "pending"
     WAITING = "waiting"  # until the jobs that it needs have completed
     RUNNING = "running"
@@ -25,78 +25,83 @@ class State(StrEnum):
     CANCELLED = "cancelled"
 
 
-FINAL: Final = frozenset({State.COMPLETED, State.PERMANENT_ERROR, State.CANCELLED})
+FINAL_STATES: Final = frozenset({JobState.COMPLETED, JobState.PERMANENT_ERROR, JobState.CANCELLED})
 # The exit codes with a meaning.
-EXITS: Final = MappingProxyType(
-    {0: State.COMPLETED, 1: State.TEMPORARY_ERROR, 2: State.PERMANENT_ERROR}
+EXIT_CODE_STATES: Final = MappingProxyType(
+    {0: JobState.COMPLETED, 1: JobState.TEMPORARY_ERROR, 2: JobState.PERMANENT_ERROR}
 )
-Why = Literal["ended", "timeout", "cancelled", "unstoppable", "missing", "forbidden", "unstartable"]
+EndReason = Literal[
+    "ended", "timeout", "cancelled", "unstoppable", "missing", "forbidden", "unstartable"
+]
 
 
 @dataclass(slots=True)
-class Ending:
+class ProcessEnd:
     """How a process ended: by itself, by us, or before it began."""
 
     code: int | None  # the exit code, or minus the signal; None if it never ran
-    why: Why = "ended"
+    why: EndReason = "ended"
     detail: str = ""
 
 
 @dataclass(slots=True)
-class Outcome:
+class JobOutcome:
     """What becomes of the job; without a message, what the worker itself wrote stays."""
 
-    state: State
+    state: JobState
     exit_code: int | None
     message: str | None = None
     retry_in: timedelta | None = None
     note: str = ""  # why it is not tried again; a message says it already
 
 
-def outcome(ending: Ending, *, attempts: int, policy: Policy, luck: float) -> Outcome:
+def job_outcome(ending: ProcessEnd, *, attempts: int, policy: Policy, luck: float) -> JobOutcome:
     """`attempts` counts the run that ended; `luck` is from 0 up to 1 and spreads the retries."""
-    state, message = judged(ending, policy)
-    if state is not State.TEMPORARY_ERROR:
-        return Outcome(state, ending.code, message)
-    note = last_word(attempts, policy)
+    state, message = state_and_message(ending, policy)
+    if state is not JobState.TEMPORARY_ERROR:
+        return JobOutcome(state, ending.code, message)
+    note = no_retry_reason(attempts, policy)
     if note:
         message = f"{message}; {note}" if message else None
-        return Outcome(State.PERMANENT_ERROR, ending.code, message, note=note)
-    return Outcome(state, ending.code, message, wait(attempts, policy, luck))
+        return JobOutcome(JobState.PERMANENT_ERROR, ending.code, message, note=note)
+    return JobOutcome(state, ending.code, message, retry_delay(attempts, policy, luck))
 
 
-def judged(ending: Ending, policy: Policy) -> tuple[State, str | None]:
-    """State and message, before anybody counts attempts."""
-    killed = State.TEMPORARY_ERROR if policy.retry_after_kill else State.PERMANENT_ERROR
+def state_and_message(ending: ProcessEnd, policy: Policy) -> tuple[JobState, str | None]:
+    """JobState and message, before anybody counts attempts."""
+    killed = JobState.TEMPORARY_ERROR if policy.retry_after_kill else JobState.PERMANENT_ERROR
     match ending.why:
         case "cancelled":
-            return State.CANCELLED, f"Cancelled: {ending.detail}" if ending.detail else "Cancelled"
+            return (
+                JobState.CANCELLED,
+                f"Cancelled: {ending.detail}" if ending.detail else "Cancelled",
+            )
         case (
             "missing" | "forbidden" | "unstoppable"
         ):  # code that runs on would run beside its retry
-            return State.PERMANENT_ERROR, ending.detail or "Program not found"
+            return JobState.PERMANENT_ERROR, ending.detail or "Program not found"
         case "unstartable":
             reason = f": {ending.detail}" if ending.detail else ""
-            return State.TEMPORARY_ERROR, f"Could not be started{reason}"
+            return JobState.TEMPORARY_ERROR, f"Could not be started{reason}"
         case "timeout":
             return (
                 killed,
-                f"Timed out after {durations.show(policy.kill_after)}{last_act(ending.code)}",
+                f"Timed out after {durations.show(policy.kill_after)}{stop_effect(ending.code)}",
             )
     if ending.code is not None and ending.code < 0:
         return killed, f"Killed by signal {signal_name(-ending.code)}"
-    return exited(ending)
+    return state_of_exit_code(ending)
 
 
-def exited(ending: Ending) -> tuple[State, str | None]:
+def state_of_exit_code(ending: ProcessEnd) -> tuple[JobState, str | None]:
     if ending.code is None:
-        return State.TEMPORARY_ERROR, ending.detail or "Nobody saw how it ended"
-    if ending.code in EXITS:
-        return EXITS[ending.code], ending.detail or None
-    return State.TEMPORARY_ERROR, f"Invalid exit code: {ending.code}"
+        return JobState.TEMPORARY_ERROR, ending.detail or "Nobody saw how it ended"
+    if ending.code in EXIT_CODE_STATES:
+        return EXIT_CODE_STATES[ending.code], ending.detail or None
+    return JobState.TEMPORARY_ERROR, f"Invalid exit code: {ending.code}"
 
 
-def last_act(code: int | None) -> str:
+def stop_effect(code: int | None) -> str:
     """What a process did that was told to stop; it may have caught the signal."""
     if code is None:
         return ""
@@ -111,8 +116,8 @@ def signal_name(number: int) -> str:
         return str(number)
 
 
-def last_word(attempts: int, policy: Policy) -> str:
-    """Why a temporary error is the last, empty if it is not."""
+def no_retry_reason(attempts: int, policy: Policy) -> str:
+    """EndReason a temporary error is the last, empty if it is not."""
     if not policy.auto_reschedule:
         return "not tried again: auto_reschedule is off"
     if attempts >= policy.max_attempts:
@@ -120,7 +125,7 @@ def last_word(attempts: int, policy: Policy) -> str:
     return ""
 
 
-def wait(attempts: int, policy: Policy, luck: float) -> timedelta:
+def retry_delay(attempts: int, policy: Policy, luck: float) -> timedelta:
     """Longer after each attempt up to the most there is, then spread."""
     try:
         longer = policy.backoff ** max(attempts - 1, 0)

@@ -12,17 +12,17 @@ from uuid import UUID
 import psycopg
 
 from usher.db.pool import Connection
-from usher.db.statements import array, beside
+from usher.db.statements import array, load_statements
 from usher.errors import BadInput
 from usher.queue.child_programs import Origin
-from usher.queue.job_states import State
-from usher.queue.periods import host_rule
+from usher.queue.job_states import JobState
+from usher.queue.periods import normalize_host_rule
 
-store = beside(__file__)
+store = load_statements(__file__)
 
 
 @dataclass(frozen=True, slots=True)
-class New:
+class JobRequest:
     """A job to put in: what to run, and under which conditions."""
 
     type: str
@@ -38,7 +38,7 @@ class New:
 
 
 @dataclass(frozen=True, slots=True)
-class Entered:
+class EnqueuedJob:
     """Where a job stands: new, or the one that had its key already."""
 
     id: int
@@ -46,7 +46,7 @@ class Entered:
 
 
 @dataclass(slots=True)
-class Claimed:
+class ClaimedJob:
     """A job that is ours to run, until its lease ends. Not frozen: that would double the time of its creation."""
 
     id: int
@@ -75,12 +75,12 @@ class Claimed:
 
 
 @dataclass(slots=True)
-class Settled:
+class SettledRun:
     """How a run ended, under the claim it had."""
 
     id: int
     claim: UUID
-    state: State
+    state: JobState
     exit_code: int | None = None
     pid: int | None = None
     message: str | None = None
@@ -91,8 +91,8 @@ class Settled:
 
 
 async def enqueue(
-    conn: Connection, jobs: Sequence[New], *, now: datetime, parent: int | None = None
-) -> list[Entered]:
+    conn: Connection, jobs: Sequence[JobRequest], *, now: datetime, parent: int | None = None
+) -> list[EnqueuedJob]:
     """Put jobs in, one answer for each; a key that waits or runs already is answered with that job."""
     if not jobs:
         return []
@@ -100,24 +100,24 @@ async def enqueue(
         plain = [replace(job, needs=()) for job in jobs]
         async with conn.transaction():
             entered = await enqueue(conn, plain, now=now, parent=parent)
-            await wait_for(conn, zip(jobs, entered, strict=True))
+            await add_needs(conn, zip(jobs, entered, strict=True))
         return entered
-    keys, values = array(job.key for job in jobs), columns(jobs)
+    keys, values = array(job.key for job in jobs), job_columns(jobs)
     try:
         if keys is None:
             rows = await store.enqueue.tuples(conn, now=now, **values)
         else:
             rows = await store.enqueue_keyed.tuples(conn, now=now, keys=keys, **values)
     except (psycopg.DataError, psycopg.errors.CheckViolation) as error:
-        raise BadInput(f"A job cannot be put in: {reason(error)}.") from error
+        raise BadInput(f"A job cannot be put in: {error_reason(error)}.") from error
     if parent is not None and rows:
         await store.descend.tuples(conn, children=[row[0] for row in rows], parent=parent)
     if keys is None:
-        return [Entered(id_, new=True) for (id_,) in sorted(rows)]
-    return await answers(conn, jobs, rows)
+        return [EnqueuedJob(id_, new=True) for (id_,) in sorted(rows)]
+    return await enqueued_jobs(conn, jobs, rows)
 
 
-async def wait_for(conn: Connection, entered: Iterable[tuple[New, Entered]]) -> None:
+async def add_needs(conn: Connection, entered: Iterable[tuple[JobRequest, EnqueuedJob]]) -> None:
     """Make new jobs wait for those they need, in the transaction that inserted them."""
     pairs = [(added.id, needed) for job, added in entered if added.new for needed in job.needs]
     try:
@@ -126,11 +126,11 @@ async def wait_for(conn: Connection, entered: Iterable[tuple[New, Entered]]) -> 
         )
     except (psycopg.DataError, psycopg.errors.CheckViolation) as error:
         raise BadInput(
-            f"A job cannot wait for another: {reason(error)}.", hint="usher jobs list"
+            f"A job cannot wait for another: {error_reason(error)}.", hint="usher jobs list"
         ) from error
 
 
-def columns(jobs: Sequence[New]) -> dict[str, str | None]:
+def job_columns(jobs: Sequence[JobRequest]) -> dict[str, str | None]:
     """The columns as arrays; null for a column of defaults, which is then neither written nor read."""
     has_args = any(job.args for job in jobs)
     return {
@@ -141,18 +141,20 @@ def columns(jobs: Sequence[New]) -> dict[str, str | None]:
         "scheduled": array(job.scheduled for job in jobs),
         "resources": array(job.resource for job in jobs),
         "priorities": array(job.priority or None for job in jobs),
-        "host_rules": array(host_rule(job.host_rule) if job.host_rule else None for job in jobs),
+        "host_rules": array(
+            normalize_host_rule(job.host_rule) if job.host_rule else None for job in jobs
+        ),
         "data": array(job.data for job in jobs),
     }
 
 
-def reason(error: psycopg.Error) -> str:
+def error_reason(error: psycopg.Error) -> str:
     return (error.diag.message_primary or str(error)).rstrip(".")
 
 
-async def answers(
-    conn: Connection, jobs: Sequence[New], made: Sequence[tuple[int, str | None]]
-) -> list[Entered]:
+async def enqueued_jobs(
+    conn: Connection, jobs: Sequence[JobRequest], made: Sequence[tuple[int, str | None]]
+) -> list[EnqueuedJob]:
     """One answer for each job, of which some have keys."""
     plain = iter(sorted(id_ for id_, key in made if key is None))
     fresh = {key: id_ for id_, key in made if key is not None}
@@ -162,9 +164,9 @@ async def answers(
     found, seen = [], set[str]()
     for job in jobs:
         if job.key is None:
-            found.append(Entered(next(plain), new=True))
+            found.append(EnqueuedJob(next(plain), new=True))
         elif (id_ := fresh.get(job.key) or known.get(job.key)) is not None:
-            found.append(Entered(id_, new=job.key in fresh and job.key not in seen))
+            found.append(EnqueuedJob(id_, new=job.key in fresh and job.key not in seen))
             seen.add(job.key)
         else:
             raise BadInput(f"The job with the key {job.key!r} ended just now; try again.")
@@ -180,10 +182,10 @@ async def claim(
     lease: timedelta,
     tries: int,
     now: datetime,
-) -> list[Claimed]:
+) -> list[ClaimedJob]:
     """Up to n jobs of a type that may run on this machine now, in the order of their turns."""
     claimed = await store.claim.rows(
-        conn, Claimed, type=type_, host=host, n=n, lease=lease, tries=tries, now=now
+        conn, ClaimedJob, type=type_, host=host, n=n, lease=lease, tries=tries, now=now
     )
     if claimed:
         origins = {
@@ -197,7 +199,7 @@ async def claim(
     return sorted(claimed, key=lambda job: job.turn)
 
 
-def with_origin(job: Claimed, type_: str | None, program: str | None) -> Claimed:
+def with_origin(job: ClaimedJob, type_: str | None, program: str | None) -> ClaimedJob:
     return replace(job, origin_type=type_, origin_program=program)
 
 
@@ -207,11 +209,11 @@ async def next_due(conn: Connection, type_: str, host: str) -> datetime | None:
     return when if when is None or isinstance(when, datetime) else None
 
 
-async def settle(conn: Connection, ends: Sequence[Settled], *, now: datetime) -> set[int]:
+async def settle(conn: Connection, ends: Sequence[SettledRun], *, now: datetime) -> set[int]:
     """End runs; returns those that were still ours, the others had lost their lease."""
     if any(end.result is not None for end in ends):
         async with conn.transaction():
-            stored = await put_results(conn, ends, now=now)
+            stored = await store_results(conn, ends, now=now)
             return await settle(conn, stored, now=now)
     found = await store.settle.tuples(
         conn,
@@ -229,7 +231,9 @@ async def settle(conn: Connection, ends: Sequence[Settled], *, now: datetime) ->
     return {end.id for end in ends} - {id_ for (id_,) in found}
 
 
-async def put_results(conn: Connection, ends: Sequence[Settled], *, now: datetime) -> list[Settled]:
+async def store_results(
+    conn: Connection, ends: Sequence[SettledRun], *, now: datetime
+) -> list[SettledRun]:
     """Store the results of runs; a run whose result cannot be stored has failed permanently."""
     given = [end for end in ends if end.result is not None]
     try:
@@ -244,10 +248,12 @@ async def put_results(conn: Connection, ends: Sequence[Settled], *, now: datetim
     except (psycopg.DataError, psycopg.errors.CheckViolation) as error:
         if len(given) > 1:
             halves = given[: len(given) // 2], given[len(given) // 2 :]
-            stored = [end for half in halves for end in await put_results(conn, half, now=now)]
+            stored = [end for half in halves for end in await store_results(conn, half, now=now)]
         else:
-            message = f"The result cannot be stored: {reason(error)}"
-            stored = [replace(given[0], state=State.PERMANENT_ERROR, message=message, result=None)]
+            message = f"The result cannot be stored: {error_reason(error)}"
+            stored = [
+                replace(given[0], state=JobState.PERMANENT_ERROR, message=message, result=None)
+            ]
         by_id = {end.id: end for end in stored}
         return [by_id.get(end.id, end) for end in ends]
     return [replace(end, result=None) for end in ends]
@@ -263,7 +269,7 @@ async def give_back(
     conn: Connection, ours: Sequence[tuple[int, UUID]], *, now: datetime
 ) -> set[int]:
     """Return jobs that were claimed and not run, without charging an attempt."""
-    found = await store.give_back.tuples(conn, **split(ours), now=now)
+    found = await store.give_back.tuples(conn, **claim_arrays(ours), now=now)
     return {id_ for (id_,) in found}
 
 
@@ -271,20 +277,20 @@ async def extend(
     conn: Connection, ours: Sequence[tuple[int, UUID]], *, lease: timedelta, now: datetime
 ) -> dict[int, bool]:
     """New leases for those still ours, and whether each is to be stopped; who is missing is lost."""
-    return dict(await store.extend.tuples(conn, **split(ours), lease=lease, now=now))
+    return dict(await store.extend.tuples(conn, **claim_arrays(ours), lease=lease, now=now))
 
 
 async def cancelled(conn: Connection, ours: Sequence[tuple[int, UUID]]) -> set[int]:
     """Which of our runs are to be stopped."""
-    return {id_ for (id_,) in await store.cancelled.tuples(conn, **split(ours))}
+    return {id_ for (id_,) in await store.cancelled.tuples(conn, **claim_arrays(ours))}
 
 
-def split(ours: Sequence[tuple[int, UUID]]) -> dict[str, list[object]]:
+def claim_arrays(ours: Sequence[tuple[int, UUID]]) -> dict[str, list[object]]:
     return {"ids": [id_ for id_, _ in ours], "claims": [claim for _, claim in ours]}
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class RunReport:
     """What a run says of itself while it goes on."""
 
     id: int
@@ -293,7 +299,9 @@ class Report:
     output: str | None = None
 
 
-async def report(conn: Connection, host: str, reports: Sequence[Report], *, now: datetime) -> int:
+async def report_progress(
+    conn: Connection, host: str, reports: Sequence[RunReport], *, now: datetime
+) -> int:
     """Write down process numbers and the output so far."""
     if pids := [one.pid for one in reports if one.pid is not None]:
         await store.vacate.run(
@@ -320,7 +328,7 @@ async def waiting_types(conn: Connection) -> list[str]:
 
 async def cancel(
     conn: Connection, ids: Sequence[int], *, why: str, now: datetime
-) -> dict[int, State]:
+) -> dict[int, JobState]:
     """End what waits (cancelled), have what runs stopped (running); who is missing is not in the queue."""
     found = await store.cancel.tuples(conn, ids=list(ids), why=why, now=now)
-    return {id_: State(state) for id_, state in found}
+    return {id_: JobState(state) for id_, state in found}

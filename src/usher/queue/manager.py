@@ -18,30 +18,30 @@ from usher.db.clock import DatabaseClock
 from usher.db.pool import Database
 from usher.queue import jobs
 from usher.queue.child_programs import permission
-from usher.queue.job_states import Ending, State, outcome
-from usher.queue.jobs import Claimed, Settled
-from usher.queue.metrics import Meters
+from usher.queue.job_states import JobState, ProcessEnd, job_outcome
+from usher.queue.jobs import ClaimedJob, SettledRun
+from usher.queue.metrics import JobTypeMetrics
 from usher.queue.policy import Policies, Policy
 from usher.queue.runners.accounts import in_private_directory
 from usher.queue.runners.async_runner import AsyncRunner
-from usher.queue.runners.process_runner import Ended, Runner, Started
-from usher.queue.runners.run_request import order
-from usher.queue.running_jobs import Ledger, Run
+from usher.queue.runners.process_runner import ProcessRunner, RunEnded, RunStarted
+from usher.queue.runners.run_request import run_request
+from usher.queue.running_jobs import JobRun, RunningJobs
 from usher.telemetry import Log
 
 log = Log("manager")
 LEASE: Final = timedelta(seconds=60)
 DISCOVER_SECONDS: Final = 10.0  # between looks for types nobody announced
-LONGEST_WORDS: Final = 200
-SHORT: Final = 0.05  # seconds; runs below it are claimed ahead
-AHEAD: Final = 20
-AHEAD_SECONDS: Final = 1.0  # that a job may be at hand without being begun
-HURRY_SECONDS: Final = 2.0  # for a claim under way, when told twice to stop
-BUSY_SECONDS: Final = 0.02  # until a job is asked for again that another claim was looking at
+MAX_SUMMARY_CHARS: Final = 200
+SHORT_RUN_SECONDS: Final = 0.05  # seconds; runs below it are claimed ahead
+MAX_CLAIMED_AHEAD: Final = 20
+MAX_AHEAD_SECONDS: Final = 1.0  # that a job may be at hand without being begun
+CLAIM_GRACE_SECONDS: Final = 2.0  # for a claim under way, when told twice to stop
+MIN_RETRY_SECONDS: Final = 0.02  # until a job is asked for again that another claim was looking at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Post:
+class ManagerConfig:
     """Where a manager stands and what it may do."""
 
     host: str
@@ -60,30 +60,30 @@ class Post:
 class Manager:
     """An actor: `await Manager(db, post).run(stop, now)`; both are events."""
 
-    def __init__(self, db: Database, post: Post) -> None:
+    def __init__(self, db: Database, post: ManagerConfig) -> None:
         self.db = db
         self.post = post
         self.clock = db.clock
-        self.ledger = Ledger(db, post.host, self.clock, lease=post.lease)
+        self.ledger = RunningJobs(db, post.host, self.clock, lease=post.lease)
         self.busy: Counter[str] = Counter()
         self._ask: dict[str, float] = dict.fromkeys(post.types, 0.0)
-        self._ahead: defaultdict[str, deque[Run]] = defaultdict(deque)  # ours, and not begun yet
+        self._ahead: defaultdict[str, deque[JobRun]] = defaultdict(deque)  # ours, and not begun yet
         self._bound: set[str] = set()  # types whose jobs use resources
         self._leaving = False
         self._pace: dict[str, float] = {}  # seconds that runs of a type take of late
-        self._meters: dict[str, Meters] = {}
+        self._meters: dict[str, JobTypeMetrics] = {}
         self._woken = asyncio.Event()
         self._idle = asyncio.Event()
-        self._runner: Runner
+        self._runner: ProcessRunner
         self._async_runner = AsyncRunner(post.dsn, self.heard)
 
     async def run(self, stop: asyncio.Event, stop_now: asyncio.Event) -> None:
         """Until told to stop, and then until what runs has ended or `stop_now` is set."""
-        async with Runner(preload=self.preload()) as self._runner, self._async_runner:
+        async with ProcessRunner(preload=self.preload()) as self._runner, self._async_runner:
             try:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(self.serve(stop, stop_now))
-            except* Finished:
+            except* ManagerStopped:
                 pass
         log.info("stopped")
 
@@ -103,7 +103,7 @@ class Manager:
             listening.cancel()
             await self.claim_no_more(claiming, stop_now)
             await self.drain(stop_now)
-            raise Finished
+            raise ManagerStopped
 
     async def claim_no_more(self, claiming: asyncio.Task[None], stop_now: asyncio.Event) -> None:
         """Let a claim that is under way end: cut off, nobody would know what it had brought."""
@@ -113,7 +113,7 @@ class Manager:
         await asyncio.wait({claiming, hurried}, return_when=asyncio.FIRST_COMPLETED)
         hurried.cancel()
         if not claiming.done():
-            await asyncio.wait({claiming}, timeout=HURRY_SECONDS)
+            await asyncio.wait({claiming}, timeout=CLAIM_GRACE_SECONDS)
             claiming.cancel()
 
     def preload(self) -> tuple[str, ...]:
@@ -134,7 +134,7 @@ class Manager:
                 self.ask(wake.payload)
 
     async def discover(self) -> None:
-        for type_ in await self.db.run(jobs.waiting_types, alone=True):
+        for type_ in await self.db.run(jobs.waiting_types, autocommit=True):
             self.ask(type_)
 
     def ask(self, type_: str, at: float = 0.0) -> None:
@@ -180,7 +180,7 @@ class Manager:
                 tries=policy.max_attempts,
                 now=self.clock.now(),
             ),
-            alone=True,
+            autocommit=True,
         )
         runs = [self.ledger.enter(job, policy, asked) for job in await self.startable(claimed)]
         self._ahead[type_] += runs
@@ -191,7 +191,7 @@ class Manager:
         if len(claimed) < wanted:
             await self.wait_for(type_)
 
-    async def startable(self, claimed: list[Claimed]) -> list[Claimed]:
+    async def startable(self, claimed: list[ClaimedJob]) -> list[ClaimedJob]:
         """Give back jobs whose lost run has not ended here yet: its end would count as that of the new run."""
         early = [job for job in claimed if job.id in self.ledger.runs]
         if not early:
@@ -206,7 +206,10 @@ class Manager:
         None of a type whose jobs use resources: a seat is for who runs.
         """
         here = len(self._ahead[type_])
-        short = self._pace.get(type_, SHORT) < SHORT and type_ not in self._bound
+        short = (
+            self._pace.get(type_, SHORT_RUN_SECONDS) < SHORT_RUN_SECONDS
+            and type_ not in self._bound
+        )
         most = ahead_limit(policy)
         return most - here if short and policy.max_processes and here <= most // 2 else -here
 
@@ -218,9 +221,11 @@ class Manager:
 
     async def wait_for(self, type_: str) -> None:
         """Nothing more now: ask again when the next one is due, if that is before the next poll."""
-        due = await self.db.run(lambda conn: jobs.next_due(conn, type_, self.post.host), alone=True)
+        due = await self.db.run(
+            lambda conn: jobs.next_due(conn, type_, self.post.host), autocommit=True
+        )
         if due is not None:
-            wait = max((due - self.clock.now()).total_seconds(), BUSY_SECONDS)
+            wait = max((due - self.clock.now()).total_seconds(), MIN_RETRY_SECONDS)
             self._ask[type_] = min(self._ask[type_], time.monotonic() + wait)
 
     # -- running them
@@ -234,13 +239,13 @@ class Manager:
     async def tidy(self) -> None:
         """Give back what does not get its turn here: the runs before it take longer than those so far."""
         while True:
-            await asyncio.sleep(AHEAD_SECONDS / 2)
-            late = time.monotonic() - AHEAD_SECONDS
+            await asyncio.sleep(MAX_AHEAD_SECONDS / 2)
+            late = time.monotonic() - MAX_AHEAD_SECONDS
             stuck = [run for here in self._ahead.values() for run in here if run.since < late]
-            self._pace.update(dict.fromkeys((run.job.type for run in stuck), SHORT))
+            self._pace.update(dict.fromkeys((run.job.type for run in stuck), SHORT_RUN_SECONDS))
             await self.give_back(stuck)
 
-    def start(self, run: Run, now: datetime) -> None:
+    def start(self, run: JobRun, now: datetime) -> None:
         job, policy = run.job, run.policy
         self.busy[job.type] += 1
         self.meters(job.type).waited.observe((now - job.scheduled).total_seconds())
@@ -248,36 +253,38 @@ class Manager:
             allowed = permission(self.post.policies, job.origin, job.type, job.program)
             self._async_runner.start(job, policy, allowed)
         else:
-            self._runner.start(order(job, policy, self.post))
+            self._runner.start(run_request(job, policy, self.post))
 
-    def meters(self, type_: str) -> Meters:
+    def meters(self, type_: str) -> JobTypeMetrics:
         if type_ not in self._meters:
-            self._meters[type_] = Meters(type_, running=partial(self.busy.__getitem__, type_))
+            self._meters[type_] = JobTypeMetrics(
+                type_, running=partial(self.busy.__getitem__, type_)
+            )
         return self._meters[type_]
 
-    def runner_of(self, run: Run) -> Runner | AsyncRunner:
+    def runner_of(self, run: JobRun) -> ProcessRunner | AsyncRunner:
         return self._async_runner if run.policy.in_manager else self._runner
 
     def output(self, key: int) -> str:
         run = self.ledger.runs.get(key)
         return self.runner_of(run).output(key) if run else ""
 
-    def stop(self, run: Run) -> None:
+    def stop(self, run: JobRun) -> None:
         """Somebody cancelled it."""
         if self.put_down(run):
-            end = Ended(run.job.id, None, None, "cancelled", "", "", 0.0)
-            self.ledger.end(run, judged(run, end, self.clock))
+            end = RunEnded(run.job.id, None, None, "cancelled", "", "", 0.0)
+            self.ledger.end(run, settled_run(run, end, self.clock))
         else:
             self.runner_of(run).stop(run.job.id)
 
-    def kill(self, run: Run) -> None:
+    def kill(self, run: JobRun) -> None:
         """It is no longer ours."""
         if self.put_down(run):
             self.ledger.runs.pop(run.job.id, None)
         else:
             self.runner_of(run).kill(run.job.id)
 
-    def put_down(self, run: Run) -> bool:
+    def put_down(self, run: JobRun) -> bool:
         """Whether it had not begun, and now will not."""
         here = self._ahead[run.job.type]
         if run not in here:
@@ -293,19 +300,19 @@ class Manager:
                 batch.append(events.get_nowait())
             self.heard(batch)
 
-    def heard(self, events: Iterable[Started | Ended]) -> None:
+    def heard(self, events: Iterable[RunStarted | RunEnded]) -> None:
         """Write down what became of runs, then fill their places."""
         types: set[str] = set()
         for event in events:
             run = self.ledger.runs.get(event.key)
-            if run and isinstance(event, Started):
+            if run and isinstance(event, RunStarted):
                 self.ledger.note_start(run, event.pid)
-            elif run and isinstance(event, Ended):
+            elif run and isinstance(event, RunEnded):
                 types.add(run.job.type)
                 self.ended(run, event)
         self.refill(list(self._ask) if self.post.most is not None else types)
 
-    def ended(self, run: Run, event: Ended) -> None:
+    def ended(self, run: JobRun, event: RunEnded) -> None:
         """A process has gone: its place is free, and how it ended is to be written down."""
         type_ = run.job.type
         self.busy[type_] -= 1
@@ -315,7 +322,7 @@ class Manager:
         if run.lost:
             self.ledger.runs.pop(run.job.id, None)
         elif not run.given_up:
-            settled = judged(run, event, self.clock)
+            settled = settled_run(run, event, self.clock)
             meters.runs(settled.state).inc()
             self.ledger.end(run, settled)
 
@@ -352,7 +359,7 @@ class Manager:
             self._idle.clear()
             await self._idle.wait()
 
-    async def give_back(self, runs: Collection[Run]) -> None:
+    async def give_back(self, runs: Collection[JobRun]) -> None:
         if runs:
             log.info("gives_back", jobs=len(runs))
             for run in runs:
@@ -362,33 +369,33 @@ class Manager:
 
 def ahead_limit(policy: Policy) -> int:
     """How many jobs to have at hand at most; inside the manager jobs can be so short that claims must overlap runs."""
-    return max(AHEAD, policy.max_processes) if policy.in_manager else AHEAD
+    return max(MAX_CLAIMED_AHEAD, policy.max_processes) if policy.in_manager else MAX_CLAIMED_AHEAD
 
 
-class Finished(Exception):
+class ManagerStopped(Exception):
     """The way out of the task group."""
 
 
-def judged(run: Run, event: Ended, clock: DatabaseClock) -> Settled:
+def settled_run(run: JobRun, event: RunEnded, clock: DatabaseClock) -> SettledRun:
     """How a run ended, in the words of the queue."""
-    ending = Ending(event.code, event.why, event.detail)
+    ending = ProcessEnd(event.code, event.why, event.detail)
     luck = random.random()  # noqa: S311 - spreads retries
-    found = outcome(ending, attempts=run.job.attempts, policy=run.policy, luck=luck)
-    failed = found.state in {State.TEMPORARY_ERROR, State.PERMANENT_ERROR}
-    return Settled(
+    found = job_outcome(ending, attempts=run.job.attempts, policy=run.policy, luck=luck)
+    failed = found.state in {JobState.TEMPORARY_ERROR, JobState.PERMANENT_ERROR}
+    return SettledRun(
         *run.fence,
         state=found.state,
         exit_code=found.exit_code,
         pid=event.pid,
         message=found.message,
-        last_words=last_words(event.output, found.note) if failed else None,
+        last_words=failure_summary(event.output, found.note) if failed else None,
         output=event.output or None,
         result=event.result or None,
         retry_at=None if found.retry_in is None else clock.now() + found.retry_in,
     )
 
 
-def last_words(output: str, note: str) -> str | None:
+def failure_summary(output: str, note: str) -> str | None:
     """The last line of what a failed program said, and why it is not tried again."""
-    line = output.rstrip().rpartition("\n")[2].strip()[:LONGEST_WORDS]
+    line = output.rstrip().rpartition("\n")[2].strip()[:MAX_SUMMARY_CHARS]
     return "; ".join(filter(None, (line, note))) or None

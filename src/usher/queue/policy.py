@@ -12,20 +12,20 @@ from typing import Any, Final, Literal, get_args
 
 from usher import durations
 from usher.errors import BadSetting
-from usher.settings import to_bool, to_float, to_int, to_text, unknown
+from usher.settings import to_bool, to_float, to_int, to_text, unknown_setting
 
-Run = Literal["auto", "exec", "fork", "async"]
+RunMode = Literal["auto", "exec", "fork", "async"]
 
 DEFAULTS: Final = "defaults"
 SECOND: Final = timedelta(seconds=1)
 DAY: Final = timedelta(days=1)
-LONGEST: Final = timedelta(days=3650)
+MAX_DURATION: Final = timedelta(days=3650)
 K, M, G, T = (1 << power for power in (10, 20, 30, 40))
 
-TYPE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-MODULE: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
-FUNCTION: Final = re.compile(f"{MODULE.pattern}:{MODULE.pattern}")
-SIZE: Final = re.compile("([0-9]{1,15})([KMGT]?)(?:i?B)?", re.ASCII | re.IGNORECASE)
+JOB_TYPE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+MODULE_NAME: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+FUNCTION_NAME: Final = re.compile(f"{MODULE_NAME.pattern}:{MODULE_NAME.pattern}")
+SIZE_TEXT: Final = re.compile("([0-9]{1,15})([KMGT]?)(?:i?B)?", re.ASCII | re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class Policy:
     cpu: int | None = None  # seconds
     output: int = 64 * K  # bytes kept of what a run says
     directory: str = ""
-    run: Run = "auto"
+    run: RunMode = "auto"
     preload: tuple[str, ...] = ()
     # Patterns of the programs that its jobs may start as further jobs; None: see `children.default_patterns`.
     child_programs: tuple[str, ...] | None = None
@@ -58,7 +58,7 @@ class Policy:
     def forks(self, program: str) -> bool:
         """Whether the program is a function of the warm process: by its look, unless told."""
         if self.run == "auto":
-            return FUNCTION.fullmatch(program) is not None
+            return FUNCTION_NAME.fullmatch(program) is not None
         return self.run in {
             "fork",
             "async",
@@ -81,9 +81,9 @@ class Policies:
         return self.named.get(type_, self.defaults)
 
 
-def policies(tables: Mapping[str, Mapping[str, Any]]) -> Policies:
+def read_policies(tables: Mapping[str, Mapping[str, Any]]) -> Policies:
     """Read all worker tables; what cannot be used is an error here, not when a job runs."""
-    read = {name: options(name, table) for name, table in tables.items()}
+    read = {name: table_options(name, table) for name, table in tables.items()}
     defaults = read.pop(DEFAULTS, {})
     named = {name: Policy(**(defaults | own)) for name, own in read.items()}
     if Policy(**defaults).in_manager:
@@ -108,8 +108,8 @@ def check_in_manager(type_: str, policy: Policy) -> None:
         )
 
 
-def options(type_: str, table: Mapping[str, Any]) -> dict[str, Any]:
-    if not TYPE.fullmatch(type_):
+def table_options(type_: str, table: Mapping[str, Any]) -> dict[str, Any]:
+    if not JOB_TYPE.fullmatch(type_):
         raise BadSetting(
             f"[worker.{type_[:80]!a}] names no type of job.",
             hint="A type has at most 64 letters, digits, dots, hyphens and underscores.",
@@ -117,11 +117,11 @@ def options(type_: str, table: Mapping[str, Any]) -> dict[str, Any]:
     where = f"[worker.{type_}]"
     for name in table:
         if name not in OPTIONS:
-            raise unknown(name, list(OPTIONS), where)
-    return {name: checked(name, value, where) for name, value in table.items()}
+            raise unknown_setting(name, list(OPTIONS), where)
+    return {name: checked_value(name, value, where) for name, value in table.items()}
 
 
-def checked(name: str, value: object, where: str) -> object:
+def checked_value(name: str, value: object, where: str) -> object:
     option = OPTIONS[name]
     bad = f"{name} in {where} cannot be {value!r:.80}"
     if isinstance(value, bool) and option.read is not to_bool:
@@ -131,19 +131,19 @@ def checked(name: str, value: object, where: str) -> object:
     except (ValueError, TypeError) as error:
         raise BadSetting(f"{bad}: {error}.") from error
     if result is not None and option.least is not None and result < option.least:
-        raise BadSetting(f"{bad}: it is at least {shown(option.least)}.")
+        raise BadSetting(f"{bad}: it is at least {bound_text(option.least)}.")
     if result is not None and option.most is not None and result > option.most:
-        raise BadSetting(f"{bad}: it is at most {shown(option.most)}.")
+        raise BadSetting(f"{bad}: it is at most {bound_text(option.most)}.")
     return result
 
 
-def shown(bound: float | timedelta) -> str:
+def bound_text(bound: float | timedelta) -> str:
     return durations.show(bound) if isinstance(bound, timedelta) else f"{bound:,}"
 
 
-def to_span(value: object) -> timedelta:
+def to_duration(value: object) -> timedelta:
     """A number, in quotes or not, is seconds."""
-    span = durations.read(value.strip()) if isinstance(value, str) else None
+    span = durations.parse(value.strip()) if isinstance(value, str) else None
     try:
         return timedelta(seconds=to_float(value)) if span is None else span
     except (ValueError, OverflowError) as error:
@@ -151,7 +151,7 @@ def to_span(value: object) -> timedelta:
 
 
 def to_size(value: object) -> int:
-    match = SIZE.fullmatch(str(value))
+    match = SIZE_TEXT.fullmatch(str(value))
     if match is None:
         raise ValueError("a size such as 64K, 512M or 2G is wanted")
     number, unit = match.groups()
@@ -165,12 +165,12 @@ def to_memory(value: object) -> int | None:
 
 def to_cpu(value: object) -> int | None:
     """Whole seconds, as the system counts them, and not fewer than asked for; 0 is no limit."""
-    return -(-to_span(value) // SECOND) or None
+    return -(-to_duration(value) // SECOND) or None
 
 
-def to_run(value: object) -> str:
-    if value not in get_args(Run):
-        raise ValueError(f"one of {', '.join(get_args(Run))} is wanted")
+def to_run_mode(value: object) -> str:
+    if value not in get_args(RunMode):
+        raise ValueError(f"one of {', '.join(get_args(RunMode))} is wanted")
     return str(value)
 
 
@@ -178,7 +178,7 @@ def to_modules(value: object) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise TypeError("a list of modules is wanted")
     for one in value:
-        if not isinstance(one, str) or not MODULE.fullmatch(one):
+        if not isinstance(one, str) or not MODULE_NAME.fullmatch(one):
             raise ValueError(f"{one!r:.80} is not the name of a module")
     return tuple(value)
 
@@ -204,21 +204,21 @@ class Option:
 OPTIONS: Final[Mapping[str, Option]] = MappingProxyType(
     {
         "max_processes": Option(to_int, 0, 10_000),
-        "poll_interval": Option(to_span, SECOND / 10, DAY),
-        "kill_after": Option(to_span, SECOND / 10, LONGEST),
-        "grace": Option(to_span, 0 * SECOND, DAY),
-        "reschedule_after": Option(to_span, 0 * SECOND, LONGEST),
+        "poll_interval": Option(to_duration, SECOND / 10, DAY),
+        "kill_after": Option(to_duration, SECOND / 10, MAX_DURATION),
+        "grace": Option(to_duration, 0 * SECOND, DAY),
+        "reschedule_after": Option(to_duration, 0 * SECOND, MAX_DURATION),
         "auto_reschedule": Option(to_bool),
         "max_attempts": Option(to_int, 1, 32_767),  # a smallint counts them
         "retry_after_kill": Option(to_bool),
         "backoff": Option(to_float, 1, 100),
-        "most_wait": Option(to_span, 0 * SECOND, LONGEST),
+        "most_wait": Option(to_duration, 0 * SECOND, MAX_DURATION),
         "jitter": Option(to_float, 0, 1),
         "memory": Option(to_memory, M, 1024 * T),
-        "cpu": Option(to_cpu, 1, LONGEST // SECOND),
+        "cpu": Option(to_cpu, 1, MAX_DURATION // SECOND),
         "output": Option(to_size, 0, 256 * M),
         "directory": Option(to_text),
-        "run": Option(to_run),
+        "run": Option(to_run_mode),
         "preload": Option(to_modules),
         "child_programs": Option(to_patterns),
         "user": Option(to_text),

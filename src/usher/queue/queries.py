@@ -9,24 +9,24 @@ from datetime import datetime, timedelta
 from typing import Any, Final, TypedDict, Unpack
 
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.errors import NotFound
-from usher.queue.job_states import FINAL
+from usher.queue.job_states import FINAL_STATES
 
-store = beside(__file__)
+store = load_statements(__file__)
 
-MOST: Final = 10_000  # counted, of what may be millions
-MOST_LOGGED: Final = 1_000_000
-MOST_ATTEMPTS: Final = 1_000
-MOST_KIN: Final = 1_000
+MAX_COUNTED_JOBS: Final = 10_000  # counted, of what may be millions
+MAX_COUNTED_RUNS: Final = 1_000_000
+MAX_SHOWN_ATTEMPTS: Final = 1_000
+MAX_TREE_JOBS: Final = 1_000
 MAX_SHOWN_NEEDS: Final = 1_000
-DEEPEST: Final = 100
+MAX_TREE_DEPTH: Final = 100
 DAY: Final = timedelta(days=1)
 JOBS_HINT: Final = "usher jobs list, or usher jobs log for those that ended."
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedJob:
     """A job in a list: as it is in the queue, or how one run of it ended."""
 
     id: int
@@ -55,14 +55,14 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True)
-class Job(Listed):
+class StoredJob(ListedJob):
     """A job with all there is of it."""
 
     output: str | None
     data: str | None
 
 
-class Wanted(TypedDict, total=False):
+class JobFilter(TypedDict, total=False):
     """Which jobs to list; what is None or not given does not matter."""
 
     states: Sequence[str] | None
@@ -77,24 +77,24 @@ class Wanted(TypedDict, total=False):
 
 
 async def list_jobs(
-    conn: Connection, *, n: int = 100, log: bool = False, **wanted: Unpack[Wanted]
-) -> list[Listed]:
+    conn: Connection, *, n: int = 100, log: bool = False, **wanted: Unpack[JobFilter]
+) -> list[ListedJob]:
     """The queue, newest first; or the log, the latest end first.
 
     The log gives each job once, as it ended; states that are not final ask for failed attempts too.
     """
-    given: dict[str, Any] = {**dict.fromkeys(Wanted.__annotations__), **wanted, "n": n}
+    given: dict[str, Any] = {**dict.fromkeys(JobFilter.__annotations__), **wanted, "n": n}
     states = list(given["states"] or ())
     if not log:
         del given["after_end"]
-        return await store.list_jobs.rows(conn, Listed, **{**given, "states": states or None})
+        return await store.list_jobs.rows(conn, ListedJob, **{**given, "states": states or None})
     if given["after_id"] is not None and given["after_end"] is None:
-        given["after_end"] = await ended(conn, given["after_id"])
-    given["states"] = states or [state.value for state in FINAL]
-    return await store.list_log.rows(conn, Listed, **given)
+        given["after_end"] = await end_time(conn, given["after_id"])
+    given["states"] = states or [state.value for state in FINAL_STATES]
+    return await store.list_log.rows(conn, ListedJob, **given)
 
 
-async def ended(conn: Connection, id_: int) -> datetime:
+async def end_time(conn: Connection, id_: int) -> datetime:
     """When a job ended."""
     [(when,)] = await store.ended.tuples(conn, id=id_)
     if not isinstance(when, datetime):
@@ -103,7 +103,7 @@ async def ended(conn: Connection, id_: int) -> datetime:
 
 
 @dataclass(frozen=True, slots=True)
-class Wrote:
+class WrittenRow:
     """A row that a job wrote."""
 
     table: str
@@ -129,37 +129,37 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class JobDetails:
     """A job, its attempts, its kin and its works."""
 
-    job: Job
+    job: StoredJob
     live: bool
-    attempts: list[Listed]
+    attempts: list[ListedJob]
     parent: int | None
     root_task: int | None
     children: int
-    wrote: list[Wrote]
+    wrote: list[WrittenRow]
     result: StoredResult | None
     needs: list[Need]
     needed_by: list[int]  # jobs that wait for it
 
 
-async def show_job(conn: Connection, id_: int, *, attempt: int | None = None) -> Shown:
+async def show_job(conn: Connection, id_: int, *, attempt: int | None = None) -> JobDetails:
     """The job as it is in the queue, or as it ended; or as one attempt ended."""
-    live = await store.live_job.row(conn, Job, id=id_) if attempt is None else None
-    job = live or await store.logged_job.row(conn, Job, id=id_, attempt=attempt)
+    live = await store.live_job.row(conn, StoredJob, id=id_) if attempt is None else None
+    job = live or await store.logged_job.row(conn, StoredJob, id=id_, attempt=attempt)
     if job is None:
         which = f"attempt {attempt} of a job {id_}" if attempt is not None else f"job {id_}"
         raise NotFound(f"There is no {which}.", hint=JOBS_HINT)
-    [(parent, task, children)] = await store.kin.tuples(conn, id=id_, most=MOST)
-    return Shown(
+    [(parent, task, children)] = await store.kin.tuples(conn, id=id_, most=MAX_COUNTED_JOBS)
+    return JobDetails(
         job,
         live is not None,
-        await store.attempts.rows(conn, Listed, id=id_, most=MOST_ATTEMPTS),
+        await store.attempts.rows(conn, ListedJob, id=id_, most=MAX_SHOWN_ATTEMPTS),
         parent,
         job.task_id if job.task_id is not None else task,
         children,
-        await store.wrote.rows(conn, Wrote, id=id_, most=MOST_ATTEMPTS),
+        await store.wrote.rows(conn, WrittenRow, id=id_, most=MAX_SHOWN_ATTEMPTS),
         await show_result(conn, id_),
         await list_needs(conn, id_),
         [job_id for (job_id,) in await store.needed_by.tuples(conn, id=id_, most=MAX_SHOWN_NEEDS)],
@@ -177,7 +177,7 @@ async def list_needs(conn: Connection, id_: int) -> list[Need]:
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
+class JobCount:
     """How many jobs of a type are in a state; `more` if only so many were counted."""
 
     type: str
@@ -187,22 +187,22 @@ class Count:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class QueueCounts:
     """The queue now, and what ended in the last 24 hours."""
 
-    live: list[Count]
-    log: list[Count]
+    live: list[JobCount]
+    log: list[JobCount]
 
 
-async def counts(conn: Connection, *, now: datetime) -> Counts:
-    return Counts(
-        await store.count_live.rows(conn, Count, most=MOST),
-        await store.count_log.rows(conn, Count, since=now - DAY, most=MOST_LOGGED),
+async def count_jobs(conn: Connection, *, now: datetime) -> QueueCounts:
+    return QueueCounts(
+        await store.count_live.rows(conn, JobCount, most=MAX_COUNTED_JOBS),
+        await store.count_log.rows(conn, JobCount, since=now - DAY, most=MAX_COUNTED_RUNS),
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class JobTreeNode:
     """A job among its kin; without a state if nothing is known of it any more."""
 
     id: int
@@ -216,16 +216,18 @@ class Node:
     message: str | None
 
 
-async def tree(conn: Connection, id_: int) -> list[Node]:
+async def job_tree(conn: Connection, id_: int) -> list[JobTreeNode]:
     """The job with its ancestors to the root and its descendants, the root first."""
-    found = await store.tree.rows(conn, Node, id=id_, deep=DEEPEST, most=MOST_KIN)
+    found = await store.tree.rows(
+        conn, JobTreeNode, id=id_, deep=MAX_TREE_DEPTH, most=MAX_TREE_JOBS
+    )
     if all(node.state is None and node.parent is None for node in found):
         raise NotFound(f"There is no job {id_}.", hint=JOBS_HINT)
     return found
 
 
 @dataclass(frozen=True, slots=True)
-class Maker:
+class RowWriter:
     """A job that wrote a row, and when; without a state if the log has forgotten it."""
 
     id: int
@@ -237,6 +239,8 @@ class Maker:
     message: str | None
 
 
-async def made_by(conn: Connection, table: str, row_id: str) -> list[Maker]:
+async def row_writers(conn: Connection, table: str, row_id: str) -> list[RowWriter]:
     """Which jobs wrote this row, the last first."""
-    return await store.made_by.rows(conn, Maker, table=table, row_id=row_id, most=MOST_ATTEMPTS)
+    return await store.made_by.rows(
+        conn, RowWriter, table=table, row_id=row_id, most=MAX_SHOWN_ATTEMPTS
+    )

@@ -10,17 +10,17 @@ from datetime import datetime
 from uuid import UUID
 
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.errors import BadInput, NotAllowed
 from usher.queue import jobs
-from usher.queue.jobs import Entered, New
+from usher.queue.jobs import EnqueuedJob, JobRequest
 
-store = beside(__file__)
+store = load_statements(__file__)
 Fence = tuple[int, UUID]  # a job and its claim
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class ActiveRun:
     """A run whose claim holds."""
 
     id: int
@@ -31,38 +31,38 @@ class Held:
     cancel: bool
 
 
-async def say(conn: Connection, run: Fence, message: str) -> bool:
+async def set_message(conn: Connection, run: Fence, message: str) -> bool:
     """Set the message of a run."""
     return bool(await store.say.tuples(conn, id=run[0], claim=run[1], message=message))
 
 
-async def put_output(conn: Connection, run: Fence, output: str) -> bool:
+async def set_output(conn: Connection, run: Fence, output: str) -> bool:
     """Set the output of a run so far."""
     return bool(await store.put_output.tuples(conn, id=run[0], claim=run[1], output=output))
 
 
-async def put_result(conn: Connection, run: Fence, result: str, *, now: datetime) -> bool:
+async def set_result(conn: Connection, run: Fence, result: str, *, now: datetime) -> bool:
     """Set the result of a run, as JSON."""
     return bool(
         await store.put_result.tuples(conn, id=run[0], claim=run[1], result=result, now=now)
     )
 
 
-async def wrote(
+async def record_written_rows(
     conn: Connection, run: Fence, table: str, rows: Sequence[str], *, now: datetime
 ) -> bool:
     """Write down which rows a run wrote."""
-    if not await hold(conn, run):
+    if not await lock_claim(conn, run):
         return False
     await store.wrote.run(conn, id=run[0], table=table, rows=list(rows), now=now)
     return True
 
 
-async def enqueue_below(
-    conn: Connection, run: Fence, new: Sequence[New], *, now: datetime
-) -> list[Entered] | None:
+async def enqueue_children(
+    conn: Connection, run: Fence, new: Sequence[JobRequest], *, now: datetime
+) -> list[EnqueuedJob] | None:
     """Put jobs in as children of a run."""
-    if not await hold(conn, run):
+    if not await lock_claim(conn, run):
         return None
     needs = sorted({id_ for job in new for id_ in job.needs} - {run[0]})
     if needs and (foreign := await store.foreign.tuples(conn, parent=run[0], needs=needs)):
@@ -70,21 +70,21 @@ async def enqueue_below(
             f"Job {foreign[0][0]} is not a child of job {run[0]}.",
             hint="A job can make its children wait for itself and for its other children.",
         )
-    return await enqueue_under(conn, [(job, run[0]) for job in new], now=now, by_run=True)
+    return await enqueue_with_parents(conn, [(job, run[0]) for job in new], now=now, by_run=True)
 
 
-async def hold(conn: Connection, run: Fence) -> bool:
+async def lock_claim(conn: Connection, run: Fence) -> bool:
     """Whether the claim holds; if so, until the transaction ends."""
     return bool(await store.hold.tuples(conn, id=run[0], claim=run[1]))
 
 
-async def enqueue_under(
+async def enqueue_with_parents(
     conn: Connection,
-    new: Sequence[tuple[New, int | None]],
+    new: Sequence[tuple[JobRequest, int | None]],
     *,
     now: datetime,
     by_run: bool = False,
-) -> list[Entered]:
+) -> list[EnqueuedJob]:
     """Put jobs in, each under a parent or none; a key that is there twice is new once.
 
     `by_run`: the parent itself puts them in, so that its type decides which programs they may run.
@@ -96,7 +96,7 @@ async def enqueue_under(
     answers = []
     entered = await jobs.enqueue(conn, [job for job, _ in new], now=now)
     for one, (_, parent) in zip(entered, new, strict=True):
-        answers.append(Entered(one.id, one.new and one.id not in made))
+        answers.append(EnqueuedJob(one.id, one.new and one.id not in made))
         if one.new:
             made.setdefault(one.id, parent)
     if below := {child: parent for child, parent in made.items() if parent is not None}:
@@ -105,9 +105,9 @@ async def enqueue_under(
     return answers
 
 
-async def held(conn: Connection, runs: Sequence[Fence]) -> dict[int, Held]:
+async def active_runs(conn: Connection, runs: Sequence[Fence]) -> dict[int, ActiveRun]:
     """Those whose claims hold."""
     found = await store.held.rows(
-        conn, Held, ids=[id_ for id_, _ in runs], claims=[claim for _, claim in runs]
+        conn, ActiveRun, ids=[id_ for id_, _ in runs], claims=[claim for _, claim in runs]
     )
     return {one.id: one for one in found}

@@ -15,22 +15,24 @@ from uuid import UUID
 from usher.db.clock import DatabaseClock
 from usher.db.pool import Connection, Database
 from usher.queue import jobs
-from usher.queue.jobs import Claimed, Report, Settled
+from usher.queue.jobs import ClaimedJob, RunReport, SettledRun
 from usher.queue.policy import Policy
 from usher.telemetry import Log
 
 log = Log("manager")
-BEATS: Final = 3  # signs of life within a lease
+HEARTBEATS_PER_LEASE: Final = 3  # signs of life within a lease
 REPORT_SECONDS: Final = 1.0
-GATHER_SECONDS: Final = 0.005  # for further ends to come, so that they are written together
-MARGIN: Final = 0.8  # of a lease after which, without an answer from the server, runs are ended
+BATCH_SECONDS: Final = 0.005  # for further ends to come, so that they are written together
+KILL_LEASE_SHARE: Final = (
+    0.8  # of a lease after which, without an answer from the server, runs are ended
+)
 
 
 @dataclass(slots=True, eq=False)
-class Run:
+class JobRun:
     """A job of ours from its claim to its end."""
 
-    job: Claimed
+    job: ClaimedJob
     policy: Policy
     good_until: float  # monotonic; past it somebody else may have the job
     since: float = 0.0  # monotonic; when it was claimed
@@ -45,7 +47,7 @@ class Run:
         return self.job.id, self.job.claim
 
 
-class Ledger:
+class RunningJobs:
     """Every run of one manager."""
 
     def __init__(self, db: Database, host: str, clock: DatabaseClock, *, lease: timedelta) -> None:
@@ -53,26 +55,26 @@ class Ledger:
         self.host = host
         self.clock = clock
         self.lease = lease
-        self.runs: dict[int, Run] = {}
-        self._ended: list[Settled] = []
+        self.runs: dict[int, JobRun] = {}
+        self._ended: list[SettledRun] = []
         self._starts: list[tuple[int, UUID, datetime]] = []
         self._news = asyncio.Event()
         self._settling = asyncio.Lock()
 
-    def enter(self, job: Claimed, policy: Policy, asked: float) -> Run:
+    def enter(self, job: ClaimedJob, policy: Policy, asked: float) -> JobRun:
         """A job claimed at that (monotonic) time or later."""
-        run = Run(job, policy, asked + self.lease.total_seconds(), asked)
+        run = JobRun(job, policy, asked + self.lease.total_seconds(), asked)
         self.runs[job.id] = run
         return run
 
-    def note_start(self, run: Run, pid: int) -> None:
+    def note_start(self, run: JobRun, pid: int) -> None:
         """Its process started; if it uses a resource, the interval of the resource counts from now."""
         run.pid = pid
         if run.job.resource_id is not None:
             self._starts.append((*run.fence, self.clock.now()))
             self._news.set()
 
-    def end(self, run: Run, settled: Settled) -> None:
+    def end(self, run: JobRun, settled: SettledRun) -> None:
         """It is over; the book is written as soon as the last page is dry."""
         self.runs.pop(run.job.id, None)
         self._ended.append(settled)
@@ -84,7 +86,7 @@ class Ledger:
         """Write ends down, together with those that follow in a moment or came while the last were written."""
         while True:
             await self._news.wait()
-            await asyncio.sleep(GATHER_SECONDS)
+            await asyncio.sleep(BATCH_SECONDS)
             self._news.clear()
             await self.flush()
 
@@ -92,19 +94,19 @@ class Ledger:
         async with self._settling:
             starts, self._starts = self._starts, []
             if starts:
-                await self.db.run(lambda conn: jobs.report_starts(conn, starts), alone=True)
+                await self.db.run(lambda conn: jobs.report_starts(conn, starts), autocommit=True)
             ended, self._ended = self._ended, []
             if not ended:
                 return
             done = await self.db.run(
-                lambda conn: jobs.settle(conn, ended, now=self.clock.now()), alone=True
+                lambda conn: jobs.settle(conn, ended, now=self.clock.now()), autocommit=True
             )
             if gone := {end.id for end in ended} - done:
                 log.warning("settled_too_late", jobs=sorted(gone)[:10])
 
-    async def beat(self, stop: Callable[[Run], None], kill: Callable[[Run], None]) -> None:
+    async def beat(self, stop: Callable[[JobRun], None], kill: Callable[[JobRun], None]) -> None:
         """Signs of life; runs whose lease is gone are killed, cancelled ones stopped."""
-        pause = self.lease.total_seconds() / BEATS
+        pause = self.lease.total_seconds() / HEARTBEATS_PER_LEASE
         while True:
             await asyncio.sleep(pause)
             asked = time.monotonic()
@@ -113,7 +115,7 @@ class Ledger:
             for run in ours:
                 self.hear(run, answer, asked, stop, kill)
 
-    async def sign(self, conn: Connection, ours: list[Run]) -> dict[int, bool]:
+    async def sign(self, conn: Connection, ours: list[JobRun]) -> dict[int, bool]:
         if not ours:
             return {}
         fences = [run.fence for run in ours]
@@ -121,11 +123,11 @@ class Ledger:
 
     def hear(
         self,
-        run: Run,
+        run: JobRun,
         answer: dict[int, bool],
         asked: float,
-        stop: Callable[[Run], None],
-        kill: Callable[[Run], None],
+        stop: Callable[[JobRun], None],
+        kill: Callable[[JobRun], None],
     ) -> None:
         if run.job.id not in answer:
             if self.runs.get(run.job.id) is run:
@@ -137,9 +139,9 @@ class Ledger:
         if answer[run.job.id]:
             stop(run)
 
-    async def watch(self, kill: Callable[[Run], None]) -> None:
+    async def watch(self, kill: Callable[[JobRun], None]) -> None:
         """While the server is away no lease is renewed: a run ends before another machine may begin it."""
-        early = self.lease.total_seconds() * (1 - MARGIN)
+        early = self.lease.total_seconds() * (1 - KILL_LEASE_SHARE)
         while True:
             await asyncio.sleep(min(1.0, early / 2))
             now = time.monotonic()
@@ -156,21 +158,21 @@ class Ledger:
             news = [one for run in self.runs.values() if (one := self.new(run, output))]
             if news:
                 await self.db.run(
-                    lambda conn, news=news: jobs.report(  # type: ignore[misc]
+                    lambda conn, news=news: jobs.report_progress(  # type: ignore[misc]
                         conn, self.host, news, now=self.clock.now()
                     )
                 )
 
-    def new(self, run: Run, output: Callable[[int], str]) -> Report | None:
+    def new(self, run: JobRun, output: Callable[[int], str]) -> RunReport | None:
         said = output(run.job.id)
         pid = run.pid if not run.told_pid else None
         if said == run.told and pid is None:
             return None
         changed = said if said != run.told else None
         run.told, run.told_pid = said, run.pid is not None
-        return Report(*run.fence, pid, changed)
+        return RunReport(*run.fence, pid, changed)
 
-    async def cancelled(self) -> list[Run]:
+    async def cancelled(self) -> list[JobRun]:
         """Which runs an operator wants stopped."""
         ours = list(self.runs.values())
         if not ours:
@@ -178,7 +180,7 @@ class Ledger:
         found = await self.db.run(lambda conn: jobs.cancelled(conn, [run.fence for run in ours]))
         return [run for run in ours if run.job.id in found]
 
-    async def give_back(self, runs: list[Run]) -> None:
+    async def give_back(self, runs: list[JobRun]) -> None:
         """What is not going to be run here goes back as if nothing had been."""
         for run in runs:
             self.runs.pop(run.job.id, None)

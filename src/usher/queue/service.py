@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from usher.db.areas import Area, places
+from usher.db.areas import Area, open_areas
 from usher.db.pool import Database
-from usher.queue.manager import Manager, Post
-from usher.queue.policy import policies
+from usher.queue.manager import Manager, ManagerConfig
+from usher.queue.policy import read_policies
 from usher.queue.runners import process_tree
 from usher.queue.runners.accounts import check_users
 from usher.queue.scheduler import Scheduler
 from usher.queue.worker_login import worker_dsn
 from usher.schema import migrate
-from usher.schema.roles import role_at
-from usher.settings import Loaded, Settings
-from usher.shutdown import told_to_stop
+from usher.schema.roles import usable_role
+from usher.settings import LoadedSettings, Settings
+from usher.shutdown import stop_events
 from usher.telemetry import Log
 
 log = Log("queue")
@@ -39,51 +39,57 @@ class QueueServiceOptions:
     most: int | None = None
 
 
-async def manage(
-    loaded: Loaded, wish: QueueServiceOptions, *, ready: Ready, told: asyncio.Event | None = None
+async def run_manager(
+    loaded: LoadedSettings,
+    wish: QueueServiceOptions,
+    *,
+    ready: Ready,
+    told: asyncio.Event | None = None,
 ) -> None:
     """Run jobs on this machine."""
     settings = loaded.settings
-    rules = policies(loaded.workers)
+    rules = read_policies(loaded.workers)
     check_users(rules)
     process_tree.hide_memory()
     host = (wish.host or socket.gethostname()).lower()
-    async with opened(settings) as dsn:
-        role = await role_at(dsn, MANAGER, patience=settings.connect_timeout)
-        post = Post(
+    async with control_dsn(settings) as dsn:
+        role = await usable_role(dsn, MANAGER, patience=settings.connect_timeout)
+        post = ManagerConfig(
             host=host,
             policies=rules,
             dsn=await worker_dsn(dsn, settings.worker_url),
-            env=passed_on(settings.data, loaded.file, settings.mgmt_url),
+            env=job_variables(settings.data, loaded.file, settings.mgmt_url),
             types=wish.types,
             most=wish.most,
             lease=timedelta(seconds=settings.job_lease),
         )
         async with Database(dsn, size=settings.pool_size, role=role) as db:
-            with told_to_stop(told) as (stop, stop_now):
+            with stop_events(told) as (stop, stop_now):
                 ready(f"manager at {host}")
                 await Manager(db, post).run(stop, stop_now)
 
 
-async def schedule(settings: Settings, *, ready: Ready, told: asyncio.Event | None = None) -> None:
+async def run_scheduler(
+    settings: Settings, *, ready: Ready, told: asyncio.Event | None = None
+) -> None:
     """Make jobs of tasks, and bring back what failed or was lost."""
-    async with opened(settings) as dsn:
-        role = await role_at(dsn, SCHEDULER, patience=settings.connect_timeout)
-        with told_to_stop(told) as (stop, _):
+    async with control_dsn(settings) as dsn:
+        role = await usable_role(dsn, SCHEDULER, patience=settings.connect_timeout)
+        with stop_events(told) as (stop, _):
             ready("scheduler")
             await Scheduler(dsn, role=role).run(stop)
     log.info("stopped")
 
 
 @asynccontextmanager
-async def opened(settings: Settings) -> AsyncIterator[str]:
+async def control_dsn(settings: Settings) -> AsyncIterator[str]:
     """The control area, its tables up to date."""
-    with places(settings) as found:
+    with open_areas(settings) as found:
         await migrate.ensure(found, ("control",), patience=settings.connect_timeout)
         yield found.dsns[Area.CONTROL]
 
 
-def passed_on(data: Path, file: Path | None, mgmt_url: str) -> dict[str, str]:
+def job_variables(data: Path, file: Path | None, mgmt_url: str) -> dict[str, str]:
     """So that a job that runs `usher …` or calls MGMT finds the same ones; passwords stay with the manager."""
     shared = {"USHER_DATA": str(data.absolute()), "USHER_MGMT_URL": mgmt_url}
     return shared | ({"USHER_CONFIG": str(file.absolute())} if file else {})

@@ -8,17 +8,17 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.errors import NotFound
-from usher.queue.periods import Clock
+from usher.queue.periods import TaskSchedule
 
-store = beside(__file__)
+store = load_statements(__file__)
 
-MOST: Final = 10_000  # jobs counted for each resource
+MAX_COUNTED_JOBS: Final = 10_000  # jobs counted for each resource
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class StoredTask:
     """A task with all that can be set for it, and its live job if there is one."""
 
     id: int
@@ -45,8 +45,8 @@ class Task:
     job_state: str | None
 
     @property
-    def clock(self) -> Clock:
-        return Clock(
+    def clock(self) -> TaskSchedule:
+        return TaskSchedule(
             self.periodicity, self.hour, self.minute, self.second, self.cron, self.timezone
         )
 
@@ -60,11 +60,11 @@ async def list_tasks(
     contains: str | None = None,
     after_id: int = 0,
     n: int = 100,
-) -> list[Task]:
+) -> list[StoredTask]:
     """Tasks in the order of their numbers."""
     return await store.list_tasks.rows(
         conn,
-        Task,
+        StoredTask,
         state=state,
         type=type,
         resource=resource,
@@ -74,17 +74,17 @@ async def list_tasks(
     )
 
 
-async def show_task(conn: Connection, task: int | str) -> Task:
+async def show_task(conn: Connection, task: int | str) -> StoredTask:
     """The task of that number or name."""
     number, name = (task, None) if isinstance(task, int) else (None, task)
-    found = await store.show_task.row(conn, Task, id=number, name=name)
+    found = await store.show_task.row(conn, StoredTask, id=number, name=name)
     if found is None:
         raise NotFound(f"There is no task {task!r}.", hint="usher tasks list")
     return found
 
 
 @dataclass(frozen=True, slots=True)
-class Resource:
+class ResourceStatus:
     """A resource, what runs on it now, and how many jobs wait for it (counted up to a limit)."""
 
     id: int
@@ -118,14 +118,14 @@ async def list_resources(
     name: str | None = None,
     after: str = "",
     n: int = 100,
-) -> list[Resource]:
+) -> list[ResourceStatus]:
     """Resources by name."""
     return await store.list_resources.rows(
-        conn, Resource, contains=contains, name=name, after=after, n=n, most=MOST
+        conn, ResourceStatus, contains=contains, name=name, after=after, n=n, most=MAX_COUNTED_JOBS
     )
 
 
-async def log_keep(conn: Connection) -> timedelta:
+async def log_retention(conn: Connection) -> timedelta:
     """How long the log is kept."""
     [(span,)] = await store.log_keep.tuples(conn)
     assert isinstance(span, timedelta)  # noqa: S101 - the column's type

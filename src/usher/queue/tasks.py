@@ -10,21 +10,21 @@ from datetime import datetime, timedelta
 import psycopg
 
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.errors import BadInput
-from usher.queue.jobs import reason
-from usher.queue.periods import Clock, first_run, host_rule, next_run
+from usher.queue.jobs import error_reason
+from usher.queue.periods import TaskSchedule, first_run, next_run, normalize_host_rule
 
-store = beside(__file__)
+store = load_statements(__file__)
 
 
 @dataclass(frozen=True, slots=True)
-class NewTask:
+class TaskSpec:
     """A program that is to run again and again."""
 
     type: str
     program: str
-    clock: Clock
+    clock: TaskSchedule
     args: tuple[str, ...] = ()
     name: str | None = None
     host_rule: str = ""
@@ -36,7 +36,7 @@ class NewTask:
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class DueTask:
     """A task whose time has come."""
 
     id: int
@@ -49,13 +49,13 @@ class Due:
     timezone: str
 
     def next_run(self, now: datetime) -> datetime:
-        clock = Clock(
+        clock = TaskSchedule(
             self.periodicity, self.hour, self.minute, self.second, self.cron, self.timezone
         )
         return next_run(clock, self.slot, now)
 
 
-async def add(conn: Connection, task: NewTask, *, now: datetime) -> int:
+async def add_task(conn: Connection, task: TaskSpec, *, now: datetime) -> int:
     """A new task; its first job comes at once, or when its time of day or cron expression says."""
     clock = task.clock
     try:
@@ -65,7 +65,7 @@ async def add(conn: Connection, task: NewTask, *, now: datetime) -> int:
             type=task.type,
             program=task.program,
             args=list(task.args),
-            host_rule=host_rule(task.host_rule),
+            host_rule=normalize_host_rule(task.host_rule),
             periodicity=clock.periodicity,
             hour=clock.hour,
             minute=clock.minute,
@@ -80,48 +80,48 @@ async def add(conn: Connection, task: NewTask, *, now: datetime) -> int:
             data=task.data,
         )
     except (psycopg.DataError, psycopg.errors.CheckViolation) as error:
-        raise BadInput(f"The task cannot be added: {reason(error)}.") from error
+        raise BadInput(f"The task cannot be added: {error_reason(error)}.") from error
     if not made:
         raise BadInput(f"There is a task named {task.name!r} already.", hint="usher tasks list")
     [(id_,)] = made
     return int(id_)
 
 
-async def park(conn: Connection, *, n: int, now: datetime) -> int:
+async def park_tasks(conn: Connection, *, n: int, now: datetime) -> int:
     """Set aside due tasks whose job still lives, until it ends; returns how many."""
     [(parked,)] = await store.park.tuples(conn, n=n, now=now)
     return int(parked)
 
 
-async def due(conn: Connection, *, n: int, now: datetime) -> list[Due]:
+async def due_tasks(conn: Connection, *, n: int, now: datetime) -> list[DueTask]:
     """Tasks whose time has come, locked until the transaction ends."""
-    return await store.due.rows(conn, Due, n=n, now=now)
+    return await store.due.rows(conn, DueTask, n=n, now=now)
 
 
-async def spawn(conn: Connection, tasks: Sequence[Due], *, now: datetime) -> int:
+async def enqueue_due_tasks(conn: Connection, tasks: Sequence[DueTask], *, now: datetime) -> int:
     """Make the jobs of due tasks and set their clocks; returns how many."""
     nexts = [task.next_run(now) for task in tasks]
     return await store.spawn.run(conn, ids=[task.id for task in tasks], nexts=nexts)
 
 
-async def retry(conn: Connection, *, n: int, now: datetime) -> int:
+async def requeue_failed_jobs(conn: Connection, *, n: int, now: datetime) -> int:
     """Put jobs whose wait is over back into the queue; returns how many."""
     [(back, _)] = await store.retry.tuples(conn, n=n, now=now)
     return int(back)
 
 
-async def reap(conn: Connection, *, n: int, now: datetime) -> list[int]:
+async def requeue_lost_jobs(conn: Connection, *, n: int, now: datetime) -> list[int]:
     """Take back runs whose lease has ended."""
     return [id_ for (id_,) in await store.reap.tuples(conn, n=n, now=now)]
 
 
-async def mend(conn: Connection, *, now: datetime) -> int:
+async def repair_resources(conn: Connection, *, now: datetime) -> int:
     """Put right what somebody changed by hand; returns how many resources were wrong."""
     [(mended,)] = await store.mend.tuples(conn, now=now)
     return int(mended)
 
 
-async def make_log(conn: Connection, *, months: int, now: datetime) -> int:
+async def create_log_partitions(conn: Connection, *, months: int, now: datetime) -> int:
     """Make the log's partitions ahead of time; returns how many were missing."""
     [(made,)] = await store.make_log.tuples(conn, months=months, now=now)
     return int(made)
@@ -133,7 +133,9 @@ async def prune_log(conn: Connection, *, now: datetime) -> int:
     return int(pruned)
 
 
-async def depth(conn: Connection, *, most: int, now: datetime) -> list[tuple[str, int, float]]:
+async def count_due_jobs(
+    conn: Connection, *, most: int, now: datetime
+) -> list[tuple[str, int, float]]:
     """What could run now, by type: how many (counted up to so many), and the seconds the oldest waits."""
     return [
         (type_, n, oldest)
@@ -141,7 +143,7 @@ async def depth(conn: Connection, *, most: int, now: datetime) -> list[tuple[str
     ]
 
 
-async def lead(conn: Connection, *, lock: int, silence: float) -> bool:
+async def try_to_lead(conn: Connection, *, lock: int, silence: float) -> bool:
     """Try to be the one scheduler that works, for as long as the connection lives and is not silent for so long."""
     [(leading, *_)] = await store.lead.tuples(conn, lock=lock, silence=f"{silence * 1000:.0f}ms")
     return bool(leading)

@@ -6,12 +6,12 @@ from typing import Final
 from usher.errors import BadInput
 
 # Far from what a timestamp cannot hold in one of the time zones.
-FIRST: Final = datetime(1970, 1, 1, tzinfo=UTC)
-LAST: Final = datetime(9000, 1, 1, tzinfo=UTC)
+MIN_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
+MAX_TIME: Final = datetime(9000, 1, 1, tzinfo=UTC)
 
 
-def in_range(time: datetime | None) -> datetime | None:
+def checked_time(time: datetime | None) -> datetime | None:
     """The same time; BadInput if it is none that anybody can mean."""
-    if time is not None and not FIRST <= time < LAST:
-        raise BadInput(f"A time is from {FIRST.year} up to {LAST.year}.")
+    if time is not None and not MIN_TIME <= time < MAX_TIME:
+        raise BadInput(f"A time is from {MIN_TIME.year} up to {MAX_TIME.year}.")
     return time

@@ -12,23 +12,23 @@ from typing import Final
 
 from usher import durations
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.queue import queries
-from usher.queue.job_states import State
+from usher.queue.job_states import JobState
 from usher.queue.periods import may_run
 from usher.queue.queries import Need
 
-store = beside(__file__)
+store = load_statements(__file__)
 
-MOST: Final = 1_000  # counted, of those that go before
-LATEST: Final = 10_000  # entries of the log that are looked at
-SHOWN: Final = 5
-QUIET: Final = timedelta(seconds=30)  # a manager asks far more often than this
+MAX_COUNTED_JOBS: Final = 1_000  # counted, of those that go before
+MAX_LOG_ENTRIES: Final = 10_000  # entries of the log that are looked at
+MAX_NAMED_JOBS: Final = 5
+IDLE_WARNING: Final = timedelta(seconds=30)  # a manager asks far more often than this
 SECOND: Final = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class WaitingJob:
     """What decides when a live job runs."""
 
     id: int
@@ -58,7 +58,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class User:
+class ResourceUser:
     """A job that runs on a resource."""
 
     id: int
@@ -67,119 +67,140 @@ class User:
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class QueueSituation:
     """What else is known of a job that waits."""
 
-    users: list[User]  # of its resource
+    users: list[ResourceUser]  # of its resource
     in_line: int  # before it, at its resource
     before: int  # of its type, due before it
     running: int  # of its type
     started: datetime | None  # the last of its type
 
 
-async def why_waiting(
+async def waiting_reasons(
     conn: Connection, id_: int, *, host: str | None = None, now: datetime
 ) -> list[str]:
     """Why the job does not run, or not on that machine; or that it does, or did."""
-    facts = await store.facts.row(conn, Facts, id=id_)
+    facts = await store.facts.row(conn, WaitingJob, id=id_)
     if facts is None:
         shown = await queries.show_job(conn, id_)
-        return [f"It has ended: {shown.job.state}, {moment(shown.job.end)}."]
-    if facts.state == State.WAITING:
-        return list(needs_words(await queries.list_needs(conn, id_)))
-    around = await look_around(conn, facts, host, now) if facts.state == "pending" else None
+        return [f"It has ended: {shown.job.state}, {time_text(shown.job.end)}."]
+    if facts.state == JobState.WAITING:
+        return list(dependency_reasons(await queries.list_needs(conn, id_)))
+    around = await load_situation(conn, facts, host, now) if facts.state == "pending" else None
     return list(reasons(facts, around, host, now))
 
 
-def needs_words(needs: Sequence[Need]) -> Iterator[str]:
+def dependency_reasons(needs: Sequence[Need]) -> Iterator[str]:
     """Which of the needed jobs have not completed."""
-    unfinished = [need for need in needs if need.state != State.COMPLETED]
-    named = ", ".join(f"{need.id} ({need.state or 'unknown'})" for need in unfinished[:SHOWN])
-    more = f" and {len(unfinished) - SHOWN} more" if len(unfinished) > SHOWN else ""
+    unfinished = [need for need in needs if need.state != JobState.COMPLETED]
+    named = ", ".join(
+        f"{need.id} ({need.state or 'unknown'})" for need in unfinished[:MAX_NAMED_JOBS]
+    )
+    more = (
+        f" and {len(unfinished) - MAX_NAMED_JOBS} more" if len(unfinished) > MAX_NAMED_JOBS else ""
+    )
     yield f"It waits until other jobs have completed: {named}{more}."
 
 
-async def look_around(conn: Connection, facts: Facts, host: str | None, now: datetime) -> Around:
+async def load_situation(
+    conn: Connection, facts: WaitingJob, host: str | None, now: datetime
+) -> QueueSituation:
     place = {
         name: getattr(facts, name) for name in ("id", "type", "host_rule", "priority", "scheduled")
     }
     users, in_line = [], 0
     if facts.resource_id is not None:
         resource = facts.resource_id
-        users = await store.users.rows(conn, User, resource_id=resource, most=SHOWN)
-        line = await store.line_before.tuples(conn, resource_id=resource, most=MOST, **place)
+        users = await store.users.rows(
+            conn, ResourceUser, resource_id=resource, most=MAX_NAMED_JOBS
+        )
+        line = await store.line_before.tuples(
+            conn, resource_id=resource, most=MAX_COUNTED_JOBS, **place
+        )
         in_line = line[0][0] if facts.held else 0
     del place["host_rule"]
-    [(before,)] = await store.turns_before.tuples(conn, host=host, now=now, most=MOST, **place)
-    since = facts.scheduled - QUIET
-    [(running, started)] = await store.seen.tuples(conn, type=facts.type, since=since, most=LATEST)
-    return Around(users, in_line, before, running, started)
+    [(before,)] = await store.turns_before.tuples(
+        conn, host=host, now=now, most=MAX_COUNTED_JOBS, **place
+    )
+    since = facts.scheduled - IDLE_WARNING
+    [(running, started)] = await store.seen.tuples(
+        conn, type=facts.type, since=since, most=MAX_LOG_ENTRIES
+    )
+    return QueueSituation(users, in_line, before, running, started)
 
 
-def reasons(facts: Facts, around: Around | None, host: str | None, now: datetime) -> Iterator[str]:
+def reasons(
+    facts: WaitingJob, around: QueueSituation | None, host: str | None, now: datetime
+) -> Iterator[str]:
     """The words, from facts alone."""
     if around is not None:
-        yield from waits(facts, around, host, now)
+        yield from pending_reasons(facts, around, host, now)
     elif facts.state == "running":
-        yield from runs(facts, now)
+        yield from running_reasons(facts, now)
     else:
-        yield from failed(facts, now)
+        yield from failed_reasons(facts, now)
     if facts.task_disabled:
         yield f"Its task is disabled, so this is its last job until usher tasks enable {facts.task}."
 
 
-def runs(facts: Facts, now: datetime) -> Iterator[str]:
+def running_reasons(facts: WaitingJob, now: datetime) -> Iterator[str]:
     process = "" if facts.process_id is None else f" as process {facts.process_id}"
-    yield f"It runs on {facts.hostname}{process}, since {moment(facts.start)}."
+    yield f"It runs on {facts.hostname}{process}, since {time_text(facts.start)}."
     if facts.cancel:
         yield "It is to be stopped by its manager."
     if facts.lease_until is not None and facts.lease_until < now:
         yield (
-            f"Its manager gave no sign of life and its lease ended {ago(facts.lease_until, now)}; "
+            f"Its manager gave no sign of life and its lease ended {ago_text(facts.lease_until, now)}; "
             "a scheduler takes it back: usher scheduler"
         )
 
 
-def failed(facts: Facts, now: datetime) -> Iterator[str]:
+def failed_reasons(facts: WaitingJob, now: datetime) -> Iterator[str]:
     most = "" if facts.max_attempts is None else f" of {facts.max_attempts}"
     yield f"Attempt {facts.attempts}{most} failed for now."
     if facts.scheduled > now:
         yield (
-            f"It is tried again {moment(facts.scheduled)}, in {span(facts.scheduled - now)}; "
+            f"It is tried again {time_text(facts.scheduled)}, in {duration_text(facts.scheduled - now)}; "
             f"sooner by usher jobs retry {facts.id}"
         )
     else:
         yield (
-            f"Its time to be tried again came {ago(facts.scheduled, now)}, "
+            f"Its time to be tried again came {ago_text(facts.scheduled, now)}, "
             "and nobody has put it back: does a scheduler run? usher scheduler"
         )
 
 
-def waits(facts: Facts, around: Around, host: str | None, now: datetime) -> Iterator[str]:
+def pending_reasons(
+    facts: WaitingJob, around: QueueSituation, host: str | None, now: datetime
+) -> Iterator[str]:
     if facts.scheduled > now:
-        yield f"Its time comes {moment(facts.scheduled)}, in {span(facts.scheduled - now)}."
+        yield f"Its time comes {time_text(facts.scheduled)}, in {duration_text(facts.scheduled - now)}."
         return
     if facts.type_paused:
         yield f"Its type {facts.type} is paused: usher jobs resume {facts.type}"
         return
-    yield from host_words(facts.host_rule, host)
-    held = list(resource_words(facts, around, now))
+    yield from host_reasons(facts.host_rule, host)
+    held = list(resource_reasons(facts, around, now))
     yield from held
     if not held and around.before:
         yield (
-            f"It waits its turn: {number(around.before)} of type {facts.type} go before it, "
+            f"It waits its turn: {count_text(around.before)} of type {facts.type} go before it, "
             f"and {around.running} run."
         )
-    if not around.running and now - max(facts.scheduled, around.started or facts.scheduled) > QUIET:
+    if (
+        not around.running
+        and now - max(facts.scheduled, around.started or facts.scheduled) > IDLE_WARNING
+    ):
         yield (
-            f"No job of type {facts.type} has started for {span(now - (around.started or facts.scheduled))}: "
+            f"No job of type {facts.type} has started for {duration_text(now - (around.started or facts.scheduled))}: "
             f"does a manager run that takes this type? usher manager --type {facts.type}"
         )
     elif not held and not around.before:
         yield "It is the next of its type."
 
 
-def host_words(rule: str, host: str | None) -> Iterator[str]:
+def host_reasons(rule: str, host: str | None) -> Iterator[str]:
     kind, _, names = rule.partition(":")
     where = {"allow": f"on {names}", "deny": f"not on {names}"}.get(kind, f"on {rule}")
     if rule and host is None:
@@ -192,7 +213,7 @@ def host_words(rule: str, host: str | None) -> Iterator[str]:
         yield f"It may not run on {host}: its rule is {rule}."
 
 
-def resource_words(facts: Facts, around: Around, now: datetime) -> Iterator[str]:
+def resource_reasons(facts: WaitingJob, around: QueueSituation, now: datetime) -> Iterator[str]:
     """Held back by its resource: no seat, no pause since the last start, or others of its line."""
     if facts.running is None or facts.capacity is None or facts.interval is None:
         return
@@ -208,24 +229,24 @@ def resource_words(facts: Facts, around: Around, now: datetime) -> Iterator[str]
     elif free_at is not None and free_at > now:
         yield (
             f"Its resource {facts.resource} rests for {durations.show(facts.interval)} after each start: "
-            f"it is free {moment(free_at)}, in {span(free_at - now)}."
+            f"it is free {time_text(free_at)}, in {duration_text(free_at - now)}."
         )
     if around.in_line:
-        yield f"{number(around.in_line).capitalize()} of its line go before it."
+        yield f"{count_text(around.in_line).capitalize()} of its line go before it."
 
 
-def number(count: int) -> str:
-    return f"at least {count:,}" if count >= MOST else f"{count:,}"
+def count_text(count: int) -> str:
+    return f"at least {count:,}" if count >= MAX_COUNTED_JOBS else f"{count:,}"
 
 
-def moment(when: datetime | None) -> str:
+def time_text(when: datetime | None) -> str:
     return "at some time" if when is None else f"at {when.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def ago(when: datetime, now: datetime) -> str:
-    return f"{span(now - when)} ago"
+def ago_text(when: datetime, now: datetime) -> str:
+    return f"{duration_text(now - when)} ago"
 
 
-def span(length: timedelta) -> str:
+def duration_text(length: timedelta) -> str:
     """To the second."""
     return durations.show(length // SECOND * SECOND)

@@ -6,12 +6,12 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 from usher.db.pool import Connection, connect
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.errors import BadSetting, Unreachable
 from usher.schema.roles import WORKER, set_password, worker_password
 from usher.telemetry import Log
 
-store = beside(__file__)
+store = load_statements(__file__)
 log = Log("queue")
 
 # What a job may know of the manager's own connection: where the server is and how to verify it.
@@ -29,20 +29,22 @@ HINT: Final = (
 async def worker_dsn(manager_dsn: str, worker_url: str = "") -> str:
     """Return the address that logs in as usher_worker; empty, with one line in the log, if there is none."""
     if worker_url:
-        return await checked(worker_url)
+        return await checked_worker_url(worker_url)
     async with await connect(manager_dsn) as conn:
         try:
             password = await worker_password(conn)
         except psycopg.errors.InsufficientPrivilege:
-            return without("the manager's database user may not read control.worker_login")
-        dsn = make_conninfo(**shared(conn), user=WORKER, password=password)
+            return log_missing_login(
+                "the manager's database user may not read control.worker_login"
+            )
+        dsn = make_conninfo(**shared_parameters(conn), user=WORKER, password=password)
         refusal = await login_refusal(dsn)
-        if refusal and await password_set(conn):
+        if refusal and await try_to_set_password(conn):
             refusal = await login_refusal(dsn)
-    return without(refusal) if refusal else dsn
+    return log_missing_login(refusal) if refusal else dsn
 
 
-async def checked(worker_url: str) -> str:
+async def checked_worker_url(worker_url: str) -> str:
     """Return the operator's address; BadSetting if it logs in as anyone but usher_worker."""
     async with await connect(worker_url) as conn:
         [(user,)] = await store.login_user.tuples(conn)
@@ -54,12 +56,12 @@ async def checked(worker_url: str) -> str:
     return worker_url
 
 
-def without(reason: str) -> str:
+def log_missing_login(reason: str) -> str:
     log.warning("jobs_without_database", reason=reason, hint=HINT)
     return ""
 
 
-def shared(conn: Connection) -> dict[str, str]:
+def shared_parameters(conn: Connection) -> dict[str, str]:
     """Return what this connection used of SHARED_PARAMETERS, whether from its DSN or from PG* variables."""
     used = {option.keyword.decode(): option.val for option in conn.pgconn.info}
     return {
@@ -80,7 +82,7 @@ async def login_refusal(dsn: str) -> str:
     )
 
 
-async def password_set(conn: Connection) -> bool:
+async def try_to_set_password(conn: Connection) -> bool:
     """Give the role its password; False if this user may not."""
     try:
         await set_password(conn, WORKER)

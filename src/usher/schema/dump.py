@@ -14,26 +14,26 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from usher import __version__
-from usher.db.areas import Places, with_beside
+from usher.db.areas import AreaDatabases, with_view_schemas
 from usher.db.embedded import binaries
-from usher.db.pool import connect, for_program
+from usher.db.pool import connect, split_password
 from usher.errors import BadInput, NoServer, UsherError
-from usher.schema.state import state
+from usher.schema.state import schema_state
 
 MANIFEST = "manifest.json"
-PORTABLE = ("--no-owner", "--no-acl")  # grants are made anew from their files
+PORTABLE_OPTIONS = ("--no-owner", "--no-acl")  # grants are made anew from their files
 
 
 @dataclass(frozen=True, slots=True)
-class Dumped:
+class DumpedSchema:
     schema: str
     file: str
     bytes: int
 
 
 async def dump(
-    places: Places, target: Path, schemas: tuple[str, ...], *, pg_bin: str = ""
-) -> list[Dumped]:
+    places: AreaDatabases, target: Path, schemas: tuple[str, ...], *, pg_bin: str = ""
+) -> list[DumpedSchema]:
     """Write a dump; the directory appears whole or not at all."""
     if target.exists():
         raise BadInput(f"{target} exists already.", hint="Name a directory that is not there yet.")
@@ -48,10 +48,10 @@ async def dump(
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
-    return [Dumped(name, f"{name}.dump", size(target, name)) for name in schemas]
+    return [DumpedSchema(name, f"{name}.dump", dump_size(target, name)) for name in schemas]
 
 
-def size(directory: Path, schema: str) -> int:
+def dump_size(directory: Path, schema: str) -> int:
     return (directory / f"{schema}.dump").stat().st_size
 
 
@@ -64,19 +64,21 @@ async def dump_database(dsn: str, schemas: list[str], target: Path, pg_bin: str)
         await conn.execute("set local idle_in_transaction_session_timeout = 0")
         found = await conn.execute("select pg_export_snapshot()")
         (snapshot,) = await found.fetchone() or ("",)
-        tool = program("pg_dump", conn.info.server_version // 10000, pg_bin)
+        tool = client_program("pg_dump", conn.info.server_version // 10000, pg_bin)
         for schema in schemas:
-            now = await state(conn, schema)
+            now = await schema_state(conn, schema)
             if not now.applied:
                 raise BadInput(f"There is no schema {schema!r} to dump.", hint="`usher db status`")
             versions[schema] = now.applied[-1]
-            what = [*only(schema), "--file", str(target / f"{schema}.dump")]
-            await run([tool, "--format=custom", f"--snapshot={snapshot}", *PORTABLE, *what], dsn)
+            what = [*schema_options(schema), "--file", str(target / f"{schema}.dump")]
+            await run_client(
+                [tool, "--format=custom", f"--snapshot={snapshot}", *PORTABLE_OPTIONS, *what], dsn
+            )
     return versions
 
 
-def only(schema: str) -> list[str]:
-    return [f"--schema={name}" for name in with_beside(schema)]
+def schema_options(schema: str) -> list[str]:
+    return [f"--schema={name}" for name in with_view_schemas(schema)]
 
 
 def write_manifest(target: Path, versions: dict[str, str]) -> None:
@@ -92,11 +94,11 @@ def read_manifest(source: Path) -> dict[str, str]:
     return found
 
 
-def program(name: str, major: int, pg_bin: str) -> str:
+def client_program(name: str, major: int, pg_bin: str) -> str:
     """The tool of the server's own major version, else of the next newer one."""
     found = {
         tools.major: tools
-        for tools in reversed(list(installed(name, pg_bin)))
+        for tools in reversed(list(installed_binaries(name, pg_bin)))
         if tools.major >= major
     }
     if not found:
@@ -107,16 +109,16 @@ def program(name: str, major: int, pg_bin: str) -> str:
     return found[min(found)] / name
 
 
-def installed(name: str, pg_bin: str) -> Iterator[binaries.Binaries]:
+def installed_binaries(name: str, pg_bin: str) -> Iterator[binaries.Binaries]:
     places = [Path(pg_bin)] if pg_bin else []
-    for directory in [*places, *binaries.candidates()]:
+    for directory in [*places, *binaries.candidate_directories()]:
         if (directory / name).exists() and (directory / "postgres").exists():
-            yield binaries.inspect(directory)
+            yield binaries.inspect_directory(directory)
 
 
-async def run(command: list[str], dsn: str) -> str:
+async def run_client(command: list[str], dsn: str) -> str:
     """One of PostgreSQL's client programs on this database: what it printed."""
-    address, secret = for_program(dsn)
+    address, secret = split_password(dsn)
     process = await asyncio.create_subprocess_exec(
         *command,
         f"--dbname={address}",
@@ -130,18 +132,18 @@ async def run(command: list[str], dsn: str) -> str:
     return out.decode()
 
 
-async def picture(places: Places, schemas: tuple[str, ...], *, pg_bin: str = "") -> str:
+async def schema_ddl(places: AreaDatabases, schemas: tuple[str, ...], *, pg_bin: str = "") -> str:
     """The DDL of the schemas as they are, the same text for the same schemas."""
     parts = []
     for schema in schemas:
         async with await connect(places.dsn(schema)) as conn:
-            tool = program("pg_dump", conn.info.server_version // 10000, pg_bin)
-        what = ["--schema-only", *PORTABLE, *only(schema)]
-        parts.append(plain(await run([tool, *what], places.dsn(schema))))
+            tool = client_program("pg_dump", conn.info.server_version // 10000, pg_bin)
+        what = ["--schema-only", *PORTABLE_OPTIONS, *schema_options(schema)]
+        parts.append(normalized_ddl(await run_client([tool, *what], places.dsn(schema))))
     return "\n".join(parts)
 
 
-def plain(text: str) -> str:
+def normalized_ddl(text: str) -> str:
     """pg_dump's text without what differs from run to run: comments, settings, psql's own lines."""
     noise = ("--", "SET ", "SELECT pg_catalog.set_config", "\\")
     lines = [line for line in text.splitlines() if not line.startswith(noise)]

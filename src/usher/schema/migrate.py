@@ -11,26 +11,35 @@ from dataclasses import dataclass
 import psycopg
 from psycopg import sql
 
-from usher.db.areas import SCHEMAS, Places, with_beside
+from usher.db.areas import SCHEMAS, AreaDatabases, with_view_schemas
 from usher.db.pool import Connection, connect
 from usher.errors import MigrationFailed
 from usher.schema import roles
-from usher.schema.state import State, not_ours, out_of_date, state, table, versions
-from usher.schema.steps import Step, steps
+from usher.schema.migration_files import Migration, migrations
+from usher.schema.state import (
+    SchemaState,
+    applied_versions,
+    migrations_table,
+    out_of_date_error,
+    schema_state,
+    unknown_migrations_error,
+)
 from usher.telemetry import Log
 
 log = Log("schema")
-LOCK = 0x7573_6865_7201  # "usher", 1: one migrating process a database
-ALL = tuple(SCHEMAS)
-KEPT = "The steps before it are kept, nothing of this one is. Mend the cause, then run it again."
-PERHAPS_KEPT = (
+MIGRATION_LOCK = 0x7573_6865_7201  # "usher", 1: one migrating process a database
+ALL_SCHEMAS = tuple(SCHEMAS)
+FAILED_HINT = (
+    "The migrations before it are kept, nothing of this one is. Mend the cause, then run it again."
+)
+FAILED_OUTSIDE_TRANSACTION_HINT = (
     "This step runs outside a transaction: look at what it left, mend it, then run it again."
 )
-OLDEST_SERVER = 140000
+MIN_SERVER_VERSION = 140000
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class SchemaChange:
     """One step made or undone."""
 
     schema: str
@@ -39,22 +48,22 @@ class Change:
 
 
 async def status(
-    places: Places, schemas: tuple[str, ...] = ALL, *, patience: float = 0
-) -> list[State]:
+    places: AreaDatabases, schemas: tuple[str, ...] = ALL_SCHEMAS, *, patience: float = 0
+) -> list[SchemaState]:
     found = []
     for dsn, here in places.databases(schemas).items():
         async with await connect(dsn, patience=patience) as conn:
-            found += [await state(conn, schema) for schema in here]
+            found += [await schema_state(conn, schema) for schema in here]
     return found
 
 
 async def migrate(
-    places: Places, schemas: tuple[str, ...] = ALL, *, patience: float = 0
-) -> list[Change]:
+    places: AreaDatabases, schemas: tuple[str, ...] = ALL_SCHEMAS, *, patience: float = 0
+) -> list[SchemaChange]:
     """Apply every pending step; what others applied while we waited for the lock is done already."""
-    made: list[Change] = []
+    made: list[SchemaChange] = []
     for dsn, here in places.databases(schemas).items():
-        async with locked(dsn, patience) as conn:
+        async with migration_lock(dsn, patience) as conn:
             await check_server(conn)
             for schema in here:
                 made += await apply_pending(conn, schema)
@@ -73,58 +82,66 @@ async def renew_grants(conn: Connection, *, ours: bool, changed: bool) -> None:
 
 
 @asynccontextmanager
-async def locked(dsn: str, patience: float = 0) -> AsyncIterator[Connection]:
+async def migration_lock(dsn: str, patience: float = 0) -> AsyncIterator[Connection]:
     """A connection that alone may change schemas; the server frees the lock if we die."""
     async with await connect(dsn, patience=patience) as conn:
         # Another migration may take long, and what restores a dump leaves this session idle.
         await conn.execute("set lock_timeout = 0")
-        await conn.execute("select pg_advisory_lock(%s)", [LOCK])
+        await conn.execute("select pg_advisory_lock(%s)", [MIGRATION_LOCK])
         yield conn
 
 
 async def check_server(conn: Connection) -> None:
-    if conn.info.server_version < OLDEST_SERVER:
+    if conn.info.server_version < MIN_SERVER_VERSION:
         raise MigrationFailed(
             f"The server is PostgreSQL {conn.info.server_version // 10000}; Usher needs 14 or newer.",
             hint="Upgrade the server, or use the embedded one.",
         )
 
 
-async def apply_pending(conn: Connection, schema: str) -> list[Change]:
-    await prepare(conn, schema)
-    now = await state(conn, schema)
+async def apply_pending(conn: Connection, schema: str) -> list[SchemaChange]:
+    await prepare_schema(conn, schema)
+    now = await schema_state(conn, schema)
     if now.unknown:
-        raise not_ours(now)
+        raise unknown_migrations_error(now)
     for version in now.pending:
-        step = steps(schema)[version]
-        await perform(conn, schema, step)
+        step = migrations(schema)[version]
+        await apply_migration(conn, schema, step)
         log.info("migrated", schema=schema, version=version, name=step.name)
-    return [Change(schema, version, steps(schema)[version].name) for version in now.pending]
+    return [
+        SchemaChange(schema, version, migrations(schema)[version].name) for version in now.pending
+    ]
 
 
-async def prepare(conn: Connection, schema: str) -> None:
+async def prepare_schema(conn: Connection, schema: str) -> None:
     """The schema and dbmate's own table in it."""
-    if await versions(conn, schema):
+    if await applied_versions(conn, schema):
         return
     await conn.execute(sql.SQL("create schema if not exists {}").format(sql.Identifier(schema)))
     await conn.execute(
-        sql.SQL("create table if not exists {} (version varchar primary key)").format(table(schema))
+        sql.SQL("create table if not exists {} (version varchar primary key)").format(
+            migrations_table(schema)
+        )
     )
 
 
-async def perform(conn: Connection, schema: str, step: Step) -> None:
+async def apply_migration(conn: Connection, schema: str, step: Migration) -> None:
     """One step up and its line in the table, together or not at all."""
-    record = sql.SQL("insert into {} values ({})").format(table(schema), step.version)
-    await change(conn, step, step.up, record, in_transaction=step.up_in_transaction)
+    record = sql.SQL("insert into {} values ({})").format(migrations_table(schema), step.version)
+    await run_migration_script(conn, step, step.up, record, in_transaction=step.up_in_transaction)
 
 
-async def undo(conn: Connection, schema: str, step: Step) -> None:
-    record = sql.SQL("delete from {} where version = {}").format(table(schema), step.version)
-    await change(conn, step, step.down, record, in_transaction=step.down_in_transaction)
+async def undo_migration(conn: Connection, schema: str, step: Migration) -> None:
+    record = sql.SQL("delete from {} where version = {}").format(
+        migrations_table(schema), step.version
+    )
+    await run_migration_script(
+        conn, step, step.down, record, in_transaction=step.down_in_transaction
+    )
 
 
-async def change(
-    conn: Connection, step: Step, script: str, record: sql.Composed, *, in_transaction: bool
+async def run_migration_script(
+    conn: Connection, step: Migration, script: str, record: sql.Composed, *, in_transaction: bool
 ) -> None:
     try:
         if in_transaction:
@@ -136,44 +153,46 @@ async def change(
             await conn.execute(record)
     except psycopg.DatabaseError as error:
         raise MigrationFailed(
-            f"Step {step.version}_{step.name} failed: {str(error).strip()}",
-            hint=KEPT if in_transaction else PERHAPS_KEPT,
+            f"Migration {step.version}_{step.name} failed: {str(error).strip()}",
+            hint=FAILED_HINT if in_transaction else FAILED_OUTSIDE_TRANSACTION_HINT,
         ) from error
 
 
-async def rollback(places: Places, schema: str, *, count: int = 1) -> list[Change]:
-    """Undo the newest steps of one schema."""
+async def rollback(places: AreaDatabases, schema: str, *, count: int = 1) -> list[SchemaChange]:
+    """Undo the newest migrations of one schema."""
     undone = []
-    async with locked(places.dsn(schema)) as conn:
-        now = await state(conn, schema)
+    async with migration_lock(places.dsn(schema)) as conn:
+        now = await schema_state(conn, schema)
         if now.unknown:
-            raise not_ours(now)
+            raise unknown_migrations_error(now)
         for version in reversed(now.applied[-count:]):
-            step = steps(schema)[version]
-            await undo(conn, schema, step)
-            undone.append(Change(schema, version, step.name))
+            step = migrations(schema)[version]
+            await undo_migration(conn, schema, step)
+            undone.append(SchemaChange(schema, version, step.name))
         # Undoing a step can create older functions again, which are open to PUBLIC.
         await roles.close_to_public(conn, [schema])
     return undone
 
 
-async def drop(places: Places, schemas: tuple[str, ...]) -> None:
+async def drop(places: AreaDatabases, schemas: tuple[str, ...]) -> None:
     """Remove schemas with everything in them, each database in one transaction."""
     for dsn, here in places.databases(schemas).items():
-        async with locked(dsn) as conn, conn.transaction():
-            for name in map(sql.Identifier, with_beside(*here)):
+        async with migration_lock(dsn) as conn, conn.transaction():
+            for name in map(sql.Identifier, with_view_schemas(*here)):
                 await conn.execute(sql.SQL("drop schema if exists {} cascade").format(name))
 
 
-async def ensure(places: Places, schemas: tuple[str, ...] = ALL, *, patience: float = 0) -> None:
+async def ensure(
+    places: AreaDatabases, schemas: tuple[str, ...] = ALL_SCHEMAS, *, patience: float = 0
+) -> None:
     """Schemas ready for use: an embedded server is brought up to date, any other only looked at."""
     states = await status(places, schemas, patience=patience)
     for found in states:
         if found.unknown:
-            raise not_ours(found)
+            raise unknown_migrations_error(found)
     behind = [found.schema for found in states if found.pending]
-    ours = tuple(schema for schema in behind if places.owned(schema))
+    ours = tuple(schema for schema in behind if places.is_embedded(schema))
     if len(ours) < len(behind):
-        raise out_of_date(schema for schema in behind if schema not in ours)
+        raise out_of_date_error(schema for schema in behind if schema not in ours)
     if ours:
         await migrate(places, ours)

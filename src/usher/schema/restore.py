@@ -14,20 +14,20 @@ from typing import Final
 
 from psycopg import sql
 
-from usher.db.areas import SCHEMAS, Places
-from usher.db.pool import Connection, for_program
-from usher.db.statements import beside
+from usher.db.areas import SCHEMAS, AreaDatabases
+from usher.db.pool import Connection, split_password
+from usher.db.statements import load_statements
 from usher.errors import BadInput, UsherError
 from usher.schema import roles
-from usher.schema.dump import PORTABLE, program, read_manifest
-from usher.schema.migrate import locked
-from usher.schema.state import is_before_first, not_ours, state
-from usher.schema.steps import steps
+from usher.schema.dump import PORTABLE_OPTIONS, client_program, read_manifest
+from usher.schema.migrate import migration_lock
+from usher.schema.migration_files import migrations
+from usher.schema.state import is_before_first, schema_state, unknown_migrations_error
 
-store = beside(__file__)
-SCRIPT: Final = ("--clean", "--if-exists", "--file=-", *PORTABLE)
-PSQL: Final = ("--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1")
-PIECE_BYTES: Final = 1 << 20
+store = load_statements(__file__)
+RESTORE_OPTIONS: Final = ("--clean", "--if-exists", "--file=-", *PORTABLE_OPTIONS)
+PSQL_OPTIONS: Final = ("--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1")
+READ_BYTES: Final = 1 << 20
 MAX_ATTEMPTS: Final = 5  # components that work meanwhile can cause deadlocks
 # Sequences as high as they were in the database that is replaced.
 RAISE_IDS: Final = sql.SQL("""
@@ -51,7 +51,12 @@ Script = Sequence[sql.SQL | sql.Composed]
 
 
 async def restore(
-    places: Places, source: Path, schemas: tuple[str, ...], *, replace: bool, pg_bin: str = ""
+    places: AreaDatabases,
+    source: Path,
+    schemas: tuple[str, ...],
+    *,
+    replace: bool,
+    pg_bin: str = "",
 ) -> None:
     """Read a dump back; each schema comes in one transaction, so a failure leaves what was there."""
     manifest = read_manifest(source)
@@ -66,36 +71,36 @@ async def restore(
                 f"{source} is of a checkout from before the first release, which this Usher cannot restore.",
                 hint="Restore it with that checkout.",
             )
-        if manifest[schema] not in steps(schema):
+        if manifest[schema] not in migrations(schema):
             raise BadInput(f"{source} was made by a newer Usher.", hint="Upgrade this one first.")
     for dsn, here in places.databases(chosen).items():
-        async with locked(dsn) as conn:
+        async with migration_lock(dsn) as conn:
             for schema in here:
-                await check_place(conn, schema, replace=replace)
+                await check_target(conn, schema, replace=replace)
                 major = conn.info.server_version // 10000
-                read = [program("pg_restore", major, pg_bin), *SCRIPT]
-                write = [program("psql", major, pg_bin), *PSQL]
-                first, last = await around(conn, schema, manifest[schema], source.name)
+                read = [client_program("pg_restore", major, pg_bin), *RESTORE_OPTIONS]
+                write = [client_program("psql", major, pg_bin), *PSQL_OPTIONS]
+                first, last = await surrounding_scripts(conn, schema, manifest[schema], source.name)
                 archive = str(source / f"{schema}.dump")
                 await run_script([*read, archive], write, dsn, first, last)
             await roles.close_to_public(conn, here)
 
 
-async def incarnate(places: Places, reason: str) -> None:
+async def incarnate(places: AreaDatabases, reason: str) -> None:
     """What follows from a restore, for databases that were restored by other means than `usher db restore`."""
     for dsn, here in places.databases().items():
-        async with locked(dsn) as conn, conn.transaction():
+        async with migration_lock(dsn) as conn, conn.transaction():
             for schema in here:
-                if (await state(conn, schema)).applied:
-                    for statement in new_history(schema, {}, reason):
+                if (await schema_state(conn, schema)).applied:
+                    for statement in advance_statements(schema, {}, reason):
                         await conn.execute(statement)
 
 
-async def check_place(conn: Connection, schema: str, *, replace: bool) -> None:
+async def check_target(conn: Connection, schema: str, *, replace: bool) -> None:
     """Refuse to write over a schema that is there, or that a newer Usher made."""
-    now = await state(conn, schema)
+    now = await schema_state(conn, schema)
     if now.unknown:
-        raise not_ours(now)
+        raise unknown_migrations_error(now)
     if now.applied and not replace:
         raise BadInput(
             f"Schema {schema!r} is there already, and restoring would replace everything in it.",
@@ -103,12 +108,14 @@ async def check_place(conn: Connection, schema: str, *, replace: bool) -> None:
         )
 
 
-async def around(conn: Connection, schema: str, version: str, name: str) -> tuple[bytes, bytes]:
+async def surrounding_scripts(
+    conn: Connection, schema: str, version: str, name: str
+) -> tuple[bytes, bytes]:
     """What comes before the script of a schema, and what comes after it in the same transaction."""
     issued: dict[str, int] = dict(await store.issued_ids.tuples(conn, schema=schema))
-    last = [*new_history(schema, issued, f"restored from {name}")]
-    if version == list(steps(schema))[-1] and await roles.exist(conn):
-        last += roles.grants_of(schema)  # they are not in the archive
+    last = [*advance_statements(schema, issued, f"restored from {name}")]
+    if version == list(migrations(schema))[-1] and await roles.exist(conn):
+        last += roles.grant_statements(schema)  # they are not in the archive
     return as_text(conn, await lock_tables(conn, schema)), as_text(conn, last)
 
 
@@ -125,7 +132,7 @@ async def lock_tables(conn: Connection, schema: str) -> Script:
     return [sql.SQL("lock table {} in access exclusive mode").format(tables)]
 
 
-def new_history(schema: str, issued: Mapping[str, int], reason: str) -> Script:
+def advance_statements(schema: str, issued: Mapping[str, int], reason: str) -> Script:
     """Ids continue after all that were issued; in the work area a new incarnation begins."""
     raised = RAISE_IDS.format(names=list(issued), last_values=list(issued.values()), schema=schema)
     if schema == "work":
@@ -139,7 +146,7 @@ async def run_script(
     """Have psql run what pg_restore writes; again if the server ends it because of a deadlock."""
     for attempt in range(1, MAX_ATTEMPTS + 1):
         source = await asyncio.create_subprocess_exec(*read, stdout=PIPE, stderr=PIPE)
-        address, secret = for_program(dsn)
+        address, secret = split_password(dsn)
         target = await asyncio.create_subprocess_exec(
             *write,
             f"--dbname={address}",
@@ -148,40 +155,40 @@ async def run_script(
             stdout=DEVNULL,
             stderr=PIPE,
         )
-        words = await piped(source, target, first, last)
+        words = await pipe_script(source, target, first, last)
         if not words:
             return
         if "deadlock detected" not in words or attempt == MAX_ATTEMPTS:
             raise UsherError(words)
 
 
-async def piped(source: Process, target: Process, first: bytes, last: bytes) -> str:
+async def pipe_script(source: Process, target: Process, first: bytes, last: bytes) -> str:
     """Why the script failed; empty if it was committed, which it is only if both programs succeed."""
     try:
         _, complaint, refusal = await asyncio.gather(
-            feed(source, target, first, last), said_by(source), said_by(target)
+            write_transaction(source, target, first, last), stderr_text(source), stderr_text(target)
         )
         await asyncio.gather(source.wait(), target.wait())
     finally:
-        end(source)
-        end(target)
+        kill_process(source)
+        kill_process(target)
     if source.returncode and source.returncode > 0:
         return f"pg_restore failed: {complaint}"
     return f"psql failed: {refusal}" if target.returncode else ""
 
 
-def end(process: Process) -> None:
+def kill_process(process: Process) -> None:
     with suppress(ProcessLookupError):  # as a rule it has ended
         process.kill()
 
 
-async def feed(source: Process, target: Process, first: bytes, last: bytes) -> None:
+async def write_transaction(source: Process, target: Process, first: bytes, last: bytes) -> None:
     """Write the whole transaction; it is committed only if the source ends well."""
     assert source.stdout  # noqa: S101 - it is a pipe
     assert target.stdin  # noqa: S101
     try:
         target.stdin.write(b"begin;\n" + first)
-        while piece := await source.stdout.read(PIECE_BYTES):
+        while piece := await source.stdout.read(READ_BYTES):
             target.stdin.write(piece)
             await target.stdin.drain()
         if await source.wait() == 0:
@@ -189,9 +196,9 @@ async def feed(source: Process, target: Process, first: bytes, last: bytes) -> N
             await target.stdin.drain()
         target.stdin.close()
     except (BrokenPipeError, ConnectionResetError):
-        end(source)  # psql has ended, and says why
+        kill_process(source)  # psql has ended, and says why
 
 
-async def said_by(process: Process) -> str:
+async def stderr_text(process: Process) -> str:
     assert process.stderr  # noqa: S101 - it is a pipe
     return (await process.stderr.read()).decode(errors="replace").strip()

@@ -14,15 +14,15 @@ from pathlib import Path
 import psycopg
 from psycopg import sql
 
-from usher.db.areas import SCHEMAS, with_beside
+from usher.db.areas import SCHEMAS, with_view_schemas
 from usher.db.pool import Connection, connect
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.errors import MigrationFailed, NotAllowed
-from usher.schema.state import state
+from usher.schema.state import schema_state
 from usher.telemetry import Log
 
-HERE = Path(__file__).parent
-store = beside(__file__)
+SCHEMA_DIRECTORY = Path(__file__).parent
+store = load_statements(__file__)
 log = Log("schema")
 WORKER = "usher_worker"
 ROLES = (
@@ -34,14 +34,14 @@ ROLES = (
     "usher_feeds",
     "usher_reader",
 )
-ABSENT = (
+MISSING_OBJECT_ERRORS = (
     psycopg.errors.UndefinedTable,
     psycopg.errors.UndefinedColumn,
     psycopg.errors.UndefinedFunction,
     psycopg.errors.UndefinedObject,
 )
-SET_OPTION = 160000  # from this version on, membership alone does not include SET ROLE
-LOCK = 0x7573_6865_7202  # "usher", 2: grants are rewritten by one at a time
+SET_OPTION_VERSION = 160000  # from this version on, membership alone does not include SET ROLE
+GRANT_LOCK = 0x7573_6865_7202  # "usher", 2: grants are rewritten by one at a time
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -58,7 +58,7 @@ class Privilege:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class RoleDifferences:
     """What is wrong with the roles of one database; nothing if all three are empty."""
 
     absent: tuple[str, ...]
@@ -70,16 +70,16 @@ class Finding:
         return not (self.absent or self.missing or self.extra)
 
 
-async def absent(conn: Connection) -> tuple[str, ...]:
+async def missing_roles(conn: Connection) -> tuple[str, ...]:
     there = {name for (name,) in await store.present_roles.tuples(conn, roles=list(ROLES))}
     return tuple(role for role in ROLES if role not in there)
 
 
 async def exist(conn: Connection) -> bool:
-    return not await absent(conn)
+    return not await missing_roles(conn)
 
 
-async def may_take(conn: Connection, role: str) -> bool:
+async def may_set_role(conn: Connection, role: str) -> bool:
     """Whether the role exists and this user may take it on; asked by trying."""
     try:
         async with conn.transaction(force_rollback=True):
@@ -89,10 +89,10 @@ async def may_take(conn: Connection, role: str) -> bool:
     return True
 
 
-async def role_at(dsn: str, role: str, *, patience: float = 0) -> str:
+async def usable_role(dsn: str, role: str, *, patience: float = 0) -> str:
     """The role to work under, if it exists and this user may take it on; else none, and the log says so."""
     async with await connect(dsn, patience=patience) as conn:
-        if await may_take(conn, role):
+        if await may_set_role(conn, role):
             return role
     log.warning("role_not_taken", role=role)
     return ""
@@ -102,9 +102,9 @@ async def create(conn: Connection) -> None:
     """Make the roles on this server and grant exactly what the files say."""
     try:
         await store.create_roles.run(conn)
-        await join(conn)
+        await allow_set_role(conn)
         await grant(conn)
-        if "control" in await current(conn):
+        if "control" in await current_schemas(conn):
             await set_password(conn, WORKER)
     except psycopg.errors.InsufficientPrivilege as error:
         raise NotAllowed(
@@ -113,12 +113,12 @@ async def create(conn: Connection) -> None:
         ) from error
 
 
-async def join(conn: Connection) -> None:
+async def allow_set_role(conn: Connection) -> None:
     """Let this user take on our roles: creating a role does not include that, unless the user is a superuser."""
     option = sql.SQL(
-        " with set true, inherit false" if conn.info.server_version >= SET_OPTION else ""
+        " with set true, inherit false" if conn.info.server_version >= SET_OPTION_VERSION else ""
     )
-    for role in await not_usable(conn):
+    for role in await roles_not_settable(conn):
         with suppress(
             psycopg.errors.InsufficientPrivilege
         ):  # Another user made it; `usher doctor` says so.
@@ -127,46 +127,48 @@ async def join(conn: Connection) -> None:
                 await conn.execute(statement.format(sql.Identifier(role), option))
 
 
-async def not_usable(conn: Connection) -> list[str]:
+async def roles_not_settable(conn: Connection) -> list[str]:
     """Return the roles that this user may not take on; none for a user that is one of them."""
     if conn.info.user in ROLES:
         return []
-    return [role for role in ROLES if not await may_take(conn, role)]
+    return [role for role in ROLES if not await may_set_role(conn, role)]
 
 
 async def grant(conn: Connection) -> None:
     """Take back all our roles have in the schemas that are here, then grant it anew: one transaction."""
     async with conn.transaction():
-        await store.lock_grants.tuples(conn, lock=LOCK)
-        for schema in await current(conn):
-            await regrant(conn, schema)
+        await store.lock_grants.tuples(conn, lock=GRANT_LOCK)
+        for schema in await current_schemas(conn):
+            await grant_schema(conn, schema)
 
 
 async def close_to_public(conn: Connection, schemas: Iterable[str]) -> None:
     """Let PUBLIC, that is every login of the server, execute no function of these schemas; needs no roles."""
-    for (schema,) in await store.present_schemas.tuples(conn, schemas=list(with_beside(*schemas))):
+    for (schema,) in await store.present_schemas.tuples(
+        conn, schemas=list(with_view_schemas(*schemas))
+    ):
         revoke = sql.SQL("revoke execute on all functions in schema {} from public")
         await conn.execute(revoke.format(sql.Identifier(schema)))
 
 
-async def current(conn: Connection) -> list[str]:
+async def current_schemas(conn: Connection) -> list[str]:
     """Our schemas in this database that are up to date; the grants of any other may name what is not there."""
-    states = [await state(conn, schema) for schema in SCHEMAS]
+    states = [await schema_state(conn, schema) for schema in SCHEMAS]
     return [found.schema for found in states if found.current]
 
 
-async def regrant(conn: Connection, schema: str) -> None:
+async def grant_schema(conn: Connection, schema: str) -> None:
     try:
-        for statement in grants_of(schema):
+        for statement in grant_statements(schema):
             await conn.execute(statement)
-    except ABSENT as error:
+    except MISSING_OBJECT_ERRORS as error:
         raise MigrationFailed(
             f"Schema {schema} lacks what its steps make: {str(error).strip()}",
             hint="A version between releases made it, or somebody changed it: dump, drop and make it anew.",
         ) from error
 
 
-def grants_of(schema: str) -> list[sql.SQL | sql.Composed]:
+def grant_statements(schema: str) -> list[sql.SQL | sql.Composed]:
     """What takes back all rights in a schema, and grants those of its file."""
     names = sql.SQL(", ").join(map(sql.Identifier, ROLES))
     kinds = ("schema", "all tables in schema", "all sequences in schema", "all functions in schema")
@@ -174,25 +176,25 @@ def grants_of(schema: str) -> list[sql.SQL | sql.Composed]:
     revoke = sql.SQL("revoke all on {} {} from public, {}")
     taken = [
         revoke.format(sql.SQL(objects), sql.Identifier(name), names)
-        for objects, name in product(kinds, with_beside(schema))
+        for objects, name in product(kinds, with_view_schemas(schema))
     ]
-    return [*taken, sql.SQL((HERE / schema / "grants.sql").read_text("utf-8"))]
+    return [*taken, sql.SQL((SCHEMA_DIRECTORY / schema / "grants.sql").read_text("utf-8"))]
 
 
-async def check(conn: Connection) -> Finding:
+async def check(conn: Connection) -> RoleDifferences:
     """What differs from the files: the grants are made in a transaction, looked at, and undone."""
-    if gone := await absent(conn):
-        return Finding(gone, (), ())
+    if gone := await missing_roles(conn):
+        return RoleDifferences(gone, (), ())
     actual = await privileges(conn)
     async with conn.transaction(force_rollback=True):
         await grant(conn)
         wanted = await privileges(conn)
-    return Finding((), tuple(sorted(wanted - actual)), tuple(sorted(actual - wanted)))
+    return RoleDifferences((), tuple(sorted(wanted - actual)), tuple(sorted(actual - wanted)))
 
 
 async def privileges(conn: Connection) -> set[Privilege]:
     found = await store.privileges.rows(
-        conn, Privilege, schemas=list(with_beside(*SCHEMAS)), roles=list(ROLES)
+        conn, Privilege, schemas=list(with_view_schemas(*SCHEMAS)), roles=list(ROLES)
     )
     return set(found)
 
@@ -208,7 +210,7 @@ async def set_password(conn: Connection, role: str, password: str | None = None)
 
     The default is a new one; for usher_worker the one that managers read, if the control area is in this database.
     """
-    if role == WORKER and "control" in await current(conn):
+    if role == WORKER and "control" in await current_schemas(conn):
         password = await worker_password(conn)
     password = password or secrets.token_urlsafe(24)
     hashed = conn.pgconn.encrypt_password(

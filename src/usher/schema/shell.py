@@ -10,7 +10,7 @@ from pathlib import Path
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from usher.db.embedded import binaries
-from usher.db.pool import for_program
+from usher.db.pool import split_password
 from usher.errors import NoServer
 
 
@@ -33,8 +33,8 @@ def run_psql(
     """Run psql until it ends and return its exit code; Ctrl-C belongs to psql."""
     given = str(conninfo_to_dict(dsn).get("options") or "")
     session = [given, f"-c search_path={schema},public", f"-c role={role}" if role else ""]
-    address, secret = for_program(make_conninfo(dsn, options=" ".join(filter(None, session))))
-    directories = [*([Path(pg_bin)] if pg_bin else []), *binaries.candidates()]
+    address, secret = split_password(make_conninfo(dsn, options=" ".join(filter(None, session))))
+    directories = [*([Path(pg_bin)] if pg_bin else []), *binaries.candidate_directories()]
     command = [find_psql(directories), f"--dbname={address}", *words]
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:

@@ -7,11 +7,11 @@ from psycopg import sql
 
 from usher.db.pool import Connection
 from usher.errors import SchemaOutOfDate
-from usher.schema.steps import steps
+from usher.schema.migration_files import migrations
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class SchemaState:
     """How far one schema is."""
 
     schema: str
@@ -29,10 +29,10 @@ class State:
         return any(is_before_first(self.schema, version) for version in self.unknown)
 
 
-async def state(conn: Connection, schema: str) -> State:
-    applied = await versions(conn, schema)
-    known = steps(schema)
-    return State(
+async def schema_state(conn: Connection, schema: str) -> SchemaState:
+    applied = await applied_versions(conn, schema)
+    known = migrations(schema)
+    return SchemaState(
         schema,
         applied=tuple(applied),
         pending=tuple(version for version in known if version not in applied),
@@ -40,27 +40,27 @@ async def state(conn: Connection, schema: str) -> State:
     )
 
 
-async def versions(conn: Connection, schema: str) -> list[str]:
+async def applied_versions(conn: Connection, schema: str) -> list[str]:
     """What has been applied, oldest first; nothing where there is no such schema yet."""
     there = await conn.execute("select to_regclass(%s)", [f"{schema}.schema_migrations"])
     if await there.fetchone() == (None,):
         return []
     found = await conn.execute(
-        sql.SQL("select version from {} order by version").format(table(schema))
+        sql.SQL("select version from {} order by version").format(migrations_table(schema))
     )
     return [version for (version,) in await found.fetchall()]
 
 
-def table(schema: str) -> sql.Identifier:
+def migrations_table(schema: str) -> sql.Identifier:
     return sql.Identifier(schema, "schema_migrations")
 
 
 def is_before_first(schema: str, version: str) -> bool:
-    return version < next(iter(steps(schema)))
+    return version < next(iter(migrations(schema)))
 
 
-def not_ours(found: State) -> SchemaOutOfDate:
-    """Return the error for a schema with steps that this program does not have."""
+def unknown_migrations_error(found: SchemaState) -> SchemaOutOfDate:
+    """Return the error for a schema with migrations that this program does not have."""
     if found.of_older_checkout:
         return SchemaOutOfDate(
             f"Schema {found.schema!r} is of a checkout from before the first release, which this Usher cannot upgrade.",
@@ -73,7 +73,7 @@ def not_ours(found: State) -> SchemaOutOfDate:
     )
 
 
-def out_of_date(schemas: Iterable[str]) -> SchemaOutOfDate:
+def out_of_date_error(schemas: Iterable[str]) -> SchemaOutOfDate:
     return SchemaOutOfDate(
         f"The database is behind this program (schema {', '.join(schemas)}).",
         hint="Run `usher db migrate`.",

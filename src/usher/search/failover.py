@@ -15,7 +15,7 @@ from usher.search.cluster_map import ClusterView
 from usher.search.index_servers import IndexServer
 from usher.search.metrics import MORE_ROWS
 from usher.search.row_map import SearchRow
-from usher.telemetry import Log, observed
+from usher.telemetry import Log, log_failure
 
 log = Log("search")
 HEDGE: Final = (
@@ -77,7 +77,7 @@ class Failover:
 
     def _spawn(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)
-        self._tasks.add(observed(task, log))
+        self._tasks.add(log_failure(task, log))
         task.add_done_callback(self._tasks.discard)
 
     async def _ask_row(self, attempt: RowAttempt) -> None:

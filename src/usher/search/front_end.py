@@ -15,7 +15,7 @@ from usher.http.client.mgmt_client import Client
 from usher.http.server.component import GuardOptions, serve_component
 from usher.http.server.credentials import credential
 from usher.http.server.listen import Bind
-from usher.index.component_directory import background_task
+from usher.index.component_lifecycle import background_task
 from usher.search.broker import DEADLINE, Broker
 from usher.search.cluster_map import TIMEOUT, open_cluster
 from usher.search.endpoints import SearchEndpoints

@@ -19,10 +19,10 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from usher.db.areas import Area, Places
-from usher.db.embedded.client_process import Lodging, lodge
+from usher.db.areas import Area, AreaDatabases
 from usher.db.embedded.cluster import first_number
 from usher.db.embedded.processes import postmaster_alive
+from usher.db.embedded.server_lease import EmbeddedServerLease, lease_server
 from usher.db.pool import Connection, connect
 from usher.schema import migrate, roles
 
@@ -36,7 +36,7 @@ class Server:
 
     dsn: str
     template: str
-    lodging: Lodging
+    lease: EmbeddedServerLease
 
     def database(self, name: str) -> str:
         return make_conninfo(self.dsn, dbname=name)
@@ -85,9 +85,9 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
             pytest.skip("Debian's PostgreSQL 15 is not installed: scripts/packages")
     data = open_directory()
     try:
-        with lodge(data, pg_bin=pg_bin) as lodging:
-            quicken(lodging.dsn)
-            yield Server(lodging.dsn, "template_usher", lodging)
+        with lease_server(data, pg_bin=pg_bin) as lease:
+            quicken(lease.dsn)
+            yield Server(lease.dsn, "template_usher", lease)
         wait_stopped(data)
     finally:
         shutil.rmtree(data)
@@ -117,8 +117,8 @@ async def migrated(server: Server) -> Server:
     return server
 
 
-def all_in(dsn: str, lodging: Lodging | None = None) -> Places:
-    return Places(dict.fromkeys(Area, dsn), lodging)
+def all_in(dsn: str, lease: EmbeddedServerLease | None = None) -> AreaDatabases:
+    return AreaDatabases(dict.fromkeys(Area, dsn), lease)
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ async def empty_database(server: Server) -> AsyncIterator[str]:
 
 
 @pytest.fixture
-def places(database: str) -> Places:
+def places(database: str) -> AreaDatabases:
     return all_in(database)
 
 

@@ -69,6 +69,6 @@ class Room:
 
 @asynccontextmanager
 async def opened(dsn: str, callback: str) -> AsyncIterator[tuple[FeedDatabases, Fetcher]]:
-    fetcher = Fetcher("t", allow=private_hosts.parse("127.0.0.0/8"))
+    fetcher = Fetcher("t", allow=private_hosts.parse_allow_list("127.0.0.0/8"))
     async with Database(dsn, role=ROLES[0]) as db, fetcher:
         yield FeedDatabases(db, None, ROLES, dsn, 5, callback), fetcher

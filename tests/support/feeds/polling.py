@@ -79,6 +79,6 @@ class Newsroom:
 
 @asynccontextmanager
 async def newsroom(database: str) -> AsyncIterator[Newsroom]:
-    fetcher = Fetcher("t", allow=private_hosts.parse("127.0.0.0/8"))
+    fetcher = Fetcher("t", allow=private_hosts.parse_allow_list("127.0.0.0/8"))
     async with Database(database, role=ROLES[0]) as db, fetcher:
         yield Newsroom(FeedDatabases(db, None, ROLES, database, 5), fetcher)

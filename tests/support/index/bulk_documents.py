@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from support.index.documents import page
-from usher.chunk_store import Shelf
+from usher.chunk_store import ChunkStore
 from usher.http.client.mgmt_client import Client
 from usher.http.server.chunk_files import chunk_endpoints
 from usher.http.server.component import serve_component
@@ -70,7 +70,7 @@ class Texts:
 class Stock:
     """Who crawls and builds, and the files that were built."""
 
-    def __init__(self, crawler: Client, builder: Client, shelf: Shelf) -> None:
+    def __init__(self, crawler: Client, builder: Client, shelf: ChunkStore) -> None:
         self.crawler, self.builder, self.shelf = crawler, builder, shelf
         self.chunks: dict[int, list[IndexDocument]] = {}
 
@@ -105,7 +105,7 @@ async def stocked(
     ports: tuple[int, int] = (0, 0),
 ) -> AsyncIterator[Stock]:
     """A crawler and a builder at this MGMT, until the servers have all they want."""
-    shelf = Shelf(directory, SUFFIX)
+    shelf = ChunkStore(directory, SUFFIX)
     crawler_bind, builder_bind = (read_bind(f"127.0.0.1:{port}") for port in ports)
     async with (
         serve_component([], crawler_bind) as crawler_at,

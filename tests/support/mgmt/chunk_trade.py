@@ -17,8 +17,8 @@ from support.index.chunk_files import chunk_file, page
 from support.mgmt.mgmt_process import Mgmt, mgmt
 from support.mgmt.plain_components import at_once
 from support.processes.commands import clean
-from usher.chunk_store import Shelf
-from usher.crawl.warc.writer import Record
+from usher.chunk_store import ChunkStore
+from usher.crawl.warc.writer import WarcPage
 from usher.http.client.mgmt_client import Client
 from usher.http.server.chunk_files import chunk_endpoints
 from usher.http.server.component import serve_component
@@ -43,8 +43,8 @@ class Trade:
     dsn: str
     crawler: Client
     builder: Client
-    content: Shelf
-    index: Shelf
+    content: ChunkStore
+    index: ChunkStore
     links: dict[int, list[str]] = field(default_factory=dict)  # of each chunk
 
     def settings(self, data: Path) -> Settings:
@@ -63,7 +63,7 @@ class Trade:
 
     async def crawl(
         self,
-        *records: Record,
+        *records: WarcPage,
         damage: bytes = b"",
         kept: bool = True,
         rewrite: Callable[[bytes], bytes] | None = None,
@@ -128,7 +128,7 @@ def documents(chunk: int, links: Iterable[str], texts: Iterable[str]) -> list[In
 async def trading(dsn: str, directory: Path, *, lease: int = 3) -> AsyncIterator[Trade]:
     at_once(dsn)
     settings = {"USHER_CHUNK_LEASE": str(lease), "USHER_CHUNK_WAIT": "0"}
-    content, index = Shelf(directory / "content"), Shelf(directory / "index", SUFFIX)
+    content, index = ChunkStore(directory / "content"), ChunkStore(directory / "index", SUFFIX)
     with mgmt(dsn, directory / "log", settings=settings) as server:
         async with (
             serve_component(chunk_endpoints(content, "/get_chunk"), ANY) as crawler_at,
@@ -166,7 +166,7 @@ async def soon(true: Callable[[], object], seconds: float = 15) -> bool:
     return True
 
 
-def titled(path: str, title: str, *lines: str, **more: object) -> Record:
+def titled(path: str, title: str, *lines: str, **more: object) -> WarcPage:
     given = {"meta": {"result": "success"}, **more}
     return replace(page(path, SMALL % title.encode(), *lines), **given)  # type: ignore[arg-type]
 

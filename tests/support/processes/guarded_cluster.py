@@ -21,7 +21,7 @@ from support.processes.commands import run
 from support.processes.crawls import ready
 from support.processes.killable import eventually, keepers
 from support.processes.stack import Cast, stage
-from usher.db.embedded.client_process import Lodging
+from usher.db.embedded.server_lease import EmbeddedServerLease
 
 TICKET_SECONDS = 6.0
 OUT_OF_TOUCH_SECONDS = 1.0
@@ -44,7 +44,7 @@ class GuardedCluster:
     """PostgreSQL, MGMT and components, each with its own token; ports by name."""
 
     cast: Cast
-    lodging: Lodging
+    lease: EmbeddedServerLease
     directory: Path
     ports: dict[str, int] = field(default_factory=dict)
     tokens: dict[str, str] = field(default_factory=dict)
@@ -114,7 +114,7 @@ class GuardedCluster:
             await soon(lambda: self.ask(count) == NUMBER_OF_CHUNKS)
 
     def ask(self, query: str) -> object:
-        with psycopg.connect(self.lodging.dsn) as conn:
+        with psycopg.connect(self.lease.dsn) as conn:
             row = conn.execute(query.encode()).fetchone()
         return row[0] if row else None
 
@@ -127,7 +127,7 @@ class GuardedCluster:
         """Kill PostgreSQL; its keeper stands still, so that it stays away."""
         for pid in keepers(self.directory / "data"):
             os.kill(pid, signal.SIGSTOP)
-        os.kill(self.lodging.cluster.pid(), signal.SIGKILL)
+        os.kill(self.lease.cluster.pid(), signal.SIGKILL)
 
     def start_postgres(self) -> None:
         for pid in keepers(self.directory / "data"):
@@ -168,8 +168,8 @@ def failed_searches(cluster: GuardedCluster, seconds: float, *names: str) -> lis
 @contextmanager
 def guarded_cluster(config: str = "") -> Iterator[GuardedCluster]:
     """Migrated PostgreSQL of its own, and no process yet."""
-    with stage(CONFIG + config) as (cast, lodging, directory):
-        cluster = GuardedCluster(cast, lodging, directory)
+    with stage(CONFIG + config) as (cast, lease, directory):
+        cluster = GuardedCluster(cast, lease, directory)
         try:
             yield cluster
         finally:

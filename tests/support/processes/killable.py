@@ -12,7 +12,7 @@ from pathlib import Path
 GUEST = """
 import sys
 from pathlib import Path
-from usher.db.embedded.client_process import lodge
+from usher.db.embedded.server_lease import lodge
 with lodge(Path(sys.argv[1]), pg_bin=sys.argv[2]) as lodging:
     print(lodging.cluster.pid(), flush=True)
     sys.stdin.readline()

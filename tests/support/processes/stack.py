@@ -14,7 +14,7 @@ import psycopg
 
 from support.db.fixtures import open_directory, wait_stopped
 from support.processes.commands import clean
-from usher.db.embedded.client_process import Lodging, lodge
+from usher.db.embedded.server_lease import EmbeddedServerLease, lease_server
 
 TESTS = Path(__file__).parents[2]
 USHER = (sys.executable, "-m", "usher")
@@ -71,13 +71,13 @@ class Cast:
 
 
 @contextmanager
-def stage(config: str) -> Iterator[tuple[Cast, Lodging, Path]]:
+def stage(config: str) -> Iterator[tuple[Cast, EmbeddedServerLease, Path]]:
     """An embedded server with every table, and nobody on stage yet."""
     directory = open_directory()
     directory.chmod(0o755)
     (directory / "usher.toml").write_text(config)
     data = directory / "data"
-    with lodge(data) as lodging:
+    with lease_server(data) as lodging:
         cast = Cast(data, directory)
         made = subprocess.run([*USHER, "db", "migrate"], env=cast.environment, check=False)
         assert made.returncode == 0

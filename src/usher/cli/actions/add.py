@@ -1,6 +1,6 @@
-"""Knocks from the command line: judged batch after batch, counted, shown.
+"""`usher add`: knock at the door for URLs in batches, count the answers and show them.
 
-Nothing is kept of a batch but its counts, so memory stays flat however many URLs come.
+Only the counts of a batch are kept, so memory use does not grow with the number of URLs.
 """
 
 import sys
@@ -17,11 +17,11 @@ from usher.cli.app import App, show_json, show_table
 from usher.cli.door_access import open_door
 from usher.cli.output import echo, style
 from usher.cli.wording import encodable, json_line, printable, without_password
-from usher.door.batch import Answer, Answers
+from usher.door.batch import BatchVerdicts, UrlVerdict
 from usher.door.doorkeeper import Doorkeeper
 from usher.door.rules import Knock, Reason, Verdict
 
-MAX_LISTED_ANSWERS = 50  # answers that are shown one by one
+MAX_LISTED_ANSWERS = 50  # more are only counted
 VERDICT_ORDER = list(Verdict)
 COLOURS = {Verdict.ADMIT: "green", Verdict.WAIT: "yellow", Verdict.REFUSE: "red"}
 REASON_WIDTH = max(map(len, Reason))
@@ -29,12 +29,12 @@ REASON_WIDTH = max(map(len, Reason))
 
 @dataclass(slots=True)
 class AnswerCounts:
-    """What the door has said so far."""
+    """The door's answers by reason; `brought` pages were queued with a full knock."""
 
     reasons: Counter[Reason] = field(default_factory=Counter)
     brought: int = 0
 
-    def add(self, answers: Answers) -> None:
+    def add(self, answers: BatchVerdicts) -> None:
         self.reasons += answers.counts()
         self.brought += answers.brought
 
@@ -50,12 +50,14 @@ class AnswerCounts:
         return 0 < self.urls == self.of(Verdict.REFUSE)
 
     def in_order(self) -> list[tuple[Reason, int]]:
-        """The reasons met: admitting ones first, the most frequent first among each verdict's."""
-        met = self.reasons.items()
-        return sorted(met, key=lambda one: (VERDICT_ORDER.index(one[0].verdict), -one[1], one[0]))
+        """Reasons with their counts: by verdict, then the most frequent first."""
+        counts = self.reasons.items()
+        return sorted(
+            counts, key=lambda count: (VERDICT_ORDER.index(count[0].verdict), -count[1], count[0])
+        )
 
     def as_json(self) -> dict[str, Any]:
-        """As `POST /v1/knock` answers, so that one program can read both."""
+        """The same fields as the response of `POST /v1/knock`."""
         return {
             "counts": {verdict.value: self.of(verdict) for verdict in Verdict},
             "reasons": {reason.value: number for reason, number in self.in_order()},
@@ -65,7 +67,7 @@ class AnswerCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddOptions:
-    """What a person asked for: which URLs, and how to answer."""
+    """The options of `usher add`."""
 
     urls: tuple[str, ...]
     files: tuple[Path, ...]
@@ -81,40 +83,37 @@ class AddOptions:
         return Knock("full" if self.full else "single", self.hall_pass)
 
     @property
-    def few(self) -> bool:
-        """Whether each answer is shown."""
+    def lists_answers(self) -> bool:
         listed = not self.files and "-" not in self.urls and len(self.urls) <= MAX_LISTED_ANSWERS
         return listed and not self.summary and not self.as_lines
 
-    @property
-    def named(self) -> list[str]:
-        return [url for url in self.urls if url != "-"]
 
-
-async def add_urls(app: App, asked: AddOptions) -> AnswerCounts:
-    """Knock for every URL asked for, and show what the door answers."""
-    tally, shown, start = AnswerCounts(), list[Answer](), time.monotonic()
-    with ExitStack() as opened:
-        files: list[BinaryIO] = [sys.stdin.buffer] if "-" in asked.urls else []
-        files += [opened.enter_context(path.open("rb")) for path in asked.files]
+async def add_urls(app: App, options: AddOptions) -> AnswerCounts:
+    """Knock for every URL and show the answers."""
+    counts, listed, start = AnswerCounts(), list[UrlVerdict](), time.monotonic()
+    with ExitStack() as stack:
+        files: list[BinaryIO] = [sys.stdin.buffer] if "-" in options.urls else []
+        files += [stack.enter_context(path.open("rb")) for path in options.files]
         async with open_door(app) as doorkeeper:
-            bar = opened.enter_context(progress(files, shown=shows_progress(app, asked, files)))
-            async for answers in answer_batches(doorkeeper, asked, files, bar):
-                tally.add(answers)
-                bar.judged(tally)
-                if asked.as_lines:
-                    show_json_lines(answers)
-                elif asked.few:
-                    shown += answers.answers
-    show_result(app, asked, tally, shown, time.monotonic() - start)
-    return tally
+            bar = stack.enter_context(progress(files, visible=shows_progress(app, options, files)))
+            async for answers in answer_batches(doorkeeper, options, files, bar):
+                counts.add(answers)
+                bar.update(counts)
+                if options.as_lines:
+                    lines = [json_line(answer_json(answer)) for answer in answers.answers]
+                    echo("\n".join(lines))
+                elif options.lists_answers:
+                    listed += answers.answers
+    show_result(app, options, counts, listed, time.monotonic() - start)
+    return counts
 
 
 async def answer_batches(
-    doorkeeper: Doorkeeper, asked: AddOptions, files: list[BinaryIO], bar: "KnockProgress"
-) -> AsyncIterator[Answers]:
-    how: dict[str, Any] = {"knock": asked.knock, "dry_run": asked.dry_run}
-    async for answers in doorkeeper.stream(url_input.batches(asked.named), **how):
+    doorkeeper: Doorkeeper, options: AddOptions, files: list[BinaryIO], bar: "KnockProgress"
+) -> AsyncIterator[BatchVerdicts]:
+    how: dict[str, Any] = {"knock": options.knock, "dry_run": options.dry_run}
+    named = url_input.batches(url for url in options.urls if url != "-")
+    async for answers in doorkeeper.stream(named, **how):
         yield answers
     for file in files:
         if url_input.is_stream(file):
@@ -126,26 +125,26 @@ async def answer_batches(
 
 
 class KnockProgress:
-    """How far it is; this one shows nothing."""
+    """Progress of a run; this base class shows nothing."""
 
     def read(self, number: int) -> None:
-        """So many more bytes were read."""
+        """Count bytes of input."""
 
-    def judged(self, tally: AnswerCounts) -> None:
-        """So far the door has come."""
+    def update(self, counts: AnswerCounts) -> None:
+        """Show the counts so far."""
 
 
-def shows_progress(app: App, asked: AddOptions, files: list[BinaryIO]) -> bool:
-    """Whether a person looks on: at a terminal that nothing else is printed to meanwhile."""
-    busy = asked.as_lines and sys.stdout.isatty()
+def shows_progress(app: App, options: AddOptions, files: list[BinaryIO]) -> bool:
+    """Whether stderr is a terminal to which no other output or typed input goes."""
+    busy = options.as_lines and sys.stdout.isatty()
     typed = any(file.isatty() for file in files)
     return bool(files) and sys.stderr.isatty() and not (app.quiet or busy or typed)
 
 
 @contextmanager
-def progress(files: list[BinaryIO], *, shown: bool) -> Iterator[KnockProgress]:
-    """A bar on stderr."""
-    if not shown:
+def progress(files: list[BinaryIO], *, visible: bool) -> Iterator[KnockProgress]:
+    """A progress bar on stderr."""
+    if not visible:
         yield KnockProgress()
         return
     from rich import progress as rich
@@ -163,42 +162,41 @@ def progress(files: list[BinaryIO], *, shown: bool) -> Iterator[KnockProgress]:
         total = None if None in sizes else sum(size or 0 for size in sizes)
         task = screen.add_task("", total=total, urls=0, admitted=0)
 
-        class Drawn(KnockProgress):
+        class TerminalProgress(KnockProgress):
             def read(self, number: int) -> None:
                 screen.advance(task, number)
 
-            def judged(self, tally: AnswerCounts) -> None:
-                screen.update(task, urls=tally.urls, admitted=tally.of(Verdict.ADMIT))
+            def update(self, counts: AnswerCounts) -> None:
+                screen.update(task, urls=counts.urls, admitted=counts.of(Verdict.ADMIT))
 
-        yield Drawn()
+        yield TerminalProgress()
 
 
 def show_result(
-    app: App, asked: AddOptions, tally: AnswerCounts, shown: list[Answer], seconds: float
+    app: App, options: AddOptions, counts: AnswerCounts, listed: list[UrlVerdict], seconds: float
 ) -> None:
-    """The result on stdout as asked for, the talk on stderr."""
-    if asked.as_json:
-        answers = {"answers": [answer_json(one) for one in shown]} if asked.few else {}
-        show_json({**tally.as_json(), **answers})
-    elif asked.few:
-        show_answers(shown)
-    elif not asked.as_lines:
-        show_counts(tally)
-    if not asked.few:
-        app.say(f"{tally.urls:,} URLs in {seconds:.1f} s")
-    show_remarks(app, asked, tally)
+    if options.as_json:
+        answers = [answer_json(answer) for answer in listed]
+        show_json({**counts.as_json(), **({"answers": answers} if options.lists_answers else {})})
+    elif options.lists_answers:
+        show_answers(listed)
+    elif not options.as_lines:
+        show_counts(counts)
+    if not options.lists_answers:
+        app.say(f"{counts.urls:,} URLs in {seconds:.1f} s")
+    show_brought(app, counts)
+    if options.dry_run:
+        app.say("Dry run: nothing was changed.")
+    if counts.reasons.keys() & {Reason.PAGE_NOT_DUE, Reason.HOST_NOT_DUE}:
+        app.say("  → `usher explain URL` shows when a page is due; --pass admits it now")
 
 
-def show_remarks(app: App, asked: AddOptions, tally: AnswerCounts) -> None:
-    if tally.brought:
-        app.say(f"with them {tally.brought:,} other pages of their hosts")
-    if asked.dry_run:
-        app.say("this was a dry run: nothing has changed")
-    if tally.reasons.keys() & {Reason.PAGE_NOT_DUE, Reason.HOST_NOT_DUE}:
-        app.say("  → `usher explain URL` says when a page is due; --pass lets it in before")
+def show_brought(app: App, counts: AnswerCounts) -> None:
+    if counts.brought:
+        app.say(f"{counts.brought:,} other pages of these hosts were queued too.")
 
 
-def answer_json(answer: Answer) -> dict[str, Any]:
+def answer_json(answer: UrlVerdict) -> dict[str, Any]:
     return {
         "url": encodable(answer.given),
         "canonical": str(answer.url) if answer.url else None,
@@ -208,12 +206,8 @@ def answer_json(answer: Answer) -> dict[str, Any]:
     }
 
 
-def show_json_lines(answers: Answers) -> None:
-    echo("\n".join(json_line(answer_json(answer)) for answer in answers.answers))
-
-
-def show_answers(answers: list[Answer]) -> None:
-    """`admit  new_page  https://…  detail`, a line each."""
+def show_answers(answers: list[UrlVerdict]) -> None:
+    """`admit  new_page  https://…  detail`, one line each."""
     for answer in answers:
         verdict = style(f"{answer.verdict:<6}", fg=COLOURS[answer.verdict])
         url = printable(str(answer.url) if answer.url else without_password(answer.given))
@@ -221,6 +215,6 @@ def show_answers(answers: list[Answer]) -> None:
         echo(line.rstrip())
 
 
-def show_counts(tally: AnswerCounts) -> None:
-    rows = [(reason.verdict, reason, f"{number:,}") for reason, number in tally.in_order()]
+def show_counts(counts: AnswerCounts) -> None:
+    rows = [(reason.verdict, reason, f"{number:,}") for reason, number in counts.in_order()]
     show_table(("VERDICT", "REASON", "URLS"), rows)

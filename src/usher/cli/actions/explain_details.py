@@ -1,219 +1,158 @@
-"""What is behind the door, told: a page's crawl, text and index, and a host's robots.txt, sitemaps, pace and troubles.
+"""What happened to a page after the door: its crawl, robots.txt, politeness, text and index copies."""
 
-Comes from what `usher explain` and `usher hosts show` read; goes out as named lines for people, and as JSON.
-"""
-
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from usher import durations
-from usher.cli.wording import duration_text, json_fields, printable, time_text
-from usher.door.guestbook import Guest
+from usher.cli.actions.hosts_details import (
+    MAX_REASON_CHARACTERS,
+    Field,
+    politeness_lines,
+    robots_json,
+    robots_lines,
+    times,
+)
+from usher.cli.wording import (
+    duration_text,
+    json_fields,
+    printable,
+    record_json,
+    records_json,
+    time_text,
+)
+from usher.door import cadence
+from usher.door.admin import HostDetails
+from usher.door.guestbook import GuestbookPage
 from usher.mgmt import queries
 from usher.mgmt.chunks import Chunk
-from usher.mgmt.page_history import Outdated, Rest, Trail
-from usher.mgmt.robots import Robots, Sitemap
-from usher.urls import Scheme
+from usher.mgmt.page_history import PageHistory, StaleCopy
 
 if TYPE_CHECKING:
-    from usher.observe.explain import RobotsDecision, UrlExplanation
-
-Field = tuple[str, Sequence[str]]
-MAX_SITEMAPS = 20  # shown of a host
-MAX_REASON_CHARACTERS = 500  # characters of a reason
+    from usher.observe.explain import UrlExplanation
 
 
-@dataclass(frozen=True, slots=True)
-class HostCrawlState:
-    """A host as crawlers know it; `held_back` pages would disappear if somebody released them."""
-
-    rest: Rest
-    robots: Sequence[Robots]
-    sitemaps: Sequence[Sitemap]
-    held_back: int
-
-
-def crawl_fields(story: "UrlExplanation") -> Iterator[Field]:
-    """The story behind the door, in the order of the way."""
-    now = story.now
-    if story.trail and story.page:
-        yield "crawl", list(crawl_lines(story.page, story.trail, now))
-    if story.robots:
-        yield "robots", list(robots_decision_lines(story.robots, now))
-    elif story.rest:
+def crawl_fields(explanation: "UrlExplanation") -> Iterator[Field]:
+    """Fields in the order of the path of a URL; none where this user may not read them."""
+    now, decision = explanation.now, explanation.robots
+    if explanation.trail and explanation.page and explanation.host:
+        lines = crawl_lines(explanation.page, explanation.trail, now)
+        yield "crawl", [*lines, next_visit_text(explanation.page, explanation.host, now)]
+    if decision:
+        rule = printable(decision.rule, MAX_REASON_CHARACTERS)
+        allowed = f"{'allowed' if decision.allowed else 'not allowed'}: {rule}"
+        yield "robots", [allowed, *robots_lines(decision.read, now)]
+    elif explanation.rest:
         yield "robots", ["no crawler has read robots.txt yet"]
-    if story.rest:
-        yield "pace", list(politeness_lines(story.rest, now))
-    if story.trail:
-        yield "text", list(text_lines(story.trail))
-        yield "index", list(index_lines(story.trail, now))
+    if explanation.rest:
+        yield "politeness", list(politeness_lines(explanation.rest, now))
+    if explanation.trail:
+        yield "text", list(text_lines(explanation.trail))
+        yield "index", list(index_lines(explanation.trail, now))
 
 
-def crawl_lines(page: Guest, trail: Trail, now: datetime) -> Iterator[str]:
-    """The last result: when, by whom, and what it said."""
-    chunk, told = trail.crawled, trail.text
-    result = f"HTTP {page.status}" if page.status else "no answer" if page.failures else ""
-    why = printable(told.reason or "", MAX_REASON_CHARACTERS)
-    said = why if result and why.startswith(result) else ", ".join(filter(None, (result, why)))
-    if page.state in ("pending", "crawling") and not page.last_fetched and not said:
+def crawl_lines(page: GuestbookPage, trail: PageHistory, now: datetime) -> Iterator[str]:
+    """The result of the last fetch and its chunk."""
+    chunk, text = trail.crawled, trail.text
+    status = f"HTTP {page.status}" if page.status else "no response" if page.failures else ""
+    reason = printable(text.reason or "", MAX_REASON_CHARACTERS)
+    repeated = status and reason.startswith(status)
+    result = reason if repeated else ", ".join(filter(None, (status, reason)))
+    if page.state in ("pending", "crawling") and not page.last_fetched and not result:
         yield "not fetched yet"
     else:
-        yield f"last result: {said or 'fetched'}"
+        yield f"last result: {result or 'fetched'}"
     if chunk:
         yield f"in chunk {chunk.id} by {chunk.crawler}, claimed {time_text(chunk.claimed_at, now)}"
-    if told.misses:
-        yield f"not found {times(told.misses)} in a row; it counts from the second time on"
-    if told.attempts:
-        yield f"lost with its crawler {times(told.attempts)}"
-    yield next_visit_text(page, now)
+    if text.misses:
+        yield f"not found {times(text.misses)} in a row; removed from the index after the second"
+    if text.attempts:
+        yield f"lost {times(text.attempts)} because its crawler failed"
 
 
-def next_visit_text(page: Guest, now: datetime) -> str:
-    """When it is fetched next, and why then."""
+def next_visit_text(page: GuestbookPage, host: HostDetails, now: datetime) -> str:
+    rhythm = cadence.show(page.cadence or host.cadence or host.house_cadence)
     match page.state:
         case "pending":
-            return "next: as soon as its host is ready and a crawler asks"
+            return "Next visit as soon as the host is ready and a crawler claims the page."
         case "crawling":
-            return "next: it is being fetched"
+            return "A crawler is fetching it now."
         case "error":
-            return f"next: {time_text(page.next_fetch, now)}, after {times(page.failures)} without success"
+            failures = f"after {times(page.failures)} without success"
+            return f"Next attempt {time_text(page.next_fetch, now)}, {failures}."
+        case _ if page.next_fetch > now:
+            return f"Next visit in {duration_text(page.next_fetch - now)} ({rhythm})."
         case _:
-            return f"next: {time_text(page.next_fetch, now)}, by its cadence, once somebody knocks"
+            return f"Due for its next visit ({rhythm})."
 
 
-def robots_decision_lines(asked: "RobotsDecision", now: datetime) -> Iterator[str]:
-    yield f"{'allowed' if asked.allowed else 'not allowed'}: {printable(asked.rule, MAX_REASON_CHARACTERS)}"
-    yield from robots_lines(asked.read, now)
-
-
-def robots_lines(read: Robots, now: datetime) -> Iterator[str]:
-    """A robots.txt as it was read last, and when it is next."""
-    status = f"HTTP {read.status}" if read.status else "no answer"
-    size = f", {len(read.body.encode()):,} bytes" if read.body else ""
-    error = f": {printable(read.error, MAX_REASON_CHARACTERS)}" if read.error else ""
-    yield f"{status}{size}{error}, read {time_text(read.fetched_at, now)}"
-    failed = f", after {times(read.failures)} without success" if read.failures else ""
-    later = f"{time_text(read.expires_at, now)}{failed}"
-    yield f"read again {later}" if read.expires_at > now else "read again with the next visit"
-
-
-def politeness_lines(rest: Rest, now: datetime) -> Iterator[str]:
-    """When the host may be asked, and what keeps it from being asked sooner."""
-    until = rest.until(now)
-    if rest.held_by is not None:
-        yield f"crawled by {rest.holder} alone, in chunk {rest.held_by}, until {future_time(until or now, now)}"
-    else:
-        yield f"ready {future_time(until, now)}" if until else "ready now"
-    by = ", as its robots.txt asks" if rest.by_robots else ""
-    yield f"{durations.show(rest.delay)} between two requests{by}"
-    if rest.group:
-        yield f"shares its pace with the group {printable(rest.group)}"
-    if rest.troubles:
-        since = f", the last {time_text(rest.trouble_at, now)}" if rest.trouble_at else ""
-        yield f"in trouble {times(rest.troubles)}: {printable(rest.trouble, MAX_REASON_CHARACTERS)}{since}"
-
-
-def text_lines(trail: Trail) -> Iterator[str]:
+def text_lines(trail: PageHistory) -> Iterator[str]:
     text = trail.text
-    if text.text64 is None:
-        yield "not known"
-    else:
-        yield f"hash {text.text64 % 2**64:016x}"
+    yield "unknown" if text.text64 is None else f"hash {text.text64 % 2**64:016x}"
     if text.original:
-        yield f"the same as that of {printable(text.original, MAX_REASON_CHARACTERS)}, which had it first"
+        yield f"duplicate of {printable(text.original, MAX_REASON_CHARACTERS)}"
     if text.noindex:
-        yield "asks not to be found"
+        yield "noindex: the page asks search engines not to index it"
 
 
-def index_lines(trail: Trail, now: datetime) -> Iterator[str]:
+def index_lines(trail: PageHistory, now: datetime) -> Iterator[str]:
     if trail.indexed is None:
         yield "in no chunk"
     else:
         yield chunk_text(trail.indexed, now)
         for copy in trail.copies:
             trouble = f", but the server is in {copy.trouble}" if copy.trouble else ""
-            yield f"row {copy.row}: {copy.state} on {copy.host}{trouble}, since {time_text(copy.since, now)}"
-        if looked_for := missing_rows(trail):
-            yield f"no seat in row {', '.join(map(str, looked_for))}"
-    yield from (stale_copy_text(one, now) for one in trail.outdated)
+            since = time_text(copy.since, now)
+            yield f"row {copy.row}: {copy.state} on {copy.host}{trouble}, since {since}"
+        if rows := missing_rows(trail):
+            yield f"no copy in row {', '.join(map(str, rows))}"
+    yield from (stale_copy_text(copy, now) for copy in trail.outdated)
 
 
-def missing_rows(trail: Trail) -> list[int]:
-    """Rows that have no copy of a built chunk."""
+def missing_rows(trail: PageHistory) -> Sequence[int]:
+    """Rows without a copy of a built chunk."""
     if trail.indexed is None or trail.indexed.index_state != "built":
         return []
-    there = {copy.row for copy in trail.copies}
-    return [row for row in range(1, trail.workers.rows + 1) if row not in there]
+    present = {copy.row for copy in trail.copies}
+    return [row for row in range(1, trail.workers.rows + 1) if row not in present]
 
 
 def chunk_text(chunk: Chunk, now: datetime) -> str:
-    how_far = queries.stage(chunk)
     built = f", built by {chunk.builder}" if chunk.builder and chunk.built_at else ""
-    built += "" if chunk.crawler else ", made of others"
-    at = chunk.propagated_at or chunk.built_at or chunk.crawled_at
-    why = f": {printable(chunk.reason, MAX_REASON_CHARACTERS)}" if chunk.reason else ""
-    return f"chunk {chunk.id}: {how_far}{built}{f', {time_text(at, now)}' if at else ''}{why}"
+    merged = "" if chunk.crawler else ", merged from other chunks"
+    changed = chunk.propagated_at or chunk.built_at or chunk.crawled_at
+    since = f", {time_text(changed, now)}" if changed else ""
+    reason = f": {printable(chunk.reason, MAX_REASON_CHARACTERS)}" if chunk.reason else ""
+    return f"chunk {chunk.id}: {queries.stage(chunk)}{built}{merged}{since}{reason}"
 
 
-def stale_copy_text(one: Outdated, now: datetime) -> str:
-    newer = f"chunk {one.newer} is newer" if one.newer else "it is to disappear"
-    held = ", but is held back, because much of its host would go" if one.held else ""
-    where = f"; still on {', '.join(one.hosts)}" if one.hosts else "; taken out"
-    return (
-        f"out of date in chunk {one.chunk_id} since {time_text(one.at, now)}: {newer}{held}{where}"
-    )
+def stale_copy_text(copy: StaleCopy, now: datetime) -> str:
+    newer = f"chunk {copy.newer} is newer" if copy.newer else "it is to be removed"
+    held = ", but is held back because much of its host would be removed" if copy.held else ""
+    where = f"; still on {', '.join(copy.hosts)}" if copy.hosts else "; removed"
+    since = time_text(copy.at, now)
+    return f"outdated in chunk {copy.chunk_id} since {since}: {newer}{held}{where}"
 
 
-def times(number: int) -> str:
-    return "once" if number == 1 else f"{number} times"
-
-
-def future_time(until: datetime, now: datetime) -> str:
-    return f"in {duration_text(until - now)}, {time_text(until, now).partition(' (')[0]}"
-
-
-def host_crawl_fields(site: HostCrawlState, now: datetime) -> Iterator[Field]:
-    yield "pace", list(politeness_lines(site.rest, now))
-    told = [line for one in site.robots for line in robots_lines(one, now)]
-    yield "robots", told or ["no crawler has read robots.txt yet"]
-    if site.sitemaps:
-        yield "sitemaps", list(sitemap_lines(site.sitemaps, now))
-    if site.held_back:
-        yield "held back", [f"{site.held_back:,} pages that are gone, because they are so many"]
-
-
-def sitemap_lines(found: Iterable[Sitemap], now: datetime) -> Iterator[str]:
-    for number, one in enumerate(found):
-        if number == MAX_SITEMAPS:
-            yield "and more"
-            return
-        if one.read_at is None:
-            known = f"found in {printable(one.found_in)}, not read yet"
-        else:
-            others = f" and {one.sitemaps:,} sitemaps" if one.sitemaps else ""
-            known = f"{one.pages or 0:,} pages{others}, read {time_text(one.read_at, now)}"
-        problem = f"; {printable(one.problem, MAX_REASON_CHARACTERS)}" if one.problem else ""
-        yield f"{printable(one.path)}: {known}{problem}"
-
-
-def crawl_state_json(story: "UrlExplanation") -> dict[str, Any]:
-    """The parts of the story that are behind the door."""
-    trail, asked, finding = story.trail, story.robots, story.finding
+def crawl_state_json(explanation: "UrlExplanation") -> dict[str, Any]:
+    trail, decision, finding = explanation.trail, explanation.robots, explanation.finding
+    robots = decision and {
+        "allowed": decision.allowed,
+        "rule": decision.rule,
+        **robots_json(decision.read),
+    }
     return {
         "crawl": crawl_json(trail) if trail else None,
-        "robots": robots_decision_json(asked) if asked else None,
-        "pace": json_fields(asdict(story.rest)) if story.rest else None,
+        "robots": robots,
+        "pace": record_json(explanation.rest) if explanation.rest else None,
         "text": text_json(trail) if trail else None,
         "index": index_json(trail) if trail else None,
-        "findable": finding and finding.findable,
+        "findable": finding and finding.is_searchable,
         "why": finding and finding.words,
         "hint": finding.command or None if finding else None,
     }
 
 
-def crawl_json(trail: Trail) -> dict[str, Any]:
+def crawl_json(trail: PageHistory) -> dict[str, Any]:
     chunk, text = trail.crawled, trail.text
     return json_fields(
         {
@@ -227,22 +166,13 @@ def crawl_json(trail: Trail) -> dict[str, Any]:
     )
 
 
-def robots_decision_json(asked: "RobotsDecision") -> dict[str, Any]:
-    return {"allowed": asked.allowed, "rule": asked.rule, **robots_json(asked.read)}
-
-
-def robots_json(read: Robots) -> dict[str, Any]:
-    known = json_fields(asdict(read))
-    return {**known, "body": len(known["body"].encode())}
-
-
-def text_json(trail: Trail) -> dict[str, Any]:
+def text_json(trail: PageHistory) -> dict[str, Any]:
     text = trail.text
     number = None if text.text64 is None else f"{text.text64 % 2**64:016x}"
     return {"text64": number, "same_as": text.original, "noindex": text.noindex}
 
 
-def index_json(trail: Trail) -> dict[str, Any]:
+def index_json(trail: PageHistory) -> dict[str, Any]:
     chunk = trail.indexed
     return json_fields(
         {
@@ -253,18 +183,7 @@ def index_json(trail: Trail) -> dict[str, Any]:
             "propagated_at": chunk and chunk.propagated_at,
             "reason": chunk and chunk.reason,
             "rows": trail.workers.rows,
-            "copies": [json_fields(asdict(copy)) for copy in trail.copies],
-            "outdated": [json_fields(asdict(one)) for one in trail.outdated],
+            "copies": records_json(trail.copies),
+            "outdated": records_json(trail.outdated),
         }
     )
-
-
-def host_crawl_json(site: HostCrawlState) -> dict[str, Any]:
-    return {
-        "pace": json_fields(asdict(site.rest)),
-        "robots": [robots_json(one) for one in site.robots],
-        "sitemaps": [
-            {**json_fields(asdict(one)), "scheme": Scheme(one.scheme).word} for one in site.sitemaps
-        ],
-        "held_back": site.held_back,
-    }

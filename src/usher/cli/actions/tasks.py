@@ -1,13 +1,12 @@
-"""The work behind `usher tasks` and `usher resources`: read, changed, and told in lines."""
+"""`usher tasks`: list, add, change, run and remove tasks."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
 from usher import durations
 from usher.cli.actions.jobs_details import MAX_TEXT_CHARACTERS, show_attempts
-from usher.cli.app import App, show_field, show_json, show_table
+from usher.cli.app import App, show_field, show_json, show_more, show_table
 from usher.cli.output import echo
 from usher.cli.queue_access import (
     command_line,
@@ -18,34 +17,30 @@ from usher.cli.queue_access import (
     queue_transaction,
     relative_time,
 )
-from usher.cli.wording import display_time, json_fields, printable, time_text
+from usher.cli.wording import display_time, printable, record_json, records_json, time_text
 from usher.db.clock import server_time
 from usher.errors import BadInput
 from usher.queue import admin, queries, task_queries, tasks
-from usher.queue.jobs import Entered
-from usher.queue.periods import Clock
-from usher.queue.queries import Listed
-from usher.queue.task_queries import MOST, Resource, Task
-from usher.queue.tasks import NewTask
+from usher.queue.jobs import EnqueuedJob
+from usher.queue.periods import TaskSchedule
+from usher.queue.queries import ListedJob
+from usher.queue.task_queries import StoredTask
+from usher.queue.tasks import TaskSpec
 
 MAX_RUNS = 5
 DEFAULT_TYPE = "default"
 CLOCK_FIELDS = ("periodicity", "hour", "minute", "second", "cron", "timezone")
-CLEARABLE_FIELDS = ("name", "resource", "data")  # by an empty word
+CLEARABLE_FIELDS = ("name", "resource", "data")  # an empty text removes the value
 
 
-async def find_tasks(app: App, *, after: int, limit: int, **wanted: Any) -> list[Task]:  # noqa: ANN401
+async def find_tasks(app: App, *, after: int, limit: int, **conditions: Any) -> list[StoredTask]:  # noqa: ANN401
     async with queue_transaction(app) as conn:
-        return await task_queries.list_tasks(conn, after_id=after, n=limit, **wanted)
+        return await task_queries.list_tasks(conn, after_id=after, n=limit, **conditions)
 
 
-def task_json(task: Task) -> dict[str, Any]:
-    return json_fields(asdict(task))
-
-
-def show_tasks(app: App, found: list[Task], *, limit: int, as_json: bool) -> None:
+def show_tasks(app: App, tasks_: list[StoredTask], *, limit: int, as_json: bool) -> None:
     if as_json:
-        show_json([task_json(task) for task in found])
+        show_json(records_json(tasks_))
         return
     rows = [
         (
@@ -58,15 +53,14 @@ def show_tasks(app: App, found: list[Task], *, limit: int, as_json: bool) -> Non
             "-" if task.job_id is None else f"{task.job_id} {task.job_state}",
             command_line(task.program, task.args),
         )
-        for task in found
+        for task in tasks_
     ]
     show_table(("ID", "NAME", "TYPE", "RUNS", "NEXT", "LAST", "JOB", "COMMAND"), rows)
-    if len(found) == limit:
-        app.say(f"  → perhaps more: --after {found[-1].id}")
+    show_more(app, tasks_, limit, tasks_ and tasks_[-1].id)
 
 
-def clock_text(task: Task) -> str:
-    """When it runs: `every 15m`, `every 1d at 02:30 Europe/Amsterdam`, `cron 0 8 * * *`."""
+def clock_text(task: StoredTask) -> str:
+    """The schedule: `every 15m`, `every 1d at 02:30 Europe/Amsterdam`, `cron 0 8 * * *`."""
     zone = f" {task.timezone}" if task.timezone != "UTC" else ""
     if task.cron is not None:
         return f"cron {task.cron}{zone}"
@@ -79,35 +73,32 @@ def clock_text(task: Task) -> str:
     return f"{often} at {hour}:{minute}{second}{zone}"
 
 
-def next_run_text(task: Task) -> str:
+def next_run_text(task: StoredTask) -> str:
     now = display_time()
     return "now" if task.next_run <= now else relative_time(task.next_run, now)
 
 
-def task_label(task: Task) -> str:
+def task_label(task: StoredTask) -> str:
     return f"{task.id} {printable(task.name)}" if task.name else str(task.id)
 
 
-async def read_task(app: App, text: str) -> tuple[Task, list[Listed]]:
+async def read_task(app: App, text: str) -> tuple[StoredTask, list[ListedJob]]:
     async with queue_transaction(app) as conn:
         task = await find_task(conn, text)
         return task, await queries.list_jobs(conn, log=True, task=task.id, n=MAX_RUNS)
 
 
-def show_task(task: Task, runs: Sequence[Listed], *, as_json: bool) -> None:
+def show_task(task: StoredTask, runs: Sequence[ListedJob], *, as_json: bool) -> None:
     if as_json:
-        show_json({**task_json(task), "runs": [json_fields(asdict(one)) for one in runs]})
+        show_json({**record_json(task), "runs": records_json(runs)})
         return
     now = display_time()
     show_field("task", f"{task_label(task)}, {task.state}, type {task.type}")
     show_field("command", command_line(task.program, task.args, MAX_TEXT_CHARACTERS))
-    show_field(
-        "runs", clock_text(task) + (", as the program finds" if task.autoperiodicity else "")
-    )
-    show_field(
-        "next",
-        time_text(task.next_run, now) if task.state == "enabled" else "not while it is disabled",
-    )
+    adaptive = ", adapted by the program" if task.autoperiodicity else ""
+    show_field("runs", f"{clock_text(task)}{adaptive}")
+    enabled = task.state == "enabled"
+    show_field("next", time_text(task.next_run, now) if enabled else "not while it is disabled")
     show_field("last", time_text(task.latest_run, now) if task.latest_run else "never")
     if task.jitter:
         show_field("jitter", f"up to {durations.show(task.jitter)}")
@@ -126,25 +117,27 @@ async def add_task(
     *,
     type: str | None,  # noqa: A002 - the option's name
     jitter: str | None,
-    **wanted: Any,  # noqa: ANN401 - as click read them
-) -> Task:
+    **options: Any,  # noqa: ANN401 - as click read them
+) -> StoredTask:
     program, args = parse_command(words)
-    given = {name: value for name, value in wanted.items() if value is not None}
+    given = {name: value for name, value in options.items() if value is not None}
     clock = parse_clock({name: given.pop(name) for name in CLOCK_FIELDS if name in given})
     pause = parse_duration(jitter) if jitter else timedelta()
     async with queue_transaction(app) as conn:
-        new = NewTask(parse_type(type or DEFAULT_TYPE), program, clock, args, jitter=pause, **given)
-        id_ = await tasks.add(conn, new, now=await server_time(conn))
+        new = TaskSpec(
+            parse_type(type or DEFAULT_TYPE), program, clock, args, jitter=pause, **given
+        )
+        id_ = await tasks.add_task(conn, new, now=await server_time(conn))
         return await task_queries.show_task(conn, id_)
 
 
-def parse_clock(given: dict[str, Any]) -> Clock:
+def parse_clock(given: dict[str, Any]) -> TaskSchedule:
     if given.keys() <= {"timezone"}:
         raise BadInput(
-            "A task must know when it runs.",
-            hint="As in --every 15m, --hour 2 --minute 30, or --cron '30 2 * * *'",
+            "The task has no schedule.",
+            hint="Examples: --every 15m, --hour 2 --minute 30, --cron '30 2 * * *'",
         )
-    return Clock.read(**given)
+    return TaskSchedule.read(**given)
 
 
 async def change_task(
@@ -153,9 +146,9 @@ async def change_task(
     words: Sequence[str],
     *,
     any_time: bool,
-    **wanted: Any,  # noqa: ANN401 - as click read them
-) -> Task:
-    given = {name: value for name, value in wanted.items() if value is not None}
+    **options: Any,  # noqa: ANN401 - as click read them
+) -> StoredTask:
+    given = {name: value for name, value in options.items() if value is not None}
     if any_time:
         given |= dict.fromkeys(("hour", "minute", "second"))
     given |= {name: given[name] or None for name in CLEARABLE_FIELDS if name in given}
@@ -167,72 +160,40 @@ async def change_task(
         given["program"], given["args"] = parse_command(words)
     async with queue_transaction(app) as conn:
         task = await find_task(conn, text)
-        return await admin.change_task(conn, task.id, now=await server_time(conn), **given)
+        return await admin.update_task(conn, task.id, now=await server_time(conn), **given)
 
 
-async def set_states(app: App, texts: Sequence[str], state: admin.TaskState) -> list[Task]:
+async def set_states(app: App, texts: Sequence[str], state: admin.TaskState) -> list[StoredTask]:
     async with queue_transaction(app) as conn:
         now = await server_time(conn)
-        found = {task.id: task for task in [await find_task(conn, text) for text in texts]}
-        return [await admin.set_task_state(conn, id_, state, now=now) for id_ in sorted(found)]
+        ids = {(await find_task(conn, text)).id for text in texts}
+        return [await admin.set_task_state(conn, id_, state, now=now) for id_ in sorted(ids)]
 
 
-async def run_tasks(app: App, texts: Sequence[str]) -> list[Entered]:
+async def run_tasks(app: App, texts: Sequence[str]) -> list[EnqueuedJob]:
     async with queue_transaction(app) as conn:
         now = await server_time(conn)
-        found = [await find_task(conn, text) for text in texts]
-        return [await admin.run_task(conn, task.id, now=now) for task in found]
+        ids = [(await find_task(conn, text)).id for text in texts]
+        return [await admin.run_task(conn, id_, now=now) for id_ in ids]
 
 
-def show_enqueued(app: App, entered: Sequence[Entered], *, as_json: bool) -> None:
+def show_enqueued(app: App, jobs: Sequence[EnqueuedJob], *, as_json: bool) -> None:
     if as_json:
-        show_json([asdict(one) for one in entered])
+        show_json(records_json(jobs))
         return
-    for one in entered:
-        echo(one.id)
-        if not one.new:
-            app.say(f"job {one.id} of this task waits or runs already: usher jobs show {one.id}")
+    for job in jobs:
+        echo(job.id)
+        if not job.new:
+            app.say(f"Job {job.id} of this task already waits or runs: usher jobs show {job.id}")
 
 
-async def remove_tasks(app: App, texts: Sequence[str]) -> list[Task]:
+def show_live_job(app: App, task: StoredTask) -> None:
+    """Name the command that cancels the job of a task that was disabled or removed."""
+    if task.job_id is not None:
+        app.say(f"  → its job {task.job_id} is {task.job_state}: usher jobs cancel {task.job_id}")
+
+
+async def remove_tasks(app: App, texts: Sequence[str]) -> list[StoredTask]:
     async with queue_transaction(app) as conn:
-        found = {task.id: task for task in [await find_task(conn, text) for text in texts]}
-        return [await admin.delete_task(conn, id_) for id_ in sorted(found)]
-
-
-async def find_resources(
-    app: App, *, contains: str | None, after: str, limit: int
-) -> list[Resource]:
-    async with queue_transaction(app) as conn:
-        return await task_queries.list_resources(conn, contains=contains, after=after, n=limit)
-
-
-def show_resources(app: App, found: Sequence[Resource], *, limit: int, as_json: bool) -> None:
-    if as_json:
-        show_json([json_fields(asdict(one)) for one in found])
-        return
-    now = display_time()
-    rows = [
-        (
-            printable(one.name),
-            f"{one.running} of {one.capacity}{', paused' if one.paused else ''}",
-            durations.show(one.interval),
-            relative_time(one.latest_run, now),
-            f"≥ {MOST}" if one.waiting >= MOST else one.waiting,
-        )
-        for one in found
-    ]
-    show_table(("RESOURCE", "RUNNING", "INTERVAL", "LAST START", "WAITING"), rows)
-    if len(found) == limit:
-        app.say(f"  → perhaps more: --after {printable(found[-1].name)}")
-
-
-async def set_resource(
-    app: App, name: str, capacity: int | None, interval: str | None
-) -> tuple[Resource, bool]:
-    if not name:
-        raise BadInput("A resource has a name.", hint="usher resources list")
-    pause = parse_duration(interval) if interval else None
-    async with queue_transaction(app) as conn:
-        now = await server_time(conn)
-        return await admin.set_resource(conn, name, capacity=capacity, interval=pause, now=now)
+        ids = {(await find_task(conn, text)).id for text in texts}
+        return [await admin.delete_task(conn, id_) for id_ in sorted(ids)]

@@ -53,11 +53,11 @@ def db() -> None:
 @pass_app
 def status(app: App, schemas: tuple[str, ...], *, as_json: bool) -> None:
     """Show how far each schema is; exit code 6 if one is behind."""
-    from usher.db.areas import places
+    from usher.db.areas import open_areas
     from usher.schema import migrate
-    from usher.schema.state import not_ours, out_of_date
+    from usher.schema.state import out_of_date_error, unknown_migrations_error
 
-    with places(app.settings) as found:
+    with open_areas(app.settings) as found:
         states = run(migrate.status(found, schemas or SCHEMA_NAMES))
     if as_json:
         show_json([{**dataclasses.asdict(state), "current": state.current} for state in states])
@@ -75,9 +75,9 @@ def status(app: App, schemas: tuple[str, ...], *, as_json: bool) -> None:
         show_table(("SCHEMA", "VERSION", "APPLIED", "PENDING", "UNKNOWN"), rows)
     for state in states:
         if state.unknown:
-            raise not_ours(state)
+            raise unknown_migrations_error(state)
     if behind := [state.schema for state in states if state.pending]:
-        raise out_of_date(behind)
+        raise out_of_date_error(behind)
 
 
 @db.command(name="migrate")
@@ -86,10 +86,10 @@ def status(app: App, schemas: tuple[str, ...], *, as_json: bool) -> None:
 @pass_app
 def migrate_(app: App, schemas: tuple[str, ...], *, as_json: bool) -> None:
     """Bring the schemas up to date; safe when several start at once."""
-    from usher.db.areas import places
+    from usher.db.areas import open_areas
     from usher.schema import migrate
 
-    with places(app.settings) as found:
+    with open_areas(app.settings) as found:
         made = run(
             migrate.migrate(found, schemas or SCHEMA_NAMES, patience=app.settings.connect_timeout)
         )
@@ -102,12 +102,12 @@ def migrate_(app: App, schemas: tuple[str, ...], *, as_json: bool) -> None:
 @pass_app
 def create(app: App, schemas: tuple[str, ...], *, as_json: bool) -> None:
     """Make the databases if they are not there, then the schemas in them."""
-    from usher.db.areas import places
-    from usher.schema import migrate, operate
+    from usher.db.areas import open_areas
+    from usher.schema import databases, migrate
 
-    with places(app.settings) as found:
+    with open_areas(app.settings) as found:
         for dsn in found.databases(schemas or SCHEMA_NAMES):
-            if run(operate.create_database(dsn)):
+            if run(databases.create_database(dsn)):
                 app.say("made a database")
         made = run(migrate.migrate(found, schemas or SCHEMA_NAMES))
     report(app, "made", made, as_json=as_json)
@@ -123,13 +123,13 @@ def create(app: App, schemas: tuple[str, ...], *, as_json: bool) -> None:
 @pass_app
 def rollback(app: App, schema: str, steps: int, *, as_json: bool, yes: bool) -> None:
     """Undo the newest migrations of one schema, with the data they hold."""
-    from usher.db.areas import places
+    from usher.db.areas import open_areas
     from usher.schema import migrate
 
     confirm(
         f"Undo the newest {steps} step(s) of schema {schema} and lose the data in them?", yes=yes
     )
-    with places(app.settings) as found:
+    with open_areas(app.settings) as found:
         undone = run(migrate.rollback(found, schema, count=steps))
     report(app, "undone", undone, as_json=as_json)
 
@@ -140,12 +140,12 @@ def rollback(app: App, schema: str, steps: int, *, as_json: bool, yes: bool) -> 
 @pass_app
 def drop(app: App, schemas: tuple[str, ...], *, yes: bool) -> None:
     """Remove the schemas and everything in them."""
-    from usher.db.areas import places
+    from usher.db.areas import open_areas
     from usher.schema import migrate
 
     chosen = schemas or SCHEMA_NAMES
     confirm(f"Remove {', '.join(chosen)} with everything in them?", yes=yes)
-    with places(app.settings) as found:
+    with open_areas(app.settings) as found:
         run(migrate.drop(found, chosen))
     app.say(f"removed {', '.join(chosen)}")
 
@@ -157,10 +157,10 @@ def drop(app: App, schemas: tuple[str, ...], *, yes: bool) -> None:
 @pass_app
 def dump(app: App, directory: Path, schemas: tuple[str, ...], *, as_json: bool) -> None:
     """Write the schemas to a new directory, all from one moment."""
-    from usher.db.areas import places
+    from usher.db.areas import open_areas
     from usher.schema import dump as dumps
 
-    with places(app.settings) as found:
+    with open_areas(app.settings) as found:
         written = run(
             dumps.dump(found, directory, schemas or SCHEMA_NAMES, pg_bin=app.settings.pg_bin)
         )
@@ -179,11 +179,11 @@ def dump(app: App, directory: Path, schemas: tuple[str, ...], *, as_json: bool) 
 @pass_app
 def restore(app: App, directory: Path, schemas: tuple[str, ...], *, replace: bool) -> None:
     """Read schemas back from a dump; each comes whole or not at all."""
-    from usher.db.areas import places
+    from usher.db.areas import open_areas
     from usher.schema import migrate
     from usher.schema import restore as restores
 
-    with places(app.settings) as found:
+    with open_areas(app.settings) as found:
         pg_bin = app.settings.pg_bin
         run(restores.restore(found, directory, schemas, replace=replace, pg_bin=pg_bin))
         behind = [state.schema for state in run(migrate.status(found)) if state.pending]
@@ -202,11 +202,11 @@ def incarnate(app: App, reason: str, *, yes: bool) -> None:
     `usher db restore` does this itself. Run it after point-in-time recovery, pg_restore or a lost failover, before
     MGMT is started: ids continue after all that were issued, and index servers compare their chunks with the database.
     """
-    from usher.db.areas import places
+    from usher.db.areas import open_areas
     from usher.schema import restore as restores
 
     confirm("Have all index servers compare their chunks? Answers are partial until then.", yes=yes)
-    with places(app.settings) as found:
+    with open_areas(app.settings) as found:
         run(restores.incarnate(found, reason))
     app.say("a new incarnation has begun")
 
@@ -216,12 +216,13 @@ def incarnate(app: App, reason: str, *, yes: bool) -> None:
 @pass_app
 def schema(app: App, schemas: tuple[str, ...]) -> None:
     """Print the tables as SQL: the same text for the same schemas."""
-    from usher.db.areas import places
+    from usher.db.areas import open_areas
     from usher.schema import dump as dumps
 
-    with places(app.settings) as found:
+    with open_areas(app.settings) as found:
         echo(
-            run(dumps.picture(found, schemas or SCHEMA_NAMES, pg_bin=app.settings.pg_bin)), nl=False
+            run(dumps.schema_ddl(found, schemas or SCHEMA_NAMES, pg_bin=app.settings.pg_bin)),
+            nl=False,
         )
 
 
@@ -247,13 +248,13 @@ def shell(ctx: click.Context, app: App, schema_: str, role: str, words: tuple[st
       usher db shell --schema work --role usher_reader
       usher db shell -- -c "select state, count(*) from job group by 1"
     """
-    from usher.db.areas import places
+    from usher.db.areas import open_areas
     from usher.schema.roles import ROLES
     from usher.schema.shell import run_psql
 
     if role and role not in ROLES:
         raise click.BadParameter(f"{role!r} is none of {', '.join(ROLES)}.", param_hint="--role")
-    with places(app.settings) as found:
+    with open_areas(app.settings) as found:
         pg_bin = app.settings.pg_bin
         ctx.exit(run_psql(found.dsn(schema_), words, schema=schema_, role=role, pg_bin=pg_bin))
 
@@ -269,11 +270,11 @@ def roles() -> None:
 @pass_app
 def create_roles(app: App, *, passwords: bool, as_json: bool) -> None:
     """Make the roles and grant exactly what the schemas' files say; repeat it as you like."""
-    from usher.db.areas import places
-    from usher.schema import operate
+    from usher.db.areas import open_areas
+    from usher.schema import databases
 
-    with places(app.settings) as found:
-        given = run(operate.create_roles(found, passwords=passwords))
+    with open_areas(app.settings) as found:
+        given = run(databases.create_roles(found, passwords=passwords))
     if as_json:
         show_json(given)
     elif passwords:
@@ -287,11 +288,11 @@ def create_roles(app: App, *, passwords: bool, as_json: bool) -> None:
 @click.pass_context
 def check_roles(ctx: click.Context, app: App, *, as_json: bool) -> None:
     """Compare the grants in force with what they should be; exit code 3 if they differ."""
-    from usher.db.areas import places
-    from usher.schema import operate
+    from usher.db.areas import open_areas
+    from usher.schema import databases
 
-    with places(app.settings) as found:
-        findings = run(operate.check_roles(found))
+    with open_areas(app.settings) as found:
+        findings = run(databases.check_roles(found))
     if as_json:
         show_json([dataclasses.asdict(finding) for finding in findings])
     else:

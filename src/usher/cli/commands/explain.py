@@ -10,23 +10,23 @@ from usher.cli.app import App, json_option, pass_app, run, show_json
 @json_option
 @pass_app
 def explain(app: App, url: str, *, as_json: bool) -> None:
-    """Tell the story of one URL, from the door to the result page, and whether it can be found now.
+    """Show what happened to one URL, from the door to the search page, and whether it is searchable.
 
-    Shows its canonical form or why it has none, its host and the host's clock, what scope and filters
-    say, its page in the guestbook, and the answer to each way of knocking with the row of the decision
-    table (docs/door.md). Then its last fetch, what robots.txt says of it, its host's pace, its text,
-    the chunk it is in and the copies of that. The last line says whether it can be found now, or the
-    first reason why not and what to do. Nothing is changed.
+    Shows its canonical form, its host and the host's clock, the filters, its page in the guestbook, and
+    the door's answer to each kind of knock with the row of the decision table (docs/door.md). Then its
+    last fetch, robots.txt, the politeness of its host, its text, and its chunk with all copies. The
+    last line says whether the page is searchable now, or the first reason why not and what to do.
+    Nothing is changed.
 
     \b
     Examples:
       usher explain https://example.com/news
       usher explain --json example.com
     """
-    from usher.cli.actions.explain import explanation_json, read_explanation, show_explanation
+    from usher.cli.actions import explain as actions
 
-    story = run(read_explanation(app, url))
+    explanation = run(actions.read_explanation(app, url))
     if as_json:
-        show_json(explanation_json(story))
+        show_json(actions.explanation_json(explanation))
     else:
-        show_explanation(story)
+        actions.show_explanation(explanation)

@@ -5,8 +5,8 @@
 
 from typing import Final
 
-from usher.addresses import special, unwrapped
-from usher.private_hosts import Allowed, Permission
+from usher.addresses import describe_special, parse_address
+from usher.private_hosts import PrivateAllowList, PrivateHostPermission
 
 # Where browsers do not go either: other services listen there, and some of them would take a request for an order.
 BAD_PORTS: Final = frozenset(
@@ -19,25 +19,29 @@ BAD_PORTS: Final = frozenset(
 )
 
 
-def refusal(
-    allowed: Allowed, host: str, address: str, port: int, permission: Permission | None = None
+def refusal_reason(
+    allowed: PrivateAllowList,
+    host: str,
+    address: str,
+    port: int,
+    permission: PrivateHostPermission | None = None,
 ) -> str:
     """Say why this address of a host must not be connected to at this port; empty if it may be.
 
     An item of `allow_private` opens a port where other services listen only if it names that port. A permission never
     does.
     """
-    plain = unwrapped(address)
+    plain = parse_address(address)
     covering = [entry for entry in allowed.entries if entry.covers(host, plain, port)]
     if port in BAD_PORTS and not any(entry.port for entry in covering):
         return f"port {port} is not one of the web"
     if covering or (permission is not None and permission.covers(host, plain, port)):
         return ""
-    words = special(plain)
+    words = describe_special(plain)
     return f"{address} is {words}" if words else ""
 
 
-def remedy(host: str, port: int) -> str:
+def permission_command(host: str, port: int) -> str:
     """Say what the operator types to allow a private host."""
     name = f"[{host}]" if ":" in host else host
     scheme = "https" if port == 443 else "http"  # noqa: PLR2004 - of https

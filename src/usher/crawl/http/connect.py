@@ -15,14 +15,14 @@ from typing import Final
 
 import certifi
 
-from usher.addresses import Address, unwrapped
+from usher.addresses import Address, parse_address
 from usher.crawl.http import address_guard
-from usher.crawl.http.connection import Limits, Line
-from usher.crawl.http.dns import Names
-from usher.crawl.http.response import Trouble
-from usher.crawl.own_endpoints import Endpoint, same_machine
+from usher.crawl.http.connection import FetchLimits, HttpConnection
+from usher.crawl.http.dns import DnsResolver
+from usher.crawl.http.response import FetchFailure
+from usher.crawl.own_endpoints import OwnEndpoint, same_machine
 from usher.errors import BadInput
-from usher.private_hosts import Allowed, Permission
+from usher.private_hosts import PrivateAllowList, PrivateHostPermission
 
 # What is wrong with a certificate, by OpenSSL's numbers.
 _CERTIFICATE: Final = {
@@ -38,15 +38,15 @@ _CERTIFICATE: Final = {
 }
 
 
-class Dial:
+class Connector:
     """How lines are made; `ca` is a file of certificates to trust instead of the system's."""
 
     def __init__(
         self,
-        names: Names,
-        limits: Limits,
-        allowed: Allowed,
-        own: Iterable[Endpoint],
+        names: DnsResolver,
+        limits: FetchLimits,
+        allowed: PrivateAllowList,
+        own: Iterable[OwnEndpoint],
         ca: Path | None,
     ) -> None:
         self._names, self._limits, self._allowed = names, limits, allowed
@@ -63,11 +63,11 @@ class Dial:
         self,
         host: str,
         port: int,
-        gone: Callable[[Line], None],
+        gone: Callable[[HttpConnection], None],
         *,
         tls: bool,
-        permission: Permission | None = None,
-    ) -> Line:
+        permission: PrivateHostPermission | None = None,
+    ) -> HttpConnection:
         """A new line; the addresses of the name are tried in turn and share the time."""
         addresses = self._let_pass(host, port, await self._addresses(host), permission)
         addresses = await self._without_own(addresses, port)
@@ -75,13 +75,13 @@ class Dial:
         until = clock() + self._limits.connect
         trouble = self._late()
         for left, address in zip(range(len(addresses), 0, -1), addresses, strict=True):
-            make = partial(Line, address, self._limits, gone)
+            make = partial(HttpConnection, address, self._limits, gone)
             try:
                 async with asyncio.timeout((until - clock()) / left):
                     return await self._connect(make, address, port, host if tls else None)
             except TimeoutError:
                 trouble = self._late()
-            except Trouble as found:
+            except FetchFailure as found:
                 trouble = found
                 if found.kind == "tls":
                     break
@@ -94,17 +94,23 @@ class Dial:
             return await self._names.find(host, self._limits.lookup)
 
     def _let_pass(
-        self, host: str, port: int, addresses: tuple[str, ...], permission: Permission | None
+        self,
+        host: str,
+        port: int,
+        addresses: tuple[str, ...],
+        permission: PrivateHostPermission | None,
     ) -> list[str]:
         reasons = [
-            address_guard.refusal(self._allowed, host, address, port, permission)
+            address_guard.refusal_reason(self._allowed, host, address, port, permission)
             for address in addresses
         ]
         passed = [one for one, reason in zip(addresses, reasons, strict=True) if not reason]
         if not passed:
             if reasons[0].startswith("port"):
-                raise Trouble("port", reasons[0])
-            raise Trouble("private", f"{reasons[0]}; {address_guard.remedy(host, port)}")
+                raise FetchFailure("port", reasons[0])
+            raise FetchFailure(
+                "private", f"{reasons[0]}; {address_guard.permission_command(host, port)}"
+            )
         return passed
 
     async def _without_own(self, addresses: list[str], port: int) -> list[str]:
@@ -113,21 +119,21 @@ class Dial:
         others = [
             text
             for text in addresses
-            if not any(same_machine(unwrapped(text), address) for address in own)
+            if not any(same_machine(parse_address(text), address) for address in own)
         ]
         if not others:
-            raise Trouble("own", f"Usher itself listens at {addresses[0]} port {port}")
+            raise FetchFailure("own", f"Usher itself listens at {addresses[0]} port {port}")
         return others
 
-    async def _at(self, endpoint: Endpoint) -> list[Address]:
+    async def _at(self, endpoint: OwnEndpoint) -> list[Address]:
         try:
-            return [unwrapped(text) for text in await self._addresses(endpoint.host)]
-        except Trouble:  # a name without an address hides nothing
+            return [parse_address(text) for text in await self._addresses(endpoint.host)]
+        except FetchFailure:  # a name without an address hides nothing
             return []
 
     async def _connect(
-        self, make: Callable[[], Line], address: str, port: int, secret_for: str | None
-    ) -> Line:
+        self, make: Callable[[], HttpConnection], address: str, port: int, secret_for: str | None
+    ) -> HttpConnection:
         context = self._tls if secret_for else None
         connect = asyncio.get_running_loop().create_connection
         try:
@@ -135,22 +141,22 @@ class Dial:
         except TimeoutError:
             raise
         except ssl.SSLError as error:
-            raise Trouble("tls", _tls_words(error)) from error
+            raise FetchFailure("tls", _tls_words(error)) from error
         except ConnectionRefusedError as error:
-            raise Trouble("refused", "the connection was refused") from error
+            raise FetchFailure("refused", "the connection was refused") from error
         except OSError as error:
             raise _lost(error, secret_for) from error
         return line
 
-    def _late(self) -> Trouble:
-        return Trouble("connect", f"no connection within {self._limits.connect:g} s")
+    def _late(self) -> FetchFailure:
+        return FetchFailure("connect", f"no connection within {self._limits.connect:g} s")
 
 
-def _lost(error: OSError, secret_for: str | None) -> Trouble:
+def _lost(error: OSError, secret_for: str | None) -> FetchFailure:
     if isinstance(error, ConnectionError):
         during = "in the TLS handshake" if secret_for else "while it was made"
-        return Trouble("tls" if secret_for else "reset", f"the connection broke off {during}")
-    return Trouble("connect", f"the host cannot be reached: {error.strerror or error}")
+        return FetchFailure("tls" if secret_for else "reset", f"the connection broke off {during}")
+    return FetchFailure("connect", f"the host cannot be reached: {error.strerror or error}")
 
 
 def _tls_words(error: ssl.SSLError) -> str:

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, cast
 
-from usher.crawl.http.response import Answer, Kind, Trouble
-from usher.crawl.http.response_parser import Hearing
+from usher.crawl.http.response import FailureKind, FetchFailure, FetchResponse
+from usher.crawl.http.response_parser import ResponseParser
 
 # What closing a socket does to a request that the kernel has not delivered: discard it and reset the connection, or
 # go on delivering it for minutes. Fields of struct linger: on or off, seconds.
@@ -22,7 +22,7 @@ USER_TIMEOUT_OPTION: Final = getattr(socket, "TCP_USER_TIMEOUT", None)  # Linux 
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class FetchLimits:
     """How long (in seconds) and how large (in bytes) an answer may be."""
 
     lookup: float = 10.0  # of the name
@@ -34,10 +34,12 @@ class Limits:
     body: int = 10_000_000  # as transferred, and again when unpacked
 
 
-class Line(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """One connection; `gone` hears when it is closed, by whomever."""
 
-    def __init__(self, ip: str, limits: Limits, gone: "Callable[[Line], None]") -> None:
+    def __init__(
+        self, ip: str, limits: FetchLimits, gone: "Callable[[HttpConnection], None]"
+    ) -> None:
         self.ip = ip
         self.reusable = False
         self._limits, self._gone = limits, gone
@@ -45,13 +47,13 @@ class Line(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._socket: socket.socket | None = None
         self._watch: asyncio.TimerHandle | None = None
-        self._hearing = Hearing(limits.head, limits.body)
+        self._hearing = ResponseParser(limits.head, limits.body)
         self._asked = 0
-        self._answer: Answer | None = None  # the one that is awaited
-        self._waiter: asyncio.Future[tuple[Kind, str]] | None = None
+        self._answer: FetchResponse | None = None  # the one that is awaited
+        self._waiter: asyncio.Future[tuple[FailureKind, str]] | None = None
         self._heard_at = self._until = self._loop.time()
 
-    async def ask(self, answer: Answer, until: float) -> bool:
+    async def ask(self, answer: FetchResponse, until: float) -> bool:
         """Send the answer's request and fill it in; false if a line used before had died meanwhile, unheard."""
         if self._transport is None or self._transport.is_closing():
             return False
@@ -112,7 +114,7 @@ class Line(asyncio.Protocol):
         self._heard_at = self._loop.time()
         try:
             hearing.feed(data)
-        except Trouble as trouble:
+        except FetchFailure as trouble:
             self._end(trouble.kind, trouble.words)
         if answer.status is not None and not answer.head_at:
             answer.head_at = self._heard_at
@@ -130,7 +132,7 @@ class Line(asyncio.Protocol):
             self._end() if whole else self._end("reset", self._hearing.broke_off)
         self._gone(self)
 
-    def _end(self, kind: Kind = "", words: str = "") -> None:
+    def _end(self, kind: FailureKind = "", words: str = "") -> None:
         """Wake who waits, once; a line that cannot be used again is not listened to any longer."""
         if self._waiter is None or self._waiter.done():
             return

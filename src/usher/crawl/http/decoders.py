@@ -16,10 +16,10 @@ else:
 
 brotli: Any = import_module("brotli")  # it has no types
 
-ACCEPTED: Final = "gzip, deflate, br, zstd"
-BROKEN: Final = (zlib.error, zstd.ZstdError, brotli.error)
+ACCEPT_ENCODING: Final = "gzip, deflate, br, zstd"
+DECODER_ERRORS: Final = (zlib.error, zstd.ZstdError, brotli.error)
 # Files of these may be joined to one, and begin with a mark of their own.
-JOINED: Final = frozenset({"gzip", "x-gzip", "zstd"})
+MULTI_MEMBER_CODINGS: Final = frozenset({"gzip", "x-gzip", "zstd"})
 # A browser takes windows of up to 8 MB; a frame may ask for gigabytes.
 _WINDOW: Final[dict[int, int]] = {zstd.DecompressionParameter.window_log_max: 23}
 
@@ -91,7 +91,7 @@ def _br(_start: bytes) -> Decoder:
     return _Brotli()
 
 
-CODINGS: Final[dict[str, Choice]] = {
+DECODERS: Final[dict[str, Choice]] = {
     "gzip": _gzip,
     "x-gzip": _gzip,
     "deflate": _deflate,

@@ -8,24 +8,24 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
-from usher.crawl.http.decoders import BROKEN, CODINGS, JOINED, Decoder
-from usher.crawl.http.response import Kind, in_words
+from usher.crawl.http.decoders import DECODER_ERRORS, DECODERS, MULTI_MEMBER_CODINGS, Decoder
+from usher.crawl.http.response import FailureKind, format_bytes
 
-MOST_CODINGS: Final = 3
-MOST_MEMBERS: Final = 1000
+MAX_CODINGS: Final = 3
+MAX_MEMBERS: Final = 1000
 SLICE: Final = 1 << 12
 PIECE: Final = 1 << 20
 # Who unpacks to more than a hundred times its size and beyond the limit means us harm.
-BOMB: Final = 100
+BOMB_RATIO: Final = 100
 NOT_CODED: Final = frozenset({"", "identity", "none"})
 
 
 @dataclass(frozen=True, slots=True)
-class Unpacked:
+class DecompressedBody:
     """A body, whole or as far as it went and why no further."""
 
     body: bytes
-    kind: Kind = ""
+    kind: FailureKind = ""
     words: str = ""
 
 
@@ -35,15 +35,17 @@ class _Stop(Exception):
         self.words, self.too_long = words, too_long
 
 
-def unpack(raw: bytes, coding: str, limit: int) -> Unpacked:
+def decompress(raw: bytes, coding: str, limit: int) -> DecompressedBody:
     """Undo what a Content-Encoding header lists, last first."""
     names = [name for word in coding.split(",") if (name := word.strip().lower()) not in NOT_CODED]
-    if unknown := next((name for name in names if name not in CODINGS), None):
-        return Unpacked(b"", "encoding", f"the encoding {unknown[:40]!a} is not known")
-    if len(names) > MOST_CODINGS:
-        return Unpacked(b"", "encoding", f"more than {MOST_CODINGS} encodings lie on each other")
+    if unknown := next((name for name in names if name not in DECODERS), None):
+        return DecompressedBody(b"", "encoding", f"the encoding {unknown[:40]!a} is not known")
+    if len(names) > MAX_CODINGS:
+        return DecompressedBody(
+            b"", "encoding", f"more than {MAX_CODINGS} encodings lie on each other"
+        )
     if len(names) == 1 and (body := _at_once(raw, names[0], limit)) is not None:
-        return Unpacked(body)
+        return DecompressedBody(body)
     source = _Source(raw)
     parts: Iterator[bytes] = source
     for name in reversed(names):
@@ -53,11 +55,11 @@ def unpack(raw: bytes, coding: str, limit: int) -> Unpacked:
 
 def _at_once(raw: bytes, name: str, limit: int) -> bytes | None:
     """What nearly every page is: one file, whole and small. The long way takes ten microseconds more."""
-    if not raw or len(raw) > PIECE or (decoder := CODINGS[name](raw)) is None:
+    if not raw or len(raw) > PIECE or (decoder := DECODERS[name](raw)) is None:
         return None
     try:
         body = decoder.decompress(raw, min(limit, PIECE))
-    except BROKEN:
+    except DECODER_ERRORS:
         return None
     return body if decoder.eof and not decoder.unused_data and len(body) <= limit else None
 
@@ -79,19 +81,21 @@ class _Source:
         return part
 
 
-def _gathered(parts: Iterator[bytes], source: _Source, names: list[str], limit: int) -> Unpacked:
+def _gathered(
+    parts: Iterator[bytes], source: _Source, names: list[str], limit: int
+) -> DecompressedBody:
     body: list[bytes] = []
     try:
         body.extend(parts)
     except _Stop as stop:
         if not stop.too_long:
-            return Unpacked(b"".join(body), "encoding", stop.words)
-        much = f"more than {in_words(limit)}"
-        if source.taken * BOMB < limit:
-            bomb = f"the {names[-1]} data is a bomb: {in_words(source.taken)} of it are {much}"
-            return Unpacked(b"", "encoding", bomb)
-        return Unpacked(b"".join(body), "body", f"the body unpacks to {much}")
-    return Unpacked(b"".join(body))
+            return DecompressedBody(b"".join(body), "encoding", stop.words)
+        much = f"more than {format_bytes(limit)}"
+        if source.taken * BOMB_RATIO < limit:
+            bomb = f"the {names[-1]} data is a bomb: {format_bytes(source.taken)} of it are {much}"
+            return DecompressedBody(b"", "encoding", bomb)
+        return DecompressedBody(b"".join(body), "body", f"the body unpacks to {much}")
+    return DecompressedBody(b"".join(body))
 
 
 def _bounded(parts: Iterator[bytes], limit: int) -> Iterator[bytes]:
@@ -107,7 +111,7 @@ def _bounded(parts: Iterator[bytes], limit: int) -> Iterator[bytes]:
 def _decoded(parts: Iterator[bytes], name: str) -> Iterator[bytes]:
     """Undo one coding; what is not coded at all, whatever the header says, comes through as it is."""
     first = _start(parts)
-    if not first or (decoder := CODINGS[name](first)) is None:
+    if not first or (decoder := DECODERS[name](first)) is None:
         yield from chain((first,), parts)
         return
     told = False
@@ -115,8 +119,8 @@ def _decoded(parts: Iterator[bytes], name: str) -> Iterator[bytes]:
         for piece in _members(chain((first,), parts), decoder, name):
             told = told or bool(piece)
             yield piece
-    except BROKEN as error:
-        if told or name in JOINED:
+    except DECODER_ERRORS as error:
+        if told or name in MULTI_MEMBER_CODINGS:
             raise _Stop(f"the {name} data is broken") from error
         yield from chain((first,), parts)
 
@@ -143,12 +147,12 @@ def _members(parts: Iterator[bytes], decoder: Decoder, name: str) -> Iterator[by
             rest = decoder.unused_data
             if len(rest) < 4:  # noqa: PLR2004 - the mark of the next may be cut in two
                 rest += next(parts, b"")
-            following = CODINGS[name](rest) if rest and name in JOINED else None
+            following = DECODERS[name](rest) if rest and name in MULTI_MEMBER_CODINGS else None
             if following is None:
                 return
             decoder, members = following, members + 1
-            if members > MOST_MEMBERS:
-                raise _Stop(f"the {name} data has more than {MOST_MEMBERS} members")
+            if members > MAX_MEMBERS:
+                raise _Stop(f"the {name} data has more than {MAX_MEMBERS} members")
     if not decoder.eof:
         raise _Stop(f"the {name} data breaks off")
 

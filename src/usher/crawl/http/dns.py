@@ -11,20 +11,20 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
-from usher.crawl.http.response import Trouble
+from usher.crawl.http.response import FetchFailure
 
-GOOD_FOR: Final = 300.0  # seconds
-BAD_FOR: Final = 30.0
-MOST_NAMES: Final = 20_000
-MOST_ADDRESSES: Final = 8
+CACHE_SECONDS: Final = 300.0  # seconds
+FAILURE_CACHE_SECONDS: Final = 30.0
+MAX_CACHED_NAMES: Final = 20_000
+MAX_ADDRESSES: Final = 8
 THREADS: Final = 32
-GRACE: Final = 2.0
+CLOSE_SECONDS: Final = 2.0
 
-Look = Callable[[str], Sequence[str]]
+DnsLookup = Callable[[str], Sequence[str]]
 _UNKNOWN: Final = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
 
 
-def system(name: str) -> Sequence[str]:
+def system_lookup(name: str) -> Sequence[str]:
     """Ask the system's resolver."""
     # As bytes, for Python would have opinions about a name that is text.
     found = socket.getaddrinfo(name.encode("ascii"), None, type=socket.SOCK_STREAM)
@@ -32,7 +32,7 @@ def system(name: str) -> Sequence[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class DnsResult:
     """What is known of a name until then: its addresses, or why it has none."""
 
     addresses: tuple[str, ...]
@@ -40,13 +40,13 @@ class Found:
     until: float
 
 
-class Names:
+class DnsResolver:
     """A memory of names; `look` runs in a thread and raises OSError for a name that has no address."""
 
-    def __init__(self, look: Look = system, *, most: int = MOST_NAMES) -> None:
+    def __init__(self, look: DnsLookup = system_lookup, *, most: int = MAX_CACHED_NAMES) -> None:
         self._look, self._most = look, most
-        self._known: dict[str, Found] = {}
-        self._asked: dict[str, asyncio.Task[Found]] = {}
+        self._known: dict[str, DnsResult] = {}
+        self._asked: dict[str, asyncio.Task[DnsResult]] = {}
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="usher-names")
 
     async def find(self, name: str, within: float) -> tuple[str, ...]:
@@ -60,22 +60,28 @@ class Names:
                 async with asyncio.timeout(within):
                     found = await asyncio.shield(task)
             except TimeoutError:
-                raise Trouble("dns", f"the name was not looked up within {within:g} s") from None
+                raise FetchFailure(
+                    "dns", f"the name was not looked up within {within:g} s"
+                ) from None
         if found.words:
-            raise Trouble("dns", found.words)
+            raise FetchFailure("dns", found.words)
         return found.addresses
 
-    async def _ask(self, name: str) -> Found:
+    async def _ask(self, name: str) -> DnsResult:
         loop = asyncio.get_running_loop()
         try:
             try:
                 heard = await loop.run_in_executor(self._threads, self._look, name)
             except (OSError, ValueError) as error:
-                found = Found((), _words(error), loop.time() + BAD_FOR)
+                found = DnsResult((), _words(error), loop.time() + FAILURE_CACHE_SECONDS)
             else:
-                addresses = tuple(dict.fromkeys(heard))[:MOST_ADDRESSES]
+                addresses = tuple(dict.fromkeys(heard))[:MAX_ADDRESSES]
                 words = "" if addresses else "the name has no address"
-                found = Found(addresses, words, loop.time() + (GOOD_FOR if addresses else BAD_FOR))
+                found = DnsResult(
+                    addresses,
+                    words,
+                    loop.time() + (CACHE_SECONDS if addresses else FAILURE_CACHE_SECONDS),
+                )
             self._known.pop(name, None)  # so that the newest is last
             self._known[name] = found
             if len(self._known) > self._most:
@@ -88,7 +94,7 @@ class Names:
         """End the threads; one that the resolver keeps for longer ends when it may."""
         asked = list(self._asked.values())
         if asked:
-            await asyncio.wait(asked, timeout=GRACE)
+            await asyncio.wait(asked, timeout=CLOSE_SECONDS)
         late = [task for task in asked if not task.done()]
         for task in late:
             task.cancel()

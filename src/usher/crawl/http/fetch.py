@@ -10,17 +10,17 @@ from types import MappingProxyType
 from typing import Final, Self
 
 from usher.crawl.http import dns
-from usher.crawl.http.connect import Dial
-from usher.crawl.http.connection import Limits
-from usher.crawl.http.decoders import ACCEPTED
-from usher.crawl.http.decompress import unpack
-from usher.crawl.http.pool import Lines
-from usher.crawl.http.response import Answer, Kind, Trouble
-from usher.crawl.own_endpoints import Endpoint
-from usher.private_hosts import Allowed, Permission, may_lead
+from usher.crawl.http.connect import Connector
+from usher.crawl.http.connection import FetchLimits
+from usher.crawl.http.decoders import ACCEPT_ENCODING
+from usher.crawl.http.decompress import decompress
+from usher.crawl.http.pool import ConnectionPool
+from usher.crawl.http.response import FailureKind, FetchFailure, FetchResponse
+from usher.crawl.own_endpoints import OwnEndpoint
+from usher.private_hosts import PrivateAllowList, PrivateHostPermission, may_lead
 from usher.urls import Scheme, Url
 
-__all__ = ["Answer", "Fetcher", "Kind", "Limits"]
+__all__ = ["FailureKind", "FetchLimits", "FetchResponse", "Fetcher"]
 
 ACCEPT: Final = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
@@ -34,20 +34,20 @@ class Fetcher:
         self,
         agent: str,
         *,
-        limits: Limits = Limits(),  # noqa: B008 - frozen
-        allow: Allowed = Allowed(),  # noqa: B008 - frozen
-        own: Iterable[Endpoint] = (),
+        limits: FetchLimits = FetchLimits(),  # noqa: B008 - frozen
+        allow: PrivateAllowList = PrivateAllowList(),  # noqa: B008 - frozen
+        own: Iterable[OwnEndpoint] = (),
         lines_per_host: int = 2,
         lines: int = 256,
         ca: Path | None = None,
-        look: dns.Look = dns.system,
+        look: dns.DnsLookup = dns.system_lookup,
     ) -> None:
         self._limits, self.allow = limits, allow
-        self._always = {"User-Agent": agent, "Accept": ACCEPT, "Accept-Encoding": ACCEPTED}
+        self._always = {"User-Agent": agent, "Accept": ACCEPT, "Accept-Encoding": ACCEPT_ENCODING}
         self._tail = _written(self._always)
-        self._names = dns.Names(look)
-        dial = Dial(self._names, limits, allow, own, ca)
-        self._lines = Lines(dial, limits, each=lines_per_host, most=lines)
+        self._names = dns.DnsResolver(look)
+        dial = Connector(self._names, limits, allow, own, ca)
+        self._lines = ConnectionPool(dial, limits, each=lines_per_host, most=lines)
 
     async def __aenter__(self) -> Self:
         return self
@@ -65,25 +65,30 @@ class Fetcher:
         headers: Mapping[str, str] = _NONE,
         *,
         source: Url | None = None,
-        permission: Permission | None = None,
-    ) -> Answer:
+        permission: PrivateHostPermission | None = None,
+    ) -> FetchResponse:
         """Fetch a URL; `headers` are added to ours or take their place. Raises for nothing that the web does.
 
         `source` is the page that leads to this URL, None if the operator or MGMT named it.
         """
-        answer = Answer(url, self._request("GET", url, headers))
+        answer = FetchResponse(url, self._request("GET", url, headers))
         return await self._ask(answer, source, permission)
 
     async def post(
         self, url: Url, body: bytes, content_type: str, *, source: Url | None = None
-    ) -> Answer:
+    ) -> FetchResponse:
         """Send something to a URL. It is sent again if a line that was kept turns out to be dead."""
         headers = {"Content-Type": content_type, "Content-Length": str(len(body))}
-        return await self._ask(Answer(url, self._request("POST", url, headers) + body), source)
+        return await self._ask(
+            FetchResponse(url, self._request("POST", url, headers) + body), source
+        )
 
     async def _ask(
-        self, answer: Answer, source: Url | None = None, permission: Permission | None = None
-    ) -> Answer:
+        self,
+        answer: FetchResponse,
+        source: Url | None = None,
+        permission: PrivateHostPermission | None = None,
+    ) -> FetchResponse:
         url = answer.url
         if url.scheme not in (Scheme.HTTPS, Scheme.HTTP):
             answer.fail("scheme", f"{url.scheme.word} is not fetched")
@@ -93,11 +98,11 @@ class Fetcher:
             return answer
         try:
             await self._lines.ask(answer, permission)
-        except Trouble as trouble:
+        except FetchFailure as trouble:
             answer.fail(trouble.kind, trouble.words)
         answer.body = answer.raw
         if answer.raw and (coding := answer.header("content-encoding")):
-            unpacked = unpack(answer.raw, coding, self._limits.body)
+            unpacked = decompress(answer.raw, coding, self._limits.body)
             answer.body = unpacked.body
             if unpacked.kind:
                 answer.fail(unpacked.kind, unpacked.words)

@@ -8,43 +8,45 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from usher.crawl.http.connect import Dial
-from usher.crawl.http.connection import Limits, Line
-from usher.crawl.http.response import Answer, Trouble
-from usher.private_hosts import Permission, name_and_port
+from usher.crawl.http.connect import Connector
+from usher.crawl.http.connection import FetchLimits, HttpConnection
+from usher.crawl.http.response import FetchFailure, FetchResponse
+from usher.private_hosts import PrivateHostPermission, name_and_port
 from usher.urls import Scheme, Url
 
 # With the permission: a connection that was made with one serves no request without it.
-Key = tuple[Scheme, str, Permission | None]
+HostKey = tuple[Scheme, str, PrivateHostPermission | None]
 _GRACE: Final = 5.0
 
 
 @dataclass(slots=True, eq=False)
-class Place:
+class PooledHost:
     """A scheme, a host and a port; `guests` are those who wait for a line or have one."""
 
-    key: Key
+    key: HostKey
     name: str
     port: int
     turn: asyncio.Semaphore
     guests: int = 0
-    idle: list[Line] = field(default_factory=list)
+    idle: list[HttpConnection] = field(default_factory=list)
 
 
-class Lines:
+class ConnectionPool:
     """At most `each` lines to a host and `most` in all."""
 
-    def __init__(self, dial: Dial, limits: Limits, *, each: int, most: int) -> None:
+    def __init__(self, dial: Connector, limits: FetchLimits, *, each: int, most: int) -> None:
         self._dial, self._limits = dial, limits
         self._each, self._most = each, most
         self._room = asyncio.Semaphore(most)
-        self._places: dict[Key, Place] = {}
-        self._open: set[Line] = set()
-        self._idle: dict[Line, Place] = {}  # the one that is idle for longest first
+        self._places: dict[HostKey, PooledHost] = {}
+        self._open: set[HttpConnection] = set()
+        self._idle: dict[HttpConnection, PooledHost] = {}  # the one that is idle for longest first
         self._closed = False
         self._empty = asyncio.Event()
 
-    async def ask(self, answer: Answer, permission: Permission | None = None) -> None:
+    async def ask(
+        self, answer: FetchResponse, permission: PrivateHostPermission | None = None
+    ) -> None:
         """Wait for a line to the answer's host and fill the answer in; raises Trouble if there is none to be had."""
         place = self._enter(answer.url, permission)
         try:
@@ -59,7 +61,7 @@ class Lines:
             place.guests -= 1
             self._forget(place)
 
-    async def _ask(self, place: Place, answer: Answer, until: float) -> None:
+    async def _ask(self, place: PooledHost, answer: FetchResponse, until: float) -> None:
         if place.idle:
             line = place.idle.pop()
             del self._idle[line]
@@ -69,13 +71,13 @@ class Lines:
             async with asyncio.timeout_at(until):
                 line = await self._new(place)
         except TimeoutError:
-            raise Trouble("timeout", f"no answer within {self._limits.total:g} s") from None
+            raise FetchFailure("timeout", f"no answer within {self._limits.total:g} s") from None
         if not await self._ask_on(line, place, answer, until):
-            raise Trouble("reset", "the connection was closed at once")
+            raise FetchFailure("reset", "the connection was closed at once")
 
-    async def _new(self, place: Place) -> Line:
+    async def _new(self, place: PooledHost) -> HttpConnection:
         if self._closed:
-            raise Trouble("reset", "the fetcher was closed")
+            raise FetchFailure("reset", "the fetcher was closed")
         if len(self._open) >= self._most and self._idle:
             next(iter(self._idle)).close()
         scheme, _, permission = place.key
@@ -89,7 +91,9 @@ class Lines:
         self._open.add(line)
         return line
 
-    async def _ask_on(self, line: Line, place: Place, answer: Answer, until: float) -> bool:
+    async def _ask_on(
+        self, line: HttpConnection, place: PooledHost, answer: FetchResponse, until: float
+    ) -> bool:
         heard = await line.ask(answer, until)
         if line.reusable and not self._closed:
             place.idle.append(line)
@@ -98,18 +102,18 @@ class Lines:
             line.close()
         return heard
 
-    def _enter(self, url: Url, permission: Permission | None) -> Place:
+    def _enter(self, url: Url, permission: PrivateHostPermission | None) -> PooledHost:
         if self._closed:
             raise RuntimeError("the fetcher is closed")
         key = (url.scheme, url.host, permission)
         place = self._places.get(key)
         if place is None:
             name, port = name_and_port(url)
-            place = self._places[key] = Place(key, name, port, asyncio.Semaphore(self._each))
+            place = self._places[key] = PooledHost(key, name, port, asyncio.Semaphore(self._each))
         place.guests += 1
         return place
 
-    def _gone(self, line: Line) -> None:
+    def _gone(self, line: HttpConnection) -> None:
         self._open.discard(line)
         place = self._idle.pop(line, None)
         if place is not None:
@@ -118,7 +122,7 @@ class Lines:
         if not self._open:
             self._empty.set()
 
-    def _forget(self, place: Place) -> None:
+    def _forget(self, place: PooledHost) -> None:
         if not place.guests and not place.idle:
             self._places.pop(place.key, None)
 

@@ -13,23 +13,23 @@ from typing import Literal
 from usher import urls
 from usher.urls import Url
 
-Kind = Literal[
+FailureKind = Literal[
     "", "scheme", "port", "private", "own", "dns", "refused", "connect", "tls", "timeout", "reset", "head",
     "body", "protocol", "encoding",
 ]  # fmt: skip
 
 
-class Trouble(Exception):
+class FetchFailure(Exception):
     """Why there is no answer, or no whole one; stays inside the client."""
 
-    def __init__(self, kind: Kind, words: str) -> None:
+    def __init__(self, kind: FailureKind, words: str) -> None:
         super().__init__(words)
-        self.kind: Kind = kind
+        self.kind: FailureKind = kind
         self.words = words
 
 
 @dataclass(slots=True)
-class Answer:
+class FetchResponse:
     """An answer, or as much of one as there was; `error` is one sentence and `kind` one word for counting."""
 
     url: Url
@@ -42,12 +42,12 @@ class Answer:
     truncated: bool = False
     ip: str = ""
     error: str = ""
-    kind: Kind = ""
+    kind: FailureKind = ""
     sent_at: float = 0.0  # on the loop's clock, as the next
     head_at: float = 0.0
     seconds: float = 0.0  # from the look at the name to the last byte
 
-    def fail(self, kind: Kind, words: str) -> None:
+    def fail(self, kind: FailureKind, words: str) -> None:
         """Note what went wrong; the first trouble is the cause of any other."""
         self.truncated = self.truncated or self.status is not None
         if not self.kind:
@@ -106,7 +106,7 @@ class Answer:
         return None if date is None else max(0.0, (date - now).total_seconds())
 
 
-def in_words(size: int) -> str:
+def format_bytes(size: int) -> str:
     """A number of bytes as people say it."""
     for unit, word in ((1_000_000, "MB"), (1_000, "kB")):
         if size >= unit:

@@ -8,9 +8,9 @@ from typing import Final
 
 import httptools
 
-from usher.crawl.http.response import Answer, Kind, Trouble, in_words
+from usher.crawl.http.response import FailureKind, FetchFailure, FetchResponse, format_bytes
 
-MOST_HEADERS: Final = 500
+MAX_HEADERS: Final = 500
 _FIRST_STATUS: Final = 100
 _FIRST_FINAL: Final = 200
 
@@ -19,7 +19,7 @@ class _Enough(Exception):
     """Stops the parser."""
 
 
-class Hearing:
+class ResponseParser:
     """Hears one answer after the other; `reusable` tells whether there may be a next one."""
 
     def __init__(self, head: int, body: int) -> None:
@@ -31,13 +31,13 @@ class Hearing:
             lenient_optional_cr_before_lf=True,
             lenient_spaces_after_chunk_size=True,
         )
-        self._why: tuple[Kind, str] | None = None
+        self._why: tuple[FailureKind, str] | None = None
         self.heard = 0  # bytes, framing and all
         self.done = self.reusable = False
         self._headed = False
         self._body: bytes | bytearray = b""
 
-    def begin(self, answer: Answer) -> None:
+    def begin(self, answer: FetchResponse) -> None:
         self._answer = answer
         self.heard, self._body = 0, b""
         self.done = self.reusable = self._headed = False
@@ -91,8 +91,8 @@ class Hearing:
             return
         headers = self._answer.headers
         headers.append((name.decode("latin-1"), value.decode("latin-1")))
-        if len(headers) > MOST_HEADERS:
-            self._stop("head", f"the head has more than {MOST_HEADERS} lines")
+        if len(headers) > MAX_HEADERS:
+            self._stop("head", f"the head has more than {MAX_HEADERS} lines")
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
@@ -113,7 +113,7 @@ class Hearing:
                 self._body = bytearray(self._body)
             self._body += part[:room]
         if len(part) > room:
-            self._stop("body", f"the body is longer than {in_words(self._most_body)}")
+            self._stop("body", f"the body is longer than {format_bytes(self._most_body)}")
 
     def on_message_complete(self) -> None:
         if self._headed:
@@ -125,26 +125,26 @@ class Hearing:
 
     # Enough is enough:
 
-    def _stop(self, kind: Kind, words: str) -> None:
+    def _stop(self, kind: FailureKind, words: str) -> None:
         self._why = kind, words
         raise _Enough
 
-    def _trouble(self, error: Exception) -> Trouble:
+    def _trouble(self, error: Exception) -> FetchFailure:
         if self._why is not None:
-            return Trouble(*self._why)
+            return FetchFailure(*self._why)
         if isinstance(error, httptools.HttpParserUpgrade):
-            return Trouble("protocol", "the answer changes to another protocol")
-        return Trouble("protocol", f"the answer is not HTTP: {str(error)[:80]}")
+            return FetchFailure("protocol", "the answer changes to another protocol")
+        return FetchFailure("protocol", f"the answer is not HTTP: {str(error)[:80]}")
 
     def _weigh(self) -> None:
         """Give up on a head that does not end, and on chunks that hold less than their framing."""
         if not self._headed:
-            raise Trouble(*self._long_head())
+            raise FetchFailure(*self._long_head())
         if self.heard > 2 * (self._most_head + len(self._body)):
-            raise Trouble("protocol", "the answer has more framing than content")
+            raise FetchFailure("protocol", "the answer has more framing than content")
 
     def _head_size(self) -> int:
         return sum(len(name) + len(value) + 4 for name, value in self._answer.headers)
 
-    def _long_head(self) -> tuple[Kind, str]:
-        return "head", f"the head is longer than {in_words(self._most_head)}"
+    def _long_head(self) -> tuple[FailureKind, str]:
+        return "head", f"the head is longer than {format_bytes(self._most_head)}"

@@ -43,7 +43,7 @@ def decode(body: bytes, declared: str = "") -> str:
     for mark, name in _MARKS:
         if body.startswith(mark):
             return body[len(mark) :].decode(name, "replace")
-    name = known(declared) or _prescanned(body)
+    name = codec_name(declared) or _prescanned(body)
     if name not in _MULTIBYTE and b"\x1b$" not in body:
         try:
             return body.decode()
@@ -54,11 +54,11 @@ def decode(body: bytes, declared: str = "") -> str:
     text = body.decode("utf-8", "replace")
     if name and text.count("\ufffd") <= _SPOILT * len(text):
         return text
-    guess = known(detect_encoding(body, max_len=_SAMPLE) or "")
+    guess = codec_name(detect_encoding(body, max_len=_SAMPLE) or "")
     return text if guess in {"", "utf-8"} else body.decode(guess, "replace")
 
 
-def known(label: str) -> str:
+def codec_name(label: str) -> str:
     """The name by which Python knows a label, as browsers understand it; nothing if it is none."""
     name = map_encoding_to_html5(label.strip(" \t\r\n\f\"'").lower(), fallback_utf8=False) or ""
     return _WIDER.get(name, name)
@@ -67,7 +67,7 @@ def known(label: str) -> str:
 def _prescanned(body: bytes) -> str:
     head = body[:_PRESCAN]
     match = _XML.match(head) or _META.search(head)
-    name = known(match[1].decode("ascii")) if match else ""
+    name = codec_name(match[1].decode("ascii")) if match else ""
     # Who could read this declaration was not reading UTF-16.
     return "utf-8" if name.startswith("utf-16") else name
 

@@ -13,24 +13,24 @@ from urllib.parse import unquote
 from resiliparse.extract.html2text import extract_plain_text
 from selectolax.lexbor import LexborHTMLParser
 
-from usher.crawl.page.fingerprint import language, line, sentence, simhash, text64
-from usher.crawl.page.head import Head
+from usher.crawl.page.fingerprint import join_problems, language, shorten, simhash, text64
+from usher.crawl.page.head import PageHead
 from usher.crawl.page.markup import Markup
-from usher.crawl.page.metadata import LONGEST_TITLE, MOST_HEADINGS, facts, plausible
+from usher.crawl.page.metadata import MAX_HEADINGS, MAX_TITLE_LENGTH, parse_metadata, plausible
 from usher.crawl.page.pdf import Pdf
 from usher.urls import Url
 
-MOST_TEXT: Final = 1_000_000
-MOST_FOR_MAIN: Final = 6_000  # tags; the time to find it grows with the square of their depth
-LEAST_MAIN: Final = 250  # characters
-LEAST_SHARE: Final = 0.3  # of all that can be seen
+MAX_TEXT_CHARACTERS: Final = 1_000_000
+MAX_TAGS_FOR_MAIN: Final = 6_000  # tags; the time to find it grows with the square of their depth
+MIN_MAIN_CHARACTERS: Final = 250  # characters
+MIN_MAIN_SHARE: Final = 0.3  # of all that can be seen
 
 _BEGINNING: Final = 10_000
 _MARKDOWN: Final = re.compile(r"^ {0,3}#{1,6}[ \t]+(\S.*)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class PageDocument:
     """What the index needs of a page, or of one page of a PDF; `problem` says what was cut or is unreadable."""
 
     url: str
@@ -48,13 +48,13 @@ class Page:
     problem: str = ""
 
 
-def from_markup(markup: Markup, head: Head, url: Url, *, noindex: bool) -> Page:
-    told = facts(markup.trees)
+def from_markup(markup: Markup, head: PageHead, url: Url, *, noindex: bool) -> PageDocument:
+    told = parse_metadata(markup.trees)
     head.remove_unseen()
     seen = markup.text()
     text, problem = _cut(_visible(markup, seen))
     headings, many = told.headings()
-    return Page(
+    return PageDocument(
         str(url),
         title=told.title(last_part(url)),
         headings=headings,
@@ -67,23 +67,25 @@ def from_markup(markup: Markup, head: Head, url: Url, *, noindex: bool) -> Page:
         noindex=noindex,
         simhash=simhash(text),
         text64=text64(seen),
-        problem=sentence(markup.problem, problem, many),
+        problem=join_problems(markup.problem, problem, many),
     )
 
 
-def from_text(text: str, url: Url, *, noindex: bool, is_markdown: bool = False) -> Page:
+def from_text(text: str, url: Url, *, noindex: bool, is_markdown: bool = False) -> PageDocument:
     """A page of plain text or Markdown: its first line is its title."""
     first = next((one for one in text[:_BEGINNING].splitlines() if one.strip()), "")
-    title = line(first.strip().strip("#"), LONGEST_TITLE) or last_part(url)
-    headings = _MARKDOWN.findall(text[:MOST_TEXT])[:MOST_HEADINGS] if is_markdown else []
-    found = Page(str(url), title, [line(one, LONGEST_TITLE).rstrip("# ") for one in headings])
+    title = shorten(first.strip().strip("#"), MAX_TITLE_LENGTH) or last_part(url)
+    headings = _MARKDOWN.findall(text[:MAX_TEXT_CHARACTERS])[:MAX_HEADINGS] if is_markdown else []
+    found = PageDocument(
+        str(url), title, [shorten(one, MAX_TITLE_LENGTH).rstrip("# ") for one in headings]
+    )
     return replace(_with_text(found, text), noindex=noindex)
 
 
-def from_pdf(found: Pdf, url: Url, *, noindex: bool) -> list[Page]:
+def from_pdf(found: Pdf, url: Url, *, noindex: bool) -> list[PageDocument]:
     """One for each page that has text; if none has, one that says so."""
     title = found.title or last_part(url)
-    like = Page(
+    like = PageDocument(
         str(url),
         title,
         published=plausible(found.published),
@@ -99,7 +101,7 @@ def from_pdf(found: Pdf, url: Url, *, noindex: bool) -> list[Page]:
     return made or [replace(like, problem=found.problem or "it has no text")]
 
 
-def _with_text(page: Page, text: str) -> Page:
+def _with_text(page: PageDocument, text: str) -> PageDocument:
     kept, problem = _cut(text.replace("\0", " "))
     return replace(
         page,
@@ -107,29 +109,31 @@ def _with_text(page: Page, text: str) -> Page:
         language=language([], kept),
         simhash=simhash(kept),
         text64=text64(text),
-        problem=sentence(page.problem, problem),
+        problem=join_problems(page.problem, problem),
     )
 
 
 def last_part(url: Url) -> str:
     """A title for what has none: the last part of the path, or the host."""
     part = url.path.partition("?")[0].rstrip("/").rpartition("/")[2]
-    return line(unquote(part), LONGEST_TITLE) or url.host
+    return shorten(unquote(part), MAX_TITLE_LENGTH) or url.host
 
 
 def _cut(text: str) -> tuple[str, str]:
     text = text.strip()
-    if len(text) <= MOST_TEXT:
+    if len(text) <= MAX_TEXT_CHARACTERS:
         return text, ""
-    return text[:MOST_TEXT], f"only the first {MOST_TEXT:,} characters of its text were kept"
+    return text[
+        :MAX_TEXT_CHARACTERS
+    ], f"only the first {MAX_TEXT_CHARACTERS:,} characters of its text were kept"
 
 
 def _visible(markup: Markup, seen: str) -> str:
     """The main text if there is one to speak of, else all that can be seen."""
     pages = [_spaced(tree) for tree in markup.trees]
-    if len(pages) == 1 and pages[0].count("<") <= MOST_FOR_MAIN:
+    if len(pages) == 1 and pages[0].count("<") <= MAX_TAGS_FOR_MAIN:
         main = _plain(pages[0], main=True).strip()
-        if len(main) >= max(LEAST_MAIN, LEAST_SHARE * len(" ".join(seen.split()))):
+        if len(main) >= max(MIN_MAIN_CHARACTERS, MIN_MAIN_SHARE * len(" ".join(seen.split()))):
             return main
     return "\n".join(_plain(page) for page in pages)
 

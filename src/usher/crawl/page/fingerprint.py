@@ -13,8 +13,8 @@ from typing import Final
 
 from resiliparse.parse.lang import detect_fast
 
-MOST_CHARACTERS: Final = 100_000  # of a text that near copies are told by
-ENOUGH: Final = 100  # characters, for a guess at the language
+MAX_SIMHASH_CHARACTERS: Final = 100_000  # of a text that near copies are told by
+MIN_LANGUAGE_CHARACTERS: Final = 100  # characters, for a guess at the language
 _SAMPLE: Final = 4_000
 
 _BYTES: Final = 8
@@ -46,7 +46,7 @@ def text64(text: str) -> int:
 
 def simhash(text: str) -> int:
     """A signed 64-bit number; the more runs of words two texts share, the fewer bits differ."""
-    words = [_word64(word) for word in _WORD.findall(text[:MOST_CHARACTERS].lower())]
+    words = [_word64(word) for word in _WORD.findall(text[:MAX_SIMHASH_CHARACTERS].lower())]
     one, two, three = _ODD
     runs = zip(words, words[1:], words[2:], strict=False)
     features = {(a * one + b * two + c * three) & _MASK for a, b, c in runs} or set(words)
@@ -70,13 +70,13 @@ def language(declared: Iterable[str], text: str) -> str:
         code = _ONCE.get(code, code)
         if code in _ISO_639:
             return code
-    if len(text) < ENOUGH:
+    if len(text) < MIN_LANGUAGE_CHARACTERS:
         return ""
     guess = str(detect_fast(text[:_SAMPLE])[0])
     return guess if guess in _ISO_639 else ""
 
 
-def line(text: str | None, most: int) -> str:
+def shorten(text: str | None, most: int) -> str:
     """The text on one line, and no more of it than this."""
     if not text:
         return ""
@@ -85,7 +85,7 @@ def line(text: str | None, most: int) -> str:
     return found if len(found) <= most else f"{found[: most - 1].rstrip()}…"
 
 
-def sentence(*problems: str) -> str:
+def join_problems(*problems: str) -> str:
     return "; ".join(filter(None, problems))
 
 

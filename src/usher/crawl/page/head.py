@@ -11,12 +11,12 @@ from typing import Final
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from usher.crawl.page.links import Resolver
+from usher.crawl.page.links import LinkResolver
 from usher.crawl.robots import Directives, directives
-from usher.urls import MAX_TEXT, Refused, Scheme, Url, parse
+from usher.urls import MAX_TEXT, Scheme, Url, UrlRefusal, parse
 
 AGENT: Final = "usher"
-LONGEST_WAIT: Final = 10  # seconds; a refresh after more is a link
+MAX_REFRESH_SECONDS: Final = 10  # seconds; a refresh after more is a link
 
 _QUERY: Final = (
     "link[href],meta[content],base[href],script,style,noscript,iframe,[hidden],[style*=none i]"
@@ -35,7 +35,7 @@ _FEEDS: Final = frozenset(
 
 
 @dataclass(slots=True)
-class Head:
+class PageHead:
     """As written, in order; nothing is resolved yet."""
 
     base: str | None = None
@@ -46,13 +46,13 @@ class Head:
     links: list[str] = field(default_factory=list)
     unseen: list[LexborNode] = field(default_factory=list)
 
-    def resolver(self, url: Url) -> Resolver:
+    def resolver(self, url: Url) -> LinkResolver:
         """The page's URL, or its base element if that is on the web."""
         base = parse(self.base, url) if self.base else url
         is_web = isinstance(base, Url) and base.scheme in {Scheme.HTTP, Scheme.HTTPS}
-        return Resolver(base if is_web and not isinstance(base, Refused) else url)
+        return LinkResolver(base if is_web and not isinstance(base, UrlRefusal) else url)
 
-    def canonical(self, resolve: Resolver) -> str | None:
+    def canonical(self, resolve: LinkResolver) -> str | None:
         """Where the page wants to be found; one that names several does not know."""
         found = {resolve(href.partition("#")[0].strip()) for href in self.canonicals}
         return found.pop() if len(found) == 1 else None
@@ -67,8 +67,8 @@ class Head:
             node.decompose()
 
 
-def look(trees: Iterable[LexborHTMLParser]) -> Head:
-    head = Head()
+def parse_head(trees: Iterable[LexborHTMLParser]) -> PageHead:
+    head = PageHead()
     for tree in trees:
         for node in tree.css(_QUERY):
             tag = node.tag
@@ -85,7 +85,7 @@ def look(trees: Iterable[LexborHTMLParser]) -> Head:
     return head
 
 
-def _meta(head: Head, attributes: dict[str, str | None]) -> None:
+def _meta(head: PageHead, attributes: dict[str, str | None]) -> None:
     content = attributes.get("content") or ""
     name = (attributes.get("name") or "").strip().lower()
     if name == "robots":
@@ -98,7 +98,7 @@ def _meta(head: Head, attributes: dict[str, str | None]) -> None:
         head.refresh = (int(match[1] or 0), target.strip()) if match and target else None
 
 
-def _link(head: Head, attributes: dict[str, str | None]) -> None:
+def _link(head: PageHead, attributes: dict[str, str | None]) -> None:
     href = attributes.get("href")
     words = (attributes.get("rel") or "").lower().split()
     if not href or "nofollow" in words:
@@ -115,7 +115,7 @@ def _link(head: Head, attributes: dict[str, str | None]) -> None:
         head.links.append(href)
 
 
-def _base(head: Head, href: str | None) -> None:
+def _base(head: PageHead, href: str | None) -> None:
     if head.base is None:
         head.base = href or ""
 

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from usher.urls import MAX_PATH, Refused, Scheme, Url, parse
+from usher.urls import MAX_PATH, Scheme, Url, UrlRefusal, parse
 
-MOST_LINKS: Final = 10_000
+MAX_LINKS: Final = 10_000
 
 _AROUND: Final = "".join(map(chr, range(0x21)))
 # Nothing in here has a second spelling, and no part of it begins with a dot.
@@ -22,8 +22,8 @@ _SCHEME: Final = re.compile(r"(https?://)|(?!https?:)[a-z][a-z0-9+.-]*+:", re.IG
 _WEB: Final = frozenset({Scheme.HTTP, Scheme.HTTPS})
 
 
-def _web(url: Url | Refused) -> str | None:
-    return None if isinstance(url, Refused) or url.scheme not in _WEB else str(url)
+def _web(url: Url | UrlRefusal) -> str | None:
+    return None if isinstance(url, UrlRefusal) or url.scheme not in _WEB else str(url)
 
 
 @lru_cache(maxsize=8_192)
@@ -32,14 +32,14 @@ def _absolute(href: str) -> str | None:
     return _web(parse(href))
 
 
-class Found(NamedTuple):
+class ResolvedLinks(NamedTuple):
     """Canonical URLs, each once, and how many more there were."""
 
     links: list[str]
     dropped: int
 
 
-class Resolver:
+class LinkResolver:
     """Reads what is written on one page, whose base this is."""
 
     def __init__(self, base: Url) -> None:
@@ -68,7 +68,7 @@ class Resolver:
         return _web(parse(href, self._base))
 
 
-def resolve(hrefs: Iterable[str | None], resolver: Resolver, own: str) -> Found:
+def resolve_links(hrefs: Iterable[str | None], resolver: LinkResolver, own: str) -> ResolvedLinks:
     """Turn what is written into URLs in order; links within the page are none."""
     written = {href.partition("#")[0].strip(_AROUND): None for href in dict.fromkeys(hrefs) if href}
     written.pop("", None)
@@ -77,6 +77,6 @@ def resolve(hrefs: Iterable[str | None], resolver: Resolver, own: str) -> Found:
         url = resolver(href)
         if url and url != own:
             found[url] = None
-            if len(found) == MOST_LINKS:
-                return Found(list(found), len(written) - used)
-    return Found(list(found), 0)
+            if len(found) == MAX_LINKS:
+                return ResolvedLinks(list(found), len(written) - used)
+    return ResolvedLinks(list(found), 0)

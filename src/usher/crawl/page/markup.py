@@ -15,16 +15,18 @@ from typing import Final, NamedTuple
 
 from selectolax.lexbor import LexborHTMLParser, SelectolaxError
 
-from usher.crawl.page.fingerprint import sentence
+from usher.crawl.page.fingerprint import join_problems
 
-MOST_CHARACTERS: Final = 10_000_000
-MOST_TAGS: Final = 300_000
-ONE_TREE: Final = 10_000  # tags; nested as deep as they can be, a parser needs 0.15 s for them
-SHORT: Final = 65_536  # characters; as one tag with 16,000 attributes, 0.4 s
-PIECE: Final = 1_000  # tags
-LONG: Final = 8_000  # characters of a tag, a script or a comment
-FEW: Final = 2_000  # tags that formatting elements can do no harm with
-MOST_REMADE: Final = 200_000  # different formatting elements times tags
+MAX_CHARACTERS: Final = 10_000_000
+MAX_TAGS: Final = 300_000
+MAX_TAGS_PER_TREE: Final = (
+    10_000  # tags; nested as deep as they can be, a parser needs 0.15 s for them
+)
+MAX_CHARACTERS_PER_TREE: Final = 65_536  # characters; as one tag with 16,000 attributes, 0.4 s
+TAGS_PER_PIECE: Final = 1_000  # tags
+MAX_TAG_CHARACTERS: Final = 8_000  # characters of a tag, a script or a comment
+MAX_SAFE_TAGS: Final = 2_000  # tags that formatting elements can do no harm with
+MAX_FORMATTING_WORK: Final = 200_000  # different formatting elements times tags
 
 _WITHOUT_EVENTS: Final = 1
 _FORMAT: Final = r"(?=[bcefinstuBCEFINSTU])(?:b|big|code|em|font|i|nobr|s|small|strike|strong|tt|u)"
@@ -34,7 +36,7 @@ _DRESSED: Final = re.compile(
     re.IGNORECASE,
 )
 _FORMATTING: Final = re.compile(rf"<(/?){_FORMAT}(?=[\s/>])", re.IGNORECASE)
-_ENDLESS: Final = re.compile(rf"(<[a-zA-Z][^\s/>]{{0,20}}+)[^>]{{{LONG},}}+>?")
+_ENDLESS: Final = re.compile(rf"(<[a-zA-Z][^\s/>]{{0,20}}+)[^>]{{{MAX_TAG_CHARACTERS},}}+>?")
 _HIDDEN_END: Final = re.compile(r"=\s*(?:\"[^\">]*+>|'[^'>]*+>)")
 _ENCLOSED: Final = (
     *(("<!--", "-->"), ("<script", "</script>"), ("<style", "</style>")),
@@ -43,7 +45,7 @@ _ENCLOSED: Final = (
 _SELF_CLOSED: Final = re.compile(r"<([a-zA-Z][\w:-]*+)([^<>]*+)(?<=/)>")
 _VOIDS: Final = "area base br col embed frame hr img input link meta param source track wbr"
 _VOID: Final = frozenset(_VOIDS.split())
-_SPAN: Final = re.compile(rf"(?:[^<]*+<){{{PIECE}}}")
+_SPAN: Final = re.compile(rf"(?:[^<]*+<){{{TAGS_PER_PIECE}}}")
 
 
 class Markup(NamedTuple):
@@ -57,35 +59,37 @@ class Markup(NamedTuple):
         return "".join(tree.body.text() for tree in self.trees if tree.body)
 
 
-def open_markup(text: str, *, is_xml: bool = False) -> Markup:
+def parse_markup(text: str, *, is_xml: bool = False) -> Markup:
     """Parse a page; what cannot be parsed is no tree and a problem."""
     text, problem = _cut(text)
     if is_xml:
         text = _as_html(text)
     tags = text.count("<")
-    if tags > FEW and tags * _different(text) > MOST_REMADE:
+    if tags > MAX_SAFE_TAGS and tags * _different(text) > MAX_FORMATTING_WORK:
         text = _FORMATTING.sub(r"<\1span", text)
     endless = 0
-    if len(text) > SHORT:
+    if len(text) > MAX_CHARACTERS_PER_TREE:
         text, endless = _ENDLESS.subn(r"\1>", text)
-    in_pieces = tags > ONE_TREE or (len(text) > SHORT and _HIDDEN_END.search(text))
+    in_pieces = tags > MAX_TAGS_PER_TREE or (
+        len(text) > MAX_CHARACTERS_PER_TREE and _HIDDEN_END.search(text)
+    )
     texts = _pieces(text) if in_pieces else [text]
     try:
         trees = [LexborHTMLParser(piece, options=_WITHOUT_EVENTS) for piece in texts]
     except (SelectolaxError, ValueError, MemoryError) as error:
         return Markup([], f"it could not be parsed ({type(error).__name__})")
-    return Markup(trees, sentence(problem, "a tag was too long" if endless else ""))
+    return Markup(trees, join_problems(problem, "a tag was too long" if endless else ""))
 
 
 def _cut(text: str) -> tuple[str, str]:
     problem = ""
-    if len(text) > MOST_CHARACTERS:
-        text = text[:MOST_CHARACTERS]
-        problem = f"only its first {MOST_CHARACTERS:,} characters were read"
-    if text.count("<") > MOST_TAGS:
-        spans = list(islice(_spans(text), MOST_TAGS // PIECE))
+    if len(text) > MAX_CHARACTERS:
+        text = text[:MAX_CHARACTERS]
+        problem = f"only its first {MAX_CHARACTERS:,} characters were read"
+    if text.count("<") > MAX_TAGS:
+        spans = list(islice(_spans(text), MAX_TAGS // TAGS_PER_PIECE))
         text = text[: spans[-1]]
-        problem = f"only its first {MOST_TAGS:,} tags were read"
+        problem = f"only its first {MAX_TAGS:,} tags were read"
     return text, problem
 
 
@@ -111,9 +115,9 @@ def _pieces(text: str) -> Iterator[str]:
     last = 0
     for start in [*_spans(text), len(text)]:
         while last < start:
-            near = start - last <= SHORT
-            cut = start if near else text.rfind("<", last + 1, last + SHORT)
-            cut = _after_enclosed(text, last, cut if cut > 0 else last + SHORT)
+            near = start - last <= MAX_CHARACTERS_PER_TREE
+            cut = start if near else text.rfind("<", last + 1, last + MAX_CHARACTERS_PER_TREE)
+            cut = _after_enclosed(text, last, cut if cut > 0 else last + MAX_CHARACTERS_PER_TREE)
             yield text[last:cut]
             last = cut
 
@@ -125,7 +129,7 @@ def _emptied(text: str, opens: str, closes: str) -> str:
     empty = opens if opens == "<!--" else f"{opens}>"
     for one in rest:
         ends = one.find(closes)
-        parts.append(f"{empty}{one[ends:]}" if ends > LONG else f"{opens}{one}")
+        parts.append(f"{empty}{one[ends:]}" if ends > MAX_TAG_CHARACTERS else f"{opens}{one}")
     return "".join(parts)
 
 
@@ -133,7 +137,7 @@ def _after_enclosed(text: str, last: int, start: int) -> int:
     for opens, closes in _ENCLOSED:
         began = text.rfind(opens, last, start)
         if began >= 0 and text.find(closes, began, start) < 0:
-            ends = text.find(closes, start, start + 2 * LONG)
+            ends = text.find(closes, start, start + 2 * MAX_TAG_CHARACTERS)
             return ends + len(closes) if ends >= 0 else start
     return start
 

@@ -6,10 +6,10 @@ Comes from an answer; goes to the walk and to the reader, which take only pages,
 import re
 from typing import Final, Literal
 
-Kind = Literal["html", "text", "pdf", "feed", "sitemap", "other"]
+ContentKind = Literal["html", "text", "pdf", "feed", "sitemap", "other"]
 
 _HEAD: Final = 1_024
-_BY_TYPE: Final[dict[str, Kind]] = {
+_BY_TYPE: Final[dict[str, ContentKind]] = {
     "text/html": "html",
     "application/xhtml+xml": "html",
     "application/vnd.wap.xhtml+xml": "html",
@@ -35,7 +35,7 @@ _BINARY: Final = (
 _ROOT: Final = re.compile(  # the first element, after declarations, comments and a doctype
     rb"(?:\s+|<\?[^>]*>|<!--(?:[^-]|-(?!->))*-->|<!doctype[^>]*>)*+<([a-z][^\s/>]*)", re.IGNORECASE
 )
-_ROOTS: Final[dict[bytes, Kind]] = {
+_ROOTS: Final[dict[bytes, ContentKind]] = {
     b"html": "html",
     b"rss": "feed",
     b"feed": "feed",
@@ -62,7 +62,7 @@ _PAGE: Final = frozenset(
 )
 
 
-def kind(media_type: str, body: bytes) -> Kind:
+def content_kind(media_type: str, body: bytes) -> ContentKind:
     media_type = media_type.strip().lower()
     head = body[:_HEAD].removeprefix(b"\xef\xbb\xbf").lstrip()
     told = _BY_TYPE.get(media_type)
@@ -79,12 +79,12 @@ def kind(media_type: str, body: bytes) -> Kind:
     return _guess(head) if media_type in _UNTOLD else "other"
 
 
-def _root(head: bytes, otherwise: Kind) -> Kind:
+def _root(head: bytes, otherwise: ContentKind) -> ContentKind:
     match = _ROOT.match(head)
     return _ROOTS.get(match[1].lower().rpartition(b":")[2], otherwise) if match else otherwise
 
 
-def _guess(head: bytes) -> Kind:
+def _guess(head: bytes) -> ContentKind:
     """Nobody said what it is, so only what shows itself counts."""
     match = _ROOT.match(head)
     if match and match[1].lower() in _PAGE:

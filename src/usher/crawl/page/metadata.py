@@ -13,12 +13,12 @@ from typing import Final
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from usher.crawl.page.fingerprint import line
-from usher.crawl.sitemap import moment
+from usher.crawl.page.fingerprint import shorten
+from usher.crawl.sitemap import parse_date
 
-MOST_HEADINGS: Final = 200
-LONGEST_TITLE: Final = 300
-LONGEST_DESCRIPTION: Final = 1_000
+MAX_HEADINGS: Final = 200
+MAX_TITLE_LENGTH: Final = 300
+MAX_DESCRIPTION_LENGTH: Final = 1_000
 
 _YEARS: Final = range(1990, 2101)
 _FACTS: Final = "meta[content],time[datetime],title,html[lang],script[type*=json],h1,h2,h3,h4,h5,h6"
@@ -37,7 +37,7 @@ _JSON_DATE: Final = re.compile(r"\"(date(?:Published|Modified))\"\s*:\s*\"([^\"]
 
 
 @dataclass(slots=True)
-class Facts:
+class PageMetadata:
     """As written, the first of each name; words are asked for once what is not seen is gone."""
 
     titles: list[str] = field(default_factory=list)
@@ -47,11 +47,11 @@ class Facts:
 
     def title(self, otherwise: str) -> str:
         told = chain(self.titles, [self.told.get("og:title")], self._h1(), [otherwise])
-        return next(filter(None, (line(title, LONGEST_TITLE) for title in told)), "")
+        return next(filter(None, (shorten(title, MAX_TITLE_LENGTH) for title in told)), "")
 
     def description(self) -> str:
         told = self.told.get("description") or self.told.get("og:description")
-        return line(told, LONGEST_DESCRIPTION)
+        return shorten(told, MAX_DESCRIPTION_LENGTH)
 
     def published(self) -> datetime | None:
         return self._date([*_PUBLISHED, "time"])
@@ -61,23 +61,23 @@ class Facts:
 
     def headings(self) -> tuple[list[str], str]:
         """The first ones with words, and whether there were more: in headings within headings not all are looked at."""
-        nodes = self.nodes[: MOST_HEADINGS * 2]
-        found = [line(node.text(), LONGEST_TITLE).rstrip(_ANCHORS) for node in nodes]
+        nodes = self.nodes[: MAX_HEADINGS * 2]
+        found = [shorten(node.text(), MAX_TITLE_LENGTH).rstrip(_ANCHORS) for node in nodes]
         found = [heading for heading in found if heading]
-        if len(found) <= MOST_HEADINGS and len(nodes) == len(self.nodes):
+        if len(found) <= MAX_HEADINGS and len(nodes) == len(self.nodes):
             return found, ""
-        return found[:MOST_HEADINGS], f"only its first {MOST_HEADINGS} headings were kept"
+        return found[:MAX_HEADINGS], f"only its first {MAX_HEADINGS} headings were kept"
 
     def _h1(self) -> Iterable[str]:
-        return (node.text() for node in self.nodes[:MOST_HEADINGS] if node.tag == "h1")
+        return (node.text() for node in self.nodes[:MAX_HEADINGS] if node.tag == "h1")
 
     def _date(self, names: Iterable[str]) -> datetime | None:
-        found = (plausible(moment(self.told[name][:64])) for name in names if name in self.told)
+        found = (plausible(parse_date(self.told[name][:64])) for name in names if name in self.told)
         return next(filter(None, found), None)
 
 
-def facts(trees: Iterable[LexborHTMLParser]) -> Facts:
-    found = Facts()
+def parse_metadata(trees: Iterable[LexborHTMLParser]) -> PageMetadata:
+    found = PageMetadata()
     for tree in trees:
         for node in tree.css(_FACTS):
             _note(found, node)
@@ -89,7 +89,7 @@ def plausible(time: datetime | None) -> datetime | None:
     return time if time and time.year in _YEARS else None
 
 
-def _note(found: Facts, node: LexborNode) -> None:
+def _note(found: PageMetadata, node: LexborNode) -> None:
     tag = node.tag or ""
     if tag in _HEADINGS:
         found.nodes.append(node)
@@ -107,7 +107,7 @@ def _note(found: Facts, node: LexborNode) -> None:
         _note_meta(found, node.attributes)
 
 
-def _note_meta(found: Facts, attributes: dict[str, str | None]) -> None:
+def _note_meta(found: PageMetadata, attributes: dict[str, str | None]) -> None:
     for key in ("property", "name", "itemprop", "http-equiv"):
         if name := attributes.get(key):
             found.told.setdefault(name.strip().lower(), attributes.get("content") or "")

@@ -18,18 +18,18 @@ from selectolax.lexbor import LexborHTMLParser
 
 from usher.crawl.page import pdf
 from usher.crawl.page.charset import decode
-from usher.crawl.page.document import Page, from_markup, from_pdf, from_text
-from usher.crawl.page.fingerprint import sentence, text64
-from usher.crawl.page.head import AGENT, LONGEST_WAIT, Head, look
-from usher.crawl.page.links import Resolver, resolve
-from usher.crawl.page.markup import Markup, open_markup
-from usher.crawl.page.media_type import Kind, kind
+from usher.crawl.page.document import PageDocument, from_markup, from_pdf, from_text
+from usher.crawl.page.fingerprint import join_problems, text64
+from usher.crawl.page.head import AGENT, MAX_REFRESH_SECONDS, PageHead, parse_head
+from usher.crawl.page.links import LinkResolver, resolve_links
+from usher.crawl.page.markup import Markup, parse_markup
+from usher.crawl.page.media_type import ContentKind, content_kind
 from usher.crawl.robots import directives
 from usher.urls import Url
 
-__all__ = ["Page", "Walk", "read", "walk"]
+__all__ = ["PageDocument", "ParsedPage", "extract_documents", "parse_page"]
 
-MOST_BYTES: Final = 10_000_000
+MAX_BYTES: Final = 10_000_000
 
 _QUERY: Final = (
     "a[href]:not([rel~=nofollow i],[rel~=ugc i],[rel~=sponsored i]),"
@@ -38,10 +38,10 @@ _QUERY: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
+class ParsedPage:
     """What the crawler needs of a page; URLs are absolute and canonical, each once, in order."""
 
-    kind: Kind
+    kind: ContentKind
     links: list[str] = field(default_factory=list)
     canonical: str | None = None
     refresh: str | None = None
@@ -53,33 +53,33 @@ class Walk:
     problem: str = ""
 
 
-def walk(
+def parse_page(
     body: bytes, url: Url, *, media_type: str, charset: str = "", robots_tags: Sequence[str] = ()
-) -> Walk:
-    what = kind(media_type, body)
+) -> ParsedPage:
+    what = content_kind(media_type, body)
     body, problem = _bounded(body)
     if what == "html":
-        markup = open_markup(decode(body, charset), is_xml="xml" in media_type)
+        markup = parse_markup(decode(body, charset), is_xml="xml" in media_type)
         return _walked(markup, url, robots_tags, problem)
     asked = directives(robots_tags, AGENT)
     number = text64(decode(body, charset)) if what == "text" else 0
-    return Walk(
+    return ParsedPage(
         what, noindex=asked.noindex, nofollow=asked.nofollow, text64=number, problem=problem
     )
 
 
-def read(
+def extract_documents(
     body: bytes, url: Url, *, media_type: str, charset: str = "", robots_tags: Sequence[str] = ()
-) -> list[Page]:
+) -> list[PageDocument]:
     """The documents in a body: none in a feed, a sitemap or a picture, one for every page of a PDF."""
-    what = kind(media_type, body)
+    what = content_kind(media_type, body)
     noindex = directives(robots_tags, AGENT).noindex
     if what == "pdf":
-        return from_pdf(pdf.read(body), url, noindex=noindex)
+        return from_pdf(pdf.read_pdf(body), url, noindex=noindex)
     body, problem = _bounded(body)
     if what == "html":
-        markup = open_markup(decode(body, charset), is_xml="xml" in media_type)
-        head = look(markup.trees)
+        markup = parse_markup(decode(body, charset), is_xml="xml" in media_type)
+        head = parse_head(markup.trees)
         made = from_markup(markup, head, url, noindex=head.directives(robots_tags).noindex)
     elif what == "text":
         is_markdown = "markdown" in media_type or url.path.endswith(".md")
@@ -87,31 +87,31 @@ def read(
         made = from_text(text, url, noindex=noindex, is_markdown=is_markdown)
     else:
         return []
-    return [replace(made, problem=sentence(problem, made.problem))]
+    return [replace(made, problem=join_problems(problem, made.problem))]
 
 
-def _walked(markup: Markup, url: Url, robots_tags: Sequence[str], problem: str) -> Walk:
+def _walked(markup: Markup, url: Url, robots_tags: Sequence[str], problem: str) -> ParsedPage:
     own = str(url)
-    head = look(markup.trees)
+    head = parse_head(markup.trees)
     asked = head.directives(robots_tags)
     resolver = head.resolver(url)
     waits, refresh = _refresh(head, resolver, own)
     hrefs = [] if asked.nofollow else [*head.links, *chain(*map(_hrefs, markup.trees))]
-    if refresh and waits > LONGEST_WAIT and not asked.nofollow:
+    if refresh and waits > MAX_REFRESH_SECONDS and not asked.nofollow:
         hrefs.append(refresh)
-    found = resolve(hrefs, resolver, own)
+    found = resolve_links(hrefs, resolver, own)
     head.remove_unseen()
-    return Walk(
+    return ParsedPage(
         "html",
         links=found.links,
         canonical=head.canonical(resolver),
-        refresh=refresh if waits <= LONGEST_WAIT else None,
+        refresh=refresh if waits <= MAX_REFRESH_SECONDS else None,
         noindex=asked.noindex,
         nofollow=asked.nofollow,
-        feeds=resolve(head.feeds, resolver, own).links,
+        feeds=resolve_links(head.feeds, resolver, own).links,
         text64=text64(markup.text()),
         dropped=found.dropped,
-        problem=sentence(problem, markup.problem),
+        problem=join_problems(problem, markup.problem),
     )
 
 
@@ -119,7 +119,7 @@ def _hrefs(tree: LexborHTMLParser) -> list[str | None]:
     return [node.attrs.get("href") or node.attrs.get("src") for node in tree.css(_QUERY)]
 
 
-def _refresh(head: Head, resolver: Resolver, own: str) -> tuple[int, str | None]:
+def _refresh(head: PageHead, resolver: LinkResolver, own: str) -> tuple[int, str | None]:
     """After how many seconds the page sends its readers where; to itself is nowhere."""
     if head.refresh is None:
         return 0, None
@@ -129,6 +129,6 @@ def _refresh(head: Head, resolver: Resolver, own: str) -> tuple[int, str | None]
 
 
 def _bounded(body: bytes) -> tuple[bytes, str]:
-    if len(body) <= MOST_BYTES:
+    if len(body) <= MAX_BYTES:
         return body, ""
-    return body[:MOST_BYTES], f"only its first {MOST_BYTES:,} bytes were read"
+    return body[:MAX_BYTES], f"only its first {MAX_BYTES:,} bytes were read"

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import pypdfium2
 
-MOST_BYTES: Final = 50_000_000
-MOST_PAGES: Final = 500
-MOST_TEXT: Final = 1_000_000
-LONGEST: Final = 300
+MAX_BYTES: Final = 50_000_000
+MAX_PAGES: Final = 500
+MAX_TEXT_CHARACTERS: Final = 1_000_000
+MAX_TITLE_LENGTH: Final = 300
 
 _DATE: Final = re.compile(
     r"D?:?(\d{4})(\d\d)?(\d\d)?(\d\d)?(\d\d)?(\d\d)?(?:([+-])(\d\d)'?(\d\d)?)?"
@@ -35,9 +35,9 @@ class Pdf:
     problem: str = ""
 
 
-def read(body: bytes) -> Pdf:
-    if len(body) > MOST_BYTES:
-        return Pdf(problem=f"it is larger than {MOST_BYTES:,} bytes")
+def read_pdf(body: bytes) -> Pdf:
+    if len(body) > MAX_BYTES:
+        return Pdf(problem=f"it is larger than {MAX_BYTES:,} bytes")
     try:
         document = pypdfium2.PdfDocument(body)
     except (pypdfium2.PdfiumError, ValueError) as error:
@@ -56,26 +56,30 @@ def read(body: bytes) -> Pdf:
 
 def _read(document: Any) -> Pdf:  # noqa: ANN401 - PDFium's Python has no types
     told = document.get_metadata_dict(skip_empty=True)
-    count, left, problems = len(document), MOST_TEXT, []
-    if count > MOST_PAGES:
-        problems.append(f"only its first {MOST_PAGES} of {count} pages were read")
+    count, left, problems = len(document), MAX_TEXT_CHARACTERS, []
+    if count > MAX_PAGES:
+        problems.append(f"only its first {MAX_PAGES} of {count} pages were read")
     pages: list[str] = []
     broken = 0
-    for number in range(min(count, MOST_PAGES)):
+    for number in range(min(count, MAX_PAGES)):
         text = _page(document, number)
         broken += text is None
         pages.append((text or "")[:left])
         left -= len(text or "")
         if left <= 0:
-            problems.append(f"only the first {MOST_TEXT:,} characters of its text were kept")
+            problems.append(
+                f"only the first {MAX_TEXT_CHARACTERS:,} characters of its text were kept"
+            )
             break
     if broken:
         problems.append(f"{broken} of its pages cannot be read")
     return Pdf(
         pages,
-        " ".join(told.get("Title", "")[: LONGEST * 2].replace("\0", " ").split())[:LONGEST],
-        date(told.get("CreationDate", "")),
-        date(told.get("ModDate", "")),
+        " ".join(told.get("Title", "")[: MAX_TITLE_LENGTH * 2].replace("\0", " ").split())[
+            :MAX_TITLE_LENGTH
+        ],
+        parse_date(told.get("CreationDate", "")),
+        parse_date(told.get("ModDate", "")),
         "; ".join(problems),
     )
 
@@ -92,7 +96,7 @@ def _page(document: Any, number: int) -> str | None:  # noqa: ANN401
     return str(text).replace("\r\n", "\n").replace("\0", " ").replace("\ufffe", "-\n").strip()
 
 
-def date(text: str) -> datetime | None:
+def parse_date(text: str) -> datetime | None:
     """Read a date as PDF writes it: `D:20240131120000+01'00'`."""
     match = _DATE.match(text.strip())
     if not match:

@@ -17,23 +17,23 @@ import msgspec
 from usher.crawl.page import pdf
 from usher.crawl.page.pdf import Pdf
 
-SECONDS: Final = 20  # for one file
-PATIENCE: Final = SECONDS + 10.0
-MOST_MEMORY: Final = 1 << 30
-LENGTH: Final = 8  # bytes that say how many follow
+CPU_SECONDS: Final = 20  # for one file
+TIMEOUT_SECONDS: Final = CPU_SECONDS + 10.0
+MAX_MEMORY_BYTES: Final = 1 << 30
+LENGTH_BYTES: Final = 8  # bytes that say how many follow
 MAX_ANSWER_BYTES: Final = 16_000_000  # a reader that was taken over must not fill our memory
 EXIT_SECONDS: Final = 5.0  # for a reader that closed its pipe
 TOO_LARGE: Final = Pdf(
-    problem=f"it could not be read: too large, it needs more than {MOST_MEMORY >> 20} MiB of memory"
+    problem=f"it could not be read: too large, it needs more than {MAX_MEMORY_BYTES >> 20} MiB of memory"
 )
-TOO_SLOW: Final = Pdf(problem=f"it could not be read: it takes longer than {SECONDS} seconds")
+TOO_SLOW: Final = Pdf(problem=f"it could not be read: it takes longer than {CPU_SECONDS} seconds")
 BROKEN: Final = Pdf(problem="it could not be read: it broke the reader")
 FAILURES: Final = (TOO_LARGE, TOO_SLOW, BROKEN)
 # PDFium aborts when it gets no memory.
 FAILURE_BY_EXIT_CODE: Final = {-signal.SIGABRT: TOO_LARGE, -signal.SIGALRM: TOO_SLOW}
 
 
-class Papers:
+class PdfProcess:
     """The reader; to be entered, and left with no process behind. It starts with the first file."""
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class Papers:
         """The text of a PDF, or one of `FAILURES`; the next file gets a new reader after a failure."""
         async with self._turn:
             try:
-                async with asyncio.timeout(PATIENCE):
+                async with asyncio.timeout(TIMEOUT_SECONDS):
                     return await self._ask(body)
             except TimeoutError:
                 await self._end()
@@ -73,9 +73,9 @@ class Papers:
         ask, answer = self._child.stdin, self._child.stdout
         if ask is None or answer is None:
             raise OSError
-        ask.write(len(body).to_bytes(LENGTH, "big") + body)
+        ask.write(len(body).to_bytes(LENGTH_BYTES, "big") + body)
         await ask.drain()
-        length = int.from_bytes(await answer.readexactly(LENGTH), "big")
+        length = int.from_bytes(await answer.readexactly(LENGTH_BYTES), "big")
         if length > MAX_ANSWER_BYTES:
             raise msgspec.DecodeError
         return msgspec.msgpack.decode(await answer.readexactly(length), type=Pdf)
@@ -100,13 +100,13 @@ class Papers:
 
 def serve(ask: BinaryIO, answer: BinaryIO) -> None:
     """One file after the other, until nobody is there to ask."""
-    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
-    while length := ask.read(LENGTH):
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
+    while length := ask.read(LENGTH_BYTES):
         body = ask.read(int.from_bytes(length, "big"))
-        signal.alarm(SECONDS)  # which ends us, whatever we are at
-        found = msgspec.msgpack.encode(pdf.read(body))
+        signal.alarm(CPU_SECONDS)  # which ends us, whatever we are at
+        found = msgspec.msgpack.encode(pdf.read_pdf(body))
         signal.alarm(0)
-        answer.write(len(found).to_bytes(LENGTH, "big") + found)
+        answer.write(len(found).to_bytes(LENGTH_BYTES, "big") + found)
         answer.flush()
 
 

@@ -6,20 +6,20 @@ Comes from visits; goes to the shelf, under its name only once it is whole.
 from types import TracebackType
 from typing import Final, Self
 
-from usher.chunk_store import Shelf
-from usher.crawl.http.fetch import Answer
-from usher.crawl.page_visit import Seen
-from usher.crawl.warc.writer import About, Record, Truncated, Writer, Written
+from usher.chunk_store import ChunkStore
+from usher.crawl.http.fetch import FetchResponse
+from usher.crawl.page_visit import PageVisit
+from usher.crawl.warc.writer import CrawlInfo, StoredWarc, Truncated, WarcPage, WarcWriter
 
 WHY_CUT: Final[dict[str, Truncated]] = {"body": "length", "timeout": "time", "reset": "disconnect"}
 
 
-class Chest:
+class WarcChunkWriter:
     """One chunk's file in the making; left without `close`, nothing of it stays."""
 
-    def __init__(self, shelf: Shelf, chunk_id: int, about: About) -> None:
+    def __init__(self, shelf: ChunkStore, chunk_id: int, about: CrawlInfo) -> None:
         self._shelf, self._chunk_id = shelf, chunk_id
-        self._writer = Writer.begin(shelf.path(chunk_id), about)
+        self._writer = WarcWriter.begin(shelf.path(chunk_id), about)
         self._about = about
 
     async def __aenter__(self) -> Self:
@@ -33,16 +33,16 @@ class Chest:
     ) -> None:
         self._writer.abandon()
 
-    async def add(self, seen: Seen) -> None:
+    async def add(self, seen: PageVisit) -> None:
         await self._writer.add(record_of(seen))
 
-    async def close(self) -> Written:
+    async def close(self) -> StoredWarc:
         kept = await self._writer.close()
-        self._shelf.remember(self._chunk_id, kept)
+        self._shelf.remember_checksum(self._chunk_id, kept)
         return kept
 
 
-def record_of(seen: Seen) -> Record:
+def record_of(seen: PageVisit) -> WarcPage:
     """A visit as it is kept; what was decided about the page goes with it, for the builder."""
     page, answer = seen.outcome.page, seen.answer
     meta: dict[str, object] = {"result": page.result}
@@ -53,8 +53,8 @@ def record_of(seen: Seen) -> Record:
     if seen.walk is not None and seen.walk.kind:
         meta["kind"] = seen.walk.kind
     if answer is None:
-        return Record(url=page.link, at=seen.at, meta=meta)
-    return Record(
+        return WarcPage(url=page.link, at=seen.at, meta=meta)
+    return WarcPage(
         url=str(answer.url),
         at=seen.at,
         request=answer.request,
@@ -66,7 +66,7 @@ def record_of(seen: Seen) -> Record:
     )
 
 
-def head_of(answer: Answer) -> bytes:
+def head_of(answer: FetchResponse) -> bytes:
     """The head of an answer, put together again from what the parser made of it."""
     if answer.status is None:
         return b""

@@ -15,20 +15,20 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from usher.crawl.http.decompress import unpack
-from usher.crawl.warc.records import Damaged, NotWarc, Raw, named, records
+from usher.crawl.http.decompress import decompress
+from usher.crawl.warc.records import DamagedWarc, NotWarc, WarcRecord, parse_fields, read_records
 from usher.crawl.warc.writer import STATUS
 from usher.errors import BadContent, DiskUnusable, NotFound
 
-MOST: Final = 20_000_000
-MOST_HEAD: Final = 1 << 20
+MAX_BODY_BYTES: Final = 20_000_000
+MAX_HEAD_BYTES: Final = 1 << 20
 MAX_METADATA_BYTES: Final = 1 << 20  # Usher writes less than 2 kB
 CHUNK: Final = re.compile(rb"([0-9a-fA-F]{1,8})[ \t]*(?:;[^\n]*)?\r?\n")
-Kind = Literal["page", "unchanged", "failed"]
+EntryKind = Literal["page", "unchanged", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class WarcEntry:
     """A page: fetched (`page`), as it was before (`unchanged`), or without an answer (`failed`).
 
     `body` is without its codings. `truncated` says why there is less of it than there was, `problem` why it cannot be
@@ -37,7 +37,7 @@ class Entry:
 
     url: str
     at: datetime
-    kind: Kind
+    kind: EntryKind
     status: int = 0
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
@@ -51,7 +51,7 @@ class Entry:
         return ", ".join(value for key, value in self.headers if key == name)
 
 
-def entries(path: Path, *, name: str = "", most: int = MOST) -> Iterator[Entry]:
+def read_entries(path: Path, *, name: str = "", most: int = MAX_BODY_BYTES) -> Iterator[WarcEntry]:
     """The pages of a content chunk; BadContent where it is damaged, after all that came whole before that.
 
     Errors call the file by its `name`, because other machines show them; without one by its path.
@@ -59,12 +59,12 @@ def entries(path: Path, *, name: str = "", most: int = MOST) -> Iterator[Entry]:
     pages, name = 0, name or str(path)
     try:
         with path.open("rb") as file:
-            for entry in joined(records(file, most + MOST_HEAD), most):
+            for entry in joined(read_records(file, most + MAX_HEAD_BYTES), most):
                 yield entry
                 pages += 1
     except NotWarc as error:
         raise BadContent(f"{name} is not a WARC file, uncompressed or in gzip.") from error
-    except (Damaged, EOFError, zlib.error) as error:
+    except (DamagedWarc, EOFError, zlib.error) as error:
         after = f"after {pages} whole pages" if pages else "from the start"
         raise BadContent(f"{name} is damaged {after}: {error}.") from error
     except FileNotFoundError as error:
@@ -73,7 +73,7 @@ def entries(path: Path, *, name: str = "", most: int = MOST) -> Iterator[Entry]:
         raise DiskUnusable(f"{name} cannot be read: {error.strerror}.") from error
 
 
-def joined(found: Iterator[Raw], most: int) -> Iterator[Entry]:
+def joined(found: Iterator[WarcRecord], most: int) -> Iterator[WarcEntry]:
     """Records as pages; what our own files tell of a page comes right before it."""
     request, about, meta = "", "", dict[str, Any]()
     for raw in found:
@@ -91,45 +91,45 @@ def joined(found: Iterator[Raw], most: int) -> Iterator[Entry]:
                 yield answered(raw, "unchanged", meta if about == id_ else {}, most)
 
 
-def media_type(raw: Raw) -> str:
+def media_type(raw: WarcRecord) -> str:
     return raw.fields.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def told(raw: Raw) -> dict[str, Any]:
+def told(raw: WarcRecord) -> dict[str, Any]:
     if raw.cut or len(raw.block) > MAX_METADATA_BYTES:
-        raise Damaged(f"the metadata of a page has more than {MAX_METADATA_BYTES:,} bytes")
+        raise DamagedWarc(f"the metadata of a page has more than {MAX_METADATA_BYTES:,} bytes")
     with suppress(msgspec.MsgspecError, RecursionError):
         return msgspec.json.decode(raw.block, type=dict[str, Any])
     return {}
 
 
-def begun(raw: Raw, kind: Kind) -> Entry:
+def begun(raw: WarcRecord, kind: EntryKind) -> WarcEntry:
     """What a record's own fields say."""
     url = raw.fields.get("warc-target-uri", "").removeprefix("<").removesuffix(">")
     try:
         at = datetime.fromisoformat(raw.fields.get("warc-date", ""))
     except ValueError:
-        raise Damaged("a record does not say from when it is") from None
+        raise DamagedWarc("a record does not say from when it is") from None
     if not url:
-        raise Damaged("a record does not say of which page it is")
+        raise DamagedWarc("a record does not say of which page it is")
     at = at if at.tzinfo else at.replace(tzinfo=UTC)
     truncated = raw.fields.get("warc-truncated", "length" if raw.cut else "")
-    return Entry(url, at, kind, ip=raw.fields.get("warc-ip-address", ""), truncated=truncated)
+    return WarcEntry(url, at, kind, ip=raw.fields.get("warc-ip-address", ""), truncated=truncated)
 
 
-def answered(raw: Raw, kind: Kind, meta: dict[str, Any], most: int) -> Entry:
+def answered(raw: WarcRecord, kind: EntryKind, meta: dict[str, Any], most: int) -> WarcEntry:
     """An answer of HTTP; whatever a server sent, there is an entry."""
     head, _, body = raw.block.partition(b"\r\n\r\n")
-    if len(head) > MOST_HEAD:
+    if len(head) > MAX_HEAD_BYTES:
         return replace(begun(raw, kind), meta=meta, problem="the head of the answer is too long")
     status = STATUS.match(head)
-    headers = tuple(named(head.decode("latin-1").splitlines()[1:]))
+    headers = tuple(parse_fields(head.decode("latin-1").splitlines()[1:]))
     entry = replace(begun(raw, kind), headers=headers, meta=meta)
     if status is None:
         return replace(entry, problem="the answer is no HTTP")
     if "chunked" in entry.header("transfer-encoding").lower():
         body = unchunked(body)
-    unpacked = unpack(body, entry.header("content-encoding"), most)
+    unpacked = decompress(body, entry.header("content-encoding"), most)
     cut = unpacked.kind == "body" or len(unpacked.body) > most
     return replace(
         entry,

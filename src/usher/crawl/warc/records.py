@@ -15,14 +15,14 @@ MAX_RECORD_BYTES: Final = (
 )  # unpacked; ten times the longest page that a crawler may be set to fetch
 MAX_RECORDS: Final = 100_000  # a crawler writes three for each of at most 1,000 pages
 MAX_TOTAL_BYTES: Final = 1 << 34  # unpacked, of one file
-MOST_DIGITS: Final = 10  # of a length
+MAX_LENGTH_DIGITS: Final = 10  # of a length
 END: Final = b"\r\n\r\n"
 WARC: Final = b"WARC/"
 GZIP: Final = b"\x1f\x8b"
 Fields = dict[str, str]
 
 
-class Damaged(ValueError):
+class DamagedWarc(ValueError):
     """What is there is no record."""
 
 
@@ -31,7 +31,7 @@ class NotWarc(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Raw:
+class WarcRecord:
     """A record; `cut` if its block is longer than what was wanted of it."""
 
     fields: Fields
@@ -39,7 +39,7 @@ class Raw:
     cut: bool
 
 
-def records(file: BinaryIO, most: int) -> Iterator[Raw]:
+def read_records(file: BinaryIO, most: int) -> Iterator[WarcRecord]:
     """Every record; at most so many bytes of each block are kept, and the rest only passed over.
 
     Damaged, if a record, the number of records or their total size exceeds its limit: a small file may be a bomb.
@@ -50,7 +50,7 @@ def records(file: BinaryIO, most: int) -> Iterator[Raw]:
         yield record(stream, most)
         number += 1
         if number > MAX_RECORDS:
-            raise Damaged(f"it has more than {MAX_RECORDS:,} records")
+            raise DamagedWarc(f"it has more than {MAX_RECORDS:,} records")
 
 
 def unpacked(file: BinaryIO) -> Iterator[bytes]:
@@ -60,7 +60,7 @@ def unpacked(file: BinaryIO) -> Iterator[bytes]:
     """
     data = file.read(PIECE)
     if not data:
-        raise Damaged("it is empty")
+        raise DamagedWarc("it is empty")
     if data.startswith(WARC):
         while data:
             yield data
@@ -131,38 +131,38 @@ class UnpackedBytes:
         self._rest += piece
         self._total += len(piece)
         if self._total > MAX_TOTAL_BYTES:
-            raise Damaged(f"its records have more than {MAX_TOTAL_BYTES:,} bytes")
+            raise DamagedWarc(f"its records have more than {MAX_TOTAL_BYTES:,} bytes")
 
 
-def record(stream: UnpackedBytes, most: int) -> Raw:
+def record(stream: UnpackedBytes, most: int) -> WarcRecord:
     head = stream.until(END, MAX_HEAD_BYTES)
     if head is None:
-        raise Damaged("there is something that is no record")
+        raise DamagedWarc("there is something that is no record")
     fields = warc_fields(head)
     length = int(fields["content-length"])
     if length > MAX_RECORD_BYTES:
-        raise Damaged(f"a record has {length:,} bytes, more than {MAX_RECORD_BYTES:,}")
+        raise DamagedWarc(f"a record has {length:,} bytes, more than {MAX_RECORD_BYTES:,}")
     block = bytearray()
     for part in stream.parts(length):
         block += part[: max(0, most - len(block))]
     if b"".join(stream.parts(len(END))) != END:
-        raise Damaged(f"a record of {length} bytes does not end where it should")
+        raise DamagedWarc(f"a record of {length} bytes does not end where it should")
     stream.check()
-    return Raw(fields, bytes(block), cut=length > most)
+    return WarcRecord(fields, bytes(block), cut=length > most)
 
 
 def warc_fields(head: bytes) -> Fields:
     first, *lines = head.decode("utf-8", "replace").split("\r\n")
     if not first.startswith(WARC.decode()):
-        raise Damaged("there is something that is no record")
-    fields = dict(named(lines))
+        raise DamagedWarc("there is something that is no record")
+    fields = dict(parse_fields(lines))
     length = fields.get("content-length", "")
-    if not (length.isascii() and length.isdecimal() and len(length) <= MOST_DIGITS):
-        raise Damaged("a record does not say how long it is")
+    if not (length.isascii() and length.isdecimal() and len(length) <= MAX_LENGTH_DIGITS):
+        raise DamagedWarc("a record does not say how long it is")
     return fields
 
 
-def named(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
+def parse_fields(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Names in lower case, and values; a line that begins with a space goes on with the one before it."""
     whole: list[str] = []
     for line in lines:

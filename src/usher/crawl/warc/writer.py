@@ -21,11 +21,11 @@ from typing import Final, Literal, Self
 import msgspec
 
 from usher import __version__
-from usher.chunk_store import Draft, Kept
+from usher.chunk_store import PartialFile, StoredFile
 
 Truncated = Literal["", "length", "time", "disconnect", "unspecified"]
-FLUSH: Final = 1 << 18
-BIG: Final = 1 << 17  # bodies that are packed in a thread, lest everybody wait
+FLUSH_BYTES: Final = 1 << 18
+THREAD_COMPRESS_BYTES: Final = 1 << 17  # bodies that are packed in a thread, lest everybody wait
 SMALL, LARGE = 1 << 10, 1 << 13  # records that are not worth packing; that are worth a large window
 NOT_MODIFIED: Final = 304
 PROFILE: Final = "http://netpreserve.org/warc/1.1/revisit/"
@@ -42,7 +42,7 @@ PACKED: Final = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class CrawlInfo:
     """Who crawls, and how; the first record of every file."""
 
     operator: str = ""
@@ -52,7 +52,7 @@ class About:
 
 
 @dataclass(frozen=True, slots=True)
-class Earlier:
+class EarlierCapture:
     """Where the same content was seen before, as far as that is known."""
 
     url: str = ""
@@ -60,7 +60,7 @@ class Earlier:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class WarcPage:
     """One page as it was fetched.
 
     `request` and `head` are as they went over the wire, to the empty line; no `head` means no answer. `body` is as it
@@ -74,25 +74,25 @@ class Record:
     body: bytes = b""
     ip: str = ""
     truncated: Truncated = ""
-    earlier: Earlier | None = None
+    earlier: EarlierCapture | None = None
     meta: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Written(Kept):
+class StoredWarc(StoredFile):
     """A content chunk on the disk; `records` is how many pages are in it."""
 
     records: int
 
 
-class Writer:
+class WarcWriter:
     """One content chunk in the making.
 
     Measured with gzip bodies of 4.7 kB and metadata, on two overloaded cores: 107 us of CPU for a page, 130 in files of
     50 with all that the disk costs. Level 1 on such bodies would take 170 us more and save 40 bytes.
     """
 
-    def __init__(self, draft: Draft, about: About) -> None:
+    def __init__(self, draft: PartialFile, about: CrawlInfo) -> None:
         self.records = 0
         self._draft = draft
         self._info, first = warcinfo(draft.path.name, about, datetime.now(UTC))
@@ -100,31 +100,31 @@ class Writer:
         self._size = len(first)
 
     @classmethod
-    def begin(cls, path: Path, about: About | None = None) -> Self:
-        return cls(Draft(path), about or About())
+    def begin(cls, path: Path, about: CrawlInfo | None = None) -> Self:
+        return cls(PartialFile(path), about or CrawlInfo())
 
-    async def add(self, record: Record) -> None:
+    async def add(self, record: WarcPage) -> None:
         """One more page; many may be added at once."""
-        if len(record.body) < BIG:
-            parts = written(record, self._info)
+        if len(record.body) < THREAD_COMPRESS_BYTES:
+            parts = encode_page(record, self._info)
         else:
-            parts = await asyncio.to_thread(written, record, self._info)
+            parts = await asyncio.to_thread(encode_page, record, self._info)
         self._waiting += parts
         self._size += sum(map(len, parts))
         self.records += 1
-        if self._size >= FLUSH:
+        if self._size >= FLUSH_BYTES:
             self._flush()
 
-    async def close(self) -> Written:
+    async def close(self) -> StoredWarc:
         """The file under its own name, on the disk for good; the disk is waited for in a thread."""
         self._flush()
-        kept = await asyncio.to_thread(self._draft.keep)
-        return Written(kept.path, kept.sha256, kept.size, self.records)
+        kept = await asyncio.to_thread(self._draft.commit)
+        return StoredWarc(kept.path, kept.sha256, kept.size, self.records)
 
     def abandon(self) -> None:
         """Leave nothing; after close() it changes nothing."""
         self._waiting.clear()
-        self._draft.drop()
+        self._draft.discard()
 
     def _flush(self) -> None:
         data = b"".join(self._waiting)
@@ -133,7 +133,7 @@ class Writer:
         self._draft.write(data)
 
 
-def warcinfo(name: str, about: About, at: datetime) -> tuple[bytes, bytes]:
+def warcinfo(name: str, about: CrawlInfo, at: datetime) -> tuple[bytes, bytes]:
     """The first record and its id."""
     lines = {
         "software": f"Usher/{__version__}",
@@ -150,12 +150,12 @@ def warcinfo(name: str, about: About, at: datetime) -> tuple[bytes, bytes]:
     return id_, packed(warc(b"warcinfo", id_, fields, b"warc-fields", block))
 
 
-def written(record: Record, info: bytes) -> list[bytes]:
+def encode_page(record: WarcPage, info: bytes) -> list[bytes]:
     """The page's records as they go into the file."""
     return list(records(record, info))
 
 
-def records(record: Record, info: bytes) -> Iterator[bytes]:
+def records(record: WarcPage, info: bytes) -> Iterator[bytes]:
     about = b"WARC-Target-URI: %b\r\nWARC-Date: %b\r\nWARC-Warcinfo-ID: %b\r\n" % (
         one_line(record.url),
         one_line(stamp(record.at)),
@@ -179,7 +179,7 @@ def together(other: bytes) -> bytes:
     return b"WARC-Concurrent-To: %b\r\n" % other if other else b""
 
 
-def answered(record: Record, id_: bytes, fields: bytes) -> bytes:
+def answered(record: WarcPage, id_: bytes, fields: bytes) -> bytes:
     """The response; or that it was the same as before, with its head alone."""
     head = unchunked(closed(record.head), len(record.body))
     if record.ip:
@@ -197,8 +197,8 @@ def answered(record: Record, id_: bytes, fields: bytes) -> bytes:
     return packed(whole, plain=not PACKED.search(head))
 
 
-def referring(record: Record) -> bytes:
-    earlier = record.earlier or Earlier()
+def referring(record: WarcPage) -> bytes:
+    earlier = record.earlier or EarlierCapture()
     found = field_of(b"WARC-Refers-To-Target-URI", earlier.url or record.url)
     return found + (field_of(b"WARC-Refers-To-Date", stamp(earlier.at)) if earlier.at else b"")
 

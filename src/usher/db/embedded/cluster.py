@@ -17,13 +17,13 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
-from usher.db.embedded.account import Account
+from usher.db.embedded.account import ServerAccount
 from usher.db.embedded.account_files import (
     give_directory,
     names_in,
     open_directory,
     read_file,
-    read_in,
+    read_file_or_empty,
 )
 from usher.db.embedded.binaries import Binaries
 from usher.db.embedded.processes import postmaster_alive
@@ -43,12 +43,14 @@ SOCKET_LIMIT = 100  # bytes of a unix socket's path; the kernels' own limits are
 START_SECONDS = 300  # crash recovery of a big database takes its time
 STOP_SECONDS = 60
 # After a kill -9 of the postmaster its orphans need a moment to see it; until then nobody can start.
-ORPHANS = "is still in use"
+ORPHANS_MESSAGE = "is still in use"
 ORPHAN_SECONDS = 20
 
 
 class Cluster:
-    def __init__(self, data: Path, binaries: Binaries, account: Account, port: int = 0) -> None:
+    def __init__(
+        self, data: Path, binaries: Binaries, account: ServerAccount, port: int = 0
+    ) -> None:
         self.data = data.absolute()
         self.binaries = binaries
         self.account = account
@@ -62,7 +64,7 @@ class Cluster:
     # -- what is there
 
     def pid_lines(self) -> list[str]:
-        return read_in(self.pgdata, PID_FILE, self.account).splitlines()
+        return read_file_or_empty(self.pgdata, PID_FILE, self.account).splitlines()
 
     def pid(self) -> int:
         """The postmaster's process id, 0 where none is written."""
@@ -189,7 +191,7 @@ class Cluster:
             )
 
     def check_version(self) -> None:
-        made_by = read_in(self.pgdata, "PG_VERSION", self.account).strip()
+        made_by = read_file_or_empty(self.pgdata, "PG_VERSION", self.account).strip()
         if not made_by:
             raise DataUnusable(
                 f"{self.pgdata} exists but is not a PostgreSQL data directory.",
@@ -214,7 +216,7 @@ class Cluster:
         while not self.ready():
             if not self.alive():
                 said = self.last_words()
-                if self._child and (ORPHANS not in said or time.monotonic() > patience):
+                if self._child and (ORPHANS_MESSAGE not in said or time.monotonic() > patience):
                     self._child = None
                     raise self.not_started(said)
                 self.spawn()

@@ -40,7 +40,7 @@ class FileLock:
 
 
 @contextmanager
-def held(path: Path) -> Iterator[None]:
+def exclusive_lock(path: Path) -> Iterator[None]:
     """The lock, waited for and held by this block alone."""
     lock = FileLock(path)
     try:
@@ -50,7 +50,7 @@ def held(path: Path) -> Iterator[None]:
         lock.close()
 
 
-def is_held(path: Path) -> bool:
+def is_locked(path: Path) -> bool:
     """Whether somebody holds the lock alone right now."""
     lock = FileLock(path)
     try:

@@ -22,11 +22,11 @@ from usher.db.embedded.cluster import Cluster
 from usher.db.embedded.locks import FileLock
 from usher.errors import DataUnusable, UsherError
 
-TICK = 0.1  # seconds between two looks at the server
+CHECK_SECONDS = 0.1  # seconds between two looks at the server
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class StartReport:
     """What the keeper tells the guest that started it."""
 
     dsn: str = ""
@@ -35,7 +35,7 @@ class Report:
     hint: str = ""
 
 
-class Terminated(BaseException):
+class SupervisorTerminated(BaseException):
     """The keeper itself was asked to go."""
 
 
@@ -47,73 +47,73 @@ def main() -> None:
     signal.signal(signal.SIGTERM, terminated)
     lock = FileLock(data / "keeper.lock")
     # Held already: another keeper came first, and the guest will see its server.
-    if lock.try_take(patience=2) and (cluster := started(data, pg_bin, port)):
-        keep(cluster)
+    if lock.try_take(patience=2) and (cluster := started_cluster(data, pg_bin, port)):
+        supervise(cluster)
 
 
-def started(data: Path, pg_bin: str, port: int) -> Cluster | None:
+def started_cluster(data: Path, pg_bin: str, port: int) -> Cluster | None:
     """The server, made if need be and ready; the guest hears of it either way."""
     try:
-        cluster = cluster_in(data, pg_bin, port)
+        cluster = open_cluster(data, pg_bin, port)
         cluster.prepare()
         cluster.start()
     except UsherError as error:
-        tell(Report(code=error.code, message=error.message, hint=error.hint))
+        send_report(StartReport(code=error.code, message=error.message, hint=error.hint))
         return None
     except OSError as error:
-        tell(Report(code=DataUnusable.code, message=f"{data} cannot be used: {error}."))
+        send_report(StartReport(code=DataUnusable.code, message=f"{data} cannot be used: {error}."))
         return None
     # Whoever hears that the server runs may tell us to stop it, and `keep` does not listen yet.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    tell(Report(dsn=cluster.dsn()))
+    send_report(StartReport(dsn=cluster.dsn()))
     return cluster
 
 
 def terminated(_signal: int, _frame: FrameType | None) -> None:
-    raise Terminated
+    raise SupervisorTerminated
 
 
-def keep(cluster: Cluster) -> None:
+def supervise(cluster: Cluster) -> None:
     """Stay while there are guests, then stop the server; a guest who comes meanwhile waits at the lock."""
     deserted = threading.Event()
     guests = FileLock(cluster.data / "guests.lock")
-    threading.Thread(target=wait_alone, args=(guests, deserted), daemon=True).start()
+    threading.Thread(target=wait_for_last_client, args=(guests, deserted), daemon=True).start()
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
-        while not deserted.wait(TICK):
+        while not deserted.wait(CHECK_SECONDS):
             if not cluster.alive():
-                revive(cluster)
-    except Terminated:
-        say("told to stop")
+                restart_server(cluster)
+    except SupervisorTerminated:
+        log_line("told to stop")
     cluster.stop()
 
 
-def wait_alone(guests: FileLock, deserted: threading.Event) -> None:
+def wait_for_last_client(guests: FileLock, deserted: threading.Event) -> None:
     """The lock is ours alone once every guest has gone; new ones come in past us until then."""
     guests.take()
     deserted.set()
 
 
-def revive(cluster: Cluster) -> None:
+def restart_server(cluster: Cluster) -> None:
     """One try to start the dead server again; the loop of `keep` makes the next."""
-    say("the server died, starting it again")
+    log_line("the server died, starting it again")
     try:
         cluster.start()
-        say("the server is back")
+        log_line("the server is back")
     except (UsherError, OSError) as error:
-        say(str(error))
+        log_line(str(error))
         time.sleep(1)
 
 
-def cluster_in(data: Path, pg_bin: str, port: int) -> Cluster:
-    programs = binaries.find(pg_bin)
+def open_cluster(data: Path, pg_bin: str, port: int) -> Cluster:
+    programs = binaries.find_binaries(pg_bin)
     user = account.server_account()
     if user.drops and not user.may_enter(programs.directory):
-        programs = copied(programs, data / f"postgresql-{programs.version}")
+        programs = copy_binaries(programs, data / f"postgresql-{programs.version}")
     return Cluster(data, programs, user, port)
 
 
-def copied(programs: binaries.Binaries, target: Path) -> binaries.Binaries:
+def copy_binaries(programs: binaries.Binaries, target: Path) -> binaries.Binaries:
     """The programs where the unprivileged user can run them: a venv in a private home is closed to it."""
     if not target.exists():
         partial = target.with_name(f"{target.name}.{os.getpid()}")
@@ -123,17 +123,17 @@ def copied(programs: binaries.Binaries, target: Path) -> binaries.Binaries:
     return binaries.Binaries(target / programs.directory.name, programs.version)
 
 
-def tell(report: Report) -> None:
+def send_report(report: StartReport) -> None:
     """The report to the guest, who may be gone already; after it, output goes to the keeper's log."""
     try:
         sys.stdout.write(json.dumps(asdict(report)) + "\n")
         sys.stdout.flush()
     except OSError:
-        say("the guest did not wait")
+        log_line("the guest did not wait")
     with open(os.devnull, "wb") as nowhere:  # noqa: PTH123 - a device, not a file
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
-def say(words: str) -> None:
+def log_line(words: str) -> None:
     sys.stderr.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {words}\n")
     sys.stderr.flush()

@@ -6,7 +6,7 @@ from pathlib import Path
 MB = 1024 * 1024
 
 
-def memory() -> int:
+def memory_bytes() -> int:
     """Bytes of memory this machine, or the container we are in, has."""
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
@@ -16,23 +16,23 @@ def memory() -> int:
     return min(total, limit)
 
 
-def share(total: int, part: int, least: int, most: int) -> str:
+def memory_share(total: int, part: int, least: int, most: int) -> str:
     return f"{min(max(total // part // MB, least), most)}MB"
 
 
 def configuration(sockets: Path, log: Path, port: int) -> str:
     """The text of usher.conf; a port of 0 means no TCP at all."""
-    total = memory()
+    total = memory_bytes()
     values = {
         "listen_addresses": "localhost" if port else "",
         "port": port or 5432,
         "unix_socket_directories": quoted(sockets),
         "unix_socket_permissions": "0700",
         "max_connections": 100,
-        "shared_buffers": share(total, 8, 32, 2048),
-        "effective_cache_size": share(total, 2, 128, 1 << 20),
+        "shared_buffers": memory_share(total, 8, 32, 2048),
+        "effective_cache_size": memory_share(total, 2, 128, 1 << 20),
         "work_mem": "16MB",
-        "maintenance_work_mem": share(total, 16, 64, 512),
+        "maintenance_work_mem": memory_share(total, 16, 64, 512),
         # A crawl writes in bursts: let WAL grow instead of forcing checkpoints.
         "max_wal_size": "2GB",
         "checkpoint_timeout": "15min",

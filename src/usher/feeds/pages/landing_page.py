@@ -10,7 +10,9 @@ from msgspec import Struct
 
 from usher import __version__
 
-DESCRIPTION: Final = "MGMT of Usher: gives pages to crawlers, crawled chunks to index builders and built chunks to index servers."
+DESCRIPTION: Final = (
+    "MGMT of Usher: hands pages to crawlers, chunks to builders, and built chunks to index servers."
+)
 
 
 class LandingLink(Struct):

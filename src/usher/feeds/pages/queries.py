@@ -9,10 +9,10 @@ from datetime import datetime
 from typing import Final
 
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.feeds.websub.rules import HubState
 
-store = beside(__file__)
+store = load_statements(__file__)
 
 MAX_COUNTED_ITEMS: Final = 1_000  # that are counted of a feed in a list
 MAX_TAGS: Final = 100

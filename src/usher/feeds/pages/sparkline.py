@@ -9,9 +9,9 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 
-store = beside(__file__)
+store = load_statements(__file__)
 
 DAYS: Final = 14
 WIDTH, HEIGHT, GAP = 140.0, 28.0, 2.0  # of a drawing, in its own units

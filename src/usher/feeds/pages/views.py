@@ -187,7 +187,7 @@ async def item_detail(conn: Connection, id_: int) -> ItemDetail:
 
 
 def whole(found: FullItem) -> ItemDetail:
-    rest, item = found.rest, found.item
+    rest, item = found.details, found.item
     return ItemDetail(
         item=item_row(item),
         text=text_of(found),
@@ -203,7 +203,7 @@ def whole(found: FullItem) -> ItemDetail:
 
 def text_of(found: FullItem) -> str:
     """The text of an item, also before a job has cleaned it; of a whole page its main part."""
-    rest, item = found.rest, found.item
+    rest, item = found.details, found.item
     text = rest.content_clean
     if text is None:
         content = rest.content[: words.MAX_HTML_CHARS]

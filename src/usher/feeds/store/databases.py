@@ -10,19 +10,19 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from usher.db.areas import Area, Places, places
+from usher.db.areas import Area, AreaDatabases, open_areas
 from usher.db.pool import Connection, Database, connect
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.door.doorkeeper import Doorkeeper
 from usher.errors import BadSetting
 from usher.feeds.websub.rules import is_usable_url
-from usher.private_hosts import Allowed, parse
+from usher.private_hosts import PrivateAllowList, parse_allow_list
 from usher.schema import migrate
-from usher.schema.roles import may_take
-from usher.schema.state import state
+from usher.schema.roles import may_set_role
+from usher.schema.state import schema_state
 from usher.settings import Settings
 
-store = beside(__file__)
+store = load_statements(__file__)
 
 FEEDS_ROLE, QUEUE_ROLE, DOOR_ROLE = "usher_feeds", "usher_manager", "usher_door"
 SCHEMAS: Final = ("feeds", "control", "work")
@@ -49,7 +49,7 @@ class FeedDatabases:
     connect_timeout: float
     callback_url: str = ""  # where hubs reach MGMT; empty disables WebSub
     door_connection: DoorConnection | None = None  # None opens the door for each use
-    allowed_hosts: Allowed = Allowed()  # noqa: RUF009 - frozen
+    allowed_hosts: PrivateAllowList = PrivateAllowList()  # noqa: RUF009 - frozen
 
     @asynccontextmanager
     async def queue(self, conn: Connection) -> AsyncIterator[Connection]:
@@ -96,7 +96,7 @@ class FeedDatabases:
 async def open_databases(settings: Settings, *, ready: bool = True) -> AsyncIterator[FeedDatabases]:
     """Open the databases; unless they are `ready`, migrate outdated schemas of ours first."""
     timeout, callback = settings.connect_timeout, callback_url(settings)
-    with places(settings) as areas:
+    with open_areas(settings) as areas:
         if not ready:
             await migrate_outdated(areas, SCHEMAS, timeout)
         search, control = areas.dsns[Area.SEARCH], areas.dsns[Area.CONTROL]
@@ -116,7 +116,7 @@ async def open_databases(settings: Settings, *, ready: bool = True) -> AsyncIter
                 timeout,
                 callback,
                 DoorConnection(stack),
-                parse(settings.allow_private),
+                parse_allow_list(settings.allow_private),
             )
 
 
@@ -135,20 +135,24 @@ async def available_roles(search: str, control: str, connect_timeout: float) -> 
         feeds_role = await available_role(search, FEEDS_ROLE, connect_timeout)
         return feeds_role, await available_role(control, QUEUE_ROLE, connect_timeout)
     async with await connect(search, patience=connect_timeout) as conn:
-        feeds_role = FEEDS_ROLE if await may_take(conn, FEEDS_ROLE) else ""
-        return feeds_role, QUEUE_ROLE if await may_take(conn, QUEUE_ROLE) else ""
+        feeds_role = FEEDS_ROLE if await may_set_role(conn, FEEDS_ROLE) else ""
+        return feeds_role, QUEUE_ROLE if await may_set_role(conn, QUEUE_ROLE) else ""
 
 
 async def available_role(dsn: str, role: str, connect_timeout: float) -> str:
     """The role if this user may take it, else an empty string."""
     async with await connect(dsn, patience=connect_timeout) as conn:
-        return role if await may_take(conn, role) else ""
+        return role if await may_set_role(conn, role) else ""
 
 
-async def migrate_outdated(areas: Places, schemas: Sequence[str], connect_timeout: float) -> None:
+async def migrate_outdated(
+    areas: AreaDatabases, schemas: Sequence[str], connect_timeout: float
+) -> None:
     """Migrate those of the schemas that are out of date."""
     for schema in schemas:
         async with await connect(areas.dsn(schema), patience=connect_timeout) as conn:
-            current = (await state(conn, schema)).current
+            current = (await schema_state(conn, schema)).current
         if not current:
-            await migrate.ensure(areas, migrate.ALL if areas.owned(schema) else (schema,))
+            await migrate.ensure(
+                areas, migrate.ALL_SCHEMAS if areas.is_embedded(schema) else (schema,)
+            )

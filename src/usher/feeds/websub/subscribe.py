@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
-from usher.crawl.http.fetch import Answer, Fetcher
+from usher.crawl.http.fetch import Fetcher, FetchResponse
 from usher.db.pool import Connection
 from usher.feeds.poll.interval import NextPoll
 from usher.feeds.store import save_feed
@@ -17,7 +17,7 @@ from usher.feeds.store.databases import FeedDatabases
 from usher.feeds.store.subscriptions import FeedSubscription
 from usher.feeds.websub import rules, subscriptions
 from usher.feeds.websub.rules import HubSubscription
-from usher.urls import Refused
+from usher.urls import UrlRefusal
 from usher.urls import parse as parse_url
 
 FORM_TYPE: Final = "application/x-www-form-urlencoded"
@@ -102,7 +102,7 @@ async def subscribe(
     words = response_problem(answer, token, secret)
     if not words:
         return []
-    rest = answer.retry_after(now) if isinstance(answer, Answer) else None
+    rest = answer.retry_after(now) if isinstance(answer, FetchResponse) else None
     pause = timedelta(seconds=min(rest or 0, rules.DENIAL_WAIT.total_seconds()))
     async with databases.search.connection() as conn:
         await subscriptions.record_failure(
@@ -135,15 +135,17 @@ def callback_url(databases: FeedDatabases, token: str) -> str:
     return f"{databases.callback_url}/websub/{token}"
 
 
-async def post_to_hub(fetcher: Fetcher, feed: str, hub_url: str, body: bytes) -> Answer | str:
+async def post_to_hub(
+    fetcher: Fetcher, feed: str, hub_url: str, body: bytes
+) -> FetchResponse | str:
     """The hub's answer, or why it was not asked; redirects that keep what is sent are followed.
 
     `feed` is where the feed was fetched: it must not name a private hub of another host.
     """
     source, there = parse_url(feed), parse_url(hub_url)
-    if isinstance(source, Refused):
+    if isinstance(source, UrlRefusal):
         return f"{feed} cannot have a hub: {source.detail}"
-    if isinstance(there, Refused):
+    if isinstance(there, UrlRefusal):
         return f"{hub_url} cannot be asked: {there.detail}"
     for _ in range(MAX_REDIRECTS):
         answer = await fetcher.post(there, body, FORM_TYPE, source=source)
@@ -153,7 +155,7 @@ async def post_to_hub(fetcher: Fetcher, feed: str, hub_url: str, body: bytes) ->
     return answer
 
 
-def response_problem(answer: Answer | str, *secret: str) -> str:
+def response_problem(answer: FetchResponse | str, *secret: str) -> str:
     """What is wrong with a hub's answer, which may repeat what it was told; nothing if it is well."""
     if isinstance(answer, str):
         return answer

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from usher.db.pool import Connection
-from usher.db.statements import beside
+from usher.db.statements import load_statements
 from usher.feeds.websub.rules import HubOffer, HubState, HubSubscription
 
-store = beside(__file__)
+store = load_statements(__file__)
 
 
 @dataclass(frozen=True, slots=True)

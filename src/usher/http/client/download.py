@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
-from usher.chunk_store import Draft, Kept
+from usher.chunk_store import PartialFile, StoredFile
 from usher.errors import BadContent, BadInput, NotAllowed, NotFound, Unreachable
 from usher.http.client.pool import HttpPool, StreamedResponse
 
@@ -38,7 +38,7 @@ async def download_chunk(
     size: int | None = None,
     ticket: str = "",
     patience: float = PATIENCE,
-) -> Kept:
+) -> StoredFile:
     """Get a chunk's file from the component at `base`, as in `10.0.0.7:5000`, with or without http:// before it.
 
     Unreachable if it cannot be had now, NotFound if it is not there, BadContent if it is not what MGMT says it is. If
@@ -50,12 +50,12 @@ async def download_chunk(
     if size is not None and size > limit:
         raise BadContent(f"{what} is too large: it has {size:,} bytes, more than {limit:,}.")
     wanted = ChunkSource(what, address, f"{PATHS[kind]}{chunk}", sha256, size, limit)
-    draft = Draft(to)
+    draft = PartialFile(to)
     try:
         await Download(wanted, draft, ticket, patience).run()
-        return await asyncio.to_thread(draft.keep)
+        return await asyncio.to_thread(draft.commit)
     finally:
-        draft.drop()
+        draft.discard()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,9 @@ class ChunkSource:
 class Download:
     """One file on its way."""
 
-    def __init__(self, wanted: ChunkSource, draft: Draft, ticket: str, patience: float) -> None:
+    def __init__(
+        self, wanted: ChunkSource, draft: PartialFile, ticket: str, patience: float
+    ) -> None:
         self._wanted, self._draft = wanted, draft
         self._lines = lines_to(wanted, patience)
         self._headers = {"Host": urlsplit(wanted.address).netloc.rpartition("@")[2]}
@@ -110,13 +112,13 @@ class Download:
         """Whether this is what was asked for."""
         match answer.status:
             case 200:
-                self._draft.restart()
+                self._draft.truncate()
                 self._etag = answer.headers.get("etag", "")
                 self._foresee(answer)
             case 206 if begins(answer) == self._draft.size:
                 pass
             case 206 | 416:
-                self._draft.restart()
+                self._draft.truncate()
                 raise Unreachable(f"{self._wanted.what} came in parts that do not fit.")
             case 401 | 403:
                 hint = "Check this component's token with `usher tokens list`."

@@ -4,7 +4,7 @@ from typing import TypeVar
 
 import msgspec
 
-from usher.errors import BadInput, Conflict, NotAllowed, Unreachable, UsherError, tree
+from usher.errors import BadInput, Conflict, NotAllowed, Unreachable, UsherError, errors_by_code
 from usher.http.client.pool import HttpResponse
 from usher.messages.server import Problem
 
@@ -38,5 +38,5 @@ def to_error(response: HttpResponse) -> UsherError:
         detail, code, hint = problem.detail, problem.code, problem.hint
     except msgspec.MsgspecError:
         pass  # a proxy answered
-    kind = tree().get(code) or ERRORS_BY_STATUS.get(response.status, UsherError)
+    kind = errors_by_code().get(code) or ERRORS_BY_STATUS.get(response.status, UsherError)
     return kind(detail, hint=hint)

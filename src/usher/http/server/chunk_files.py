@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
-from usher.chunk_store import Shelf
+from usher.chunk_store import ChunkStore
 from usher.errors import BadInput, NotFound
 from usher.http.server.component import ComponentCall, ComponentEndpoint
 from usher.http.server.endpoint import AccessRule, Endpoint
@@ -33,7 +33,7 @@ class ChunkListEntry(Struct):
 
 
 def chunk_endpoints(
-    store: Shelf,
+    store: ChunkStore,
     path: str,
     media_type: str = "application/warc",
     action: Action = "content",
@@ -64,7 +64,7 @@ def chunk_id(text: str) -> int:
     return int(match[1])
 
 
-def chunk_list(store: Shelf, query: ChunkListQuery) -> list[ChunkListEntry]:
+def chunk_list(store: ChunkStore, query: ChunkListQuery) -> list[ChunkListEntry]:
     """The chunks by id; a caller pages with `after`."""
     ids = islice((id_ for id_ in store.chunks() if id_ > query.after), query.n)
     files = ((id_, store.find(id_)) for id_ in ids)

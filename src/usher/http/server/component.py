@@ -20,7 +20,7 @@ from usher.http.server.middleware import Middleware, bearer
 from usher.http.server.probes import probe_endpoints
 from usher.http.server.rpc_connections import RpcHandler, RpcServer
 from usher.http.server.ticket_guard import DEFAULT_GRACE_SECONDS, Guard, guard_for
-from usher.telemetry import Log, observed
+from usher.telemetry import Log, log_failure
 
 log = Log("web")
 ComponentCall = Call[BodyT, None, None]
@@ -80,7 +80,7 @@ async def serve_component(
 @asynccontextmanager
 async def refreshing(guard: Guard | None, host: str) -> AsyncIterator[None]:
     """Keep the guard up to date until the block ends."""
-    task = observed(asyncio.create_task(guard.run(host)), log) if guard else None
+    task = log_failure(asyncio.create_task(guard.run(host)), log) if guard else None
     try:
         yield
     finally:

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from usher import __version__
 from usher.http.server.endpoint import OPEN, Call, Endpoint
 from usher.messages.server import Status, Version
-from usher.telemetry import exposition
+from usher.telemetry import metrics_text
 
 HEALTH_PATH: Final = "/get_health_status"
 SEED_HEALTH_PATHS: Final = ("/get_health", "/health_status")
@@ -42,7 +42,7 @@ async def healthz(_call: Call[None, Any, Any]) -> Status:
 
 
 async def metrics(_call: Call[None, Any, Any]) -> Response:
-    return Response(exposition(), media_type=CONTENT_TYPE_LATEST)
+    return Response(metrics_text(), media_type=CONTENT_TYPE_LATEST)
 
 
 async def version(_call: Call[None, Any, Any]) -> Version:

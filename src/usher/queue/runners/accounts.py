@@ -15,7 +15,7 @@ from usher.queue.policy import Policies
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class JobAccount:
     """User and group numbers, None for the manager's own, and the variables that name the user."""
 
     ids: tuple[int, int] | None = None
@@ -23,10 +23,10 @@ class Account:
 
 
 @lru_cache(64)
-def account_of(user: str) -> Account:
+def job_account(user: str) -> JobAccount:
     """Look a user up by name; BadSetting if there is none."""
     if not user:
-        return Account()
+        return JobAccount()
     try:
         entry = pwd.getpwnam(user)
     except KeyError as error:
@@ -34,14 +34,14 @@ def account_of(user: str) -> Account:
             f"There is no user {user!r} on this machine.", hint="Correct `user` in usher.toml."
         ) from error
     env = {"HOME": entry.pw_dir, "USER": user, "LOGNAME": user}
-    return Account((entry.pw_uid, entry.pw_gid), env)
+    return JobAccount((entry.pw_uid, entry.pw_gid), env)
 
 
 def check_users(policies: Policies) -> None:
     """Fail before any job runs if a type names a user that the manager cannot become."""
     tables = {"defaults": policies.defaults, **policies.named}
     for name, policy in tables.items():
-        if account_of(policy.user).ids is not None and os.geteuid() != 0:
+        if job_account(policy.user).ids is not None and os.geteuid() != 0:
             raise BadSetting(
                 f"user in [worker.{name}] is {policy.user!r}, and only root can run jobs as another user.",
                 hint="Run the manager as root, or remove `user`.",

@@ -19,22 +19,22 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, Final, Self, TypeVar
 
-from usher.queue.child_programs import Permission
-from usher.queue.job_states import Why
-from usher.queue.jobs import Claimed
-from usher.queue.policy import FUNCTION, Policy
+from usher.queue.child_programs import ProgramPermission
+from usher.queue.job_states import EndReason
+from usher.queue.jobs import ClaimedJob
+from usher.queue.policy import FUNCTION_NAME, Policy
 from usher.queue.runners.job_start import (
-    Refused,
-    awaited,
+    JobRefused,
     exit_code,
     exit_code_of,
-    function_of,
-    load,
-    show,
-    value_of,
+    import_worker_module,
+    load_function,
+    print_failure,
+    run_async_function,
+    run_function,
 )
 from usher.queue.runners.manager_job import ManagerJob, WorkerConnections, captured_streams
-from usher.queue.runners.process_runner import Ended
+from usher.queue.runners.process_runner import RunEnded
 from usher.telemetry import Log
 from usher.worker import CURRENT_JOB, encode_result
 
@@ -60,7 +60,7 @@ class AsyncRun:
     grace: float  # seconds
     begin: float  # monotonic
     deadline: float  # monotonic; then it is told to end, or given up
-    why: Why = "ended"  # anything else: it was told to end
+    why: EndReason = "ended"  # anything else: it was told to end
     task: "asyncio.Task[None] | None" = None
     has_begun: bool = False
     in_thread: bool = False
@@ -83,7 +83,7 @@ class AsyncRun:
 class AsyncRunner:
     """`async with AsyncRunner(dsn, ended) as runner`; its thread starts with the first job."""
 
-    def __init__(self, dsn: str, ended: Callable[[list[Ended]], None]) -> None:
+    def __init__(self, dsn: str, ended: Callable[[list[RunEnded]], None]) -> None:
         """Take the login of jobs, and a function that hears of ends in the manager's thread."""
         # By type: runs that were given up and still occupy a thread or the event loop.
         self.stuck: Counter[str] = Counter()
@@ -118,10 +118,10 @@ class AsyncRunner:
 
     # -- in the manager's thread
 
-    def start(self, claimed: Claimed, policy: Policy, permission: Permission) -> None:
+    def start(self, claimed: ClaimedJob, policy: Policy, permission: ProgramPermission) -> None:
         """Begin; the end is reported, also if it cannot begin."""
         if permission.refusal:
-            ended = Ended(claimed.id, None, None, "forbidden", permission.refusal, "", 0.0)
+            ended = RunEnded(claimed.id, None, None, "forbidden", permission.refusal, "", 0.0)
             self._manager_loop.call_soon(self._ended, [ended])
             return
         if self._thread is None:
@@ -171,7 +171,7 @@ class AsyncRunner:
                     self._tell(run, "timeout", run.grace)
             self._check_loop(now)
 
-    def _tell(self, run: AsyncRun, why: Why, grace: float) -> None:
+    def _tell(self, run: AsyncRun, why: EndReason, grace: float) -> None:
         """Ask a run to end. The first reason stays, the shortest grace counts."""
         deadline = time.monotonic() + grace
         if run.is_told:
@@ -192,10 +192,10 @@ class AsyncRunner:
         run.why, run.detail, run.seconds = why, detail, now - run.begin
         self._ended([self._end_of(run)])
 
-    def _end_of(self, run: AsyncRun) -> Ended:
+    def _end_of(self, run: AsyncRun) -> RunEnded:
         text = run.job.output.text(whole=True)
         end = (run.code, run.why, run.detail, text, run.seconds, run.result)
-        return Ended(run.job.id, self._pid, *end)
+        return RunEnded(run.job.id, self._pid, *end)
 
     def _check_loop(self, now: float) -> None:
         """Notice a coroutine that does not let others run. Types inside the manager get no new jobs meanwhile."""
@@ -219,7 +219,7 @@ class AsyncRunner:
         self._thread.start()
 
     def _deliver(self) -> None:
-        ends: list[Ended] = []
+        ends: list[RunEnded] = []
         while self._results:
             run = self._results.popleft()
             if run.is_abandoned:
@@ -260,14 +260,14 @@ class AsyncRunner:
         try:
             if not run.is_told:
                 run.code = await self._exit_code(run)
-        except Refused as refused:
+        except JobRefused as refused:
             run.why, run.detail = refused.why, str(refused)
         except SystemExit as error:
             run.code = exit_code(error)
         except asyncio.CancelledError as error:
-            run.code = None if run.is_told else show(error)
+            run.code = None if run.is_told else print_failure(error)
         except BaseException as error:  # noqa: BLE001 - whatever a worker raises
-            run.code = show(error)
+            run.code = print_failure(error)
         run.seconds = time.monotonic() - run.begin
         self._results.append(run)
         if len(self._results) == 1:
@@ -278,18 +278,18 @@ class AsyncRunner:
         known = self._functions.get((run.program, run.defined_only)) or await self._load(run)
         function, is_async = known
         if is_async:
-            run.keep(await awaited(function, run.args))
+            run.keep(await run_async_function(function, run.args))
             return 0
         run.in_thread = True
         return await self._in_thread(
-            partial(exit_code_of, lambda: run.keep(value_of(function, run.args)))
+            partial(exit_code_of, lambda: run.keep(run_function(function, run.args)))
         )
 
     async def _load(self, run: AsyncRun) -> tuple[Function, bool]:
         """Import the function, in a thread because that may take long. It stays loaded while the manager runs."""
-        if not FUNCTION.fullmatch(run.program):
+        if not FUNCTION_NAME.fullmatch(run.program):
             detail = f"{run.program!r} is not module:function, and type {run.type} runs inside the manager"
-            raise Refused("missing", detail)
+            raise JobRefused("missing", detail)
         key = run.program, run.defined_only
         async with self._loading:
             if key not in self._functions:
@@ -325,8 +325,8 @@ class AsyncRunner:
 
 def imported_function(program: str, *, defined_only: bool) -> Function:
     """Return the function; the import waits for another thread that imports the same module."""
-    load(program.partition(":")[0], program)
-    return function_of(program, defined_only=defined_only)
+    import_worker_module(program.partition(":")[0], program)
+    return load_function(program, defined_only=defined_only)
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:

@@ -10,12 +10,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-from usher.queue.runners.framing import cut, frame
+from usher.queue.runners.framing import pack_message, unpack_messages
 
-PIECE: Final = 1 << 18
+READ_BYTES: Final = 1 << 18
 
 
-class Line:
+class Channel:
     """One socket; a message may take another socket along."""
 
     def __init__(
@@ -34,7 +34,7 @@ class Line:
 
     def send(self, *words: object, gift: socket.socket | None = None) -> None:
         """Now if there is room, else as soon as there is; the gift is closed here once it has gone."""
-        self._unsent.append((frame(words), gift))
+        self._unsent.append((pack_message(words), gift))
         if len(self._unsent) == 1 and not self._write():
             self._loop.add_writer(self._end.fileno(), self._writable)
 
@@ -80,7 +80,7 @@ class Line:
 
     def _readable(self) -> None:
         try:
-            piece = self._end.recv(PIECE)
+            piece = self._end.recv(READ_BYTES)
         except BlockingIOError:
             return
         except OSError:
@@ -89,6 +89,6 @@ class Line:
             self.close()
             self._lost()
             return
-        messages, self._read = cut(self._read + piece)
+        messages, self._read = unpack_messages(self._read + piece)
         for words in messages:
             self._heard(words)

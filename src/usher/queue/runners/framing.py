@@ -11,22 +11,22 @@ TYPE_CHECKING = False  # as type checkers know it; the module typing would weigh
 if TYPE_CHECKING:
     from typing import Any
 
-SIZE = 4  # bytes of a length
+LENGTH_BYTES = 4  # bytes of a length
 
 
-def frame(words: tuple[Any, ...]) -> bytes:
+def pack_message(words: tuple[Any, ...]) -> bytes:
     packed = marshal.dumps(words)
-    return len(packed).to_bytes(SIZE, "big") + packed
+    return len(packed).to_bytes(LENGTH_BYTES, "big") + packed
 
 
-def cut(heard: bytes) -> tuple[list[tuple[Any, ...]], bytes]:
+def unpack_messages(heard: bytes) -> tuple[list[tuple[Any, ...]], bytes]:
     """The whole messages, and the beginning of the next."""
     messages = []
     start = 0
-    while (end := start + SIZE) <= len(heard):
+    while (end := start + LENGTH_BYTES) <= len(heard):
         end += int.from_bytes(heard[start:end], "big")
         if end > len(heard):
             break
-        messages.append(marshal.loads(heard[start + SIZE : end]))  # noqa: S302 - from our own processes
+        messages.append(marshal.loads(heard[start + LENGTH_BYTES : end]))  # noqa: S302 - from our own processes
         start = end
     return messages, heard[start:]

@@ -17,19 +17,21 @@ import sys
 import time
 
 from usher.queue.runners import process_tree
-from usher.queue.runners.framing import cut, frame
-from usher.queue.runners.job_process import keep
-from usher.queue.runners.job_start import HELD
+from usher.queue.runners.framing import pack_message, unpack_messages
+from usher.queue.runners.job_start import BLOCKED_SIGNALS
+from usher.queue.runners.job_supervisor import run_supervisor
 
 TYPE_CHECKING = False  # as type checkers know it; the module typing would weigh on every fork
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-PIECE = 1 << 16
-MOST_ENDS = 250  # descriptors in one message; the kernel takes 253
+READ_BYTES = 1 << 16
+MAX_PASSED_SOCKETS = 250  # descriptors in one message; the kernel takes 253
 IMPORT_SECONDS = 60
-WELL = 77  # exit code of a trial that went well; a module may end the process with any other
+TRIAL_SUCCEEDED = (
+    77  # exit code of a trial that went well; a module may end the process with any other
+)
 CLOSING_SECONDS = 10
 
 
@@ -63,15 +65,15 @@ class Launcher:
                     self.do(*words)
 
     def hear(self) -> list[Any]:
-        piece, ends, _, _ = socket.recv_fds(self.line, PIECE, MOST_ENDS)
+        piece, ends, _, _ = socket.recv_fds(self.line, READ_BYTES, MAX_PASSED_SOCKETS)
         if not piece:
             raise EOFError
         self.ends += ends
-        messages, self.heard = cut(self.heard + piece)
+        messages, self.heard = unpack_messages(self.heard + piece)
         return messages
 
     def say(self, *words: object) -> None:
-        self.line.sendall(frame(words))
+        self.line.sendall(pack_message(words))
 
     def do(self, what: str, module: str = "") -> None:
         if what == "keeper":
@@ -100,31 +102,31 @@ class Launcher:
 
     def make_keeper(self, line: int) -> None:
         try:
-            self.keepers.add(self.fork(keep, line))
+            self.keepers.add(self.fork(run_supervisor, line))
         except OSError as error:
             # In the keeper's place, so that the runner hears of it like of any other end.
             why = f"No process could be made: {error.strerror}"
-            os.write(line, frame(("ended", None, "unstartable", why, "", 0.0, 1)))
+            os.write(line, pack_message(("ended", None, "unstartable", why, "", 0.0, 1)))
         os.close(line)
 
     def look(self) -> None:
         """Bury who has ended, and end whoever a dead keeper left to us."""
-        os.read(self.ended, PIECE)
-        for pid, status in process_tree.dead()[0].items():
+        os.read(self.ended, READ_BYTES)
+        for pid, status in process_tree.reap_children()[0].items():
             self.keepers.discard(pid)
             module = self.trials.pop(pid, "")
-            if module and os.waitstatus_to_exitcode(status) == WELL:
+            if module and os.waitstatus_to_exitcode(status) == TRIAL_SUCCEEDED:
                 self.load(module)
         for pid in process_tree.children():
             if pid not in self.keepers and pid not in self.trials:
-                process_tree.send(pid, signal.SIGKILL)
+                process_tree.send_signal(pid, signal.SIGKILL)
 
     # -- modules
 
     def try_out(self, module: str) -> None:
         """Load a module in a fork first: what it does to that process it shall not do to this one."""
         try:  # noqa: SIM105 - contextlib would weigh on every fork
-            self.trials[self.fork(trial, module)] = module
+            self.trials[self.fork(import_in_trial, module)] = module
         except OSError:
             pass  # not the time for it; jobs load it themselves
 
@@ -148,23 +150,23 @@ class Launcher:
         while self.keepers and time.monotonic() < deadline:
             if select.select([self.ended], [], [], 0.1)[0]:
                 self.look()
-        process_tree.end_all()
+        process_tree.kill_descendants()
 
 
-def trial(module: str) -> None:
+def import_in_trial(module: str) -> None:
     """Load a module and say by the exit whether that went well."""
     signal.alarm(IMPORT_SECONDS)
     null = os.open(os.devnull, os.O_RDWR)
     for end in range(3):
         os.dup2(null, end)
     importlib.import_module(module)
-    if process_tree.threads() == 1:  # else it could not be forked safely
-        os._exit(WELL)
+    if process_tree.thread_count() == 1:  # else it could not be forked safely
+        os._exit(TRIAL_SUCCEEDED)
 
 
 def main() -> None:
     line, pythonpath, *modules = sys.argv[1:]
-    prepare(pythonpath)
+    prepare_process(pythonpath)
     launcher = Launcher(socket.socket(fileno=int(line)))
     try:
         launcher.serve(modules)
@@ -174,19 +176,19 @@ def main() -> None:
         launcher.close()
 
 
-def prepare(pythonpath: str) -> None:
+def prepare_process(pythonpath: str) -> None:
     """A process as jobs want to find it: default signals, the manager's environment, tidy output."""
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_IGN)
     # Blocked rather than ignored: a job that is told to stop while it is being made will stop.
-    signal.pthread_sigmask(signal.SIG_SETMASK, HELD)
+    signal.pthread_sigmask(signal.SIG_SETMASK, BLOCKED_SIGNALS)
     del os.environ["PYTHONPATH"], os.environ["LD_BIND_NOW"]
     if pythonpath:
         os.environ["PYTHONPATH"] = pythonpath
     os.dup2(2, 1)  # what a module prints when it is loaded is talk, not data
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
-    process_tree.adopt()
+    process_tree.become_subreaper()
     gc.disable()

@@ -13,7 +13,7 @@ from typing import Any, Final, TextIO
 import psycopg
 from psycopg_pool import ConnectionPool
 
-from usher.queue.jobs import Claimed
+from usher.queue.jobs import ClaimedJob
 from usher.queue.runners.output import Output
 from usher.worker import CURRENT_JOB, Job, PermanentError
 
@@ -29,7 +29,7 @@ class WorkerConnections:
         self._lock = Lock()
         self._pool: ConnectionPool[psycopg.Connection[tuple[Any, ...]]] | None = None
 
-    def call(self, claimed: Claimed, query: str, values: tuple[object, ...]) -> Any:  # noqa: ANN401 - as the function answers
+    def call(self, claimed: ClaimedJob, query: str, values: tuple[object, ...]) -> Any:  # noqa: ANN401 - as the function answers
         """Run one statement with the rights of one job."""
         if not self._dsn:
             raise PermanentError(
@@ -91,7 +91,7 @@ class JobOutput:
 class ManagerJob(Job):
     """What `usher.worker.job()` returns inside the manager."""
 
-    def __init__(self, claimed: Claimed, limit: int, connections: WorkerConnections) -> None:
+    def __init__(self, claimed: ClaimedJob, limit: int, connections: WorkerConnections) -> None:
         # Not the constructor of Job, which reads the environment of a process of its own.
         self.id = claimed.id
         self.task_id = claimed.task_id

@@ -5,8 +5,8 @@ Comes from the pipe of a job as bytes, in whatever pieces; goes to the job's row
 
 from codecs import utf_8_decode
 
-INSIDE = range(0x80, 0xC0)  # bytes that only continue a character
-LONGEST = 4  # bytes of a character
+CONTINUATION_BYTES = range(0x80, 0xC0)  # bytes that only continue a character
+MAX_CHARACTER_BYTES = 4  # bytes of a character
 
 
 class Output:
@@ -33,12 +33,12 @@ class Output:
         self._trim()
         if self.seen == len(self._head) + len(self._tail):
             said, _ = utf_8_decode(self._head + self._tail, "replace", whole)
-            return clean(said)
+            return without_nul(said)
         head, kept = utf_8_decode(self._head, "replace", False)  # noqa: FBT003 - a C function's argument
         tail = from_boundary(self._tail)
         said, _ = utf_8_decode(tail, "replace", whole)
         left_out = self.seen - kept - len(tail)
-        return clean(f"{head}\n… {left_out:,} bytes left out …\n{said}")
+        return without_nul(f"{head}\n… {left_out:,} bytes left out …\n{said}")
 
     def _trim(self) -> None:
         del self._tail[: max(len(self._tail) - self._last, 0)]
@@ -47,11 +47,13 @@ class Output:
 def from_boundary(piece: bytearray) -> bytearray:
     """Without the end of a character whose beginning is lost."""
     start = 0
-    while start < min(len(piece), LONGEST) and piece[start] in INSIDE:
+    while start < min(len(piece), MAX_CHARACTER_BYTES) and piece[start] in CONTINUATION_BYTES:
         start += 1
-    return piece if start == LONGEST else piece[start:]  # so many in a row are no character
+    return (
+        piece if start == MAX_CHARACTER_BYTES else piece[start:]
+    )  # so many in a row are no character
 
 
-def clean(text: str) -> str:
+def without_nul(text: str) -> str:
     """Without NUL, which PostgreSQL refuses in text."""
     return text.replace("\0", "")

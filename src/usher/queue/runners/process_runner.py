@@ -19,17 +19,17 @@ from functools import partial
 from typing import Any, Final, Literal, Self
 
 from usher.errors import UsherError
-from usher.queue.job_states import Why
-from usher.queue.runners.channel import Line
+from usher.queue.job_states import EndReason
+from usher.queue.runners.channel import Channel
 
 IDLE_SECONDS: Final = 60  # how long a keeper waits for its next job
 CLOSING_SECONDS: Final = 20
-MOST_MODULES: Final = 1000  # asked of the launcher, whatever names come
-KILLED: Final = -9
+MAX_PRELOADED_MODULES: Final = 1000  # asked of the launcher, whatever names come
+KILLED_EXIT_CODE: Final = -9
 # Not with -m, whose machinery would stay in the memory that every job is forked from.
-START: Final = "from usher.queue.runners.launcher import main; main()"
+LAUNCHER_CODE: Final = "from usher.queue.runners.launcher import main; main()"
 # What a program may know of the manager's surroundings; passwords and settings are not among it.
-KEPT: Final = frozenset(
+PASSED_VARIABLES: Final = frozenset(
     [
         *["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR"],
         *["PYTHONPATH", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR"],
@@ -39,7 +39,7 @@ KEPT: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class RunRequest:
     """One program to run: by its path (`exec`), or `module:function` in a fork of the warm launcher."""
 
     key: int  # the caller's number, unique among live runs
@@ -59,7 +59,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class RunStarted:
     """A process was made."""
 
     key: int
@@ -67,13 +67,13 @@ class Started:
 
 
 @dataclass(slots=True)
-class Ended:
+class RunEnded:
     """It is over, and none of its processes is left."""
 
     key: int
     pid: int | None
     code: int | None  # the exit code, or minus the signal; None if the program never ran
-    why: Why
+    why: EndReason
     detail: str
     output: str
     seconds: float
@@ -81,17 +81,17 @@ class Ended:
 
 
 @dataclass(slots=True, eq=False)
-class Seat:
+class SupervisorHandle:
     """One keeper, seen from here."""
 
     modules: int  # how many the launcher had loaded when this keeper was made
-    line: Line = field(init=False)
-    order: Order | None = None
+    line: Channel = field(init=False)
+    order: RunRequest | None = None
     pid: int | None = None
     output: str = ""
     since: float = 0.0  # when it became idle
 
-    def take(self, order: Order) -> None:
+    def take(self, order: RunRequest) -> None:
         self.order, self.pid, self.output = order, None, ""
         env = dict(order.env)
         what = (order.key, order.how, order.program, order.args, env, order.directory)
@@ -99,25 +99,25 @@ class Seat:
         bounds = (order.kill_after, order.grace, order.memory, order.cpu, order.output)
         self.line.send("run", *what, *rights, *bounds)
 
-    def end(self, grace: float, why: Why, detail: str = "") -> None:
+    def end(self, grace: float, why: EndReason, detail: str = "") -> None:
         if self.order:
             self.line.send("end", self.order.key, grace, why, detail)
 
 
-class Runner:
+class ProcessRunner:
     """`async with Runner(preload=("my.worker",)) as runner`; on the way out, whatever still runs is killed."""
 
     def __init__(self, preload: Iterable[str] = (), *, path: Iterable[str] = ()) -> None:
         """Modules to have in memory from the start, and more directories where modules are found."""
-        self.events: asyncio.Queue[Started | Ended] = asyncio.Queue()
+        self.events: asyncio.Queue[RunStarted | RunEnded] = asyncio.Queue()
         self._path = tuple(path)
         self._warm = list(dict.fromkeys(preload))  # what every launcher loads
         self._asked = set(self._warm)
         self._loading = ""
         self._up = False
         self._modules = 0
-        self._busy: dict[int, Seat] = {}
-        self._idle: deque[Seat] = deque()
+        self._busy: dict[int, SupervisorHandle] = {}
+        self._idle: deque[SupervisorHandle] = deque()
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
@@ -143,14 +143,14 @@ class Runner:
             self._process.kill()
             self._process.wait()
 
-    def start(self, order: Order) -> None:
+    def start(self, order: RunRequest) -> None:
         """Begin; what becomes of it is told by events, also if it cannot begin."""
         if order.key in self._busy:
             raise ValueError(f"{order.key} is running already.")
         if order.refusal:
             self._refuse(order, order.refusal, "forbidden")
             return
-        if flaw := unpassable(order):
+        if flaw := nul_byte_error(order):
             self._refuse(order, flaw)
             return
         # The launcher runs as the manager's user, so it imports nothing for the jobs of another one.
@@ -178,27 +178,27 @@ class Runner:
         seat = self._busy.get(key)
         return seat.output if seat else ""
 
-    def _refuse(self, order: Order, detail: str, why: Why = "unstartable") -> None:
-        self.events.put_nowait(Ended(order.key, None, None, why, detail, "", 0.0))
+    def _refuse(self, order: RunRequest, detail: str, why: EndReason = "unstartable") -> None:
+        self.events.put_nowait(RunEnded(order.key, None, None, why, detail, "", 0.0))
 
     # -- keepers
 
-    def _seat(self) -> Seat:
+    def _seat(self) -> SupervisorHandle:
         """A new keeper; what is sent to it waits until it is there."""
         if self._line.closed:
             self._launch()
         ours, theirs = socket.socketpair()
-        seat = Seat(self._modules)
+        seat = SupervisorHandle(self._modules)
         heard, lost = partial(self._heard, seat), partial(self._lost, seat)
-        seat.line = Line(ours, heard=heard, lost=lost, loop=self._loop)
+        seat.line = Channel(ours, heard=heard, lost=lost, loop=self._loop)
         self._line.send("keeper", gift=theirs)
         return seat
 
-    def _heard(self, seat: Seat, words: tuple[Any, ...]) -> None:
+    def _heard(self, seat: SupervisorHandle, words: tuple[Any, ...]) -> None:
         match words:
             case ("started", pid) if seat.order:
                 seat.pid = pid
-                self.events.put_nowait(Started(seat.order.key, pid))
+                self.events.put_nowait(RunStarted(seat.order.key, pid))
             case ("output", text):
                 seat.output = text
             case (_, code, why, detail, text, seconds, result, left):
@@ -207,9 +207,9 @@ class Runner:
 
     def _settle(
         self,
-        seat: Seat,
+        seat: SupervisorHandle,
         code: int | None,
-        why: Why,
+        why: EndReason,
         detail: str,
         text: str,
         seconds: float,
@@ -218,9 +218,11 @@ class Runner:
         if seat.order:
             key, seat.order = seat.order.key, None
             del self._busy[key]
-            self.events.put_nowait(Ended(key, seat.pid, code, why, detail, text, seconds, result))
+            self.events.put_nowait(
+                RunEnded(key, seat.pid, code, why, detail, text, seconds, result)
+            )
 
-    def _free(self, seat: Seat, *, fit: bool) -> None:
+    def _free(self, seat: SupervisorHandle, *, fit: bool) -> None:
         """Keep the keeper for another job, unless it is spoilt or knows fewer modules than a new one would."""
         now = time.monotonic()
         if fit and seat.modules == self._modules:
@@ -231,13 +233,13 @@ class Runner:
         while self._idle and self._idle[0].since < now - IDLE_SECONDS:
             self._idle.popleft().line.close()
 
-    def _lost(self, seat: Seat) -> None:
+    def _lost(self, seat: SupervisorHandle) -> None:
         """A keeper died; the kernel has killed its job, and the launcher the rest."""
         if seat in self._idle:
             self._idle.remove(seat)
         if seat.order:
             who = "The launcher" if self._process.poll() is not None else "The keeper of this job"
-            self._settle(seat, KILLED, "ended", f"{who} died", seat.output, 0.0)
+            self._settle(seat, KILLED_EXIT_CODE, "ended", f"{who} died", seat.output, 0.0)
 
     # -- the launcher
 
@@ -245,12 +247,12 @@ class Runner:
         ours, theirs = socket.socketpair()
         with theirs:
             try:
-                self._process = launched(theirs, self._warm, self._path)
+                self._process = start_launcher(theirs, self._warm, self._path)
             except OSError:
                 ours.close()
                 raise
         self._up = False
-        self._line = Line(ours, heard=self._told, lost=self._bereft, loop=self._loop)
+        self._line = Channel(ours, heard=self._told, lost=self._bereft, loop=self._loop)
 
     def _told(self, words: tuple[str, ...]) -> None:
         """How the launcher fares; what it has loaded, every keeper has from now on."""
@@ -276,7 +278,7 @@ class Runner:
             self._idle.pop().line.close()
 
     def _ask_for(self, module: str) -> None:
-        if module not in self._asked and len(self._asked) < MOST_MODULES:
+        if module not in self._asked and len(self._asked) < MAX_PRELOADED_MODULES:
             self._asked.add(module)
             self._line.send("module", module)
 
@@ -297,16 +299,16 @@ class Runner:
                 self._launch()
 
 
-def launched(
+def start_launcher(
     line: socket.socket, modules: Iterable[str], path: Iterable[str]
 ) -> "subprocess.Popen[bytes]":
     """A launcher that finds every module that we find."""
-    environment = inherited(os.environ)
+    environment = passed_environment(os.environ)
     pythonpath = environment.get("PYTHONPATH", "")
     found = [entry or os.getcwd() for entry in sys.path]  # noqa: PTH109
     environment["PYTHONPATH"] = os.pathsep.join([*found, *path])
     environment["LD_BIND_NOW"] = "1"  # symbols are looked up here, not again in every fork
-    command = [sys.executable, "-P", "-X", "utf8", "-c", START]
+    command = [sys.executable, "-P", "-X", "utf8", "-c", LAUNCHER_CODE]
     return subprocess.Popen(
         [*command, str(line.fileno()), pythonpath, *modules],
         stdin=subprocess.DEVNULL,
@@ -316,16 +318,16 @@ def launched(
     )
 
 
-def inherited(environment: Mapping[str, str]) -> dict[str, str]:
+def passed_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """The part of the environment that is passed on to jobs."""
     return {
         name: value
         for name, value in environment.items()
-        if name.upper() in KEPT or name.startswith("LC_")
+        if name.upper() in PASSED_VARIABLES or name.startswith("LC_")
     }
 
 
-def unpassable(order: Order) -> str:
+def nul_byte_error(order: RunRequest) -> str:
     """Why the words of an order cannot reach any program; empty if they can."""
     words = (order.program, order.directory, *order.args, *order.env, *order.env.values())
     if any("\0" in word for word in words):

@@ -18,11 +18,14 @@ libc = ctypes.CDLL(None)
 sigprocmask = libc.sigprocmask
 prctl = libc.prctl if LINUX else lambda *_: -1
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
-SET, NOTHING = int(signal.SIG_SETMASK), ctypes.create_string_buffer(128)  # no sigset_t is longer
+SET, EMPTY_SIGNAL_SET = (
+    int(signal.SIG_SETMASK),
+    ctypes.create_string_buffer(128),
+)  # no sigset_t is longer
 KILL = int(signal.SIGKILL)
 
 
-def adopt() -> None:
+def become_subreaper() -> None:
     """Become the parent of every descendant that loses its own."""
     prctl(PR_SET_CHILD_SUBREAPER, 1)
 
@@ -39,9 +42,9 @@ def die_with(parent: int) -> None:
         _exit(1)
 
 
-def unblock() -> None:
+def unblock_signals() -> None:
     """Let every signal come."""
-    sigprocmask(SET, NOTHING, None)
+    sigprocmask(SET, EMPTY_SIGNAL_SET, None)
 
 
 def children() -> list[int]:
@@ -51,10 +54,10 @@ def children() -> list[int]:
         with open(f"/proc/self/task/{me}/children", "rb") as listed:  # noqa: PTH123 - pathlib weighs on every fork
             return [int(word) for word in listed.read().split()]
     except OSError:  # a kernel built without that list
-        return [pid for pid in everybody() if parent_of(pid) == me]
+        return [pid for pid in all_pids() if parent_of(pid) == me]
 
 
-def everybody() -> list[int]:
+def all_pids() -> list[int]:
     try:
         return [int(name) for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208
     except OSError:
@@ -69,7 +72,7 @@ def parent_of(pid: int) -> int:
         return 0
 
 
-def threads() -> int:
+def thread_count() -> int:
     """How many threads this process has, of any language's making."""
     try:
         return len(os.listdir("/proc/self/task"))  # noqa: PTH208
@@ -77,7 +80,7 @@ def threads() -> int:
         return 1
 
 
-def dead() -> tuple[dict[int, int], bool]:
+def reap_children() -> tuple[dict[int, int], bool]:
     """Bury the children that have ended: the wait status of each, and whether others live on."""
     found: dict[int, int] = {}
     try:
@@ -90,11 +93,11 @@ def dead() -> tuple[dict[int, int], bool]:
         return found, False
 
 
-def end_all() -> int:
+def kill_descendants() -> int:
     """Kill every descendant and wait until none is left; returns how many are beyond our power."""
-    while dead()[1]:
+    while reap_children()[1]:
         found = children()
-        killed = [pid for pid in found if send(pid, KILL)]
+        killed = [pid for pid in found if send_signal(pid, KILL)]
         if found and not killed:
             return len(found)
         if killed:
@@ -104,7 +107,7 @@ def end_all() -> int:
     return 0
 
 
-def send(pid: int, number: int) -> bool:
+def send_signal(pid: int, number: int) -> bool:
     """Signal a process; one that has ended counts as reached, one that is not ours to signal does not."""
     try:
         os.kill(pid, number)
@@ -115,9 +118,9 @@ def send(pid: int, number: int) -> bool:
     return True
 
 
-def send_group(leader: int, number: int) -> None:
+def signal_group(leader: int, number: int) -> None:
     """Signal the group of a child that we have not buried, and that may not have made its group yet."""
     try:
         os.killpg(leader, number)
     except (ProcessLookupError, PermissionError):
-        send(leader, number)
+        send_signal(leader, number)

@@ -5,27 +5,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from usher.queue.child_programs import permission
-from usher.queue.job_env import environment
-from usher.queue.jobs import Claimed
+from usher.queue.job_env import job_environment
+from usher.queue.jobs import ClaimedJob
 from usher.queue.policy import Policy
-from usher.queue.runners.accounts import account_of
-from usher.queue.runners.process_runner import Order
+from usher.queue.runners.accounts import job_account
+from usher.queue.runners.process_runner import RunRequest
 
 if TYPE_CHECKING:
-    from usher.queue.manager import Post
+    from usher.queue.manager import ManagerConfig
 
 
-def order(job: Claimed, policy: Policy, post: "Post") -> Order:
+def run_request(job: ClaimedJob, policy: Policy, post: "ManagerConfig") -> RunRequest:
     """What the runner is to do."""
     forks = policy.forks(job.program)
     allowed = permission(post.policies, job.origin, job.type, job.program)
-    account = account_of(policy.user)
-    return Order(
+    account = job_account(policy.user)
+    return RunRequest(
         key=job.id,
         how="fork" if forks else "exec",
-        program=job.program if forks else found(job.program, policy.directory),
+        program=job.program if forks else program_path(job.program, policy.directory),
         args=tuple(job.args),
-        env={**post.env, **account.env, **environment(job, post.dsn_for(policy))},
+        env={**post.env, **account.env, **job_environment(job, post.dsn_for(policy))},
         refusal=allowed.refusal,
         defined_only=allowed.defined_only,
         account=account.ids,
@@ -38,7 +38,7 @@ def order(job: Claimed, policy: Policy, post: "Post") -> Order:
     )
 
 
-def found(program: str, directory: str) -> str:
+def program_path(program: str, directory: str) -> str:
     """A bare name is looked for in the program directory, then where the system has its programs."""
     if "/" in program or (Path(directory) / program).exists():
         return program

@@ -1,4 +1,4 @@
-"""Who contends in bench/feeds.py: our polls as jobs, our polls alone, reader in its venv; and the site they poll."""
+"""The contenders of bench/feeds.py: polls as jobs, polls alone, reader in its venv; and the site that they poll."""
 
 import os
 import random
@@ -25,7 +25,7 @@ SCRIPT: Final = Path(__file__).with_name("feeds_peers.py")
 PATIENCE: Final = 60
 START: Final = datetime(2026, 11, 1, tzinfo=UTC)
 SYLLABLES: Final = re.findall("..", "bacodifeguhajokilemunaporisetuvawoxize")
-# One address for each feed, as on the web; the second server never says that nothing changed.
+# One address for each feed, as on the web; the second server never answers 304.
 CONF: Final = """
 worker_processes 1; daemon off; pid {home}/nginx.pid; error_log {home}/nginx.err; {user}
 events {{ worker_connections 2048; }}
@@ -55,7 +55,7 @@ FORGET: Final = """
 
 
 class Site:
-    """nginx with feeds: RSS and Atom in turns, texts of HTML, some with authors, categories and media."""
+    """nginx with feeds: RSS and Atom alternately, with HTML texts, some with authors, categories and media."""
 
     def __init__(self, home: Path, feeds: int, items: int) -> None:
         self.home, self.size = home, feeds * items
@@ -105,7 +105,7 @@ def taken(port: int) -> bool:
 
 
 def words(luck: random.Random, n: int) -> str:
-    """As many different ones as a language has, short ones more often."""
+    """Return as many different words as a language has, short ones more often."""
     return " ".join("".join(luck.choices(SYLLABLES, k=luck.choice((1, 2, 2, 3)))) for _ in range(n))
 
 
@@ -153,7 +153,7 @@ def atom(number: int, items: int, luck: random.Random) -> str:
 
 
 class Alone:
-    """A process that polls feeds one after the other or several at once: reader's, or ours without the queue."""
+    """A process that polls feeds, with or without concurrency: reader, or Usher without the queue."""
 
     def __init__(self, name: str, python: str, dsn: str, place: Path, ends: ExitStack) -> None:
         self.name, self.place, self.dsn = name, str(place), dsn
@@ -167,7 +167,7 @@ class Alone:
         self.child.ask("subscribe", urls, self.place if self.name == "reader" else "")
 
     def poll(self, items: int) -> float:
-        """Seconds for all feeds."""
+        """Return the seconds for all feeds."""
         seconds, found = self.child.ask("poll", self.at_once)
         if found != items:
             raise RuntimeError(f"{self.name} has {found} items, not {items}")
@@ -181,7 +181,7 @@ def forget(dsn: str) -> None:
 
 
 class Whole:
-    """Our polls as jobs: a manager with its processes, as `usher manager` is."""
+    """Polls as jobs: a manager with its processes, as `usher manager` runs them."""
 
     def __init__(self, dsn: str, home: Path, alone: Alone, ends: ExitStack) -> None:
         self.dsn, self.alone = dsn, alone
@@ -200,7 +200,7 @@ class Whole:
         self.conn.execute("update control.resource set interval = '0'")
 
     def poll(self, items: int) -> float:
-        """Seconds from before the jobs are made until the last of them is in the log."""
+        """Return the seconds from before the jobs are added until the last of them is in the log."""
         before = self.ended()
         [(feeds,)] = self.ask("select count(*) from feeds.feed_metadata")
         begin = time.monotonic()

@@ -1,4 +1,4 @@
-"""Who contends in bench/queue.py: ours and peers as processes, pgbench, a manager, and bare processes."""
+"""The contenders of bench/queue.py: Usher and peers as processes, pgbench, a manager, and empty processes."""
 
 import os
 import re
@@ -16,10 +16,10 @@ from psycopg.conninfo import make_conninfo
 import frame
 from frame import Child
 from usher.db.embedded import binaries
-from usher.db.statements import split
+from usher.db.statements import split_statements
 
 PROCESSES = {1: "one process", 2: "two processes"}
-# How a peer's worker may be run, the first where there is no time to try.
+# Options of a peer's worker; --quick uses the first.
 WAYS: dict[str, list[dict[str, Any]]] = {
     "procrastinate": [
         {"concurrency": n, "delete_jobs": delete}
@@ -27,14 +27,14 @@ WAYS: dict[str, list[dict[str, Any]]] = {
         for delete in ("never", "always")
     ],
     "pgqueuer": [{"batch_size": n} for n in (500, 10, 100, 1000)],
-    "usher": [{"max_processes": n} for n in (1000, 100, 500, 2000)],  # of jobs inside the manager
+    "usher": [{"max_processes": n} for n in (1000, 100, 500, 2000)],  # jobs inside the manager
 }
 TABLES = {
     "usher": ("control.job, control.job_log", "true"),
     "procrastinate": ("procrastinate_jobs, procrastinate_events", "status <> 'succeeded'"),
     "pgqueuer": ("pgqueuer, pgqueuer_log", "true"),
 }
-# What a manager runs: a function in a fork of a warm process, and a program.
+# What a manager runs: a function in a fork, and a program.
 RUNS = {"fork": ("noop:noop", list[str]()), "exec": (sys.executable, ["-c", "pass"])}
 JOB = """
 import time
@@ -47,7 +47,7 @@ def stamp(path):
     with open(path, "a") as file:
         print(now, file=file)
 """
-# The limit of both, as many at once as a manager has by itself.
+# The limit of both, with a manager's default concurrency.
 BARE = """
 import os, sys, time
 runner, number, alive = sys.argv[1], int(sys.argv[2]), 0
@@ -67,11 +67,11 @@ print(number / (time.monotonic() - begin))
 """
 PATIENCE = 60
 SCRIPT = Path(__file__).with_name("queue_peers.py")
-TEXTS = dict(split(Path(__file__).with_name("queue.sql").read_text()))
+TEXTS = dict(split_statements(Path(__file__).with_name("queue.sql").read_text()))
 
 
 class Side:
-    """One contender: its database, its two processes, and how its worker is run."""
+    """One contender: its database, its two processes, and the options of its worker."""
 
     def __init__(self, name: str, python: str, dsn: str, ends: AsyncExitStack) -> None:
         self.name, self.dsn = name, dsn
@@ -95,7 +95,7 @@ class Side:
         self.conn.execute(f"truncate {TABLES[self.name][0]} cascade")
 
     def enqueue(self, number: int, batch: int) -> float:
-        """Jobs a second by one process."""
+        """Return the jobs that one process enqueues in a second."""
         self.clear()
         seconds, _ = self.children[0].ask("enqueue", number, batch)
         if self.left() != number:
@@ -107,48 +107,48 @@ class Side:
         self.conn.execute(f"vacuum (analyze) {TABLES[self.name][0]}")
 
     def work(self, number: int, processes: int, way: Mapping[str, Any] | None = None) -> float:
-        """Jobs claimed and ended in a second, from the start of the workers until the queue is empty."""
+        """Return the jobs claimed and settled in a second, from the start of the workers until the queue is empty."""
         self.fill(number)
         workers = self.children[:processes]
         for worker in workers:
-            worker.tell("work", way or self.ways[processes])
-        begins, ends, _ = zip(*(worker.hear() for worker in workers), strict=True)
+            worker.send("work", way or self.ways[processes])
+        begins, ends, _ = zip(*(worker.receive() for worker in workers), strict=True)
         if self.left():
             raise RuntimeError(f"{self.name} left {self.left()} of {number} jobs")
         return float(number / (max(ends) - min(begins)))
 
     def run(self, number: int, processes: int, way: Mapping[str, Any] | None = None) -> float:
-        """Jobs claimed, run and settled in a second: by a peer's worker, or by our managers inside their processes."""
+        """Return the jobs claimed, run and settled in a second by a peer's workers or Usher's managers."""
         if self.name != "usher":
             return self.work(number, processes, way)
         self.fill(number)
         workers = self.children[:processes]
         for worker in workers:
-            worker.tell("run", way or self.ways[processes])
-        begins, ends = zip(*(worker.hear()[2] for worker in workers), strict=True)
+            worker.send("run", way or self.ways[processes])
+        begins, ends = zip(*(worker.receive()[2] for worker in workers), strict=True)
         if self.left():
             raise RuntimeError(f"{self.left()} of {number} jobs are left")
         return float(number / (max(ends) - min(begins)))
 
     def tune(self, number: int) -> None:
-        """Keep the fastest way for each number of processes."""
+        """Choose the fastest options for each number of processes."""
         for processes in PROCESSES:
             rates = [self.run(number, processes, way) for way in WAYS[self.name]]
             self.ways[processes] = WAYS[self.name][rates.index(max(rates))]
 
 
 class Limit:
-    """pgbench on our database."""
+    """pgbench on Usher's database."""
 
     def __init__(self, side: Side, home: Path) -> None:
         self.side, self.home = side, home
-        self.program = binaries.find() / "pgbench"
+        self.program = binaries.find_binaries() / "pgbench"
 
     def there(self) -> bool:
         return Path(self.program).exists()
 
     def pgbench(self, script: str, turns: int, clients: int, batch: int) -> float:
-        """Turns a second by all clients together."""
+        """Return the transactions a second of all clients together."""
         file = self.home / f"{script}.sql"
         file.write_text(TEXTS[script])
         many = ["-c", clients, "-j", clients, "-t", turns // clients, "-D", f"batch={batch}"]
@@ -171,7 +171,7 @@ class Limit:
 
 
 class House:
-    """A manager at work on our database, with its settings as they come."""
+    """A manager on Usher's database with default settings."""
 
     def __init__(self, side: Side, home: Path, ends: AsyncExitStack) -> None:
         self.side = side
@@ -184,7 +184,7 @@ class House:
         )
         ends.callback(self.end)
         for runner in RUNS:
-            self.rate(runner, 10)  # by then all modules are loaded
+            self.rate(runner, 10)  # to load all modules
 
     def put_in(self, program: str, args: list[str], number: int = 1) -> None:
         words = [Path(program).name.replace(":", "."), program, args, number]
@@ -194,7 +194,7 @@ class House:
         )
 
     def wait(self, number: int) -> None:
-        """Until so many jobs are in the log."""
+        """Wait until this number of jobs is in the log."""
         frame.wait_until(lambda: self.ended() >= number, PATIENCE, pause=0.01)
 
     def ended(self) -> int:
@@ -206,7 +206,7 @@ class House:
         return int((found.fetchone() or [0])[0])
 
     def rate(self, runner: str, number: int) -> float:
-        """Jobs a second, from before they are put in until the last is in the log."""
+        """Return the jobs a second, from before they are enqueued until the last is in the log."""
         self.side.clear()
         begin = monotonic()
         self.put_in(*RUNS[runner], number)
@@ -214,7 +214,7 @@ class House:
         return number / (monotonic() - begin)
 
     def latency(self, number: int) -> float:
-        """Milliseconds from before the insert until the job's first line runs; the manager has nothing else to do."""
+        """Return the milliseconds from before the insert until the job's first line; the manager is idle."""
         begin = monotonic()
         self.put_in("noop:stamp", [str(self.stamps)])
         self.wait(number)
@@ -230,13 +230,13 @@ class House:
 
 
 def bare(runner: str, number: int) -> float:
-    """Processes a second that do nothing, started one after the other by a Python with nothing in it."""
+    """Return the empty processes that a minimal Python starts in a second."""
     command = [sys.executable, "-I", "-S", "-c", BARE, runner, str(number)]
     return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
 def made(dsn: str, name: str, template: str = "template1") -> str:
-    """The DSN of a new database on the same server; nobody may be in the template."""
+    """Return the DSN of a new database on the same server; the template must have no sessions."""
     with psycopg.connect(dsn, dbname="postgres", autocommit=True) as conn:
         conn.execute(f"create database {name} template {template} strategy file_copy")
     return make_conninfo(dsn, dbname=name)

@@ -14,51 +14,53 @@ import signal
 import time
 
 from usher.queue.runners import process_tree
-from usher.queue.runners.framing import cut, frame
-from usher.queue.runners.job_start import become
+from usher.queue.runners.framing import pack_message, unpack_messages
+from usher.queue.runners.job_start import become_job
 from usher.queue.runners.output import Output
 
 TYPE_CHECKING = False  # as type checkers know it; the module typing would weigh on every fork
 if TYPE_CHECKING:
     from typing import Any
 
-    from usher.queue.runners.job_start import Order
+    from usher.queue.runners.job_start import RunRequestFields
 
-PIECE = 1 << 16
-MOMENT = 0.002  # seconds in which a short job ends, so that its start and end are told together
-NEWS = 0.5  # seconds between two looks at the output of a running job
-NEWS_PACE = 1 << 22  # bytes of such looks in a second
-ROUND = 10.0  # seconds after which to look for dead orphans
-BLIND = 0.02  # the same for everybody, where the kernel does not tell of an end
+READ_BYTES = 1 << 16
+SHORT_JOB_SECONDS = (
+    0.002  # seconds in which a short job ends, so that its start and end are told together
+)
+OUTPUT_SECONDS = 0.5  # seconds between two looks at the output of a running job
+OUTPUT_BYTES_PER_SECOND = 1 << 22  # bytes of such looks in a second
+ORPHAN_CHECK_SECONDS = 10.0  # seconds after which to look for dead orphans
+POLL_SECONDS = 0.02  # the same for everybody, where the kernel does not tell of an end
 FOREVER = float("inf")
-REPLACEABLE = b"300"  # when memory runs out, the kernel takes a job before it takes the manager
+OOM_SCORE = b"300"  # when memory runs out, the kernel takes a job before it takes the manager
 TERM, KILL = int(signal.SIGTERM), int(signal.SIGKILL)
 
 
-def keep(line: int) -> None:
+def run_supervisor(line: int) -> None:
     """A process of its own, forked by the launcher: serve orders until the line ends."""
     gc.freeze()  # what came with the fork stays shared with it
-    process_tree.adopt()
-    be_replaceable()
+    process_tree.become_subreaper()
+    raise_oom_score()
     try:
-        Keeper(line).serve()
+        JobSupervisor(line).serve()
     except (EOFError, ConnectionError):
         pass
     finally:
-        process_tree.end_all()
+        process_tree.kill_descendants()
 
 
-def be_replaceable() -> None:
+def raise_oom_score() -> None:
     """Passed on to the jobs, which are bigger and therefore taken first."""
     try:
         score = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
-        os.write(score, REPLACEABLE)
+        os.write(score, OOM_SCORE)
         os.close(score)
     except OSError:
         pass  # not everywhere
 
 
-class Keeper:
+class JobSupervisor:
     def __init__(self, line: int) -> None:
         self.line = line
         self.heard = b""
@@ -82,22 +84,22 @@ class Keeper:
             while self.inbox and not left:
                 what, *words = self.inbox.pop(0)
                 if what == "run":
-                    left = Run(self, tuple(words)).through()
+                    left = SupervisedJob(self, tuple(words)).through()
                     self.finish()
 
     def hear(self) -> None:
         """Take in what has come; the end of the line ends everything."""
         try:
-            piece = os.read(self.line, PIECE)
+            piece = os.read(self.line, READ_BYTES)
         except BlockingIOError:
             return
         if not piece:
             raise EOFError
-        messages, self.heard = cut(self.heard + piece)
+        messages, self.heard = unpack_messages(self.heard + piece)
         self.inbox += messages
 
     def say(self, *words: object) -> None:
-        self.unsaid += frame(words)
+        self.unsaid += pack_message(words)
 
     def speak(self) -> None:
         """As much as the line takes: a runner that is busy must not hold up the job."""
@@ -117,10 +119,10 @@ class Keeper:
             self.poll.modify(self.line, select.POLLIN)
 
 
-class Run:
+class SupervisedJob:
     """One job, from its order to its end."""
 
-    def __init__(self, keeper: Keeper, order: Order) -> None:
+    def __init__(self, keeper: JobSupervisor, order: RunRequestFields) -> None:
         self.keeper = keeper
         self.order = order
         self.key, *_, self.kill_after, self.grace, _, _, self.most = order
@@ -133,7 +135,7 @@ class Run:
         self.shown = 0  # bytes of output that had been seen when they were last shown
         self.began = time.monotonic()
         self.deadline = self.began + self.kill_after
-        self.news = self.began + NEWS
+        self.news = self.began + OUTPUT_SECONDS
 
     def through(self) -> int:
         """Run it to its end; how many of its processes are beyond our power."""
@@ -144,7 +146,7 @@ class Run:
             return self.report(0)
         self.keeper.say("started", self.pid)
         self.attend()
-        self.wait(MOMENT)
+        self.wait(SHORT_JOB_SECONDS)
         if self.code is None:
             self.keeper.poll.register(self.out, select.POLLIN)
         while self.code is None:
@@ -160,7 +162,7 @@ class Run:
         try:
             pid = os.fork()
             if pid == 0:
-                become(order, keeper=me, out=theirs, status=tell, result=result)
+                become_job(order, keeper=me, out=theirs, status=tell, result=result)
         finally:
             os.close(theirs)
         self.pid = pid
@@ -174,7 +176,7 @@ class Run:
 
     def wait(self, seconds: float) -> None:
         """Until something happens: words from the job or the runner, its end, or the time."""
-        seconds = min(seconds, ROUND if self.pidfd >= 0 else BLIND)
+        seconds = min(seconds, ORPHAN_CHECK_SECONDS if self.pidfd >= 0 else POLL_SECONDS)
         ready = dict(self.keeper.poll.poll(seconds * 1000 + 1))
         if self.out in ready:
             self.listen()
@@ -189,12 +191,12 @@ class Run:
     def patience(self) -> float:
         """Seconds until the clock has something to say; less if the line has not taken everything."""
         if self.keeper.unsaid:
-            return BLIND
+            return POLL_SECONDS
         until = self.deadline if self.shown == self.output.seen else min(self.deadline, self.news)
         return max(until - time.monotonic(), 0)
 
     def listen(self) -> None:
-        piece = os.read(self.out, PIECE)
+        piece = os.read(self.out, READ_BYTES)
         if piece:
             self.output.add(piece)
         else:  # it has closed its output and may work on
@@ -214,7 +216,7 @@ class Run:
             self.told, self.why, self.detail = True, why, detail
             self.deadline = FOREVER
             if grace > 0:
-                process_tree.send_group(self.pid, TERM)
+                process_tree.signal_group(self.pid, TERM)
         self.deadline = min(self.deadline, time.monotonic() + grace)
 
     def tick(self, now: float) -> None:
@@ -224,18 +226,18 @@ class Run:
                 text = f"It ran longer than {self.kill_after:g} s"
                 self.end(self.grace, "timeout", text)
             else:
-                process_tree.send_group(self.pid, KILL)
+                process_tree.signal_group(self.pid, KILL)
                 self.deadline = FOREVER
         if now >= self.news and self.shown != self.output.seen and not self.keeper.unsaid:
             self.keeper.say("output", self.output.text(whole=False))
             self.shown = self.output.seen
-            self.news = now + NEWS + min(self.shown, self.most) / NEWS_PACE
+            self.news = now + OUTPUT_SECONDS + min(self.shown, self.most) / OUTPUT_BYTES_PER_SECOND
 
     # -- its end
 
     def look(self) -> None:
         """Bury who has ended; the job itself may be among them."""
-        dead, self.others = process_tree.dead()
+        dead, self.others = process_tree.reap_children()
         if self.pid in dead:
             self.code = os.waitstatus_to_exitcode(dead[self.pid])
             self.seconds = time.monotonic() - self.began
@@ -248,7 +250,7 @@ class Run:
             os.killpg(self.pid, KILL)
         except (ProcessLookupError, PermissionError):
             pass  # what is left is elsewhere
-        return process_tree.end_all()
+        return process_tree.kill_descendants()
 
     def report(self, left: int) -> int:
         """Take its last words and tell what became of it."""
@@ -260,7 +262,7 @@ class Run:
         if self.pidfd >= 0:
             self.forget(self.pidfd)
         try:
-            self.why, self.detail = marshal.loads(os.read(self.keeper.status, PIECE))  # noqa: S302 - our own fork
+            self.why, self.detail = marshal.loads(os.read(self.keeper.status, READ_BYTES))  # noqa: S302 - our own fork
             self.code = None
         except BlockingIOError:
             pass  # no news is good news
@@ -278,7 +280,7 @@ class Run:
             return ""
         text = b""
         try:
-            while piece := os.read(self.keeper.results, PIECE):
+            while piece := os.read(self.keeper.results, READ_BYTES):
                 text = text or piece  # all of it is read, so that nothing is left for the next job
         except BlockingIOError:
             pass

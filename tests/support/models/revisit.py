@@ -9,15 +9,17 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
-Result = Literal["success", "unchanged", "gone", "failure"]
+RevisitResult = Literal["success", "unchanged", "gone", "failure"]
 
-FIRST: Final = timedelta(hours=1)  # the pause after one failure, and the shortest adapted cadence
+FIRST_PAUSE: Final = timedelta(
+    hours=1
+)  # the pause after one failure, and the shortest adapted cadence
 MAX_DOUBLINGS: Final = 20  # 120 years, longer than any cadence
 MAX_FAILURES: Final = 32_000  # what the column holds
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class RevisitState:
     """When a page is fetched next, its own cadence unless it goes by its host's, and its failures in a row."""
 
     next_fetch: datetime
@@ -29,7 +31,7 @@ def backoff(failures: int, cadence: timedelta) -> timedelta:
     """The pause after so many failures in a row: least(cadence, 1 hour * 2^least(failures - 1, 20))."""
     if failures < 1:
         raise ValueError(f"there is no pause after {failures} failures")
-    return min(cadence, FIRST * (1 << min(failures - 1, MAX_DOUBLINGS)))
+    return min(cadence, FIRST_PAUSE * (1 << min(failures - 1, MAX_DOUBLINGS)))
 
 
 def adapted(current: timedelta, *, changed: bool, base: timedelta) -> timedelta:
@@ -40,7 +42,7 @@ def adapted(current: timedelta, *, changed: bool, base: timedelta) -> timedelta:
     """
     wanted = (current if changed else current * 3) // timedelta(seconds=2)
     eighth = base // timedelta(seconds=8)
-    return min(max(timedelta(seconds=max(wanted, eighth)), FIRST), base * 4)
+    return min(max(timedelta(seconds=max(wanted, eighth)), FIRST_PAUSE), base * 4)
 
 
 def hinted(
@@ -52,19 +54,25 @@ def hinted(
     """
     if not last_visit < changed <= now:
         return next_fetch
-    pause = max(FIRST, timedelta(seconds=base // timedelta(seconds=8)))
+    pause = max(FIRST_PAUSE, timedelta(seconds=base // timedelta(seconds=8)))
     return min(next_fetch, max(now, last_visit + pause))
 
 
 def after(
-    pace: Pace, result: Result, *, changed: bool, base: timedelta, adaptive: bool, now: datetime
-) -> Pace:
+    pace: RevisitState,
+    result: RevisitResult,
+    *,
+    changed: bool,
+    base: timedelta,
+    adaptive: bool,
+    now: datetime,
+) -> RevisitState:
     """The pace after a fetch; `base` is the host's cadence, and only a page that was there adapts."""
     cadence = pace.cadence or base
     if result == "failure":
         failures = min(pace.failures + 1, MAX_FAILURES)
-        return Pace(now + backoff(failures, cadence), pace.cadence, failures)
+        return RevisitState(now + backoff(failures, cadence), pace.cadence, failures)
     if adaptive and result != "gone":
         cadence = adapted(cadence, changed=changed and result == "success", base=base)
-        return Pace(now + cadence, cadence)
-    return Pace(now + cadence, pace.cadence)
+        return RevisitState(now + cadence, cadence)
+    return RevisitState(now + cadence, pace.cadence)

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-HERE = Path(__file__).parent
+SCHEMA_DIRECTORY = Path(__file__).parent
 NAME = re.compile(r"(\d+)_(\w+)\.sql")
 SECTION = re.compile(r"^-- migrate:(up|down)(.*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Migration:
     """One migration: how to make it and how to undo it, each in a transaction unless it says otherwise."""
 
     version: str
@@ -24,19 +24,21 @@ class Step:
 
 
 @cache
-def steps(schema: str) -> Mapping[str, Step]:
+def migrations(schema: str) -> Mapping[str, Migration]:
     """A schema's steps by version, oldest first."""
-    found = [read(path) for path in sorted((HERE / schema).glob("[0-9]*.sql"))]
+    found = [
+        read_migration(path) for path in sorted((SCHEMA_DIRECTORY / schema).glob("[0-9]*.sql"))
+    ]
     return {step.version: step for step in found}
 
 
-def read(path: Path) -> Step:
+def read_migration(path: Path) -> Migration:
     name = NAME.fullmatch(path.name)
     before, *parts = SECTION.split(path.read_text(encoding="utf-8"))
     if not name or before.strip() or parts[0::3] != ["up", "down"]:
         raise ValueError(f"{path.name} is not a dbmate migration with one up and one down section")
     up_options, up, down_options, down = parts[1], parts[2], parts[4], parts[5]
-    return Step(
+    return Migration(
         version=name[1],
         name=name[2],
         up=up,

@@ -6,7 +6,7 @@ create function work.wake(domain64s bigint[], at timestamptz) returns void
     set search_path = '' set enable_seqscan = off
 as $$
     update work.hosts h
-    set claim_at = least(h.claim_at, greatest(h.ready_at, at)), empty_looks = 0
+    set claim_at = least(h.claim_at, greatest(h.ready_at, at)), empty_checks = 0
     from (
         select domain64 from work.hosts where domain64 = any(domain64s) order by domain64 for no key update
     ) t
@@ -16,18 +16,18 @@ $$;
 -- For hosts without pending pages. Those with a page that is being crawled are checked again after a pause that doubles: if
 -- several transactions settled the last pages at once, none of them saw that the crawl was over, and it ends here. All others
 -- leave the line of claims until a page comes in, which wakes them.
-create function work.look_later(hosts bigint[], at timestamptz) returns void
+create function work.check_later(hosts bigint[], at timestamptz) returns void
     language plpgsql
     set search_path = '' set enable_seqscan = off
 as $$
 declare
-    idle constant bigint[] := work.keep_door_out(hosts);
+    idle constant bigint[] := work.lock_out_knocks(hosts);
 begin
     perform work.close_crawls(idle, at);
     update work.hosts h
-    set empty_looks = case when busy.busy then h.empty_looks + 1 else 0 end,
+    set empty_checks = case when busy.busy then h.empty_checks + 1 else 0 end,
         claim_at = case
-            when busy.busy then at + interval '1 second' * power(2, least(h.empty_looks, 11)) else 'infinity'
+            when busy.busy then at + interval '1 second' * power(2, least(h.empty_checks, 11)) else 'infinity'
         end
     from work.hosts old
     cross join lateral (
@@ -43,7 +43,7 @@ $$;
 -- Removes from the head of the line the hosts that have nothing to give now: hosts without pending pages, and
 -- hosts whose group rests or was given to another crawler by this claim. Hosts with pages are not locked, so that claims of
 -- other processes find them.
-create function work.clear_line(number integer, at timestamptz, claimed bigint[], grouped boolean) returns void
+create function work.skip_idle_hosts(number integer, at timestamptz, claimed bigint[], grouped boolean) returns void
     language plpgsql
     set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
 as $$
@@ -63,7 +63,7 @@ declare
     );
 begin
     if empty <> '{}' then
-        perform work.look_later(empty, at);
+        perform work.check_later(empty, at);
     end if;
     if grouped then
         update work.hosts h
@@ -71,10 +71,10 @@ begin
         from (
             select k.domain64, p.ready_at
             from work.hosts k
-            join work.pace p on p.id = k.pace_id
+            join work.politeness_group p on p.id = k.politeness_group_id
             where k.domain64 = any(first) and (
                 p.ready_at > at
-                or p.id in (select o.pace_id from work.hosts o where o.domain64 = any(claimed) and o.pace_id is not null)
+                or p.id in (select o.politeness_group_id from work.hosts o where o.domain64 = any(claimed) and o.politeness_group_id is not null)
             )
             order by k.domain64
             for no key update of k skip locked

@@ -11,7 +11,7 @@ from support.site.website import Website
 
 
 def fetch_code(nursery: Nursery) -> int:
-    """The exit code of `usher fetch` for a page of a site in the caller's network."""
+    """Return the exit code of `usher fetch` for a page of a site in the caller's network."""
     with (
         Website(EVERYTHING) as site,
         TemporaryFile() as in_,
@@ -24,8 +24,8 @@ def fetch_code(nursery: Nursery) -> int:
 
 
 @needs_root
-def test_a_nursery_started_in_a_namespace_serves_both_sides() -> None:
-    """The first command of a test process may be one inside a namespace; later ones are not."""
+def test_a_forker_that_starts_in_a_namespace_serves_both_sides() -> None:
+    """The first command of a test process may run inside a namespace and later ones outside."""
 
     def start() -> tuple[Nursery, int]:
         nursery = Nursery()

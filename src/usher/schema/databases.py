@@ -4,15 +4,15 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from usher.db.areas import Places
-from usher.db.pool import complete, connect
+from usher.db.areas import AreaDatabases
+from usher.db.pool import complete_dsn, connect
 from usher.errors import NotAllowed, Unreachable
 from usher.schema import roles
 
 
 async def create_database(dsn: str) -> bool:
     """Make the database a DSN names, through the server's own `postgres`; False if it is there."""
-    name = conninfo_to_dict(complete(dsn)).get("dbname") or conninfo_to_dict(dsn).get("user")
+    name = conninfo_to_dict(complete_dsn(dsn)).get("dbname") or conninfo_to_dict(dsn).get("user")
     try:
         await (await connect(dsn)).close()
     except Unreachable as error:
@@ -33,7 +33,7 @@ async def create_database(dsn: str) -> bool:
     return True
 
 
-async def create_roles(places: Places, *, passwords: bool = False) -> dict[str, str]:
+async def create_roles(places: AreaDatabases, *, passwords: bool = False) -> dict[str, str]:
     """Roles and grants in every database; new passwords by role, if asked for."""
     given: dict[str, str] = {}
     for dsn in places.databases():
@@ -44,7 +44,7 @@ async def create_roles(places: Places, *, passwords: bool = False) -> dict[str, 
     return given
 
 
-async def check_roles(places: Places) -> list[roles.Finding]:
+async def check_roles(places: AreaDatabases) -> list[roles.RoleDifferences]:
     found = []
     for dsn in places.databases():
         async with await connect(dsn) as conn:

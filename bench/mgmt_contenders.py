@@ -1,4 +1,4 @@
-"""Who contends in bench/mgmt.py: ours and crawlee as processes, pgbench, and HTTP servers with their clients."""
+"""The contenders of bench/mgmt.py: Usher and crawlee as processes, pgbench, and HTTP servers with their clients."""
 
 import os
 import re
@@ -13,31 +13,31 @@ import psycopg
 
 from frame import Child
 from usher.db.embedded import binaries
-from usher.db.statements import split
+from usher.db.statements import split_statements
 
 PEERS = Path(__file__).with_name("mgmt_peers.py")
-TEXTS = dict(split(Path(__file__).with_name("mgmt.sql").read_text()))
+TEXTS = dict(split_statements(Path(__file__).with_name("mgmt.sql").read_text()))
 STOP_SECONDS = 40
 
 
 def text(name: str, given: Mapping[str, int]) -> bytes:
-    """A text of mgmt.sql with its numbers filled in."""
+    """Return a script of mgmt.sql with its numbers."""
     filled = re.sub(r"(?<!:):([a-z]+)\b", lambda found: str(given[found[1]]), TEXTS[name])
     return filled.encode()
 
 
 def together(workers: Sequence[Child], share: int, *words: object) -> float:
-    """Pages a second, from the first's begin to the last's end, of workers with the same share each."""
+    """Return the pages a second of workers with equal shares, from the first start to the last end."""
     for worker in workers:
-        worker.tell("work", share, *words)
-    begins, ends, _ = zip(*(worker.hear() for worker in workers), strict=True)
+        worker.send("work", share, *words)
+    begins, ends, _ = zip(*(worker.receive() for worker in workers), strict=True)
     return float(share * len(workers) / (max(ends) - min(begins)))
 
 
 class Limit:
-    """pgbench on tables that have nothing but what it takes."""
+    """pgbench on minimal tables."""
 
-    program = Path(binaries.find() / "pgbench")
+    program = Path(binaries.find_binaries() / "pgbench")
 
     def __init__(self, dsn: str, home: Path, ends: AsyncExitStack) -> None:
         self.dsn = dsn
@@ -51,7 +51,7 @@ class Limit:
         return int((found.fetchone() or [0])[0])
 
     def work(self, pages: int, clients: int, width: int, depth: int) -> float:
-        """Pages a second by all clients together, each with its share."""
+        """Return the pages a second of all clients together."""
         turns = pages // clients // (width * depth)
         many = [
             "-c",
@@ -76,7 +76,7 @@ class Limit:
 
 
 class Web:
-    """A process that serves HTTP and says where."""
+    """A process that serves HTTP and prints its address."""
 
     def __init__(self, command: Sequence[str], home: Path, dsn: str, ends: AsyncExitStack) -> None:
         ours = {"DATABASE_URL": dsn, "USHER_LOG_LEVEL": "warning"}
@@ -90,7 +90,7 @@ class Web:
         ends.callback(self.end)
 
     def address(self) -> str:
-        """Once it is ready."""
+        """Wait until it is ready."""
         line = self.process.stdout.readline() if self.process.stdout else ""
         if not line.startswith("http://"):
             raise RuntimeError("a server of the bench did not start, see above")

@@ -1,4 +1,4 @@
-"""Who contends in bench/crawl.py: ours as processes, Scrapy in its venv, a client that only fetches, and nginx."""
+"""The contenders of bench/crawl.py: Usher as processes, Scrapy in its venv, a client that only fetches; and nginx."""
 
 import json
 import os
@@ -15,11 +15,11 @@ from typing import ClassVar, Protocol, Self
 
 import psycopg
 
-from usher.db.embedded.client_process import lodge
+from usher.db.embedded.server_lease import lease_server
 
 PEERS = Path(__file__).with_name("crawl_peers.py")
 TICK = os.sysconf("SC_CLK_TCK")
-LONG = 300  # seconds that any crawl may take
+MAX_CRAWL_SECONDS = 300
 CONF = """
 worker_processes 1; daemon off; pid {home}/nginx.pid; error_log {home}/nginx.err;
 events {{ worker_connections 2048; }}
@@ -34,7 +34,7 @@ http {{
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """One crawl: pages, seconds, and what its processes took."""
+    """One crawl: pages, seconds, CPU and memory of its processes."""
 
     pages: int
     seconds: float
@@ -81,13 +81,13 @@ class Nginx:
 
 
 class Side(Protocol):
-    """One that crawls the site once."""
+    """A contender that crawls the site once."""
 
     def crawl(self, site: Nginx) -> Ran: ...
 
 
 class Meter:
-    """CPU and memory of processes and all they start, looked at often enough to miss little."""
+    """CPU and memory of processes and their descendants, sampled often."""
 
     def __init__(self, roots: Mapping[str, int]) -> None:
         self.roots = dict(roots)
@@ -110,7 +110,7 @@ class Meter:
             self._look(name)
 
     def _look(self, name: str) -> dict[int, float]:
-        """Of each process the most that was seen; the dead are counted by what they had last."""
+        """Sum the maximum of each process; a process that has ended counts with its last sample."""
         for pid in kin(self.roots[name]):
             self.cpu[name][pid] = max(self.cpu[name].get(pid, 0.0), cpu(pid))
         return self.cpu[name]
@@ -123,7 +123,7 @@ class Meter:
 
 
 def kin(root: int) -> list[int]:
-    """A process and all below it."""
+    """Return a process and its descendants."""
     found, waiting = [], [root]
     while waiting:
         pid = waiting.pop()
@@ -145,7 +145,7 @@ def cpu(pid: int) -> float:
 
 
 def memory(pid: int) -> float:
-    """Private and shared fairly, in MB; PostgreSQL's processes share most of theirs."""
+    """Return the proportional set size in MB; PostgreSQL's processes share most of their memory."""
     try:
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):
@@ -156,7 +156,7 @@ def memory(pid: int) -> float:
 
 
 class Usher:
-    """`usher mgmt` and `usher crawler`, on an embedded PostgreSQL of their own that is new each time."""
+    """`usher mgmt` and `usher crawler` with a new embedded PostgreSQL for each crawl."""
 
     def __init__(self, home: Path) -> None:
         self.home, self.turn = home, 0
@@ -196,16 +196,16 @@ class Usher:
         return subprocess.run(command, env=env, check=True, capture_output=True, text=True).stdout
 
     def _ready(self, env: Mapping[str, str], site: Nginx) -> str:
-        """The host known and without a rest; returns where the database is."""
+        """Register the host without a crawl delay; return the address of the database."""
         host = site.url.split("/")[2]
         self._run(env, "hosts", "add", host)
         self._run(env, "hosts", "set", host, "--crawl-delay", "0")
         return dsn_of(env)
 
     def _wait(self, dsn: str) -> tuple[int, float]:
-        """Until nothing waits and every chunk is reported, twice in a row."""
+        """Wait until no page is pending and every chunk is reported, twice in a row."""
         with psycopg.connect(dsn, autocommit=True) as conn:
-            deadline = time.perf_counter() + LONG
+            deadline = time.perf_counter() + MAX_CRAWL_SECONDS
             while time.perf_counter() < deadline:
                 [(left, done)] = conn.execute(
                     "select count(*) filter (where state in ('pending', 'crawling')), "
@@ -218,7 +218,7 @@ class Usher:
 
 
 def dsn_of(env: Mapping[str, str]) -> str:
-    with lodge(Path(env["USHER_DATA"])) as lodging:
+    with lease_server(Path(env["USHER_DATA"])) as lodging:
         return lodging.dsn
 
 
@@ -234,7 +234,7 @@ def said(process: subprocess.Popen[str]) -> str:
 
 
 class Peer:
-    """A process that crawls once and prints how many pages and seconds it took."""
+    """A process that crawls once and prints the number of pages and seconds."""
 
     def __init__(self, home: Path, python: Path | str = sys.executable) -> None:
         self.home, self.python, self.turn = home, str(python), 0
@@ -247,7 +247,7 @@ class Peer:
         command = [self.python, str(PEERS), *self.words(site)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=self.home)
         meter = Meter({"peer": process.pid})
-        out, _ = process.communicate(timeout=LONG)
+        out, _ = process.communicate(timeout=MAX_CRAWL_SECONDS)
         used = meter.end()
         if process.returncode:
             raise RuntimeError(f"{command} failed")
@@ -263,7 +263,7 @@ class Scrapy(Peer):
 
 
 class Bare(Peer):
-    """The client alone over the pages that the site has; a first look finds out which."""
+    """The client alone on the pages of the site, which a first run finds."""
 
     def words(self, site: Nginx) -> list[str]:
         return ["bare", site.url]

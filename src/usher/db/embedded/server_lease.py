@@ -13,13 +13,13 @@ from typing import Self
 
 from usher.db.embedded import account, binaries
 from usher.db.embedded.cluster import START_SECONDS, Cluster
-from usher.db.embedded.locks import FileLock, held, is_held
-from usher.db.embedded.supervisor import Report
-from usher.errors import DataUnusable, NoServer, ServerUnusable, tree
+from usher.db.embedded.locks import FileLock, exclusive_lock, is_locked
+from usher.db.embedded.supervisor import StartReport
+from usher.errors import DataUnusable, NoServer, ServerUnusable, errors_by_code
 from usher.private_files import make_data_directory, open_file
 
 
-class Lodging:
+class EmbeddedServerLease:
     """Our place in the server, which stays up at least as long as this is held."""
 
     def __init__(self, cluster: Cluster, lock: FileLock) -> None:
@@ -27,7 +27,7 @@ class Lodging:
         self.dsn = cluster.dsn()
         self._lock: FileLock | None = lock
 
-    def leave(self) -> None:
+    def release(self) -> None:
         if self._lock:
             self._lock.close()
             self._lock = None
@@ -36,22 +36,22 @@ class Lodging:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.leave()
+        self.release()
 
 
-def lodge(data: Path, *, pg_bin: str = "", port: int = 0) -> Lodging:
+def lease_server(data: Path, *, pg_bin: str = "", port: int = 0) -> EmbeddedServerLease:
     """Become a guest of the server in this directory; the first one has it made and started."""
     if sys.platform == "win32":
         raise NoServer("The embedded server does not run on Windows.", hint="Set DATABASE_URL.")
     data = data.resolve()
     user = account.server_account()
     check_trusted(data, user)
-    fresh = make_home(data)
+    fresh = create_data_directory(data)
     guests = FileLock(data / "guests.lock")
     try:
         guests.share()  # waits while a keeper is stopping the server
-        with held(data / "start.lock"):
-            return Lodging(ready_cluster(data, user, pg_bin, port), guests)
+        with exclusive_lock(data / "start.lock"):
+            return EmbeddedServerLease(ready_cluster(data, user, pg_bin, port), guests)
     except BaseException:
         guests.close()
         if fresh and not (data / "postgres").exists():
@@ -59,7 +59,7 @@ def lodge(data: Path, *, pg_bin: str = "", port: int = 0) -> Lodging:
         raise
 
 
-def make_home(data: Path) -> bool:
+def create_data_directory(data: Path) -> bool:
     """Create the data directory if it is missing; return whether it was."""
     try:
         fresh = make_data_directory(data)
@@ -72,7 +72,7 @@ def make_home(data: Path) -> bool:
     return fresh
 
 
-def check_trusted(data: Path, user: account.Account) -> None:
+def check_trusted(data: Path, user: account.ServerAccount) -> None:
     """Refuse as root a data directory in which the database's user could put symlinks for root to follow."""
     if not user.drops:
         return
@@ -91,13 +91,13 @@ def check_trusted(data: Path, user: account.Account) -> None:
         )
 
 
-def ready_cluster(data: Path, user: account.Account, pg_bin: str, port: int) -> Cluster:
+def ready_cluster(data: Path, user: account.ServerAccount, pg_bin: str, port: int) -> Cluster:
     """The server once it is ready; a keeper is started whenever there is none."""
     deadline = time.monotonic() + START_SECONDS
-    cluster = Cluster(data, binaries.find(pg_bin), user, port)
+    cluster = Cluster(data, binaries.find_binaries(pg_bin), user, port)
     while time.monotonic() < deadline:
-        if not is_held(data / "keeper.lock"):
-            start_keeper(data, pg_bin, port)
+        if not is_locked(data / "keeper.lock"):
+            start_supervisor(data, pg_bin, port)
         if cluster.ready():
             return cluster
         time.sleep(0.005)
@@ -107,7 +107,7 @@ def ready_cluster(data: Path, user: account.Account, pg_bin: str, port: int) -> 
     )
 
 
-def start_keeper(data: Path, pg_bin: str, port: int) -> None:
+def start_supervisor(data: Path, pg_bin: str, port: int) -> None:
     """Start the keeper and hear its report; its failure is raised here as our own."""
     hears, tells = os.pipe()
     log_file = open_file(data / "keeper.log", os.O_WRONLY | os.O_APPEND)
@@ -128,7 +128,7 @@ def start_keeper(data: Path, pg_bin: str, port: int) -> None:
             os.close(tells)
         line = report.readline()
     if line:
-        heard(Report(**json.loads(line)), keeper)
+        raise_reported_error(StartReport(**json.loads(line)), keeper)
     elif os.waitpid(keeper, 0)[1]:
         raise ServerUnusable(
             "The embedded server's keeper ended without a word.",
@@ -136,7 +136,7 @@ def start_keeper(data: Path, pg_bin: str, port: int) -> None:
         )
 
 
-def heard(report: Report, keeper: int) -> None:
+def raise_reported_error(report: StartReport, keeper: int) -> None:
     if report.code:
         os.waitpid(keeper, 0)
-        raise tree()[report.code](report.message, hint=report.hint)
+        raise errors_by_code()[report.code](report.message, hint=report.hint)

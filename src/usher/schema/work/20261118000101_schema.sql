@@ -113,25 +113,25 @@ comment on function work.domain64_range(integer, integer, integer) is
 
 -- Settings for all hosts that have none of their own, and of the index; one row. max_depth (clicks from where a crawl came in)
 -- and max_pages (of one host) keep a crawl out of traps.
-create table work.house (
-    one boolean primary key default true constraint house_has_one_row check (one),
+create table work.settings (
+    is_only boolean primary key default true constraint settings_is_only check (is_only),
     revision integer not null default 1,
-    cadence interval not null default interval '30 days' constraint house_cadence_positive check (cadence > interval '0'),
+    cadence interval not null default interval '30 days' constraint settings_cadence_positive check (cadence > interval '0'),
     crawl_delay interval not null default interval '1 second'
-        constraint house_crawl_delay_not_negative check (crawl_delay >= interval '0'),
-    max_pages integer not null default 1000000 constraint house_max_pages_positive check (max_pages > 0),
-    max_depth smallint not null default 20 constraint house_max_depth_not_negative check (max_depth >= 0),
-    filters jsonb not null default '[]' constraint house_filters_are_a_list check (jsonb_typeof(filters) = 'array'),
-    "rows" smallint not null default 1 constraint house_rows_positive check ("rows" between 1 and 1000),
-    seated_rows smallint not null default 0
+        constraint settings_crawl_delay_not_negative check (crawl_delay >= interval '0'),
+    max_pages integer not null default 1000000 constraint settings_max_pages_positive check (max_pages > 0),
+    max_depth smallint not null default 20 constraint settings_max_depth_not_negative check (max_depth >= 0),
+    filters jsonb not null default '[]' constraint settings_filters_are_a_list check (jsonb_typeof(filters) = 'array'),
+    "rows" smallint not null default 1 constraint settings_rows_positive check ("rows" between 1 and 1000),
+    placed_rows smallint not null default 0
 );
 
-comment on column work.house.revision is 'Counts changes of the filters, so that whoever judged by older ones knows.';
-comment on column work.house.seated_rows is 'How many rows the seats of all chunks were last looked through for.';
+comment on column work.settings.revision is 'Counts changes of the filters, so that whoever judged by older ones knows.';
+comment on column work.settings.placed_rows is 'How many rows the seats of all chunks were last looked through for.';
 
 -- The filters of a new installation; `usher hosts rules` shows and changes them. Session ids and the order of parameters
 -- make many URLs of one page.
-insert into work.house (filters) values ('[
+insert into work.settings (filters) values ('[
     {"name": "long", "rule": "length", "most": 1000},
     {"name": "loops", "rule": "repeats", "most": 3},
     {"name": "media", "rule": "extension", "any": ["avif", "bmp", "eps", "gif", "heic", "ico", "jpeg", "jpg",
@@ -168,15 +168,15 @@ create table work.domain (
 );
 
 -- Groups of hosts that share a server, and therefore its politeness: one host of a group is asked at a time.
-create table work.pace (
+create table work.politeness_group (
     id bigint generated always as identity primary key,
-    name text not null unique constraint pace_is_named check (name <> ''),
-    crawl_delay interval constraint pace_delay_not_negative check (crawl_delay >= interval '0'),
+    name text not null unique constraint politeness_group_is_named check (name <> ''),
+    crawl_delay interval constraint politeness_group_delay_not_negative check (crawl_delay >= interval '0'),
     ready_at timestamptz not null default '-infinity',
     rest_until timestamptz
 );
 
-comment on column work.pace.rest_until is 'The same for the group: the latest rest_until of its hosts when it was set.';
+comment on column work.politeness_group.rest_until is 'The same for the group: the latest rest_until of its hosts when it was set.';
 
 -- Every host that is known, with its settings and clocks. `claim_at` and `ready_at` decide when a claim takes pages of it. The
 -- `ready_at` of a held host is the lease of its chunk, so a rest that the host asked for is in `rest_until`. A crawler may send
@@ -196,13 +196,13 @@ create table work.hosts (
     last_crawl_started timestamptz,
     last_crawl_ended timestamptz,
     crawl_delay interval constraint hosts_crawl_delay_not_negative check (crawl_delay >= interval '0'),
-    pace_id bigint references work.pace (id),
+    politeness_group_id bigint references work.politeness_group (id),
     robots_at timestamptz,
     robots_delay interval constraint hosts_robots_delay_not_negative check (robots_delay >= interval '0'),
     ready_at timestamptz not null default '-infinity',
     rest_until timestamptz,
     claim_at timestamptz not null default 'infinity',
-    empty_looks smallint not null default 0,
+    empty_checks smallint not null default 0,
     held_by bigint,
     troubles smallint not null default 0,
     trouble_at timestamptz,
@@ -232,7 +232,7 @@ comment on column work.hosts.ready_at is 'Politeness: nobody asks the host for a
 comment on column work.hosts.rest_until is
     'The end of the last rest after a refusal or failure (Retry-After); it outlives the chunk that holds the host.';
 comment on column work.hosts.claim_at is 'When a claim looks at this host next; infinity if nothing of it waits.';
-comment on column work.hosts.empty_looks is 'Claims that found nothing here in a row: the next look comes later.';
+comment on column work.hosts.empty_checks is 'Claims that found nothing here in a row: the next look comes later.';
 comment on column work.hosts.held_by is 'The chunk whose crawler alone asks this host until it reports; ready_at is its lease.';
 comment on column work.hosts.troubles is 'Refusals and failures in a row, each doubling its rest.';
 comment on column work.hosts.scope is 'Which links found on this host may bring new hosts or pages in.';
@@ -241,7 +241,7 @@ comment on column work.hosts.max_depth is 'How many clicks a new page may be fro
 comment on column work.hosts.pages is 'At least so many pages are known: counted when it had as many as it may, else 0.';
 comment on column work.hosts.revision is 'Counts changes of policy, scope and filters.';
 
-create index hosts_of_pace on work.hosts (pace_id, domain64) where pace_id is not null;
+create index hosts_of_politeness_group on work.hosts (politeness_group_id, domain64) where politeness_group_id is not null;
 -- What a claim reads: the host that has rested longest goes first, and a host that rests costs nothing.
 create index hosts_to_claim on work.hosts (claim_at) where claim_at < 'infinity' and policy = 'open';
 create index hosts_held on work.hosts (held_by) where held_by is not null;
@@ -572,34 +572,34 @@ comment on column work.placement.released_at is
 comment on column work.placement.unreported is
     'Loaded when the database was dumped, and its server has not reported since the restore. It may have the copy.';
 
-create unique index placement_seat on work.placement (chunk_id, "row") where state <> 'leaving';
+create unique index placement_in_row on work.placement (chunk_id, "row") where state <> 'leaving';
 create index placement_of_chunk on work.placement (chunk_id);
 create index placement_wanted on work.placement (component_id, chunk_id) where state = 'wanted';
 create index placement_leaving on work.placement (component_id, chunk_id) where state = 'leaving';
 create index placement_unreported on work.placement (chunk_id) where unreported;
 
 -- Built chunks without a server in a row, because no server of the row can take them.
-create table work.unseated (
+create table work.unplaced_chunk (
     "row" smallint not null,
     chunk_id bigint not null references work.chunk (id),
     primary key ("row", chunk_id)
 );
 
--- How many placements each server has, and how often they changed. Triggers maintain it (functions/seat_count.sql), because
+-- How many placements each server has, and how often they changed. Triggers maintain it (functions/server_load.sql), because
 -- both are read for each chunk that is built and each request for the map.
-create table work.seat_count (
+create table work.server_load (
     component_id bigint not null references work.component (id),
     "row" smallint not null,
-    seats bigint not null,
+    placements bigint not null,
     changes bigint not null,
     primary key (component_id, "row")
 );
 
--- tables/outdated_copies.sql
+-- tables/stale_copies.sql
 
 -- Copies of pages in chunks that are out of date: a newer text came in another chunk, or the page left the index. A row stays
 -- as long as the chunk, because any server may load it again.
-create table work.outdated (
+create table work.stale_copy (
     page_id bigint not null,
     chunk_id bigint not null,
     newer bigint,
@@ -609,17 +609,17 @@ create table work.outdated (
     primary key (chunk_id, page_id)
 );
 
-comment on column work.outdated.newer is 'The chunk with the newer text; null if the page is not to be found any more.';
-comment on column work.outdated.held is 'Too much of the host would go at once: somebody has to look first.';
-comment on column work.outdated.ready is 'Whether it was looked at by those who know how much of the host would go.';
+comment on column work.stale_copy.newer is 'The chunk with the newer text; null if the page is not to be found any more.';
+comment on column work.stale_copy.held is 'Too much of the host would go at once: somebody has to look first.';
+comment on column work.stale_copy.ready is 'Whether it was looked at by those who know how much of the host would go.';
 
-create index outdated_page on work.outdated (page_id);
-create index outdated_by on work.outdated (newer) where newer is not null;
-create index outdated_to_judge on work.outdated (at) where newer is null and not ready and not held;
-create index outdated_held on work.outdated (chunk_id) where held;
+create index stale_copy_of_page on work.stale_copy (page_id);
+create index stale_copy_newer on work.stale_copy (newer) where newer is not null;
+create index stale_copy_to_judge on work.stale_copy (at) where newer is null and not ready and not held;
+create index stale_copy_held on work.stale_copy (chunk_id) where held;
 
 -- Pages that each server must remove from its index, until it reports that it did.
-create table work.retire (
+create table work.retirement (
     component_id bigint not null references work.component (id),
     chunk_id bigint not null,
     page_id bigint not null,
@@ -630,21 +630,21 @@ create table work.retire (
 
 -- Chunks with outdated copies or few texts: when to check them next, and how many pages are left. Chunks with none left are
 -- retired; several with few are merged into one new chunk.
-create table work.thin (
+create table work.compaction_candidate (
     chunk_id bigint primary key references work.chunk (id),
-    look_at timestamptz not null,
+    check_at timestamptz not null,
     pages integer not null default 0,
     alive integer
 );
 
-comment on column work.thin.pages is 'How many pages it was crawled with, if few of them brought a text.';
-comment on column work.thin.alive is 'How many pages are left, if these are few enough to be put into another chunk.';
+comment on column work.compaction_candidate.pages is 'How many pages it was crawled with, if few of them brought a text.';
+comment on column work.compaction_candidate.alive is 'How many pages are left, if these are few enough to be put into another chunk.';
 
-create index thin_look on work.thin (look_at);
-create index thin_sparse on work.thin (chunk_id) where alive is not null;
+create index compaction_candidate_check on work.compaction_candidate (check_at);
+create index compaction_candidate_sparse on work.compaction_candidate (chunk_id) where alive is not null;
 
 -- The sources of a chunk that compaction made.
-create table work.made_of (
+create table work.chunk_source (
     chunk_id bigint not null references work.chunk (id),
     source_id bigint not null references work.chunk (id),
     pages bigint[] not null,
@@ -653,13 +653,13 @@ create table work.made_of (
     primary key (chunk_id, source_id)
 );
 
-comment on column work.made_of.pages is 'What was alive of the source when this began.';
-comment on column work.made_of.given is 'Of these, what the last builder that took it was told to put into it.';
-comment on column work.made_of.open is 'Until every row has the new chunk, or it was given up.';
+comment on column work.chunk_source.pages is 'What was alive of the source when this began.';
+comment on column work.chunk_source.given is 'Of these, what the last builder that took it was told to put into it.';
+comment on column work.chunk_source.open is 'Until every row has the new chunk, or it was given up.';
 
 -- A source is in one open chunk at a time.
-create unique index made_of_open on work.made_of (source_id) where open;
-create index made_of_source on work.made_of (source_id);
+create unique index chunk_source_open on work.chunk_source (source_id) where open;
+create index chunk_source_of_source on work.chunk_source (source_id);
 
 -- tables/events.sql
 
@@ -854,7 +854,7 @@ begin
     set revision = h.revision + 1, troubles = 0,
         ready_at = case when h.held_by is null then least(h.ready_at, at) else h.ready_at end,
         claim_at = case when h.held_by is null then least(h.claim_at, at) else h.claim_at end,
-        empty_looks = 0
+        empty_checks = 0
     where h.name = host_name
     returning h.domain64 into number;
     if number is null then
@@ -892,66 +892,67 @@ $$;
 create trigger component_is_no_host after insert on work.component
     for each row execute function work.component_is_no_host();
 
--- functions/seat_count.sql
+-- functions/server_load.sql
 
--- Maintains work.seat_count: how many placements each server has that are not leaving, and how often they changed.
-create function work.count_seats() returns trigger
+-- Maintains work.server_load: how many placements each server has that are not leaving, and how often they changed.
+create function work.count_placements() returns trigger
     language plpgsql set search_path = ''
 as $$
 begin
     if tg_op = 'INSERT' then
-        insert into work.seat_count as s (component_id, "row", seats, changes)
+        insert into work.server_load as s (component_id, "row", placements, changes)
         select n.component_id, n."row", count(*) filter (where n.state <> 'leaving'), 1
         from new_rows n
         group by n.component_id, n."row"
         order by n.component_id, n."row"
         on conflict (component_id, "row") do update
-        set seats = s.seats + excluded.seats, changes = s.changes + 1;
+        set placements = s.placements + excluded.placements, changes = s.changes + 1;
     elsif tg_op = 'DELETE' then
-        update work.seat_count s
-        set seats = s.seats - o.seats, changes = s.changes + 1
+        update work.server_load s
+        set placements = s.placements - o.placements, changes = s.changes + 1
         from (
-            select component_id, "row", count(*) filter (where state <> 'leaving') as seats
+            select component_id, "row", count(*) filter (where state <> 'leaving') as placements
             from old_rows group by component_id, "row"
         ) o
         where s.component_id = o.component_id and s."row" = o."row";
     else
-        insert into work.seat_count as s (component_id, "row", seats, changes)
-        select b.component_id, b."row", sum(b.seat), 1
+        insert into work.server_load as s (component_id, "row", placements, changes)
+        select b.component_id, b."row", sum(b.placement), 1
         from (
-            select component_id, "row", (state <> 'leaving')::integer as seat from new_rows
+            select component_id, "row", (state <> 'leaving')::integer as placement from new_rows
             union all
             select component_id, "row", -(state <> 'leaving')::integer from old_rows
         ) b
         group by b.component_id, b."row"
         order by b.component_id, b."row"
         on conflict (component_id, "row") do update
-        set seats = s.seats + excluded.seats, changes = s.changes + 1;
+        set placements = s.placements + excluded.placements, changes = s.changes + 1;
     end if;
     return null;
 end
 $$;
 
-create trigger count_new_seats after insert on work.placement
-    referencing new table as new_rows for each statement execute function work.count_seats();
+create trigger count_new_placements after insert on work.placement
+    referencing new table as new_rows for each statement execute function work.count_placements();
 
-create trigger count_old_seats after delete on work.placement
-    referencing old table as old_rows for each statement execute function work.count_seats();
+create trigger count_old_placements after delete on work.placement
+    referencing old table as old_rows for each statement execute function work.count_placements();
 
-create trigger count_changed_seats after update on work.placement
-    referencing old table as old_rows new table as new_rows for each statement execute function work.count_seats();
+create trigger count_changed_placements after update on work.placement
+    referencing old table as old_rows new table as new_rows for each statement execute function work.count_placements();
+
+-- functions/effective_crawl_delay.sql
+
+-- The pause between two requests to a host: what the operator set for the host, else the longer of the general delay and the
+-- delay that its robots.txt asks for. This function is the only place of the rule. PostgreSQL inlines it.
+create function work.effective_crawl_delay(host_delay interval, robots_delay interval, general_delay interval) returns interval
+    language sql immutable
+as $$ select coalesce(host_delay, greatest(general_delay, robots_delay)) $$;
 
 -- functions/politeness.sql
 
--- How long a host rests between two requests: what its operator set, else the longer of our default and what it asks for.
--- The body is text: PostgreSQL's releases of November 2026 (15.20 and its sisters) refuse to alter a table whose row type the
--- parsed body of a function depends on.
-create function work.rest_of(h work.hosts, house work.house) returns interval
-    language sql immutable
-as $$ select coalesce(h.crawl_delay, greatest(house.crawl_delay, h.robots_delay)) $$;
-
 -- How long a host rests after a refusal or failure: as long as it asks, or twice as long each time, up to a day.
-create function work.trouble_rest(troubles smallint, asked interval) returns interval
+create function work.rest_after_trouble(troubles smallint, asked interval) returns interval
     language sql immutable
 as $$ select least(greatest(asked, interval '10 seconds' * power(2, least(troubles, 14))), interval '1 day') $$;
 
@@ -960,27 +961,27 @@ create function work.rest_groups(hosts bigint[], at timestamptz) returns void
     language sql
     set search_path = '' set enable_seqscan = off
 as $$
-    update work.pace p
+    update work.politeness_group p
     set ready_at = greatest(p.ready_at, t.ready_at, at + t.rest)
     from (
-        select h.pace_id, count(*) * max(coalesce(g.crawl_delay, interval '0')) as rest, max(h.ready_at) as ready_at
+        select h.politeness_group_id, count(*) * max(coalesce(g.crawl_delay, interval '0')) as rest, max(h.ready_at) as ready_at
         from unnest(hosts) as s (domain64)
         join work.hosts h on h.domain64 = s.domain64
-        join work.pace g on g.id = h.pace_id
-        group by h.pace_id
+        join work.politeness_group g on g.id = h.politeness_group_id
+        group by h.politeness_group_id
     ) t
-    where p.id = t.pace_id;
+    where p.id = t.politeness_group_id;
 $$;
 
 -- Of hosts that are ready, returns those whose group is ready too; a claim sees the others again when their group is ready. It
 -- returns one host of a group, so that its hosts take turns, and none of a group of which the claim has a host already (`given`).
-create function work.rested(hosts bigint[], at timestamptz, given bigint[]) returns bigint[]
+create function work.rested_hosts(hosts bigint[], at timestamptz, given bigint[]) returns bigint[]
     language plpgsql set search_path = '' set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare
     grouped bigint[] := array(
-        select distinct h.pace_id from work.hosts h where h.domain64 = any(hosts) and h.pace_id is not null
+        select distinct h.politeness_group_id from work.hosts h where h.domain64 = any(hosts) and h.politeness_group_id is not null
     );
     busy bigint[];
     free bigint[];
@@ -988,24 +989,24 @@ begin
     if grouped = '{}' then
         return hosts;
     end if;
-    busy := array(select distinct h.pace_id from work.hosts h where h.domain64 = any(given) and h.pace_id is not null);
+    busy := array(select distinct h.politeness_group_id from work.hosts h where h.domain64 = any(given) and h.politeness_group_id is not null);
     free := array(
-        select p.id from work.pace p
+        select p.id from work.politeness_group p
         where p.id = any(grouped) and p.id <> all(busy) and p.ready_at <= at order by p.id for no key update skip locked
     );
     update work.hosts h
     set claim_at = greatest(p.ready_at, at + interval '100 ms')
-    from work.pace p
-    where h.domain64 = any(hosts) and p.id = h.pace_id and p.id <> all(free);
+    from work.politeness_group p
+    where h.domain64 = any(hosts) and p.id = h.politeness_group_id and p.id <> all(free);
     return array(
         select s.domain64
         from (
-            select turn.domain64, turn.place, h.pace_id,
-                row_number() over (partition by h.pace_id order by turn.place) as number
+            select turn.domain64, turn.place, h.politeness_group_id,
+                row_number() over (partition by h.politeness_group_id order by turn.place) as number
             from unnest(hosts) with ordinality as turn (domain64, place)
             join work.hosts h on h.domain64 = turn.domain64
         ) s
-        where s.pace_id is null or (s.pace_id = any(free) and s.number = 1)
+        where s.politeness_group_id is null or (s.politeness_group_id = any(free) and s.number = 1)
         order by s.place
     );
 end
@@ -1013,7 +1014,7 @@ $$;
 
 -- Releases the hosts that chunks held. Each rests once more, because it may have been asked just now, at least as long as it
 -- asked for, and its group with it. A host without pages stays out of the line of claims.
-create function work.let_go(chunks bigint[], at timestamptz) returns void
+create function work.release_hosts(chunks bigint[], at timestamptz) returns void
     language plpgsql
     set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
 as $$
@@ -1021,22 +1022,26 @@ as $$
 begin
     with free as (
         update work.hosts h
-        set held_by = null, empty_looks = 0,
-            ready_at = greatest(at + work.rest_of(h, house), h.rest_until),
-            claim_at = case
-                when h.claim_at = 'infinity' then h.claim_at
-                else greatest(at + work.rest_of(h, house), h.rest_until)
-            end
-        from work.house, (
-            select domain64 from work.hosts where held_by = any(chunks) order by domain64 for no key update
+        set held_by = null, empty_checks = 0,
+            ready_at = mine.ready_at,
+            claim_at = case when h.claim_at = 'infinity' then h.claim_at else mine.ready_at end
+        from (
+            select k.domain64, greatest(
+                at + work.effective_crawl_delay(k.crawl_delay, k.robots_delay, settings.crawl_delay), k.rest_until
+            ) as ready_at
+            from work.hosts k
+            cross join work.settings
+            where k.held_by = any(chunks)
+            order by k.domain64
+            for no key update of k
         ) mine
         where h.domain64 = mine.domain64
-        returning h.domain64, h.pace_id, h.ready_at
+        returning h.domain64, h.politeness_group_id, h.ready_at
     )
-    update work.pace p
+    update work.politeness_group p
     set ready_at = greatest(f.ready_at, at + coalesce(p.crawl_delay, interval '0'), p.rest_until)
-    from (select pace_id, max(ready_at) as ready_at from free where pace_id is not null group by pace_id) f
-    where p.id = f.pace_id;
+    from (select politeness_group_id, max(ready_at) as ready_at from free where politeness_group_id is not null group by politeness_group_id) f
+    where p.id = f.politeness_group_id;
 end
 $$;
 
@@ -1045,7 +1050,7 @@ $$;
 -- Of these hosts, returns those that no transaction admits pages for at this moment; none can until this one ends. A knock has a
 -- lock FOR KEY SHARE on the hosts it admits for, which only FOR UPDATE conflicts with. Look for pages in a later statement:
 -- it sees what the knocks before have committed. Skips locked hosts, because a knock may wait for pages that the caller wrote.
-create function work.keep_door_out(domain64s bigint[]) returns bigint[]
+create function work.lock_out_knocks(domain64s bigint[]) returns bigint[]
     language sql
     set search_path = '' set enable_seqscan = off
 as $$
@@ -1074,15 +1079,15 @@ declare
     );
 begin
     if over <> '{}' then
-        over := work.keep_door_out(over);
+        over := work.lock_out_knocks(over);
     end if;
     if over = '{}' then
         return;
     end if;
     return query
     update work.hosts h
-    set next_fetch = h.crawl_started + coalesce(h.cadence, (select cadence from work.house)), crawl_started = null,
-        last_crawl_started = h.crawl_started, last_crawl_ended = at, claim_at = 'infinity', empty_looks = 0
+    set next_fetch = h.crawl_started + coalesce(h.cadence, (select cadence from work.settings)), crawl_started = null,
+        last_crawl_started = h.crawl_started, last_crawl_ended = at, claim_at = 'infinity', empty_checks = 0
     where h.domain64 = any(over) and h.crawl_started is not null
         and not exists (select from work.guestbook g where g.domain64 = h.domain64 and g.state = 'pending' offset 0)
         and not exists (select from work.guestbook g where g.domain64 = h.domain64 and g.state = 'crawling' offset 0)
@@ -1090,7 +1095,7 @@ begin
 end
 $$;
 
--- functions/claim_line.sql
+-- functions/claim_queue.sql
 
 -- The line of claims: hosts by `claim_at`; infinity if a host has no pending page.
 
@@ -1100,7 +1105,7 @@ create function work.wake(domain64s bigint[], at timestamptz) returns void
     set search_path = '' set enable_seqscan = off
 as $$
     update work.hosts h
-    set claim_at = least(h.claim_at, greatest(h.ready_at, at)), empty_looks = 0
+    set claim_at = least(h.claim_at, greatest(h.ready_at, at)), empty_checks = 0
     from (
         select domain64 from work.hosts where domain64 = any(domain64s) order by domain64 for no key update
     ) t
@@ -1110,18 +1115,18 @@ $$;
 -- For hosts without pending pages. Those with a page that is being crawled are checked again after a pause that doubles: if
 -- several transactions settled the last pages at once, none of them saw that the crawl was over, and it ends here. All others
 -- leave the line of claims until a page comes in, which wakes them.
-create function work.look_later(hosts bigint[], at timestamptz) returns void
+create function work.check_later(hosts bigint[], at timestamptz) returns void
     language plpgsql
     set search_path = '' set enable_seqscan = off
 as $$
 declare
-    idle constant bigint[] := work.keep_door_out(hosts);
+    idle constant bigint[] := work.lock_out_knocks(hosts);
 begin
     perform work.close_crawls(idle, at);
     update work.hosts h
-    set empty_looks = case when busy.busy then h.empty_looks + 1 else 0 end,
+    set empty_checks = case when busy.busy then h.empty_checks + 1 else 0 end,
         claim_at = case
-            when busy.busy then at + interval '1 second' * power(2, least(h.empty_looks, 11)) else 'infinity'
+            when busy.busy then at + interval '1 second' * power(2, least(h.empty_checks, 11)) else 'infinity'
         end
     from work.hosts old
     cross join lateral (
@@ -1137,7 +1142,7 @@ $$;
 -- Removes from the head of the line the hosts that have nothing to give now: hosts without pending pages, and
 -- hosts whose group rests or was given to another crawler by this claim. Hosts with pages are not locked, so that claims of
 -- other processes find them.
-create function work.clear_line(number integer, at timestamptz, claimed bigint[], grouped boolean) returns void
+create function work.skip_idle_hosts(number integer, at timestamptz, claimed bigint[], grouped boolean) returns void
     language plpgsql
     set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
 as $$
@@ -1157,7 +1162,7 @@ declare
     );
 begin
     if empty <> '{}' then
-        perform work.look_later(empty, at);
+        perform work.check_later(empty, at);
     end if;
     if grouped then
         update work.hosts h
@@ -1165,10 +1170,10 @@ begin
         from (
             select k.domain64, p.ready_at
             from work.hosts k
-            join work.pace p on p.id = k.pace_id
+            join work.politeness_group p on p.id = k.politeness_group_id
             where k.domain64 = any(first) and (
                 p.ready_at > at
-                or p.id in (select o.pace_id from work.hosts o where o.domain64 = any(claimed) and o.pace_id is not null)
+                or p.id in (select o.politeness_group_id from work.hosts o where o.domain64 = any(claimed) and o.politeness_group_id is not null)
             )
             order by k.domain64
             for no key update of k skip locked
@@ -1207,7 +1212,7 @@ as $$
 #variable_conflict use_column
 declare
     largest_sweep constant integer := 500000;  -- hosts
-    grouped constant boolean := exists (select from work.pace);
+    grouped constant boolean := exists (select from work.politeness_group);
     many constant integer := cardinality(callers);
     n integer := ns[1];
     width integer := widths[1];
@@ -1282,7 +1287,7 @@ begin
             exit when looked = '{}';
             seen := seen || looked;
             if grouped then
-                looked := work.rested(looked, at, owners);
+                looked := work.rested_hosts(looked, at, owners);
             end if;
 
             select array_agg(p.place), array_agg(p.domain64), min(p.admitted_at) into picked, found, since
@@ -1302,9 +1307,9 @@ begin
             ) p;
 
             if picked is null or not looked <@ found then
-                perform work.look_later(array(select unnest(looked) except select unnest(found)), at);
+                perform work.check_later(array(select unnest(looked) except select unnest(found)), at);
                 sweep := least(sweep * 10, largest_sweep);
-                perform work.clear_line(sweep, at, owners, grouped);
+                perform work.skip_idle_hosts(sweep, at, owners, grouped);
             end if;
             mine := mine || picked;
             whose := whose || found;
@@ -1343,7 +1348,7 @@ begin
     return query
     with resting as (
         update work.hosts h
-        set ready_at = t.until, claim_at = t.until, empty_looks = 0, held_by = case when t.held then chunks[t.turn] end
+        set ready_at = t.until, claim_at = t.until, empty_checks = 0, held_by = case when t.held then chunks[t.turn] end
         from (
             select k.ctid as place, s.turn, held.held, rest.rest,
                 case when held.held then at + leases[s.turn] else greatest(k.ready_at, at) + s.pages * rest.rest end
@@ -1354,16 +1359,16 @@ begin
                 group by s.domain64
             ) s
             join work.hosts k on k.domain64 = s.domain64
-            cross join work.house
-            cross join lateral (select work.rest_of(k, house) as rest) rest
+            cross join work.settings
+            cross join lateral (select work.effective_crawl_delay(k.crawl_delay, k.robots_delay, settings.crawl_delay) as rest) rest
             cross join lateral (
                 select holds[s.turn] and (k.robots_at is null or rest.rest > interval '0') as held
             ) held
         ) t
         where h.ctid = t.place
         returning h.domain64, h.name, case
-            when h.pace_id is null then t.rest
-            else greatest(t.rest, (select p.crawl_delay from work.pace p where p.id = h.pace_id))
+            when h.politeness_group_id is null then t.rest
+            else greatest(t.rest, (select p.crawl_delay from work.politeness_group p where p.id = h.politeness_group_id))
         end as crawl_delay
     ), mine as (
         update work.guestbook g
@@ -1427,11 +1432,11 @@ begin
     ),
     host as materialized (
         select
-            h.domain64, h.adaptive, coalesce(h.cadence, house.cadence) as cadence,
+            h.domain64, h.adaptive, coalesce(h.cadence, settings.cadence) as cadence,
             exists (select from work.guestbook w where w.domain64 = h.domain64 and w.state = 'pending' offset 0) as waits
         from (select distinct o.domain64 from outcome o) o
         cross join lateral (select * from work.hosts where domain64 = o.domain64 offset 0) h
-        cross join work.house
+        cross join work.settings
     ),
     -- Page by page and by index, in the order of their key: a join read every page that is being crawled (28 ms for ten of
     -- ten thousand; 0.8 ms so).
@@ -1538,12 +1543,12 @@ begin
 end
 $$;
 
--- functions/outdated_copies.sql
+-- functions/stale_copies.sql
 
 -- Records the copies of pages whose text was in one chunk (`before`) and is in another now (`after`), or in none. Compaction
 -- checks these chunks later, because less is left of them. Copies that were outdated by a chunk that is itself outdated for
 -- that page now get the newest one.
-create function work.outdate(pages bigint[], before bigint[], after bigint[], at timestamptz) returns void
+create function work.record_stale_copies(pages bigint[], before bigint[], after bigint[], at timestamptz) returns void
     language plpgsql
     set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
 as $$
@@ -1553,16 +1558,16 @@ begin
         select g.page_id, g.chunk_id, g.newer
         from unnest(pages, before, after) as g (page_id, chunk_id, newer)
         where g.chunk_id is not null and g.chunk_id is distinct from g.newer
-    ), thinned as (
-        insert into work.thin (chunk_id, look_at)
-        select distinct g.chunk_id, outdate.at from given g order by g.chunk_id
+    ), candidate as (
+        insert into work.compaction_candidate (chunk_id, check_at)
+        select distinct g.chunk_id, record_stale_copies.at from given g order by g.chunk_id
         on conflict do nothing
     )
-    insert into work.outdated as o (page_id, chunk_id, newer, at)
-    select g.page_id, g.chunk_id, g.newer, outdate.at from given g
+    insert into work.stale_copy as o (page_id, chunk_id, newer, at)
+    select g.page_id, g.chunk_id, g.newer, record_stale_copies.at from given g
     order by g.chunk_id, g.page_id
     on conflict (chunk_id, page_id) do update set newer = excluded.newer, at = excluded.at, ready = false, held = false;
-    update work.outdated o
+    update work.stale_copy o
     set newer = g.indexed_in, ready = false, held = false
     from work.guestbook g
     where o.newer = any(before) and g.id = o.page_id and g.id = any(pages)
@@ -1577,10 +1582,10 @@ create function work.replace_copies(pages bigint[], after bigint[]) returns void
     set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
 as $$
 begin
-    if exists (select from work.outdated o where o.held)
-        or exists (select from work.outdated o where o.newer is null and not o.ready and not o.held)
+    if exists (select from work.stale_copy o where o.held)
+        or exists (select from work.stale_copy o where o.newer is null and not o.ready and not o.held)
     then
-        update work.outdated o
+        update work.stale_copy o
         set newer = g.newer, held = false
         from unnest(pages, after) as g (page_id, newer)
         where o.page_id = g.page_id and o.page_id = any(pages) and o.newer is null and not o.ready
@@ -1596,7 +1601,7 @@ create function work.retire_copies(chunks bigint[]) returns bigint
 as $$
     with due as (
         select p.component_id, o.chunk_id, o.page_id
-        from work.outdated o
+        from work.stale_copy o
         join work.placement p on p.chunk_id = o.chunk_id and p.state in ('loaded', 'leaving')
         where (o.chunk_id = any(chunks) or o.newer = any(chunks))
             and (
@@ -1608,7 +1613,7 @@ as $$
             )
         order by 1, 2, 3
     ), told as (
-        insert into work.retire (component_id, chunk_id, page_id) select * from due
+        insert into work.retirement (component_id, chunk_id, page_id) select * from due
         on conflict do nothing
         returning 1
     )
@@ -1661,7 +1666,7 @@ begin
         return next;
     end loop;
     if moved then
-        perform work.outdate(ids, old, new, at);
+        perform work.record_stale_copies(ids, old, new, at);
     end if;
     if returned then
         perform work.replace_copies(ids, new);
@@ -1677,7 +1682,7 @@ $$;
 
 -- Makes the pages of a chunk that its crawler did not report pending again. They were not lost with their crawler, so this
 -- counts no attempt: a crawler may return a page of a host that rests as often as it must.
-create function work.give_back(chunk bigint, at timestamptz) returns void
+create function work.return_pages(chunk bigint, at timestamptz) returns void
     language plpgsql
     set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
 as $$
@@ -1744,7 +1749,7 @@ begin
             etags, modified, texts, hidden, schemes, reasons, at
         ) s;
         if moved then
-            perform work.outdate(ids, old, new, at);
+            perform work.record_stale_copies(ids, old, new, at);
         end if;
         if returned then
             perform work.replace_copies(ids, new);
@@ -1770,7 +1775,7 @@ begin
                 where g.state = 'crawled'
             )
         ) then
-            perform work.give_back(chunk, at);
+            perform work.return_pages(chunk, at);
         else
             perform from work.report(
                 numbers, names, array_fill(chunk, array[rest]), array_fill('unchanged'::text, array[rest]),
@@ -1779,7 +1784,7 @@ begin
         end if;
     end if;
     if exists (select from work.hosts h where h.held_by = chunk) then
-        perform work.let_go(array[chunk], at);
+        perform work.release_hosts(array[chunk], at);
     end if;
 end
 $$;
@@ -1787,7 +1792,7 @@ $$;
 -- functions/compaction.sql
 
 -- Whether a page may have a text that was not reported: its crawler reported no more than that it was crawled.
-create function work.is_untold(page work.guestbook) returns boolean
+create function work.may_hold_unreported_text(page work.guestbook) returns boolean
     language sql immutable
 as $$
     select page.indexed_in is null and page.text64 is null and page.reason is null and page.state <> 'error'
@@ -1805,26 +1810,26 @@ as $$
         join work.component c on c.id = p.component_id
         where p.chunk_id = chunk and p.state = 'loaded' and p."row" <= h."rows" and c.health = 'healthy'
     )
-    from work.house h;
+    from work.settings h;
 $$;
 
 -- Whether a chunk is not needed any more: it has the text of no page, every row has what came instead, and no new chunk is
 -- being made of it.
-create function work.is_over(chunk bigint) returns boolean
+create function work.is_obsolete(chunk bigint) returns boolean
     language sql stable
     set search_path = '' set enable_seqscan = off
 as $$
     select
         not exists (
-            select from work.guestbook g where g.chunk_id = chunk and (g.indexed_in = chunk or work.is_untold(g))
+            select from work.guestbook g where g.chunk_id = chunk and (g.indexed_in = chunk or work.may_hold_unreported_text(g))
         )
         and not exists (
             select from work.guestbook g where g.indexed_in = chunk and g.chunk_id is distinct from g.indexed_in
         )
-        and not exists (select from work.made_of m where m.source_id = chunk and m.open)
+        and not exists (select from work.chunk_source m where m.source_id = chunk and m.open)
         and work.in_every_row(chunk)
         and not exists (
-            select from (select distinct newer, ready from work.outdated where chunk_id = chunk) o
+            select from (select distinct newer, ready from work.stale_copy where chunk_id = chunk) o
             where case when o.newer is null then not o.ready else not work.in_every_row(o.newer) end
         );
 $$;
@@ -1832,7 +1837,7 @@ $$;
 -- functions/incarnation.sql
 
 -- Starts a new incarnation in one transaction. No copy counts as loaded until its server has compared it; moves under way
--- are undone, so that a server with a copy keeps its seat. What servers have to take out follows from work.outdated when
+-- are undone, so that a server with a copy keeps its seat. What servers have to take out follows from work.stale_copy when
 -- they load the chunk. Ids continue at the next billion: the lost history issued fewer. Doorkeepers forget their hosts.
 create function work.begin_incarnation(why text) returns uuid
     language plpgsql security definer
@@ -1865,7 +1870,7 @@ begin
     where p.state <> 'wanted'
     on conflict do nothing;
     update work.placement set state = 'wanted', unreported = true, since = now() where state <> 'wanted';
-    delete from work.retire;
+    delete from work.retirement;
 
     perform pg_catalog.setval(
         pg_catalog.format('%I.%I', s.schemaname, s.sequencename)::regclass,
@@ -1873,7 +1878,7 @@ begin
     )
     from pg_catalog.pg_sequences s
     where s.schemaname = 'work';
-    update work.house set revision = revision + 1000000;
+    update work.settings set revision = revision + 1000000;
 
     insert into work.incarnation (id, since, reason) values (new_id, now(), why)
     on conflict (is_current) do update set id = excluded.id, since = excluded.since, reason = excluded.reason;

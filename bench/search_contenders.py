@@ -1,4 +1,4 @@
-"""Who contends in bench/search.py: Tantivy used directly, and ours as processes that are fed by MGMT's API."""
+"""The contenders of bench/search.py: Tantivy used directly, and Usher as processes that are filled by MGMT's API."""
 
 import asyncio
 import html
@@ -20,11 +20,11 @@ from urllib.parse import quote
 import psycopg
 import tantivy
 
-from crawl_sides import Meter, Nginx, Ran, dsn_of, postmaster, said
+from crawl_contenders import Meter, Nginx, Ran, dsn_of, postmaster, said
 from frame import wait_until
-from usher.chunk_store import Shelf
+from usher.chunk_store import ChunkStore
 from usher.crawl.page import parse as page
-from usher.db.embedded.client_process import lodge
+from usher.db.embedded.server_lease import lease_server
 from usher.http.client.mgmt_client import Client
 from usher.http.client.pool import HttpPool
 from usher.index import chunk_file
@@ -38,14 +38,14 @@ TREES = {
     "git": "/usr/share/doc/git-doc",
     "linux": "/usr/share/doc/linux-doc-6.1/html",
 }
-LARGEST = 400_000  # bytes of a page; single-page editions of whole books are none
-EACH = 50  # documents of a chunk
-COMMIT = 32 * EACH  # documents of a commit, as an index server does it
+MAX_PAGE_BYTES = 400_000  # excludes single-page editions of whole books
+CHUNK_DOCUMENTS = 50
+COMMIT_DOCUMENTS = 32 * CHUNK_DOCUMENTS  # as an index server does
 HEAP = 64_000_000
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 PATIENCE = 120.0
 CRAWL_SECONDS = 900
-PAGE = 3_000  # characters of a page of the site that is crawled
+PAGE_CHARACTERS = 3_000  # of the site that is crawled
 OK = 200
 USHER = (sys.executable, "-m", "usher")
 LOADED = "select count(*) from work.placement where row = %s and state = 'loaded'"
@@ -55,7 +55,7 @@ LOADED = "select count(*) from work.placement where row = %s and state = 'loaded
 
 
 def documents(number: int, kept: Path) -> tuple[list[IndexDocument], str]:
-    """So many documents and where they are from; those of real pages are kept there, for reading takes a while."""
+    """Return this number of documents and their source; documents of real pages are cached."""
     files = list(listed())
     if not files:
         return generated(number), "generated, with words as common as words are"
@@ -65,11 +65,11 @@ def documents(number: int, kept: Path) -> tuple[list[IndexDocument], str]:
 
 
 def listed() -> Iterator[tuple[str, Path, str]]:
-    """Pages of every tree that is installed, one of each in turn: host, file and path."""
+    """Yield pages of every installed tree, alternating between the trees: host, file and path."""
     trees = []
     for host, tree in TREES.items():
         found = sorted(Path(tree).rglob("*.html"))
-        small = [one for one in found if one.is_file() and one.stat().st_size < LARGEST]
+        small = [one for one in found if one.is_file() and one.stat().st_size < MAX_PAGE_BYTES]
         trees.append([(host, one, one.relative_to(tree).as_posix()) for one in small])
     for some in zip_longest(*trees):
         yield from filter(None, some)
@@ -88,13 +88,15 @@ def document(file: tuple[str, Path, str]) -> IndexDocument | None:
     host, path, name = file
     url = parse(f"http://{host}.example/{quote(name)}")
     assert isinstance(url, Url)  # noqa: S101 - as it was made
-    found = page.read(path.read_bytes(), url, media_type="text/html", charset="", robots_tags=[])
+    found = page.extract_documents(
+        path.read_bytes(), url, media_type="text/html", charset="", robots_tags=[]
+    )
     made = from_page(found[0], key=str(url), host=url.host, chunk=1, crawled=NOW)
     return made if isinstance(made, IndexDocument) else None
 
 
 def copied(one: IndexDocument, number: int) -> IndexDocument:
-    """The same under another name, and nothing that makes it a copy."""
+    """Return the document under another name, and changed so that it is no copy."""
     name = f"{number}.{one.host}"
     parts = {field: getattr(one, field) for field in one.__struct_fields__}
     url = one.url.replace(one.host, name, 1)
@@ -117,7 +119,7 @@ def generated(number: int) -> list[IndexDocument]:
 
     made = []
     for at in range(number):
-        host = f"h{at // EACH}.example"
+        host = f"h{at // CHUNK_DOCUMENTS}.example"
         body, title = text(chance.randint(200, 2_000)), text(5)
         key = f"{host}/{at}"
         made.append(
@@ -135,7 +137,7 @@ def generated(number: int) -> list[IndexDocument]:
 
 
 def queries(found: Sequence[IndexDocument], number: int) -> list[str]:
-    """One to three neighbouring words of a title or a heading each, none twice; in capitals some would be operators."""
+    """Return different queries of one to three adjacent words of titles and headings, in lower case."""
     chance = random.Random(6)  # noqa: S311
     made: dict[str, None] = {}
     while len(made) < number:
@@ -151,8 +153,8 @@ def queries(found: Sequence[IndexDocument], number: int) -> list[str]:
 # -- the limit
 
 
-class Direct:
-    """Tantivy by itself, as anybody would use it: four fields, three of them stored, one writer thread."""
+class TantivyDirect:
+    """Tantivy used directly, in the usual way: four fields, three of them stored, one writer thread."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -164,7 +166,7 @@ class Direct:
         self.index: tantivy.Index | None = None
 
     def fill(self, found: Sequence[IndexDocument]) -> float:
-        """Documents a second."""
+        """Return the documents a second."""
         shutil.rmtree(self.home, ignore_errors=True)
         self.home.mkdir()
         self.index = tantivy.Index(self.schema, str(self.home))
@@ -173,7 +175,7 @@ class Direct:
         for number, one in enumerate(found, 1):
             words = {"title": one.title, "body": one.body, "url": one.url}
             writer.add_document(tantivy.Document(**words, headings="\n".join(one.headings)))
-            if number % COMMIT == 0:
+            if number % COMMIT_DOCUMENTS == 0:
                 writer.commit()
         writer.commit()
         rate = len(found) / (time.perf_counter() - began)
@@ -182,7 +184,7 @@ class Direct:
         return rate
 
     def ask(self, text: str) -> int:
-        """The ten best with title, URL and a passage; how many there are."""
+        """Return the ten best hits with title, URL and snippet, and the total."""
         assert self.index is not None  # noqa: S101
         searcher = self.index.searcher()
         every = " ".join(f"+{word}" for word in text.split())
@@ -196,7 +198,7 @@ class Direct:
         return len(found.hits)
 
     def one_by_one(self, texts: Sequence[str]) -> list[float]:
-        """Seconds of each."""
+        """Return the seconds of each query."""
         taken = []
         for text in texts:
             began = time.perf_counter()
@@ -208,8 +210,8 @@ class Direct:
 # -- ours
 
 
-class House:
-    """MGMT, a watchdog, index servers and a front-end as processes; a crawler and a builder played here."""
+class SearchCluster:
+    """MGMT, a watchdog, index servers and a front-end as processes; this class acts as crawler and builder."""
 
     def __init__(self, home: Path) -> None:
         home.mkdir(mode=0o711)
@@ -218,25 +220,25 @@ class House:
             "USHER_DATA": str(home),
             "USHER_LOG_LEVEL": "warning",
             "USHER_CHUNK_WAIT": "0",
-            "USHER_CHUNK_PAGES": str(EACH),
+            "USHER_CHUNK_PAGES": str(CHUNK_DOCUMENTS),
         }
         self.env.pop("DATABASE_URL", None)
         self.processes: dict[str, subprocess.Popen[str]] = {}
         self.rows, self.chunks = 0, 0
 
     @contextmanager
-    def open(self) -> Iterator["House"]:
-        with lodge(self.home):
+    def open(self) -> Iterator["SearchCluster"]:
+        with lease_server(self.home):
             self.env["USHER_MGMT_URL"] = self.start("mgmt", "mgmt", "--bind", "127.0.0.1:0")
             self.start("watchdog", "watchdog", "--every", "0.5", "--probation", "0")
-            self.run("update work.house set crawl_delay = '0'")
+            self.run("update work.settings set crawl_delay = '0'")
             try:
                 yield self
             finally:
                 self.end(*reversed(self.processes))
 
     def start(self, name: str, *words: str) -> str:
-        """A process of ours, once it says that it is ready; what it says last is where it is."""
+        """Start a process of Usher, wait until it is ready, and return its address."""
         command = [*USHER, *words]
         self.processes[name] = subprocess.Popen(
             command, env=self.env, stdout=subprocess.PIPE, text=True
@@ -253,8 +255,8 @@ class House:
         with psycopg.connect(dsn_of(self.env), autocommit=True) as conn:
             conn.execute(statement.encode(), given)
 
-    async def fill(self, found: Sequence[IndexDocument], shelf: Shelf, here: str) -> None:
-        """Have all documents crawled and built, chunk by chunk, by whoever is here."""
+    async def fill(self, found: Sequence[IndexDocument], shelf: ChunkStore, here: str) -> None:
+        """Report all documents as crawled and built, chunk by chunk."""
         mgmt = self.env["USHER_MGMT_URL"]
         known = {one.url: one for one in found}
         async with (
@@ -265,7 +267,9 @@ class House:
             await builder.set_state("online", type="index-builder")
             for start in range(0, len(found), 5_000):
                 await crawler.add_links([one.url for one in found[start : start + 5_000]])
-            while pack := await crawler.get_links(EACH, hosts=EACH, each=EACH):
+            while pack := await crawler.get_links(
+                CHUNK_DOCUMENTS, hosts=CHUNK_DOCUMENTS, each=CHUNK_DOCUMENTS
+            ):
                 pages = [
                     PageReport(link=one.link, result="success", status=200) for one in pack.pages
                 ]
@@ -282,9 +286,9 @@ class House:
                     self.chunks += 1
 
     def row(self, servers: int) -> float:
-        """One more row, of so many servers; how many chunks a second they load, from the first commit to the last."""
+        """Add a row of this number of servers; return the chunks a second that they load, from first to last commit."""
         self.rows += 1
-        self.run("update work.house set rows = %s", self.rows)
+        self.run("update work.settings set rows = %s", self.rows)
         for number in range(servers):
             name = f"server-{self.rows}-{number}"
             self.start(name, "index-server", "--row", str(self.rows), "--bind", "127.0.0.1:0")
@@ -305,12 +309,12 @@ class House:
         return (last[1] - first[1]) / (last[0] - first[0]) if last > first else 0.0
 
     def leave(self, row: int) -> None:
-        """The servers of a row go."""
+        """Stop the servers of a row."""
         self.end(*[name for name in self.processes if name.startswith(f"server-{row}-")])
 
 
-class Asker:
-    """Somebody who searches at a front-end, over connections that are kept."""
+class SearchClient:
+    """A client that searches at a front-end over persistent connections."""
 
     def __init__(self, address: str) -> None:
         self._host = address.split("/")[2]
@@ -318,7 +322,7 @@ class Asker:
         self._lines = HttpPool(name, int(port), timeout=30, name="Front-end", hint="")
 
     async def ask(self, text: str) -> float:
-        """Seconds until the answer is there."""
+        """Return the seconds until the answer."""
         began = time.perf_counter()
         told = await self._lines.ask(
             "GET", f"/search.json?q={quote(text)}", b"", {"Host": self._host}
@@ -331,7 +335,7 @@ class Asker:
         return [await self.ask(text) for text in texts]
 
     async def together(self, texts: Sequence[str], clients: int) -> float:
-        """Queries a second of so many that each wait for their answer."""
+        """Return the queries a second of this number of concurrent clients."""
         waiting, began = iter(texts), time.perf_counter()
 
         async def client() -> None:
@@ -349,7 +353,7 @@ class Asker:
 
 
 class Crawl:
-    """`usher crawl` of a site of so many small pages, each with its share of a document."""
+    """`usher crawl` of a site with this number of small pages, each with a part of a document."""
 
     def __init__(self, home: Path, found: Sequence[IndexDocument]) -> None:
         self.home, self.tree = home / "crawl", home / "tree"
@@ -359,18 +363,18 @@ class Crawl:
                 f"<a href={below}.html>{below}</a> "
                 for below in range(10 * number + 1, min(10 * number + 11, len(found)))
             )
-            words = html.escape(one.body[:PAGE])
+            words = html.escape(one.body[:PAGE_CHARACTERS])
             text = f"<html lang=en><title>{html.escape(one.title)} {number}</title><p>{words}</p>{links}"
             (self.tree / f"{number}.html").write_text(text)
 
     def run(self) -> tuple[str, Ran]:
-        """What it said at the end, and what it took."""
+        """Return its last message, and its resources."""
         with Nginx(self.tree, self.tree.parent) as site:
             url = site.url.replace("index.html", "0.html")
             words = ["--data", str(self.home), "crawl", "--delay", "0", url]
             began = time.perf_counter()
             process = subprocess.Popen([*USHER, *words], stdout=subprocess.PIPE, text=True)
-            wait_until((self.home / "logs" / "crawl.log").exists, 60)
+            wait_until((self.home / "logs" / "crawler.log").exists, 60)
             meter = Meter({"usher": process.pid, "postgres": postmaster(self.home)})
             out, _ = process.communicate(timeout=CRAWL_SECONDS)
             used = meter.end()
