@@ -11,7 +11,7 @@ from usher.api.door_messages import (
     EntreeRequest,
     KnockAnswer,
     KnockRequest,
-    UrlVerdict,
+    UrlAnswer,
 )
 from usher.door.batch import BatchVerdicts
 from usher.door.batch import UrlVerdict as DoorVerdict
@@ -66,9 +66,9 @@ def link_verdicts(answers: BatchVerdicts) -> LinkVerdicts:
     return LinkVerdicts(verdict_counts(answers), reasons)
 
 
-def url_verdict(answer: DoorVerdict) -> UrlVerdict:
+def url_verdict(answer: DoorVerdict) -> UrlAnswer:
     canonical = None if answer.url is None else str(answer.url)
-    return UrlVerdict(answer.given, canonical, answer.verdict, answer.reason, answer.detail)
+    return UrlAnswer(answer.given, canonical, answer.verdict, answer.reason, answer.detail)
 
 
 async def entree(call: MgmtCall[EntreeRequest]) -> EntreeAnswer:

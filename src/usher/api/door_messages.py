@@ -19,7 +19,7 @@ class KnockRequest(Struct, forbid_unknown_fields=True):
     answers: bool = True
 
 
-class UrlVerdict(Struct, gc=False):
+class UrlAnswer(Struct, gc=False):
     """What the door says to one URL; `canonical` is null where it cannot be read."""
 
     url: str
@@ -35,7 +35,7 @@ class KnockAnswer(Struct):
     counts: VerdictCounts
     reasons: dict[Reason, int]
     brought: int
-    answers: list[UrlVerdict] | UnsetType = UNSET
+    answers: list[UrlAnswer] | UnsetType = UNSET
 
 
 class EntreeRequest(Struct):
