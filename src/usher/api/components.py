@@ -8,11 +8,11 @@ from usher.errors import NotFound
 from usher.http.server.endpoint import Endpoint
 from usher.http.server.middleware import HttpError
 from usher.messages.components import (
+    ComponentDetails,
     ComponentList,
     ComponentsQuery,
     ComponentStateRequest,
     ComponentStatus,
-    ComponentView,
     EventList,
     EventsQuery,
     EventView,
@@ -71,14 +71,16 @@ async def list_components(call: MgmtCall[ComponentsQuery]) -> ComponentList:
     return ComponentList([shown_component(one) for one in found])
 
 
-async def show_component(call: MgmtCall[ComponentsQuery]) -> ComponentView:
+async def show_component(call: MgmtCall[ComponentsQuery]) -> ComponentDetails:
     kind = None if call.body.type is None else type_of(call.body.type)
     async with call.context.mgmt_db.connection() as conn:
         return shown_component(await components.show(conn, call.path_params["host"], kind))
 
 
-def shown_component(one: ComponentRecord) -> ComponentView:
-    return ComponentView(**{name: getattr(one, name) for name in ComponentView.__struct_fields__})
+def shown_component(one: ComponentRecord) -> ComponentDetails:
+    return ComponentDetails(
+        **{name: getattr(one, name) for name in ComponentDetails.__struct_fields__}
+    )
 
 
 async def show_chunk(call: MgmtCall[None]) -> queries.ChunkDetails:
@@ -133,7 +135,7 @@ ENDPOINTS = (
         "/v1/components/{host}",
         show_component,
         ComponentsQuery,
-        ComponentView,
+        ComponentDetails,
         "One component; `type` says which where several share a host",
         access=READ,
     ),

@@ -18,7 +18,8 @@ from usher.api.mgmt_calls import (
     state_of,
 )
 from usher.db.pool import Connection
-from usher.door.guestbook import FetchResult, ReportedPage
+from usher.door import guestbook
+from usher.door.guestbook import FetchResult
 from usher.errors import BadInput, NotFound
 from usher.http.server.endpoint import Endpoint
 from usher.messages.components import ChunkIdsQuery, ChunkState, UnpropagatedChunks
@@ -90,7 +91,7 @@ async def finish(
     conn: Connection,
     me: ComponentRecord,
     chunk: int,
-    told: Sequence[ReportedPage] = (),
+    told: Sequence[guestbook.PageReport] = (),
 ) -> bool:
     """Whether the chunk was the crawler's, and is crawled now."""
     asked = call.body
@@ -101,7 +102,7 @@ async def finish(
         sha256=asked.sha256,
         size=asked.bytes,
         now=database_time(call),
-        reports=told,
+        outcomes=told,
         # Whoever reports pages reports all it fetched: the others it never had, or dropped.
         back=None if asked.pages is None else True,
     )
@@ -115,7 +116,7 @@ def said_before(found: Chunk, me: ComponentRecord, asked: ContentChunkReport) ->
 
 
 async def pace(
-    conn: Connection, found: Sequence[tuple[PageReport, ReportedPage]], now: datetime
+    conn: Connection, found: Sequence[tuple[PageReport, guestbook.PageReport]], now: datetime
 ) -> None:
     """Hosts that refused us or did not answer rest, for every crawler; those that answer are forgiven in time."""
     answering = {outcome.domain64 for one, outcome in found if one.status is not None}
@@ -125,7 +126,9 @@ async def pace(
         await chunks.clear_troubles(conn, well, now=now)
 
 
-def trouble_of(one: PageReport, outcome: ReportedPage, answering: set[int]) -> HostTrouble | None:
+def trouble_of(
+    one: PageReport, outcome: guestbook.PageReport, answering: set[int]
+) -> HostTrouble | None:
     """An answer that asks us to come later is its host's trouble; so is none at all, if no page of it has one."""
     silent = one.result == "failure" and one.status is None and outcome.domain64 not in answering
     if not silent and one.status not in LATER and one.retry_after is None:
@@ -136,13 +139,13 @@ def trouble_of(one: PageReport, outcome: ReportedPage, answering: set[int]) -> H
 
 async def outcomes(
     conn: Connection, chunk: int, pages: Sequence[PageReport]
-) -> list[tuple[PageReport, ReportedPage]]:
+) -> list[tuple[PageReport, guestbook.PageReport]]:
     """What became of the pages of a chunk; one that is not in it makes the whole report wrong."""
     inside = {(page.host, page.path): page for page in await unreported_pages.pages_of(conn, chunk)}
     codes = (
         await unreported_pages.content_types(conn) if any(one.content_type for one in pages) else {}
     )
-    found: dict[tuple[str, str], tuple[PageReport, ReportedPage]] = {}
+    found: dict[tuple[str, str], tuple[PageReport, guestbook.PageReport]] = {}
     for one in pages:
         url = read(one.link)
         page = inside.get((url.host, url.path))
@@ -161,8 +164,8 @@ def read(link: str) -> Url:
 
 def outcome_of(
     one: PageReport, page: Numbered, codes: Mapping[str, int] | None = None
-) -> ReportedPage:
-    return ReportedPage(
+) -> guestbook.PageReport:
+    return guestbook.PageReport(
         domain64=page.domain64,
         path=page.path,
         result=result_of(one),

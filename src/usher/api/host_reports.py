@@ -18,10 +18,10 @@ from usher.messages.crawler import (
     LinkVerdicts,
     OfferedFeedsAnswer,
     OfferedFeedsReport,
+    RobotsAnswer,
     RobotsQuery,
-    RobotsReport,
+    RobotsRequest,
     SitemapReport,
-    StoredRobots,
 )
 from usher.mgmt import offered_feeds, robots
 from usher.private_hosts import may_lead
@@ -30,15 +30,15 @@ from usher.urls import Url, UrlRefusal, parse
 MOST_SITEMAPS: Final = 1_000  # told of at once
 
 
-async def get_robots(call: MgmtCall[RobotsQuery]) -> StoredRobots:
+async def get_robots(call: MgmtCall[RobotsQuery]) -> RobotsAnswer:
     asked = read(call.body.origin)
     await caller(call, "crawler")
     async with mgmt_connection(call, alone=True) as conn:
         found = await robots.find_robots(conn, asked.host, asked.scheme)
-    return shown(found) if found else StoredRobots()
+    return shown(found) if found else RobotsAnswer()
 
 
-async def set_robots(call: MgmtCall[RobotsReport]) -> StoredRobots:
+async def set_robots(call: MgmtCall[RobotsRequest]) -> RobotsAnswer:
     """What a crawler read; the sitemaps that it names come in by the door."""
     asked, now = call.body, database_time(call)
     origin = read(asked.origin)
@@ -113,8 +113,8 @@ async def add_feeds(call: MgmtCall[OfferedFeedsReport]) -> OfferedFeedsAnswer:
     return OfferedFeedsAnswer(len(new))
 
 
-def shown(found: robots.RobotsRow) -> StoredRobots:
-    return StoredRobots(
+def shown(found: robots.StoredRobots) -> RobotsAnswer:
+    return RobotsAnswer(
         found.status,
         found.body,
         found.fetched_at,
@@ -130,7 +130,7 @@ ENDPOINTS = (
         "/v1/robots",
         get_robots,
         RobotsQuery,
-        StoredRobots,
+        RobotsAnswer,
         "What a host's robots.txt said last; nothing if nobody has read it",
         access=work("crawler"),
     ),
@@ -138,8 +138,8 @@ ENDPOINTS = (
         "POST",
         "/v1/robots",
         set_robots,
-        RobotsReport,
-        StoredRobots,
+        RobotsRequest,
+        RobotsAnswer,
         "A robots.txt that was read, or could not be had",
         access=work("crawler"),
     ),

@@ -14,9 +14,9 @@ from usher.messages.fields import MAX_CHUNKS_PER_REQUEST, chunk_number
 from usher.messages.front_end import ClusterMap, MappedServer, ServerRow
 from usher.messages.index_server import (
     AllChunksQuery,
+    ChunkServer,
     ChunksQuery,
     LeavingChunks,
-    RowServer,
     SeedHosts,
     ServerChunk,
     StalePage,
@@ -53,7 +53,7 @@ def server_chunk(one: WantedChunk) -> ServerChunk:
         one.chunk_id,
         one.crawler_host,
         one.index_builder_host,
-        [RowServer(row, host) for row, host in one.rows],
+        [ChunkServer(row, host) for row, host in one.rows],
         SeedHosts(one.crawler_host, one.index_builder_host),
         one.peers,
         one.sha256,

@@ -20,10 +20,10 @@ from usher.api.queue_messages import (
     MAX_JOBS_PER_CLAIM,
     MAX_JOBS_PER_REQUEST,
     ChildJobsRequest,
-    ClaimAnswer,
-    ClaimRequest,
     ExtendAnswer,
     ExtendRequest,
+    JobClaimAnswer,
+    JobClaimRequest,
     MessageRequest,
     OutputRequest,
     QueuedJobs,
@@ -150,7 +150,7 @@ def kept(output: str, policy: Policy) -> str:
 # -- what managers do
 
 
-async def claim(call: MgmtCall[ClaimRequest]) -> ClaimAnswer:
+async def claim(call: MgmtCall[JobClaimRequest]) -> JobClaimAnswer:
     asked = call.body
     lease = span(asked.lease, "lease", SECOND, DAY)
     tries = asked.max_attempts or call.context.policies.of(asked.type).max_attempts
@@ -160,7 +160,7 @@ async def claim(call: MgmtCall[ClaimRequest]) -> ClaimAnswer:
         found = await jobs.claim(conn, asked.type, host, asked.n, lease=lease, tries=tries, now=now)
         fewer = len(found) < asked.n
         due = await jobs.next_due(conn, asked.type, host) if fewer else None
-    return ClaimAnswer(found, now + lease, due)
+    return JobClaimAnswer(found, now + lease, due)
 
 
 def host_of_manager(token: Token | None, declared: str) -> str:
@@ -269,8 +269,8 @@ ENDPOINTS = (
         "POST",
         "/v1/jobs/claim",
         claim,
-        ClaimRequest,
-        ClaimAnswer,
+        JobClaimRequest,
+        JobClaimAnswer,
         f"Take up to {MAX_JOBS_PER_CLAIM:,} jobs of a type to run them",
         access=MANAGER,
     ),
