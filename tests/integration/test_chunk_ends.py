@@ -15,18 +15,18 @@ from support.mgmt.admitted_pages import (
     url,
 )
 from usher.db.pool import Connection, connect
-from usher.door.guestbook import FetchReport, ReportedPage
+from usher.door.guestbook import FetchReport, FetchResult
 from usher.mgmt import chunks
 from usher.mgmt.chunks import ClaimedChunk, PageClaim
 
 
 async def outcomes(
     conn: Connection, pack: ClaimedChunk, *results: FetchResult
-) -> list[ReportedPage]:
+) -> list[FetchReport]:
     """What became of the first pages of a chunk."""
     found = [await chunks.find_page(conn, url(page.url)) for page in pack.pages]
     return [
-        ReportedPage(page.domain64, page.path, result, pack.chunk_id, 200)
+        FetchReport(page.domain64, page.path, result, pack.chunk_id, 200)
         for page, result in zip(found, results, strict=False)
         if page
     ]

@@ -21,7 +21,7 @@ from support.mgmt.admitted_pages import (
 )
 from usher.db.pool import Connection, Database, connect
 from usher.door.doorkeeper import Doorkeeper
-from usher.door.guestbook import ReportedPage
+from usher.door.guestbook import FetchReport
 from usher.door.rules import Knock
 from usher.mgmt import chunks
 from usher.mgmt.chunks import ClaimedChunk, HostTrouble, PageClaim
@@ -176,7 +176,7 @@ async def test_a_failed_page_is_marked_and_another_comes_into_the_chunk(database
         assert await chunks.lock_chunk(conn, me, pack.chunk_id, lease=LEASE, now=NOW + SOON)
         page = await chunks.find_page(conn, url(pack.pages[2].url))
         assert page
-        failed = ReportedPage(
+        failed = FetchReport(
             page.domain64, page.path, "failure", chunk_id=pack.chunk_id, status=500
         )
         await chunks.report(conn, [failed], now=NOW + SOON)
@@ -352,8 +352,8 @@ async def test_a_crawl_that_nobody_saw_end_ends_with_the_next_look(database: str
         assert (over, due > NOW) == (None, True)
 
 
-async def success(conn: Connection, pack: ClaimedChunk) -> ReportedPage:
+async def success(conn: Connection, pack: ClaimedChunk) -> FetchReport:
     """The only page of a chunk, fetched."""
     found = await chunks.find_page(conn, url(pack.pages[0].url))
     assert found
-    return ReportedPage(found.domain64, found.path, "success", pack.chunk_id, 200)
+    return FetchReport(found.domain64, found.path, "success", pack.chunk_id, 200)

@@ -10,7 +10,7 @@ import pytest
 from usher.db.pool import Connection, Database, connect
 from usher.door import admin, filters, hosts
 from usher.door.doorkeeper import Doorkeeper
-from usher.door.guestbook import ReportedPage
+from usher.door.guestbook import FetchReport
 from usher.door.rules import Knock, Verdict
 
 MONDAY = datetime(2026, 11, 16, 8, tzinfo=UTC)
@@ -36,7 +36,7 @@ async def crawl(door: Doorkeeper, now: datetime) -> int:
             "update work.guestbook set state = 'crawling' where state = 'pending' returning domain64, path"
         )
         taken = await rows.fetchall()
-    await door.settle([ReportedPage(number, path, "success") for number, path in taken], now=now)
+    await door.settle([FetchReport(number, path, "success") for number, path in taken], now=now)
     return len(taken)
 
 

@@ -15,7 +15,7 @@ from support.mgmt.admitted_pages import (
     url,
 )
 from usher.db.pool import Connection, connect
-from usher.door.guestbook import FetchReport, ReportedPage
+from usher.door.guestbook import FetchReport, FetchResult
 from usher.mgmt import chunks, robots
 from usher.mgmt.chunks import ClaimedChunk, HostTrouble, PageClaim
 from usher.mgmt.robots import RobotsReport
@@ -32,7 +32,7 @@ async def report(conn: Connection, me: int, pack: ClaimedChunk, now: datetime) -
     for page in pack.pages:
         found = await chunks.find_page(conn, url(page.url))
         assert found
-        outcome = ReportedPage(found.domain64, found.path, "success", pack.chunk_id, 200)
+        outcome = FetchReport(found.domain64, found.path, "success", pack.chunk_id, 200)
         await chunks.report(conn, [outcome], now=now)
     assert await chunks.finish_crawl(conn, me, pack.chunk_id, sha256=None, size=None, now=now)
 
@@ -142,7 +142,7 @@ async def settled(
     assert pack
     found = await chunks.find_page(conn, url(pack.pages[0].url))
     assert found
-    one = ReportedPage(found.domain64, found.path, result, pack.chunk_id, status, text64=7)
+    one = FetchReport(found.domain64, found.path, result, pack.chunk_id, status, text64=7)
     await chunks.report(conn, [one], now=now)
     rows = await conn.execute(
         "select case when indexed_in is null then 'nowhere' when indexed_in = chunk_id then 'here' "
@@ -189,7 +189,7 @@ async def test_the_same_text_elsewhere_is_marked_with_its_original(database: str
             assert found
             text = None if page.url.endswith("/2") else 7
             outcomes.append(
-                ReportedPage(found.domain64, found.path, "success", pack.chunk_id, 200, text64=text)
+                FetchReport(found.domain64, found.path, "success", pack.chunk_id, 200, text64=text)
             )
         for part in (outcomes[:2], outcomes[2:]):
             await chunks.report(conn, part, now=NOW)

@@ -10,7 +10,7 @@ from support.db.invariants import violations
 from support.mgmt.admitted_pages import LEASE, NONE, NOW, SOON, admit, component, delay, url
 from usher.db.pool import Connection, connect
 from usher.door import guestbook, hosts
-from usher.door.guestbook import FetchReport, ReportedPage
+from usher.door.guestbook import FetchReport, PackedUrls
 from usher.door.rules import Knock, Reason
 from usher.mgmt import chunks
 from usher.mgmt.chunks import ClaimedChunk, HostTrouble, PageClaim
@@ -50,7 +50,7 @@ async def last_page(conn: Connection) -> tuple[int, ClaimedChunk]:
 async def finish(conn: Connection, crawler: int, pack: ClaimedChunk) -> None:
     page = await chunks.find_page(conn, url(FIRST))
     assert page
-    outcome = ReportedPage(page.domain64, page.path, "success", pack.chunk_id, 200)
+    outcome = FetchReport(page.domain64, page.path, "success", pack.chunk_id, 200)
     done = await chunks.finish_crawl(
         conn, crawler, pack.chunk_id, sha256=None, size=None, now=NOW + SOON, reports=[outcome]
     )

@@ -12,7 +12,7 @@ from support.mgmt.admitted_pages import NONE, NOW, url
 from support.mgmt.compaction import LATER, House
 from support.mgmt.index_servers import fail
 from usher.db.pool import Connection, connect
-from usher.door.guestbook import ReportedPage
+from usher.door.guestbook import FetchReport
 from usher.mgmt import chunks, missing_chunks, page_versions, placements
 from usher.mgmt.chunks import ClaimedChunk, PageClaim
 from usher.mgmt.missing_chunks import MissingFile
@@ -83,7 +83,7 @@ async def report(
     """Report one page alone; the state it is in then."""
     page = await chunks.find_page(house.conn, url(f"https://a.com{path}"))
     assert page
-    outcome = ReportedPage(
+    outcome = FetchReport(
         page.domain64, path, "success" if status == 200 else "unchanged", pack.chunk_id, status,
         content_sha1=etag, etag=etag, text64=text,
     )  # fmt: skip
@@ -104,7 +104,7 @@ async def test_a_page_reported_without_details_is_crawled_again(house: House) ->
     pack = await claim(house, "/0", "/1")
     page = await chunks.find_page(house.conn, url("https://a.com/0"))
     assert page
-    untold = ReportedPage(page.domain64, "/0", "unchanged", pack.chunk_id)
+    untold = FetchReport(page.domain64, "/0", "unchanged", pack.chunk_id)
     await chunks.report(house.conn, [untold], now=NOW)
     await lose_crawl(house, pack.chunk_id, crawled=False)
     assert await page_state(house, "/0") == ("pending", None)

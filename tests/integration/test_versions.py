@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from support.mgmt.admitted_pages import NONE, NOW, admit, component, delay, pages, url
 from usher.db.pool import Connection, connect
-from usher.door.guestbook import FetchReport, ReportedPage
+from usher.door.guestbook import FetchReport, FetchResult
 from usher.mgmt import chunks, page_versions, placements
 from usher.mgmt.chunks import ClaimedChunk, PageClaim
 
@@ -56,7 +56,7 @@ class House:
             found = await chunks.find_page(self.conn, url(page.url))
             assert found
             outcomes.append(
-                ReportedPage(found.domain64, found.path, result, pack.chunk_id, status, text64=1)
+                FetchReport(found.domain64, found.path, result, pack.chunk_id, status, text64=1)
             )
         await chunks.report(self.conn, outcomes, now=NOW)
         await chunks.finish_crawl(

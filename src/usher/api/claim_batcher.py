@@ -13,7 +13,7 @@ import psycopg
 
 from usher.db.pool import Connection, Database
 from usher.mgmt import chunks
-from usher.mgmt.chunks import ClaimedChunk, PageClaim, ClaimRows
+from usher.mgmt.chunks import ClaimedChunk, ClaimRows, PageClaim
 
 MAX_CLAIMS_PER_STATEMENT: Final = 16  # crawlers served by one statement
 MAX_BATCHED_PAGES: Final = (

@@ -91,7 +91,7 @@ async def finish(
     conn: Connection,
     me: ComponentRecord,
     chunk: int,
-    told: Sequence[guestbook.PageReport] = (),
+    told: Sequence[guestbook.FetchReport] = (),
 ) -> bool:
     """Whether the chunk was the crawler's, and is crawled now."""
     asked = call.body
@@ -102,7 +102,7 @@ async def finish(
         sha256=asked.sha256,
         size=asked.bytes,
         now=database_time(call),
-        outcomes=told,
+        reports=told,
         # Whoever reports pages reports all it fetched: the others it never had, or dropped.
         back=None if asked.pages is None else True,
     )
@@ -116,7 +116,7 @@ def said_before(found: Chunk, me: ComponentRecord, asked: ContentChunkReport) ->
 
 
 async def pace(
-    conn: Connection, found: Sequence[tuple[PageReport, guestbook.PageReport]], now: datetime
+    conn: Connection, found: Sequence[tuple[PageReport, guestbook.FetchReport]], now: datetime
 ) -> None:
     """Hosts that refused us or did not answer rest, for every crawler; those that answer are forgiven in time."""
     answering = {outcome.domain64 for one, outcome in found if one.status is not None}
@@ -127,7 +127,7 @@ async def pace(
 
 
 def trouble_of(
-    one: PageReport, outcome: guestbook.PageReport, answering: set[int]
+    one: PageReport, outcome: guestbook.FetchReport, answering: set[int]
 ) -> HostTrouble | None:
     """An answer that asks us to come later is its host's trouble; so is none at all, if no page of it has one."""
     silent = one.result == "failure" and one.status is None and outcome.domain64 not in answering
@@ -139,13 +139,13 @@ def trouble_of(
 
 async def outcomes(
     conn: Connection, chunk: int, pages: Sequence[PageReport]
-) -> list[tuple[PageReport, guestbook.PageReport]]:
+) -> list[tuple[PageReport, guestbook.FetchReport]]:
     """What became of the pages of a chunk; one that is not in it makes the whole report wrong."""
     inside = {(page.host, page.path): page for page in await unreported_pages.pages_of(conn, chunk)}
     codes = (
         await unreported_pages.content_types(conn) if any(one.content_type for one in pages) else {}
     )
-    found: dict[tuple[str, str], tuple[PageReport, guestbook.PageReport]] = {}
+    found: dict[tuple[str, str], tuple[PageReport, guestbook.FetchReport]] = {}
     for one in pages:
         url = read(one.link)
         page = inside.get((url.host, url.path))
@@ -164,8 +164,8 @@ def read(link: str) -> Url:
 
 def outcome_of(
     one: PageReport, page: Numbered, codes: Mapping[str, int] | None = None
-) -> guestbook.PageReport:
-    return guestbook.PageReport(
+) -> guestbook.FetchReport:
+    return guestbook.FetchReport(
         domain64=page.domain64,
         path=page.path,
         result=result_of(one),

@@ -13,8 +13,7 @@ from usher.api.door_messages import (
     KnockRequest,
     KnockVerdict,
 )
-from usher.door.batch import BatchVerdicts
-from usher.door.batch import UrlVerdict as DoorVerdict
+from usher.door.batch import BatchVerdicts, UrlVerdict
 from usher.door.rules import Knock
 from usher.errors import BadInput, NotFound
 from usher.http.server.endpoint import Endpoint

@@ -113,7 +113,7 @@ async def add_feeds(call: MgmtCall[OfferedFeedsReport]) -> OfferedFeedsAnswer:
     return OfferedFeedsAnswer(len(new))
 
 
-def shown(found: robots.StoredRobots) -> RobotsAnswer:
+def shown(found: robots.RobotsRow) -> RobotsAnswer:
     return RobotsAnswer(
         found.status,
         found.body,

@@ -109,7 +109,7 @@ class Doorkeeper:
             yield await self.knock(roots, knock=Knock("full"), now=now)
 
     async def settle(
-        self, reports: Sequence[guestbook.ReportedPage], *, now: datetime | None = None
+        self, reports: Sequence[guestbook.FetchReport], *, now: datetime | None = None
     ) -> tuple[list[guestbook.SettledPage], list[int]]:
         """Record the results of fetches, and close finished crawls; returns the pages and these hosts."""
         when = now or self.db.clock.now()

@@ -140,7 +140,7 @@ async def hint(
     )
 
 
-class ReportedPage(NamedTuple):
+class FetchReport(NamedTuple):
     """The result of fetching one page; the statements name their parameters after these fields."""
 
     domain64: int
@@ -173,13 +173,13 @@ class SettledPage(NamedTuple):
 
 
 async def settle(
-    conn: Connection, *, reports: Sequence[ReportedPage], now: datetime
+    conn: Connection, *, reports: Sequence[FetchReport], now: datetime
 ) -> list[SettledPage]:
     """Record the results of fetches; changes and returns only pages that were being crawled in that chunk."""
     return await store.settle.rows(conn, SettledPage, **report_columns(reports), now=now)
 
 
-def report_columns(reports: Sequence[ReportedPage]) -> dict[str, str | None]:
+def report_columns(reports: Sequence[FetchReport]) -> dict[str, str | None]:
     """One array for each field of the reports, by the name of the field."""
     columns = zip(*reports, strict=True) if reports else [()] * len(FetchReport._fields)
     return dict(zip(FetchReport._fields, map(array_or_null, columns), strict=True))

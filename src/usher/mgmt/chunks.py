@@ -15,7 +15,7 @@ from psycopg.rows import TupleRow
 
 from usher.db.pool import Connection
 from usher.db.statements import array, load_statements
-from usher.door.guestbook import ReportedPage, SettledPage, report_columns
+from usher.door.guestbook import FetchReport, SettledPage, report_columns
 from usher.messages.crawler import PrivateAccess
 from usher.mgmt import compaction_merge, page_versions, placements
 from usher.urls import Url, url_text
@@ -208,7 +208,7 @@ async def find_page(conn: Connection, url: Url) -> PageLocation | None:
 
 
 async def report(
-    conn: Connection, reports: Sequence[ReportedPage], *, now: datetime
+    conn: Connection, reports: Sequence[FetchReport], *, now: datetime
 ) -> list[SettledPage]:
     """What became of pages of held chunks; copies outdated by it are noted, crawls that are over by it are closed."""
     return await store.report.rows(conn, SettledPage, **report_columns(reports), now=now)
@@ -250,7 +250,7 @@ async def finish_crawl(
     sha256: str | None,
     size: int | None,
     now: datetime,
-    reports: Sequence[ReportedPage] = (),
+    reports: Sequence[FetchReport] = (),
     back: bool | None = False,
 ) -> FinishedCrawl | None:
     """The chunk is crawled, and this became of its pages; None, and nothing changes, if the crawler has no lease on it.

@@ -7,7 +7,7 @@ from typing import Any, Self
 from support.mgmt.admitted_pages import NONE, NOW, component, delay, url
 from usher.db.pool import Connection
 from usher.door import hosts
-from usher.door.guestbook import FetchReport, ReportedPage
+from usher.door.guestbook import FetchReport, FetchResult
 from usher.mgmt import chunks, compaction, compaction_merge, page_versions, placements
 from usher.mgmt.chunks import PageClaim
 from usher.mgmt.compaction import CompactionResult, MergedChunk
@@ -79,7 +79,7 @@ class House:
             assert found
             page_result: FetchResult = "unchanged" if found.path in same else result
             known = (found.domain64, found.path, page_result, pack.chunk_id, status)
-            outcomes.append(ReportedPage(*known, text64=1))
+            outcomes.append(FetchReport(*known, text64=1))
         await chunks.report(self.conn, outcomes if told else [], now=NOW)
         await chunks.finish_crawl(
             self.conn, self.crawler, pack.chunk_id, sha256=None, size=None, now=NOW

@@ -10,7 +10,7 @@ from support.db.invariants import violations
 from support.mgmt.admitted_pages import component, url
 from usher.db.pool import CONFLICT_ERRORS, Connection, Database, connect
 from usher.door.doorkeeper import Doorkeeper
-from usher.door.guestbook import FetchReport, ReportedPage
+from usher.door.guestbook import FetchReport, FetchResult
 from usher.mgmt import (
     chunks,
     compaction,
@@ -165,7 +165,7 @@ class Stress:
 
     async def outcomes(
         self, conn: Connection, pack: ClaimedChunk, pages: list[ClaimedPage]
-    ) -> list[ReportedPage]:
+    ) -> list[FetchReport]:
         reported = []
         for page in pages:
             found = await chunks.find_page(conn, url(page.url))
@@ -173,7 +173,7 @@ class Stress:
             result, status = self.fetched(page)
             text = self.random.getrandbits(60)
             key = (found.domain64, found.path, result, pack.chunk_id, status)
-            reported.append(ReportedPage(*key, content_sha1=str(text), etag=str(text), text64=text))
+            reported.append(FetchReport(*key, content_sha1=str(text), etag=str(text), text64=text))
         return reported
 
     def fetched(self, page: ClaimedPage) -> tuple[FetchResult, int | None]:
