@@ -156,7 +156,9 @@ async def claim(call: Call[ClaimRequest]) -> ClaimAnswer:
     host = host_of_manager(call.asker.token, asked.host)
     async with at_the_desk(call) as conn:
         now = await server_time(conn)
-        found = await jobs.claim(conn, asked.type, host, asked.n, lease=lease, tries=tries, now=now)
+        found = await jobs.claim(
+            conn, asked.type, host, asked.n, lease=lease, max_attempts=tries, now=now
+        )
         fewer = len(found) < asked.n
         due = await jobs.next_due(conn, asked.type, host) if fewer else None
     return ClaimAnswer(found, now + lease, due)
@@ -251,7 +253,9 @@ def judged(end: End, held: ActiveRun, policy: Policy) -> JobOutcome:
     why: EndReason = "cancelled" if held.cancel and end.state is None and code else "ended"
     rules = replace(policy, max_attempts=held.max_attempts or policy.max_attempts)
     luck = random.random()  # noqa: S311 - spreads retries
-    return job_outcome(ProcessEnd(code, why), attempts=held.attempts, policy=rules, luck=luck)
+    return job_outcome(
+        ProcessEnd(code, why), attempts=held.attempts, policy=rules, random_share=luck
+    )
 
 
 def message(end: End, found: JobOutcome) -> str | None:

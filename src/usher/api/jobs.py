@@ -166,7 +166,7 @@ async def cancel_job(call: Call[CancelRequest]) -> Cancelled:
     id_ = number(call)
     async with at_the_desk(call) as conn:
         why, now = without_nul(call.body.why), await server_time(conn)
-        found = await jobs.cancel(conn, [id_], why=why, now=now)
+        found = await jobs.cancel(conn, [id_], reason=why, now=now)
         if id_ not in found:
             ended = await queries.show_job(conn, id_)
             raise wrong_state(f"Job {id_} has ended already: {ended.job.state}.")

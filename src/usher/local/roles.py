@@ -62,13 +62,13 @@ async def watchdog(post: Post, stop: asyncio.Event, ready: Ready) -> None:
 async def scheduler(post: Post, stop: asyncio.Event, ready: Ready) -> None:
     from usher.queue.service import run_scheduler
 
-    await run_scheduler(post.settings, ready=ready, told=stop)
+    await run_scheduler(post.settings, ready=ready, stop_event=stop)
 
 
 async def manager(post: Post, stop: asyncio.Event, ready: Ready) -> None:
     from usher.queue.service import QueueServiceOptions, run_manager
 
-    await run_manager(post.loaded, QueueServiceOptions(), ready=ready, told=stop)
+    await run_manager(post.loaded, QueueServiceOptions(), ready=ready, stop_event=stop)
 
 
 async def crawler(post: Post, stop: asyncio.Event, ready: Ready) -> None:

@@ -30,9 +30,9 @@ from usher.cli.wording import display_time, plain, printable, span
 from usher.db.clock import server_time
 from usher.errors import BadInput
 from usher.queue import admin, jobs, queries, run_api, waiting_reason
+from usher.queue.host_rules import normalize_host_rule
 from usher.queue.job_states import JobState
 from usher.queue.jobs import EnqueuedJob, JobRequest
-from usher.queue.periods import normalize_host_rule
 from usher.queue.queries import JobCount, JobDetails, JobTreeNode, ListedJob, QueueCounts, RowWriter
 
 BATCH = 5_000
@@ -338,7 +338,7 @@ async def retry_jobs(app: App, ids: Sequence[int]) -> list[Fate]:
 async def cancel_jobs(app: App, ids: Sequence[int], reason: str) -> list[Fate]:
     wanted = list(dict.fromkeys(ids))
     async with at_the_queue(app) as conn:
-        found = await jobs.cancel(conn, wanted, why=reason, now=await server_time(conn))
+        found = await jobs.cancel(conn, wanted, reason=reason, now=await server_time(conn))
         over = {one.id for one in await admin.load_ended_jobs(conn, wanted)} - found.keys()
 
     def fate(id_: int) -> Fate:

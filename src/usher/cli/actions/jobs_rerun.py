@@ -30,11 +30,11 @@ async def run_again(app: App, id_: int, extra: Sequence[str]) -> int:
             event = await rerun(
                 RerunRequest(
                     db=db,
-                    post=post,
+                    config=post,
                     old=old,
-                    extra=tuple(extra),
-                    hear=heard,
-                    talk=app.say,
+                    extra_args=tuple(extra),
+                    show_output=heard,
+                    show_progress=app.say,
                     stop=stop,
                     kill=kill,
                 )

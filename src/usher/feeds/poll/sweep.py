@@ -99,8 +99,8 @@ class Sweep:
             observed(asyncio.create_task(work), log)
             for work in (
                 self.ledger.settle(),
-                self.ledger.beat(self.stop, self.stop),
-                self.ledger.watch(self.stop),
+                self.ledger.send_heartbeats(self.stop, self.stop),
+                self.ledger.watch_leases(self.stop),
             )
         ]
         try:
@@ -136,12 +136,12 @@ class Sweep:
                 self.post.host,
                 n,
                 lease=self.post.lease,
-                tries=self.post.policy.max_attempts,
+                max_attempts=self.post.policy.max_attempts,
                 now=self.clock.now(),
             ),
             autocommit=True,
         )
-        runs = [self.ledger.enter(job, self.post.policy, asked) for job in claimed]
+        runs = [self.ledger.add(job, self.post.policy, asked) for job in claimed]
         others = [run for run in runs if run.job.program != PROGRAM or not is_feed(run.job.args)]
         if others:
             await self.ledger.give_back(others)  # a manager will run them, as it runs any job
@@ -175,7 +175,7 @@ class Sweep:
 
     def settled(self, run: JobRun, ending: ProcessEnd) -> SettledRun:
         luck = random.random()  # noqa: S311 - spreads retries
-        found = job_outcome(ending, attempts=run.job.attempts, policy=run.policy, luck=luck)
+        found = job_outcome(ending, attempts=run.job.attempts, policy=run.policy, random_share=luck)
         again = None if found.retry_in is None else self.clock.now() + found.retry_in
         return SettledRun(
             *run.fence,
