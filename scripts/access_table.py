@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
-from typing import Any
 
-from usher.api.access import Access, check
-from usher.api.app import Endpoint
+from usher.api.access import check
+from usher.api.context import MgmtEndpoint
 from usher.api.openapi import with_document
-from usher.api.server import OWN
+from usher.api.server import OWN_ENDPOINTS
 from usher.errors import NotAllowed
-from usher.feeds.pages.databases import Reach
-from usher.feeds.pages.endpoints import Desk
-from usher.http.server.middleware import Declined
+from usher.feeds.pages.databases import LazyDatabases
+from usher.feeds.pages.endpoints import FeedEndpoints
+from usher.http.server.endpoint import AccessRule
+from usher.http.server.middleware import HttpError
 from usher.mgmt.component_names import TYPES
 from usher.mgmt.tokens import Token
 from usher.settings import Settings
@@ -40,15 +40,15 @@ def main() -> None:
         print(f"| `{endpoint.method} {endpoint.path}` | {cells} |")
 
 
-def all_endpoints() -> Sequence[Endpoint[Any, Any]]:
-    feeds = Desk(Reach(Settings(), AsyncExitStack())).endpoints()
-    return with_document((*OWN, *feeds))
+def all_endpoints() -> Sequence[MgmtEndpoint]:
+    feeds = FeedEndpoints(LazyDatabases(Settings(), AsyncExitStack())).endpoints()
+    return with_document((*OWN_ENDPOINTS, *feeds))
 
 
-def cell(access: Access, column: str) -> str:
+def cell(access: AccessRule, column: str) -> str:
     try:
         check(access, token_of(column), is_local=column == NOTHING_LOCALLY)
-    except (Declined, NotAllowed):
+    except (HttpError, NotAllowed):
         return ""
     return "claim" if access.scope == "claim" else "yes"
 

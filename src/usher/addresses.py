@@ -67,7 +67,7 @@ _PUBLIC_SIX: Final = IPv6Network("2000::/3")
 _NAT64: Final = IPv6Network("64:ff9b::/96")
 
 
-def unwrapped(text: str) -> Address:
+def parse_address(text: str) -> Address:
     """Read an address; an IPv4 address inside an IPv6 one is taken out. ValueError if it is none."""
     address = ip_address(text.partition("%")[0])
     if isinstance(address, IPv6Address):
@@ -78,10 +78,10 @@ def unwrapped(text: str) -> Address:
     return address
 
 
-def literal(name: str) -> Address | None:
+def address_literal(name: str) -> Address | None:
     """Return the address that a host name is, or None for a name that needs DNS."""
     try:
-        return unwrapped(name.strip("[]"))
+        return parse_address(name.strip("[]"))
     except ValueError:
         return None
 
@@ -100,7 +100,7 @@ def is_loopback_name(name: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def special(address: Address) -> str:
+def describe_special(address: Address) -> str:
     """Say what an address is that is not public, such as "a private address"; empty if it is public."""
     return next(_descriptions(address), "")
 
@@ -109,8 +109,8 @@ def special(address: Address) -> str:
 def is_private_host(host: str) -> bool:
     """Return whether a URL host is, by its text alone, an address or a name that is not public."""
     name = split_host(host)[0]
-    address = literal(name)
-    return bool(special(address)) if address else is_loopback_name(name)
+    address = address_literal(name)
+    return bool(describe_special(address)) if address else is_loopback_name(name)
 
 
 def _descriptions(address: Address) -> Iterator[str]:

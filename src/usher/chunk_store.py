@@ -23,14 +23,14 @@ from usher.private_files import (
     open_file,
 )
 
-DRAFT: Final = ".part"
-FOLDER: Final = 1000  # chunks in one folder
+PARTIAL_SUFFIX: Final = ".part"
+CHUNKS_PER_FOLDER: Final = 1000  # chunks in one folder
 PIECE: Final = 1 << 20
 FOLDER_NAME, FILE_NAME = re.compile(r"\d{6,}"), re.compile(r"(\d{9,})(\..+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredFile:
     """A file that is whole and on the disk."""
 
     path: Path
@@ -39,22 +39,22 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class StoreUsage:
     chunks: int
     bytes: int
 
 
-class Draft:
+class PartialFile:
     """A file in the making, under another name beside its own; locked, so that nobody tidies it away."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.part = path.with_name(f"{path.name}.{secrets.token_hex(4)}{DRAFT}")
+        self.part = path.with_name(f"{path.name}.{secrets.token_hex(4)}{PARTIAL_SUFFIX}")
         self.size = 0
         self._sum = hashlib.sha256()
         self._lock = threading.Lock()
         self._unwanted = False
-        with at_disk(path):
+        with translate_disk_errors(path):
             make_folder(path.parent)
             self._file = open_file(self.part, os.O_EXCL | os.O_WRONLY)
         with suppress(OSError):  # of a file system without locks
@@ -65,19 +65,19 @@ class Draft:
         if self._file < 0:
             raise self._given_up()
         try:
-            with at_disk(self.path), memoryview(data) as rest:
+            with translate_disk_errors(self.path), memoryview(data) as rest:
                 done = 0
                 while done < len(rest):
                     done += os.write(self._file, rest[done:])
         except DiskUnusable:
-            self.drop()
+            self.discard()
             raise
         self._sum.update(data)
         self.size += len(data)
 
-    def restart(self) -> None:
+    def truncate(self) -> None:
         """Forget what was written."""
-        with at_disk(self.path):
+        with translate_disk_errors(self.path):
             os.ftruncate(self._file, 0)
             os.lseek(self._file, 0, os.SEEK_SET)
         self.size, self._sum = 0, hashlib.sha256()
@@ -86,7 +86,7 @@ class Draft:
         """Of what is written so far."""
         return self._sum.hexdigest()
 
-    def keep(self) -> Kept:
+    def commit(self) -> StoredFile:
         """Make it a file that survives a power cut, and block until it is; if that fails, the draft is gone.
 
         It may run in a thread: one that is dropped meanwhile does not become a file.
@@ -95,7 +95,7 @@ class Draft:
         if file < 0:
             raise self._given_up()
         try:
-            with at_disk(self.path):
+            with translate_disk_errors(self.path):
                 os.fsync(file)
                 if self._unwanted:
                     raise self._given_up()
@@ -105,9 +105,9 @@ class Draft:
             with suppress(OSError):  # as a rule it is gone: it has its name
                 self.part.unlink()
             os.close(file)
-        return Kept(self.path, self.sha256(), self.size)
+        return StoredFile(self.path, self.sha256(), self.size)
 
-    def drop(self) -> None:
+    def discard(self) -> None:
         """Leave nothing; of one that was kept or dropped already nothing is left to do."""
         self._unwanted = True
         file = self._take()
@@ -126,7 +126,7 @@ class Draft:
         return DiskUnusable(f"{self.path} was given up.")
 
 
-class Shelf:
+class ChunkStore:
     """The chunk files of one component, by chunk id: `000123/000123456.warc.gz`."""
 
     def __init__(self, directory: Path, suffix: str = ".warc.gz") -> None:
@@ -135,13 +135,13 @@ class Shelf:
         self._sums: dict[int, tuple[int, int, str]] = {}  # size, time of change, sha256
 
     def path(self, chunk: int) -> Path:
-        return self.directory / f"{chunk // FOLDER:06d}" / f"{chunk:09d}{self.suffix}"
+        return self.directory / f"{chunk // CHUNKS_PER_FOLDER:06d}" / f"{chunk:09d}{self.suffix}"
 
     def chunks(self) -> list[int]:
         """Every chunk that is here, in order."""
         return sorted(chunk for chunk, _ in self._files())
 
-    def find(self, chunk: int) -> Kept | None:
+    def find(self, chunk: int) -> StoredFile | None:
         """A chunk's file, if it is here; reads it whole the first time, for its checksum."""
         path = self.path(chunk)
         try:
@@ -154,10 +154,10 @@ class Shelf:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise unusable(path, error, "read") from error
-        return Kept(path, kept[2], kept[0])
+            raise disk_error(path, error, "read") from error
+        return StoredFile(path, kept[2], kept[0])
 
-    def remember(self, chunk: int, kept: Kept) -> None:
+    def remember_checksum(self, chunk: int, kept: StoredFile) -> None:
         """The checksum of a chunk that was just written, which then nobody needs to read for it."""
         with suppress(OSError):
             found = kept.path.stat()
@@ -168,25 +168,25 @@ class Shelf:
         gone = []
         for chunk in chunks:
             self._sums.pop(chunk, None)
-            with at_disk(self.path(chunk)), suppress(FileNotFoundError):
+            with translate_disk_errors(self.path(chunk)), suppress(FileNotFoundError):
                 self.path(chunk).unlink()
                 gone.append(chunk)
         return gone
 
-    def usage(self) -> Usage:
+    def usage(self) -> StoreUsage:
         sizes = [size for _, size in self._files(sized=True)]
-        return Usage(len(sizes), sum(sizes))
+        return StoreUsage(len(sizes), sum(sizes))
 
-    def tidy(self) -> int:
+    def remove_leftovers(self) -> int:
         """Remove what a crash left half-written, and folders with nothing in them; returns how many files."""
-        gone = sum(map(remove_unlocked, self.directory.glob(f"*/*{DRAFT}")))
+        gone = sum(map(remove_unlocked, self.directory.glob(f"*/*{PARTIAL_SUFFIX}")))
         for folder in self._folders():
             with suppress(OSError):
                 folder.rmdir()
         return gone
 
     def _folders(self) -> list[Path]:
-        with at_disk(self.directory), suppress(FileNotFoundError):
+        with translate_disk_errors(self.directory), suppress(FileNotFoundError):
             found = self.directory.iterdir()
             return [one for one in found if FOLDER_NAME.fullmatch(one.name) and one.is_dir()]
         return []
@@ -194,7 +194,11 @@ class Shelf:
     def _files(self, *, sized: bool = False) -> Iterator[tuple[int, int]]:
         """Chunks and, if wanted, their sizes; a file that goes away meanwhile is not there."""
         for folder in self._folders():
-            with at_disk(folder), suppress(FileNotFoundError), os.scandir(folder) as entries:
+            with (
+                translate_disk_errors(folder),
+                suppress(FileNotFoundError),
+                os.scandir(folder) as entries,
+            ):
                 for entry in entries:
                     name = FILE_NAME.fullmatch(entry.name)
                     if name and name[2] == self.suffix:
@@ -203,15 +207,15 @@ class Shelf:
 
 
 @contextmanager
-def at_disk(path: Path) -> Iterator[None]:
+def translate_disk_errors(path: Path) -> Iterator[None]:
     """What the disk refuses, in words."""
     try:
         yield
     except OSError as error:
-        raise unusable(path, error, "written") from error
+        raise disk_error(path, error, "written") from error
 
 
-def unusable(path: Path, error: OSError, done: str) -> DiskUnusable:
+def disk_error(path: Path, error: OSError, done: str) -> DiskUnusable:
     return DiskUnusable(
         f"{path} cannot be {done}: {error.strerror or error}.",
         hint="Check free space and permissions there; `usher doctor` looks at both.",
@@ -220,7 +224,7 @@ def unusable(path: Path, error: OSError, done: str) -> DiskUnusable:
 
 def keep_files_private(data: Path) -> None:
     """Prepare the process of a role that stores pages: libraries such as Tantivy obey only the umask."""
-    with at_disk(data):
+    with translate_disk_errors(data):
         make_data_directory(data)
     os.umask(OWNER_ONLY_UMASK)
 

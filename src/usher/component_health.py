@@ -9,7 +9,7 @@ from typing import Final
 
 from usher.errors import UsherError
 from usher.http.client.mgmt_client import Client
-from usher.messages import State
+from usher.messages.components import ComponentState
 from usher.telemetry import Log
 
 log = Log("index")
@@ -20,10 +20,10 @@ DISK_FULL: Final = (
 )
 
 
-class Fitness:
+class ComponentHealth:
     """What is wrong, in words; empty as long as nothing is."""
 
-    def __init__(self, state_in_trouble: State = "error") -> None:
+    def __init__(self, state_in_trouble: ComponentState = "error") -> None:
         self.trouble = ""
         self._state_in_trouble = state_in_trouble
         self._declared = False  # whether MGMT believes that something is wrong
@@ -47,7 +47,7 @@ class Fitness:
         self._declared = bool(trouble)
 
 
-def crowded(directory: Path) -> str:
+def disk_problem(directory: Path) -> str:
     """Why nothing more should be written there; empty if there is space."""
     while not directory.exists() and directory != directory.parent:
         directory = directory.parent  # the first file creates it

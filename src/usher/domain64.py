@@ -53,16 +53,16 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
+class HostName:
     """A host name in the three parts that get numbers; no TLD means the code `OTHER`."""
 
     tld: str
     domain: str
     subdomain: str
 
-    def under_other(self) -> "Name":
+    def under_other(self) -> "HostName":
         """Say the same host for a TLD that got no code of its own."""
-        return Name("", f"{self.domain}.{self.tld}", self.subdomain) if self.tld else self
+        return HostName("", f"{self.domain}.{self.tld}", self.subdomain) if self.tld else self
 
 
 def encode(parts: Parts) -> int:
@@ -116,21 +116,21 @@ def _range(first: Parts, bits: int) -> Range:
     return Range(start, min(start + (1 << bits), MAX))
 
 
-def split(host: str) -> Name:
+def split(host: str) -> HostName:
     """Split the host of a canonical URL, with its port, by the public suffix list."""
     name, port = _cut_port(host)
     labels, _, tld = name.rpartition(".")
     # One label or an IPv6 address has no dot. A canonical name that ends in a number is an IPv4
     # address, which the suffix list would cut apart.
     if not labels or tld.isdigit():
-        return Name("", name, port)
+        return HostName("", name, port)
     # A public suffix (`co.uk`, `github.io`) belongs to nobody, so it is a domain of its own
     # beside those of its customers, never a parent whose range would hold theirs.
     owned = _suffixes().privatesuffix(name) or name
-    return Name(tld, owned[: -len(tld) - 1], name[: -len(owned) - 1] + port)
+    return HostName(tld, owned[: -len(tld) - 1], name[: -len(owned) - 1] + port)
 
 
-def join(name: Name) -> str:
+def join(name: HostName) -> str:
     """Write the host that `split` took apart."""
     subdomain, port = _cut_port(name.subdomain)
     return ".".join(filter(None, (subdomain, name.domain, name.tld))) + port

@@ -25,7 +25,7 @@ _ISO: Final = re.compile(
 )
 
 
-def read(text: str) -> timedelta | None:
+def parse(text: str) -> timedelta | None:
     """None if it is no span; beyond what a timedelta holds, the longest there is."""
     match = _INTERVAL.fullmatch(text) or _ISO.fullmatch(text)
     counts = {unit: count for unit, count in match.groupdict().items() if count} if match else {}

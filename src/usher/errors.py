@@ -115,7 +115,7 @@ class WrongVersion(ServerUnusable):
     code = "wrong_version"
 
 
-def tree() -> dict[str, type[UsherError]]:
+def errors_by_code() -> dict[str, type[UsherError]]:
     """Every error by its code, so that one process can pass an error on to another."""
     found: dict[str, type[UsherError]] = {}
     waiting: list[type[UsherError]] = [UsherError]

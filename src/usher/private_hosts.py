@@ -11,11 +11,11 @@ from typing import Final
 from usher.addresses import (
     Address,
     Network,
+    address_literal,
     is_loopback_name,
     is_private_host,
-    literal,
+    parse_address,
     split_host,
-    unwrapped,
 )
 from usher.errors import BadInput
 from usher.urls import Scheme, Url
@@ -30,7 +30,7 @@ _EXAMPLES: Final = "Such as localhost, *.local, 10.0.0.0/8, 127.0.0.1:8080 or [:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class AllowListEntry:
     """One item of the list: a name (`.local` is all below it) or a network, at one port or at any."""
 
     name: str = ""
@@ -46,7 +46,7 @@ class Entry:
         if self.port not in (None, port):
             return False
         if self.network is not None:
-            by_address = literal(host) is not None or is_loopback_name(host)
+            by_address = address_literal(host) is not None or is_loopback_name(host)
             return by_address and address in self.network
         return host == self.name or (self.name[0] == "." and host.endswith(self.name))
 
@@ -58,22 +58,22 @@ class Entry:
             return False
         if self.network is None:
             return name == self.name or (self.name[0] == "." and name.endswith(self.name))
-        addresses = _LOOPBACK if is_loopback_name(name) else (literal(name),)
+        addresses = _LOOPBACK if is_loopback_name(name) else (address_literal(name),)
         return any(address in self.network for address in addresses if address is not None)
 
 
 @dataclass(frozen=True, slots=True)
-class Allowed:
+class PrivateAllowList:
     """What the setting `allow_private` lists."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[AllowListEntry, ...] = ()
 
     def lists(self, host: str) -> bool:
         return any(entry.lists(host) for entry in self.entries)
 
 
 @dataclass(frozen=True, slots=True)
-class Permission:
+class PrivateHostPermission:
     """The operator's permission for one host name at one port, at these addresses and no others."""
 
     name: str
@@ -82,7 +82,7 @@ class Permission:
 
     def covers(self, name: str, address: Address, port: int) -> bool:
         pinned = (name, port) == (self.name, self.port)
-        return pinned and address in map(unwrapped, self.addresses)
+        return pinned and address in map(parse_address, self.addresses)
 
 
 def name_and_port(url: Url) -> tuple[str, int]:
@@ -91,7 +91,9 @@ def name_and_port(url: Url) -> tuple[str, int]:
     return name, DEFAULT_PORTS[url.scheme] if port is None else port
 
 
-def may_lead(allowed: Allowed, source: str, target: str, *, permitted: bool = False) -> bool:
+def may_lead(
+    allowed: PrivateAllowList, source: str, target: str, *, permitted: bool = False
+) -> bool:
     """Return whether a page of the host `source` may cause a request to the host `target`.
 
     A private host is requested for its own pages only. Hosts that `allow_private` lists trust each other. An empty
@@ -105,22 +107,24 @@ def may_lead(allowed: Allowed, source: str, target: str, *, permitted: bool = Fa
     return not (permitted or listed or is_private_host(target))
 
 
-def parse(text: str) -> Allowed:
+def parse_allow_list(text: str) -> PrivateAllowList:
     """Read a list of names, addresses and networks, each with or without a port."""
-    return Allowed(tuple(_entry(item.lower()) for item in re.split(r"[,\s]+", text) if item))
+    return PrivateAllowList(
+        tuple(_entry(item.lower()) for item in re.split(r"[,\s]+", text) if item)
+    )
 
 
-def _entry(item: str) -> Entry:
+def _entry(item: str) -> AllowListEntry:
     name, port = _apart(item)
     if port == 0 or (port is not None and port > _HIGHEST_PORT):
         raise _unreadable(item)
     try:
-        return Entry(network=ip_network(name, strict=False), port=port)
+        return AllowListEntry(network=ip_network(name, strict=False), port=port)
     except ValueError:
         pass
     if not _NAME.fullmatch(name):
         raise _unreadable(item)
-    return Entry(name.removeprefix("*").removesuffix("."), port=port)
+    return AllowListEntry(name.removeprefix("*").removesuffix("."), port=port)
 
 
 def _apart(item: str) -> tuple[str, int | None]:

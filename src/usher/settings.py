@@ -148,7 +148,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class SettingRow:
     """One setting as `usher settings` prints it."""
 
     name: str
@@ -158,7 +158,7 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedSettings:
     """The settings in force, and where each came from; the tables of workers as the file has them."""
 
     settings: Settings
@@ -166,12 +166,12 @@ class Loaded:
     file: Path | None
     workers: Mapping[str, Mapping[str, Any]]
 
-    def shown(self) -> Iterator[Shown]:
+    def shown(self) -> Iterator[SettingRow]:
         for field in dataclasses.fields(Settings):
             value = str(getattr(self.settings, field.name))
             if field.metadata["secret"]:
-                value = masked(value) if field.name.endswith("_url") else value and "***"
-            yield Shown(field.name, value, self.origins[field.name], field.metadata["help"])
+                value = mask_password(value) if field.name.endswith("_url") else value and "***"
+            yield SettingRow(field.name, value, self.origins[field.name], field.metadata["help"])
 
 
 def load(
@@ -179,12 +179,12 @@ def load(
     *,
     config: Path | None = None,
     overrides: Mapping[str, Any] | None = None,
-) -> Loaded:
+) -> LoadedSettings:
     """Read every source, the strongest last; what cannot be used is an error here, not later."""
     values: dict[str, Any] = {}
-    origins = dict.fromkeys(names(), "default")
+    origins = dict.fromkeys(setting_names(), "default")
     file = config or find_file(environment)
-    table = parsed(file) if file else {}
+    table = read_toml(file) if file else {}
     workers = worker_tables(table.pop("worker", {}), str(file))
     sources = (
         from_file(table, str(file)),
@@ -193,14 +193,14 @@ def load(
     )
     for source in sources:
         for origin, name, value in source:
-            values[name] = converted(name, value, origin)
+            values[name] = convert(name, value, origin)
             origins[name] = origin
     if file and origins["data"] == str(file):
         values["data"] = file.parent / values["data"]
-    return Loaded(Settings(**values), origins, file, workers)
+    return LoadedSettings(Settings(**values), origins, file, workers)
 
 
-def names() -> list[str]:
+def setting_names() -> list[str]:
     return [field.name for field in dataclasses.fields(Settings)]
 
 
@@ -213,7 +213,7 @@ def find_file(environment: Mapping[str, str]) -> Path | None:
     )
 
 
-def parsed(file: Path) -> dict[str, Any]:
+def read_toml(file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
@@ -234,8 +234,8 @@ def worker_tables(value: Any, file: str) -> dict[str, dict[str, Any]]:
 
 def from_file(table: Mapping[str, Any], file: str) -> Iterator[tuple[str, str, Any]]:
     for name, value in table.items():
-        if name not in names():
-            raise unknown(name, [*names(), "worker"], file)
+        if name not in setting_names():
+            raise unknown_setting(name, [*setting_names(), "worker"], file)
         yield file, name, value
 
 
@@ -243,8 +243,8 @@ def from_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, str,
     for name, alias in ALIASES.items():
         if environment.get(alias):
             yield alias, name, environment[alias]
-    known = {f"USHER_{name.upper()}": name for name in names()}
-    files = {f"USHER_{name.upper()}_FILE": name for name in secrets()}
+    known = {f"USHER_{name.upper()}": name for name in setting_names()}
+    files = {f"USHER_{name.upper()}_FILE": name for name in secret_names()}
     for variable, value in environment.items():
         if variable in files and environment.get(variable.removesuffix("_FILE")):
             raise BadSetting(
@@ -255,16 +255,16 @@ def from_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, str,
         if variable in known:
             yield variable, known[variable], value
         elif variable in files:
-            yield variable, files[variable], contents(variable, value)
+            yield variable, files[variable], read_secret_file(variable, value)
         elif variable.startswith("USHER_") and variable not in NOT_SETTINGS:
-            raise unknown(variable, [*known, *files, *NOT_SETTINGS], "the environment")
+            raise unknown_setting(variable, [*known, *files, *NOT_SETTINGS], "the environment")
 
 
-def secrets() -> list[str]:
+def secret_names() -> list[str]:
     return [field.name for field in dataclasses.fields(Settings) if field.metadata["secret"]]
 
 
-def contents(variable: str, path: str) -> str:
+def read_secret_file(variable: str, path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8").strip()
     except OSError as error:
@@ -273,13 +273,13 @@ def contents(variable: str, path: str) -> str:
         ) from error
 
 
-def unknown(name: str, known: list[str], where: str) -> BadSetting:
+def unknown_setting(name: str, known: list[str], where: str) -> BadSetting:
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     hint = f"Did you mean {near[0]}?" if near else "`usher settings` lists all there are."
     return BadSetting(f"{name} in {where} is not a setting of Usher.", hint=hint)
 
 
-def converted(name: str, value: Any, origin: str) -> Any:
+def convert(name: str, value: Any, origin: str) -> Any:
     field = next(field for field in dataclasses.fields(Settings) if field.name == name)
     wanted = get_type_hints(Settings)[name]
     if field.metadata["endless"] and str(value).lower() == "inf":
@@ -341,7 +341,7 @@ def to_path(value: Any) -> Path:
 CONVERTERS = {str: to_text, int: to_int, float: to_float, bool: to_bool, Path: to_path}
 
 
-def masked(dsn: str) -> str:
+def mask_password(dsn: str) -> str:
     """A DSN without its password, in both of libpq's forms."""
     hidden = re.sub(r"(://[^:/@]*):.*@", r"\1:***@", dsn, flags=re.DOTALL)
     return re.sub(r"(password\s*=\s*)('(?:[^'\\]|\\.)*'|[^\s&]+)", r"\1***", hidden)

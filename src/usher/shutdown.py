@@ -13,7 +13,7 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 @contextmanager
-def told_to_stop(
+def stop_events(
     told_by: asyncio.Event | None = None,
 ) -> Iterator[tuple[asyncio.Event, asyncio.Event]]:
     """Events for the first and the second time that somebody says so; the first may be somebody's own."""

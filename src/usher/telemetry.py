@@ -13,7 +13,7 @@ from typing import Any, TextIO, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from usher.terminal import escaped
+from usher.terminal import escape_controls
 
 T = TypeVar("T")
 REGISTRY = CollectorRegistry()
@@ -49,39 +49,39 @@ VERDICTS = Counter(
     registry=REGISTRY,
 )
 
-SCHEDULED = Counter(
+SCHEDULED_JOBS = Counter(
     "usher_queue_scheduled_total", "Jobs that the scheduler made of due tasks.", registry=REGISTRY
 )
-RETRIED = Counter(
+RETRIED_JOBS = Counter(
     "usher_queue_retried_total", "Jobs put back after a temporary error.", registry=REGISTRY
 )
-REAPED = Counter(
+EXPIRED_LEASES = Counter(
     "usher_queue_leases_ended_total",
     "Runs taken back because their lease ended.",
     registry=REGISTRY,
 )
-WAITING = Gauge(
+WAITING_JOBS = Gauge(
     "usher_queue_waiting",
     "Jobs that could run now, by type, counted up to 10,000.",
     ["type"],
     registry=REGISTRY,
 )
-OLDEST = Gauge(
+OLDEST_JOB_SECONDS = Gauge(
     "usher_queue_oldest_seconds",
     "How long the oldest job that could run waits.",
     ["type"],
     registry=REGISTRY,
 )
-RUNS = Counter(
+JOB_RUNS = Counter(
     "usher_queue_runs_total",
     "Runs that ended, by type and the state of the job.",
     ["type", "state"],
     registry=REGISTRY,
 )
-RUNNING = Gauge(
+RUNNING_JOBS = Gauge(
     "usher_queue_running", "Programs running under this manager.", ["type"], registry=REGISTRY
 )
-WAITED = Histogram(
+JOB_WAIT_SECONDS = Histogram(
     "usher_queue_waited_seconds",
     "Time from a job's due time to its claim.",
     ["type"],
@@ -96,7 +96,7 @@ RUN_SECONDS = Histogram(
     registry=REGISTRY,
 )
 
-CRAWLED = Counter(
+CRAWLED_PAGES = Counter(
     "usher_crawl_pages_total",
     "Pages that a crawler visited, by result.",
     ["result"],
@@ -120,34 +120,34 @@ ROUND_SECONDS = Histogram(
     buckets=(0.01, 0.05, 0.2, 1, 2, 5, 20, 60),
     registry=REGISTRY,
 )
-COMPONENTS = Gauge(
+COMPONENTS_BY_HEALTH = Gauge(
     "usher_mgmt_components",
     "Components by type and health, as the leading watchdog found them.",
     ["type", "health"],
     registry=REGISTRY,
 )
-LOST = Counter(
+LOST_CHUNKS = Counter(
     "usher_mgmt_lost_chunks_total",
     "Chunks to be crawled or built again because only a component that is gone had them.",
     ["type"],
     registry=REGISTRY,
 )
-MOVED = Counter(
+MOVED_PLACEMENTS = Counter(
     "usher_mgmt_moved_seats_total", "Seats that moved to another server.", registry=REGISTRY
 )
-COMPACTED = Counter(
+COMPACTED_CHUNKS = Counter(
     "usher_mgmt_compacted_chunks_total",
     "Chunks that left because nothing of them was left, and chunks made of others.",
     ["what"],
     registry=REGISTRY,
 )
-UNSEATED = Gauge(
+UNPLACED_CHUNKS = Gauge(
     "usher_mgmt_unseated",
     "Chunks without a seat in a row, counted up to 10,000.",
     ["row"],
     registry=REGISTRY,
 )
-UNLOADED = Gauge(
+UNLOADED_PLACEMENTS = Gauge(
     "usher_mgmt_unloaded",
     "Seats whose server has not loaded the chunk yet, counted up to 10,000.",
     ["row"],
@@ -177,7 +177,7 @@ class Log:
         self._logger.log(level, event, extra={"fields": fields})
 
 
-def observed(task: "asyncio.Task[T]", log: Log) -> "asyncio.Task[T]":
+def log_failure(task: "asyncio.Task[T]", log: Log) -> "asyncio.Task[T]":
     """The task; if it fails, the log says so at once, also if its result is never awaited."""
 
     def report(done: "asyncio.Task[T]") -> None:
@@ -195,7 +195,7 @@ class TextFormatter(logging.Formatter):
         words += [f"{key}={quoted(value)}" for key, value in fields_of(record).items()]
         if record.exc_info:
             words.append("\n" + self.formatException(record.exc_info))
-        return escaped(" ".join(words))
+        return escape_controls(" ".join(words))
 
 
 class JsonFormatter(logging.Formatter):
@@ -209,7 +209,7 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return escaped(json.dumps(line, default=str, ensure_ascii=False))
+        return escape_controls(json.dumps(line, default=str, ensure_ascii=False))
 
 
 def fields_of(record: logging.LogRecord) -> Mapping[str, object]:
@@ -236,6 +236,6 @@ def set_up_logging(*, level: str, form: str, stream: TextIO | None = None) -> No
     root.propagate = False
 
 
-def exposition() -> bytes:
+def metrics_text() -> bytes:
     """Every metric in Prometheus' text form."""
     return generate_latest(REGISTRY)

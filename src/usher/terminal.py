@@ -11,18 +11,18 @@ from typing import Final
 # line and paragraph separators, bidi embeddings and overrides; word joiner, invisible operators, bidi isolates,
 # deprecated format characters; byte order mark; interlinear annotations; tags; halves of surrogate pairs.
 # Joiners (U+200C, U+200D) stay: Persian, Indic scripts and emoji need them.
-UNSAFE: Final = re.compile(
+UNSAFE_CHARACTERS: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e007f\ud800-\udfff]"
 )
 _ASTRAL: Final = 0x10000
 
 
-def escaped(text: str) -> str:
+def escape_controls(text: str) -> str:
     """The text without anything that a terminal obeys or hides; CRLF becomes a newline."""
     if text.isascii() and text.isprintable():
         return text
-    return UNSAFE.sub(_escape, text.replace("\r\n", "\n"))
+    return UNSAFE_CHARACTERS.sub(_escape, text.replace("\r\n", "\n"))
 
 
 def _escape(match: re.Match[str]) -> str:

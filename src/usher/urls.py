@@ -26,7 +26,7 @@ TRACKING: Final = frozenset(
 )
 TRACKING_PREFIX: Final = "utm_"
 
-Reason = Literal["bad_url", "too_long", "unsupported_scheme"]
+RefusalReason = Literal["bad_url", "too_long", "unsupported_scheme"]
 
 
 class Scheme(IntEnum):
@@ -54,23 +54,25 @@ class Url:
     path: str
 
     def __str__(self) -> str:
-        return written(self.scheme, self.host, self.path)
+        return url_text(self.scheme, self.host, self.path)
 
 
-def written(scheme: int, host: str, path: str) -> str:
+def url_text(scheme: int, host: str, path: str) -> str:
     """The text of a canonical URL, as the guestbook has its parts."""
     return f"{_WORDS[scheme]}://{host}{path}"
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class UrlRefusal:
     """Why a text is no URL of ours; `detail` never repeats the text, which may hold a password."""
 
-    reason: Reason
+    reason: RefusalReason
     detail: str
 
 
-_UNREADABLE: Final = Refused("bad_url", "Its host, its port or one of its characters is not valid.")
+_UNREADABLE: Final = UrlRefusal(
+    "bad_url", "Its host, its port or one of its characters is not valid."
+)
 
 # What the WHATWG parser reads in full: for these it fills in the path and drops default ports.
 _KNOWN: Final = {"https:": Scheme.HTTPS, "http:": Scheme.HTTP, "ftp:": Scheme.FTP}
@@ -98,14 +100,14 @@ _UNRESERVED: Final = "-._~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqr
 _PLAIN: Final = {f"%{ord(char):02X}": char for char in _UNRESERVED}
 
 
-def parse(text: str, base: Url | None = None) -> Url | Refused:
+def parse(text: str, base: Url | None = None) -> Url | UrlRefusal:
     """Read any text: with a base as a link on that page, without one as a person types it."""
     if len(text) > MAX_TEXT:
         return _too_long("The URL", len(text), MAX_TEXT)
     return _parse(text, base)
 
 
-def _parse(text: str, base: Url | None = None) -> Url | Refused:
+def _parse(text: str, base: Url | None = None) -> Url | UrlRefusal:
     try:
         href = normalize_url(text) if base is None else join_url(str(base), text)
     except ValueError:
@@ -116,7 +118,7 @@ def _parse(text: str, base: Url | None = None) -> Url | Refused:
     return _canonical(_KNOWN[word], host, tail)
 
 
-def _parse_other(text: str, base: Url | None) -> Url | Refused:
+def _parse_other(text: str, base: Url | None) -> Url | UrlRefusal:
     """Read what the WHATWG parser refuses or does not know: sftp, bare names, foreign schemes."""
     text = text.translate(_INSIDE).strip(_AROUND)
     match = _SCHEME.match(text)
@@ -132,16 +134,16 @@ def _parse_other(text: str, base: Url | None) -> Url | Refused:
     return _foreign(word)
 
 
-def _parse_bare(text: str) -> Url | Refused:
+def _parse_bare(text: str) -> Url | UrlRefusal:
     """Read `example.com/x` and `//example.com/x` as https."""
     if text.startswith("//"):
         return _parse(f"https:{text}")
     if not text or text[0] in "/\\?#":
-        return Refused("bad_url", "This names no host, and no page is given that it belongs to.")
+        return UrlRefusal("bad_url", "This names no host, and no page is given that it belongs to.")
     return _parse(f"https://{text}")
 
 
-def _parse_sftp(text: str, base: Url | None) -> Url | Refused:
+def _parse_sftp(text: str, base: Url | None) -> Url | UrlRefusal:
     """Read sftp as if it were http and https: each hides one port, so the longer host is whole."""
     try:
         (host, tail), (other, _) = (_as_web(word, text, base) for word in ("http", "https"))
@@ -161,7 +163,7 @@ def _as_web(word: str, text: str, base: Url | None) -> tuple[str, str]:
     return host, tail
 
 
-def _canonical(scheme: Scheme, host: str, tail: str) -> Url | Refused:
+def _canonical(scheme: Scheme, host: str, tail: str) -> Url | UrlRefusal:
     """Finish what the parser began; `tail` is all that follows the first slash after the host."""
     if host.endswith(".") or ".:" in host:
         host = host.replace(".:", ":").removesuffix(".")
@@ -198,22 +200,22 @@ def _is_tracking(pair: str) -> bool:
     return name in TRACKING or name.startswith(TRACKING_PREFIX)
 
 
-def _bad_host(host: str) -> Refused:
+def _bad_host(host: str) -> UrlRefusal:
     if "@" in host:
-        return Refused("bad_url", "The URL carries a user name or a password; leave them out.")
+        return UrlRefusal("bad_url", "The URL carries a user name or a password; leave them out.")
     if len(host) > MAX_HOST:
         return _too_long("The host", len(host), MAX_HOST)
     label = max(map(len, host.partition(":")[0].split(".")))
     if label > MAX_LABEL:
         return _too_long("A part of the host name", label, MAX_LABEL)
-    return Refused("bad_url", "The host name has an empty part or an impossible character.")
+    return UrlRefusal("bad_url", "The host name has an empty part or an impossible character.")
 
 
-def _too_long(what: str, length: int, most: int) -> Refused:
-    return Refused("too_long", f"{what} has {length} characters; at most {most} are allowed.")
+def _too_long(what: str, length: int, most: int) -> UrlRefusal:
+    return UrlRefusal("too_long", f"{what} has {length} characters; at most {most} are allowed.")
 
 
-def _foreign(word: str) -> Refused:
+def _foreign(word: str) -> UrlRefusal:
     shown = word if len(word) <= MAX_LABEL else f"{word[:MAX_LABEL]}..."
     known = ", ".join(_WORDS.values())
-    return Refused("unsupported_scheme", f"The scheme {shown!r} is not one of {known}.")
+    return UrlRefusal("unsupported_scheme", f"The scheme {shown!r} is not one of {known}.")

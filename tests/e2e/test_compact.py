@@ -16,9 +16,9 @@ PAGES = 120
 KEPT = range(0, PAGES, 6)
 WATCHDOG = ("--every", "0.3", "--misses", "2", "--probation", "0.3", "--grace", "30")
 AGED = "update work.chunk set propagated_at = propagated_at - interval '2 days'"
-DUE = "update work.thin set look_at = '-infinity'"
+DUE = "update work.compaction_candidate set check_at = '-infinity'"
 SEATED = "select distinct chunk_id from work.placement"
-LEFT = "select (select count(*) from work.retire) + (select count(*) from work.made_of where open)"
+LEFT = "select (select count(*) from work.retirement) + (select count(*) from work.chunk_source where open)"
 
 
 def page(number: int, visit: int) -> Response:
@@ -64,10 +64,10 @@ def test_few_chunks_are_left_whoever_is_killed(database: str, tmp_path: Path) ->
         assert eventually(lambda: complete(stage, old, new), 60), stage.crawl.log[-4000:]
         stage.propagated(60)
         assert "chunk" in stage.crawl.usher("chunks", "compact", "--dry-run")
-        assert stage.crawl.ask("select from work.made_of") == []
+        assert stage.crawl.ask("select from work.chunk_source") == []
         stage.crawl.run(AGED)
         stage.crawl.run(DUE)
-        begun = "select from work.made_of limit 1"
+        begun = "select from work.chunk_source limit 1"
         assert eventually(lambda: bool(stage.crawl.ask(begun)), 30), stage.crawl.log[-4000:]
         for name in ("builder", "mgmt", "server-1-1", "watchdog", "server-2-1", "builder"):
             stage.cast.kill(name)
@@ -82,5 +82,5 @@ def test_few_chunks_are_left_whoever_is_killed(database: str, tmp_path: Path) ->
         assert eventually(over, 90), (stage.crawl.ask(SEATED), stage.crawl.log[-4000:])
         assert eventually(lambda: complete(stage, old, new), 30), stage.crawl.log[-4000:]
         story = stage.crawl.usher("explain", web.url("/0"))
-        assert "made of others" in story
+        assert "merged from other chunks" in story
         assert stage.cast.leave(["builder", "watchdog"]) == [0, 0]

@@ -14,7 +14,7 @@ from support.processes.killable import eventually
 from support.site.hostile import at_home, links, page, said
 from support.site.website import HTML, Website, render
 from usher.db.pool import connect
-from usher.observe.crawl_progress import progress
+from usher.observe.crawl_progress import read_progress
 
 pytestmark = EMBEDDED
 PAGES = 30
@@ -115,4 +115,4 @@ def test_a_crawler_on_a_full_disk_says_so_and_goes_on_when_there_is_space(
 async def full_disk(database: str) -> str:
     """What `usher crawl` shows of full disks."""
     async with await connect(database) as conn:
-        return (await progress(conn, [])).full_disk
+        return (await read_progress(conn, [])).full_disk

@@ -61,7 +61,7 @@ def search(database: str, tmp_path: Path) -> Iterator[House]:
     """Return MGMT, a builder, an index server and a front-end, all real processes."""
     with house(database, tmp_path) as stage:
         stage.crawl.run(
-            "update work.house set crawl_delay = make_interval(secs => %s)", DELAY_SECONDS
+            "update work.settings set crawl_delay = make_interval(secs => %s)", DELAY_SECONDS
         )
         stage.servers(rows=1, each=1)
         stage.enter("builder", "builder", "--processes", "1")

@@ -175,7 +175,10 @@ def done(dsn: str, type_: str) -> bool:
 
 
 def leaders(dsn: str) -> set[object]:
-    return {lock for (lock,) in ask(dsn, HELD_LOCKS)} & {watchdog.LOCK, scheduler.LEADER_LOCK}
+    return {lock for (lock,) in ask(dsn, HELD_LOCKS)} & {
+        watchdog.WATCHDOG_LOCK,
+        scheduler.LEADER_LOCK,
+    }
 
 
 def caught_up(here: Site) -> bool:
@@ -194,7 +197,7 @@ def test_every_process_survives_a_failover_behind_one_address(data: Path) -> Non
         for name, words in PROCESSES.items():
             here.start(name, *words)
         dsn = here.primary.dsn
-        both = {watchdog.LOCK, scheduler.LEADER_LOCK}
+        both = {watchdog.WATCHDOG_LOCK, scheduler.LEADER_LOCK}
         assert eventually(lambda: leaders(dsn) == both, 60), here.logs()
         assert eventually(lambda: "manager at" in here.log("manager"), 60), here.logs()
         assert eventually(lambda: knock(here, port, "https://example.com/1"), 60), here.logs()

@@ -39,7 +39,7 @@ def fill(dsn: str) -> None:
     assert done == 0
     with psycopg.connect(dsn) as conn:
         conn.execute(
-            "update work.house set rows = 2, crawl_delay = make_interval(secs => %s)", [DELAY]
+            "update work.settings set rows = 2, crawl_delay = make_interval(secs => %s)", [DELAY]
         )
 
 

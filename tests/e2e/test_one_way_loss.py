@@ -15,9 +15,9 @@ from support.index.documents import page
 from support.index.rows import Process, Rows, filled
 from support.mgmt.chunk_trade import soon
 from support.processes.namespaces import CLONE_NEWNET, needs_root
-from usher.query.language import parse
+from usher.query.language import parse_query
 from usher.search.broker import Broker
-from usher.search.cluster_map import Hall
+from usher.search.cluster_map import ClusterView
 
 DOCUMENTS = {1: [page(f"{number}", "everywhere") for number in range(10)]}
 FRONT_ADDRESS, SERVER_ADDRESS = "10.77.1.1", "10.77.2.1"
@@ -117,11 +117,11 @@ async def searched(directory: Path, remote: str, lost: str) -> None:
 
 async def complete(broker: Broker, number: int) -> bool:
     """Whether so many searches are complete."""
-    answers = [await broker.search(parse("everywhere")) for _ in range(number)]
+    answers = [await broker.search(parse_query("everywhere")) for _ in range(number)]
     return all(not answer.partial and answer.results.total == 10 for answer in answers)
 
 
-async def becomes(hall: Hall, remote: str, *, asked: bool) -> bool:
+async def becomes(hall: ClusterView, remote: str, *, asked: bool) -> bool:
     return bool(await soon(lambda: hall.asked(remote) == asked, seconds=DETECTION_SECONDS))
 
 

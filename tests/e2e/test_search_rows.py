@@ -19,9 +19,9 @@ from support.index.rows import Chunks, filled
 from support.index.stack import House, house
 from support.processes.crawls import EMBEDDED
 from support.processes.stack import USHER
-from usher.http.client.pool import Lines
-from usher.query.language import parse
-from usher.search.json_results import Listing
+from usher.http.client.pool import HttpPool
+from usher.query.language import parse_query
+from usher.search.json_results import SearchListing
 from usher.search.merge import merge
 
 pytestmark = EMBEDDED
@@ -45,10 +45,10 @@ class Asker:
 
     def __init__(self, port: int) -> None:
         self._host = f"127.0.0.1:{port}"
-        self._lines = Lines("127.0.0.1", port, timeout=20, name="Front-end", hint="")
-        self._read = msgspec.json.Decoder(Listing).decode
+        self._lines = HttpPool("127.0.0.1", port, timeout=20, name="Front-end", hint="")
+        self._read = msgspec.json.Decoder(SearchListing).decode
 
-    async def ask(self, query: str) -> Listing:
+    async def ask(self, query: str) -> SearchListing:
         path = f"/search.json?q={quote(query)}"
         told = await self._lines.ask("GET", path, b"", {"Host": self._host})
         assert told.status == 200, (query, told.status, told.body[:500])
@@ -190,7 +190,7 @@ async def agreement(
     engine = await asyncio.to_thread(filled, path, chunks)
     totals, overlaps = {}, []
     for query in queries:
-        alone = merge({"": engine.search(parse(query), 100)}, k=10)
+        alone = merge({"": engine.search(parse_query(query), 100)}, k=10)
         expected = {one.hit.url for one in alone.found}
         found = {one.url for one in (await asker.ask(query)).results}
         totals[query] = alone.total

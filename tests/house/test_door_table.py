@@ -1,4 +1,4 @@
-"""The decision table that people read in docs/door.md is the one that decides."""
+"""The decision table in docs/door.md is the one that the door uses."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -10,8 +10,9 @@ from typing import NamedTuple, get_args
 import pytest
 
 import usher
-from usher.door.rules import WAITING, Clock, Kind, Knock, Page, Reason, State, Verdict, judge
-from usher.observe.explain import ROWS
+from support.models.door import DoorPage, HostClock, judge
+from usher.door.rules import WAITING_STATES, Knock, KnockKind, PageState, Reason, Verdict
+from usher.observe.explain import DECISION_ROWS
 
 DOC = (Path(usher.__file__).parents[2] / "docs" / "door.md").read_text()
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
@@ -31,15 +32,15 @@ class Row(NamedTuple):
 
 
 class Case(NamedTuple):
-    """One situation: all that the table looks at."""
+    """One situation: everything that the table depends on."""
 
     knock: Knock
-    page: Page | None
-    clock: Clock
+    page: DoorPage | None
+    clock: HostClock
 
 
 def tables(section: str) -> list[list[str]]:
-    """The cells of the table in a section of the page, heading first."""
+    """Return the cells of the table in a section of the page, heading first."""
     text = DOC.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
     lines = [line for line in text.splitlines() if line.startswith("|")]
     rows = [[cell.strip().strip("`") for cell in line.strip("|").split("|")] for line in lines]
@@ -49,7 +50,7 @@ def tables(section: str) -> list[list[str]]:
 HEADING, *TABLE = tables("The decision table")
 ROWS_READ = [Row(*cells) for cells in TABLE]
 
-# What each word of a column means for a situation.
+# The meaning of each value of a column.
 WORDS: dict[str, dict[str, Callable[[Case], bool]]] = {
     "kind": {
         "any": lambda _: True,
@@ -63,7 +64,9 @@ WORDS: dict[str, dict[str, Callable[[Case], bool]]] = {
     },
     "page": {
         "any": lambda _: True,
-        "pending or crawling": lambda case: case.page is not None and case.page.state in WAITING,
+        "pending or crawling": lambda case: (
+            case.page is not None and case.page.state in WAITING_STATES
+        ),
         "known": lambda case: case.page is not None,
         "new": lambda case: case.page is None,
     },
@@ -78,12 +81,12 @@ WORDS: dict[str, dict[str, Callable[[Case], bool]]] = {
 
 
 def cases() -> Iterator[Case]:
-    """Every situation there is, each clock on both sides of now and on the spot."""
+    """Yield every situation, with each clock before, at and after now."""
     moments = (NOW - WEEK, NOW, NOW + timedelta(microseconds=1), NOW + WEEK)
-    pages: list[Page | None] = [None]
-    pages += [Page(state, moment) for state in get_args(State) for moment in moments]
-    clocks = [Clock(moment, WEEK, open_) for moment in moments for open_ in (None, NOW - WEEK)]
-    for kind, hall_pass, page, clock in product(get_args(Kind), (False, True), pages, clocks):
+    pages: list[DoorPage | None] = [None]
+    pages += [DoorPage(state, moment) for state in get_args(PageState) for moment in moments]
+    clocks = [HostClock(moment, WEEK, open_) for moment in moments for open_ in (None, NOW - WEEK)]
+    for kind, hall_pass, page, clock in product(get_args(KnockKind), (False, True), pages, clocks):
         yield Case(Knock(kind, hall_pass), page, clock)
 
 
@@ -95,20 +98,20 @@ def row_for(case: Case) -> Row:
     return next(row for row in ROWS_READ if fits(row, case))
 
 
-def test_it_has_nine_rows_under_the_known_headings() -> None:
+def test_it_has_nine_rows_and_the_expected_headings() -> None:
     assert HEADING == COLUMNS
     assert [row.number for row in ROWS_READ] == [str(number) for number in range(1, 10)]
 
 
 @pytest.mark.seed("004.24")
 @pytest.mark.parametrize("row", ROWS_READ, ids=lambda row: row.number)
-def test_each_row_says_what_the_rules_decide(row: Row) -> None:
-    mine = [case for case in cases() if row_for(case) is row]
-    assert mine
-    for case in mine:
+def test_each_row_agrees_with_the_rules(row: Row) -> None:
+    own_cases = [case for case in cases() if row_for(case) is row]
+    assert own_cases
+    for case in own_cases:
         reason = judge(case.knock, case.page, case.clock, NOW)
         assert (reason, reason.verdict) == (row.reason, row.verdict), case
-        assert ROWS[case.knock.kind, reason] == int(row.number)
+        assert DECISION_ROWS[case.knock.kind, reason] == int(row.number)
 
 
 def test_every_reason_is_in_the_table_or_before_it() -> None:

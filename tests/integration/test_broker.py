@@ -11,12 +11,12 @@ import pytest
 from support.index.documents import page
 from support.index.rows import Chunks, Process, Rows, filled
 from usher.errors import Unreachable
-from usher.index.document import Document
-from usher.query.language import parse
+from usher.index.document import IndexDocument
+from usher.query.language import parse_query
 from usher.search.broker import Broker
-from usher.search.cluster_map import Hall
+from usher.search.cluster_map import ClusterView
 from usher.search.merge import merge
-from usher.search.search_result import MOST, Answer
+from usher.search.search_result import MAX_HITS, SearchResult
 
 WORDS = [f"{letter}{number}" for letter in "abcdefgh" for number in range(60)]
 WEIGHTS = [1 / (number + 2) for number in range(len(WORDS))]
@@ -27,7 +27,7 @@ def texts(chance: random.Random, number: int) -> str:
     return " ".join(chance.choices(WORDS, WEIGHTS, k=number))
 
 
-def made(chunks: int, each: int = 8) -> dict[int, list[Document]]:
+def made(chunks: int, each: int = 8) -> dict[int, list[IndexDocument]]:
     chance = random.Random(11)  # noqa: S311
     return {
         chunk: [
@@ -53,11 +53,11 @@ async def rows(tmp_path: Path) -> AsyncIterator[Rows]:
         yield here
 
 
-async def find(hall: Hall, text: str, *, k: int = 10, offset: int = 0) -> Answer:
-    return await Broker(hall, deadline=1.0).search(parse(text), k=k, offset=offset)
+async def find(hall: ClusterView, text: str, *, k: int = 10, offset: int = 0) -> SearchResult:
+    return await Broker(hall, deadline=1.0).search(parse_query(text), k=k, offset=offset)
 
 
-def urls(answer: Answer) -> list[str]:
+def urls(answer: SearchResult) -> list[str]:
     return [found.hit.url for found in answer.results.found]
 
 
@@ -69,7 +69,7 @@ async def test_servers_together_find_what_one_index_finds(rows: Rows, tmp_path: 
     async with rows.hall() as hall:
         broker = Broker(hall, deadline=10)
         for _ in range(60):
-            query = parse(texts(chance, chance.randint(1, 3)))
+            query = parse_query(texts(chance, chance.randint(1, 3)))
             alone = merge({"one": one.search(query, 20, hosts=True)}, k=10)
             answer = await broker.search(query, hosts=True)
             assert not answer.partial
@@ -113,7 +113,7 @@ async def test_pages_hold_every_hit_once(rows: Rows) -> None:
             assert answer.results.total == 96
             assert answer.results.more == (offset + 10 < 96)
             seen += urls(answer)
-        beyond = await find(hall, "everywhere", offset=MOST)
+        beyond = await find(hall, "everywhere", offset=MAX_HITS)
     assert len(seen) == len(set(seen)) == 96
     assert not beyond.results.found
 
@@ -133,7 +133,7 @@ async def test_rows_take_turns_and_words_are_weighed_once(rows: Rows) -> None:
     async with rows.hall() as hall:
         broker = Broker(hall, deadline=10)
         for _ in range(6):
-            await broker.search(parse("a1 b2"))
+            await broker.search(parse_query("a1 b2"))
     searched = [seat.asked.count("/search") for seat in rows.seats]
     assert searched == [3, 3, 3, 3]
     assert sum(seat.asked.count("/stats") for seat in rows.seats) == 2
@@ -145,7 +145,7 @@ async def test_a_dead_server_costs_nobody_an_answer(rows: Rows) -> None:
     async with rows.hall() as hall:
         broker = Broker(hall, deadline=10)
         for _ in range(6):
-            answer = await broker.search(parse("everywhere"))
+            answer = await broker.search(parse_query("everywhere"))
             assert (answer.results.total, answer.partial, answer.at_least) == (96, False, False)
             assert answer.seconds < 5
         assert not hall.asked(rows.seats[0].host)
@@ -160,7 +160,7 @@ async def test_a_frozen_server_is_waited_for_only_until_it_is_known(rows: Rows) 
         broker = Broker(hall, deadline=6)
         times = []
         for _ in range(8):
-            answer = await broker.search(parse("everywhere"))
+            answer = await broker.search(parse_query("everywhere"))
             assert (answer.results.total, answer.partial) == (96, False)
             times.append(answer.seconds)
         assert max(times) < 5.5
@@ -170,7 +170,7 @@ async def test_a_frozen_server_is_waited_for_only_until_it_is_known(rows: Rows) 
         assert await soon(hall, lambda: hall.asked(rows.seats[3].host))
 
 
-async def soon(hall: Hall, true: Callable[[], bool]) -> bool:
+async def soon(hall: ClusterView, true: Callable[[], bool]) -> bool:
     for _ in range(40):
         await hall.refresh()
         if true():
@@ -179,7 +179,7 @@ async def soon(hall: Hall, true: Callable[[], bool]) -> bool:
     return False
 
 
-def whole(hall: Hall, servers: int) -> bool:
+def whole(hall: ClusterView, servers: int) -> bool:
     """Whether so many servers are there, and what they hold is known too."""
     return len(hall.servers) == servers and all(map(hall.whole, hall.seats.benches))
 
@@ -247,7 +247,7 @@ async def test_the_last_map_is_good_while_mgmt_is_away(rows: Rows) -> None:
         assert rows.maps.answered.count(304) >= 1
         rows.maps.away = True
         await hall.refresh()
-        assert hall.trouble
+        assert hall.mgmt_error
         assert (await find(hall, "everywhere")).results.total == 96
 
 
@@ -290,7 +290,7 @@ async def test_passages_come_from_whoever_has_the_chunk(rows: Rows) -> None:
     async with rows.hall() as hall:
         broker = Broker(hall, deadline=10)
         for _ in range(2):
-            answer = await broker.search(parse("everywhere"))
+            answer = await broker.search(parse_query("everywhere"))
             assert len(answer.snippets) == 10
 
 
@@ -374,10 +374,10 @@ async def test_killed_and_frozen_amid_queries_and_back_again(
     assert not [answer for answer in answers if answer.partial or answer.results.total != 96]
 
 
-async def loaded(broker: Broker, seconds: float) -> list[Answer]:
+async def loaded(broker: Broker, seconds: float) -> list[SearchResult]:
     """A query every 20 ms, for so long."""
-    until, asked = time.monotonic() + seconds, list[asyncio.Task[Answer]]()
+    until, asked = time.monotonic() + seconds, list[asyncio.Task[SearchResult]]()
     while time.monotonic() < until:
-        asked.append(asyncio.create_task(broker.search(parse("everywhere"))))
+        asked.append(asyncio.create_task(broker.search(parse_query("everywhere"))))
         await asyncio.sleep(0.02)
     return await asyncio.gather(*asked)

@@ -7,8 +7,8 @@ import pytest
 
 from support.index.documents import page
 from support.index.rows import Rows
-from usher.index.document import Document
-from usher.query.language import parse
+from usher.index.document import IndexDocument
+from usher.query.language import parse_query
 from usher.search.broker import Broker, part
 
 
@@ -18,7 +18,7 @@ async def rows(tmp_path: Path) -> AsyncIterator[Rows]:
         yield here
 
 
-def plain(chunk: int) -> list[Document]:
+def plain(chunk: int) -> list[IndexDocument]:
     return [
         page(f"{chunk}/{number}", f"everywhere and nowhere {number}", chunk=chunk)
         for number in range(8)
@@ -30,7 +30,7 @@ async def test_servers_of_a_row_give_the_passages_of_what_is_shown(rows: Rows) -
     async with rows.hall() as hall:
         broker = Broker(hall, deadline=10)
         for text in ("everywhere", "everywhere", "nowhere", "everywhere nowhere"):
-            answer = await broker.search(parse(text))
+            answer = await broker.search(parse_query(text))
             assert len(answer.snippets) == len(answer.results.found) == 10
     for seat in rows.seats:
         assert seat.asked.count("/stats") == 2  # the last query has no new word
@@ -45,7 +45,7 @@ async def test_only_who_may_have_more_is_asked_again(rows: Rows) -> None:
     less = {chunk: [page(f"{chunk}", "velvet and more", chunk=chunk)] for chunk in (2, 3)}
     await rows.rows(1, 3, {1: best, **less})
     async with rows.hall() as hall:
-        answer = await Broker(hall, deadline=10).search(parse("velvet"))
+        answer = await Broker(hall, deadline=10).search(parse_query("velvet"))
     assert [len(answer.snippets), answer.results.total] == [10, 20]
     assert all(found.hit.chunk == 1 for found in answer.results.found)
     asked = {seat.chunks[0]: seat.asked.count("/search") for seat in rows.seats}
@@ -61,7 +61,7 @@ async def test_one_server_may_have_all_that_is_shown(rows: Rows) -> None:
     rare = [page(f"rare/{number}", f"velvet {number}", chunk=1) for number in range(30)]
     await rows.rows(1, 3, {1: rare, 2: plain(2), 3: plain(3)})
     async with rows.hall() as hall:
-        broker, query = Broker(hall, deadline=10), parse("velvet")
+        broker, query = Broker(hall, deadline=10), parse_query("velvet")
         pages = [await broker.search(query, offset=offset) for offset in (0, 10, 20)]
     assert [len(answer.snippets) for answer in pages] == [10, 10, 10]
     assert len({found.hit.url for answer in pages for found in answer.results.found}) == 30
@@ -82,7 +82,7 @@ async def test_copies_do_not_make_a_page_short(rows: Rows) -> None:
     }
     await rows.rows(1, 3, chunks)
     async with rows.hall() as hall:
-        answer = await Broker(hall, deadline=10).search(parse("velvet"))
+        answer = await Broker(hall, deadline=10).search(parse_query("velvet"))
     assert len(answer.results.found) == 10
     assert [found.copies for found in answer.results.found[:3]] == [9, 9, 9]
 
@@ -99,7 +99,7 @@ async def test_hits_that_can_all_be_had_are_counted_without_copies(rows: Rows) -
     ]
     await rows.rows(1, 3, {1: pages, 2: plain(2), 3: plain(3)})
     async with rows.hall() as hall:
-        results = (await Broker(hall, deadline=10).search(parse("velvet"))).results
+        results = (await Broker(hall, deadline=10).search(parse_query("velvet"))).results
     assert (results.total, results.hidden, results.exact) == (14, 1, True)
 
 
@@ -115,7 +115,7 @@ async def test_the_best_hits_are_found_wherever_they_are(rows: Rows) -> None:
     }
     await rows.rows(1, 3, {1: best, **others})
     async with rows.hall() as hall:
-        broker, query = Broker(hall, deadline=10), parse("velvet")
+        broker, query = Broker(hall, deadline=10), parse_query("velvet")
         every = await broker.search(query, k=68)
         pages = [await broker.search(query, offset=offset) for offset in range(0, 60, 10)]
     urls = [found.hit.url for found in every.results.found]

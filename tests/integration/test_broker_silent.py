@@ -10,11 +10,11 @@ import pytest
 
 from support.index.documents import page
 from support.index.rows import Rows
-from usher.query.language import parse
+from usher.query.language import parse_query
 from usher.search.broker import Broker
-from usher.search.cluster_map import Hall
+from usher.search.cluster_map import ClusterView
 from usher.search.index_servers import PROBE_TIMEOUT_SECONDS
-from usher.search.search_result import Answer
+from usher.search.search_result import SearchResult
 
 DOCUMENTS = {
     chunk: [page(f"{chunk}/{number}", "everywhere", chunk=chunk) for number in range(8)]
@@ -66,11 +66,11 @@ async def test_a_server_that_swallows_answers_is_detected_without_a_query(rows: 
             assert await becomes(hall, lambda: hall.asked(proxy))
 
 
-async def search(hall: Hall) -> Answer:
-    return await Broker(hall, deadline=5).search(parse("everywhere"))
+async def search(hall: ClusterView) -> SearchResult:
+    return await Broker(hall, deadline=5).search(parse_query("everywhere"))
 
 
-async def becomes(hall: Hall, is_true: Callable[[], bool]) -> bool:
+async def becomes(hall: ClusterView, is_true: Callable[[], bool]) -> bool:
     """Whether it becomes true while the front-end polls and probes."""
     until = time.monotonic() + 20
     while not is_true() and time.monotonic() < until:

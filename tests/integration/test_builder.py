@@ -17,11 +17,11 @@ from support.index.chunk_files import (
 from support.mgmt.chunk_trade import ANY, Trade, acting, free_bind, soon, texts_of, titled, trading
 from support.processes.crawls import EMBEDDED
 from usher.errors import Conflict
-from usher.http.client.download import pull
+from usher.http.client.download import download_chunk
 from usher.http.server.chunk_files import chunk_endpoints
-from usher.http.server.component import face
+from usher.http.server.component import serve_component
 from usher.http.server.listen import read_bind
-from usher.index.builder_service import BuilderOptions, build
+from usher.index.builder_service import BuilderOptions, run_builder
 
 pytestmark = EMBEDDED
 Builds = Callable[..., AbstractAsyncContextManager[str]]
@@ -39,9 +39,9 @@ def builds(trade: Trade, tmp_path: Path) -> Builds:
     """A builder in this process; its presses are processes of their own."""
 
     def made(wish: BuilderOptions | None = None) -> AbstractAsyncContextManager[str]:
-        asked = wish or BuilderOptions(bind=free_bind(), presses=1)
+        asked = wish or BuilderOptions(bind=free_bind(), processes=1)
         settings = trade.settings(tmp_path)
-        return acting(lambda stop, ready: build(settings, asked, stop, ready=ready))
+        return acting(lambda stop, ready: run_builder(settings, asked, stop, ready=ready))
 
     return made
 
@@ -58,9 +58,9 @@ async def test_a_chunk_is_built_served_and_kept_until_every_row_has_it(
         [(sha256, size)] = trade.ask(
             "select index_sha256, index_bytes from work.chunk where id = %s", chunk
         )
-        kept = await pull(host, chunk, "index", tmp_path / "pulled", sha256, size=size)
+        kept = await download_chunk(host, chunk, "index", tmp_path / "pulled", sha256, size=size)
         assert sorted(texts_of(kept.path, chunk).values()) == ["One", "Two"]
-        none = await pull(host, empty, "index", tmp_path / "none")
+        none = await download_chunk(host, empty, "index", tmp_path / "none")
         assert texts_of(none.path, empty) == {}
         assert list((tmp_path / "built").glob("*/incoming/*")) == []
 
@@ -72,7 +72,7 @@ async def test_a_chunk_that_cannot_be_built_says_why_and_hurts_no_other(
     wrong = await trade.crawl(titled("/wrong", "Wrong"), damage=noise(1, 5_000))
     good = await trade.crawl(titled("/good", "Good"))
     async with builds():
-        for chunk, words in ((gone, "is not at its crawler"), (wrong, "is not a WARC file")):
+        for chunk, words in ((gone, "no longer has the content"), (wrong, "is not a WARC file")):
             told = await soon(lambda chunk=chunk, words=words: words in trade.chunk(chunk)[1])  # type: ignore[misc]
             assert told, trade.chunk(chunk)
         [(crawler,)] = trade.ask("select host from work.component where type = 'crawler'")
@@ -100,7 +100,7 @@ async def test_files_of_other_crawlers_are_built(
     async with builds() as host:
         chunk = await trade.crawl(titled("/a", "A"), titled("/b", "B"), rewrite=rewrite)
         assert await soon(lambda: trade.chunk(chunk) == ("built", "")), trade.chunk(chunk)
-        kept = await pull(host, chunk, "index", tmp_path / "pulled")
+        kept = await download_chunk(host, chunk, "index", tmp_path / "pulled")
         assert sorted(texts_of(kept.path, chunk).values()) == ["A", "B"]
 
 
@@ -134,7 +134,9 @@ async def test_a_crawler_that_is_away_for_a_moment_is_waited_for(
             other = await trade.crawl(titled("/else", "Else"))
             await asyncio.sleep(2.5)
             assert trade.chunk(chunk) == ("building", "")
-            async with face(chunk_endpoints(trade.content, "/get_chunk"), read_bind(with_port)):
+            async with serve_component(
+                chunk_endpoints(trade.content, "/get_chunk"), read_bind(with_port)
+            ):
                 for one in (chunk, other):
                     built = await soon(lambda one=one: trade.chunk(one)[0] == "built")  # type: ignore[misc]
                     assert built, trade.chunk(one)
@@ -167,9 +169,9 @@ async def test_a_builder_without_room_says_so_until_there_is_some(
     with small_disk(disk, "60m"):
         (disk / "filler").write_bytes(bytes(20_000_000))
         bind = free_bind()
-        settings, wish = trade.settings(disk), BuilderOptions(bind=bind, presses=1)
+        settings, wish = trade.settings(disk), BuilderOptions(bind=bind, processes=1)
         state = f"select state, state_reason from work.component where host = '{bind}'"
-        async with acting(lambda stop, ready: build(settings, wish, stop, ready=ready)):
+        async with acting(lambda stop, ready: run_builder(settings, wish, stop, ready=ready)):
             assert await soon(lambda: trade.ask(state)[0][0] == "error")
             assert "MB are free" in trade.ask(state)[0][1]
             chunk = await trade.crawl(titled("/room", "Room"))

@@ -21,10 +21,10 @@ from support.mgmt.chunk_trade import SMALL, texts_of, titled
 from support.processes.killable import running
 from support.site.hostile import pdf
 from usher.index import chunk_file as chunkfile
-from usher.index.build_pool import Bounds, Press, Workshop
-from usher.index.build_worker import Line
-from usher.index.chunk_documents import Job, key_of, make
-from usher.messages import ForeignPages
+from usher.index.build_pool import BuildLimits, BuildPool, BuildWorker
+from usher.index.build_worker import WorkerMessage
+from usher.index.chunk_documents import BuildJob, build_chunk, page_key
+from usher.messages.components import ForeignPages
 from usher.urls import Url, parse
 
 
@@ -58,8 +58,8 @@ async def test_pages_that_count_become_documents(tmp_path: Path) -> None:
     places: list[int] = []
     own = ("good", "twice", "foreign", "paper", "hidden", "asks", "empty", "cut")
     keys = [f"example.com/{name}" for name in own]
-    job = Job(7, str(content), str(index), keys, ["example.com/reported-as-gone"])
-    made = make(job, places.append)
+    job = BuildJob(7, str(content), str(index), keys, ["example.com/reported-as-gone"])
+    made = build_chunk(job, places.append)
     found = {
         url.removeprefix("https://example.com"): title for url, title in texts_of(index, 7).items()
     }
@@ -73,11 +73,11 @@ async def test_pages_that_count_become_documents(tmp_path: Path) -> None:
         "/cut": "Cut",
     }
     assert (made.documents, made.size) == (7, index.stat().st_size)
-    assert made.left == {
+    assert made.skipped == {
         "unchanged": 2,
         "noindex": 2,
         "not fetched": 4,
-        "no address of ours": 1,
+        "not a web address": 1,
         "not reported as fetched": 1,
     }
     assert made.foreign == ForeignPages(7, 1, ["https://bank.test/"])
@@ -89,30 +89,32 @@ def test_a_page_has_one_key_by_whichever_scheme() -> None:
         parse(f"{scheme}://Example.com:{port}/a?b#c")
         for scheme, port in (("http", 80), ("https", 443))
     ]
-    assert {key_of(url) for url in urls if isinstance(url, Url)} == {"example.com/a?b"}
+    assert {page_key(url) for url in urls if isinstance(url, Url)} == {"example.com/a?b"}
 
 
-async def hostile(path: Path) -> Job:
+async def hostile(path: Path) -> BuildJob:
     """A chunk whose second page takes a second to read."""
     slow = b"<title>Slow</title>" + b"<div><p>word <b>bold</b>" * 400_000
     await chunk_file(
         path, titled("/a", "A"), replace(titled("/b", "B"), body=slow), titled("/c", "C")
     )
     keys = [f"example.com/{name}" for name in "abc"]
-    return Job(7, str(path), str(path.with_suffix(".idx")), keys)
+    return BuildJob(7, str(path), str(path.with_suffix(".idx")), keys)
 
 
 def sent_at(place: int, sign: signal.Signals, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Send a signal to the first press that comes to this page; whom it was sent to."""
-    line, sent = Press._line, list[int]()
+    line, sent = BuildWorker._receive, list[int]()
 
-    async def watched(press: Press, process: asyncio.subprocess.Process, at: int | None) -> Line:
+    async def watched(
+        press: BuildWorker, process: asyncio.subprocess.Process, at: int | None
+    ) -> WorkerMessage:
         if at == place and not sent:
             sent.append(process.pid)
             os.kill(process.pid, sign)
         return await line(press, process, at)
 
-    monkeypatch.setattr(Press, "_line", watched)
+    monkeypatch.setattr(BuildWorker, "_receive", watched)
     return sent
 
 
@@ -120,18 +122,18 @@ async def test_a_page_that_takes_too_long_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = await hostile(tmp_path / "chunk")
-    async with Workshop(1, Bounds(page=2)) as workshop:
+    async with BuildPool(1, BuildLimits(page=2)) as workshop:
         frozen = sent_at(1, signal.SIGSTOP, monkeypatch)
-        made = await workshop.make(job)
-    assert made.left == {"it takes longer than 2 seconds": 1}
+        made = await workshop.build(job)
+    assert made.skipped == {"it takes longer than 2 seconds": 1}
     assert sorted(texts_of(Path(job.index), 7).values()) == ["A", "C"]
     assert not any(map(running, frozen))
 
 
 async def test_a_page_that_needs_too_much_memory_is_left_out(tmp_path: Path) -> None:
     job = await hostile(tmp_path / "chunk")
-    async with Workshop(1, Bounds(memory=500_000_000)) as workshop:
-        made = await workshop.make(job)
+    async with BuildPool(1, BuildLimits(memory=500_000_000)) as workshop:
+        made = await workshop.build(job)
     assert made.documents >= 2
     assert "A" in texts_of(Path(job.index), 7).values()
     assert "C" in texts_of(Path(job.index), 7).values()
@@ -141,14 +143,14 @@ async def test_a_press_that_dies_is_replaced_and_only_its_page_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = await hostile(tmp_path / "chunk")
-    async with Workshop(1) as workshop:
-        await workshop.make(msgspec.structs.replace(job, without={1: "not now"}))
+    async with BuildPool(1) as workshop:
+        await workshop.build(msgspec.structs.replace(job, skip={1: "not now"}))
         [press] = presses()
         killed = sent_at(1, signal.SIGKILL, monkeypatch)
-        made = await workshop.make(job)
+        made = await workshop.build(job)
         [other] = presses()
     assert killed[0] == press
-    assert made.left == {"it ended the process that read it (SIGKILL)": 1}
+    assert made.skipped == {"it ended the process that read it (SIGKILL)": 1}
     assert made.documents == 2
     assert not running(other)
     assert other != press
@@ -171,11 +173,11 @@ async def test_pages_beyond_the_limits_of_an_index_chunk_are_left_out(
     content, index = tmp_path / "7.warc.gz", tmp_path / "7.idx"
     await chunk_file(content, *(titled(f"/{number}", f"Page {number}") for number in range(5)))
     keys = [f"example.com/{number}" for number in range(5)]
-    job = Job(7, str(content), str(index), keys)
+    job = BuildJob(7, str(content), str(index), keys)
     monkeypatch.setattr(chunkfile, "MAX_DOCUMENTS", 3)
-    made = make(job, lambda _: None)
-    assert (made.documents, made.left) == (3, {"the index chunk is full": 2})
+    made = build_chunk(job, lambda _: None)
+    assert (made.documents, made.skipped) == (3, {"the index chunk is full": 2})
     monkeypatch.setattr(chunkfile, "MAX_TOTAL_BYTES", 400)
-    made = make(job, lambda _: None)
+    made = build_chunk(job, lambda _: None)
     assert made.documents in {1, 2}
-    assert made.left == {"the index chunk is full": 5 - made.documents}
+    assert made.skipped == {"the index chunk is full": 5 - made.documents}

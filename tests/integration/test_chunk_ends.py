@@ -15,16 +15,16 @@ from support.mgmt.admitted_pages import (
     url,
 )
 from usher.db.pool import Connection, connect
-from usher.door.guestbook import Outcome, Result
+from usher.door.guestbook import FetchResult, PageReport
 from usher.mgmt import chunks
-from usher.mgmt.chunks import Ask, Pack
+from usher.mgmt.chunks import ClaimedChunk, ClaimRequest
 
 
-async def outcomes(conn: Connection, pack: Pack, *results: Result) -> list[Outcome]:
+async def outcomes(conn: Connection, pack: ClaimedChunk, *results: FetchResult) -> list[PageReport]:
     """What became of the first pages of a chunk."""
     found = [await chunks.find_page(conn, url(page.url)) for page in pack.pages]
     return [
-        Outcome(page.domain64, page.path, result, pack.chunk_id, 200)
+        PageReport(page.domain64, page.path, result, pack.chunk_id, 200)
         for page, result in zip(found, results, strict=False)
         if page
     ]
@@ -50,7 +50,7 @@ async def test_a_chunk_ends_with_what_became_of_its_pages(
     async with await connect(database) as conn:
         await delay(conn, 0)
         me, other = await component(conn, "c"), await component(conn, "d")
-        pack = await chunks.claim_links(conn, me, Ask(lease=LEASE), now=NOW + SOON)
+        pack = await chunks.claim_links(conn, me, ClaimRequest(lease=LEASE), now=NOW + SOON)
         assert pack
         first, second, third = await outcomes(conn, pack, "success", "failure", "success")
         if told_before:
@@ -86,7 +86,7 @@ async def test_the_end_of_a_chunk_ends_its_crawl_and_frees_its_host(database: st
     async with await connect(database) as conn:
         await delay(conn, 1)
         me = await component(conn, "c")
-        pack = await chunks.claim_links(conn, me, Ask(2, wait=NONE, hold=True), now=NOW)
+        pack = await chunks.claim_links(conn, me, ClaimRequest(2, wait=NONE, hold=True), now=NOW)
         assert pack
         told = await outcomes(conn, pack, "success", "gone")
         await chunks.finish_crawl(

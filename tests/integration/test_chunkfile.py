@@ -14,15 +14,15 @@ from backports import zstd
 
 from usher.errors import BadInput
 from usher.index import chunk_file
-from usher.index.chunk_file import MAGIC, MAX_DOCUMENT, MAX_DOCUMENTS, VERSION
-from usher.index.document import Document
+from usher.index.chunk_file import MAGIC, MAX_DOCUMENT_BYTES, MAX_DOCUMENTS, VERSION
+from usher.index.document import IndexDocument
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 
 
-def documents(number: int, size: int = 1) -> list[Document]:
+def documents(number: int, size: int = 1) -> list[IndexDocument]:
     return [
-        Document(
+        IndexDocument(
             key=f"https://a.org/{n}", url=f"https://a.org/{n}", host="a.org", chunk=7, crawled=NOW, domain64=1 << 62,
             title=f"Page {n} \u6771", headings=("a", "b"), body=f"word{n} " * size, simhash=-1, text64=2**63,
         )
@@ -67,7 +67,7 @@ def test_every_cut_and_every_flipped_bit_is_seen(tmp_path: Path) -> None:
     chunk_file.write(path, 7, documents(3))
     good = path.read_bytes()
     for size in range(len(good)):
-        assert "cut short" in (told := refused(path, good[:size])) or size == 0, told
+        assert "truncated" in (told := refused(path, good[:size])) or size == 0, told
     for place in range(len(good)):
         bad = bytearray(good)
         bad[place] ^= 1 << place % 8
@@ -77,9 +77,9 @@ def test_every_cut_and_every_flipped_bit_is_seen(tmp_path: Path) -> None:
 
 def test_foreign_files_and_other_versions(tmp_path: Path) -> None:
     path = tmp_path / "7"
-    assert "is no index chunk" in refused(path, b"")
-    assert "is no index chunk" in refused(path, b"<html>not found</html>" * 9)
-    assert "is no index chunk" in refused(path, sealed(b"", 0, magic=b"USHERCON"))
+    assert "is not an index chunk" in refused(path, b"")
+    assert "is not an index chunk" in refused(path, b"<html>not found</html>" * 9)
+    assert "is not an index chunk" in refused(path, sealed(b"", 0, magic=b"USHERCON"))
     assert "has version 2; this program reads version 1" in refused(path, sealed(b"", 0, version=2))
     with pytest.raises(BadInput, match="No such file"):
         chunk_file.check(tmp_path / "none")
@@ -93,7 +93,7 @@ def test_foreign_files_and_other_versions(tmp_path: Path) -> None:
 def test_a_right_checksum_over_wrong_contents(tmp_path: Path) -> None:
     path = tmp_path / "7"
     [one] = map(msgspec.msgpack.encode, documents(1))
-    huge = zstd.compress(struct.pack(">I", MAX_DOCUMENT + 1))
+    huge = zstd.compress(struct.pack(">I", MAX_DOCUMENT_BYTES + 1))
     for payload, number in [
         (b"", 1), (b"no zstd at all", 1), (packed(), 1), (packed(one), 2), (packed(one, one), 1), (packed(b"\xc1"), 1),
         (packed(b"\x80"), 1), (packed(one[:-1]), 1), (packed(one) + b"more", 1), (packed(one)[:-3], 1), (huge, 1),
@@ -133,7 +133,7 @@ def test_a_failed_write_leaves_what_was_there(tmp_path: Path) -> None:
     path = tmp_path / "7"
     chunk_file.write(path, 7, documents(1))
     before = path.read_bytes()
-    huge = msgspec.structs.replace(documents(1)[0], body="x" * (MAX_DOCUMENT + 1))
+    huge = msgspec.structs.replace(documents(1)[0], body="x" * (MAX_DOCUMENT_BYTES + 1))
     with pytest.raises(BadInput, match="bytes, more than"):
         chunk_file.write(path, 7, [huge])
     assert path.read_bytes() == before

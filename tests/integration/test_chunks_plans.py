@@ -51,7 +51,7 @@ async def test_a_claim_passes_finished_hosts_once(database: str, *, grouped: boo
             [],
         )
         if grouped:
-            await conn.execute("insert into work.pace (name) values ('other')")
+            await conn.execute("insert into work.politeness_group (name) values ('other')")
         claimed = await (await conn.execute(CLAIM.encode(), asks(me))).fetchall()
         assert len(claimed) == 5
         idle = [await blocks(conn, CLAIM, *asks(me)) for _ in range(3)]
@@ -65,10 +65,10 @@ async def test_a_claim_passes_hosts_of_a_group_that_rests(database: str) -> None
         me = await component(conn, "c")
         await many(conn, "now() - interval '1 hour' + domain.i * interval '1 ms'")
         await conn.execute(
-            "insert into work.pace (name, ready_at) values ('resting', now() + interval '1 hour')"
+            "insert into work.politeness_group (name, ready_at) values ('resting', now() + interval '1 hour')"
         )
         await conn.execute(
-            "update work.hosts set pace_id = (select id from work.pace) "
+            "update work.hosts set politeness_group_id = (select id from work.politeness_group) "
             "where domain64 < (select max(domain64) from work.hosts)"
         )
         assert len(await (await conn.execute(CLAIM.encode(), asks(me))).fetchall()) == 5

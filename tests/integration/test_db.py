@@ -20,7 +20,7 @@ from usher.db.pool import (
 )
 from usher.db.statements import Statements, load_statements
 from usher.errors import BadSetting, SchemaOutOfDate, Unreachable
-from usher.telemetry import exposition
+from usher.telemetry import metrics_text
 
 
 async def count(conn: Connection) -> int:
@@ -212,7 +212,7 @@ async def test_statements_give_typed_rows(conn: Connection, store: Statements) -
     assert await store.forget.run(conn, names=["gov", "mil", "none"]) == 2
     with pytest.raises(LookupError, match="one row at most"):
         await store.all.row(conn, Tld)
-    assert b'usher_db_seconds_count{statement="tlds.find"}' in exposition()
+    assert b'usher_db_seconds_count{statement="tlds.find"}' in metrics_text()
 
 
 def test_statement_names_are_exact(store: Statements, tmp_path: Path) -> None:

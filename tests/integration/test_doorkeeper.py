@@ -10,7 +10,7 @@ import pytest
 from usher.db.pool import Connection, Database, connect
 from usher.door import admin, filters, guestbook, hosts
 from usher.door.doorkeeper import Doorkeeper
-from usher.door.guestbook import Outcome
+from usher.door.guestbook import PageReport
 from usher.door.rules import Knock, Verdict
 
 MONDAY = datetime(2026, 11, 16, 8, tzinfo=UTC)
@@ -36,7 +36,7 @@ async def crawl(door: Doorkeeper, now: datetime) -> int:
             "update work.guestbook set state = 'crawling' where state = 'pending' returning domain64, path"
         )
         taken = await rows.fetchall()
-    await door.settle([Outcome(number, path, "success") for number, path in taken], now=now)
+    await door.settle([PageReport(number, path, "success") for number, path in taken], now=now)
     return len(taken)
 
 
@@ -216,9 +216,9 @@ async def test_policy_changes_hold_at_once(door: Doorkeeper) -> None:
 async def test_filters_of_house_and_host_hold_at_once(door: Doorkeeper) -> None:
     page = "https://example.com/private/x"
     assert await reasons(door, page, dry_run=True) == ["new_page"]
-    private: admin.Filters = [{"name": "mine", "rule": "path", "matches": "^/private/"}]
+    private: admin.FilterList = [{"name": "mine", "rule": "path", "matches": "^/private/"}]
     async with door.db.transaction() as conn:
-        await admin.change_house(conn, filters=private)
+        await admin.change_settings(conn, filters=private)
     (answer,) = (await door.knock([page], now=MONDAY)).answers
     assert (answer.reason.value, answer.detail.split(":")[0]) == ("filtered", "mine")
     async with door.db.transaction() as conn:
@@ -231,7 +231,7 @@ async def test_filters_of_house_and_host_hold_at_once(door: Doorkeeper) -> None:
 
 async def test_a_query_filter_changes_what_is_kept(door: Doorkeeper) -> None:
     async with door.db.transaction() as conn:
-        await admin.change_house(conn, filters=[{"rule": "query", "keep": "none"}])
+        await admin.change_settings(conn, filters=[{"rule": "query", "keep": "none"}])
     assert await reasons(door, "https://example.com/?a=1", "https://example.com/?b=2") == [
         "new_page",
         "already_waiting",
@@ -271,7 +271,7 @@ async def test_links_reach_as_far_as_the_scope(
         there = await hosts.register(
             conn, names=["blogs.nasa.gov", "noaa.gov", "known.org"], now=MONDAY
         )
-        ranges = await hosts.known_parts(conn, names=["noaa.gov", "any.mil"])
+        ranges = await hosts.known_ranges(conn, names=["noaa.gov", "any.mil"])
         listed = [one for one in ranges if one]
         await admin.change_host(conn, names=["blogs.nasa.gov"], scope=scope, ranges=listed)
     assert there["noaa.gov"].domain64
@@ -340,7 +340,7 @@ async def test_a_host_that_changes_between_two_batches_is_judged_anew(door: Door
 
 async def test_the_house_begins_with_the_default_filters(door: Doorkeeper) -> None:
     async with door.db.transaction() as conn:
-        assert (await hosts.house(conn)).filters == list(filters.DEFAULTS)
+        assert (await hosts.door_settings(conn)).filters == list(filters.DEFAULTS)
     (answer,) = (await door.knock(["https://example.com/photo.JPG"], now=MONDAY)).answers
     assert (answer.reason.value, answer.detail.split(":")[0]) == ("filtered", "media")
 

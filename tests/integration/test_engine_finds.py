@@ -11,11 +11,11 @@ import pytest
 from support.index.documents import HEAP, NOW, PAGES, found, page
 from usher import domain64
 from usher.index import fields, length_padding
-from usher.index.document import Document
+from usher.index.document import IndexDocument
 from usher.index.engine import Engine
-from usher.index.index_reader import MAX_FOUND
-from usher.query.language import Query, parse
-from usher.query.results import Hits, together
+from usher.index.index_reader import RECENT_HITS
+from usher.query.language import Query, parse_query
+from usher.query.results import Hits, sum_stats
 from usher.search.merge import merge
 
 NUMBERS = {"www.nasa.gov": domain64.Parts(1, 5, 1), "blogs.nasa.gov": domain64.Parts(1, 5, 2)}
@@ -63,10 +63,10 @@ FOUND = {
 }
 
 
-def numbered(document: Document) -> Document:
+def numbered(document: IndexDocument) -> IndexDocument:
     parts = NUMBERS.get(document.host)
-    facts = {name: getattr(document, name) for name in Document.__struct_fields__}
-    return Document(**(facts | {"domain64": domain64.encode(parts)})) if parts else document
+    facts = {name: getattr(document, name) for name in IndexDocument.__struct_fields__}
+    return IndexDocument(**(facts | {"domain64": domain64.encode(parts)})) if parts else document
 
 
 @pytest.fixture
@@ -89,8 +89,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
 def test_what_is_found(pages: Engine, text: str, expected: list[str]) -> None:
     names = found(pages, text)
     assert sorted(names) == sorted(expected)
-    assert names[:1] == expected[:1] or not parse(text).groups
-    assert pages.search(parse(text)).total == len(expected)
+    assert names[:1] == expected[:1] or not parse_query(text).groups
+    assert pages.search(parse_query(text)).total == len(expected)
 
 
 def test_a_range_of_numbers_is_a_site(pages: Engine) -> None:
@@ -103,17 +103,17 @@ def test_a_range_of_numbers_is_a_site(pages: Engine) -> None:
 
 @pytest.mark.parametrize("text", ["", "-", "...", '"', "\x00"])
 def test_nothing_asked_is_nothing_found(pages: Engine, text: str) -> None:
-    assert pages.search(parse(text)) == Hits()
+    assert pages.search(parse_query(text)) == Hits()
 
 
 def test_hits_carry_what_a_page_of_results_shows(pages: Engine) -> None:
-    hits = pages.search(parse("moons"), hosts=True)
+    hits = pages.search(parse_query("moons"), hosts=True)
     [hit] = hits.hits
     assert (hit.key, hit.host, hit.title) == ("https://www.nasa.gov/nasa", "www.nasa.gov", "NASA")
     assert (hit.chunk, hit.language, hit.crawled) == (1, "en", NOW)
     assert hit.published == NOW - timedelta(days=400)
     assert hit.score > 0
-    assert pages.search(parse("rockets"), hosts=True).hosts == {
+    assert pages.search(parse_query("rockets"), hosts=True).hosts == {
         "www.nasa.gov": 1,
         "blogs.nasa.gov": 1,
         "b.org:8080": 1,
@@ -123,7 +123,7 @@ def test_hits_carry_what_a_page_of_results_shows(pages: Engine) -> None:
 def test_pages_of_hits(pages: Engine) -> None:
     whole = found(pages, "rockets")
     assert [*found(pages, "rockets", k=1), *found(pages, "rockets", k=5, offset=1)] == whole
-    assert pages.search(parse("rockets"), 1, 99).total == 3
+    assert pages.search(parse_query("rockets"), 1, 99).total == 3
     assert len(found(pages, "rockets", k=-5, offset=-5)) == 1
 
 
@@ -131,14 +131,14 @@ def test_whoever_is_found_is_remembered_until_the_index_changes(tmp_path: Path) 
     engine = Engine.open(tmp_path, heap=HEAP)
     engine.add(1, [page(f"{number}", "velvet", chunk=1) for number in range(300)])
     engine.commit()
-    query, view = parse("velvet"), engine._view
+    query, view = parse_query("velvet"), engine._reader
     hits = engine.search(query, 12, show=2).hits
-    assert all(view.remembered(hit.url, hit.chunk) for hit in hits[2:])
-    assert not any(view.remembered(hit.url, hit.chunk) for hit in hits[:2])  # shown already
+    assert all(view.recent(hit.url, hit.chunk) for hit in hits[2:])
+    assert not any(view.recent(hit.url, hit.chunk) for hit in hits[:2])  # shown already
     wanted = [(hit.url, hit.chunk) for hit in hits]
     assert list(engine.snippets(query, wanted)) == wanted
     engine.search(query, 250)
-    assert len(view._found) <= MAX_FOUND
+    assert len(view._recent) <= RECENT_HITS
     engine.drop([1])
     engine.commit()
     assert engine.snippets(query, wanted) == {}
@@ -147,19 +147,19 @@ def test_whoever_is_found_is_remembered_until_the_index_changes(tmp_path: Path) 
 
 def test_common_words_are_those_of_most_documents(tmp_path: Path) -> None:
     engine = Engine.open(tmp_path, heap=HEAP)
-    assert engine.common(10) == []
+    assert engine.frequent_words(10) == []
     bodies = [f"Everywhere {'often ' * (n % 2)} {'seldom' * (n % 9 == 0)}" for n in range(50)]
     engine.add(1, [page(f"{n}", body, title="Thing", chunk=1) for n, body in enumerate(bodies)])
     engine.commit()
-    words = engine.common(10)
+    words = engine.frequent_words(10)
     assert set(words[:2]) == {"everywhere", "thing"}
     assert words[2:] == ["often", "seldom"]
-    assert engine.common(1) == words[:1]
+    assert engine.frequent_words(1) == words[:1]
     engine.close()
 
 
 def test_snippets_mark_all_forms_but_no_filler(pages: Engine) -> None:
-    query = parse("how the indexes")
+    query = parse_query("how the indexes")
     wanted = [(hit.url, hit.chunk) for hit in pages.search(query).hits]
     snippets = pages.snippets(query, [*wanted, ("https://gone/", 1), (wanted[0][0], 9)])
     assert set(snippets) == set(wanted)
@@ -179,9 +179,9 @@ def test_spelling(engine: Engine) -> None:
         "replikattion": "replication",
         "strase": "strasse",
     }.items():
-        [one] = engine.suggest(parse(wrong))
+        [one] = engine.suggest(parse_query(wrong))
         assert (one.word, one.better, one.documents) == (wrong, better, 12)
-    assert engine.suggest(parse("connection con c0nnection 東京塔 " + "x" * 60)) == []
+    assert engine.suggest(parse_query("connection con c0nnection 東京塔 " + "x" * 60)) == []
 
 
 def zipf(chance: random.Random, number: int) -> str:
@@ -213,7 +213,7 @@ def test_servers_together_rank_as_one_index_does(tmp_path: Path) -> None:
     for engine in engines:
         engine.commit()
     one, *row = engines
-    queries = [parse(zipf(chance, chance.randint(1, 3))) for _ in range(250)]
+    queries = [parse_query(zipf(chance, chance.randint(1, 3))) for _ in range(250)]
     agreed = list(chain.from_iterable(overlap(one, row, query) for query in queries))
     for engine in engines:
         engine.close()
@@ -223,7 +223,7 @@ def test_servers_together_rank_as_one_index_does(tmp_path: Path) -> None:
 
 def overlap(one: Engine, row: list[Engine], query: Query) -> Iterator[float]:
     """How much of the first ten is the same, if there are any; scores are, too."""
-    stats = together(server.stats(query) for server in row)
+    stats = sum_stats(server.stats(query) for server in row)
     alone = merge({"one": one.search(query, 20)}, k=10)
     answers = {
         str(number): server.search(query, 20, stats=stats) for number, server in enumerate(row)
@@ -240,19 +240,19 @@ def overlap(one: Engine, row: list[Engine], query: Query) -> Iterator[float]:
 
 def test_ballast_gives_every_chunk_the_same_averages(engine: Engine) -> None:
     chance = random.Random(2)  # noqa: S311
-    counts: Callable[[str], int] = lambda text: len(fields.words().analyze(text))  # noqa: E731
+    counts: Callable[[str], int] = lambda text: len(fields.word_analyzer().analyze(text))  # noqa: E731
     for size in (0, 5, 700, 90_000):
-        weight = length_padding.Ballast()
-        texts = [fields.texts(page("x", zipf(chance, size))) for _ in range(3)]
+        weight = length_padding.LengthPadding()
+        texts = [fields.searchable_texts(page("x", zipf(chance, size))) for _ in range(3)]
         for one in texts:
-            weight.weigh(one)
-        missing, empty = weight.balanced()
+            weight.add(one)
+        missing, empty = weight.missing()
         assert min(missing.values()) >= 0
         assert empty >= 0
-        for name, average in length_padding.AVERAGE.items():
+        for name, average in length_padding.AVERAGE_LENGTHS.items():
             total = sum(counts(one[name]) for one in texts) + missing[name]
             assert total == average * (3 + 1 + empty)
-    assert length_padding.count("a-b c_d é, 12") == 6
+    assert length_padding.count_words("a-b c_d é, 12") == 6
     assert engine.documents == 0
 
 
@@ -261,10 +261,10 @@ def test_ballast_gives_every_chunk_the_same_averages(engine: Engine) -> None:
     [(0, 0, 0), (1, 0, 0), (200, 0, 0), (50_000, 0, 0), (1_000, 30_000_000, 0), (9, 0, 9_000_000)],
 )
 def test_ballast_is_bounded_and_spread(documents: int, headings: int, body: int) -> None:
-    weight = length_padding.Ballast()
+    weight = length_padding.LengthPadding()
     weight.documents = documents
     weight.lengths.update({fields.HEADINGS: headings, fields.BODY: body})
-    missing, empty = weight.balanced()
-    needed = documents * sum(length_padding.AVERAGE.values())
+    missing, empty = weight.missing()
+    needed = documents * sum(length_padding.AVERAGE_LENGTHS.values())
     assert sum(missing.values()) <= max(length_padding.MAX_WORDS, 1.1 * needed)
     assert max(missing.values()) <= length_padding.MAX_WORDS_PER_FIELD * (empty + 1)

@@ -9,8 +9,8 @@ import pytest
 
 from usher.db.pool import Database, connect
 from usher.door.doorkeeper import Doorkeeper
-from usher.mgmt.searchable import Finding
-from usher.observe.explain import Story, explain
+from usher.mgmt.searchable import Searchability
+from usher.observe.explain import UrlExplanation, explain
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 HOUR = timedelta(hours=1)
@@ -59,17 +59,17 @@ class House:
         text = "insert into work.placement (chunk_id, component_id, row, state, since) values (%s, %s, %s, %s, %s)"
         await self.run(text, chunk, server, row, state, NOW)
 
-    async def story(self, url: str = URL) -> Story:
+    async def story(self, url: str = URL) -> UrlExplanation:
         return await explain(self.door, url, now=NOW, reader=self.reader)
 
-    async def finding(self, url: str = URL) -> Finding:
+    async def finding(self, url: str = URL) -> Searchability:
         found = (await self.story(url)).finding
         assert found is not None
         return found
 
     async def told(self, url: str = URL) -> tuple[bool, str, str]:
         found = await self.finding(url)
-        return found.findable, found.words, found.command
+        return found.is_searchable, found.words, found.command
 
 
 @pytest.fixture
@@ -84,10 +84,10 @@ async def house(database: str) -> AsyncIterator[House]:
 
 
 async def test_what_is_not_inside(house: House) -> None:
-    assert (await house.finding("javascript:x")).words.startswith("It cannot come in: ")
+    assert (await house.finding("javascript:x")).words.startswith("It cannot be admitted: ")
     assert await house.told("https://y.example/?a=1&b=2") == (
         False,
-        "Nobody has asked that it come in.",
+        "It was never added.",
         "usher add 'https://y.example/?a=1&b=2'",
     )
     assert (await house.finding("https://x.example/b")).command == "usher add https://x.example/b"
@@ -115,7 +115,7 @@ async def test_a_page_that_waits(house: House) -> None:
     story = await house.story()
     assert story.rest is not None
     assert (story.rest.until(NOW), story.rest.trouble) == (NOW + HOUR, "HTTP 429")
-    assert story.finding == Finding(
+    assert story.finding == Searchability(
         f"It waits: its host rests until {NOW + HOUR:%Y-%m-%d %H:%M} UTC (HTTP 429).",
         "usher hosts show x.example",
     )
@@ -130,9 +130,10 @@ async def test_a_page_that_waits(house: House) -> None:
 async def test_groups_rest_together(house: House) -> None:
     await house.component("c:1", "crawler")
     [(pace,)] = await house.run(
-        "insert into work.pace (name, ready_at) values ('g', %s) returning id", NOW + HOUR
+        "insert into work.politeness_group (name, ready_at) values ('g', %s) returning id",
+        NOW + HOUR,
     )
-    await house.host(pace_id=pace)
+    await house.host(politeness_group_id=pace)
     rest = (await house.story()).rest
     assert rest is not None
     assert (rest.group, rest.until(NOW)) == ("g", NOW + HOUR)
@@ -149,15 +150,15 @@ async def test_what_a_fetch_said(house: House) -> None:
         ({"state": "idle"}, "It is known, but nobody has asked that it be crawled.", "usher add "),
         ({"state": "crawled", "reason": "robots.txt: Disallow: /a (group *)"},
          "Its host forbids it, by robots.txt: Disallow: /a (group *).", "usher hosts show"),
-        ({"reason": "HTTP 301, moved for good: https://x.example/b"},
-         "It sends elsewhere: HTTP 301, moved for good: https://x.example/b.", "usher explain https://x.example/b"),
+        ({"reason": "HTTP 301, permanent redirect to https://x.example/b"},
+         "It sends elsewhere: HTTP 301, permanent redirect to https://x.example/b.", "usher explain https://x.example/b"),
         ({"reason": "asks not to be found", "noindex": True}, "The page asks not to be found.", "usher fetch"),
         ({"reason": None, "noindex": False}, "It was crawled, and there is nothing to find.", "usher fetch"),
         ({"gone": True, "status": 410}, "Its server says that it is gone (HTTP 410).", ""),
     ):  # fmt: skip
         await house.page(**known)
         found = await house.finding()
-        assert (found.words, found.findable) == (words, False)
+        assert (found.words, found.is_searchable) == (words, False)
         assert found.command.startswith(command)
 
 
@@ -190,7 +191,7 @@ async def test_from_the_chunk_to_the_rows(house: House) -> None:
     assert await become(index_state="built", built_at=NOW) == (
         False, f"{at} has no seat in any row: no index server is there.", "usher index-server"
     )  # fmt: skip
-    await house.run("update work.house set rows = 2")
+    await house.run("update work.settings set rows = 2")
     server = await house.component("s:1", "index-server", row=1)
     await house.seat(chunk, server, 1, "wanted")
     where = "s:1, which is to answer for it in row 1, "
@@ -230,20 +231,20 @@ async def test_copies_that_are_out_of_date(house: House) -> None:
     new = await house.chunk(crawler)
     await house.seat(old, server, 1, "loaded")
     page = await house.page(state="crawled", chunk_id=new, indexed_in=new, text64=7)
-    out = "insert into work.outdated (page_id, chunk_id, newer, at) values (%s, %s, %s, %s)"
+    out = "insert into work.stale_copy (page_id, chunk_id, newer, at) values (%s, %s, %s, %s)"
     await house.run(out, page, old, new, NOW)
     before = f"as it was before, in chunk {old}. "
     waits = f"Chunk {new} waits for a builder."
     assert await house.told() == (True, before + waits, f"usher chunks show {new}")
     await house.run("update work.chunk set index_state = 'built'")
     await house.seat(new, server, 1, "loaded")
-    await house.run("insert into work.retire values (%s, %s, %s)", server, old, page)
+    await house.run("insert into work.retirement values (%s, %s, %s)", server, old, page)
     story = await house.story()
     assert story.trail is not None
     [outdated] = story.trail.outdated
     assert (outdated.chunk_id, outdated.newer, outdated.hosts) == (old, new, ["s:1"])
     assert (await house.finding()).words == f"in chunk {new}, in 1 of 1 rows."
-    await house.run("delete from work.retire")
+    await house.run("delete from work.retirement")
     story = await house.story()
     assert story.trail is not None
     assert (story.trail.outdated[0].hosts, story.trail.older) == ([], [])
@@ -255,13 +256,13 @@ async def test_what_is_held_back_can_still_be_found(house: House) -> None:
     old = await house.chunk(crawler, index_state="built")
     await house.seat(old, server, 1, "loaded")
     page = await house.page(state="crawled", gone=True, status=410, reason="HTTP 410")
-    out = "insert into work.outdated (page_id, chunk_id, at, held) values (%s, %s, %s, true)"
+    out = "insert into work.stale_copy (page_id, chunk_id, at, held) values (%s, %s, %s, true)"
     await house.run(out, page, old, NOW)
     found = await house.finding()
-    assert found.findable
+    assert found.is_searchable
     assert found.words.endswith("Its server says that it is gone (HTTP 410).")
-    await house.run("update work.outdated set held = false, ready = true")
-    assert not (await house.finding()).findable
+    await house.run("update work.stale_copy set held = false, ready = true")
+    assert not (await house.finding()).is_searchable
 
 
 async def test_robots(house: House) -> None:

@@ -20,8 +20,8 @@ from usher.feeds.model import Feed
 from usher.feeds.pages import atom
 from usher.feeds.pages.messages import ItemList, ItemRow, ItemsQuery
 from usher.feeds.parse.parser import parse
-from usher.http.atom import MEDIA, Document, Entry, Link, name, write
-from usher.http.client.pool import Lines
+from usher.http.atom import ATOM_MEDIA_TYPE, AtomEntry, AtomFeed, AtomLink, stable_urn, to_xml
+from usher.http.client.pool import HttpPool
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
 SPACE = "{http://www.w3.org/2005/Atom}"
@@ -34,7 +34,9 @@ def read(body: bytes) -> Feed:
     theirs = feedparser.parse(body)
     assert not theirs.bozo, theirs.get("bozo_exception")
     assert theirs.version == "atom10"
-    ours = parse(body, url="http://a.example/", content_type=MEDIA, now=max(NOW, datetime.now(UTC)))
+    ours = parse(
+        body, url="http://a.example/", content_type=ATOM_MEDIA_TYPE, now=max(NOW, datetime.now(UTC))
+    )
     assert isinstance(ours, Feed), ours
     assert ours.problems == ()
     assert len(ours.items) == len(theirs.entries)
@@ -83,7 +85,7 @@ def row(id_: int = 1, **changed: object) -> ItemRow:
 
 def made(*rows: ItemRow, query: ItemsQuery | None = None, after: str | None = None) -> bytes:
     found = ItemList(list(rows), after)
-    return write(atom.feed_of(found, query or ItemsQuery(), origin="http://a.example"))
+    return to_xml(atom.feed_of(found, query or ItemsQuery(), origin="http://a.example"))
 
 
 def test_an_item_is_an_entry() -> None:
@@ -143,9 +145,11 @@ def test_whatever_is_said_is_read_back(
 @given(title=ANY, href=ANY, author=ANY)
 @settings(max_examples=100)
 def test_whatever_a_document_says_is_well_formed(title: str, href: str, author: str) -> None:
-    one = Entry(id=name(title), title=title, updated=NOW, authors=[author], text=href)
-    document = Document(id=name("x"), title=title, links=[Link(href, "self", href)], entries=[one])
-    ET.fromstring(write(document))  # noqa: S314 - our own
+    one = AtomEntry(id=stable_urn(title), title=title, updated=NOW, authors=[author], text=href)
+    document = AtomFeed(
+        id=stable_urn("x"), title=title, links=[AtomLink(href, "self", href)], entries=[one]
+    )
+    ET.fromstring(to_xml(document))  # noqa: S314 - our own
 
 
 def test_an_empty_feed_is_one() -> None:
@@ -184,7 +188,7 @@ def test_any_search_of_items_is_a_feed(house: tuple[Mgmt, dict[str, int]]) -> No
     }.items():
         told = asked(server, f"/items.atom{query}")
         assert told.status == 200
-        assert told.headers["content-type"].startswith(MEDIA)
+        assert told.headers["content-type"].startswith(ATOM_MEDIA_TYPE)
         check(told.body)
         assert len(read(told.body).items) == number, query
 
@@ -229,11 +233,11 @@ async def test_any_search_of_pages_is_a_feed(tmp_path: Path) -> None:
     async with Rows(tmp_path) as rows:
         await rows.rows(1, 2, library())
         async with fronting(rows, tmp_path) as address:
-            lines = Lines("127.0.0.1", int(address.rpartition(":")[2]), timeout=20)
+            lines = HttpPool("127.0.0.1", int(address.rpartition(":")[2]), timeout=20)
             host = {"Host": "127.0.0.1"}
             told = await lines.ask("GET", "/search.atom?q=velvet+theatre", b"", host)
             assert told.status == 200
-            assert told.headers["content-type"].startswith(MEDIA)
+            assert told.headers["content-type"].startswith(ATOM_MEDIA_TYPE)
             check(told.body)
             feed = read(told.body)
             assert (feed.title, len(feed.items)) == ("velvet theatre", 10)

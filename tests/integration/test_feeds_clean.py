@@ -54,9 +54,9 @@ async def test_only_what_changed_is_cleaned_again(room: Newsroom, site: Website)
     await room.clean(id_)
     site.add("/feed", rss(item("a", text="<p>three</p>"), item("b", text="<p>two</p>")))
     await room.poll(id_)
-    async with room.house.search.connection() as conn:
-        [found] = await search.find(conn, words="three")
-        assert await search.find(conn, words="one") == []
+    async with room.databases.search.connection() as conn:
+        [found] = await search.find_items(conn, words="three")
+        assert await search.find_items(conn, words="one") == []
         assert found.excerpt == "one"  # until it is cleaned
     assert (await room.clean(id_)).cleaned == 1
     assert [text for text, _ in await room.ask(CLEAN)] == ["three", "two"]
@@ -76,12 +76,12 @@ async def test_news_wake_the_task_and_nothing_else_does(room: Newsroom, site: We
 
 async def test_clean_words_are_what_items_are_found_by(room: Newsroom, site: Website) -> None:
     id_ = await pages(room, site, 6)
-    async with room.house.search.connection() as conn:
-        assert len(await search.find(conn, words="imprint")) == 6
+    async with room.databases.search.connection() as conn:
+        assert len(await search.find_items(conn, words="imprint")) == 6
     await room.clean(id_)
-    async with room.house.search.connection() as conn:
-        assert await search.find(conn, words="imprint") == []
-        assert len(await search.find(conn, words="usher curtain")) == 6
+    async with room.databases.search.connection() as conn:
+        assert await search.find_items(conn, words="imprint") == []
+        assert len(await search.find_items(conn, words="usher curtain")) == 6
 
 
 def page(number: int) -> str:
@@ -125,7 +125,7 @@ async def test_a_page_is_cleaned_once_it_is_there(room: Newsroom, site: Website)
 
 
 async def learns(room: Newsroom, id_: int, **more: object) -> None:
-    async with room.house.search.transaction() as conn:
+    async with room.databases.search.transaction() as conn:
         await clean_job.set_cleaning(conn, [id_], learns=True, **more)
 
 
@@ -164,11 +164,11 @@ async def test_a_hostile_model_is_refused_and_another_is_learned_46(
 ) -> None:
     id_ = await pages(room, site, 2)
     await learns(room, id_)
-    async with await psycopg.AsyncConnection.connect(room.house.work) as conn:
+    async with await psycopg.AsyncConnection.connect(room.databases.work_dsn) as conn:
         await conn.execute("update feeds.feed_metadata set cleanup_model = %s", (model,))
     told = await room.clean(id_)
     assert (told.cleaned, dict(told.how)) == (2, {"main": 2})
-    assert "cannot be used" in told.problems[0]
+    assert "is not valid" in told.problems[0]
 
 
 async def test_a_model_is_learned_anew_each_day(room: Newsroom, site: Website) -> None:
@@ -210,14 +210,14 @@ async def test_what_changed_while_it_was_cleaned_is_cleaned_again(
     room: Newsroom, site: Website
 ) -> None:
     id_ = await pages(room, site, 1)
-    async with room.house.search.connection() as conn:
+    async with room.databases.search.connection() as conn:
         [(feed_id,)] = await (await conn.execute("select feed_id from feeds.feed_item")).fetchall()
-        waiting = await clean_job.uncleaned(conn, feed_id)
-        made = [clean_job.cleaned(one, None, 0.1) for one in waiting]
+        waiting = await clean_job.uncleaned_items(conn, feed_id)
+        made = [clean_job.clean_item(one, None, 0.1) for one in waiting]
         await conn.execute("update feeds.feed_item set content = '<p>another page</p>'")
-        assert await clean_job.put_clean(conn, waiting, made) == 0
+        assert await clean_job.save_clean_texts(conn, waiting, made) == 0
         await conn.execute("update feeds.feed_item set hash = md5('other')::uuid")
-        assert await clean_job.put_clean(conn, waiting, made) == 0
+        assert await clean_job.save_clean_texts(conn, waiting, made) == 0
     assert (await room.clean(id_)).cleaned == 1
 
 
@@ -226,15 +226,15 @@ async def test_a_job_that_takes_long_leaves_the_rest_to_the_next(
 ) -> None:
     id_ = await feed(room, site, *(item(str(n), text=f"<p>{n}</p>") for n in range(150)))
     await room.run("update control.task set next_run = '2027-01-01' where name like 'clean-%'")
-    told = await clean_job.clean_feed(room.house, id_, seconds=0, now=room.now)
-    assert (told.cleaned, told.more, told.words[-14:]) == (100, True, "There is more.")
+    told = await clean_job.clean_feed(room.databases, id_, seconds=0, now=room.now)
+    assert (told.cleaned, told.more, told.words[-15:]) == (100, True, "There are more.")
     assert await room.ask(TASK) == [("enabled", room.now)]
     assert (await room.clean(id_)).cleaned == 50
 
 
 async def test_ten_megabytes_are_cleaned_too(room: Newsroom, site: Website) -> None:
     id_ = await feed(room, site, item("a", text="small"))
-    async with room.house.search.connection() as conn:
+    async with room.databases.search.connection() as conn:
         await conn.execute(
             "update feeds.feed_item set content = repeat('<div>', 100000) || repeat('<p>word</p>', 900000)"
         )
@@ -248,13 +248,13 @@ async def test_kill_9_in_the_middle_leaves_only_what_the_next_one_does(
 ) -> None:
     body = f"<div>{f'<p>{SENTENCE}</p>' * 10}</div>"
     id_ = await feed(room, site, item("first", text=body))
-    async with room.house.search.connection() as conn:
+    async with room.databases.search.connection() as conn:
         await conn.execute(MANY)
     done = await asyncio.to_thread(killed, id_, database)
     half = "select count(*) from feeds.feed_item where (cleaned is null) <> (content_clean is null)"
     assert await room.ask(half) == [(0,)]
     assert (await room.clean(id_)).cleaned == 801 - done
-    async with room.house.search.connection() as conn:
+    async with room.databases.search.connection() as conn:
         undone = "select from feeds.feed_item where digested is distinct from hash"
         assert await (await conn.execute(undone)).fetchall() == []
 

@@ -26,7 +26,7 @@ def test_a_site_is_subscribed_to_polled_and_read(desk: Desk, site: Website) -> N
     assert (feed["url"], feed["title"], feed["errors"]) == (url, "News", 0)
     shown = desk.usher("feeds", "show", url)
     assert "News" in shown.out
-    assert "It brought something new." in shown.out
+    assert "It had new items." in shown.out
     assert [
         one["title"] for one in desk.usher("items", "list", "--tag", "cats", "--json").json
     ] == ["One"]
@@ -38,7 +38,7 @@ def test_off_and_on_again_with_its_task(desk: Desk, site: Website) -> None:
     number = desk.usher("feeds", "add", "--no-check", site.url("/feed.xml")).out.strip()
     gone = desk.usher("feeds", "poll", number)
     assert gone.code == 1
-    assert "gone for good" in gone.err
+    assert "the feed is gone" in gone.err
     assert desk.usher("tasks", "show", f"feed-{number}", "--json").json["state"] == "disabled"
     assert desk.usher("feeds", "enable", number).code == 0
     assert desk.usher("tasks", "show", f"feed-{number}", "--json").json["state"] == "enabled"
@@ -60,7 +60,7 @@ def test_opml_both_ways(desk: Desk) -> None:
 
 def test_what_is_no_feed_is_told(desk: Desk, site: Website) -> None:
     none = desk.usher("feeds", "add", site.add("/", Response(b"<html>nothing</html>")))
-    assert (none.code, "offers none" in none.err) == (3, True)
+    assert (none.code, "links to none" in none.err) == (3, True)
     assert desk.usher("feeds", "add", "mailto:me").code == 2
     assert desk.usher("feeds", "show", "999999").code == 3
 

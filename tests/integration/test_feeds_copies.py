@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 from msgspec.structs import replace
 
 from usher.db.pool import Connection, Database
-from usher.feeds.items.search import find, one
+from usher.feeds.items.search import find_item, find_items
 from usher.feeds.model import Feed, Item
 from usher.feeds.opml import Subscription
 from usher.feeds.store import item_texts, subscriptions
-from usher.feeds.store.save_feed import Stamp, save
+from usher.feeds.store.save_feed import CacheValidators, save_feed
 from usher.telemetry import DB_SECONDS
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
@@ -25,10 +25,10 @@ async def stored(conn: Connection, url: str, *given: Item, digested: bool = True
     made = await subscriptions.add(conn, [Subscription(url)], now=NOW)
     feed = replace(Feed("rss20", "utf-8", title=url, link=f"{url}/"), items=given)
     id_ = made.get(url, 0)  # it is there already unless it is new
-    found = await save(conn, url, feed, Stamp(), id_=id_, now=NOW)
+    found = await save_feed(conn, url, feed, CacheValidators(), id_=id_, now=NOW)
     await subscriptions.link_feed(conn, id_, found.feed_id)
     if digested:
-        await item_texts.digest(conn, await item_texts.undigested(conn, found.feed_id))
+        await item_texts.digest_items(conn, await item_texts.undigested(conn, found.feed_id))
     return [*found.new, *found.changed]
 
 
@@ -47,11 +47,11 @@ async def test_the_first_told_it_and_the_others_are_copies(conn: Connection) -> 
     [second] = await stored(conn, "https://b.org", told(f"<div><b>{near}</b></div>"))
     [third, else_] = await stored(conn, "https://c.org", told(STORY, "y"), told(OTHER, "z"))
     assert await originals(conn) == {first: None, second: first, third: first, else_: None}
-    assert {one.id for one in await find(conn, copies=False)} == {first, else_}
-    assert {one.id for one in await find(conn, words="guest", copies=False)} == {first}
-    assert (await one(conn, first)).rest.copies == [second, third]
-    whole = await one(conn, second)
-    assert (whole.item.same_as, whole.rest.copies) == (first, [third])
+    assert {one.id for one in await find_items(conn, copies=False)} == {first, else_}
+    assert {one.id for one in await find_items(conn, words="guest", copies=False)} == {first}
+    assert (await find_item(conn, first)).details.copies == [second, third]
+    whole = await find_item(conn, second)
+    assert (whole.item.same_as, whole.details.copies) == (first, [third])
 
 
 async def test_in_one_feed_nothing_is_a_copy(conn: Connection) -> None:
@@ -108,7 +108,7 @@ async def test_few_statements_however_many_items_49(conn: Connection) -> None:
         [(feed_id,)] = await (await conn.execute("select max(id) from feeds.feed")).fetchall()
         before = statements()
         waiting = await item_texts.undigested(conn, feed_id)
-        await item_texts.digest(conn, waiting)
+        await item_texts.digest_items(conn, waiting)
         numbers.append(statements() - before)
         assert len(waiting) == count
     assert numbers == [4, 4]

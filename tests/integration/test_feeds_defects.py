@@ -41,11 +41,11 @@ import pytest
 from support.feeds.polling import ROLES, Newsroom, newsroom
 from support.site.website import Response, Website, Wire
 from usher import private_hosts
-from usher.crawl.http.fetch import Fetcher, Limits
+from usher.crawl.http.fetch import Fetcher, FetchLimits
 from usher.db.pool import Database
 from usher.feeds.poll.feed_poll import poll
-from usher.feeds.poll.shared_statements import Desk
-from usher.feeds.store.databases import House
+from usher.feeds.poll.shared_statements import SharedStatements
+from usher.feeds.store.databases import FeedDatabases
 from usher.telemetry import DB_SECONDS
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/xml\r\n\r\n<rss version='2.0'><channel>"
@@ -91,10 +91,10 @@ async def test_slow_and_large_feeds_are_cut_30(database: str, site: Website) -> 
         yield HEAD
         await asyncio.sleep(20)
 
-    limits = Limits(total=1.0, body=2_000_000)
-    fetcher = Fetcher("t", limits=limits, allow=private_hosts.parse("127.0.0.0/8"))
+    limits = FetchLimits(total=1.0, body=2_000_000)
+    fetcher = Fetcher("t", limits=limits, allow=private_hosts.parse_allow_list("127.0.0.0/8"))
     async with Database(database, role=ROLES[0]) as db, fetcher:
-        room = Newsroom(House(db, None, ROLES, database, 5), fetcher)
+        room = Newsroom(FeedDatabases(db, None, ROLES, database, 5), fetcher)
         large = await room.poll(await room.add(site.add("/large", Wire(endless))))
         late = await room.poll(await room.add(site.add("/slow", Wire(slow))))
     assert (large.kind, late.kind) == ("failed", "failed")
@@ -140,7 +140,7 @@ async def test_one_bad_item_on_the_wire_43(room: Newsroom, site: Website) -> Non
     id_ = await room.add(site.add("/feed", feed(*items)))
     told = await room.poll(id_)
     assert (told.kind, len(told.new)) == ("fresh", 4)
-    assert "'bad' cannot be kept" in told.problems[0]
+    assert "Could not store the item 'bad'" in told.problems[0]
     found = await room.ask("select title from feeds.feed_item order by id")
     assert found == [("a",), ("b",), ("c",), ("d",)]
     assert await room.ask("select new_items, polls from feeds.feed_poll") == [(4, 1)]
@@ -179,8 +179,10 @@ async def test_polls_at_once_lose_nothing_48(room: Newsroom, site: Website) -> N
     ]
     for id_ in ids:
         await room.poll(id_)
-    desk = Desk(room.house)
-    polls = [poll(room.house, room.fetcher, id_, desk=desk, now=room.now) for id_ in ids * 3]
+    shared = SharedStatements(room.databases)
+    polls = [
+        poll(room.databases, room.fetcher, id_, shared=shared, now=room.now) for id_ in ids * 3
+    ]
     told = await asyncio.gather(*polls)
     assert {one.kind for one in told} == {"same"}
     found = await room.ask("select polls, unmodified, errors from feeds.feed_poll")
@@ -209,9 +211,9 @@ async def test_a_quiet_poll_is_cheap_49(room: Newsroom, site: Website) -> None:
     for id_ in ids:
         await room.poll(id_)
     before = statements_run()
-    await poll(room.house, room.fetcher, ids[0], desk=Desk(room.house))
+    await poll(room.databases, room.fetcher, ids[0], shared=SharedStatements(room.databases))
     alone = statements_run() - before
     assert alone <= 12, alone
-    desk, before = Desk(room.house), statements_run()
-    await asyncio.gather(*(poll(room.house, room.fetcher, id_, desk=desk) for id_ in ids))
+    shared, before = SharedStatements(room.databases), statements_run()
+    await asyncio.gather(*(poll(room.databases, room.fetcher, id_, shared=shared) for id_ in ids))
     assert statements_run() - before < alone * len(ids) / 2

@@ -11,11 +11,17 @@ from usher.db.pool import Connection
 from usher.db.statements import Statement
 from usher.errors import BadInput, NotFound
 from usher.feeds.items import full_pages, search
-from usher.feeds.items.search import Found, find, one, place, read_place
+from usher.feeds.items.search import (
+    ItemSummary,
+    find_item,
+    find_items,
+    page_position,
+    parse_position,
+)
 from usher.feeds.model import Author, Category, Enclosure, Feed, Item
 from usher.feeds.opml import Subscription
 from usher.feeds.store import item_texts, subscriptions
-from usher.feeds.store.save_feed import Stamp, Stored, save
+from usher.feeds.store.save_feed import CacheValidators, SaveResult, save_feed
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -31,13 +37,13 @@ async def subscribed(conn: Connection, url: str, *given: Item, tags: tuple[str, 
     return id_
 
 
-async def stored_in(conn: Connection, url: str, *given: Item) -> Stored:
+async def stored_in(conn: Connection, url: str, *given: Item) -> SaveResult:
     feed = replace(Feed("rss20", "utf-8", title=f"Feed {url}", link=f"{url}/"), items=given)
     [(id_,)] = await (
         await conn.execute("select id from feeds.feed_metadata where url = %s", [url])
     ).fetchall()
-    stored = await save(conn, url, feed, Stamp(), id_=id_, now=NOW)
-    await item_texts.digest(conn, await item_texts.undigested(conn, stored.feed_id))
+    stored = await save_feed(conn, url, feed, CacheValidators(), id_=id_, now=NOW)
+    await item_texts.digest_items(conn, await item_texts.undigested(conn, stored.feed_id))
     return stored
 
 
@@ -46,28 +52,30 @@ def item(name: str, hours: int = 0, **more: Any) -> Item:  # noqa: ANN401 - of a
     return Item(pub_date=NOW - hours * HOUR, **fields)
 
 
-def titles(found: list[Found]) -> list[str]:
+def titles(found: list[ItemSummary]) -> list[str]:
     return [one.title for one in found]
 
 
 async def test_the_newest_first_a_page_at_a_time(conn: Connection) -> None:
     same = [item(f"same{number}", 5) for number in range(3)]
     await subscribed(conn, "https://a.org", item("old", 9), *same, item("new", 1))
-    everything = titles(await find(conn))
+    everything = titles(await find_items(conn))
     assert everything == ["new", "same2", "same1", "same0", "old"]
-    seen: list[Found] = []
-    while page := await find(conn, after=read_place(place(seen[-1])) if seen else None, limit=2):
+    seen: list[ItemSummary] = []
+    while page := await find_items(
+        conn, after=parse_position(page_position(seen[-1])) if seen else None, limit=2
+    ):
         seen += page
     assert titles(seen) == everything
 
 
 async def test_by_date(conn: Connection) -> None:
     await subscribed(conn, "https://a.org", *(item(str(hours), hours) for hours in range(5)))
-    found = await find(conn, since=NOW - 3 * HOUR, until=NOW - HOUR)
+    found = await find_items(conn, since=NOW - 3 * HOUR, until=NOW - HOUR)
     assert titles(found) == ["3", "2"][::-1]
-    last = await find(conn, until=NOW - HOUR, after=(NOW - 2 * HOUR, 0))
+    last = await find_items(conn, until=NOW - HOUR, after=(NOW - 2 * HOUR, 0))
     assert titles(last) == ["3", "4"]
-    assert await find(conn, until=NOW - 9 * HOUR) == []
+    assert await find_items(conn, until=NOW - 9 * HOUR) == []
 
 
 async def test_by_feed_and_tag(conn: Connection) -> None:
@@ -76,16 +84,16 @@ async def test_by_feed_and_tag(conn: Connection) -> None:
         conn, "https://a.org", item("a1", 1, categories=cats), item("a2", 2), tags=("news",)
     )
     second = await subscribed(conn, "https://b.org", item("b1", 0, categories=cats), item("b2", 3))
-    assert titles(await find(conn, feed=first)) == ["a1", "a2"]
-    assert titles(await find(conn, tag="news")) == ["a1", "a2"]
-    assert titles(await find(conn, tag="CATS")) == ["b1", "a1"]
-    assert titles(await find(conn, tag="cats", feed=second)) == ["b1"]
-    assert titles(await find(conn, tag="news", feed=first)) == ["a1", "a2"]
-    assert titles(await find(conn, tag="news", feed=second)) == []
-    assert titles(await find(conn, tag="cats", limit=1)) == ["b1"]
-    assert await find(conn, tag="dogs") == []
-    assert await find(conn, feed=999_999) == []
-    [shown, _] = await find(conn, tag="news")
+    assert titles(await find_items(conn, feed=first)) == ["a1", "a2"]
+    assert titles(await find_items(conn, tag="news")) == ["a1", "a2"]
+    assert titles(await find_items(conn, tag="CATS")) == ["b1", "a1"]
+    assert titles(await find_items(conn, tag="cats", feed=second)) == ["b1"]
+    assert titles(await find_items(conn, tag="news", feed=first)) == ["a1", "a2"]
+    assert titles(await find_items(conn, tag="news", feed=second)) == []
+    assert titles(await find_items(conn, tag="cats", limit=1)) == ["b1"]
+    assert await find_items(conn, tag="dogs") == []
+    assert await find_items(conn, feed=999_999) == []
+    [shown, _] = await find_items(conn, tag="news")
     assert shown.tags == ["news", "Cats", "cats"]
     assert (shown.feed, shown.feed_title) == (first, "Feed https://a.org")
 
@@ -98,25 +106,25 @@ async def test_by_words(conn: Connection) -> None:
         item("Two", 2, summary="A row of velvet", categories=(Category("Row"),)),
         item("Grüße &amp; Küsse", 1, title_type="text/html", content="plain & simple"),
     )
-    assert titles(await find(conn, words="velvet")) == ["Two", "Velvet seats"]
-    assert titles(await find(conn, words="ROW velvet")) == ["Two", "Velvet seats"]
-    assert titles(await find(conn, words='"row of chairs"')) == ["Velvet seats"]
-    assert titles(await find(conn, words="velvet -chairs")) == ["Two"]
-    assert titles(await find(conn, words="chairs or küsse")) == [
+    assert titles(await find_items(conn, words="velvet")) == ["Two", "Velvet seats"]
+    assert titles(await find_items(conn, words="ROW velvet")) == ["Two", "Velvet seats"]
+    assert titles(await find_items(conn, words='"row of chairs"')) == ["Velvet seats"]
+    assert titles(await find_items(conn, words="velvet -chairs")) == ["Two"]
+    assert titles(await find_items(conn, words="chairs or küsse")) == [
         "Grüße &amp; Küsse",
         "Velvet seats",
     ]
-    assert titles(await find(conn, words="velvet", tag="row", feed=first)) == ["Two"]
-    assert titles(await find(conn, words="velvet", until=NOW - 2 * HOUR)) == ["Velvet seats"]
+    assert titles(await find_items(conn, words="velvet", tag="row", feed=first)) == ["Two"]
+    assert titles(await find_items(conn, words="velvet", until=NOW - 2 * HOUR)) == ["Velvet seats"]
     for nothing in ("evil", "amp", "zebra", "&|!", "'; drop table", "\0"):
-        assert nothing == "\0" or await find(conn, words=nothing) == []
+        assert nothing == "\0" or await find_items(conn, words=nothing) == []
 
 
 async def test_what_changed_is_found_by_its_new_words(conn: Connection) -> None:
     await subscribed(conn, "https://a.org", item("x", content="before"))
     await stored_in(conn, "https://a.org", item("x", content="behind"))
-    assert await find(conn, words="before") == []
-    assert titles(await find(conn, words="behind")) == ["x"]
+    assert await find_items(conn, words="before") == []
+    assert titles(await find_items(conn, words="behind")) == ["x"]
 
 
 async def test_texts_that_are_too_much_for_an_index_are_found_by_their_beginning(
@@ -125,8 +133,10 @@ async def test_texts_that_are_too_much_for_an_index_are_found_by_their_beginning
     many = " ".join(chr(0x4E00 + number % 20_000) + str(number) for number in range(400_000))
     huge = "x" * 3_000_000
     await subscribed(conn, "https://a.org", item("many", content=many), item("huge", content=huge))
-    assert titles(await find(conn, words="huge")) == ["huge"]
-    assert titles(await find(conn, words="many 丐16")) == ["many"] or await find(conn, words="many")
+    assert titles(await find_items(conn, words="huge")) == ["huge"]
+    assert titles(await find_items(conn, words="many 丐16")) == ["many"] or await find_items(
+        conn, words="many"
+    )
 
 
 async def test_one_with_all_that_hangs_on_it(conn: Connection) -> None:
@@ -138,11 +148,11 @@ async def test_one_with_all_that_hangs_on_it(conn: Connection) -> None:
         enclosures=(Enclosure("https://e.org/1.mp3", type="audio/mpeg"),),
     )
     await subscribed(conn, "https://a.org", given)
-    [found] = await find(conn)
-    await full_pages.want(conn, [found.id], now=NOW)
-    whole = await one(conn, found.id)
+    [found] = await find_items(conn)
+    await full_pages.want_pages(conn, [found.id], now=NOW)
+    whole = await find_item(conn, found.id)
     assert whole.item == found
-    rest = whole.rest
+    rest = whole.details
     assert (rest.content, rest.page, rest.cleaned, rest.copies) == ("<p>x</p>", False, False, [])
     assert [one["name"] for one in rest.authors] == ["Ann"]
     assert [one["term"] for one in rest.categories] == ["Cats"]
@@ -150,13 +160,13 @@ async def test_one_with_all_that_hangs_on_it(conn: Connection) -> None:
     assert rest.fetched
     assert rest.fetched["state"] == "wanted"
     with pytest.raises(NotFound):
-        await one(conn, found.id + 1)
+        await find_item(conn, found.id + 1)
 
 
 @pytest.mark.parametrize("text", ["", "x", "1~", "9" * 18 + "~1", "1~" + "9" * 19, "1~1\n", "٣~1"])
 def test_places_that_are_none(text: str) -> None:
     with pytest.raises(BadInput):
-        read_place(text)
+        parse_position(text)
 
 
 FILL = """
@@ -194,11 +204,11 @@ HOT: dict[str, tuple[Statement, dict[str, Any]]] = {
         search.store.matching,
         {**PAGE, "feed": 7, "tag": "news", "words": "w7"},
     ),
-    "shown": (search.store.shown, {"ids": [1, 2, 3], "excerpt": 100}),
-    "one": (search.store.one, {"id": 7}),
+    "shown": (search.store.item_summaries, {"ids": [1, 2, 3], "excerpt": 100}),
+    "one": (search.store.item_details, {"id": 7}),
     "undigested": (item_texts.store.undigested, {"feed": 7, "n": 100, "most": 1000}),
     "digest": (
-        item_texts.store.digest,
+        item_texts.store.digest_items,
         {
             "ids": [1],
             "hashes": "{}",
@@ -209,11 +219,11 @@ HOT: dict[str, tuple[Statement, dict[str, Any]]] = {
         },
     ),
     "mark_copies": (item_texts.store.mark_copies, {"ids": [1, 2], "near": 3, "most": 1000}),
-    "wanted": (full_pages.store.wanted, {"feed": 7, "n": 10}),
-    "tally": (full_pages.store.tally, {"feed": 7}),
-    "want": (full_pages.store.want, {"ids": [1], "now": NOW}),
+    "wanted": (full_pages.store.wanted_pages, {"feed": 7, "n": 10}),
+    "tally": (full_pages.store.page_counts, {"feed": 7}),
+    "want": (full_pages.store.want_pages, {"ids": [1], "now": NOW}),
     "put_error": (
-        full_pages.store.put_error,
+        full_pages.store.save_page_error,
         {"id": 1, "state": "wanted", "status": 1, "error": "", "next_at": NOW, "now": NOW},
     ),
 }

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from usher.db.pool import Connection
 from usher.feeds.model import Category, Enclosure, Feed, Item
-from usher.feeds.store.save_feed import Stamp, save
+from usher.feeds.store.save_feed import CacheValidators, save_feed
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
 DATES = (None, datetime(2020, 1, 1, tzinfo=UTC), datetime(2021, 1, 1, tzinfo=UTC))
@@ -76,7 +76,7 @@ async def check(conn: Connection, polls: list[tuple[Item, ...]], url: str) -> No
     for hour, items in enumerate(polls):
         now = NOW + timedelta(hours=hour)
         feed = Feed("rss20", "utf-8", link="https://news.example/", items=items)
-        stored = await save(conn, url, feed, Stamp(), id_=1, now=now)
+        stored = await save_feed(conn, url, feed, CacheValidators(), id_=1, now=now)
         assert not stored.problems
         model |= {item.title: remembered(model, item, now) for item in items}
         found = await (await conn.execute(ROWS, [stored.feed_id])).fetchall()

@@ -107,5 +107,5 @@ async def test_onto_another_feed_ends_the_first(room: Newsroom, site: Website) -
     second = await room.add(there)
     await room.poll(second)
     told = await room.poll(first)
-    assert told.words.endswith(f"which is the feed {second}.")
+    assert told.words.endswith(f"which is feed {second}.")
     assert (await room.poll(first)).kind == "off"

@@ -14,7 +14,7 @@ from support.mgmt.mgmt_process import Mgmt, Reply, mgmt
 from usher.db.pool import Connection
 from usher.feeds.items import search
 from usher.feeds.pages import queries, sparkline
-from usher.feeds.pages.home import wants_page
+from usher.feeds.pages.landing_page import accepts_html
 from usher.feeds.pages.messages import ItemsQuery
 from usher.feeds.pages.wording import distance, file, host, is_link, line, paragraphs, size, text_of
 
@@ -107,7 +107,7 @@ def test_who_only_knows_the_address_learns_what_is_where(house: Mgmt) -> None:
     ],
 )
 def test_who_wants_a_page(accept: str, *, page: bool) -> None:
-    assert wants_page(accept) == page
+    assert accepts_html(accept) == page
 
 
 def test_the_list_of_feeds(house: Mgmt, feeds: dict[str, int]) -> None:
@@ -147,7 +147,7 @@ def test_one_feed(house: Mgmt, feeds: dict[str, int]) -> None:
     for words in (
         "News from lighthouses, buoys",
         "© The Keepers",
-        "It brings something about every 2h.",
+        "It publishes about every 2h.",
         "coast/lights",
         f'href="/items.atom?feed={feeds["busy"]}"',
     ):
@@ -317,10 +317,10 @@ async def test_days_begin_at_midnight_and_end_today(conn: Connection) -> None:
     [(feed,)] = await (
         await conn.execute("select feed_id from feeds.feed_metadata where id = %s", [id_])
     ).fetchall()
-    found = await sparkline.days(conn, [feed, 0], now=NOW)
+    found = await sparkline.items_per_day(conn, [feed, 0], now=NOW)
     assert found == {feed: counts, 0: [0] * 14}
-    assert await sparkline.days(conn, [], now=NOW) == {}
-    assert len(await search.find(conn, feed=id_)) == 25
+    assert await sparkline.items_per_day(conn, [], now=NOW) == {}
+    assert len(await search.find_items(conn, feed=id_)) == 25
 
 
 def test_bars_and_their_words() -> None:
@@ -329,8 +329,8 @@ def test_bars_and_their_words() -> None:
     assert [one.height for one in bars] == [1.0, 3.0, 28.0]
     assert bars[-1].y == 0
     assert bars[0].day < bars[-1].day
-    assert sparkline.words([0, 0]) == "No items in the last 2 days"
-    assert sparkline.words([1, 0]) == "1 item in the last 2 days; by day: 1, 0"
+    assert sparkline.describe([0, 0]) == "No items in the last 2 days"
+    assert sparkline.describe([1, 0]) == "1 item in the last 2 days; by day: 1, 0"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from support.site.website import Request, Response, Website
 from usher.door.rules import Knock
 from usher.errors import NotFound
 from usher.feeds.items import full_pages
-from usher.feeds.items.search import find
+from usher.feeds.items.search import find_items
 
 JOBS = "select args[1]::bigint, scheduled from control.job where type = 'permalink' order by 1, 2"
 PAGE = "select state, errors, error, status from feeds.feed_item_page order by item_id"
@@ -52,8 +52,8 @@ async def test_each_page_is_fetched_once_42(room: Newsroom, site: Website) -> No
     )
     assert (f"127.0.0.1:{site.port}",) in await room.ask(resources)
     assert [(await room.page(one)).kind for one in (first, second)] == ["fetched", "fetched"]
-    async with room.house.search.connection() as conn:
-        assert len(await find(conn, words="apage")) == 1  # a word of its page
+    async with room.databases.search.connection() as conn:
+        assert len(await find_items(conn, words="apage")) == 1  # a word of its page
     await room.run("delete from control.job where type = 'permalink'")
     await room.poll(id_)
     site.add("/feed", rss(item("c", site.add("/c", page("c"))), item("a", site.url("/a"), "short")))
@@ -102,7 +102,7 @@ async def test_robots_are_respected_and_read_once(room: Newsroom, site: Website)
         ),
     )
     await feed(room, site, "private", "a", "b")
-    async with room.house.door() as door:  # which knows the host from now on
+    async with room.databases.door() as door:  # which knows the host from now on
         await door.knock([site.url("/")], knock=Knock("single"))
     hidden, *others = await ids(room)
     told = await room.page(hidden)
@@ -145,11 +145,11 @@ async def test_errors_wait_longer_each_time_and_are_given_up_with_words(
         room.now + (wait or timedelta()) for wait in [timedelta(), *waits[:4]]
     )
     assert await room.ask(PAGE) == [("failed", 5, "HTTP 503 Service Unavailable", 503)]
-    async with room.house.search.connection() as conn:
+    async with room.databases.search.connection() as conn:
         [(feed_id,)] = await (
             await conn.execute("select feed_id from feeds.feed_metadata")
         ).fetchall()
-        tally = await full_pages.tally(conn, feed_id)
+        tally = await full_pages.page_counts(conn, feed_id)
     assert (tally.failed, tally.error) == (1, f"item {one}: HTTP 503 Service Unavailable")
     site.add("/a", page("well again"))
     site.add("/feed", rss(item("a", site.url("/a"), "changed")))
@@ -163,8 +163,8 @@ async def test_errors_wait_longer_each_time_and_are_given_up_with_words(
     [
         (Response(status=404), "HTTP 404"),
         (Response(status=410), "HTTP 410"),
-        (Response(b"%PDF-1.4", content_type="application/pdf"), "no page but application/pdf"),
-        (Response(b"<rss/>", content_type="application/rss+xml"), "no page but application/rss"),
+        (Response(b"%PDF-1.4", content_type="application/pdf"), "not HTML but application/pdf"),
+        (Response(b"<rss/>", content_type="application/rss+xml"), "not HTML but application/rss"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -197,7 +197,7 @@ async def test_redirects_are_followed_and_end(room: Newsroom, site: Website) -> 
     assert (await room.page(first)).kind == "fetched"
     [(url,)] = await room.ask(f"select url from feeds.feed_item_page where item_id = {first}")
     assert url == site.url("/there")
-    assert "more than 8 times" in (await room.page(second)).words
+    assert "More than 8 redirects" in (await room.page(second)).words
 
 
 async def test_a_charset_is_read_and_nothing_in_a_page_breaks_the_store(
@@ -226,17 +226,17 @@ async def test_an_item_that_changed_meanwhile_wants_its_page_still(
 ) -> None:
     await feed(room, site, "a")
     [one] = await ids(room)
-    async with room.house.search.connection() as conn:
-        asked = await full_pages.find(conn, one)
+    async with room.databases.search.connection() as conn:
+        asked = await full_pages.find_request(conn, one)
         await conn.execute("update feeds.feed_item set hash = md5('other')::uuid")
-        assert not await full_pages.put_page(conn, asked, "<p>old</p>", "u", 200, now=room.now)
+        assert not await full_pages.save_page(conn, asked, "<p>old</p>", "u", 200, now=room.now)
     assert await room.ask(PAGE) == [("wanted", 0, "", None)]
 
 
 async def test_a_feed_that_is_partial_no_more(room: Newsroom, site: Website) -> None:
     id_ = await feed(room, site, "a")
     [one] = await ids(room)
-    async with room.house.search.transaction() as conn:
+    async with room.databases.search.transaction() as conn:
         assert await full_pages.set_partial(conn, [id_], partial=False, now=room.now) == [id_]
     assert (await room.page(one)).kind == "off"
     assert site.asked("/a") == []
@@ -249,7 +249,7 @@ async def test_a_feed_becomes_partial(room: Newsroom, site: Website) -> None:
     id_ = await room.add(site.add("/feed", rss(*items)))
     await room.poll(id_)
     assert await room.ask(PAGE) == []
-    async with room.house.search.transaction() as conn:
+    async with room.databases.search.transaction() as conn:
         await full_pages.set_partial(conn, [id_], partial=True, now=room.now)
     await room.poll(id_)
     assert len(await room.ask(JOBS)) == 3

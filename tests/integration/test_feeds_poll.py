@@ -14,9 +14,10 @@ from usher.crawl.http.fetch import Fetcher
 from usher.db.pool import Database, connect
 from usher.feeds.opml import Subscription
 from usher.feeds.poll import tasks as rounds
-from usher.feeds.poll.feed_poll import Told, poll
+from usher.feeds.poll.feed_poll import poll
+from usher.feeds.poll.outcome import PollOutcome
 from usher.feeds.store import subscriptions
-from usher.feeds.store.databases import House
+from usher.feeds.store.databases import FeedDatabases
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -41,49 +42,49 @@ def rss(*titles: str, base: str = "https://news.example") -> Response:
 
 
 class Room:
-    """A house with one feed, and somebody who polls it."""
+    """A databases with one feed, and somebody who polls it."""
 
-    def __init__(self, house: House, fetcher: Fetcher) -> None:
-        self.house, self.fetcher, self.now = house, fetcher, NOW
+    def __init__(self, databases: FeedDatabases, fetcher: Fetcher) -> None:
+        self.databases, self.fetcher, self.now = databases, fetcher, NOW
 
     async def add(self, url: str, **more: timedelta) -> int:
-        async with self.house.search.transaction() as conn:
+        async with self.databases.search.transaction() as conn:
             [(_, id_)] = (
                 await subscriptions.add(conn, [Subscription(url)], now=NOW, **more)  # type: ignore[arg-type]
             ).items()
-            async with self.house.queue(conn) as queue:
+            async with self.databases.queue(conn) as queue:
                 host = url.split("/")[2]
                 tasks = await rounds.add(queue, {id_: host}, period=HOUR, now=NOW)
             await subscriptions.give_tasks(conn, tasks)
         return id_
 
-    async def poll(self, id_: int, after: timedelta = HOUR) -> Told:
+    async def poll(self, id_: int, after: timedelta = HOUR) -> PollOutcome:
         self.now += after
-        return await poll(self.house, self.fetcher, id_, now=self.now)
+        return await poll(self.databases, self.fetcher, id_, now=self.now)
 
     async def ask(self, query: str) -> list[tuple[object, ...]]:
-        async with await connect(self.house.work) as conn:
+        async with await connect(self.databases.work_dsn) as conn:
             return await (await conn.execute(query.encode())).fetchall()
 
 
 @pytest.fixture
 async def room(database: str) -> AsyncIterator[Room]:
     async with (
-        opened(database) as house,
-        Fetcher("t", allow=private_hosts.parse("127.0.0.0/8")) as fetcher,
+        opened(database) as databases,
+        Fetcher("t", allow=private_hosts.parse_allow_list("127.0.0.0/8")) as fetcher,
     ):
-        yield Room(house, fetcher)
+        yield Room(databases, fetcher)
 
 
 @asynccontextmanager
-async def opened(database: str, *, apart: bool = False) -> AsyncIterator[House]:
+async def opened(database: str, *, apart: bool = False) -> AsyncIterator[FeedDatabases]:
     roles = ("usher_feeds", "usher_manager")
     async with Database(database, role=roles[0]) as db:
         if not apart:
-            yield House(db, None, roles, database, 5)
+            yield FeedDatabases(db, None, roles, database, 5)
             return
         async with Database(database, role=roles[1]) as queue:
-            yield House(db, queue, roles, database, 5)
+            yield FeedDatabases(db, queue, roles, database, 5)
 
 
 @pytest.mark.seed("002.39")
@@ -179,9 +180,9 @@ async def test_a_feed_that_moved_is_followed_once_for_all(database: str) -> None
     for apart in (False, True):
         with Website(host="0.0.0.0") as site:  # two addresses of this machine
             site.host = "127.0.0.1"
-            fetcher = Fetcher("t", allow=private_hosts.parse("127.0.0.0/8"))
-            async with opened(database, apart=apart) as house, fetcher:
-                room = Room(house, fetcher)
+            fetcher = Fetcher("t", allow=private_hosts.parse_allow_list("127.0.0.0/8"))
+            async with opened(database, apart=apart) as databases, fetcher:
+                room = Room(databases, fetcher)
                 id_ = await moved(room, site)
                 site.add("/new", rss("a", "b"))
                 told = await room.poll(id_)
@@ -215,7 +216,7 @@ async def test_a_move_onto_another_feed_ends_the_first(room: Room, site: Website
     second = await room.add(site.add("/new", rss("a")))
     await room.poll(second)
     told = await room.poll(first)
-    assert told.words.endswith(f"which is the feed {second}.")
+    assert told.words.endswith(f"which is feed {second}.")
     assert (await room.poll(first)).kind == "off"
     states = await room.ask("select state from control.task where name like 'feed-%' order by id")
     assert states == [("disabled",), ("enabled",)]
@@ -223,7 +224,7 @@ async def test_a_move_onto_another_feed_ends_the_first(room: Room, site: Website
 
 async def test_endless_redirects_end(room: Room, site: Website) -> None:
     id_ = await room.add(site.add("/feed", Response(status=301, headers={"Location": "/feed?x"})))
-    assert "more than" in (await room.poll(id_)).words
+    assert "More than 8 redirects" in (await room.poll(id_)).words
 
 
 async def test_gone_is_gone(room: Room, site: Website) -> None:
@@ -262,7 +263,7 @@ async def test_our_own_outage_is_not_the_feeds_fault(room: Room) -> None:
 async def test_links_knock_later_if_a_poll_was_killed(room: Room, site: Website) -> None:
     id_ = await room.add(site.add("/feed", rss("a", "b")))
     await room.poll(id_)
-    async with room.house.search.connection() as conn:
+    async with room.databases.search.connection() as conn:
         await conn.execute("update feeds.feed_item set knocked = false where title = 'a'")
     told = await room.poll(id_)
     assert (told.kind, told.knocked) == ("same", 1)

@@ -9,9 +9,9 @@ from support.feeds.polling import Newsroom, item, newsroom, rss
 from support.site.website import Website
 from usher.db.pool import Connection, connect
 from usher.feeds.items import clean_job, full_pages
-from usher.feeds.items.search import find
+from usher.feeds.items.search import find_items
 from usher.feeds.store import item_texts
-from usher.feeds.store.item_texts import Undigested
+from usher.feeds.store.item_texts import UndigestedItem
 
 PAGE = "<p>the lighthouse keeper</p>"
 
@@ -35,23 +35,23 @@ async def partial_feed(room: Newsroom, site: Website) -> int:
 async def put_page(conn: Connection, room: Newsroom) -> None:
     rows = await conn.execute("select id from feeds.feed_item")
     [(id_,)] = await rows.fetchall()
-    asked = await full_pages.find(conn, id_)
-    assert await full_pages.put_page(conn, asked, PAGE, "u", 200, now=room.now)
+    asked = await full_pages.find_request(conn, id_)
+    assert await full_pages.save_page(conn, asked, PAGE, "u", 200, now=room.now)
 
 
 async def put_clean_text(conn: Connection, feed_id: int) -> None:
-    waiting = await clean_job.uncleaned(conn, feed_id)
+    waiting = await clean_job.uncleaned_items(conn, feed_id)
     assert waiting
-    cleaned = [clean_job.cleaned(text, None, 0.1) for text in waiting]
-    assert await clean_job.put_clean(conn, waiting, cleaned) == len(waiting)
+    cleaned = [clean_job.clean_item(text, None, 0.1) for text in waiting]
+    assert await clean_job.save_clean_texts(conn, waiting, cleaned) == len(waiting)
 
 
 async def found_by(room: Newsroom, word: str) -> int:
-    async with room.house.search.connection() as conn:
-        return len(await find(conn, words=word))
+    async with room.databases.search.connection() as conn:
+        return len(await find_items(conn, words=word))
 
 
-async def read(conn: Connection, feed_id: int) -> list[Undigested]:
+async def read(conn: Connection, feed_id: int) -> list[UndigestedItem]:
     waiting = await item_texts.undigested(conn, feed_id)
     assert [text.body for text in waiting] == ["short"]
     return waiting
@@ -62,13 +62,13 @@ async def test_digest_leaves_an_item_whose_page_arrived_meanwhile(
 ) -> None:
     feed_id = await partial_feed(room, site)
     async with (
-        room.house.search.connection() as digester,
-        room.house.search.connection() as fetcher,
+        room.databases.search.connection() as digester,
+        room.databases.search.connection() as fetcher,
     ):
         waiting = await read(digester, feed_id)
         await put_page(fetcher, room)
-        assert await item_texts.digest(digester, waiting) == 0
-    assert await item_texts.digest_feed(room.house.search, feed_id) == 1
+        assert await item_texts.digest_items(digester, waiting) == 0
+    assert await item_texts.digest_feed(room.databases.search, feed_id) == 1
     assert await found_by(room, "lighthouse") == 1
 
 
@@ -77,12 +77,12 @@ async def test_digest_leaves_an_item_whose_clean_text_arrived_meanwhile(
 ) -> None:
     feed_id = await partial_feed(room, site)
     async with (
-        room.house.search.connection() as digester,
-        room.house.search.connection() as cleaner,
+        room.databases.search.connection() as digester,
+        room.databases.search.connection() as cleaner,
     ):
         waiting = await read(digester, feed_id)
         await put_clean_text(cleaner, feed_id)
-        assert await item_texts.digest(digester, waiting) == 0
+        assert await item_texts.digest_items(digester, waiting) == 0
     assert await room.ask("select digested from feeds.feed_item") == [(None,)]
 
 
@@ -95,7 +95,7 @@ async def test_digest_waits_for_a_page_that_is_being_written(
         async with fetcher.transaction():
             await put_page(fetcher, room)
             async with await connect(database) as watcher:
-                digesting = await start_blocked(watcher, item_texts.digest(digester, waiting))
+                digesting = await start_blocked(watcher, item_texts.digest_items(digester, waiting))
         assert await digesting == 0
     assert await room.ask("select digested from feeds.feed_item") == [(None,)]
 
@@ -105,13 +105,13 @@ async def test_a_clean_text_of_the_old_page_does_not_replace_the_new_one(
 ) -> None:
     feed_id = await partial_feed(room, site)
     async with await connect(database) as cleaner, await connect(database) as fetcher:
-        waiting = await clean_job.uncleaned(cleaner, feed_id)
-        texts_ = [clean_job.cleaned(text, None, 0.1) for text in waiting]
+        waiting = await clean_job.uncleaned_items(cleaner, feed_id)
+        texts_ = [clean_job.clean_item(text, None, 0.1) for text in waiting]
         async with fetcher.transaction():
             await put_page(fetcher, room)
             async with await connect(database) as watcher:
                 writing = await start_blocked(
-                    watcher, clean_job.put_clean(cleaner, waiting, texts_)
+                    watcher, clean_job.save_clean_texts(cleaner, waiting, texts_)
                 )
         assert await writing == 0
     assert await room.ask("select cleaned from feeds.feed_item") == [(None,)]
@@ -125,7 +125,7 @@ async def test_digest_feed_reads_again_what_changed_while_it_worked(
         async with fetcher.transaction():
             await put_page(fetcher, room)
             digesting = await start_blocked(
-                watcher, item_texts.digest_feed(room.house.search, feed_id)
+                watcher, item_texts.digest_feed(room.databases.search, feed_id)
             )
         assert await digesting == 1
     assert await found_by(room, "lighthouse") == 1

@@ -14,17 +14,17 @@ from usher.feeds.model import (
     Credit,
     Enclosure,
     Feed,
+    FeedLink,
+    GeoPoint,
     Image,
     Item,
-    Link,
-    Place,
     Rating,
     Restriction,
     Thumbnail,
 )
 from usher.feeds.parse.parser import parse
-from usher.feeds.poll.interval import rhythm
-from usher.feeds.store.save_feed import Stamp, Stored, save, times
+from usher.feeds.poll.interval import publishing_interval
+from usher.feeds.store.save_feed import CacheValidators, SaveResult, item_times, save_feed
 from usher.telemetry import DB_SECONDS
 
 URL = "https://news.example/rss"
@@ -40,8 +40,8 @@ def feed_of(*items: Item, **more: object) -> Feed:
     )
 
 
-async def saved(conn: Connection, *items: Item, now: datetime = NOW) -> Stored:
-    return await save(conn, URL, feed_of(*items), Stamp(), id_=ID, now=now)
+async def saved(conn: Connection, *items: Item, now: datetime = NOW) -> SaveResult:
+    return await save_feed(conn, URL, feed_of(*items), CacheValidators(), id_=ID, now=now)
 
 
 async def rows(conn: Connection, query: str) -> list[tuple[object, ...]]:
@@ -67,12 +67,12 @@ async def test_whole_feeds_three_times_are_one(conn: Connection, body: bytes) ->
     """Defects 34, 37, 38, 39: the second poll of the same feed doubled rows or failed."""
     feed = parse(body, url=URL, now=NOW)
     assert isinstance(feed, Feed)
-    first = await save(conn, URL, feed, Stamp(), id_=ID, now=NOW)
+    first = await save_feed(conn, URL, feed, CacheValidators(), id_=ID, now=NOW)
     assert len(first.new) == len(feed.items)
     before = await census(conn)
     dates = await rows(conn, "select id, pub_date, mod_date from feeds.feed_item order by id")
     for _ in range(2):
-        again = await save(conn, URL, feed, Stamp(), id_=ID, now=LATER)
+        again = await save_feed(conn, URL, feed, CacheValidators(), id_=ID, now=LATER)
         assert (again.new, again.changed, again.unchanged) == ([], [], len(feed.items))
     assert await census(conn) == before
     assert (
@@ -124,21 +124,21 @@ async def test_the_rhythm_counts_when_items_were_first_seen(conn: Connection) ->
     old = NOW - timedelta(days=3650)
     hour = timedelta(hours=1)
     await saved(conn, *(Item(guid=f"first-{n}", pub_date=old - n * hour) for n in range(60)))
-    first = (await times(conn, [ID]))[ID]
+    first = (await item_times(conn, [ID]))[ID]
     assert first == [old - n * hour for n in range(50)], "of the first document the dates count"
     for n in range(1, 11):
         await saved(conn, Item(guid=f"late-{n}", pub_date=old - n * hour), now=NOW + n * hour)
-    late = (await times(conn, [ID]))[ID]
+    late = (await item_times(conn, [ID]))[ID]
     assert late[:10] == [NOW + n * hour for n in range(10, 0, -1)]
     assert set(late[10:]) == {NOW}, "and then those of the first document count no longer"
-    assert rhythm(late, NOW + 10 * hour) == hour
+    assert publishing_interval(late, NOW + 10 * hour) == hour
     minute = timedelta(minutes=1)
     now = NOW + 11 * hour
     await saved(
         conn, Item(guid="x", pub_date=now - minute), Item(guid="y", title="no date"), now=now
     )
-    assert (await times(conn, [ID]))[ID][:2] == [now, now - minute], "a credible date counts"
-    assert await times(conn, [ID + 1]) == {ID + 1: []}
+    assert (await item_times(conn, [ID]))[ID][:2] == [now, now - minute], "a credible date counts"
+    assert await item_times(conn, [ID + 1]) == {ID + 1: []}
 
 
 @pytest.mark.seed("002.42")
@@ -210,7 +210,7 @@ async def test_long_and_odd_texts_35_50(conn: Connection) -> None:
         guid="g" * 300_000,
         link=long,
         title="\N{GRINNING FACE}\0" + "t" * 100_000,
-        links=(Link(long),),
+        links=(FeedLink(long),),
         authors=(Author("n" * 10_000, "e" * 10_000),),
         categories=(Category("c" * 10_000),),
         enclosures=(Enclosure(long, length=10**30, width=10**12),),
@@ -238,9 +238,9 @@ async def test_numbers_that_are_not_told_stay_unknown(conn: Connection) -> None:
 
 async def test_places_stay_where_they_are_36(conn: Connection) -> None:
     await saved(
-        conn, Item(guid="1", places=(Place(60, 20),)), Item(guid="2", places=(Place(10, 10),))
+        conn, Item(guid="1", places=(GeoPoint(60, 20),)), Item(guid="2", places=(GeoPoint(10, 10),))
     )
-    await saved(conn, Item(guid="3", places=(Place(60, 20, "Åland"),)))
+    await saved(conn, Item(guid="3", places=(GeoPoint(60, 20, "Åland"),)))
     found = await rows(conn, "select latitude, longitude, name from feeds.geo order by 1, 3")
     assert found == [(10.0, 10.0, ""), (60.0, 20.0, ""), (60.0, 20.0, "Åland")]
 
@@ -293,11 +293,11 @@ async def test_media_are_kept_once_and_keep_their_numbers_38_39(conn: Connection
 async def test_what_left_an_item_leaves_it_40(conn: Connection) -> None:
     full = Item(
         guid="1",
-        links=(Link("https://a.example/"), Link("https://b.example/", "via")),
+        links=(FeedLink("https://a.example/"), FeedLink("https://b.example/", "via")),
         authors=(Author("Ann"), Author("Ben", role="contributor")),
         categories=(Category("x"), Category("y")),
         enclosures=(film(), Enclosure("https://news.example/2.mp3")),
-        places=(Place(1, 2),),
+        places=(GeoPoint(1, 2),),
         thumbnails=(Thumbnail("https://news.example/t.png"),),
     )
     await saved(conn, full)
@@ -314,7 +314,7 @@ async def test_a_bad_item_is_named_and_the_others_kept_43(conn: Connection) -> N
     items = [Item(guid=str(number), title=str(number)) for number in range(9)]
     stored = await saved(conn, *items[:4], bad, *items[4:])
     assert len(stored.new) == 9
-    assert "cannot be kept" in stored.problems[0]
+    assert "Could not store the item" in stored.problems[0]
     assert await rows(conn, "select problems[1] from feeds.feed") == [(stored.problems[0],)]
 
 
@@ -324,8 +324,8 @@ async def test_what_the_ancestor_never_filled_45(conn: Connection) -> None:
         images=(Image("https://news.example/i.png"), Image("https://news.example/f.ico", "icon")),
         authors=(Author("Ann"), Author("Ben", role="contributor")),
     )
-    stamp = Stamp('"e"', "Mon, 06 Sep 2021 10:00:00 GMT")
-    await save(conn, URL, feed, stamp, id_=ID, now=NOW)
+    stamp = CacheValidators('"e"', "Mon, 06 Sep 2021 10:00:00 GMT")
+    await save_feed(conn, URL, feed, stamp, id_=ID, now=NOW)
     found = await rows(conn, "select favicon, etag, lastmod from feeds.feed")
     assert found == [("https://news.example/f.ico", '"e"', "Mon, 06 Sep 2021 10:00:00 GMT")]
     assert await rows(conn, "select type from feeds.feed2author order by 1") == [("a",), ("c",)]
@@ -333,9 +333,9 @@ async def test_what_the_ancestor_never_filled_45(conn: Connection) -> None:
 
 
 async def test_the_feeds_own_words_change_44(conn: Connection) -> None:
-    linked = feed_of(links=(Link("https://x.example/"),))
-    await save(conn, URL, linked, Stamp(), id_=ID, now=NOW)
-    await save(conn, URL, feed_of(title="Old News"), Stamp(), id_=ID, now=LATER)
+    linked = feed_of(links=(FeedLink("https://x.example/"),))
+    await save_feed(conn, URL, linked, CacheValidators(), id_=ID, now=NOW)
+    await save_feed(conn, URL, feed_of(title="Old News"), CacheValidators(), id_=ID, now=LATER)
     found = await rows(conn, "select title, first_date, mod_date from feeds.feed")
     assert found == [("Old News", NOW, LATER)]
     assert (await census(conn))["feed_link"] == 0

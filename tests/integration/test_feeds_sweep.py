@@ -10,12 +10,12 @@ from support.feeds.polling import Newsroom, newsroom, rss
 from support.site.website import Request, Response, Website
 from usher.db.pool import Database
 from usher.feeds.items.digest import digest_all
-from usher.feeds.poll import sweep
-from usher.feeds.poll.sweep import Post, Sweep
+from usher.feeds.poll import batch_poller
+from usher.feeds.poll.batch_poller import BatchPoller, ClaimOptions
 from usher.queue import jobs
 from usher.queue.policy import Policy
 
-POST = Post("here", "fetch", timedelta(seconds=3), Policy())
+POST = ClaimOptions("here", "fetch", timedelta(seconds=3), Policy())
 PUT_IN = """
     insert into control.job (type, program, args, task_id, resource_id)
     select type, program, args, id, resource_id from control.task where name like 'feed-%' and args[1]::integer > {}
@@ -33,7 +33,7 @@ async def room(database: str) -> AsyncIterator[Newsroom]:
 
 @pytest.fixture
 async def queue(room: Newsroom) -> AsyncIterator[Database]:
-    async with room.house.jobs() as queue:
+    async with room.databases.jobs() as queue:
         yield queue
 
 
@@ -62,7 +62,7 @@ async def test_it_takes_what_is_due(room: Newsroom, queue: Database, everywhere:
     answers = [one(str(n)) for n in range(50)]
     answers[7] = Response(status=500)
     ids = await added(room, everywhere, *answers)
-    told = await Sweep(room.house, room.fetcher, queue, POST).run(ids[0])
+    told = await BatchPoller(room.databases, room.fetcher, queue, POST).run(ids[0])
     assert (told.feed, len(told.new)) == (ids[0], 1)
     wanted = [(id_, "completed", 0) for id_ in ids[1:]]
     wanted[6] = (ids[7], "permanent-error", 2)
@@ -78,18 +78,18 @@ async def test_words_are_left_to_a_job(
     room: Newsroom, queue: Database, everywhere: Website
 ) -> None:
     ids = await added(room, everywhere, one("a"), one("b"))
-    await Sweep(room.house, room.fetcher, queue, POST).run(ids[0])
+    await BatchPoller(room.databases, room.fetcher, queue, POST).run(ids[0])
     left = "select program from control.job where unique_key = 'feeds-digest'"
     assert await room.ask(left) == [("usher.feeds.worker:digest",)]
-    assert await digest_all(room.house.search) == 2
-    assert await digest_all(room.house.search) == 0
+    assert await digest_all(room.databases.search) == 2
+    assert await digest_all(room.databases.search) == 0
 
 
 async def test_jobs_of_others_go_back(room: Newsroom, queue: Database, everywhere: Website) -> None:
     ids = await added(room, everywhere, one("a"), one("b"))
     async with queue.connection() as conn:
         await jobs.enqueue(conn, [jobs.JobRequest("fetch", "true", ("x",))], now=datetime.now(UTC))
-    await Sweep(room.house, room.fetcher, queue, POST).run(ids[0])
+    await BatchPoller(room.databases, room.fetcher, queue, POST).run(ids[0])
     left = await room.ask("select program, state, attempts from control.job where type = 'fetch'")
     assert left == [("true", "pending", 0)]
     assert await room.ask(ENDED) == [(ids[1], "completed", 0)]
@@ -108,7 +108,9 @@ async def test_what_is_cancelled_stops_and_the_rest_goes_on(
 
     everywhere.add("/2", slow)
     await room.run("update control.resource set interval = '0'")
-    sweeping = asyncio.create_task(Sweep(room.house, room.fetcher, queue, POST).run(ids[0]))
+    sweeping = asyncio.create_task(
+        BatchPoller(room.databases, room.fetcher, queue, POST).run(ids[0])
+    )
     await asyncio.wait_for(reached.wait(), 30)
     sweeping.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -121,8 +123,8 @@ async def test_what_is_cancelled_stops_and_the_rest_goes_on(
 
 async def test_the_name_of_the_manager(queue: Database) -> None:
     async with queue.connection() as conn:
-        assert await sweep.host_of(conn, 0) == ""
+        assert await batch_poller.manager_of(conn, 0) == ""
         [job] = await jobs.enqueue(conn, [jobs.JobRequest("fetch", "true")], now=datetime.now(UTC))
         given = {"lease": timedelta(minutes=1), "tries": 1, "now": datetime.now(UTC)}
         await jobs.claim(conn, "fetch", "here", 1, **given)  # type: ignore[arg-type]
-        assert await sweep.host_of(conn, job.id) == "here"
+        assert await batch_poller.manager_of(conn, job.id) == "here"

@@ -35,8 +35,8 @@ async def room(served: tuple[str, Mgmt], site: Website) -> AsyncIterator[Room]:
     dsn, running = served
     async with await connect(dsn) as conn:
         await conn.execute("truncate feeds.feed_metadata, feeds.feed, control.task cascade")
-    async with opened(dsn, running.address) as (house, fetcher), Hub() as hub:
-        yield Room(house, fetcher, site, hub)
+    async with opened(dsn, running.address) as (databases, fetcher), Hub() as hub:
+        yield Room(databases, fetcher, site, hub)
 
 
 async def test_asked_and_agreed(room: Room) -> None:
@@ -166,7 +166,7 @@ async def test_a_hub_in_trouble_is_asked_ever_less_often(room: Room) -> None:
     id_ = await room.add("a")
     told = await room.poll(id_)
     assert told.kind == "fresh"
-    assert told.problems == ["Its hub does not take us: HTTP 500 So: no"]
+    assert told.problems == ["Could not subscribe at its hub: HTTP 500 So: no"]
     assert (await room.ask(STATE))[0][:3] == ("asked", "HTTP 500 So: no", 1)
     for wait, asked in ((5, 1), (6, 2), (11, 2), (11, 3), (30, 3), (11, 4)):
         await room.poll(id_, timedelta(minutes=wait))
@@ -224,7 +224,7 @@ async def test_renewed_before_it_ends(room: Room) -> None:
     told = await room.poll(id_, timedelta(minutes=5))
     assert told.next_at is not None
     assert told.next_at - room.now < timedelta(minutes=48)
-    assert told.why == "Its hub wants to be asked again."
+    assert told.why == "The subscription at its hub must be renewed."
     assert len(room.hub.asked) == 1
     await room.run("update feeds.websub set lease_until = now() + interval '2 h'")
     await room.poll(id_, timedelta(minutes=48))
@@ -237,19 +237,19 @@ async def test_a_hub_that_does_as_it_says_is_relied_on_and_no_longer(room: Room)
     id_ = await room.add("a")
     await room.poll(id_)
     told = await room.poll(id_, HOUR)
-    assert told.why != "Its hub tells us of news."
+    assert told.why != "Its hub announces news."
     await room.run("update feeds.websub set pinged_at = now(), trusted = true, pings = 1")
     await room.run("update feeds.feed_poll set polled_at = now() - interval '2 h'")
     room.change("a", "b")
     told = await room.poll(id_, HOUR)
     assert len(told.new) == 1
-    assert told.why == "Its hub tells us of news."
+    assert told.why == "Its hub announces news."
     assert told.next_at is not None
-    assert timedelta(hours=12) <= told.next_at - room.now < rules.LEASE
+    assert timedelta(hours=12) <= told.next_at - room.now < rules.REQUESTED_LEASE
     room.change("a", "b", "c")  # and the hub says nothing
     told = await room.poll(id_, 2 * HOUR)
     assert len(told.new) == 1
-    assert told.why != "Its hub tells us of news."
+    assert told.why != "Its hub announces news."
 
 
 async def test_where_the_operator_says_how_often_no_hub_slows_it(room: Room) -> None:
@@ -263,17 +263,17 @@ async def test_where_the_operator_says_how_often_no_hub_slows_it(room: Room) -> 
 async def test_a_feed_that_is_disabled_leaves_its_hub(room: Room) -> None:
     id_ = await room.add("a")
     await room.poll(id_)
-    async with room.house.search.transaction() as conn:
+    async with room.databases.search.transaction() as conn:
         await subscriptions.set_state(conn, [id_], "disabled")
     assert (await request("POST", room.hub.asked[0]["hub.callback"], b"x")).status == 410
-    assert await subscribe.leave(room.house, room.fetcher, [id_]) == []
+    assert await subscribe.unsubscribe(room.databases, room.fetcher, [id_]) == []
     await room.hub.settled()
     assert room.hub.asked[1]["hub.mode"] == "unsubscribe"
     assert "hub.secret" not in room.hub.asked[1]
     assert room.hub.told[-1].status == 200
     assert (await room.ask(STATE))[0][0] == "left"
     assert (await room.hub.publish(b"x")).status == 410
-    async with room.house.search.transaction() as conn:
+    async with room.databases.search.transaction() as conn:
         await subscriptions.set_state(conn, [id_], "enabled")
     await room.poll(id_, HOUR)
     assert room.hub.asked[2]["hub.callback"] != room.hub.asked[0]["hub.callback"]
@@ -323,7 +323,7 @@ async def test_the_servers_word_goes_before_the_documents(room: Room, site: Webs
 
 
 async def test_without_an_address_of_ours_nobody_is_asked(room: Room) -> None:
-    room.house = replace(room.house, callback="")
+    room.databases = replace(room.databases, callback_url="")
     id_ = await room.add("a")
     await room.poll(id_)
     assert room.hub.asked == []
@@ -343,7 +343,10 @@ async def test_a_hub_that_repeats_what_it_was_told_gives_no_secret_away(room: Ro
 async def test_who_only_looks_learns_no_secret(room: Room) -> None:
     id_ = await room.add("a")
     await room.poll(id_)
-    async with Database(room.house.work, role="usher_reader") as db, db.connection() as conn:
+    async with (
+        Database(room.databases.work_dsn, role="usher_reader") as db,
+        db.connection() as conn,
+    ):
         found = await conn.execute("select state, hub from feeds.websub")
         assert len(await found.fetchall()) == 1
         for column in ("token", "secret"):

@@ -16,20 +16,20 @@ from support.site.crooked_http import CROOKED, ODD
 from support.site.fetches import fetching, get
 from support.site.hostile import HOSTILE, SQUEEZED, said
 from support.site.website import End, Website
-from usher.crawl.http.fetch import Answer, Limits
+from usher.crawl.http.fetch import FetchLimits, FetchResponse
 
 MEGABYTE = 1_000_000
-LIMITS = Limits(connect=2, idle=1.0, total=1.5, body=MEGABYTE)
+LIMITS = FetchLimits(connect=2, idle=1.0, total=1.5, body=MEGABYTE)
 Run = Callable[[Coroutine[Any, Any, None]], None]
 LOOPS = [pytest.param(asyncio.run, id="asyncio"), pytest.param(uvloop.run, id="uvloop")]
 
 # kind, error, status, size of the body if it is a matter of course
 TROUBLE: dict[str, tuple[str, str, int | None]] = {
-    "/drip": ("timeout", "the answer was not whole within 1.5 s", 200),
-    "/drip-head": ("timeout", "the answer was not whole within 1.5 s", None),
-    "/slow": ("timeout", "nothing came for 1 s", None),
-    "/stalled": ("timeout", "nothing came for 1 s", None),
-    "/stalled-body": ("timeout", "nothing came for 1 s", 200),
+    "/drip": ("timeout", "the response was incomplete after 1.5 s", 200),
+    "/drip-head": ("timeout", "the response was incomplete after 1.5 s", None),
+    "/slow": ("timeout", "no data for 1 s", None),
+    "/stalled": ("timeout", "no data for 1 s", None),
+    "/stalled-body": ("timeout", "no data for 1 s", 200),
     "/huge": ("body", "the body is longer than 1 MB", 200),
     "/endless": ("body", "the body is longer than 1 MB", 200),
     "/endless-unframed": ("body", "the body is longer than 1 MB", 200),
@@ -38,29 +38,33 @@ TROUBLE: dict[str, tuple[str, str, int | None]] = {
     "/endless-lines": ("head", "the head is longer than 65.5 kB", None),
     "/big-header": ("head", "the head is longer than 65.5 kB", None),
     "/many-headers": ("head", "the head has more than 500 lines", None),
-    "/too-long": ("reset", "the connection broke off in the body", 200),
-    "/cut-chunk": ("reset", "the connection broke off in the body", 200),
-    "/reset": ("reset", "the connection broke off in the body", 200),
-    "/half-head": ("reset", "the connection broke off in the head", None),
-    "/reset-at-once": ("reset", "the connection was closed without an answer", None),
-    "/closed": ("reset", "the connection was closed without an answer", None),
-    "/no-number": ("protocol", "the answer is not HTTP: Invalid character in Content-Length", None),
-    "/minus": ("protocol", "the answer is not HTTP: Invalid character in Content-Length", None),
-    "/two-lengths": ("protocol", "the answer is not HTTP: Duplicate Content-Length", None),
-    "/bad-chunk": ("protocol", "the answer is not HTTP: Invalid character in chunk size", 200),
-    "/garbage": ("protocol", "the answer is not HTTP: Expected HTTP/, RTSP/ or ICE/", None),
-    "/no-head": ("protocol", "the answer is not HTTP: Expected HTTP/, RTSP/ or ICE/", None),
-    "/ssh": ("protocol", "the answer is not HTTP: Expected HTTP/, RTSP/ or ICE/", None),
-    "/radio": ("protocol", "the answer is not HTTP: Expected HTTP/, RTSP/ or ICE/", None),
-    "/status-000": ("protocol", "there is no status 000", None),
-    "/switching": ("protocol", "the answer changes to another protocol", None),
-    "/endless-trailer": ("protocol", "the answer has more framing than content", 200),
-    "/endless-extension": ("protocol", "the answer has more framing than content", 200),
-    "/tiny-chunks": ("protocol", "the answer has more framing than content", 200),
-    "/gzip/bomb": ("encoding", "the gzip data is a bomb: 4.1 kB of it are more than 1 MB", 200),
-    "/br/bomb": ("encoding", "the br data is a bomb: 203 bytes of it are more than 1 MB", 200),
-    "/gzip/cut": ("encoding", "the gzip data breaks off", 200),
-    "/coding/unknown": ("encoding", "the encoding 'rot13' is not known", 200),
+    "/too-long": ("reset", "the connection was lost in the body", 200),
+    "/cut-chunk": ("reset", "the connection was lost in the body", 200),
+    "/reset": ("reset", "the connection was lost in the body", 200),
+    "/half-head": ("reset", "the connection was lost in the head", None),
+    "/reset-at-once": ("reset", "the host closed the connection without a response", None),
+    "/closed": ("reset", "the host closed the connection without a response", None),
+    "/no-number": (
+        "protocol",
+        "the response is not HTTP: Invalid character in Content-Length",
+        None,
+    ),
+    "/minus": ("protocol", "the response is not HTTP: Invalid character in Content-Length", None),
+    "/two-lengths": ("protocol", "the response is not HTTP: Duplicate Content-Length", None),
+    "/bad-chunk": ("protocol", "the response is not HTTP: Invalid character in chunk size", 200),
+    "/garbage": ("protocol", "the response is not HTTP: Expected HTTP/, RTSP/ or ICE/", None),
+    "/no-head": ("protocol", "the response is not HTTP: Expected HTTP/, RTSP/ or ICE/", None),
+    "/ssh": ("protocol", "the response is not HTTP: Expected HTTP/, RTSP/ or ICE/", None),
+    "/radio": ("protocol", "the response is not HTTP: Expected HTTP/, RTSP/ or ICE/", None),
+    "/status-000": ("protocol", "invalid status 000", None),
+    "/switching": ("protocol", "the response switches to another protocol", None),
+    "/endless-trailer": ("protocol", "the response has more framing than content", 200),
+    "/endless-extension": ("protocol", "the response has more framing than content", 200),
+    "/tiny-chunks": ("protocol", "the response has more framing than content", 200),
+    "/gzip/bomb": ("encoding", "the gzip data is a bomb: 4.1 kB decompress to more than 1 MB", 200),
+    "/br/bomb": ("encoding", "the br data is a bomb: 203 bytes decompress to more than 1 MB", 200),
+    "/gzip/cut": ("encoding", "the gzip data is truncated", 200),
+    "/coding/unknown": ("encoding", "unknown encoding 'rot13'", 200),
 }
 SIZES = {
     "/huge": MEGABYTE,
@@ -96,7 +100,7 @@ def test_every_trouble_has_its_words(run: Run) -> None:
     on(run, work)
 
 
-def _short(answer: Answer) -> tuple[str, str, int | None]:
+def _short(answer: FetchResponse) -> tuple[str, str, int | None]:
     return answer.kind, answer.error, answer.status
 
 
@@ -152,7 +156,7 @@ def site() -> Iterator[Website]:
 def test_any_bytes_have_an_answer(site: Website, parts: list[bytes], end: End) -> None:
     async def main() -> None:
         site.add("/noise", said(*parts, end=end))
-        async with fetching(Limits(idle=0.05, total=0.2)) as fetcher:
+        async with fetching(FetchLimits(idle=0.05, total=0.2)) as fetcher:
             answer = await get(fetcher, site, "/noise")
         assert bool(answer.kind) == bool(answer.error)
         assert answer.error or answer.status is not None
@@ -165,13 +169,13 @@ import asyncio, resource, sys
 import uvloop
 from support.site.fetches import fetching, get
 from support.site.hostile import HOSTILE
-from usher.crawl.http.fetch import Limits
+from usher.crawl.http.fetch import FetchLimits
 from support.site.website import Website
 
 async def main(port):
     site = Website()
     site.port = port
-    limits = Limits(total=20, body=2_000_000)
+    limits = FetchLimits(total=20, body=2_000_000)
     async with fetching(limits, each=100) as fetcher:
         await get(fetcher, site, "/empty")
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -39,7 +39,7 @@ class Kind(NamedTuple):
 
 KINDS = [
     Kind("queue.scheduler", "Scheduler", scheduler.LEADER_LOCK, "control.job"),
-    Kind("mgmt.watchdog", "Watchdog", watchdog.LOCK, "work.chunk"),
+    Kind("mgmt.watchdog", "Watchdog", watchdog.WATCHDOG_LOCK, "work.chunk"),
 ]
 
 

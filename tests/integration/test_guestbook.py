@@ -8,20 +8,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from usher.db.pool import Connection, connect
-from usher.door import guestbook, hosts
-from usher.door.rules import (
-    ADMITTING,
-    Clock,
-    Knock,
-    Page,
-    Reason,
+from support.models.door import (
+    DoorPage,
+    HostClock,
     clock_after,
     closed,
     judge,
     page_after,
     sibling_after,
 )
+from usher.db.pool import Connection, connect
+from usher.door import guestbook, hosts
+from usher.door.rules import ADMITTING, Knock, Reason
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
 MONTH = timedelta(days=30)
@@ -31,7 +29,7 @@ TIMES = st.sampled_from([-30, -3, -1, 0, 1, 3, 30]).map(lambda hours: NOW + time
 CADENCES = st.sampled_from([None, timedelta(days=1), timedelta(days=7)])
 STATES = st.sampled_from(["idle", "pending", "crawling", "crawled", "error"])
 DEPTHS = st.sampled_from([0, 1, 5])
-PAGES = st.builds(Page, STATES, TIMES, st.sampled_from([0, 1]), CADENCES, DEPTHS)
+PAGES = st.builds(DoorPage, STATES, TIMES, st.sampled_from([0, 1]), CADENCES, DEPTHS)
 URLS = st.lists(st.tuples(st.sampled_from(HOSTS), st.sampled_from(PATHS)), unique=True, max_size=8)
 WORLDS = st.dictionaries(
     st.tuples(st.sampled_from(HOSTS), st.sampled_from(PATHS)), PAGES, max_size=8
@@ -42,7 +40,7 @@ CRAWLS = st.sampled_from(
 )
 CLOCKS = st.builds(
     lambda next_fetch, cadence, started, crawl: (
-        Clock(next_fetch, cadence or MONTH, started, *crawl),
+        HostClock(next_fetch, cadence or MONTH, started, *crawl),
         cadence,
     ),
     TIMES,
@@ -66,8 +64,8 @@ QUIET = settings(
 class World:
     """Hosts and pages as the rules see them."""
 
-    clocks: dict[str, Clock]
-    pages: dict[tuple[str, str], Page]
+    clocks: dict[str, HostClock]
+    pages: dict[tuple[str, str], DoorPage]
     depth: int = 0
 
     def knock(self, host: str, path: str, knock: Knock) -> Reason:
@@ -127,16 +125,16 @@ async def look(conn: Connection) -> World:
         "select h.name, g.path, g.state, g.next_fetch, g.priority, g.cadence, g.depth "
         "from work.guestbook g join work.hosts h using (domain64)"
     )
-    pages = {(name, path): Page(*rest) for name, path, *rest in await rows.fetchall()}
+    pages = {(name, path): DoorPage(*rest) for name, path, *rest in await rows.fetchall()}
     rows = await conn.execute(
         "select next_fetch, coalesce(cadence, interval '30 days'), crawl_started, last_crawl_started, "
         "last_crawl_ended, name from work.hosts"
     )
-    return World({row[-1]: Clock(*row) for row in await rows.fetchall()}, pages)
+    return World({row[-1]: HostClock(*row) for row in await rows.fetchall()}, pages)
 
 
-def pack(found: dict[str, hosts.Host], urls: list[tuple[str, str]]) -> guestbook.Batch:
-    batch = guestbook.Batch()
+def pack(found: dict[str, hosts.Host], urls: list[tuple[str, str]]) -> guestbook.PackedUrls:
+    batch = guestbook.PackedUrls()
     for name, path in urls:
         batch.add(found[name].domain64, 1, path, 1)
     return batch
@@ -151,8 +149,8 @@ def pack(found: dict[str, hosts.Host], urls: list[tuple[str, str]]) -> guestbook
 )  # fmt: skip
 async def test_the_statements_are_the_table(
     conn: Connection,
-    clocks: tuple[tuple[Clock, timedelta | None], ...],
-    pages: dict[tuple[str, str], Page],
+    clocks: tuple[tuple[HostClock, timedelta | None], ...],
+    pages: dict[tuple[str, str], DoorPage],
     knock: Knock,
     urls: list[tuple[str, str]],
     depth: int,
@@ -209,7 +207,7 @@ async def test_nothing_a_fetch_learned_is_wiped(conn: Connection) -> None:
         assert await rows.fetchone() == learned
 
 
-@pytest.mark.parametrize("change", ["work.hosts", "work.house"])
+@pytest.mark.parametrize("change", ["work.hosts", "work.settings"])
 async def test_what_was_judged_by_old_rules_is_not_judged(conn: Connection, change: str) -> None:
     found = await hosts.register(conn, names=HOSTS, now=NOW)
     await conn.execute(f"update {change} set revision = revision + 1".encode())
@@ -244,9 +242,9 @@ async def test_a_host_keeps_its_number_and_a_page_needs_a_host(conn: Connection)
 
 
 def test_a_closed_crawl_is_due_a_cadence_after_its_start() -> None:
-    clock = Clock(NOW - timedelta(days=1), MONTH, NOW)
+    clock = HostClock(NOW - timedelta(days=1), MONTH, NOW)
     after = closed(clock, NOW + HOUR)
-    assert after == Clock(NOW + MONTH, MONTH, None, NOW, NOW + HOUR)
+    assert after == HostClock(NOW + MONTH, MONTH, None, NOW, NOW + HOUR)
     assert closed(after, NOW + 2 * HOUR) == after
 
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from support.models.revisit import hinted
 from usher.db.pool import Connection, Database
 from usher.door import admin, guestbook, hosts
 from usher.door.doorkeeper import Doorkeeper
-from usher.door.guestbook import Outcome
-from usher.door.revisit import hinted
+from usher.door.guestbook import PageReport
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -36,7 +36,7 @@ async def visit(door: Doorkeeper, *urls: str, now: datetime) -> list[str]:
             "update work.guestbook set state = 'crawling' where state = 'pending' returning domain64, path"
         )
         taken = await rows.fetchall()
-    await door.settle([Outcome(number, path, "success") for number, path in taken], now=now)
+    await door.settle([PageReport(number, path, "success") for number, path in taken], now=now)
     return [answer.reason.value for answer in came.answers]
 
 
@@ -120,7 +120,7 @@ async def test_the_statement_is_the_rule(
     async with conn.transaction(force_rollback=True):
         found = await hosts.register(conn, names=["a.gov"], now=NOW)
         await admin.change_host(conn, names=["a.gov"], cadence=own)
-        batch, expected = guestbook.Batch(), []
+        batch, expected = guestbook.PackedUrls(), []
         for number, (next_fetch, fetched, admitted, changed) in enumerate(told):
             await conn.execute(
                 "insert into work.guestbook (domain64, path, state, next_fetch, last_fetched, admitted_at) "

@@ -15,24 +15,24 @@ from support.mgmt.admitted_pages import (
     url,
 )
 from usher.db.pool import Connection, connect
-from usher.door.guestbook import Outcome, Result
+from usher.door.guestbook import FetchResult, PageReport
 from usher.mgmt import chunks, robots
-from usher.mgmt.chunks import Ask, Pack, Trouble
-from usher.mgmt.robots import Told
+from usher.mgmt.chunks import ClaimedChunk, ClaimRequest, HostTrouble
+from usher.mgmt.robots import RobotsReport
 from usher.urls import Scheme
 
-HOLD = Ask(2, wait=NONE, hold=True)
+HOLD = ClaimRequest(2, wait=NONE, hold=True)
 
 
-async def claim(conn: Connection, me: int, now: datetime = NOW) -> Pack | None:
+async def claim(conn: Connection, me: int, now: datetime = NOW) -> ClaimedChunk | None:
     return await chunks.claim_links(conn, me, HOLD, now=now)
 
 
-async def report(conn: Connection, me: int, pack: Pack, now: datetime) -> None:
+async def report(conn: Connection, me: int, pack: ClaimedChunk, now: datetime) -> None:
     for page in pack.pages:
         found = await chunks.find_page(conn, url(page.url))
         assert found
-        outcome = Outcome(found.domain64, found.path, "success", pack.chunk_id, 200)
+        outcome = PageReport(found.domain64, found.path, "success", pack.chunk_id, 200)
         await chunks.report(conn, [outcome], now=now)
     assert await chunks.finish_crawl(conn, me, pack.chunk_id, sha256=None, size=None, now=now)
 
@@ -78,7 +78,7 @@ async def test_a_crawler_that_begins_anew_frees_what_it_held(database: str) -> N
         me = await component(conn, "c")
         pack = await claim(conn, me)
         assert pack
-        lost = await chunks.begin_anew(conn, me, n=100, now=NOW + SOON)
+        lost = await chunks.restart_crawler(conn, me, n=100, now=NOW + SOON)
         assert lost == [pack.chunk_id]
         assert await claim(conn, me, NOW + SOON) is None
         assert await claim(conn, me, NOW + 2 * SOON)
@@ -94,7 +94,7 @@ async def test_hosts_without_a_rest_are_held_only_until_their_robots_are_known(
         pack = await claim(conn, me)
         assert pack
         assert await claim(conn, other, NOW + SOON) is None
-        await robots.keep(conn, "a.com", Scheme.HTTPS, Told(404), now=NOW)
+        await robots.store_robots(conn, "a.com", Scheme.HTTPS, RobotsReport(404), now=NOW)
         assert await claim(conn, other, NOW + SOON)  # it need not wait for the report
         await report(conn, me, pack, NOW + SOON)
         assert await claim(conn, me, NOW + SOON)
@@ -105,8 +105,8 @@ async def test_a_host_rests_as_its_robots_ask_unless_somebody_said_otherwise(dat
     async with await connect(database) as conn:
         await delay(conn, 1)
         me = await component(conn, "c")
-        asked = Told(200, "User-agent: *\nCrawl-delay: 7", crawl_delay=timedelta(seconds=7))
-        await robots.keep(conn, "a.com", Scheme.HTTPS, asked, now=NOW)
+        asked = RobotsReport(200, "User-agent: *\nCrawl-delay: 7", crawl_delay=timedelta(seconds=7))
+        await robots.store_robots(conn, "a.com", Scheme.HTTPS, asked, now=NOW)
         pack = await claim(conn, me)
         assert pack
         assert pack.pages[0].crawl_delay == 7 * SOON
@@ -127,20 +127,22 @@ async def test_trouble_outlasts_the_hold(database: str) -> None:
         assert pack
         number = (await chunks.find_page(conn, url("https://a.com/0"))).domain64  # type: ignore[union-attr]
         await report(conn, me, pack, NOW)
-        await chunks.slow_down(conn, [Trouble(number, "HTTP 429", 30 * SOON)], now=NOW)
+        await chunks.rest_hosts(conn, [HostTrouble(number, "HTTP 429", 30 * SOON)], now=NOW)
         assert await claim(conn, me, NOW + 29 * SOON) is None
         assert await claim(conn, me, NOW + 30 * SOON)
 
 
-async def settled(conn: Connection, me: int, *, result: Result, status: int, now: datetime) -> str:
+async def settled(
+    conn: Connection, me: int, *, result: FetchResult, status: int, now: datetime
+) -> str:
     """One more crawl of the only page; in which chunk its text is afterwards."""
     await conn.execute("update work.guestbook set state = 'pending', admitted_at = now()")
     await conn.execute("update work.hosts set claim_at = '-infinity', ready_at = '-infinity'")
-    pack = await chunks.claim_links(conn, me, Ask(1, wait=NONE), now=now)
+    pack = await chunks.claim_links(conn, me, ClaimRequest(1, wait=NONE), now=now)
     assert pack
     found = await chunks.find_page(conn, url(pack.pages[0].url))
     assert found
-    one = Outcome(found.domain64, found.path, result, pack.chunk_id, status, text64=7)
+    one = PageReport(found.domain64, found.path, result, pack.chunk_id, status, text64=7)
     await chunks.report(conn, [one], now=now)
     rows = await conn.execute(
         "select case when indexed_in is null then 'nowhere' when indexed_in = chunk_id then 'here' "
@@ -179,7 +181,7 @@ async def test_the_same_text_elsewhere_is_marked_with_its_original(database: str
     async with await connect(database) as conn:
         await delay(conn, 0)
         me = await component(conn, "c")
-        pack = await chunks.claim_links(conn, me, Ask(5, wait=NONE), now=NOW)
+        pack = await chunks.claim_links(conn, me, ClaimRequest(5, wait=NONE), now=NOW)
         assert pack
         outcomes = []
         for page in pack.pages:
@@ -187,7 +189,7 @@ async def test_the_same_text_elsewhere_is_marked_with_its_original(database: str
             assert found
             text = None if page.url.endswith("/2") else 7
             outcomes.append(
-                Outcome(found.domain64, found.path, "success", pack.chunk_id, 200, text64=text)
+                PageReport(found.domain64, found.path, "success", pack.chunk_id, 200, text64=text)
             )
         for part in (outcomes[:2], outcomes[2:]):
             await chunks.report(conn, part, now=NOW)
@@ -204,14 +206,21 @@ async def test_the_same_text_elsewhere_is_marked_with_its_original(database: str
 async def test_robots_that_cannot_be_had_are_asked_for_again_later_each_time(database: str) -> None:
     await admit(database, "https://a.com/")
     async with await connect(database) as conn:
-        kept = await robots.keep(conn, "a.com", Scheme.HTTPS, Told(200, "Disallow: /"), now=NOW)
+        kept = await robots.store_robots(
+            conn, "a.com", Scheme.HTTPS, RobotsReport(200, "Disallow: /"), now=NOW
+        )
         assert kept
         assert kept.expires_at == NOW + timedelta(days=1)
         waits = []
         for _ in range(3):
-            kept = await robots.keep(conn, "a.com", Scheme.HTTPS, Told(503), now=NOW)
+            kept = await robots.store_robots(
+                conn, "a.com", Scheme.HTTPS, RobotsReport(503), now=NOW
+            )
             assert kept
             waits.append((kept.expires_at - NOW).total_seconds() / 60)
         assert waits == [10, 20, 40]
         assert kept.body == "Disallow: /"
-        assert await robots.keep(conn, "nowhere.com", Scheme.HTTPS, Told(200), now=NOW) is None
+        assert (
+            await robots.store_robots(conn, "nowhere.com", Scheme.HTTPS, RobotsReport(200), now=NOW)
+            is None
+        )

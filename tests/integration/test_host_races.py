@@ -10,10 +10,10 @@ from support.db.invariants import violations
 from support.mgmt.admitted_pages import LEASE, NONE, NOW, SOON, admit, component, delay, url
 from usher.db.pool import Connection, connect
 from usher.door import guestbook, hosts
-from usher.door.guestbook import Batch, Outcome
+from usher.door.guestbook import PackedUrls, PageReport
 from usher.door.rules import Knock
 from usher.mgmt import chunks
-from usher.mgmt.chunks import Ask, Pack, Trouble
+from usher.mgmt.chunks import ClaimedChunk, ClaimRequest, HostTrouble
 
 DAY = timedelta(days=1)
 SIX_HOURS = timedelta(hours=6)
@@ -30,25 +30,25 @@ async def check(conn: Connection) -> None:
 async def knock_for(conn: Connection, path: str) -> str:
     """The letter for one more page of a.com."""
     [found] = await hosts.find(conn, names=["a.com"])
-    batch = Batch()
+    batch = PackedUrls()
     batch.add(found.domain64, 1, path, 1)
     letters, _ = await guestbook.knock(conn, batch, knock=Knock(), house_revision=1, now=NOW + SOON)
     return letters
 
 
-async def last_page(conn: Connection) -> tuple[int, Pack]:
+async def last_page(conn: Connection) -> tuple[int, ClaimedChunk]:
     """A crawler has the only page of a.com."""
     await delay(conn, 0)
     crawler = await component(conn, "c")
-    pack = await chunks.claim_links(conn, crawler, Ask(1, wait=NONE), now=NOW)
+    pack = await chunks.claim_links(conn, crawler, ClaimRequest(1, wait=NONE), now=NOW)
     assert pack
     return crawler, pack
 
 
-async def finish(conn: Connection, crawler: int, pack: Pack) -> None:
+async def finish(conn: Connection, crawler: int, pack: ClaimedChunk) -> None:
     page = await chunks.find_page(conn, url(FIRST))
     assert page
-    outcome = Outcome(page.domain64, page.path, "success", pack.chunk_id, 200)
+    outcome = PageReport(page.domain64, page.path, "success", pack.chunk_id, 200)
     done = await chunks.finish_crawl(
         conn, crawler, pack.chunk_id, sha256=None, size=None, now=NOW + SOON, outcomes=[outcome]
     )
@@ -93,7 +93,7 @@ async def test_a_crawl_still_ends_if_the_knock_beside_it_is_undone(database: str
             assert await knock_for(door, "/second") == "N"
             await finish(mgmt, crawler, pack)
         assert await crawl_is_open(mgmt)
-        assert await chunks.claim_links(mgmt, crawler, Ask(1), now=NOW + 2 * SOON) is None
+        assert await chunks.claim_links(mgmt, crawler, ClaimRequest(1), now=NOW + 2 * SOON) is None
         assert not await crawl_is_open(mgmt)
 
 
@@ -107,14 +107,16 @@ async def drowsy(database: str) -> int:
         crawler, pack = await last_page(conn)
         await finish(conn, crawler, pack)
         await conn.execute(
-            "update work.hosts set empty_looks = 11, claim_at = %s, ready_at = %s, crawl_started = %s",
+            "update work.hosts set empty_checks = 11, claim_at = %s, ready_at = %s, crawl_started = %s",
             [NOW, NOW, NOW],
         )
     return crawler
 
 
 async def look(conn: Connection, crawler: int) -> None:
-    assert await chunks.claim_links(conn, crawler, Ask(1, wait=NONE), now=NOW + SOON) is None
+    assert (
+        await chunks.claim_links(conn, crawler, ClaimRequest(1, wait=NONE), now=NOW + SOON) is None
+    )
 
 
 async def test_a_host_stays_awake_for_a_page_that_is_being_admitted(database: str) -> None:
@@ -124,7 +126,9 @@ async def test_a_host_stays_awake_for_a_page_that_is_being_admitted(database: st
             assert await knock_for(door, "/second") == "N"
             await look(mgmt, crawler)
         await check(mgmt)
-        pack = await chunks.claim_links(mgmt, crawler, Ask(1, wait=NONE), now=NOW + 2 * SOON)
+        pack = await chunks.claim_links(
+            mgmt, crawler, ClaimRequest(1, wait=NONE), now=NOW + 2 * SOON
+        )
         assert pack
         assert [page.url for page in pack.pages] == [SECOND]
 
@@ -138,18 +142,20 @@ async def test_a_knock_wakes_the_host_that_falls_asleep_meanwhile(database: str)
             await blocked(knocking, mgmt)
         assert await knocking == "N"
         await check(mgmt)
-        assert await chunks.claim_links(mgmt, crawler, Ask(1, wait=NONE), now=NOW + 2 * SOON)
+        assert await chunks.claim_links(
+            mgmt, crawler, ClaimRequest(1, wait=NONE), now=NOW + 2 * SOON
+        )
 
 
 # -- hosts that a chunk holds
 
 
-async def held(database: str, conn: Connection) -> tuple[int, Pack, int]:
+async def held(database: str, conn: Connection) -> tuple[int, ClaimedChunk, int]:
     """A crawler that holds a.com alone, its chunk, and the host's number."""
     await admit(database, FIRST, SECOND)
     await delay(conn, 1)
     crawler = await component(conn, "c")
-    pack = await chunks.claim_links(conn, crawler, Ask(1, wait=NONE, hold=True), now=NOW)
+    pack = await chunks.claim_links(conn, crawler, ClaimRequest(1, wait=NONE, hold=True), now=NOW)
     [host] = await hosts.find(conn, names=["a.com"])
     assert pack
     return crawler, pack, host.domain64
@@ -164,32 +170,34 @@ async def test_a_host_rests_as_long_as_it_asked_however_the_chunk_ends(
     async with await connect(database) as conn:
         crawler, pack, number = await held(database, conn)
         if grouped:
-            await conn.execute("insert into work.pace (name) values ('g')")
-            await conn.execute("update work.hosts set pace_id = (select id from work.pace)")
-        await chunks.slow_down(conn, [Trouble(number, "HTTP 429", rest)], now=NOW)
+            await conn.execute("insert into work.politeness_group (name) values ('g')")
+            await conn.execute(
+                "update work.hosts set politeness_group_id = (select id from work.politeness_group)"
+            )
+        await chunks.rest_hosts(conn, [HostTrouble(number, "HTTP 429", rest)], now=NOW)
         end = NOW + 4 * SOON
         if is_lost:
             await chunks.fail_crawls(conn, [pack.chunk_id], why="gone", now=end)
         else:
             await finish(conn, crawler, pack)
         other = await component(conn, "d")
-        assert await chunks.claim_links(conn, other, Ask(1), now=NOW + rest - SOON) is None
-        assert await chunks.claim_links(conn, other, Ask(1, wait=NONE), now=NOW + rest)
+        assert await chunks.claim_links(conn, other, ClaimRequest(1), now=NOW + rest - SOON) is None
+        assert await chunks.claim_links(conn, other, ClaimRequest(1, wait=NONE), now=NOW + rest)
 
 
 async def test_a_group_rests_as_long_as_one_of_its_hosts_asked(database: str) -> None:
     await admit(database, "https://b.com/")
     async with await connect(database) as conn:
         await delay(conn, 1)
-        await conn.execute("insert into work.pace (name) values ('g')")
-        await conn.execute("update work.hosts set pace_id = 1, claim_at = 'infinity'")
+        await conn.execute("insert into work.politeness_group (name) values ('g')")
+        await conn.execute("update work.hosts set politeness_group_id = 1, claim_at = 'infinity'")
         [b] = await hosts.find(conn, names=["b.com"])
         crawler, pack, _ = await held(database, conn)
-        await conn.execute("update work.hosts set pace_id = 1")
-        await chunks.slow_down(conn, [Trouble(b.domain64, "HTTP 429", SIX_HOURS)], now=NOW)
+        await conn.execute("update work.hosts set politeness_group_id = 1")
+        await chunks.rest_hosts(conn, [HostTrouble(b.domain64, "HTTP 429", SIX_HOURS)], now=NOW)
         await finish(conn, crawler, pack)
         late = NOW + SIX_HOURS - SOON
-        assert await chunks.claim_links(conn, crawler, Ask(1, wait=NONE), now=late) is None
+        assert await chunks.claim_links(conn, crawler, ClaimRequest(1, wait=NONE), now=late) is None
 
 
 async def test_every_sign_of_life_keeps_the_hosts_of_a_chunk(database: str) -> None:
@@ -197,7 +205,7 @@ async def test_every_sign_of_life_keeps_the_hosts_of_a_chunk(database: str) -> N
         crawler, pack, _ = await held(database, conn)
         other = await component(conn, "d")
         late = NOW + LEASE - SOON
-        assert await chunks.hold(conn, crawler, pack.chunk_id, lease=LEASE, now=late)
-        ask = Ask(1, wait=NONE)
+        assert await chunks.lock_chunk(conn, crawler, pack.chunk_id, lease=LEASE, now=late)
+        ask = ClaimRequest(1, wait=NONE)
         assert await chunks.claim_links(conn, other, ask, now=late + LEASE - SOON) is None
         assert await chunks.claim_links(conn, other, ask, now=late + LEASE)

@@ -23,12 +23,12 @@ from support.mgmt.index_servers import (
 from support.mgmt.mgmt_process import mgmt
 from support.mgmt.plain_components import Component, at_once
 from support.processes.commands import usher
-from usher.api.incarnation_cache import PresentIncarnation
+from usher.api.incarnation_cache import IncarnationCache
 from usher.db.pool import Connection, Database, connect
-from usher.messages import HeldChunk
+from usher.messages.index_server import HeldChunk
 from usher.mgmt import chunks, incarnation, missing_chunks, placements
-from usher.mgmt.missing_chunks import Loss
-from usher.mgmt.placements import Planned
+from usher.mgmt.missing_chunks import MissingFile
+from usher.mgmt.placements import PlanResult
 
 STEP = 1_000_000_000
 UNRESTORED = "select chunk_id from work.unrestored order by 1"
@@ -136,10 +136,10 @@ async def test_seats_stay_until_their_servers_have_reported(conn: Connection) ->
     await load(conn, [one])
     await incarnation.begin(conn, "restored")
     await server(conn, 1)
-    assert await placements.plan(conn, now=NOW) == Planned()
+    assert await placements.plan(conn, now=NOW) == PlanResult()
     await placements.compare(conn, one, [HeldChunk(chunk, 1, 1) for chunk in held], now=NOW)
     await placements.returned(conn, one, set(held), now=NOW)
-    assert await placements.plan(conn, now=NOW) == Planned(0, 2)
+    assert await placements.plan(conn, now=NOW) == PlanResult(0, 2)
 
 
 async def test_nothing_is_lost_while_a_server_that_may_have_it_has_not_reported(
@@ -149,7 +149,7 @@ async def test_nothing_is_lost_while_a_server_that_may_have_it_has_not_reported(
     await incarnation.begin(house.conn, "restored")
     first, second = house.servers
     await placements.returned(house.conn, first, set(), now=NOW)
-    loss = [Loss(chunk, "it is not there")]
+    loss = [MissingFile(chunk, "it is not there")]
     assert await missing_chunks.lose_indexes(house.conn, first, loss, now=NOW) == {}
     assert await chunks.rebuild(house.conn, house.builder, why="it is gone") == []
     await placements.returned(house.conn, second, set(), now=NOW)
@@ -161,7 +161,7 @@ async def test_answers_are_partial_until_lost_pages_were_crawled_again(house: Ho
     await incarnation.begin(house.conn, "restored")
     for row in (0, 1):
         await placements.returned(house.conn, house.servers[row], set(), now=NOW)
-    loss = Loss(chunk, "it is not there")
+    loss = MissingFile(chunk, "it is not there")
     await missing_chunks.lose_indexes(house.conn, house.servers[0], [loss], now=NOW)
     for builder in (house.other, house.builder, house.other):
         assert await house.claim(builder, compact=False) == [chunk]
@@ -186,7 +186,7 @@ def ask(dsn: str, query: str) -> list[tuple[Any, ...]]:
 async def test_mgmt_sees_a_database_that_went_back_in_time(database: str) -> None:
     changes: list[int] = []
     async with Database(database, role="usher_mgmt") as db:
-        present = PresentIncarnation(db, lambda: changes.append(1), fresh_seconds=0)
+        present = IncarnationCache(db, lambda: changes.append(1), fresh_seconds=0)
         before = await present.id()
         ask(database, "select setval('work.chunk_id_seq', 900)")
         assert (await present.id(), changes) == (before, [])

@@ -14,9 +14,9 @@ from support.index.chunk_files import noise, small_disk
 from support.index.stack import post
 from support.mgmt.chunk_trade import Trade, acting, free_bind, soon, trading
 from support.processes.crawls import EMBEDDED
-from usher.chunk_store import Shelf
-from usher.http.client.download import pull
-from usher.index.server import IndexServerOptions, serve_index
+from usher.chunk_store import ChunkStore
+from usher.http.client.download import download_chunk
+from usher.index.server import IndexServerOptions, run_index_server
 
 pytestmark = EMBEDDED
 ALONE = """
@@ -24,7 +24,7 @@ ALONE = """
     where host <> %s and type = 'index-server' returning 1
 """
 RETIRE = """
-    insert into work.retire
+    insert into work.retirement
     select c.id, g.chunk_id, g.id from work.component c, work.guestbook g
     where c.host = %s and g.chunk_id = %s and g.path = '/1' returning 1
 """
@@ -77,7 +77,7 @@ def serves(trade: Trade, tmp_path: Path) -> Serves:
         trade.ask(ALONE, str(wish.bind))
         settings = trade.settings(data)
         async with acting(
-            lambda stop, ready: serve_index(settings, wish, stop, ready=ready)
+            lambda stop, ready: run_index_server(settings, wish, stop, ready=ready)
         ) as host:
             yield Asked(host)
 
@@ -101,8 +101,8 @@ async def test_what_is_wanted_is_loaded_once_and_there_after_a_restart(
         empty = await trade.build()
         assert await server.finds("violet", 6)
         assert await soon(lambda: loaded(trade, server.host) == [*chunks, empty])
-        peer = await pull(server.host, chunks[0], "index", tmp_path / "pulled")
-        assert peer.sha256 == Shelf(trade.index.directory, ".idx").find(chunks[0]).sha256  # type: ignore[union-attr]
+        peer = await download_chunk(server.host, chunks[0], "index", tmp_path / "pulled")
+        assert peer.sha256 == ChunkStore(trade.index.directory, ".idx").find(chunks[0]).sha256  # type: ignore[union-attr]
     trade.index.drop(chunks)  # nobody needs to be asked for them again
     async with serves(bind) as server:
         assert len(await server.find("violet")) == 6
@@ -120,7 +120,7 @@ async def test_what_moved_leaves_and_what_is_out_of_date_is_taken_out(
         trade.ask(RETIRE, server.host, kept)
         assert await server.finds("amber", 3)
         assert old not in await server.find("amber")
-        assert await soon(lambda: trade.ask("select count(*) from work.retire") == [(0,)])
+        assert await soon(lambda: trade.ask("select count(*) from work.retirement") == [(0,)])
         trade.ask(MOVE, left)
         assert await server.finds("amber", 1)
         gone = "select count(*) from work.placement where chunk_id = %s"

@@ -12,10 +12,10 @@ from support.index.stack import post
 from support.mgmt.chunk_trade import Trade, acting, free_bind, soon, trading
 from support.processes.crawls import EMBEDDED
 from usher.http.client.mgmt_client import Client
-from usher.http.client.pool import Answer
+from usher.http.client.pool import HttpResponse
 from usher.http.server.listen import Bind
-from usher.index.server import IndexServerOptions, serve_index
-from usher.messages import Compared, HeldChunk
+from usher.index.server import IndexServerOptions, run_index_server
+from usher.messages.index_server import HeldChunk, HoldingsComparison
 
 pytestmark = EMBEDDED
 RESTORE = "select work.begin_incarnation('restored')"
@@ -24,7 +24,7 @@ STATE = "select state from work.placement where chunk_id = %s"
 LOADED = "select chunk_id from work.placement where state = 'loaded'"
 UNREPORTED = "select count(*) from work.placement where unreported"
 RETIRE = """
-    insert into work.retire
+    insert into work.retirement
     select p.component_id, g.chunk_id, g.id from work.placement p join work.guestbook g using (chunk_id)
     where g.chunk_id = %s and g.path = '/1' returning 1
 """
@@ -66,7 +66,7 @@ def serves(trade: Trade, tmp_path: Path) -> Serves:
     async def running(bind: Bind) -> AsyncIterator[Server]:
         wish, settings = IndexServerOptions(bind=bind, row=1), trade.settings(tmp_path / "data")
         async with acting(
-            lambda stop, ready: serve_index(settings, wish, stop, ready=ready)
+            lambda stop, ready: run_index_server(settings, wish, stop, ready=ready)
         ) as host:
             yield Server(host)
 
@@ -82,7 +82,7 @@ async def taken_out(trade: Trade, server: Server, chunk: int, word: str) -> None
     assert await soon(lambda: is_loaded(trade, chunk))
     trade.ask(RETIRE, chunk)
     assert await server.finds(word, 1)
-    assert await soon(lambda: trade.ask("select count(*) from work.retire") == [(0,)])
+    assert await soon(lambda: trade.ask("select count(*) from work.retirement") == [(0,)])
 
 
 async def test_a_running_server_loads_again_what_it_took_pages_out_of(
@@ -110,7 +110,7 @@ async def test_a_comparison_with_an_old_incarnation_is_repeated_with_the_new_one
     compared: list[str] = []
     note, compare = Client._note_incarnation, Client.compare
 
-    def note_the_old_one(self: Client, answer: Answer) -> None:
+    def note_the_old_one(self: Client, answer: HttpResponse) -> None:
         if compared == [after] and self.compared_with == after:
             self.incarnation = before
         else:
@@ -118,7 +118,7 @@ async def test_a_comparison_with_an_old_incarnation_is_repeated_with_the_new_one
 
     async def compare_and_record(
         self: Client, chunks: Sequence[HeldChunk], incarnation: str
-    ) -> Compared:
+    ) -> HoldingsComparison:
         compared.append(incarnation)
         return await compare(self, chunks, incarnation)
 

@@ -90,7 +90,7 @@ async def test_a_manager_reports_the_start_of_processes(database: str) -> None:
 
 async def test_intervals_below_a_second(conn: Connection) -> None:
     interval = timedelta(milliseconds=250)
-    assert durations.read("250ms") == durations.read("0.25s") == interval
+    assert durations.parse("250ms") == durations.parse("0.25s") == interval
     await admin.set_resource(conn, "r", capacity=9, interval=interval, now=NOW)
     await put(conn, *[new(resource="r")] * 2)
     assert len(await started(conn)) == 1
@@ -103,14 +103,14 @@ async def test_intervals_below_a_second(conn: Connection) -> None:
     "text", ["0.5s", "1m0.25s", "10s", "1d2h", "0.000001s", "0s", "59.999999s"]
 )
 def test_a_span_is_read_as_it_is_shown(text: str) -> None:
-    span = durations.read(text)
+    span = durations.parse(text)
     assert span is not None
     assert durations.show(span) == text
 
 
 @pytest.mark.parametrize("text", [".5s", "1.s", "1.1234567s", "0.5m", "ms", "1,5s", "-1s", "1ms1s"])
 def test_what_is_no_span(text: str) -> None:
-    assert durations.read(text) is None
+    assert durations.parse(text) is None
 
 
 async def test_a_worker_inserts_and_gets_the_id(database: str) -> None:

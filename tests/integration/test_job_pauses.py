@@ -7,8 +7,8 @@ import pytest
 from support.queue.queued_jobs import NOW, SECOND, end, new, put, started
 from usher.db.pool import Connection, Database
 from usher.errors import BadInput, NotFound
-from usher.observe.blockers import of_queue
-from usher.observe.stages import Paused, look_at_queue
+from usher.observe.blockers import queue_blockers
+from usher.observe.stages import PausedEntry, read_queue
 from usher.queue import admin, jobs, task_queries
 from usher.queue.job_states import JobState
 from usher.queue.waiting_reason import waiting_reasons
@@ -26,9 +26,9 @@ async def test_a_paused_type_is_not_claimed(conn: Connection) -> None:
     assert await task_queries.paused_types(conn) == [
         task_queries.PausedType("a", "the site is down", NOW)
     ]
-    seen = await look_at_queue(conn, now=NOW)
-    assert seen.paused == [Paused("type", "a")]
-    assert [holdup.kind for holdup in of_queue(seen, NOW)] == ["type_paused"]
+    seen = await read_queue(conn, now=NOW)
+    assert seen.paused == [PausedEntry("type", "a")]
+    assert [holdup.kind for holdup in queue_blockers(seen, NOW)] == ["type_paused"]
     assert await admin.resume_type(conn, "a")
     assert not await admin.resume_type(conn, "a")
     assert [run.id for run in await started(conn, "a")] == [first]
@@ -55,7 +55,7 @@ async def test_a_paused_resource_starts_nothing(conn: Connection) -> None:
     changed, _ = await admin.set_resource(conn, "r", capacity=3, now=NOW)
     assert (changed.capacity, changed.paused) == (3, True)
     assert await started(conn) == []
-    assert (await look_at_queue(conn, now=NOW)).paused == [Paused("resource", "r")]
+    assert (await read_queue(conn, now=NOW)).paused == [PausedEntry("resource", "r")]
     resumed = await admin.resume_resource(conn, "r", now=NOW)
     assert (resumed.capacity, resumed.paused) == (3, False)
     assert [run.id for run in await started(conn, now=NOW + SECOND)] == ids[1:4]

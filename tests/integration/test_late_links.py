@@ -13,8 +13,8 @@ from usher.door import guestbook, hosts
 from usher.door.doorkeeper import Doorkeeper
 from usher.door.rules import Knock
 from usher.mgmt import chunks
-from usher.mgmt.chunks import Ask
-from usher.observe.crawl_progress import progress
+from usher.mgmt.chunks import ClaimRequest
+from usher.observe.crawl_progress import read_progress
 
 ROOT, NEW = "https://a.com/", "https://a.com/new"
 END = NOW + SOON
@@ -23,7 +23,7 @@ MONTH = timedelta(days=30)
 
 async def crawled(conn: Connection, crawler: int, now: datetime) -> None:
     """Every page that waits, fetched."""
-    pack = await chunks.claim_links(conn, crawler, Ask(9, wait=NONE), now=now)
+    pack = await chunks.claim_links(conn, crawler, ClaimRequest(9, wait=NONE), now=now)
     assert pack
     assert await chunks.finish_crawl(conn, crawler, pack.chunk_id, sha256=None, size=None, now=now)
 
@@ -74,7 +74,7 @@ async def test_other_knocks_do_not_reopen_a_crawl(database: str, other: Knock) -
 
 async def test_a_crawl_that_is_due_again_has_a_new_start(database: str) -> None:
     async with await connect(database) as conn:
-        await conn.execute("update work.house set cadence = '2 seconds'")
+        await conn.execute("update work.settings set cadence = '2 seconds'")
         await ended(database, conn)
         due = NOW + 2 * SOON
         assert await knock(database, due, Knock(source="", grace=LEASE)) == "new_page"
@@ -85,7 +85,7 @@ async def test_watching_a_crawl_ends_when_its_last_page_is_reported(database: st
     async with await connect(database) as conn:
         await ended(database, conn)
         [host] = await hosts.find(conn, names=["a.com"])
-        assert (await progress(conn, [host.domain64])).fetched
+        assert (await read_progress(conn, [host.domain64])).fetched
 
 
 async def test_a_crawl_that_ends_beside_a_knock_is_reopened_with_its_start(database: str) -> None:
@@ -94,7 +94,7 @@ async def test_a_crawl_that_ends_beside_a_knock_is_reopened_with_its_start(datab
         await delay(mgmt, 0)
         crawler = await component(mgmt, "c")
         [host] = await hosts.find(mgmt, names=["a.com"])
-        batch = guestbook.Batch()
+        batch = guestbook.PackedUrls()
         batch.add(host.domain64, 1, "/new", 1)
         call = guestbook.knock(door, batch, knock=Knock(), house_revision=1, now=END)
         async with mgmt.transaction():

@@ -9,12 +9,12 @@ import pytest
 from support.index.documents import page
 from support.index.rows import Rows
 from support.mgmt.chunk_trade import soon
-from usher.index.document import Document
-from usher.query.language import parse
+from usher.index.document import IndexDocument
+from usher.query.language import parse_query
 from usher.search import term_stats_warmup
 from usher.search.broker import Broker
-from usher.search.term_stats import Weights
-from usher.search.term_stats_warmup import Learner
+from usher.search.term_stats import TermStatsCache
+from usher.search.term_stats_warmup import TermStatsWarmup
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ async def rows(tmp_path: Path) -> AsyncIterator[Rows]:
         yield here
 
 
-def plain(chunk: int) -> list[Document]:
+def plain(chunk: int) -> list[IndexDocument]:
     return [
         page(f"{chunk}/{number}", f"houses here and a house there, {number}", chunk=chunk)
         for number in range(8)
@@ -41,23 +41,23 @@ async def test_what_was_learnt_is_not_asked_again(rows: Rows) -> None:
     await rows.rows(1, 3, CHUNKS)
     async with rows.hall() as hall:
         fresh, broker = Broker(hall, deadline=10), Broker(hall, deadline=10)
-        assert await Learner(hall, broker.scales).learn(hall.state)
+        assert await TermStatsWarmup(hall, broker.scales).learn(hall.state)
         asked = times(rows, "/stats")
         for text in ("houses", "house there", "a house -elsewhere"):
-            answer = await broker.search(parse(text))
+            answer = await broker.search(parse_query(text))
             assert times(rows, "/stats") == asked
-            expected = (await fresh.search(parse(text))).results
+            expected = (await fresh.search(parse_query(text))).results
             assert answer.results.total == 48
             assert [one.hit for one in answer.results.found] == [one.hit for one in expected.found]
             asked = times(rows, "/stats")
-        await broker.search(parse("house velvet"))
+        await broker.search(parse_query("house velvet"))
         assert times(rows, "/stats") == asked + 3
 
 
 async def test_one_server_alone_has_nothing_to_teach(rows: Rows) -> None:
     await rows.rows(2, 1, CHUNKS)
     async with rows.hall() as hall:
-        assert await Learner(hall, Broker(hall).scales).learn(hall.state)
+        assert await TermStatsWarmup(hall, Broker(hall).scales).learn(hall.state)
     assert times(rows, "/common") == times(rows, "/stats") == 0
 
 
@@ -65,7 +65,7 @@ async def test_a_row_that_is_not_whole_is_left_alone(rows: Rows) -> None:
     await rows.rows(1, 3, CHUNKS)
     async with rows.hall() as hall:
         hall.servers[rows.seats[1].host].broken = True
-        assert not await Learner(hall, Broker(hall).scales).learn(hall.state)
+        assert not await TermStatsWarmup(hall, Broker(hall).scales).learn(hall.state)
     assert times(rows, "/common") == times(rows, "/stats") == 0
 
 
@@ -75,15 +75,15 @@ async def test_a_server_that_knows_nothing_of_it_is_searched_all_the_same(rows: 
         seat.refused = {"/common"}
     async with rows.hall() as hall:
         broker = Broker(hall, deadline=10)
-        await Learner(hall, broker.scales).learn(hall.state)
+        await TermStatsWarmup(hall, broker.scales).learn(hall.state)
         assert (times(rows, "/common"), times(rows, "/stats")) == (1, 0)
-        assert (await broker.search(parse("house"))).results.total == 48
+        assert (await broker.search(parse_query("house"))).results.total == 48
 
 
 async def test_it_stops_when_servers_load_something(rows: Rows) -> None:
     await rows.rows(1, 3, CHUNKS)
     async with rows.hall() as hall:
-        assert not await Learner(hall, Broker(hall).scales).learn(hall.state - 1)
+        assert not await TermStatsWarmup(hall, Broker(hall).scales).learn(hall.state - 1)
     assert (times(rows, "/common"), times(rows, "/stats")) == (1, 0)
 
 
@@ -94,7 +94,7 @@ async def test_it_learns_when_all_is_quiet_and_once(
     monkeypatch.setattr(term_stats_warmup, "PAUSE", 1.0)
     await rows.rows(1, 3, CHUNKS)
     async with rows.hall() as hall:
-        task = asyncio.create_task(Learner(hall, Broker(hall).scales).run())
+        task = asyncio.create_task(TermStatsWarmup(hall, Broker(hall).scales).run())
         try:
             assert await soon(lambda: times(rows, "/stats"))
             await asyncio.sleep(0.3)
@@ -116,8 +116,8 @@ async def test_it_learns_again_what_was_forgotten(
     await rows.rows(1, 3, CHUNKS)
     async with rows.hall() as hall:
         broker = Broker(hall)
-        broker.scales._weights = Weights(seconds=0.1, longer=0.2)
-        task = asyncio.create_task(Learner(hall, broker.scales).run())
+        broker.scales._weights = TermStatsCache(seconds=0.1, longer=0.2)
+        task = asyncio.create_task(TermStatsWarmup(hall, broker.scales).run())
         try:
             assert await soon(lambda: times(rows, "/common") >= 2)
             before = times(rows, "/stats")

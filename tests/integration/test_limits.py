@@ -11,7 +11,7 @@ import pytest
 from usher.db.pool import Connection, Database
 from usher.door import admin, host_limits, hosts
 from usher.door.doorkeeper import Doorkeeper
-from usher.door.rules import DEEPEST, Knock, Reason, shut_out
+from usher.door.rules import MAX_COUNTED_DEPTH, Knock, Reason, limit_reason
 from usher.observe.explain import explain
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
@@ -43,7 +43,7 @@ async def known(db: Database, name: str = "a.gov") -> int:
     async with db.transaction() as conn:
         found = await admin.show_host(conn, name=name)
         assert found is not None
-        return await admin.known_pages(conn, number=found.domain64, most=10**6)
+        return await admin.count_known_pages(conn, number=found.domain64, most=10**6)
 
 
 async def crawled(db: Database) -> None:
@@ -103,7 +103,7 @@ async def test_a_change_holds_at_once_and_more_room_is_used(db: Database) -> Non
     await limit(db, max_pages=None)
     assert await knock(door, pages(4)) == {"new_page": 1}
     async with db.transaction() as conn:
-        await admin.change_house(conn, max_pages=4)
+        await admin.change_settings(conn, max_pages=4)
     assert await knock(door, [*pages(5), *pages(*range(6), host="b.gov")]) == {
         "host_full": 3,
         "new_page": 4,
@@ -180,9 +180,9 @@ async def test_eight_processes_stay_near(db: Database) -> None:
 async def test_a_large_host_is_counted_when_enough_has_come_in(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(host_limits, "OFTEN", 50)
+    monkeypatch.setattr(host_limits, "MAX_PAGES_BETWEEN_COUNTS", 50)
     monkeypatch.setattr("usher.door.host_cache.SMALL", 10)
-    monkeypatch.setattr(host_limits, "SMALL", 10)
+    monkeypatch.setattr(host_limits, "SMALL_HOST_PAGES", 10)
     await limit(db, max_pages=120)
     door, total = Doorkeeper(db), Counter[str]()
     for first in range(0, 300, 20):
@@ -211,7 +211,9 @@ async def test_depth_is_refused_where_it_is_new_and_remembered_where_it_is_not(
     assert await knock(door, pages(1), depth=2) == {"page_due": 1}
     assert await depths() == [2, 1]
     (answer,) = (await door.knock(pages(9), depth=10**9, now=NOW)).answers
-    assert answer.detail == f"{DEEPEST} clicks from where the crawl came in; 3 are allowed"
+    assert (
+        answer.detail == f"{MAX_COUNTED_DEPTH} clicks from where the crawl came in; 3 are allowed"
+    )
     assert await knock(door, pages(9), depth=-5) == {"new_page": 1}
     assert await depths() == [2, 1, 0]
     await limit(db, max_depth=None)
@@ -235,13 +237,13 @@ async def test_a_page_not_due_is_nearer_all_the_same(db: Database) -> None:
 
 
 def test_depth_speaks_before_room() -> None:
-    assert shut_out(depth=1, max_depth=0, room=0) is Reason.TOO_DEEP
-    assert shut_out(depth=0, max_depth=0, room=0) is Reason.HOST_FULL
-    assert shut_out(depth=5, max_depth=5, room=1) is None
+    assert limit_reason(depth=1, max_depth=0, room=0) is Reason.TOO_DEEP
+    assert limit_reason(depth=0, max_depth=0, room=0) is Reason.HOST_FULL
+    assert limit_reason(depth=5, max_depth=5, room=1) is None
 
 
 async def test_what_is_unset_is_the_houses(db: Database) -> None:
-    async def shown() -> admin.Shown:
+    async def shown() -> admin.HostDetails:
         async with db.transaction() as conn:
             found = await admin.show_host(conn, name="a.gov")
             assert found is not None

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from support.mgmt.chunk_trade import documents
 from usher.errors import BadInput
 from usher.index import chunk_file
-from usher.index.chunk_documents import Job, Part
-from usher.index.chunk_merge import merge
+from usher.index.chunk_documents import BuildJob, MergeSource
+from usher.index.chunk_merge import merge_chunks
 
 LINKS = [f"https://a.com/{number}" for number in range(4)]
 
@@ -26,17 +26,17 @@ def source(directory: Path, chunk: int) -> Path:
     return path
 
 
-def job(directory: Path, *parts: Part) -> Job:
-    return Job(9, "", str(directory / "made" / "9.idx"), [], parts=list(parts))
+def job(directory: Path, *parts: MergeSource) -> BuildJob:
+    return BuildJob(9, "", str(directory / "made" / "9.idx"), [], sources=list(parts))
 
 
 def test_only_what_is_wanted_is_taken_and_as_it_is(tmp_path: Path) -> None:
     parts = [
-        Part(1, str(source(tmp_path, 1)), ["a.com/1", "a.com/without-text"]),
-        Part(2, str(source(tmp_path, 2)), ["a.com/0", "a.com/3"]),
+        MergeSource(1, str(source(tmp_path, 1)), ["a.com/1", "a.com/without-text"]),
+        MergeSource(2, str(source(tmp_path, 2)), ["a.com/0", "a.com/3"]),
     ]
     places: list[int] = []
-    made = merge(job(tmp_path, *parts), places.append)
+    made = merge_chunks(job(tmp_path, *parts), places.append)
     assert (made.documents, places) == (4, [0, 1])
     header, found = chunk_file.read(tmp_path / "made" / "9.idx", 9)
     assert header.documents == 4
@@ -59,29 +59,32 @@ def test_documents_that_lie_about_their_page_are_left_out(tmp_path: Path) -> Non
         replace(other, key=good.key),
     ]
     chunk_file.write(path, 1, [good, *lies, other])
-    assert merge(job(tmp_path, Part(1, str(path), [good.key])), lambda _: None).documents == 1
+    assert (
+        merge_chunks(job(tmp_path, MergeSource(1, str(path), [good.key])), lambda _: None).documents
+        == 1
+    )
     _, found = chunk_file.read(tmp_path / "made" / "9.idx", 9)
     assert [one.body for one in found] == ["good"]
 
 
 def test_one_that_nothing_is_left_for_is_empty(tmp_path: Path) -> None:
-    assert merge(job(tmp_path), lambda _: None).documents == 0
+    assert merge_chunks(job(tmp_path), lambda _: None).documents == 0
 
 
 def test_a_damaged_or_wrong_file_makes_nothing(tmp_path: Path) -> None:
     path = source(tmp_path, 1)
     with pytest.raises(BadInput, match="holds chunk 1, not 2"):
-        merge(job(tmp_path, Part(2, str(path), ["a.com/0"])), lambda _: None)
+        merge_chunks(job(tmp_path, MergeSource(2, str(path), ["a.com/0"])), lambda _: None)
     path.write_bytes(path.read_bytes()[:-40] + bytes(40))
     with pytest.raises(BadInput, match="checksum"):
-        merge(job(tmp_path, Part(1, str(path), ["a.com/0"])), lambda _: None)
+        merge_chunks(job(tmp_path, MergeSource(1, str(path), ["a.com/0"])), lambda _: None)
     assert not (tmp_path / "made" / "9.idx").exists()
 
 
 def test_sources_that_are_too_large_together_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parts = [Part(n, str(source(tmp_path, n)), ["a.com/3"]) for n in (1, 2)]
+    parts = [MergeSource(n, str(source(tmp_path, n)), ["a.com/3"]) for n in (1, 2)]
     monkeypatch.setattr(chunk_file, "MAX_TOTAL_BYTES", 1_000)
     with pytest.raises(BadInput, match="too large for one chunk"):
-        merge(job(tmp_path, *parts, *parts, *parts), lambda _: None)
+        merge_chunks(job(tmp_path, *parts, *parts, *parts), lambda _: None)

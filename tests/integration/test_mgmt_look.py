@@ -9,15 +9,15 @@ from usher.db.pool import Connection, connect
 from usher.errors import BadInput, Conflict
 from usher.mgmt import admin, caller_identity, components, placements, queries
 from usher.mgmt.chunks import Chunk
-from usher.mgmt.components import Component
+from usher.mgmt.components import ComponentRecord
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 PLACE = "insert into work.placement (chunk_id, component_id, row, state, since) values (%s, %s, %s, %s, %s)"
 
 
-async def server(conn: Connection, host: str) -> Component:
-    return await caller_identity.meet(conn, host=host, type="index-server", now=NOW)
+async def server(conn: Connection, host: str) -> ComponentRecord:
+    return await caller_identity.identify_by_host(conn, host=host, type="index-server", now=NOW)
 
 
 async def chunk(conn: Connection, crawler: int, **known: object) -> int:
@@ -30,8 +30,8 @@ async def chunk(conn: Connection, crawler: int, **known: object) -> int:
 
 async def every_stage(conn: Connection) -> dict[str, int]:
     """A chunk in each stage, of one crawler and one builder, with a copy in row 1."""
-    crawler = await caller_identity.meet(conn, host="c", type="crawler", now=NOW)
-    builder = await caller_identity.meet(conn, host="b", type="index-builder", now=NOW)
+    crawler = await caller_identity.identify_by_host(conn, host="c", type="crawler", now=NOW)
+    builder = await caller_identity.identify_by_host(conn, host="b", type="index-builder", now=NOW)
     built = {"index_state": "built", "builder_id": builder.id, "built_at": NOW}
     leased = {"index_state": "building", "build_lease_until": NOW, "builder_id": builder.id}
     stages: dict[str, dict[str, object]] = {
@@ -72,12 +72,12 @@ async def test_chunks_are_listed_by_stage_and_holder(conn: Connection) -> None:
     counts = await queries.count_chunks(conn)
     assert [(one.stage, one.number) for one in counts] == [(stage, 1) for stage in queries.STAGES]
     held = await queries.holdings(conn, [crawler.id, builder.id])
-    assert held[crawler.id] == queries.Holding(crawler.id, crawling=1, crawled=4)
-    assert held[builder.id] == queries.Holding(builder.id, building=1, built=1)
+    assert held[crawler.id] == queries.ComponentHoldings(crawler.id, crawling=1, crawled=4)
+    assert held[builder.id] == queries.ComponentHoldings(builder.id, building=1, built=1)
 
 
 async def test_failed_chunks_are_found_by_their_index(conn: Connection) -> None:
-    crawler = await caller_identity.meet(conn, host="c", type="crawler", now=NOW)
+    crawler = await caller_identity.identify_by_host(conn, host="c", type="crawler", now=NOW)
     await conn.execute(
         "insert into work.chunk (crawler_id, claimed_at, state, index_state, propagated_at) "
         "select %s, now(), 'crawled', 'built', now() from generate_series(1, 20000)",
@@ -157,4 +157,4 @@ async def test_what_was_asked_for_is_summed_up(conn: Connection) -> None:
         ("cats", 2), ("dogs", 1),
     ]  # fmt: skip
     none = await queries.queries(conn, since=NOW + SECOND)
-    assert none == queries.Queries(0, 0, 0, 0, 0)
+    assert none == queries.QueryTimes(0, 0, 0, 0, 0)

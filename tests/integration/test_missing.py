@@ -11,8 +11,8 @@ from support.mgmt.compaction import House
 from support.mgmt.index_servers import fail
 from usher.db.pool import Connection, connect
 from usher.mgmt import admin, chunks, components, missing_chunks, page_versions, placements
-from usher.mgmt.chunks import Ask
-from usher.mgmt.missing_chunks import Loss, What
+from usher.mgmt.chunks import ClaimRequest
+from usher.mgmt.missing_chunks import LossResult, MissingFile
 
 DAY = timedelta(days=1)
 
@@ -37,9 +37,11 @@ async def shared(database: str) -> AsyncIterator[Shared]:
         yield made
 
 
-async def lose(house: House, chunk: int, row: int = 0, *, silent: bool = False) -> dict[int, What]:
+async def lose(
+    house: House, chunk: int, row: int = 0, *, silent: bool = False
+) -> dict[int, LossResult]:
     """A server says that it finds the chunk nowhere."""
-    losses = [Loss(chunk, "it is not there", silent), Loss(10**12, "nor is this")]
+    losses = [MissingFile(chunk, "it is not there", silent), MissingFile(10**12, "nor is this")]
     return await missing_chunks.lose_indexes(house.conn, house.servers[row], losses, now=NOW)
 
 
@@ -51,7 +53,7 @@ async def give_up(house: House, chunk: int) -> bool:
         state = await chunks.fail_build(house.conn, builder, chunk, why="it is gone")
     assert state == "parked"
     return await missing_chunks.lose_content(
-        house.conn, builder, Loss(chunk, "it is gone"), now=NOW
+        house.conn, builder, MissingFile(chunk, "it is gone"), now=NOW
     )
 
 
@@ -123,7 +125,7 @@ async def test_what_is_lost_again_and_again_waits_for_people(house: House) -> No
         assert await house.built(chunk, builder)
     assert await lose(house, chunk) == {chunk: "parked"}
     assert await seats(house, chunk) == []
-    assert [(row.unseated, row.wanted) for row in await placements.missing(house.conn)] == [
+    assert [(row.unseated, row.wanted) for row in await placements.row_shortages(house.conn)] == [
         (0, 0),
         (0, 0),
     ]
@@ -162,7 +164,7 @@ async def test_what_every_row_had_and_nobody_has_is_crawled_again(house: House) 
     assert await waiting(house) == ["/0", "/1"]
     assert await house.indexed("/2") == {newer}
     await house.run("update work.hosts set claim_at = '-infinity', ready_at = '-infinity'")
-    pack = await chunks.claim_links(house.conn, house.crawler, Ask(2, wait=NONE), now=NOW)
+    pack = await chunks.claim_links(house.conn, house.crawler, ClaimRequest(2, wait=NONE), now=NOW)
     assert pack
     assert [(one.etag, one.last_modified, one.text64) for one in pack.pages] == [(None,) * 3] * 2
 
@@ -268,7 +270,7 @@ async def test_who_loads_it_too_late_is_told_so(shared: Shared) -> None:
     assert {state for _, state in await seats(shared, chunk)} == {"wanted"}
 
 
-async def in_one(house: House, chunk: int) -> dict[int, What]:
+async def in_one(house: House, chunk: int) -> dict[int, LossResult]:
     async with house.conn.transaction():
         return await lose(house, chunk)
 

@@ -14,7 +14,8 @@ from usher.errors import Conflict
 from usher.http.client.mgmt_client import Client
 from usher.http.server.listen import Bind
 from usher.index import builder_service, server
-from usher.messages import Lost, MissingChunk, Page
+from usher.messages.crawler import PageReport
+from usher.messages.index_server import LostChunks, MissingChunk
 
 pytestmark = EMBEDDED
 
@@ -27,16 +28,18 @@ async def trade(database: str, tmp_path: Path) -> AsyncIterator[Trade]:
 
 async def serves(trade: Trade, stack: AsyncExitStack, data: Path, bind: Bind) -> str:
     wish, settings = server.IndexServerOptions(bind=bind, row=1), trade.settings(data)
-    actor = acting(lambda stop, ready: server.serve_index(settings, wish, stop, ready=ready))
+    actor = acting(lambda stop, ready: server.run_index_server(settings, wish, stop, ready=ready))
     return await stack.enter_async_context(actor)
 
 
 async def builds(trade: Trade, stack: AsyncExitStack, data: Path) -> None:
     wish, settings = (
-        builder_service.BuilderOptions(bind=free_bind(), presses=1),
+        builder_service.BuilderOptions(bind=free_bind(), processes=1),
         trade.settings(data),
     )
-    actor = acting(lambda stop, ready: builder_service.build(settings, wish, stop, ready=ready))
+    actor = acting(
+        lambda stop, ready: builder_service.run_builder(settings, wish, stop, ready=ready)
+    )
     await stack.enter_async_context(actor)
 
 
@@ -54,7 +57,7 @@ def found(host: str, words: str) -> list[str]:
 async def test_what_a_builder_lost_is_built_again(
     trade: Trade, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("usher.index.chunk_sources.SURE_SECONDS", 1.0)
+    monkeypatch.setattr("usher.index.chunk_sources.LOST_SECONDS", 1.0)
     bind = free_bind()
     async with Client(trade.server.address, host=str(bind)) as client:  # for which seats are kept
         await client.set_state("online", type="index-server", row=1)
@@ -87,7 +90,7 @@ async def test_what_a_crawler_lost_is_crawled_again(trade: Trade, tmp_path: Path
         links = sorted(one.link for pack in again for one in pack.pages)
         assert links == sorted([*trade.links[gone], *trade.links[short]])
         for pack in again:
-            pages = [Page(link=one.link, result="gone", status=410) for one in pack.pages]
+            pages = [PageReport(link=one.link, result="gone", status=410) for one in pack.pages]
             await trade.crawler.crawled(pack.chunk_id, pages=pages)
         ids = [pack.chunk_id for pack in again]
         assert await soon(lambda: trade.ask(state, ids) == [("error",)] * 2, 60)
@@ -108,8 +111,8 @@ async def test_a_server_is_told_what_becomes_of_what_it_misses(trade: Trade) -> 
     async with Client(trade.server.address, host="127.0.0.1") as client:
         assert await client.missing(
             [MissingChunk(chunk, "no\0where"), MissingChunk(chunk + 1)]
-        ) == (Lost(build=[chunk]))
-        assert await client.missing([MissingChunk(chunk)]) == Lost()
-        assert await client.missing([]) == Lost()
+        ) == (LostChunks([chunk], [], []))
+        assert await client.missing([MissingChunk(chunk)]) == LostChunks([], [], [])
+        assert await client.missing([]) == LostChunks([], [], [])
     state = "select index_state, reason from work.chunk where id = %s"
     assert trade.ask(state, chunk) == [(None, "nowhere")]

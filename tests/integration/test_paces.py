@@ -12,7 +12,7 @@ from usher.door import hosts
 from usher.door.doorkeeper import Doorkeeper
 from usher.errors import BadInput, NotFound
 from usher.mgmt import caller_identity, chunks, politeness_groups
-from usher.mgmt.chunks import Ask
+from usher.mgmt.chunks import ClaimRequest
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -112,29 +112,29 @@ async def test_mgmts_own_role_is_enough_and_claims_follow(database: str) -> None
         urls = [f"https://{host}/{n}" for host in HOSTS for n in range(10)]
         await Doorkeeper(db).knock(urls, now=NOW)
     async with await connect(database, role="usher_mgmt") as conn:
-        await conn.execute("update work.house set crawl_delay = '0'")
+        await conn.execute("update work.settings set crawl_delay = '0'")
         async with conn.transaction():
             await politeness_groups.group(conn, "shared", ["a.com", "b.com"], delay=2 * SECOND)
-        me = await caller_identity.meet(conn, host="c", type="crawler", now=NOW)
+        me = await caller_identity.identify_by_host(conn, host="c", type="crawler", now=NOW)
         claims = Counter[str]()
         for tenths in range(0, 200, 5):
             now = NOW + SECOND + tenths * SECOND / 10
-            pack = await chunks.claim_links(conn, me.id, Ask(wait=timedelta(0)), now=now)
+            pack = await chunks.claim_links(conn, me.id, ClaimRequest(wait=timedelta(0)), now=now)
             for page in pack.pages if pack else []:
                 claims[page.url.split("/")[2]] += 1
         assert claims["c.com"] == 10
         assert claims["a.com"] + claims["b.com"] == 10, "five, ten seconds of rest, five"
         await politeness_groups.ungroup(conn, ["a.com", "b.com"])
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
-            await conn.execute("delete from work.pace")
+            await conn.execute("delete from work.politeness_group")
 
 
 async def test_the_hosts_of_a_group_are_found_by_their_index(conn: Connection) -> None:
     await register(conn, [f"h{n}.com" for n in range(3000)])
     await politeness_groups.group(conn, "one", HOSTS)
-    await conn.execute("analyze work.hosts, work.pace")
+    await conn.execute("analyze work.hosts, work.politeness_group")
     given = {"after": "", "n": 100, "most": 10_000, "few": 5}
     plan = await conn.execute(b"explain " + politeness_groups.store.groups.query, given)
     lines = "\n".join(line for (line,) in await plan.fetchall())
-    assert "hosts_of_pace" in lines
+    assert "hosts_of_politeness_group" in lines
     assert "Seq Scan on hosts" not in lines

@@ -8,7 +8,7 @@ from support.mgmt.admitted_pages import NOW
 from support.mgmt.compaction import House, paths
 from usher.db.pool import Connection
 from usher.mgmt import components, page_keys
-from usher.mgmt.components import Component
+from usher.mgmt.components import ComponentRecord
 from usher.mgmt.page_keys import ChunkPageKeys, ForeignCount
 
 
@@ -86,7 +86,7 @@ async def test_a_chunk_of_an_earlier_schema_has_the_pages_of_the_guestbook(house
     assert await keys(house, chunk) == ChunkPageKeys(chunk, named("/0", "/1"), [])
 
 
-async def component(house: House, id_: int) -> Component:
+async def component(house: House, id_: int) -> ComponentRecord:
     [(host,)] = await house.ask("select host from work.component where id = %s", id_)
     return await components.show(house.conn, host)
 

@@ -25,21 +25,21 @@ from support.mgmt.index_servers import (
 )
 from usher.db.pool import Connection
 from usher.mgmt import chunks, placements
-from usher.mgmt.placements import Missing, Planned
+from usher.mgmt.placements import PlanResult, RowShortage
 
 LONG_AGO = NOW - timedelta(hours=1)
 
 
-async def plan(conn: Connection) -> Planned:
+async def plan(conn: Connection) -> PlanResult:
     done = await placements.plan(conn, now=NOW)
     await check(conn)
-    assert await placements.plan(conn, now=NOW) == Planned(), "a plan leaves nothing to do"
+    assert await placements.plan(conn, now=NOW) == PlanResult(), "a plan leaves nothing to do"
     return done
 
 
 async def may_drop(conn: Connection, id_: int, n: int = 9) -> list[int]:
     """What a server may drop of that which is released now, when front-ends have heard of it."""
-    return await placements.leaving(conn, id_, now=NOW + placements.LINGER, n=n)
+    return await placements.leaving(conn, id_, now=NOW + placements.RELEASED_COPY_DELAY, n=n)
 
 
 @pytest.mark.seed("001.23", "001.26")
@@ -48,7 +48,7 @@ async def test_the_example_of_the_seed(conn: Connection) -> None:
     await build(conn, 100)
     held = Counter((await seats(conn)).values())
     assert held == dict.fromkeys((id_ for row in rows for id_ in row), 20)
-    assert await plan(conn) == Planned()
+    assert await plan(conn) == PlanResult()
 
 
 async def test_one_chunk_after_the_other_is_seated_evenly(conn: Connection) -> None:
@@ -56,14 +56,14 @@ async def test_one_chunk_after_the_other_is_seated_evenly(conn: Connection) -> N
     for _ in range(8):
         await build(conn, 1)
         await check(conn)
-    assert await plan(conn) == Planned()
+    assert await plan(conn) == PlanResult()
 
 
 async def test_a_chunk_built_twice_is_seated_once(conn: Connection) -> None:
     await grid(conn, 3, 2)
     [chunk] = await build(conn, 1)
     before = await seats(conn)
-    assert await placements.seat(conn, [chunk, chunk], now=NOW) == []
+    assert await placements.place_chunks(conn, [chunk, chunk], now=NOW) == []
     assert await seats(conn) == before
     assert len(before) == 3
 
@@ -90,7 +90,7 @@ async def test_a_server_that_joins_gets_exactly_its_share(conn: Connection, serv
     await load(conn, [id_ for row in rows for id_ in row])
     before = await seats(conn)
     new = await server(conn, 1)
-    assert await plan(conn) == Planned(0, 23 // (servers + 1))
+    assert await plan(conn) == PlanResult(0, 23 // (servers + 1))
     after = await seats(conn)
     assert moved(before, after).total() == 23 // (servers + 1)
     assert {id_ for seat, id_ in after.items() if before[seat] != id_} == {new}
@@ -101,7 +101,7 @@ async def test_what_nobody_has_loaded_moves_without_a_trace(conn: Connection) ->
     await build(conn, 10)
     assert await placements.loaded(conn, one, await chunk_ids(conn, 5), now=NOW)
     await server(conn, 1)
-    assert await plan(conn) == Planned(0, 5)
+    assert await plan(conn) == PlanResult(0, 5)
     assert await states(conn) == {"loaded": 5, "wanted": 5}
 
 
@@ -148,10 +148,12 @@ async def test_a_released_copy_lingers_until_front_ends_know_its_successor(
     conn: Connection,
 ) -> None:
     old = await released(conn)
-    soon = NOW + placements.LINGER - timedelta(milliseconds=1)
+    soon = NOW + placements.RELEASED_COPY_DELAY - timedelta(milliseconds=1)
     assert await placements.leaving(conn, old, now=NOW, n=9) == []
     assert await placements.leaving(conn, old, now=soon, n=9) == []
-    assert len(await placements.leaving(conn, old, now=NOW + placements.LINGER, n=9)) == 1
+    assert (
+        len(await placements.leaving(conn, old, now=NOW + placements.RELEASED_COPY_DELAY, n=9)) == 1
+    )
 
 
 async def test_a_released_copy_is_forgotten_after_a_day(conn: Connection) -> None:
@@ -178,9 +180,9 @@ async def test_the_dead_give_all_after_the_grace_and_others_nothing(conn: Connec
     await load(conn, [dead, *others, *second])
     before = await seats(conn)
     await fail(conn, dead, NOW - MINUTE)
-    assert await plan(conn) == Planned(), "it may come back"
+    assert await plan(conn) == PlanResult(), "it may come back"
     await fail(conn, dead, LONG_AGO)
-    assert await plan(conn) == Planned(0, 10)
+    assert await plan(conn) == PlanResult(0, 10)
     assert moved(before, await seats(conn)) == {dead: 10}
     assert await states(conn) == {"loaded": 70, "wanted": 10, "leaving": 10}
 
@@ -193,7 +195,7 @@ async def test_a_server_that_returns_keeps_what_is_still_valid(conn: Connection)
     await fail(conn, dead, LONG_AGO)
     await plan(conn)
     await heal(conn, dead)
-    assert await plan(conn) == Planned(0, 10)
+    assert await plan(conn) == PlanResult(0, 10)
     assert await seats(conn) == before
     assert await states(conn) == {"loaded": 30}
 
@@ -204,7 +206,7 @@ async def test_new_chunks_pass_by_whoever_is_unsure(conn: Connection) -> None:
     await build(conn, 10)
     assert Counter((await seats(conn)).values()) == dict.fromkeys(others, 5)
     await heal(conn, unsure)
-    assert await plan(conn) == Planned(0, 3)
+    assert await plan(conn) == PlanResult(0, 3)
 
 
 async def test_a_server_is_drained_and_answers_until_all_is_elsewhere(conn: Connection) -> None:
@@ -212,7 +214,7 @@ async def test_a_server_is_drained_and_answers_until_all_is_elsewhere(conn: Conn
     await build(conn, 30)
     await load(conn, [going, *others])
     await drain(conn, going)
-    assert await plan(conn) == Planned(0, 10)
+    assert await plan(conn) == PlanResult(0, 10)
     assert sum(len(k) for _, row in (await placements.full_map(conn)).rows for _, k in row) == 30
     await load(conn, others)
     assert await placements.drop(conn, now=NOW) == 10
@@ -224,35 +226,35 @@ async def test_the_last_server_of_a_row_keeps_what_it_has(conn: Connection) -> N
     await build(conn, 3)
     await load(conn, [last])
     await fail(conn, last, LONG_AGO)
-    assert await plan(conn) == Planned()
+    assert await plan(conn) == PlanResult()
     assert await build(conn, 1)
-    assert [one.unseated for one in await placements.missing(conn)] == [1]
+    assert [one.unseated for one in await placements.row_shortages(conn)] == [1]
     assert await states(conn) == {"loaded": 3}
     await server(conn, 1)
-    assert await plan(conn) == Planned(1, 3)
+    assert await plan(conn) == PlanResult(1, 3)
 
 
 async def test_chunks_wait_for_servers_and_are_shown_as_missing(conn: Connection) -> None:
     await set_rows(conn, 3)
     new = await built(conn, 7)
-    assert await placements.seat(conn, new, now=NOW) == [1, 2, 3]
-    assert await plan(conn) == Planned()
-    assert await placements.missing(conn) == [Missing(row, 0, 7, 0) for row in (1, 2, 3)]
+    assert await placements.place_chunks(conn, new, now=NOW) == [1, 2, 3]
+    assert await plan(conn) == PlanResult()
+    assert await placements.row_shortages(conn) == [RowShortage(row, 0, 7, 0) for row in (1, 2, 3)]
     first = await server(conn, 1)
     await check_repair(conn, first)
     await server(conn, 3)
     await server(conn, 3)
     assert await build(conn, 1)
-    assert await plan(conn) == Planned(7, 0)
-    assert await placements.missing(conn) == [
-        Missing(1, 8, 0, 1),
-        Missing(2, 0, 8, 0),
-        Missing(3, 8, 0, 8),
+    assert await plan(conn) == PlanResult(7, 0)
+    assert await placements.row_shortages(conn) == [
+        RowShortage(1, 8, 0, 1),
+        RowShortage(2, 0, 8, 0),
+        RowShortage(3, 8, 0, 8),
     ]
 
 
 async def check_repair(conn: Connection, first: int) -> None:
-    assert await plan(conn) == Planned(7, 0)
+    assert await plan(conn) == PlanResult(7, 0)
     assert Counter((await seats(conn)).values()) == {first: 7}
     await load(conn, [first])
 
@@ -265,7 +267,7 @@ async def test_more_rows_are_filled_and_fewer_are_given_up(conn: Connection) -> 
     assert await propagated(conn) == 6
     await set_rows(conn, 2)
     two = await server(conn, 2)
-    assert await plan(conn) == Planned(6, 0)
+    assert await plan(conn) == PlanResult(6, 0)
     await build(conn, 1)
     await load(conn, [one])
     assert await propagated(conn) == 6
@@ -311,7 +313,7 @@ async def test_a_chunk_that_must_be_built_again_is_not_offered(conn: Connection)
     assert await placements.wanted(conn, one, n=9) == []
     assert await placements.loaded(conn, one, [chunk], now=NOW) == set()
     await conn.execute("update work.chunk set index_state = 'built', built_at = now()")
-    assert await placements.seat(conn, [chunk], now=NOW) == []
+    assert await placements.place_chunks(conn, [chunk], now=NOW) == []
     assert [k.chunk_id for k in await placements.wanted(conn, one, n=9)] == [chunk]
 
 

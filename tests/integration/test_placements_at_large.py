@@ -27,8 +27,8 @@ from support.mgmt.index_servers import (
 )
 from usher.db.pool import Connection, connect
 from usher.mgmt import placements
-from usher.mgmt.placement_rules import Copy, Server, droppable
-from usher.mgmt.placements import Planned
+from usher.mgmt.placement_rules import PlacedCopy, RowServer, droppable
+from usher.mgmt.placements import PlanResult
 
 LONG_AGO = NOW - timedelta(hours=1)
 
@@ -103,7 +103,7 @@ async def test_a_copy_serves_one_row_and_the_other_shows_what_it_lacks(conn: Con
     await placements.plan(conn, now=NOW)
     await check(conn)
     assert {row for _, row in await seats(conn)} == {2}
-    assert [lack.unseated for lack in await placements.missing(conn)] == [5, 0]
+    assert [lack.unseated for lack in await placements.row_shortages(conn)] == [5, 0]
     await server(conn, 1)
     await placements.plan(conn, now=NOW)
     await check(conn)
@@ -154,14 +154,14 @@ COPIES = "select chunk_id, row, component_id, state from work.placement where re
 
 async def drop_as_the_rule_says(conn: Connection) -> None:
     """The statement releases what `seating.droppable` would, and nothing else."""
-    copies = [Copy(*one) for one in await rows_of(conn, COPIES)]
+    copies = [PlacedCopy(*one) for one in await rows_of(conn, COPIES)]
     fit = await rows_of(
         conn,
         "select id, row from work.component where type = 'index-server' and health = 'healthy'",
     )
-    due = droppable(copies, [Server(id_, row, "") for id_, row in fit])
+    due = droppable(copies, [RowServer(id_, row, "") for id_, row in fit])
     assert await placements.drop(conn, now=NOW) == len(due)
-    left = {Copy(*one) for one in await rows_of(conn, COPIES)}
+    left = {PlacedCopy(*one) for one in await rows_of(conn, COPIES)}
     assert left == set(copies) - set(due)
 
 
@@ -203,7 +203,7 @@ async def test_planners_builders_and_servers_at_once(database: str) -> None:
         async with await connect(database, role="usher_mgmt") as own:
             for chunk in mine:
                 async with own.transaction():
-                    await placements.seat(own, [chunk], now=NOW)
+                    await placements.place_chunks(own, [chunk], now=NOW)
 
     async def serve(id_: int) -> None:
         async with await connect(database, role="usher_mgmt") as own:
@@ -211,7 +211,9 @@ async def test_planners_builders_and_servers_at_once(database: str) -> None:
                 async with own.transaction():
                     some = [one.chunk_id for one in await placements.wanted(own, id_, n=5)]
                     assert await placements.loaded(own, id_, some, now=NOW) <= set(some)
-                gone = await placements.leaving(own, id_, now=NOW + placements.LINGER, n=5)
+                gone = await placements.leaving(
+                    own, id_, now=NOW + placements.RELEASED_COPY_DELAY, n=5
+                )
                 async with own.transaction():
                     await placements.dropped(own, id_, gone, now=NOW)
 
@@ -229,7 +231,7 @@ async def test_a_thousand_chunks_in_one_call(conn: Connection) -> None:
     await grid(conn, 3, 5)
     new = await built(conn, 1_000)
     start = time.perf_counter()
-    assert await placements.seat(conn, new, now=NOW) == []
+    assert await placements.place_chunks(conn, new, now=NOW) == []
     assert time.perf_counter() - start < 5
     assert set(Counter((await seats(conn)).values()).values()) == {200}
 
@@ -242,13 +244,13 @@ async def test_a_join_among_ten_thousand_chunks(conn: Connection) -> None:
     before = await seats(conn)
     joined = [await server(conn, row) for row in (1, 2, 3)]
     start = time.perf_counter()
-    assert await placements.plan(conn, now=NOW) == Planned(0, 6_000)
+    assert await placements.plan(conn, now=NOW) == PlanResult(0, 6_000)
     took = time.perf_counter() - start
     assert took < 10
     assert moved(before, await seats(conn)) == {id_: 500 for row in rows for id_ in row}
     await check(conn)
     start = time.perf_counter()
-    assert await placements.plan(conn, now=NOW) == Planned()
+    assert await placements.plan(conn, now=NOW) == PlanResult()
     assert time.perf_counter() - start < 2, "a look when nothing is to do costs nothing"
     await load(conn, joined)
     assert await placements.drop(conn, now=NOW) == 6_000
@@ -260,14 +262,14 @@ async def test_packs_do_the_same_as_one_plan(conn: Connection) -> None:
     await fail(conn, two, LONG_AGO)
     await build(conn, 50)
     await heal(conn, one)
-    assert await placements.plan(conn, now=NOW, pack=7) == Planned(50, 0)
+    assert await placements.plan(conn, now=NOW, pack=7) == PlanResult(50, 0)
     await check(conn)
     await heal(conn, two)
-    assert await placements.plan(conn, now=NOW, pack=7) == Planned(0, 25)
+    assert await placements.plan(conn, now=NOW, pack=7) == PlanResult(0, 25)
     await check(conn)
     await server(conn, 1)
-    assert await placements.plan(conn, now=NOW, pack=7) == Planned(0, 16)
+    assert await placements.plan(conn, now=NOW, pack=7) == PlanResult(0, 16)
     await check(conn)
     await fail(conn, two, LONG_AGO)
-    assert await placements.plan(conn, now=NOW, pack=7) == Planned(0, 17)
+    assert await placements.plan(conn, now=NOW, pack=7) == PlanResult(0, 17)
     await check(conn)

@@ -21,7 +21,7 @@ join (
 ) s on s.place = k.id %% %s + 1
 """
 OF_SERVER = {"placement_wanted", "placement_pkey"}
-OF_CHUNK = {"placement_of_chunk", "placement_seat"}
+OF_CHUNK = {"placement_of_chunk", "placement_in_row"}
 # What each may read its tables by.
 INDEXES = {
     "wanted": [OF_SERVER, OF_CHUNK, {"chunk_pkey"}],

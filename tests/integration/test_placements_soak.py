@@ -10,7 +10,7 @@ import pytest
 from support.mgmt.index_servers import NOW, built, fail, grid, rows_of
 from usher.db.pool import Connection, connect
 from usher.mgmt import placements
-from usher.mgmt.placements import Planned
+from usher.mgmt.placements import PlanResult
 
 CHUNKS, ROWS, SERVERS, PACK = 100_000, 5, 20, 10_000  # 100 servers in all
 LONG_AGO, LATER = NOW - timedelta(hours=1), NOW + timedelta(hours=1)
@@ -45,7 +45,7 @@ async def even(conn: Connection, gone: int = 0) -> None:
         assert len(counts) == SERVERS - (1 if gone and row == 1 else 0)
         assert max(counts) - min(counts) <= 1
     kept = await rows_of(
-        conn, "select component_id, row, seats from work.seat_count where seats > 0"
+        conn, "select component_id, row, placements from work.server_load where placements > 0"
     )
     assert sorted((row, id_, seats) for id_, row, seats in kept) == sorted(
         await rows_of(conn, SEATS)
@@ -65,23 +65,23 @@ async def test_a_hundred_thousand_chunks_on_a_hundred_servers(
         with timed(figures, "seat_all"):
             for at in range(0, CHUNKS, PACK):
                 async with conn.transaction():
-                    assert await placements.seat(conn, new[at : at + PACK], now=NOW) == []
+                    assert await placements.place_chunks(conn, new[at : at + PACK], now=NOW) == []
         await conn.execute("analyze work.placement, work.chunk, work.component")
         await even(conn)
         with timed(figures, "seat_one"):
             async with conn.transaction():
-                assert await placements.seat(conn, new[:1], now=NOW) == []
+                assert await placements.place_chunks(conn, new[:1], now=NOW) == []
         with timed(figures, "load_5"):
             async with conn.transaction():
                 some = [one.chunk_id for one in await placements.wanted(conn, rows[2][3], n=5)]
                 assert await placements.loaded(conn, rows[2][3], some, now=NOW) == set(some)
         for plan in ("plan_first", "plan_idle"):  # the first looks all chunks through
             with timed(figures, plan):
-                assert await placements.plan(conn, now=NOW) == Planned()
+                assert await placements.plan(conn, now=NOW) == PlanResult()
         gone, share = rows[0][0], CHUNKS // SERVERS
         await fail(conn, gone, LONG_AGO)
         with timed(figures, "plan_one_gone"):
-            assert await placements.plan(conn, now=LATER) == Planned(0, share)
+            assert await placements.plan(conn, now=LATER) == PlanResult(0, share)
         [(new_seats,)] = await rows_of(
             conn, "select count(*) from work.placement where since = %s", LATER
         )

@@ -13,11 +13,11 @@ import pytest
 
 from support.index.chunk_files import noise, small_disk
 from support.processes.killable import eventually
-from usher.chunk_store import Draft, Shelf
+from usher.chunk_store import ChunkStore, PartialFile
 from usher.errors import BadContent, BadInput, DiskUnusable, NotAllowed, NotFound, Unreachable
-from usher.http.client.download import pull
+from usher.http.client.download import download_chunk
 from usher.http.server.chunk_files import chunk_endpoints
-from usher.http.server.component import face
+from usher.http.server.component import serve_component
 from usher.http.server.listen import read_bind
 
 DATA = noise(7, 700_000)
@@ -26,10 +26,10 @@ ETAG = f'ETag: "{SUM}"'
 Says = Callable[[str, asyncio.StreamWriter], Awaitable[None]]
 
 
-def put(shelf: Shelf, data: bytes = DATA, chunk: int = 7) -> None:
-    draft = Draft(shelf.path(chunk))
+def put(shelf: ChunkStore, data: bytes = DATA, chunk: int = 7) -> None:
+    draft = PartialFile(shelf.path(chunk))
     draft.write(data)
-    draft.keep()
+    draft.commit()
 
 
 @asynccontextmanager
@@ -94,24 +94,26 @@ async def stalls(_head: str, writer: asyncio.StreamWriter) -> None:
 
 
 async def test_a_chunk_comes_whole_and_nothing_else_is_left(tmp_path: Path) -> None:
-    shelf, here = Shelf(tmp_path / "there"), Shelf(tmp_path / "here")
+    shelf, here = ChunkStore(tmp_path / "there"), ChunkStore(tmp_path / "here")
     put(shelf)
-    async with face(chunk_endpoints(shelf, "/get_chunk"), read_bind("127.0.0.1:0")) as address:
-        kept = await pull(address, 7, "content", here.path(7), SUM, size=len(DATA))
+    async with serve_component(
+        chunk_endpoints(shelf, "/get_chunk"), read_bind("127.0.0.1:0")
+    ) as address:
+        kept = await download_chunk(address, 7, "content", here.path(7), SUM, size=len(DATA))
         assert (kept.sha256, kept.size) == (SUM, len(DATA))
         assert here.path(7).read_bytes() == DATA
         bare = address.removeprefix("http://")
-        assert await pull(bare, 7, "content", here.path(7)) == kept
+        assert await download_chunk(bare, 7, "content", here.path(7)) == kept
         with pytest.raises(NotFound, match=r"content chunk 8 of .* is not there"):
-            await pull(bare, 8, "content", here.path(8))
+            await download_chunk(bare, 8, "content", here.path(8))
         with pytest.raises(NotFound):
-            await pull(bare, 7, "index", here.path(8))
+            await download_chunk(bare, 7, "index", here.path(8))
     assert [one.name for one in here.path(7).parent.iterdir()] == ["000000007.warc.gz"]
 
 
 async def test_it_goes_on_from_where_it_broke_off(tmp_path: Path) -> None:
     async with server(half(ETAG), rest) as (base, asked):
-        kept = await pull(base, 7, "content", tmp_path / "7", SUM, ticket="secret")
+        kept = await download_chunk(base, 7, "content", tmp_path / "7", SUM, ticket="secret")
     assert kept.sha256 == SUM
     assert len(asked) == 2
     assert all("Authorization: Bearer secret" in head for head in asked)
@@ -138,7 +140,7 @@ async def test_it_begins_anew_where_it_cannot_go_on(
     tmp_path: Path, turns: tuple[Says, ...], requests: int
 ) -> None:
     async with server(*turns) as (base, asked):
-        kept = await pull(base, 7, "index", tmp_path / "7", SUM, size=len(DATA))
+        kept = await download_chunk(base, 7, "index", tmp_path / "7", SUM, size=len(DATA))
     assert (kept.sha256, len(asked)) == (SUM, requests)
     assert asked[0].startswith("GET /index_chunk/7 HTTP/1.1")
 
@@ -163,7 +165,9 @@ async def test_what_is_not_the_chunk_is_not_kept(
 ) -> None:
     async with server(turn) as (base, asked):
         with pytest.raises(error, match=words):
-            await pull(base, 7, "content", tmp_path / "7", SUM, size=len(DATA), patience=0.1)
+            await download_chunk(
+                base, 7, "content", tmp_path / "7", SUM, size=len(DATA), patience=0.1
+            )
     assert not list(tmp_path.iterdir())
     assert len(asked) <= 6
 
@@ -171,15 +175,15 @@ async def test_what_is_not_the_chunk_is_not_kept(
 async def test_without_a_checksum_the_sender_must_be_right_about_itself(tmp_path: Path) -> None:
     async with server(answers("200 OK", b"other", ETAG)) as (base, _):
         with pytest.raises(BadContent, match="checksum"):
-            await pull(base, 7, "content", tmp_path / "7")
+            await download_chunk(base, 7, "content", tmp_path / "7")
 
 
 async def test_nobody_there_and_no_address(tmp_path: Path) -> None:
     with pytest.raises(Unreachable, match=r"content chunk 7 of 127.0.0.1:1, at 127"):
-        await pull("127.0.0.1:1", 7, "content", tmp_path / "7", patience=0.1)
+        await download_chunk("127.0.0.1:1", 7, "content", tmp_path / "7", patience=0.1)
     for base in ("", "ftp://x", "http://x:99999", "[::1"):
         with pytest.raises(BadInput, match="not the address of a component"):
-            await pull(base, 7, "content", tmp_path / "7")
+            await download_chunk(base, 7, "content", tmp_path / "7")
     assert not list(tmp_path.iterdir())
 
 
@@ -187,14 +191,14 @@ async def test_a_full_disk_is_told_and_given_back(tmp_path: Path) -> None:
     with small_disk(tmp_path, "500k"):
         async with server(WHOLE) as (base, asked):
             with pytest.raises(DiskUnusable, match="No space left"):
-                await pull(base, 7, "content", tmp_path / "7", SUM)
+                await download_chunk(base, 7, "content", tmp_path / "7", SUM)
         assert len(asked) == 1
         assert not list(tmp_path.iterdir())
 
 
 async def test_one_that_is_cancelled_leaves_nothing(tmp_path: Path) -> None:
     async with server(stalls) as (base, asked):
-        task = asyncio.create_task(pull(base, 7, "content", tmp_path / "7", SUM))
+        task = asyncio.create_task(download_chunk(base, 7, "content", tmp_path / "7", SUM))
         await asyncio.sleep(0.2)
         assert asked
         task.cancel()
@@ -209,11 +213,11 @@ from pathlib import Path
 from usher.http.server.chunk_files import chunk_endpoints
 from usher.http.server.component import face
 from usher.http.server.listen import read_bind
-from usher.chunk_store import Shelf
+from usher.chunk_store import ChunkStore
 async def main():
     print("ready", flush=True)
     bind = sys.stdin.readline().strip()
-    endpoints = chunk_endpoints(Shelf(Path(sys.argv[1])), "/get_chunk")
+    endpoints = chunk_endpoints(ChunkStore(Path(sys.argv[1])), "/get_chunk")
     async with face(endpoints, read_bind(bind)) as address:
         print(address, flush=True)
         await asyncio.sleep(60)
@@ -221,7 +225,7 @@ asyncio.run(main())
 """
 
 
-def component(shelf: Shelf) -> subprocess.Popen[str]:
+def component(shelf: ChunkStore) -> subprocess.Popen[str]:
     """A component that waits for a word before it serves."""
     process = subprocess.Popen(
         [sys.executable, "-c", SERVES, shelf.directory],
@@ -252,12 +256,12 @@ def begun(folder: Path) -> bool:
 
 
 async def test_a_component_killed_halfway_and_back_again(tmp_path: Path) -> None:
-    shelf, data = Shelf(tmp_path / "there"), noise(1, 60_000_000)
+    shelf, data = ChunkStore(tmp_path / "there"), noise(1, 60_000_000)
     put(shelf, data)
     first, second = component(shelf), component(shelf)
     try:
         address = serve(first, "127.0.0.1:0")
-        task = asyncio.create_task(pull(address, 7, "content", tmp_path / "here" / "7"))
+        task = asyncio.create_task(download_chunk(address, 7, "content", tmp_path / "here" / "7"))
         await asyncio.to_thread(eventually, lambda: begun(tmp_path / "here"))
         end(first)
         assert not task.done()

@@ -12,9 +12,16 @@ from msgspec import Struct
 
 from support.mgmt.chunk_trade import soon
 from usher.errors import Unreachable
-from usher.http.rpc import SWITCHED, Quick
+from usher.http.rpc import SWITCHED, RpcPool
 from usher.http.server import rpc_connections
-from usher.http.server.component import Call, Endpoint, GuardOptions, face
+from usher.http.server.component import (
+    QUERY,
+    ComponentCall,
+    ComponentEndpoint,
+    GuardOptions,
+    serve_component,
+)
+from usher.http.server.endpoint import Endpoint
 from usher.http.server.listen import read_bind
 
 ANY = read_bind("127.0.0.1:0")
@@ -33,24 +40,24 @@ class Room:
         self.open = asyncio.Event()
         self.over_http = self.begun = 0
 
-    async def echo(self, call: Call) -> Words:
+    async def echo(self, call: ComponentCall[Words]) -> Words:
         self.over_http += "host" in call.headers
-        return await call.body(Words)
+        return call.body
 
-    async def wait(self, call: Call) -> Words:
+    async def wait(self, call: ComponentCall[Words]) -> Words:
         self.begun += 1
         await self.open.wait()
-        return await call.body(Words)
+        return call.body
 
-    async def break_down(self, _call: Call) -> Words:
+    async def break_down(self, _call: ComponentCall[None]) -> Words:
         raise ZeroDivisionError
 
-    def endpoints(self, *, quick: bool = True) -> Sequence[Endpoint]:
+    def endpoints(self, *, quick: bool = True) -> Sequence[ComponentEndpoint]:
         return [
-            Endpoint("POST", "/echo", self.echo, quick=quick),
-            Endpoint("POST", "/wait", self.wait, quick=quick),
-            Endpoint("POST", "/break", self.break_down, quick=quick),
-            Endpoint("POST", "/slow", self.echo),
+            Endpoint("POST", "/echo", self.echo, Words, access=QUERY, rpc=quick),
+            Endpoint("POST", "/wait", self.wait, Words, access=QUERY, rpc=quick),
+            Endpoint("POST", "/break", self.break_down, access=QUERY, rpc=quick),
+            Endpoint("POST", "/slow", self.echo, Words, access=QUERY),
         ]
 
 
@@ -61,13 +68,13 @@ def room() -> Room:
 
 @pytest.fixture
 async def address(room: Room) -> AsyncIterator[str]:
-    async with face(room.endpoints(), ANY) as found:
+    async with serve_component(room.endpoints(), ANY) as found:
         yield found
 
 
 @asynccontextmanager
-async def quick_to(address: str) -> AsyncIterator[Quick]:
-    quick = Quick("127.0.0.1", port(address), timeout=10)
+async def quick_to(address: str) -> AsyncIterator[RpcPool]:
+    quick = RpcPool("127.0.0.1", port(address), timeout=10)
     try:
         yield quick
     finally:
@@ -79,7 +86,7 @@ def port(address: str) -> int:
 
 
 async def put(
-    quick: Quick, path: str, body: object, host: str = "localhost", **headers: str
+    quick: RpcPool, path: str, body: object, host: str = "localhost", **headers: str
 ) -> tuple[int, dict[str, object]]:
     given = body if isinstance(body, bytes) else json.dumps(body).encode()
     until = asyncio.get_running_loop().time() + 20
@@ -123,7 +130,10 @@ async def test_what_goes_wrong_is_told_and_the_line_goes_on(
 
 
 async def test_a_server_without_quick_lines_is_asked_over_http(room: Room) -> None:
-    async with face(room.endpoints(quick=False), ANY) as address, quick_to(address) as quick:
+    async with (
+        serve_component(room.endpoints(quick=False), ANY) as address,
+        quick_to(address) as quick,
+    ):
         for word in ("one", "two"):
             assert await put(quick, "/echo", {"words": word}) == (200, {"words": word})
     assert room.over_http == 2
@@ -148,7 +158,7 @@ async def test_who_may_not_ask_over_http_may_not_here(
 async def test_a_ticket_is_checked_with_each_question(room: Room) -> None:
     everywhere = read_bind("0.0.0.0:0")
     options = GuardOptions(mgmt="http://127.0.0.1:9", token="secret")  # which does not answer
-    async with face(room.endpoints(), everywhere, options=options) as address:
+    async with serve_component(room.endpoints(), everywhere, options=options) as address:
         for headers, status in (({}, 401), ({"Authorization": "Basic secret"}, 401)):
             async with quick_to(address) as quick:
                 got, _ = await put(quick, "/echo", {"words": "a"}, host="any.example", **headers)
@@ -227,8 +237,8 @@ def test_only_a_complete_request_is_upgraded() -> None:
 
 
 async def test_an_answer_under_way_is_given_before_the_server_ends(room: Room) -> None:
-    async with face(room.endpoints(), ANY) as address:
-        quick = Quick("127.0.0.1", port(address), timeout=10)
+    async with serve_component(room.endpoints(), ANY) as address:
+        quick = RpcPool("127.0.0.1", port(address), timeout=10)
         await put(quick, "/echo", {"words": "a"})  # this line will be idle
         asked = [asyncio.create_task(put(quick, "/wait", {"words": word})) for word in "bc"]
         assert await soon(lambda: room.begun == 2)
@@ -257,7 +267,7 @@ def test_an_answer_to_a_closed_connection_is_dropped() -> None:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _loop, context: errors.append(context["message"]))
         room = Room()
-        async with face(room.endpoints(), ANY) as address:
+        async with serve_component(room.endpoints(), ANY) as address:
             reader, writer = await asyncio.open_connection("127.0.0.1", port(address))
             writer.write(WISH)
             await reader.readexactly(len(SWITCHED))

@@ -12,10 +12,10 @@ from support.mgmt.admitted_pages import NONE, NOW, url
 from support.mgmt.compaction import LATER, House
 from support.mgmt.index_servers import fail
 from usher.db.pool import Connection, connect
-from usher.door.guestbook import Outcome
+from usher.door.guestbook import PageReport
 from usher.mgmt import chunks, missing_chunks, page_versions, placements
-from usher.mgmt.chunks import Ask, Pack
-from usher.mgmt.missing_chunks import Loss
+from usher.mgmt.chunks import ClaimedChunk, ClaimRequest
+from usher.mgmt.missing_chunks import MissingFile
 
 DAY = timedelta(days=1)
 SIX_HOURS = timedelta(hours=6)
@@ -56,7 +56,7 @@ async def page_state(house: House, path: str) -> tuple[str, int | None]:
     return row[0], row[1]
 
 
-async def claim(house: House, *paths: str) -> Pack:
+async def claim(house: House, *paths: str) -> ClaimedChunk:
     await house.run(
         "update work.guestbook set state = 'pending', admitted_at = now() where path = any(%s)",
         [*paths],
@@ -65,19 +65,25 @@ async def claim(house: House, *paths: str) -> Pack:
         "update work.hosts set claim_at = '-infinity', ready_at = '-infinity', crawl_started = %s",
         NOW,
     )
-    ask = Ask(len(paths), wait=NONE)
+    ask = ClaimRequest(len(paths), wait=NONE)
     pack = await chunks.claim_links(house.conn, house.crawler, ask, now=NOW)
     assert pack
     return pack
 
 
 async def report(
-    house: House, pack: Pack, path: str, status: int = 200, *, etag: str = "x", text: int = 1
+    house: House,
+    pack: ClaimedChunk,
+    path: str,
+    status: int = 200,
+    *,
+    etag: str = "x",
+    text: int = 1,
 ) -> str:
     """Report one page alone; the state it is in then."""
     page = await chunks.find_page(house.conn, url(f"https://a.com{path}"))
     assert page
-    outcome = Outcome(
+    outcome = PageReport(
         page.domain64, path, "success" if status == 200 else "unchanged", pack.chunk_id, status,
         content_sha1=etag, etag=etag, text64=text,
     )  # fmt: skip
@@ -98,7 +104,7 @@ async def test_a_page_reported_without_details_is_crawled_again(house: House) ->
     pack = await claim(house, "/0", "/1")
     page = await chunks.find_page(house.conn, url("https://a.com/0"))
     assert page
-    untold = Outcome(page.domain64, "/0", "unchanged", pack.chunk_id)
+    untold = PageReport(page.domain64, "/0", "unchanged", pack.chunk_id)
     await chunks.report(house.conn, [untold], now=NOW)
     await lose_crawl(house, pack.chunk_id, crawled=False)
     assert await page_state(house, "/0") == ("pending", None)
@@ -219,7 +225,7 @@ async def test_compaction_goes_on_after_builder_and_crawler_are_gone(house: Hous
 async def test_a_server_that_returns_with_a_lost_chunk_drops_it(house: House) -> None:
     chunk = await house.crawl("/0", rows=(0,))
     await fail(house.conn, house.servers[0], NOW - DAY)
-    losses = [Loss(chunk, "it is not there")]
+    losses = [MissingFile(chunk, "it is not there")]
     became = await missing_chunks.lose_indexes(house.conn, house.servers[1], losses, now=NOW)
     assert became == {chunk: "build"}
     assert await chunks.recrawl(house.conn, house.crawler, why="gone", now=NOW, n=9) == [chunk]

@@ -7,16 +7,16 @@ import pytest
 
 from support.index.documents import HEAP, page
 from support.index.rows import Rows
-from usher.index.document import Document
+from usher.index.document import IndexDocument
 from usher.index.engine import Engine
-from usher.query.language import parse
-from usher.query.results import place
+from usher.query.language import parse_query
+from usher.query.results import rank_key
 from usher.search.broker import Broker
 
 ALIKE = 300  # documents that only differ in where they are
 
 
-def alike(number: int, chunk: int) -> Document:
+def alike(number: int, chunk: int) -> IndexDocument:
     """One of many, put in against the order of their URLs."""
     return page(f"{ALIKE - number:04}", "the same words everywhere", title="One", chunk=chunk)
 
@@ -32,7 +32,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 
 
 def paths(engine: Engine, k: int, offset: int = 0, text: str = "everywhere") -> list[str]:
-    found = engine.search(parse(text), k, offset, hosts=True)
+    found = engine.search(parse_query(text), k, offset, hosts=True)
     assert found.total == ALIKE + 3
     assert sum(found.hosts.values()) == found.total
     return [hit.url.rpartition("/")[2] for hit in found.hits]
@@ -63,10 +63,10 @@ def test_few_hits_are_counted_where_they_are(tmp_path: Path) -> None:
     engine.add(1, [page(f"{n}", "rare", host=host) for n, host in enumerate(hosts)])
     engine.commit()
     for k in (1, 3, 7, 8, 30):
-        found = engine.search(parse("rare"), k, hosts=True)
+        found = engine.search(parse_query("rare"), k, hosts=True)
         assert (len(found.hits), found.total) == (min(k, 7), 7)
         assert found.hosts == {"a.org": 4, "b.org": 3}
-        assert engine.search(parse("rare"), k).total == 7
+        assert engine.search(parse_query("rare"), k).total == 7
     engine.close()
 
 
@@ -84,9 +84,9 @@ async def test_no_server_is_asked_again_for_hits_that_are_as_good(rows: Rows) ->
     for chunk, some in chunks.items():
         await rows.add(1, {chunk: some})
     async with rows.hall() as hall:
-        answer = await Broker(hall).search(parse("everywhere"), k=10)
+        answer = await Broker(hall).search(parse_query("everywhere"), k=10)
     shown = [found.hit for found in answer.results.found]
     every = sorted(document.url for some in chunks.values() for document in some)
     assert [hit.url for hit in shown] == every[:10]
-    assert shown == sorted(shown, key=place)
+    assert shown == sorted(shown, key=rank_key)
     assert [seat.asked.count("/search") for seat in rows.seats] == [1, 1, 1]

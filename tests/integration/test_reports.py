@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from support.index.rows import Rows
-from usher.search.cluster_map import Mgmt
-from usher.search.query_reports import Reports
+from usher.search.cluster_map import MapClient
+from usher.search.query_reports import QueryReports
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ async def rows(tmp_path: Path) -> AsyncIterator[Rows]:
 
 
 async def test_what_was_searched_for_is_told_later(rows: Rows) -> None:
-    reports = Reports()
+    reports = QueryReports()
     reports.note("open source", 0.012)
     async with rows.hall() as hall:
         running = asyncio.create_task(reports.run(hall.mgmt))
@@ -35,7 +35,7 @@ async def test_many_are_told_at_once_and_one_by_one_where_that_is_not_wanted(
     rows: Rows, *, old: bool
 ) -> None:
     rows.maps.old = old
-    reports = Reports()
+    reports = QueryReports()
     for number in range(700):
         reports.note(f"words {number}", 0.5)
     reports.note("unwanted", 0.5)
@@ -48,10 +48,10 @@ async def test_many_are_told_at_once_and_one_by_one_where_that_is_not_wanted(
 
 
 async def test_what_mgmt_did_not_hear_is_told_when_it_is_back(rows: Rows) -> None:
-    reports = Reports()
+    reports = QueryReports()
     for number in range(3):
         reports.note(f"words {number}", 0.5)
-    async with Mgmt("http://127.0.0.1:9", timeout=1) as away:
+    async with MapClient("http://127.0.0.1:9", timeout=1) as away:
         await reports.tell(away)
     async with rows.hall() as hall:
         await reports.tell(hall.mgmt)

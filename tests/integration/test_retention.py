@@ -9,8 +9,8 @@ from usher.db.pool import Connection, connect
 from usher.door import hosts
 from usher.mgmt import caller_identity, components, query_stats, retention, robots
 from usher.mgmt import queries as look
-from usher.mgmt.components import Happening
-from usher.mgmt.retention import ROWS_PER_ROUND, TERMS_PER_DAY, Pruned, Retention
+from usher.mgmt.components import NewEvent
+from usher.mgmt.retention import ROWS_PER_ROUND, TERMS_PER_DAY, PrunedCounts, Retention
 from usher.mgmt.robots import MAX_SITEMAPS_PER_HOST
 from usher.urls import Scheme, Url
 
@@ -19,19 +19,19 @@ DAY = timedelta(days=1)
 KEEP = Retention(events=90 * DAY, queries=30 * DAY)
 
 
-async def pruned(conn: Connection) -> Pruned:
+async def pruned(conn: Connection) -> PrunedCounts:
     return await retention.prune(conn, now=NOW, retention=KEEP)
 
 
 async def add(conn: Connection, *queries: tuple[datetime, str, float]) -> None:
-    me = await caller_identity.meet(conn, host="f:1", type="front-end", now=NOW)
+    me = await caller_identity.identify_by_host(conn, host="f:1", type="front-end", now=NOW)
     await query_stats.add(conn, queries, me.id)
 
 
 async def test_events_are_kept_for_the_time_that_is_set(conn: Connection) -> None:
     for days in (1, 89, 91, 400):
-        await components.event(conn, Happening(NOW - days * DAY, f"{days}", None))
-    assert await pruned(conn) == Pruned(events=2, queries=0)
+        await components.add_events(conn, NewEvent(NOW - days * DAY, f"{days}", None))
+    assert await pruned(conn) == PrunedCounts(events=2, queries=0)
     left = await conn.execute("select kind from work.event order by id")
     assert await left.fetchall() == [("1",), ("89",)]
 
@@ -45,7 +45,7 @@ async def test_old_queries_become_sums_of_whole_days(conn: Connection) -> None:
         (old, "common", 0.3),
         (datetime(2026, 10, 18, 0, 0, tzinfo=UTC), "kept", 0.2),  # of the first day that is kept
     )
-    assert await pruned(conn) == Pruned(events=0, queries=3)
+    assert await pruned(conn) == PrunedCounts(events=0, queries=3)
     [day] = await look.query_days(conn, since=NOW - 60 * DAY)
     assert (day.day, day.number, day.slowest) == (date(2026, 10, 16), 3, 0.5)
     assert day.mean == pytest.approx(0.3)
@@ -61,7 +61,7 @@ async def test_queries_that_arrive_late_are_added_to_their_day(conn: Connection)
     old = NOW - 40 * DAY
     for _ in range(2):
         await add(conn, (old, "words", 0.1))
-        assert await pruned(conn) == Pruned(events=0, queries=1)
+        assert await pruned(conn) == PrunedCounts(events=0, queries=1)
     [day] = await look.query_days(conn, since=NOW - 60 * DAY)
     assert day.number == 2
     assert day.mean == pytest.approx(0.1)

@@ -9,7 +9,7 @@ from usher.db.pool import Connection, connect
 from usher.door import hosts
 from usher.feeds.model import Feed
 from usher.feeds.parse.parser import parse
-from usher.feeds.store.save_feed import Stamp, save
+from usher.feeds.store.save_feed import CacheValidators, save_feed
 from usher.queue import jobs
 from usher.queue.job_states import JobState
 from usher.queue.jobs import JobRequest, SettledRun
@@ -252,6 +252,6 @@ async def test_chunks_and_placements_refer_to_rows_that_exist(conn: Connection) 
 async def test_the_title_of_an_item_may_contain_html(conn: Connection) -> None:
     feed = parse(FEED, url="https://news.example/rss", now=NOW)
     assert isinstance(feed, Feed)
-    await save(conn, "https://news.example/rss", feed, Stamp(), id_=41, now=NOW)
+    await save_feed(conn, "https://news.example/rss", feed, CacheValidators(), id_=41, now=NOW)
     query = "select title, title_type from feeds.feed_item"
     assert await fetch_all(conn, query) == [("A <b>bold</b> step", "text/html")]

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from support.models import revisit
 from usher.db.pool import Connection, Database, connect
-from usher.door import guestbook, hosts, revisit
+from usher.door import guestbook, hosts
 from usher.door.doorkeeper import Doorkeeper
-from usher.door.guestbook import Guest, Outcome
+from usher.door.guestbook import GuestbookPage, PageReport
 from usher.door.rules import Knock
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
@@ -39,7 +40,7 @@ async def crawling(conn: Connection, *paths: str, chunk: int | None = 7) -> int:
     return number
 
 
-async def guest(conn: Connection, number: int, path: str = "/") -> Guest:
+async def guest(conn: Connection, number: int, path: str = "/") -> GuestbookPage:
     found = await guestbook.page(conn, domain64=number, path=path)
     assert found is not None
     return found
@@ -49,7 +50,7 @@ async def guest(conn: Connection, number: int, path: str = "/") -> Guest:
 async def test_success(conn: Connection) -> None:
     number = await crawling(conn, "/")
     changed = NOW - timedelta(days=3)
-    outcome = Outcome(number, "/", "success", 7, **LEARNED, last_modified=changed)  # type: ignore[arg-type]
+    outcome = PageReport(number, "/", "success", 7, **LEARNED, last_modified=changed)  # type: ignore[arg-type]
     assert len(await guestbook.settle(conn, outcomes=[outcome], now=NOW)) == 1
     page = await guest(conn, number)
     assert (page.state, page.failures, page.gone) == ("crawled", 0, False)
@@ -64,18 +65,19 @@ async def test_without_the_servers_date_the_page_changed_when_it_was_fetched(
     conn: Connection,
 ) -> None:
     number = await crawling(conn, "/")
-    await guestbook.settle(conn, outcomes=[Outcome(number, "/", "success", 7)], now=NOW)
+    await guestbook.settle(conn, outcomes=[PageReport(number, "/", "success", 7)], now=NOW)
     assert (await guest(conn, number)).last_modified == NOW
 
 
 async def test_not_modified_counts_as_success_and_keeps_the_content(conn: Connection) -> None:
     number = await crawling(conn, "/")
-    await guestbook.settle(conn, outcomes=[Outcome(number, "/", "success", 7, **LEARNED)], now=NOW)  # type: ignore[arg-type]
+    report = PageReport(number, "/", "success", 7, **LEARNED)  # type: ignore[arg-type]
+    await guestbook.settle(conn, outcomes=[report], now=NOW)
     before = await guest(conn, number)
     await crawling(conn, "/")
     later = NOW + WEEK
     await guestbook.settle(
-        conn, outcomes=[Outcome(number, "/", "unchanged", 7, status=304)], now=later
+        conn, outcomes=[PageReport(number, "/", "unchanged", 7, status=304)], now=later
     )
     page = await guest(conn, number)
     assert (page.state, page.status, page.last_fetched) == ("crawled", 304, later)
@@ -89,14 +91,14 @@ async def test_failures_come_again_ever_later_but_within_the_cadence(conn: Conne
     for failures in range(1, 15):
         await crawling(conn, "/")
         await guestbook.settle(
-            conn, outcomes=[Outcome(number, "/", "failure", 7, status=503)], now=NOW
+            conn, outcomes=[PageReport(number, "/", "failure", 7, status=503)], now=NOW
         )
         page = await guest(conn, number)
         assert (page.state, page.failures, page.last_fetched) == ("error", failures, None)
         assert page.next_fetch == NOW + revisit.backoff(failures, WEEK)
     assert page.next_fetch == NOW + WEEK
     await crawling(conn, "/")
-    await guestbook.settle(conn, outcomes=[Outcome(number, "/", "success", 7)], now=NOW)
+    await guestbook.settle(conn, outcomes=[PageReport(number, "/", "success", 7)], now=NOW)
     assert (await guest(conn, number)).failures == 0
 
 
@@ -104,7 +106,7 @@ async def test_gone_is_marked_and_a_failure_does_not_bring_it_back(conn: Connect
     number = await crawling(conn, "/")
     for result, gone in (("gone", True), ("failure", True), ("success", False)):
         await crawling(conn, "/")
-        outcome = Outcome(number, "/", result, 7)  # type: ignore[arg-type]
+        outcome = PageReport(number, "/", result, 7)  # type: ignore[arg-type]
         await guestbook.settle(conn, outcomes=[outcome], now=NOW)
         assert (await guest(conn, number)).gone is gone
 
@@ -112,11 +114,11 @@ async def test_gone_is_marked_and_a_failure_does_not_bring_it_back(conn: Connect
 @pytest.mark.parametrize("state", ["idle", "pending", "crawled", "error"])
 async def test_only_who_holds_the_page_may_settle_it(conn: Connection, state: str) -> None:
     number = await crawling(conn, "/", "/other")
-    wrong = [Outcome(number, "/", "success", 8), Outcome(number, "/nowhere", "success", 7)]
+    wrong = [PageReport(number, "/", "success", 8), PageReport(number, "/nowhere", "success", 7)]
     assert await guestbook.settle(conn, outcomes=wrong, now=NOW) == []
     await conn.execute("update work.guestbook set state = %s where path = '/'", [state])
     before = await guest(conn, number)
-    late = [Outcome(number, "/", "failure", 7), Outcome(number, "/other", "success", 7)]
+    late = [PageReport(number, "/", "failure", 7), PageReport(number, "/other", "success", 7)]
     assert [page.path for page in await guestbook.settle(conn, outcomes=late, now=NOW)] == [
         "/other"
     ]
@@ -138,7 +140,7 @@ async def test_the_adaptive_pace_is_that_of_the_pure_rule(
         number = await crawling(conn, "/")
         await conn.execute("update work.hosts set adaptive = true, cadence = %s", [base])
         await conn.execute("update work.guestbook set cadence = %s, content_sha1 = 'aa'", [own])
-        outcome = Outcome(number, "/", "success", 7, content_sha1="bb" if changed else "aa")
+        outcome = PageReport(number, "/", "success", 7, content_sha1="bb" if changed else "aa")
         await guestbook.settle(conn, outcomes=[outcome], now=NOW)
         page = await guest(conn, number)
         expected = revisit.adapted(own or base, changed=changed, base=base)
@@ -147,10 +149,10 @@ async def test_the_adaptive_pace_is_that_of_the_pure_rule(
 
 async def test_a_crawl_closes_when_nothing_waits(conn: Connection) -> None:
     number = await crawling(conn, "/a", "/b")
-    await guestbook.settle(conn, outcomes=[Outcome(number, "/a", "success", 7)], now=NOW)
+    await guestbook.settle(conn, outcomes=[PageReport(number, "/a", "success", 7)], now=NOW)
     assert await guestbook.close_crawls(conn, domain64s=[number], now=NOW) == []
     later = NOW + timedelta(hours=1)
-    await guestbook.settle(conn, outcomes=[Outcome(number, "/b", "failure", 7)], now=later)
+    await guestbook.settle(conn, outcomes=[PageReport(number, "/b", "failure", 7)], now=later)
     assert await guestbook.close_crawls(conn, domain64s=[number], now=later) == [number]
     assert await guestbook.close_crawls(conn, domain64s=[number], now=later) == []
     (host,) = await hosts.find(conn, names=[NAME])
@@ -164,7 +166,7 @@ async def test_eight_who_settle_the_last_pages_at_once_close_the_crawl_once(data
         doorkeeper = Doorkeeper(db)
         work = (
             doorkeeper.settle(
-                [Outcome(number, f"/{page}", "success", 7) for page in range(first, first + 8)],
+                [PageReport(number, f"/{page}", "success", 7) for page in range(first, first + 8)],
                 now=NOW,
             )
             for first in range(0, 64, 8)

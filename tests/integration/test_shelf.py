@@ -8,35 +8,35 @@ from pathlib import Path
 
 import pytest
 
-from usher.chunk_store import Draft, Kept, Shelf
+from usher.chunk_store import ChunkStore, PartialFile, StoredFile
 from usher.errors import DiskUnusable
 
 ROOT = os.geteuid() == 0
 CRASHES = """
 import os, sys
 from pathlib import Path
-from usher.chunk_store import Draft
-Draft(Path(sys.argv[1])).write(b"half")
+from usher.chunk_store import PartialFile
+PartialFile(Path(sys.argv[1])).write(b"half")
 os.kill(os.getpid(), 9)
 """
 
 
-def put(shelf: Shelf, chunk: int, data: bytes = b"words") -> Kept:
-    draft = Draft(shelf.path(chunk))
+def put(shelf: ChunkStore, chunk: int, data: bytes = b"words") -> StoredFile:
+    draft = PartialFile(shelf.path(chunk))
     draft.write(data)
-    return draft.keep()
+    return draft.commit()
 
 
 def test_files_lie_in_folders_of_a_thousand(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path)
+    shelf = ChunkStore(tmp_path)
     assert shelf.path(123_456) == tmp_path / "000123" / "000123456.warc.gz"
     assert shelf.path(10**12).parent.name == "1000000000"
-    assert Shelf(tmp_path, ".index").path(7).name == "000000007.index"
+    assert ChunkStore(tmp_path, ".index").path(7).name == "000000007.index"
 
 
 def test_chunks_are_found_counted_and_dropped(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path / "not there yet")
-    assert (shelf.chunks(), shelf.usage().bytes, shelf.tidy()) == ([], 0, 0)
+    shelf = ChunkStore(tmp_path / "not there yet")
+    assert (shelf.chunks(), shelf.usage().bytes, shelf.remove_leftovers()) == ([], 0, 0)
     for chunk in (5, 10**12, 999, 1000):
         put(shelf, chunk, bytes(chunk % 900))
     (shelf.directory / "notes.txt").write_text("mine")
@@ -46,7 +46,7 @@ def test_chunks_are_found_counted_and_dropped(tmp_path: Path) -> None:
     assert shelf.drop([5, 6, 1000]) == [5, 1000]
     assert shelf.drop([5]) == []
     assert shelf.chunks() == [999, 10**12]
-    shelf.tidy()
+    shelf.remove_leftovers()
     assert sorted(one.name for one in shelf.directory.iterdir()) == [
         "000000",
         "1000000000",
@@ -55,11 +55,11 @@ def test_chunks_are_found_counted_and_dropped(tmp_path: Path) -> None:
 
 
 def test_checksums_are_read_once_and_again_when_a_file_is_another(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path)
+    shelf = ChunkStore(tmp_path)
     kept = put(shelf, 7, b"words")
     assert kept.sha256 == hashlib.sha256(b"words").hexdigest()
-    assert Shelf(tmp_path).find(7) == kept
-    shelf.remember(7, Kept(kept.path, "as remembered", 5))
+    assert ChunkStore(tmp_path).find(7) == kept
+    shelf.remember_checksum(7, StoredFile(kept.path, "as remembered", 5))
     found = shelf.find(7)
     assert found is not None
     assert found.sha256 == "as remembered"
@@ -70,54 +70,54 @@ def test_checksums_are_read_once_and_again_when_a_file_is_another(tmp_path: Path
 
 
 def test_a_draft_is_not_there_until_it_is_kept(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path)
-    draft = Draft(shelf.path(7))
+    shelf = ChunkStore(tmp_path)
+    draft = PartialFile(shelf.path(7))
     draft.write(b"half")
     assert (shelf.chunks(), shelf.find(7)) == ([], None)
-    draft.restart()
+    draft.truncate()
     draft.write(b"whole")
-    assert draft.keep().size == 5
+    assert draft.commit().size == 5
     assert shelf.path(7).read_bytes() == b"whole"
-    draft.drop()
+    draft.discard()
     assert shelf.chunks() == [7]
     with pytest.raises(DiskUnusable, match="given up"):
         draft.write(b"more")
 
 
 def test_a_file_is_replaced_only_by_a_whole_one(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path)
+    shelf = ChunkStore(tmp_path)
     put(shelf, 7, b"old")
-    draft, other = Draft(shelf.path(7)), Draft(shelf.path(7))
+    draft, other = PartialFile(shelf.path(7)), PartialFile(shelf.path(7))
     draft.write(b"new")
     other.write(b"newer")
     assert shelf.path(7).read_bytes() == b"old"
-    draft.keep()
-    other.drop()
+    draft.commit()
+    other.discard()
     assert shelf.path(7).read_bytes() == b"new"
 
 
 def test_tidying_leaves_what_somebody_works_on(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path)
+    shelf = ChunkStore(tmp_path)
     subprocess.run([sys.executable, "-c", CRASHES, shelf.path(7)], check=False)
-    mine = Draft(shelf.path(8))
+    mine = PartialFile(shelf.path(8))
     assert len(list(tmp_path.rglob("*.part"))) == 2
-    assert shelf.tidy() == 1
+    assert shelf.remove_leftovers() == 1
     mine.write(b"whole")
-    assert mine.keep().path.exists()
+    assert mine.commit().path.exists()
     assert shelf.chunks() == [8]
 
 
 def test_a_folder_in_the_way_is_told(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path)
+    shelf = ChunkStore(tmp_path)
     shelf.path(7).mkdir(parents=True)
-    draft = Draft(shelf.path(7))
+    draft = PartialFile(shelf.path(7))
     with pytest.raises(DiskUnusable, match="Is a directory"):
-        draft.keep()
+        draft.commit()
     assert not list(tmp_path.rglob("*.part"))
     (tmp_path / "000001").write_text("no folder")
     assert shelf.chunks() == [7]
     with pytest.raises(DiskUnusable):
-        Draft(shelf.path(1000))
+        PartialFile(shelf.path(1000))
     with pytest.raises(DiskUnusable, match="cannot be read"):
         shelf.find(7)
 
@@ -126,4 +126,4 @@ def test_a_folder_in_the_way_is_told(tmp_path: Path) -> None:
 def test_a_read_only_directory(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(DiskUnusable, match="Permission denied"):
-        Draft(Shelf(tmp_path).path(7))
+        PartialFile(ChunkStore(tmp_path).path(7))

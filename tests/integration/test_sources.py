@@ -7,13 +7,13 @@ import pytest
 
 from support.db.failover_pair import free_port
 from support.mgmt.chunk_trade import ANY
-from usher.chunk_store import Shelf
+from usher.chunk_store import ChunkStore
 from usher.errors import Unreachable
 from usher.http.server.chunk_files import chunk_endpoints
-from usher.http.server.component import face
+from usher.http.server.component import serve_component
 from usher.index.builder_service import SUFFIX
-from usher.index.chunk_sources import Sources
-from usher.messages import MissingChunk, Seat, ServerChunk
+from usher.index.chunk_sources import ChunkSources
+from usher.messages.index_server import MissingChunk, RowServer, SeedHosts, ServerChunk
 
 OTHER = "ab" * 32
 
@@ -21,10 +21,10 @@ OTHER = "ab" * 32
 @pytest.fixture
 async def empty(tmp_path: Path) -> AsyncIterator[str]:
     """A component that answers, and has no chunk but 7, which is another than it should be."""
-    shelf = Shelf(tmp_path / "there", SUFFIX)
+    shelf = ChunkStore(tmp_path / "there", SUFFIX)
     shelf.path(7).parent.mkdir(parents=True)
     shelf.path(7).write_bytes(b"half of it")
-    async with face(chunk_endpoints(shelf, "/index_chunk"), ANY) as address:
+    async with serve_component(chunk_endpoints(shelf, "/index_chunk"), ANY) as address:
         yield address.removeprefix("http://")
 
 
@@ -34,50 +34,60 @@ def silent() -> str:
 
 
 @pytest.fixture
-def sources(tmp_path: Path) -> Sources:
-    made = Sources(Shelf(tmp_path / "here", SUFFIX))
-    made.sure_seconds = 0.0
+def sources(tmp_path: Path) -> ChunkSources:
+    made = ChunkSources(ChunkStore(tmp_path / "here", SUFFIX))
+    made.lost_seconds = 0.0
     return made
 
 
 def wanted(builder: str, *peers: str, chunk: int = 5) -> ServerChunk:
     return ServerChunk(
-        chunk, "crawler:1", builder, [Seat(1, "here:1")], list(peers), index_sha256=OTHER
+        chunk,
+        "crawler:1",
+        builder,
+        [RowServer(1, "here:1")],
+        SeedHosts("crawler:1", builder),
+        list(peers),
+        index_sha256=OTHER,
     )
 
 
-async def asked(sources: Sources, one: ServerChunk, times: int) -> list[MissingChunk]:
+async def asked(sources: ChunkSources, one: ServerChunk, times: int) -> list[MissingChunk]:
     """What is lost after so many tries."""
     for _ in range(times):
         with pytest.raises(Unreachable):
             await sources.fetch(one)
-    return sources.lost()
+    return sources.pop_lost()
 
 
-async def test_what_all_deny_is_lost_after_some_tries(sources: Sources, empty: str) -> None:
+async def test_what_all_deny_is_lost_after_some_tries(sources: ChunkSources, empty: str) -> None:
     for chunk, words in ((5, "is not there"), (7, "is not what was promised")):
         assert await asked(sources, wanted(empty, empty, chunk=chunk), 2) == []
         [lost] = await asked(sources, wanted(empty, chunk=chunk), 1)
         assert (lost.chunk_id, lost.builder_silent, words in lost.reason) == (chunk, False, True)
-        assert sources.lost() == [], "that was said"
+        assert sources.pop_lost() == [], "that was said"
 
 
-async def test_not_before_it_went_on_for_a_while(sources: Sources, empty: str) -> None:
-    sources.sure_seconds = 3_600.0
+async def test_not_before_it_went_on_for_a_while(sources: ChunkSources, empty: str) -> None:
+    sources.lost_seconds = 3_600.0
     assert await asked(sources, wanted(empty), 5) == []
-    sources.good(5)
-    sources.sure_seconds = 0.0
+    sources.forget_failures(5)
+    sources.lost_seconds = 0.0
     assert await asked(sources, wanted(empty), 2) == []
 
 
-async def test_a_peer_that_is_silent_may_have_it(sources: Sources, empty: str, silent: str) -> None:
+async def test_a_peer_that_is_silent_may_have_it(
+    sources: ChunkSources, empty: str, silent: str
+) -> None:
     assert await asked(sources, wanted(empty), 2) == []
     assert await asked(sources, wanted(empty, silent), 1) == []
     assert await asked(sources, wanted(empty), 2) == [], "from the beginning"
     assert len(await asked(sources, wanted(empty), 1)) == 1
 
 
-async def test_of_a_silent_builder_it_is_said(sources: Sources, empty: str, silent: str) -> None:
+async def test_of_a_silent_builder_it_is_said(
+    sources: ChunkSources, empty: str, silent: str
+) -> None:
     [lost] = await asked(sources, wanted(silent, empty), 3)
     assert lost.builder_silent
     assert await asked(sources, wanted(silent, empty), 2) == []

@@ -14,17 +14,17 @@ from usher.db.statements import Statements
 from usher.door import hosts
 from usher.mgmt import watchdog
 from usher.observe import crawl_progress, stages
-from usher.observe.crawl_progress import Progress
+from usher.observe.crawl_progress import CrawlProgress
 from usher.observe.stages import (
-    MOST,
-    Crew,
-    Held,
-    Jobs,
-    Poisoned,
-    Resting,
-    Shut,
-    look_at_queue,
-    look_at_work,
+    MAX_COUNTED,
+    ClosedHost,
+    ComponentGroup,
+    HeldBackHost,
+    JobTypeCounts,
+    RestingHost,
+    SuspectComponent,
+    read_queue,
+    read_work,
 )
 from usher.queue import scheduler
 
@@ -33,14 +33,14 @@ MINUTE = timedelta(minutes=1)
 MANY = 200_000
 TABLES = {"guestbook", "chunk", "hosts"}
 STATEMENTS: list[tuple[Statements, str, dict[str, Any]]] = [
-    (stages.store, "pages", {"most": MOST}),
-    (stages.store, "next_page", {"now": NOW, "hosts": stages.HOSTS}),
-    (stages.store, "shut_hosts", {"most": MOST, "n": 5}),
-    (stages.store, "chunks", {"most": MOST}),
-    (stages.store, "last_hour", {"since": NOW - stages.HOUR, "most": MOST}),
-    (stages.store, "held_back", {"most": MOST, "n": 5}),
-    (stages.store, "copies", {"most": MOST}),
-    (stages.store, "poisoned", {"lately": NOW - stages.LATELY, "most": MOST, "n": 5}),
+    (stages.store, "pages", {"most": MAX_COUNTED}),
+    (stages.store, "next_page", {"now": NOW, "hosts": stages.MAX_HOSTS_SEARCHED}),
+    (stages.store, "shut_hosts", {"most": MAX_COUNTED, "n": 5}),
+    (stages.store, "chunks", {"most": MAX_COUNTED}),
+    (stages.store, "last_hour", {"since": NOW - stages.HOUR, "most": MAX_COUNTED}),
+    (stages.store, "held_back", {"most": MAX_COUNTED, "n": 5}),
+    (stages.store, "copies", {"most": MAX_COUNTED}),
+    (stages.store, "poisoned", {"lately": NOW - stages.RECENT, "most": MAX_COUNTED, "n": 5}),
 ]  # fmt: skip
 
 
@@ -81,10 +81,10 @@ async def chunk(conn: Connection, crawler: int, **known: object) -> int:
 
 
 async def test_an_empty_house(conn: Connection) -> None:
-    work = await look_at_work(conn, now=NOW)
+    work = await read_work(conn, now=NOW)
     assert (work.pages.waiting, work.pages.known, work.pages.exact) == (0, 0, True)
     assert (work.crews, work.failing, work.watched) == ([], [], False)
-    queue = await look_at_queue(conn, now=NOW)
+    queue = await read_queue(conn, now=NOW)
     assert (queue.types, queue.done, queue.next_run, queue.scheduled) == ([], 0, None, False)
 
 
@@ -95,7 +95,7 @@ async def test_pages_and_hosts(conn: Connection) -> None:
     await host(conn, "held.example", claim_at=NOW + 9 * MINUTE, held_by=7, troubles=1)
     polite = await host(conn, "polite.example", claim_at=NOW + 5 * MINUTE)
     shut = await host(conn, "shut.example", claim_at=NOW, policy="paused", policy_reason="why not")
-    await host(conn, "idle.example", claim_at=NOW + MINUTE, empty_looks=3)
+    await host(conn, "idle.example", claim_at=NOW + MINUTE, empty_checks=3)
     await page(conn, ready, "/new", "pending", admitted_at=NOW - MINUTE)
     await page(conn, ready, "/old", "pending", admitted_at=NOW - 9 * MINUTE, priority=2)
     await page(conn, first, "/", "pending", admitted_at=NOW - 3 * MINUTE)
@@ -103,7 +103,7 @@ async def test_pages_and_hosts(conn: Connection) -> None:
         await page(conn, number, "/", "pending", admitted_at=NOW - 60 * MINUTE)
     await page(conn, first, "/c", "crawling")
     await page(conn, first, "/e", "error")
-    work = await look_at_work(conn, now=NOW)
+    work = await read_work(conn, now=NOW)
     pages = work.pages
     assert (pages.waiting, pages.crawling, pages.failed, pages.known) == (6, 1, 1, 8)
     assert (pages.oldest, pages.oldest_url) == (NOW - 3 * MINUTE, "https://first.example/")
@@ -111,10 +111,10 @@ async def test_pages_and_hosts(conn: Connection) -> None:
     assert (found.ready, found.resting, found.held, found.troubled) == (2, 2, 1, 1)
     assert (found.paused, found.blocked, found.due) == (1, 0, 6)
     assert found.longest == [
-        Resting("tired.example", NOW + MINUTE, 2, "HTTP 429"),
-        Resting("polite.example", NOW + 5 * MINUTE, 0, ""),
+        RestingHost("tired.example", NOW + MINUTE, 2, "HTTP 429"),
+        RestingHost("polite.example", NOW + 5 * MINUTE, 0, ""),
     ]
-    assert found.shut == [Shut("shut.example", "paused", "why not", 1)]
+    assert found.shut == [ClosedHost("shut.example", "paused", "why not", 1)]
 
 
 async def test_chunks_and_copies(conn: Connection) -> None:
@@ -129,13 +129,13 @@ async def test_chunks_and_copies(conn: Connection) -> None:
     await chunk(conn, crawler, state="error")
     gone = await page(conn, number, "/gone", "crawled", chunk_id=first, last_fetched=NOW - MINUTE)
     await page(conn, number, "/failed", "error", chunk_id=first)
-    text = "insert into work.outdated (page_id, chunk_id, at, held) values (%s, %s, %s, %s)"
+    text = "insert into work.stale_copy (page_id, chunk_id, at, held) values (%s, %s, %s, %s)"
     for one, held in ((first, "true"), (built, "false")):
         await run(conn, text, gone, one, NOW, held)
-    await run(conn, "insert into work.retire values (%s, %s, %s)", crawler, built, gone)
+    await run(conn, "insert into work.retirement values (%s, %s, %s)", crawler, built, gone)
     await run(conn, "insert into work.query_stat (at, term, seconds) values (%s, 'cats', 1), (%s, 'dogs', 1)",
               NOW, NOW - timedelta(hours=2))  # fmt: skip
-    work = await look_at_work(conn, now=NOW)
+    work = await read_work(conn, now=NOW)
     found = work.chunks
     assert (found.crawling, found.to_build, found.building, found.parked, found.to_load) == (
         1,
@@ -147,7 +147,7 @@ async def test_chunks_and_copies(conn: Connection) -> None:
     assert (found.to_build_since, found.to_load_since) == (NOW - 5 * MINUTE, NOW - MINUTE)
     copies = work.copies
     assert (copies.to_retire, copies.unjudged, copies.held) == (1, 1, 1)
-    assert copies.hosts == [Held("x.example", 1)]
+    assert copies.hosts == [HeldBackHost("x.example", 1)]
     last = work.last_hour
     assert (last.pages, last.pages_since, last.chunks, last.searches) == (1, None, 1, 1)
 
@@ -167,8 +167,8 @@ async def test_components(conn: Connection) -> None:
               "health = 'failure', health_since = %s where host = 'c:4'", NOW)  # fmt: skip
     await run(conn, "update work.component set state = 'paused' where host = 'c:5'")
     await run(conn, "update work.component set \"row\" = 1 where host = 's:1'")
-    work = await look_at_work(conn, now=NOW)
-    assert Crew("crawler", None, "online", "healthy", silent=True, number=1) in work.crews
+    work = await read_work(conn, now=NOW)
+    assert ComponentGroup("crawler", None, "online", "healthy", silent=True, number=1) in work.crews
     assert (work.working("crawler"), work.answering(1), work.answering(2)) == (1, 1, 0)
     assert [(one.host, one.since, one.reason, one.held) for one in work.failing] == [
         ("c:2", NOW - MINUTE, "no answer", False)
@@ -176,7 +176,7 @@ async def test_components(conn: Connection) -> None:
     for name in ("c:3", "c:4"):
         [(id_,)] = await run(conn, "select id from work.component where host = %s", name)
         await chunk(conn, id_)
-    held = {one.host for one in (await look_at_work(conn, now=NOW)).failing if one.held}
+    held = {one.host for one in (await read_work(conn, now=NOW)).failing if one.held}
     assert held == {"c:3", "c:4"}
 
 
@@ -198,16 +198,16 @@ async def test_components_that_brought_foreign_pages(conn: Connection) -> None:
             number,
             reason,
         )
-    work = await look_at_work(conn, now=NOW)
-    assert work.poisoned == [Poisoned("c:1", "crawler", 2, NOW - MINUTE, "last")]
+    work = await read_work(conn, now=NOW)
+    assert work.poisoned == [SuspectComponent("c:1", "crawler", 2, NOW - MINUTE, "last")]
 
 
 async def test_who_leads(database: str) -> None:
     async with await connect(database) as conn, await connect(database) as other:
-        for lock in (watchdog.LOCK, scheduler.LEADER_LOCK):
-            assert not await stages.led(conn, lock)
+        for lock in (watchdog.WATCHDOG_LOCK, scheduler.LEADER_LOCK):
+            assert not await stages.has_leader(conn, lock)
             await run(other, "select pg_advisory_lock(%s)", lock)
-            assert await stages.led(conn, lock)
+            assert await stages.has_leader(conn, lock)
 
 
 async def test_jobs(conn: Connection) -> None:
@@ -224,11 +224,11 @@ async def test_jobs(conn: Connection) -> None:
         "insert into control.task (type, program, periodicity, next_run) values ('a', 'true', '1h', %s)",
         NOW,
     )
-    queue = await look_at_queue(conn, now=NOW)
+    queue = await read_queue(conn, now=NOW)
     assert queue.types == [
-        Jobs("a", 3, NOW - 2 * MINUTE, 0, 0),
-        Jobs("b", 1, None, 1, 0),
-        Jobs("c", 0, None, 0, 1),
+        JobTypeCounts("a", 3, NOW - 2 * MINUTE, 0, 0),
+        JobTypeCounts("b", 1, None, 1, 0),
+        JobTypeCounts("c", 0, None, 0, 1),
     ]
     assert (queue.done, queue.failed, queue.next_run) == (0, 0, NOW)
 
@@ -252,7 +252,7 @@ async def large(conn: Connection) -> int:
         "from generate_series(1, %s) n, (select array_agg(domain64) as numbers from work.hosts) h",
         big, NOW, NOW, first, MANY,
     )  # fmt: skip
-    await run(conn, "insert into work.outdated (page_id, chunk_id, at, held) "
+    await run(conn, "insert into work.stale_copy (page_id, chunk_id, at, held) "
               "select id, chunk_id, %s, true from work.guestbook where id %% 10 = 0", NOW)  # fmt: skip
     return big
 
@@ -291,29 +291,33 @@ async def test_a_look_reads_no_more_of_a_large_guestbook(
     if "debian" in request.node.callspec.id:
         pytest.skip("once is enough for so many rows")
     big = await large(conn)
-    await stages.store.by_index.tuples(conn)
+    await stages.store.prefer_indexes.tuples(conn)
     for text, known in (
-        ("select 1", MOST),
+        ("select 1", MAX_COUNTED),
         ("analyze work.guestbook, work.hosts, work.chunk", MANY),
     ):
         await run(conn, text)
         for store, name, given in STATEMENTS:
-            assert await read_by(conn, store, name, given) <= 5 * MOST, name
+            assert await read_by(conn, store, name, given) <= 5 * MAX_COUNTED, name
         start = time.perf_counter()
-        work = await look_at_work(conn, now=NOW)
+        work = await read_work(conn, now=NOW)
         assert time.perf_counter() - start < 5
-        assert (work.pages.waiting, work.pages.exact, work.copies.held) == (MOST, False, MOST)
+        assert (work.pages.waiting, work.pages.exact, work.copies.held) == (
+            MAX_COUNTED,
+            False,
+            MAX_COUNTED,
+        )
         assert work.pages.known >= known
         assert len(work.hosts.shut) == 5
-        given = {"hosts": [big], "most": MOST}
-        assert await read_by(conn, crawl_progress.store, "chunks", given) <= 12 * MOST
+        given = {"hosts": [big], "most": MAX_COUNTED}
+        assert await read_by(conn, crawl_progress.store, "chunks", given) <= 12 * MAX_COUNTED
 
 
 async def test_progress(conn: Connection) -> None:
     crawler = await component(conn, "c:1")
     mine, other = await host(conn, "x.example"), await host(conn, "y.example")
-    assert await crawl_progress.progress(conn, [mine]) == Progress(0, 0, 0, 0, 0, 0, 0, 0)
-    assert (await crawl_progress.progress(conn, [])).done
+    assert await crawl_progress.read_progress(conn, [mine]) == CrawlProgress(0, 0, 0, 0, 0, 0, 0, 0)
+    assert (await crawl_progress.read_progress(conn, [])).done
     open_ = await chunk(conn, crawler, state="crawling", lease_until=NOW)
     unbuilt = await chunk(conn, crawler)
     building = await chunk(conn, crawler, index_state="building", build_lease_until=NOW)
@@ -327,15 +331,15 @@ async def test_progress(conn: Connection) -> None:
     await page(conn, mine, "/7", "error", chunk_id=parked)
     await page(conn, other, "/", "pending")
     await chunk(conn, crawler)
-    found = await crawl_progress.progress(conn, [mine])
-    assert found == Progress(1, 1, 4, 1, 4, 1, 2, 1)
-    assert (found.known, found.fetched, found.done) == (7, False, False)
-    assert (await crawl_progress.progress(conn, [mine, other])).waiting == 2
+    found = await crawl_progress.read_progress(conn, [mine])
+    assert found == CrawlProgress(1, 1, 4, 1, 4, 1, 2, 1)
+    assert (found.fetched, found.done) == (False, False)
+    assert (await crawl_progress.read_progress(conn, [mine, other])).waiting == 2
     await run(conn, "update work.guestbook set state = 'crawled' where domain64 = %s", mine)
     await run(
         conn, "update work.chunk set state = 'crawled', lease_until = null where id = %s", open_
     )
-    assert (await crawl_progress.progress(conn, [mine])).fetched
+    assert (await crawl_progress.read_progress(conn, [mine])).fetched
     await run(conn, "update work.chunk set index_state = 'built', build_lease_until = null, propagated_at = %s "
               "where index_state is distinct from 'parked'", NOW)  # fmt: skip
-    assert (await crawl_progress.progress(conn, [mine])).done
+    assert (await crawl_progress.read_progress(conn, [mine])).done

@@ -4,9 +4,9 @@ from datetime import timedelta
 
 from support.mgmt.admitted_pages import NONE, NOW, admit, component, delay, pages, url
 from usher.db.pool import Connection, connect
-from usher.door.guestbook import Outcome, Result
+from usher.door.guestbook import FetchResult, PageReport
 from usher.mgmt import chunks, page_versions, placements
-from usher.mgmt.chunks import Ask, Pack
+from usher.mgmt.chunks import ClaimedChunk, ClaimRequest
 
 LEASE = timedelta(minutes=5)
 
@@ -21,7 +21,7 @@ class House:
 
     async def begin(self) -> None:
         await delay(self.conn, 0)
-        await self.conn.execute('update work.house set "rows" = 2')
+        await self.conn.execute('update work.settings set "rows" = 2')
         self.crawler = await component(self.conn, "c")
         self.builder = await component(self.conn, "b", "index-builder")
         for row in (1, 2):
@@ -31,7 +31,7 @@ class House:
             )
             self.servers.append(id_)
 
-    async def crawl(self, result: Result = "success", status: int = 200, n: int = 5) -> int:
+    async def crawl(self, result: FetchResult = "success", status: int = 200, n: int = 5) -> int:
         """One more crawl of pages, all with the same result; then built and seated."""
         await self.conn.execute(
             "update work.guestbook set state = 'pending', admitted_at = now() where id in "
@@ -39,7 +39,9 @@ class House:
             [n],
         )
         await self.conn.execute("update work.hosts set claim_at = '-infinity'")
-        pack = await chunks.claim_links(self.conn, self.crawler, Ask(n, wait=NONE), now=NOW)
+        pack = await chunks.claim_links(
+            self.conn, self.crawler, ClaimRequest(n, wait=NONE), now=NOW
+        )
         assert pack
         await self.report(pack, result, status)
         built = await chunks.claim_builds(self.conn, self.builder, n=5, lease=LEASE, now=NOW)
@@ -47,16 +49,16 @@ class House:
         await chunks.finish_build(
             self.conn, self.builder, pack.chunk_id, sha256=None, size=None, now=NOW
         )
-        await placements.seat(self.conn, [pack.chunk_id], now=NOW)
+        await placements.place_chunks(self.conn, [pack.chunk_id], now=NOW)
         return pack.chunk_id
 
-    async def report(self, pack: Pack, result: Result, status: int) -> None:
+    async def report(self, pack: ClaimedChunk, result: FetchResult, status: int) -> None:
         outcomes = []
         for page in pack.pages:
             found = await chunks.find_page(self.conn, url(page.url))
             assert found
             outcomes.append(
-                Outcome(found.domain64, found.path, result, pack.chunk_id, status, text64=1)
+                PageReport(found.domain64, found.path, result, pack.chunk_id, status, text64=1)
             )
         await chunks.report(self.conn, outcomes, now=NOW)
         await chunks.finish_crawl(

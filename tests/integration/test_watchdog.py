@@ -28,7 +28,7 @@ from support.processes.commands import clean
 from support.processes.standins import Standin, standins
 from usher.db.pool import Connection, connect
 from usher.mgmt import caller_identity, components, placements
-from usher.mgmt.health import Patience
+from usher.mgmt.health import HealthLimits
 from usher.mgmt.ping import ask, ping_all
 from usher.mgmt.watchdog import Watchdog, store
 
@@ -46,7 +46,7 @@ def dog(
     probation: timedelta = NONE,
     silence: float = 60,
 ) -> Watchdog:
-    patience = Patience(3, probation, grace, call=NONE)
+    patience = HealthLimits(3, probation, grace, call=NONE)
     role = "usher_mgmt" if dsn else ""
     return Watchdog(dsn, role=role, tick=0.05, timeout=0.4, silence=silence, patience=patience)
 
@@ -56,7 +56,9 @@ def now() -> datetime:
 
 
 async def meet(conn: Connection, one: Standin, type_: str, row: int | None = None) -> int:
-    found = await caller_identity.meet(conn, host=one.host, type=type_, row=row, now=now())
+    found = await caller_identity.identify_by_host(
+        conn, host=one.host, type=type_, row=row, now=now()
+    )
     return found.id
 
 
@@ -106,7 +108,7 @@ async def answering(answer: bytes, *, end: bool = True) -> AsyncIterator[str]:
 )
 async def test_what_a_component_says(conn: Connection, answer: bytes, status: str) -> None:
     async with answering(answer) as host:
-        one = await caller_identity.meet(conn, host=host, now=now())
+        one = await caller_identity.identify_by_host(conn, host=host, now=now())
         [found] = await ping_all([one])
     assert found.status == status
 
@@ -120,7 +122,9 @@ async def test_a_finished_answer_is_not_waited_on() -> None:
 async def test_silence_has_a_reason_and_many_are_asked_at_once(conn: Connection) -> None:
     async with answering(OK, end=False) as frozen, answering(OK + b"\r\n" + HEALTHY) as good:
         hosts = [good, "127.0.0.1:1", "nobody.invalid:5000", "[::1]:1", frozen]
-        found = [await caller_identity.meet(conn, host=host, now=now()) for host in hosts]
+        found = [
+            await caller_identity.identify_by_host(conn, host=host, now=now()) for host in hosts
+        ]
         start = time.monotonic()
         pings = await ping_all([*found, *[found[-1]] * 95], timeout=1)
     assert time.monotonic() - start < 5
@@ -222,7 +226,7 @@ async def test_leases_of_the_dead_end_at_once_and_what_only_they_had_is_made_aga
         safe = await chunk(conn, other, builder, "crawled", None, "built", None)
         await set_rows(conn, 2)
         server = await meet(conn, cast[3], "index-server", 1)
-        await placements.seat(conn, [lost, both, safe], now=now())
+        await placements.place_chunks(conn, [lost, both, safe], now=now())
         await placements.loaded(conn, server, [safe], now=now())
         cast[0].kill()
         cast[1].freeze()

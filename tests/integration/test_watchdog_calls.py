@@ -16,8 +16,8 @@ from support.processes.standins import Standin, standins
 from usher.db.pool import Connection
 from usher.mgmt import caller_identity, components, watchdog
 from usher.mgmt.caller_identity import CallerIdentity
-from usher.mgmt.components import Component
-from usher.mgmt.health import Patience, Ping
+from usher.mgmt.components import ComponentRecord
+from usher.mgmt.health import HealthLimits, Ping
 from usher.mgmt.ping import ping_all
 from usher.mgmt.watchdog import Watchdog
 
@@ -25,7 +25,7 @@ HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
 NONE = timedelta(0)
 SILENT_HOST = "127.0.0.99"  # nothing listens there, whatever the port
-PATIENT = Patience(3, NONE, DAY, call=HOUR, lease=HOUR)
+PATIENT = HealthLimits(3, NONE, DAY, call=HOUR, lease=HOUR)
 ROUNDS = 5
 
 
@@ -33,11 +33,11 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-def dog(patience: Patience) -> Watchdog:
+def dog(patience: HealthLimits) -> Watchdog:
     return Watchdog("", tick=0.05, timeout=0.4, patience=patience)
 
 
-async def rounds(conn: Connection, patience: Patience, number: int = ROUNDS) -> None:
+async def rounds(conn: Connection, patience: HealthLimits, number: int = ROUNDS) -> None:
     watching = dog(patience)
     for _ in range(number):
         await watching.timed_round(conn)
@@ -58,8 +58,8 @@ async def chunk_state(conn: Connection, chunk: int) -> str:
     return str(state)
 
 
-async def enter(conn: Connection, host: str, type_: str = "crawler") -> Component:
-    return await caller_identity.meet(conn, host=host, type=type_, now=now())
+async def enter(conn: Connection, host: str, type_: str = "crawler") -> ComponentRecord:
+    return await caller_identity.identify_by_host(conn, host=host, type=type_, now=now())
 
 
 async def beside(conn: Connection, answering: Standin) -> None:
@@ -198,9 +198,9 @@ def serving(port: int, path: str, body: bytes = Health.body) -> Iterator[None]:
             thread.join()
 
 
-def component_at(host: str, health_url: str | None = None) -> Component:
+def component_at(host: str, health_url: str | None = None) -> ComponentRecord:
     moment = now()
-    return Component(
+    return ComponentRecord(
         id=1,
         host=host,
         type="crawler",
@@ -223,7 +223,7 @@ def component_at(host: str, health_url: str | None = None) -> Component:
     )
 
 
-def pinged(*asked: Component) -> list[Ping]:
+def pinged(*asked: ComponentRecord) -> list[Ping]:
     return asyncio.run(ping_all(asked, timeout=5))
 
 

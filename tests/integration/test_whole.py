@@ -7,9 +7,10 @@ import pytest
 import uvloop
 from starlette.responses import Response, StreamingResponse
 
-from usher.http.server.component import Call, Endpoint, face
+from usher.http.server.component import QUERY, ComponentCall, ComponentEndpoint, serve_component
+from usher.http.server.endpoint import Endpoint
 from usher.http.server.listen import read_bind
-from usher.http.server.single_write import Holding
+from usher.http.server.single_write import SingleWriteTransport
 
 ANY = read_bind("127.0.0.1:0")
 GET = b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -39,7 +40,7 @@ class Transport:
 
 async def test_a_head_waits_for_its_body() -> None:
     under = Transport()
-    line = Holding(under)  # type: ignore[arg-type]
+    line = SingleWriteTransport(under)  # type: ignore[arg-type]
     line.write(b"HTTP/1.1 200 OK\r\n\r\n")
     line.write(b"body")
     line.write(b"more")
@@ -50,7 +51,7 @@ async def test_a_head_waits_for_its_body() -> None:
 
 async def test_a_head_without_a_body_does_not_wait_for_long() -> None:
     under = Transport()
-    line = Holding(under)  # type: ignore[arg-type]
+    line = SingleWriteTransport(under)  # type: ignore[arg-type]
     line.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     assert under.written == []
     await asyncio.sleep(0)
@@ -64,15 +65,15 @@ async def test_a_head_without_a_body_does_not_wait_for_long() -> None:
     assert len(under.written) == 2
 
 
-async def hello(_call: Call) -> Response:
+async def hello(_call: ComponentCall[None]) -> Response:
     return Response(b"x" * 1000)
 
 
-async def nothing(_call: Call) -> Response:
+async def nothing(_call: ComponentCall[None]) -> Response:
     return Response(status_code=304)
 
 
-async def parts(_call: Call) -> Response:
+async def parts(_call: ComponentCall[None]) -> Response:
     async def some() -> AsyncIterator[bytes]:
         for number in range(3):
             yield b"%d" % number
@@ -81,15 +82,15 @@ async def parts(_call: Call) -> Response:
     return StreamingResponse(some())
 
 
-ENDPOINTS = [
-    Endpoint("GET", "/hello", hello),
-    Endpoint("GET", "/nothing", nothing),
-    Endpoint("GET", "/parts", parts),
+ENDPOINTS: list[ComponentEndpoint] = [
+    Endpoint("GET", "/hello", hello, access=QUERY),
+    Endpoint("GET", "/nothing", nothing, access=QUERY),
+    Endpoint("GET", "/parts", parts, access=QUERY),
 ]
 
 
 async def answers() -> None:
-    async with face(ENDPOINTS, ANY) as address:
+    async with serve_component(ENDPOINTS, ANY) as address:
         reader, writer = await asyncio.open_connection(*address.removeprefix("http://").split(":"))
         writer.write(GET % b"/hello")
         first = await reader.read(65_536)

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from usher.errors import Unreachable
-from usher.http.client.pool import Lines
+from usher.http.client.pool import HttpPool
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n"
@@ -37,9 +37,9 @@ class Server:
 
 
 @asynccontextmanager
-async def lines_to(server: Server) -> AsyncIterator[Lines]:
+async def lines_to(server: Server) -> AsyncIterator[HttpPool]:
     listener = await asyncio.start_server(server.talk, "127.0.0.1", 0)
-    lines = Lines("127.0.0.1", listener.sockets[0].getsockname()[1], timeout=5)
+    lines = HttpPool("127.0.0.1", listener.sockets[0].getsockname()[1], timeout=5)
     try:
         yield lines
     finally:
@@ -48,7 +48,7 @@ async def lines_to(server: Server) -> AsyncIterator[Lines]:
         await asyncio.sleep(0)
 
 
-async def ask(lines: Lines) -> int:
+async def ask(lines: HttpPool) -> int:
     return (await lines.ask("GET", "/", b"", {"Host": "here"})).status
 
 

@@ -14,7 +14,7 @@ from support.db.fixtures import DEBIAN
 from support.processes.commands import usher
 from support.processes.killable import keepers
 from usher import __version__
-from usher.cli.commands.db import NAMES
+from usher.cli.commands.db import SCHEMA_NAMES
 from usher.db.areas import SCHEMAS
 
 
@@ -35,7 +35,7 @@ def test_help_begins_with_what_it_is_and_examples() -> None:
 
 
 def test_the_cli_names_every_schema() -> None:
-    assert tuple(SCHEMAS) == NAMES
+    assert tuple(SCHEMAS) == SCHEMA_NAMES
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_migrate_status_rollback_drop(empty_database: str) -> None:
     there = to(empty_database)
     made = usher("db", "migrate", "--json", environment=there)
     assert {change["schema"] for change in made.json} == set(SCHEMAS)
-    assert "nothing to do" in usher("db", "migrate", environment=there).err
+    assert "Nothing to do." in usher("db", "migrate", environment=there).err
     assert all(
         state["current"] for state in usher("db", "status", "--json", environment=there).json
     )

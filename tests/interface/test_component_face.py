@@ -13,12 +13,13 @@ from msgspec import Struct
 from support.mgmt.chunk_trade import soon
 from support.mgmt.mgmt_process import Mgmt, Reply
 from support.mgmt.plain_components import one
-from usher.chunk_store import Draft, Shelf
+from usher.chunk_store import ChunkStore, PartialFile
 from usher.db.pool import connect
 from usher.errors import BadInput, NotAllowed
 from usher.http.client.mgmt_client import Client
 from usher.http.server.chunk_files import chunk_endpoints
-from usher.http.server.component import Call, Endpoint, GuardOptions, face
+from usher.http.server.component import QUERY, ComponentCall, GuardOptions, serve_component
+from usher.http.server.endpoint import Endpoint
 from usher.http.server.listen import read_bind
 from usher.http.server.ticket_guard import Guard
 from usher.mgmt import ping, tokens
@@ -58,23 +59,26 @@ class Asked:
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> Shelf:
-    found = Shelf(tmp_path)
+def shelf(tmp_path: Path) -> ChunkStore:
+    found = ChunkStore(tmp_path)
     for chunk, data in ((7, DATA), (8, b"eight"), (1009, b"")):
-        draft = Draft(found.path(chunk))
+        draft = PartialFile(found.path(chunk))
         draft.write(data)
-        draft.keep()
+        draft.commit()
     return found
 
 
-async def search(call: Call) -> Question:
-    return await call.body(Question)
+async def search(call: ComponentCall[Question]) -> Question:
+    return call.body
 
 
 @pytest.fixture
-async def ask(shelf: Shelf) -> AsyncIterator[Asked]:
-    endpoints = [*chunk_endpoints(shelf, "/get_chunk"), Endpoint("POST", "/search", search)]
-    async with face(endpoints, ANY, health=lambda: "probation") as address:
+async def ask(shelf: ChunkStore) -> AsyncIterator[Asked]:
+    endpoints = [
+        *chunk_endpoints(shelf, "/get_chunk"),
+        Endpoint("POST", "/search", search, Question, access=QUERY),
+    ]
+    async with serve_component(endpoints, ANY, health=lambda: "probation") as address:
         yield Asked(address)
 
 
@@ -89,7 +93,7 @@ async def test_every_component_has_the_same_probes(ask: Asked) -> None:
 
 
 @pytest.mark.seed("001.20")
-async def test_a_chunk_comes_whole_with_its_checksum(ask: Asked, shelf: Shelf) -> None:
+async def test_a_chunk_comes_whole_with_its_checksum(ask: Asked, shelf: ChunkStore) -> None:
     kept = shelf.find(7)
     assert kept is not None
     for path in ("/get_chunk/7", "/get_chunk/7c", "/get_chunk/000000007"):
@@ -146,7 +150,7 @@ async def test_a_part_of_another_file_is_no_part_of_this_one(ask: Asked) -> None
 
 
 @pytest.mark.seed("001.20")
-async def test_all_chunks_are_listed_page_by_page(ask: Asked, shelf: Shelf) -> None:
+async def test_all_chunks_are_listed_page_by_page(ask: Asked, shelf: ChunkStore) -> None:
     every = (await ask("GET", "/get_chunks")).json
     assert [one["chunk_id"] for one in every] == [7, 8, 1009]
     assert [one["bytes"] for one in every] == [len(DATA), 5, 0]
@@ -189,10 +193,10 @@ async def test_a_name_that_others_gave_us_is_not_ours(ask: Asked) -> None:
     assert (await ask("GET", "/get_chunks", Host="evil.example")).problem == (403, "not_allowed")
 
 
-async def test_whoever_hangs_up_is_not_waited_for(ask: Asked, shelf: Shelf) -> None:
-    draft = Draft(shelf.path(10))
+async def test_whoever_hangs_up_is_not_waited_for(ask: Asked, shelf: ChunkStore) -> None:
+    draft = PartialFile(shelf.path(10))
     draft.write(bytes(60_000_000))
-    draft.keep()
+    draft.commit()
     for _ in range(3):
         reader, writer = await asyncio.open_connection(*ask.place)
         writer.write(b"GET /get_chunk/10 HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -203,16 +207,18 @@ async def test_whoever_hangs_up_is_not_waited_for(ask: Asked, shelf: Shelf) -> N
 
 async def test_where_others_reach_it_a_component_needs_a_token() -> None:
     with pytest.raises(NotAllowed, match="no token"):
-        async with face([], read_bind("0.0.0.0:0")):
+        async with serve_component([], read_bind("0.0.0.0:0")):
             pass
     with pytest.raises(BadInput, match="MGMT"):
         Guard("ftp://mgmt.example", "secret")
-    async with face([], read_bind("0.0.0.0:0"), options=GuardOptions(insecure=True)) as address:
+    async with serve_component(
+        [], read_bind("0.0.0.0:0"), options=GuardOptions(insecure=True)
+    ) as address:
         assert (await Asked(address)("GET", "/healthz", Host="any.example")).status == 200
 
 
 async def test_only_tickets_that_mgmt_signed_for_it_are_good(
-    shelf: Shelf, door: Mgmt, guestbook: str
+    shelf: ChunkStore, door: Mgmt, guestbook: str
 ) -> None:
     secrets = {}
     async with await connect(guestbook) as conn:
@@ -224,7 +230,7 @@ async def test_only_tickets_that_mgmt_signed_for_it_are_good(
     )
     endpoints = chunk_endpoints(shelf, "/get_chunk")
     async with (
-        face(endpoints, read_bind("0.0.0.0:0"), options=options) as address,
+        serve_component(endpoints, read_bind("0.0.0.0:0"), options=options) as address,
         Client(door.address, host="10.0.0.8:8431", token=secrets["index-builder"]) as builder,
         Client(door.address, host="10.0.0.9:8441", token=secrets["index-server"]) as server,
     ):
@@ -255,9 +261,9 @@ async def test_only_tickets_that_mgmt_signed_for_it_are_good(
         assert (await ask("GET", "/get_health_status")).json == {"status": "healthy"}
 
 
-async def test_without_mgmt_no_ticket_can_be_verified(shelf: Shelf) -> None:
+async def test_without_mgmt_no_ticket_can_be_verified(shelf: ChunkStore) -> None:
     options = GuardOptions(mgmt="127.0.0.1:1", token="own", grace_seconds=0)
     endpoints = chunk_endpoints(shelf, "/get_chunk")
-    async with face(endpoints, read_bind("0.0.0.0:0"), options=options) as address:
+    async with serve_component(endpoints, read_bind("0.0.0.0:0"), options=options) as address:
         got = await Asked(address)("GET", "/get_chunk/8", Authorization="Bearer own")
         assert got.problem == (503, "unreachable")

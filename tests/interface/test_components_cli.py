@@ -9,7 +9,7 @@ import pytest
 from support.processes.commands import Ran, usher
 from usher.db.pool import Connection, connect
 from usher.mgmt import caller_identity, components, tokens
-from usher.mgmt.components import Component
+from usher.mgmt.components import ComponentRecord
 
 pytestmark = pytest.mark.soak  # a process for each command takes its time
 
@@ -22,14 +22,14 @@ def at(dsn: str, *words: str | Path) -> Ran:
     return ran
 
 
-async def meet(conn: Connection, host: str, type_: str) -> Component:
-    return await caller_identity.meet(conn, host=host, type=type_, now=NOW)
+async def meet(conn: Connection, host: str, type_: str) -> ComponentRecord:
+    return await caller_identity.identify_by_host(conn, host=host, type=type_, now=NOW)
 
 
 async def furnish(dsn: str) -> None:
     """A crawler with a chunk in error, one parked and one built, which is wanted on two servers of three."""
     async with await connect(dsn) as conn:
-        await conn.execute("update work.house set rows = 2")
+        await conn.execute("update work.settings set rows = 2")
         crawler = await meet(conn, "10.0.0.1:5000", "crawler")
         builder = await meet(conn, "10.0.0.2:5000", "index-builder")
         servers = [

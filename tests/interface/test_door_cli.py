@@ -359,7 +359,8 @@ def test_the_embedded_server_is_made_ready(data: Path) -> None:
 
 def test_help_needs_no_driver_and_no_rich() -> None:
     code = (
-        "import sys, usher.cli.commands.door, usher.cli.commands.hosts, usher.cli.commands.domain64;"
+        "import sys, usher.cli.commands.add, usher.cli.commands.explain, usher.cli.commands.hosts,"
+        " usher.cli.commands.domain64;"
         "print(sorted({'psycopg', 'rich', 'usher.door', 'usher.urls'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

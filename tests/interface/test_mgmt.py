@@ -129,7 +129,7 @@ def test_it_works_under_the_role_of_the_door(database: str, tmp_path: Path) -> N
 def test_of_a_bug_only_the_log_tells(database: str, tmp_path: Path) -> None:
     with mgmt(database, tmp_path / "log") as server:
         with psycopg.connect(database) as conn:
-            conn.execute("alter table work.house rename column revision to version")
+            conn.execute("alter table work.settings rename column revision to version")
         told = server.knock("https://bug.example/")
         assert told.problem == (500, "failed")
         assert "revision" not in told.body.decode()

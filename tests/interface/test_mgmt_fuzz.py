@@ -1,7 +1,6 @@
 """Whatever is said to MGMT's endpoints, nothing breaks: every answer is one that the documents know."""
 
 import json
-from typing import Any
 from urllib.parse import quote, urlencode
 
 import pytest
@@ -9,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from support.mgmt.mgmt_process import Mgmt
-from usher.api.app import Endpoint
-from usher.api.endpoints import CANONICAL
+from usher.api.context import MgmtEndpoint
+from usher.api.endpoints import CURRENT_ENDPOINTS
 
 KNOWN = {200, 304, 400, 404, 409, 413, 422}
 WORDS = (
@@ -28,11 +27,11 @@ MORE = ("[::1]:5", "index-server", "crawler", "9" * 19, "-1", "NaN", "\ud7ff", "
 TEXT = st.text(max_size=30) | st.sampled_from(WORDS + MORE)
 PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXT
 JSON = st.recursive(PLAIN, lambda some: st.lists(some, max_size=3) | st.dictionaries(TEXT, some))
-POSTS = [pytest.param(one, id=one.path) for one in CANONICAL if one.method == "POST"]
-GETS = [pytest.param(one, id=one.path) for one in CANONICAL if one.method == "GET"]
+POSTS = [pytest.param(one, id=one.path) for one in CURRENT_ENDPOINTS if one.method == "POST"]
+GETS = [pytest.param(one, id=one.path) for one in CURRENT_ENDPOINTS if one.method == "GET"]
 
 
-def fields(endpoint: Endpoint[Any, Any]) -> list[str]:
+def fields(endpoint: MgmtEndpoint) -> list[str]:
     found: tuple[str, ...] = getattr(endpoint.request, "__struct_encode_fields__", ())
     return [*found, "link", "n"]
 
@@ -46,7 +45,7 @@ def checked(status: int, body: bytes) -> None:
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data())
-def test_bodies(door: Mgmt, endpoint: Endpoint[Any, Any], data: st.DataObject) -> None:
+def test_bodies(door: Mgmt, endpoint: MgmtEndpoint, data: st.DataObject) -> None:
     names = st.sampled_from(fields(endpoint))
     body = data.draw(st.dictionaries(names, JSON, max_size=6) | JSON)
     told = door.ask("POST", endpoint.path, json.dumps(body).encode())
@@ -58,7 +57,7 @@ def test_bodies(door: Mgmt, endpoint: Endpoint[Any, Any], data: st.DataObject) -
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data())
-def test_queries(door: Mgmt, endpoint: Endpoint[Any, Any], data: st.DataObject) -> None:
+def test_queries(door: Mgmt, endpoint: MgmtEndpoint, data: st.DataObject) -> None:
     names = st.sampled_from(fields(endpoint))
     query = data.draw(st.dictionaries(names, PLAIN.map(str), max_size=4))
     path = endpoint.path

@@ -21,12 +21,12 @@ from support.mgmt.mgmt_process import Mgmt
 from support.mgmt.plain_components import Component, at_once
 from usher.api import builder as building
 from usher.api import index_server, openapi
-from usher.api.endpoints import CANONICAL
+from usher.api.endpoints import CURRENT_ENDPOINTS
 
 Case = schemathesis.Case[Any]
 DOCUMENT = openapi.document(ENDPOINTS)
 FEW = schemathesis.Config.from_dict({"phases": {"coverage": {"enabled": False}}})
-OURS = [endpoint.path for endpoint in CANONICAL if not endpoint.old]
+OURS = [endpoint.path for endpoint in CURRENT_ENDPOINTS if not endpoint.old]
 thorough = schemathesis.openapi.from_dict(DOCUMENT).include(path=OURS).exclude(deprecated=True)
 quick = schemathesis.openapi.from_dict(DOCUMENT, config=FEW).exclude(
     lambda found: (

@@ -10,7 +10,7 @@ import pytest
 
 from support.mgmt.mgmt_process import Mgmt, mgmt
 from support.mgmt.plain_components import Component, at_once, done, one, states
-from usher.api.endpoints import CANONICAL, OLD_NAMES
+from usher.api.endpoints import CURRENT_ENDPOINTS, SEED_ALIASES
 
 CRAWLER, BUILDER = "10.10.127.100:5000", "10.10.127.101:5000"
 SERVERS = ("10.10.127.102:5000", "10.10.127.102:5001", "10.10.127.103:5000")
@@ -296,8 +296,8 @@ def test_health(seeded: Mgmt) -> None:
 
 def test_old_names_answer_like_the_new(seeded: Mgmt) -> None:
     """Each on an empty house, as a component of its own."""
-    methods = {one.path: one.method for one in CANONICAL if not one.old}
-    for number, (path, names) in enumerate(OLD_NAMES.items()):
+    methods = {one.path: one.method for one in CURRENT_ENDPOINTS if not one.old}
+    for number, (path, names) in enumerate(SEED_ALIASES.items()):
         caller, method = Component(seeded, host=f"c{number}"), methods[path]
         body: dict[str, str] | None = {} if method == "POST" else None
         told = caller.ask(method, path.replace("{number}", "1"), body)

@@ -291,7 +291,7 @@ async def test_w11_a_server_that_joins_gets_its_share(
     assert second.get("/get_chunks")[0]["peers"] == ["first"]
     second.post("/set_chunk_loaded", chunk_ids=given)
     async with await connect(database) as conn, conn.transaction():
-        await placements.drop(conn, now=datetime.now(UTC) - placements.LINGER)
+        await placements.drop(conn, now=datetime.now(UTC) - placements.RELEASED_COPY_DELAY)
     assert first.get("/get_chunks/leaving") == {"chunks": given}
     assert first.post("/set_chunk_dropped", chunk_ids=given) == {"chunk_ids": given}
 

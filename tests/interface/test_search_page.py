@@ -12,8 +12,8 @@ import pytest
 
 from support.index.rows import Rows, fronting, library
 from support.processes.commands import Ran, usher
-from usher.http.client.pool import Answer, Lines
-from usher.query.language import parse
+from usher.http.client.pool import HttpPool, HttpResponse
+from usher.query.language import parse_query
 from usher.search.result_view import (
     address_of,
     crumbs,
@@ -21,7 +21,7 @@ from usher.search.result_view import (
     is_link,
     narrowed,
     page_number,
-    turn,
+    paginate,
 )
 from usher.search.result_view import wanted_address as wanted
 
@@ -41,9 +41,9 @@ class Front:
 
     def __init__(self, address: str, rows: Rows) -> None:
         self.address, self.rows = address, rows
-        self.lines = Lines("127.0.0.1", int(address.rpartition(":")[2]), timeout=20)
+        self.lines = HttpPool("127.0.0.1", int(address.rpartition(":")[2]), timeout=20)
 
-    async def raw(self, path: str) -> Answer:
+    async def raw(self, path: str) -> HttpResponse:
         return await self.lines.ask("GET", path, b"", {"Host": "127.0.0.1"})
 
     async def page(self, text: str, **more: object) -> str:
@@ -302,19 +302,19 @@ def test_links_are_of_the_web() -> None:
 
 
 def test_what_narrows_a_query_can_be_taken_away() -> None:
-    query = parse("cat site:a.org lang:de after:2024 before:2025-06 -site:b.org -lang:fr")
+    query = parse_query("cat site:a.org lang:de after:2024 before:2025-06 -site:b.org -lang:fr")
     words = [one.words for one in filters(query)]
     assert words == [
         "from a.org", "not from b.org", "in German", "not in French", "from 1 January 2024 on", "before 1 June 2025",
     ]  # fmt: skip
     assert filters(query)[0].without == "cat lang:de after:2024 before:2025-06 -site:b.org -lang:fr"
     assert narrowed(query, "c.org").endswith("-lang:fr site:c.org")
-    assert wanted(parse("example.org/a")) == "https://example.org/a"
-    assert wanted(parse("open source")) == wanted(parse("javascript:alert(1)")) == ""
+    assert wanted(parse_query("example.org/a")) == "https://example.org/a"
+    assert wanted(parse_query("open source")) == wanted(parse_query("javascript:alert(1)")) == ""
 
 
 def test_pages_that_can_be_turned_to() -> None:
-    assert turn(0, 1).last == 1
-    assert (turn(96, 5).last, turn(96, 5).near) == (10, [2, 3, 4, 5, 6, 7, 8])
-    assert (turn(5_000, 100).last, turn(5_000, 100).capped) == (100, True)
+    assert paginate(0, 1).last == 1
+    assert (paginate(96, 5).last, paginate(96, 5).near) == (10, [2, 3, 4, 5, 6, 7, 8])
+    assert (paginate(5_000, 100).last, paginate(5_000, 100).capped) == (100, True)
     assert [page_number(text) for text in ("2", "0", "x", "9" * 5_000)] == [2, 1, 1, 10**9]

@@ -12,12 +12,12 @@ from support.db.failover_pair import free_port
 from support.db.fixtures import wait_stopped
 from support.mgmt.chunk_trade import documents
 from support.processes.terminal import PORTS, show
-from usher.chunk_store import Draft, Shelf, keep_files_private
+from usher.chunk_store import ChunkStore, PartialFile, keep_files_private
 from usher.index import chunk_file
-from usher.index.claimed_chunks import Claims
-from usher.index.component_directory import alone_in
+from usher.index.claimed_chunks import ClaimedChunks
+from usher.index.component_lifecycle import lock_directory
 from usher.index.engine import Engine
-from usher.messages import ContentChunk
+from usher.messages.builder import ContentChunk
 from usher.private_files import make_data_directory
 
 LINKS = ["https://example.org/one", "https://example.org/two"]
@@ -46,15 +46,15 @@ def loose(directory: Path) -> dict[str, str]:
 )
 @pytest.mark.usefixtures("no_umask")
 def test_files_of_chunks(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path / "content" / "host")
-    draft = Draft(shelf.path(7))
+    shelf = ChunkStore(tmp_path / "content" / "host")
+    draft = PartialFile(shelf.path(7))
     draft.write(b"page")
     assert loose(tmp_path) == {}
-    draft.keep()
-    with alone_in(tmp_path / "built"):
+    draft.commit()
+    with lock_directory(tmp_path / "built"):
         chunk_file.write(tmp_path / "built" / "7.idx", 7, documents(7, LINKS, LINKS))
         chunk = ContentChunk(chunk_id=7, host="127.0.0.1:1", keys=[], sha256="", bytes=1)
-        Claims(tmp_path / "built" / "incoming").add(chunk)
+        ClaimedChunks(tmp_path / "built" / "incoming").add(chunk)
     files = {path.name for path in tmp_path.rglob("*") if path.is_file()}
     assert files == {"000000007.warc.gz", "7.idx", "7.json", "lock"}
     assert loose(tmp_path) == {}
@@ -64,7 +64,7 @@ def test_files_of_chunks(tmp_path: Path) -> None:
 def test_an_existing_directory_is_closed(tmp_path: Path) -> None:
     (tmp_path / "index").mkdir(mode=0o777)
     (tmp_path / "index" / "lock").touch(0o666)
-    with alone_in(tmp_path / "index"):
+    with lock_directory(tmp_path / "index"):
         assert loose(tmp_path) == {}
 
 

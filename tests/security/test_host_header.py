@@ -7,7 +7,7 @@ import pytest
 
 from support.mgmt.mgmt_process import mgmt
 from support.site.raw_http import send_raw
-from usher.http.server.component import GuardOptions, face
+from usher.http.server.component import GuardOptions, serve_component
 from usher.http.server.listen import read_bind
 
 ANY = read_bind("127.0.0.1:0")
@@ -21,14 +21,14 @@ async def mgmt_address(database: str, tmp_path: Path) -> AsyncIterator[str]:
 
 @pytest.fixture
 async def component() -> AsyncIterator[str]:
-    async with face([], ANY) as address:
+    async with serve_component([], ANY) as address:
         yield address
 
 
 @pytest.fixture
 async def open_component() -> AsyncIterator[str]:
     """It answers to any name."""
-    async with face([], ANY, options=GuardOptions(insecure=True)) as address:
+    async with serve_component([], ANY, options=GuardOptions(insecure=True)) as address:
         yield address
 
 

@@ -20,7 +20,7 @@ from support.site.website import Website, head
 from usher.errors import BadContent
 from usher.http.client import download
 from usher.index.chunk_file import MAX_DOCUMENTS
-from usher.index.document import Document
+from usher.index.document import IndexDocument
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 
@@ -194,13 +194,13 @@ async def test_a_file_that_is_too_large_is_not_downloaded(
     with Website(pages) as web:
         base = f"127.0.0.1:{web.port}"
         with pytest.raises(BadContent, match="too large"):
-            await download.pull(base, 1, "index", tmp_path / "1", "ab" * 32, size=2 << 30)
+            await download.download_chunk(base, 1, "index", tmp_path / "1", "ab" * 32, size=2 << 30)
         assert web.log == []
         with pytest.raises(BadContent, match="longer than 1,073,741,824 bytes"):
-            await download.pull(base, 1, "index", tmp_path / "1")
+            await download.download_chunk(base, 1, "index", tmp_path / "1")
         monkeypatch.setitem(download.MAX_FILE_BYTES, "index", MIB)
         with pytest.raises(BadContent, match="longer than 1,048,576 bytes"):
-            await download.pull(base, 2, "index", tmp_path / "2")
+            await download.download_chunk(base, 2, "index", tmp_path / "2")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -285,11 +285,11 @@ def test_a_content_chunk_bomb_is_refused(tmp_path: Path, name: str) -> None:
 
 def test_a_document_within_the_limits_is_read() -> None:
     """The limits of the reader are those of the largest document that a builder makes."""
-    largest = Document(
+    largest = IndexDocument(
         key="k" * 2_200, url="u" * 2_260, host="h" * 253, chunk=7, crawled=NOW,
         title="\u6771" * 1_000, headings=("\u6771" * 1_000,) * 200, body="\U0001f600" * 1_000_000,
         description="\u6771" * 1_000, language="de", published=NOW, canonical="c" * 2_260,
     )  # fmt: skip
     data = msgspec.msgpack.encode(largest)
     assert len(data) < 8 * MIB
-    assert msgspec.msgpack.decode(data, type=Document) == largest
+    assert msgspec.msgpack.decode(data, type=IndexDocument) == largest

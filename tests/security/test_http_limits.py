@@ -16,8 +16,9 @@ from support.mgmt.mgmt_process import Mgmt, mgmt
 from support.processes.commands import clean
 from support.site.raw_http import RawClient, raw_client, send_raw
 from usher.http.server import bodies, connection, connection_limits, listen
-from usher.http.server.component import Call, Endpoint, face
+from usher.http.server.component import QUERY, ComponentCall, ComponentEndpoint, serve_component
 from usher.http.server.connection import MAX_HEAD_BYTES, MAX_HEADERS
+from usher.http.server.endpoint import Endpoint
 from usher.http.server.listen import read_bind
 from usher.http.server.middleware import LINGER_BYTES
 
@@ -29,21 +30,20 @@ MEGABYTE = b"x" * 1_000_000
 KERNEL_BYTES = 20_000_000  # more than the kernel buffers for one connection
 
 
-async def echo(call: Call) -> Response:
+async def echo(call: ComponentCall[None]) -> Response:
     seen = call.headers.get("x-secret", "")
-    return Response(await bodies.read(call.request), headers={"x-seen": seen})
+    return Response(await bodies.read_body(call.request), headers={"x-seen": seen})
 
 
-async def large(_call: Call) -> Response:
+async def large(_call: ComponentCall[None]) -> Response:
     return Response(bytes(30_000_000))
 
 
-ENDPOINTS = [
-    Endpoint("POST", "/echo", echo),
-    Endpoint("GET", "/large", large),
-    Endpoint(
-        "POST", "/rpc", echo, quick=True
-    ),  # so that connections of this server can be upgraded
+ENDPOINTS: list[ComponentEndpoint] = [
+    Endpoint("POST", "/echo", echo, access=QUERY),
+    Endpoint("GET", "/large", large, access=QUERY),
+    # so that connections of this server can be upgraded
+    Endpoint("POST", "/rpc", echo, access=QUERY, rpc=True),
 ]
 
 
@@ -58,7 +58,7 @@ async def mgmt_server(
 
 @pytest.fixture
 async def address() -> AsyncIterator[str]:
-    async with face(ENDPOINTS, ANY) as where:
+    async with serve_component(ENDPOINTS, ANY) as where:
         yield where
 
 
@@ -191,7 +191,7 @@ async def test_a_slow_head(address: str, monkeypatch: pytest.MonkeyPatch) -> Non
 async def test_an_idle_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "HEAD_SECONDS", 0.3)
     monkeypatch.setattr(listen, "KEEP_ALIVE_SECONDS", 1)
-    async with face(ENDPOINTS, ANY) as address:
+    async with serve_component(ENDPOINTS, ANY) as address:
         assert (await send_raw(address)).data == b""
         async with raw_client(address) as client:
             await client.send(GET + b"\r\n")
@@ -208,7 +208,7 @@ async def test_a_slow_body(address: str, monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.attack(3, "drip a body that nothing reads", "the connection closes")
 async def test_a_body_that_nothing_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listen, "KEEP_ALIVE_SECONDS", 1)
-    async with face(ENDPOINTS, ANY) as address, raw_client(address) as client:
+    async with serve_component(ENDPOINTS, ANY) as address, raw_client(address) as client:
         head = POST.replace(b"/echo", b"/nowhere") + b"Content-Length: 1000000\r\n\r\n"
         await client.send(head)
         assert (await client.drip(b"x")).status == 404
@@ -243,7 +243,7 @@ async def test_900_half_open_requests(mgmt_server: Mgmt) -> None:
 async def test_too_many_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection_limits, "MAX_CONNECTIONS", 20)
     monkeypatch.setattr(connection_limits, "MIN_CONNECTIONS", 1)
-    async with face(ENDPOINTS, ANY) as address, AsyncExitStack() as stack:
+    async with serve_component(ENDPOINTS, ANY) as address, AsyncExitStack() as stack:
         for _ in range(10):
             await stack.enter_async_context(raw_client(address))
         refused = await send_raw(address)
@@ -269,7 +269,7 @@ async def test_a_flood_beyond_the_limit_is_cut_off(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(connection_limits, "MAX_CONNECTIONS", 4)
     monkeypatch.setattr(connection_limits, "MIN_CONNECTIONS", 1)
     monkeypatch.setattr(connection_limits, "RESERVED_FILES", 4)
-    async with face(ENDPOINTS, ANY) as address, AsyncExitStack() as stack:
+    async with serve_component(ENDPOINTS, ANY) as address, AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(raw_client(address)) for _ in range(12)]
         answers = await asyncio.gather(*(client.answer() for client in clients[6:]))
         assert {answer.data for answer in answers} == {b""}

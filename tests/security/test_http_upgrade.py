@@ -18,7 +18,14 @@ from usher.db.pool import connect
 from usher.http.client.mgmt_client import Client
 from usher.http.rpc import SWITCHED
 from usher.http.server import connection_limits, rpc_connections
-from usher.http.server.component import Call, Endpoint, GuardOptions, face
+from usher.http.server.component import (
+    QUERY,
+    ComponentCall,
+    ComponentEndpoint,
+    GuardOptions,
+    serve_component,
+)
+from usher.http.server.endpoint import Endpoint
 from usher.http.server.listen import read_bind
 from usher.mgmt import tokens
 
@@ -38,20 +45,20 @@ class Handlers:
         self.release = asyncio.Event()
         self.calls = 0
 
-    async def wait(self, _call: Call) -> Response:
+    async def wait(self, _call: ComponentCall[None]) -> Response:
         self.calls += 1
         await self.release.wait()
         return Response(b"done")
 
-    async def large(self, _call: Call) -> Response:
+    async def large(self, _call: ComponentCall[None]) -> Response:
         self.calls += 1
         return Response(bytes(1_000_000))
 
     @property
-    def endpoints(self) -> list[Endpoint]:
+    def endpoints(self) -> list[ComponentEndpoint]:
         return [
-            Endpoint("POST", "/wait", self.wait, quick=True),
-            Endpoint("POST", "/large", self.large, quick=True),
+            Endpoint("POST", "/wait", self.wait, access=QUERY, rpc=True),
+            Endpoint("POST", "/large", self.large, access=QUERY, rpc=True),
         ]
 
 
@@ -64,7 +71,7 @@ async def handlers() -> AsyncIterator[Handlers]:
 
 @pytest.fixture
 async def address(handlers: Handlers) -> AsyncIterator[str]:
-    async with face(handlers.endpoints, ANY) as where:
+    async with serve_component(handlers.endpoints, ANY) as where:
         yield where
 
 
@@ -91,7 +98,7 @@ async def test_an_upgrade_needs_a_good_ticket(
             secret = await tokens.make(conn, "front", "work", "front-end", now=now)
         options = GuardOptions(mgmt=server.address, token=own, host=host)
         async with (
-            face(handlers.endpoints, EVERYWHERE, options=options) as address,
+            serve_component(handlers.endpoints, EVERYWHERE, options=options) as address,
             Client(server.address, host="10.0.0.11:8400", token=secret) as front,
         ):
             known = f"select 1 from work.component where host = '{host}'"
@@ -127,7 +134,7 @@ async def soon_refused(client: RawClient) -> bool:
 
 async def test_without_mgmt_a_ticket_cannot_be_checked(handlers: Handlers) -> None:
     options = GuardOptions(mgmt="http://127.0.0.1:9", token="own")
-    async with face(handlers.endpoints, EVERYWHERE, options=options) as address:
+    async with serve_component(handlers.endpoints, EVERYWHERE, options=options) as address:
         answer = await send_raw(address, UPGRADE + b"Authorization: Bearer other\r\n\r\n")
         assert answer.problem == (503, "unreachable")
 

@@ -14,13 +14,14 @@ from support.index.chunk_files import chunk_file
 from support.index.stack import post
 from support.mgmt.chunk_trade import Trade, acting, documents, free_bind, soon, titled, trading
 from support.processes.crawls import EMBEDDED
-from usher.crawl.warc.writer import Record
+from usher.crawl.warc.writer import WarcPage
 from usher.errors import Conflict
 from usher.http.client.mgmt_client import Client
 from usher.index import builder_service, server
 from usher.index import chunk_file as chunkfile
-from usher.index.document import Document
-from usher.messages import ForeignPages, Page
+from usher.index.document import IndexDocument
+from usher.messages.components import ForeignPages
+from usher.messages.crawler import PageReport
 
 pytestmark = EMBEDDED
 NUMBERS = count(1)
@@ -48,10 +49,12 @@ class House:
 
     async def start_builder(self) -> None:
         wish, settings = (
-            builder_service.BuilderOptions(bind=free_bind(), presses=1),
+            builder_service.BuilderOptions(bind=free_bind(), processes=1),
             self.trade.settings(self.data),
         )
-        actor = acting(lambda stop, ready: builder_service.build(settings, wish, stop, ready=ready))
+        actor = acting(
+            lambda stop, ready: builder_service.run_builder(settings, wish, stop, ready=ready)
+        )
         self.builder = await self.stack.enter_async_context(actor)
 
     async def start_server(self) -> None:
@@ -59,7 +62,9 @@ class House:
             server.IndexServerOptions(bind=free_bind(), row=1),
             self.trade.settings(self.data),
         )
-        actor = acting(lambda stop, ready: server.serve_index(settings, wish, stop, ready=ready))
+        actor = acting(
+            lambda stop, ready: server.run_index_server(settings, wish, stop, ready=ready)
+        )
         self.server = await self.stack.enter_async_context(actor)
 
     async def claim(self, *paths: str) -> tuple[int, str]:
@@ -78,7 +83,7 @@ class House:
         raise AssertionError("MGMT gives no chunk")
 
     async def crawled(
-        self, chunk: int, records: Sequence[Record], pages: Sequence[Page] | None
+        self, chunk: int, records: Sequence[WarcPage], pages: Sequence[PageReport] | None
     ) -> None:
         """Store these records as the content of a chunk and report these pages."""
         await chunk_file(self.trade.content.path(chunk), *records)
@@ -86,7 +91,7 @@ class House:
         assert file
         await self.trade.crawler.crawled(chunk, pages=pages, sha256=file.sha256, size=file.size)
 
-    async def built(self, chunk: int, made: Sequence[Document]) -> None:
+    async def built(self, chunk: int, made: Sequence[IndexDocument]) -> None:
         """Build a chunk as a hostile builder does: of these documents, whatever MGMT says."""
         claimed = await self.trade.builder.get_content_chunks()
         assert chunk in {one.chunk_id for one in claimed}
@@ -130,12 +135,12 @@ async def house(database: str, tmp_path: Path) -> AsyncIterator[House]:
         yield House(trade, tmp_path, stack=stack)
 
 
-def record(url: str, word: str) -> Record:
+def record(url: str, word: str) -> WarcPage:
     return replace(titled("/", f"{word} page of {url}"), url=url)
 
 
-def fetched(*urls: str) -> list[Page]:
-    return [Page(link=url, result="success", status=200) for url in urls]
+def fetched(*urls: str) -> list[PageReport]:
+    return [PageReport(link=url, result="success", status=200) for url in urls]
 
 
 @pytest.mark.attack(
@@ -213,7 +218,7 @@ async def test_a_builder_adds_documents_of_foreign_pages(house: House) -> None:
     assert house.crawler_host(chunk) in reason
 
 
-def replace_document(document: Document, **changes: str) -> Document:
+def replace_document(document: IndexDocument, **changes: str) -> IndexDocument:
     return msgspec.structs.replace(document, **changes)
 
 
@@ -225,7 +230,7 @@ def replace_document(document: Document, **changes: str) -> Document:
 async def test_a_crawler_stores_pages_that_it_did_not_report_as_fetched(house: House) -> None:
     chunk, host = await house.claim("/a", "/gone", "/back")
     urls = [f"https://{host}{path}" for path in ("/a", "/gone", "/back")]
-    pages = [*fetched(urls[0]), Page(link=urls[1], result="gone", status=410)]
+    pages = [*fetched(urls[0]), PageReport(link=urls[1], result="gone", status=410)]
     await house.crawled(chunk, [record(url, "umber") for url in urls], pages)
     await house.start_builder()
     await house.start_server()

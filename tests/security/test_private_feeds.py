@@ -16,11 +16,11 @@ from usher.db.pool import Database
 from usher.door import hosts
 from usher.errors import NotFound
 from usher.feeds.poll.find_feed import find_feed
-from usher.feeds.store.databases import House
+from usher.feeds.store.databases import FeedDatabases
 from usher.urls import Url, parse
 
 pytestmark = [EMBEDDED, needs_root]
-LISTED = private_hosts.parse("127.0.5.1")
+LISTED = private_hosts.parse_allow_list("127.0.5.1")
 Attack = Callable[[Newsroom, Website, Website], Awaitable[None]]
 
 
@@ -28,7 +28,9 @@ Attack = Callable[[Newsroom, Website, Website], Awaitable[None]]
 async def desk(database: str) -> AsyncIterator[Newsroom]:
     async with Database(database, role=ROLES[0]) as db, Fetcher("t", allow=LISTED) as fetcher:
         callback = "https://hooks.example"
-        yield Newsroom(House(db, None, ROLES, database, 5, callback, allowed=LISTED), fetcher)
+        yield Newsroom(
+            FeedDatabases(db, None, ROLES, database, 5, callback, allowed_hosts=LISTED), fetcher
+        )
 
 
 def attacked(database: str, attack: Attack) -> list[str]:

@@ -23,7 +23,7 @@ from usher.door import hosts, private_access
 from usher.door.doorkeeper import Doorkeeper
 from usher.door.rules import Knock
 from usher.errors import NotAllowed
-from usher.private_hosts import Permission, parse
+from usher.private_hosts import PrivateHostPermission, parse_allow_list
 
 PRIVATE = "127.0.5.1"
 FEED = "application/rss+xml"
@@ -128,10 +128,10 @@ def test_no_public_page_leads_to_a_listed_private_host(database: str, tmp_path: 
 async def named(database: str) -> AsyncIterator[Doorkeeper]:
     """A door that knows a private host, which the operator named, with one page of it crawled."""
     async with Database(database, role="usher_door") as db:
-        door = Doorkeeper(db, parse("intra.test, 10.1.0.0/16"))
+        door = Doorkeeper(db, parse_allow_list("intra.test, 10.1.0.0/16"))
         async with db.transaction() as conn:
             there = url("http://10.0.0.7:8080/")
-            permission = Permission("10.0.0.7", 8080, ("10.0.0.7",))
+            permission = PrivateHostPermission("10.0.0.7", 8080, ("10.0.0.7",))
             await private_access.grant(conn, there, permission)
         await door.knock([str(there), "http://10.1.0.1/", "http://intra.test/", "http://a.org/"])
         yield door

@@ -24,7 +24,7 @@ from usher.db.embedded import account, account_files
 from usher.db.embedded.account import ServerAccount
 from usher.db.embedded.server_lease import lease_server
 from usher.errors import DataUnusable
-from usher.local.roles import PARTS
+from usher.local.roles import ROLE_PROCESSES
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root has an account to fear")
 OTHER_USER = ServerAccount("nobody", 65534, 65534)
@@ -92,7 +92,7 @@ def test_usher_conf_is_a_link(data: Path, victim: Path, database_user: ServerAcc
 )
 def test_log_files_are_links(data: Path, victim: Path, database_user: ServerAccount) -> None:
     make_server(data)
-    for name in ("start", *PARTS):
+    for name in ("start", *ROLE_PROCESSES):
         plant(database_user, data / "log" / f"{name}.log", victim / "shadow")
     with show(data, "up") as usher:
         usher.is_up()
@@ -100,7 +100,7 @@ def test_log_files_are_links(data: Path, victim: Path, database_user: ServerAcco
         assert usher.ends() == 0
     assert is_unchanged(victim)
     logs = {path.name for path in (data / "logs").iterdir()}
-    assert logs == {f"{name}.log" for name in ("start", *PARTS)}
+    assert logs == {f"{name}.log" for name in ("start", *ROLE_PROCESSES)}
     modes = {stat.S_IMODE(path.stat().st_mode) for path in (data / "logs").iterdir()}
     assert (stat.S_IMODE((data / "logs").stat().st_mode), modes) == (0o700, {0o600})
     assert shell(database_user, 'ls "$1"', data / "logs") != 0

@@ -21,12 +21,13 @@ from support.mgmt.plain_components import Component, at_once, one
 from support.processes.commands import usher
 from usher.errors import NotAllowed, Unreachable, UsherError
 from usher.http.client.mgmt_client import Client
-from usher.http.server.component import Call, Endpoint, GuardOptions, face
+from usher.http.server.component import QUERY, ComponentCall, GuardOptions, serve_component
+from usher.http.server.endpoint import AccessRule, Endpoint
 from usher.http.server.listen import read_bind
-from usher.http.server.middleware import Declined
+from usher.http.server.middleware import HttpError
 from usher.http.server.ticket_guard import OUT_OF_TOUCH_SECONDS, Guard
-from usher.messages import GuardState
-from usher.search.index_servers import SEARCH, Server
+from usher.messages.components import GuardState
+from usher.search.index_servers import SEARCH, IndexServer
 from usher.tickets import PREFIX, Ticket, audience_key, sign, verify
 
 HOST = "10.0.0.7:8421"
@@ -111,7 +112,7 @@ async def test_a_builder_shows_no_token_to_a_declared_address(
     assert verify(shown, elsewhere, "10.0.0.9:8421") is None
 
 
-async def hello(_call: Call) -> str:
+async def hello(_call: ComponentCall[None]) -> str:
     return "hello"
 
 
@@ -120,9 +121,9 @@ async def test_a_revocation_counts_everywhere(running: Mgmt, database: str) -> N
     secret = token(database, "front", "--type", "front-end")
     own = token(database, "server", "--type", "index-server")
     options = GuardOptions(mgmt=running.address, token=own, host="10.0.0.9:8441")
-    endpoints = [Endpoint("GET", "/hello", hello)]
+    endpoints = [Endpoint("GET", "/hello", hello, access=QUERY)]
     async with (
-        face(endpoints, read_bind("0.0.0.0:0"), options=options) as address,
+        serve_component(endpoints, read_bind("0.0.0.0:0"), options=options) as address,
         Client(running.address, host="10.0.0.11:8400", token=secret) as front,
     ):
         known = "select 1 from work.component where host = '10.0.0.9:8441'"
@@ -157,11 +158,11 @@ async def test_reading_does_not_include_index_chunks(running: Mgmt, database: st
     own = token(database, "server", "--type", "index-server")
     options = GuardOptions(mgmt=running.address, token=own, host="10.0.0.9:8441")
     endpoints = [
-        Endpoint("GET", "/index_chunk/7", hello, "index"),
-        Endpoint("GET", "/hello", hello),
+        Endpoint("GET", "/index_chunk/7", hello, access=AccessRule("ticket", action="index")),
+        Endpoint("GET", "/hello", hello, access=QUERY),
     ]
     async with (
-        face(endpoints, read_bind("0.0.0.0:0"), options=options) as address,
+        serve_component(endpoints, read_bind("0.0.0.0:0"), options=options) as address,
         Client(running.address, token=token(database, "--scope", "read")) as reader,
     ):
         known = "select 1 from work.component where host = '10.0.0.9:8441'"
@@ -184,12 +185,16 @@ async def test_a_refused_ticket_is_replaced_at_once(running: Mgmt, database: str
     secret = token(database, "front", "--type", "front-end")
     options = GuardOptions(mgmt=running.address, token=own, host=host)
     async with (
-        face([Endpoint("POST", "/search", hello)], read_bind("0.0.0.0:0"), options=options) as at,
+        serve_component(
+            [Endpoint("POST", "/search", hello, access=QUERY)],
+            read_bind("0.0.0.0:0"),
+            options=options,
+        ) as at,
         Client(running.address, host="10.0.0.11:8400", token=secret) as front,
     ):
         known = f"select 1 from work.component where host = '{host}'"
         assert await soon(lambda: one(database, known))
-        server = Server(at.removeprefix("http://").replace("0.0.0.0", "127.0.0.1"))
+        server = IndexServer(at.removeprefix("http://").replace("0.0.0.0", "127.0.0.1"))
         old = await front.ticket(host)
         server.show(old)
         assert not await is_refused(server)
@@ -207,7 +212,7 @@ async def test_a_refused_ticket_is_replaced_at_once(running: Mgmt, database: str
         server.close()
 
 
-async def refused_at_last(server: Server) -> None:
+async def refused_at_last(server: IndexServer) -> None:
     """Ask until the guard has heard of the new key."""
     for pause in repeat(0.1):
         if await is_refused(server):
@@ -215,7 +220,7 @@ async def refused_at_last(server: Server) -> None:
         await asyncio.sleep(pause)
 
 
-async def is_refused(server: Server) -> bool:
+async def is_refused(server: IndexServer) -> bool:
     with pytest.raises(Unreachable):  # what it answers is no answer to a search
         await server.ask(SEARCH, b"{}", asyncio.get_running_loop().time() + 20)
     return server.refused
@@ -263,7 +268,7 @@ def ticket(*, expires: float, token_id: int = 5, audience: str = HOST) -> str:
 async def refused(guard: Guard, text: str) -> bool:
     try:
         await guard.check(text, "query")
-    except (Declined, UsherError):
+    except (HttpError, UsherError):
         return True
     return False
 

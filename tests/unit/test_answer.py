@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usher.crawl.http.response import Answer, in_words
+from usher.crawl.http.response import FetchResponse, format_bytes
 from usher.urls import Scheme, Url
 
 HERE = Url(Scheme.HTTPS, "example.org", "/a/b?c")
 NOW = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
 
 
-def answer(status: int = 200, **headers: str) -> Answer:
+def answer(status: int = 200, **headers: str) -> FetchResponse:
     named = [(name.replace("_", "-"), value) for name, value in headers.items()]
-    return Answer(HERE, status=status, headers=named)
+    return FetchResponse(HERE, status=status, headers=named)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_type_and_charset(said: str, media_type: str, charset: str) -> None:
 
 
 def test_headers_are_found_in_any_case_and_number() -> None:
-    found = Answer(HERE, headers=[("X-Robots-Tag", "noindex"), ("x-robots-tag", "nofollow")])
+    found = FetchResponse(HERE, headers=[("X-Robots-Tag", "noindex"), ("x-robots-tag", "nofollow")])
     assert found.headers_of("X-ROBOTS-TAG") == ["noindex", "nofollow"]
     assert found.header("x-robots-tag") == "noindex, nofollow"
     assert found.first("x-robots-tag") == "noindex"
@@ -114,7 +114,7 @@ def test_the_first_trouble_counts() -> None:
     found.fail("body", "too long")
     found.fail("encoding", "broken")
     assert (found.kind, found.error, found.truncated) == ("body", "too long", True)
-    nothing = Answer(HERE)
+    nothing = FetchResponse(HERE)
     nothing.fail("dns", "no such name")
     assert not nothing.truncated
 
@@ -130,4 +130,4 @@ def test_the_first_trouble_counts() -> None:
     ],
 )
 def test_sizes_in_words(size: int, words: str) -> None:
-    assert in_words(size) == words
+    assert format_bytes(size) == words

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usher.door.cadence import LEAST, MOST, NAMES, parse, show
+from usher.door.cadence import LONGEST_CADENCE, NAMES, SHORTEST_CADENCE, parse, show
 from usher.errors import BadInput
 
 DAY = timedelta(days=1)
@@ -36,15 +36,17 @@ READ = {
     "PT6H": 6 * HOUR,
     "PT90M": 1.5 * HOUR,
     "P1DT12H": 36 * HOUR,
-    "1m": LEAST,
-    "3650d": MOST,
+    "1m": SHORTEST_CADENCE,
+    "3650d": LONGEST_CADENCE,
 }
 UNREADABLE = [
     "", " ", "d", "1", "-1d", "1.5h", "d1", "1h1d", "1d1d", "1y", "1 d", "b-iweekly", "hourly", "P", "PT", "P1",
     "P1M", "P1Y", "PT1D", "P1H", "P1DT", "T6H", "1d\x00", "\u0663d", "9" * 10 + "d", "weekly weekly", "never",
 ]  # fmt: skip
 OUTSIDE = ["0d", "59s", "PT0S", "3650d1s", "999999999w", "522w"]
-WHOLE = st.integers(60, int(MOST.total_seconds())).map(lambda seconds: timedelta(seconds=seconds))
+WHOLE = st.integers(60, int(LONGEST_CADENCE.total_seconds())).map(
+    lambda seconds: timedelta(seconds=seconds)
+)
 
 
 @pytest.mark.parametrize(("text", "cadence"), READ.items())
@@ -103,6 +105,6 @@ def test_any_text_is_a_cadence_within_bounds_or_bad_input(text: str) -> None:
         cadence = parse(text)
     except BadInput:
         return
-    assert LEAST <= cadence <= MOST
+    assert SHORTEST_CADENCE <= cadence <= LONGEST_CADENCE
     assert cadence.microseconds == 0
     assert parse(show(cadence)) == cadence

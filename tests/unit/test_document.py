@@ -9,24 +9,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from usher.crawl.page.document import PageDocument
 from usher.index.document import (
     MAX_BODY,
     MAX_HEADINGS,
     MAX_TITLE,
-    Document,
-    Left,
-    Page,
+    IndexDocument,
+    SkippedPage,
     from_page,
-    sites,
+    site_names,
 )
-from usher.query.tokens import bare, fold, language, spaced
+from usher.query.tokens import fold, language_code, space_words, strip_accents
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
-    """A page as `crawl.page` reads it."""
+class SamplePage(PageDocument):
+    """A page as `crawl.page` parses it, with sample values."""
 
     url: str = "https://a.org/x"
     title: str = "A title"
@@ -34,21 +34,16 @@ class Read:
     text: str = "Some text."
     description: str = "It is about."
     language: str = "en-GB"
-    published: datetime | None = None
-    modified: datetime | None = None
-    canonical: str | None = None
-    noindex: bool = False
     simhash: int = -5
     text64: int = 7
-    problem: str = ""
 
 
-def made(page: Page) -> Document | Left:
+def document_of(page: PageDocument) -> IndexDocument | SkippedPage:
     return from_page(page, key="https://a.org/x", host="a.org", chunk=3, crawled=NOW, domain64=99)
 
 
 def test_a_page() -> None:
-    assert made(Read()) == Document(
+    assert document_of(SamplePage()) == IndexDocument(
         key="https://a.org/x", url="https://a.org/x", host="a.org", chunk=3, crawled=NOW, domain64=99, title="A title",
         headings=("One", "Two"), body="Some text.", description="It is about.", language="en", simhash=-5, text64=7,
     )  # fmt: skip
@@ -57,13 +52,13 @@ def test_a_page() -> None:
 @pytest.mark.parametrize(
     ("page", "reason"),
     [
-        (Read(noindex=True), "noindex"),
-        (Read(title=" ", text="\n "), "no text"),
-        (Read(title="", text="", problem="it is encrypted"), "it is encrypted"),
+        (SamplePage(noindex=True), "noindex"),
+        (SamplePage(title=" ", text="\n "), "no text"),
+        (SamplePage(title="", text="", problem="it is encrypted"), "it is encrypted"),
     ],
 )
-def test_a_page_with_nothing_to_find(page: Read, reason: str) -> None:
-    assert made(page) == Left("https://a.org/x", reason)
+def test_a_page_with_nothing_to_find(page: SamplePage, reason: str) -> None:
+    assert document_of(page) == SkippedPage("https://a.org/x", reason)
 
 
 def test_dates_are_in_utc_and_not_in_the_future() -> None:
@@ -71,21 +66,21 @@ def test_dates_are_in_utc_and_not_in_the_future() -> None:
     later = NOW + timedelta(days=2)
     naive = datetime(2020, 1, 1)  # noqa: DTZ001 - pages write such dates
     cases = [
-        (Read(published=east), datetime(2025, 12, 31, 23, tzinfo=UTC)),
-        (Read(modified=east), datetime(2025, 12, 31, 23, tzinfo=UTC)),
-        (Read(published=later, modified=naive), naive.replace(tzinfo=UTC)),
-        (Read(published=later), None),
+        (SamplePage(published=east), datetime(2025, 12, 31, 23, tzinfo=UTC)),
+        (SamplePage(modified=east), datetime(2025, 12, 31, 23, tzinfo=UTC)),
+        (SamplePage(published=later, modified=naive), naive.replace(tzinfo=UTC)),
+        (SamplePage(published=later), None),
     ]
     for page, expected in cases:
-        document = made(page)
-        assert isinstance(document, Document)
+        document = document_of(page)
+        assert isinstance(document, IndexDocument)
         assert document.published == expected
 
 
 def test_too_much_is_cut_and_counted() -> None:
-    page = Read(text="x" * (MAX_BODY + 5), title="t" * 5000, headings=["h" * 5000] * 500)
-    document = made(page)
-    assert isinstance(document, Document)
+    page = SamplePage(text="x" * (MAX_BODY + 5), title="t" * 5000, headings=["h" * 5000] * 500)
+    document = document_of(page)
+    assert isinstance(document, IndexDocument)
     assert len(document.body) == MAX_BODY
     assert document.shortened == 5
     assert len(document.title) == len(document.headings[0]) == MAX_TITLE
@@ -94,10 +89,10 @@ def test_too_much_is_cut_and_counted() -> None:
 
 @given(st.text(st.characters(), max_size=50), st.text(max_size=10))
 def test_any_text_can_be_written_to_a_file(text: str, code: str) -> None:
-    page = replace(Read(), title=text, text=f"x{text}\ud800", language=code, headings=[text])
-    document = made(page)
-    assert isinstance(document, Document)
-    assert msgspec.msgpack.decode(msgspec.msgpack.encode(document), type=Document) == document
+    page = replace(SamplePage(), title=text, text=f"x{text}\ud800", language=code, headings=[text])
+    document = document_of(page)
+    assert isinstance(document, IndexDocument)
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(document), type=IndexDocument) == document
 
 
 @pytest.mark.parametrize(
@@ -112,7 +107,7 @@ def test_any_text_can_be_written_to_a_file(text: str, code: str) -> None:
     ],
 )
 def test_a_site_is_found_by_all_it_is_part_of(host: str, names: list[str]) -> None:
-    assert list(sites(host)) == names
+    assert list(site_names(host)) == names
 
 
 @pytest.mark.parametrize(
@@ -128,14 +123,14 @@ def test_a_site_is_found_by_all_it_is_part_of(host: str, names: list[str]) -> No
     ],
 )
 def test_languages(text: str, code: str) -> None:
-    assert language(text) == code
+    assert language_code(text) == code
 
 
 def test_words_that_look_alike_are_alike() -> None:
     assert fold("Straße ﬁ \uff38\u00a0e\u0301") == "strasse fi x é"
-    assert bare("ÉLÈVE") == "eleve"
-    assert spaced("Das ist 東京").split() == ["das", "ist", "東", "京"]
-    assert spaced("plain ASCII") == "plain ascii"
+    assert strip_accents("ÉLÈVE") == "eleve"
+    assert space_words("Das ist 東京").split() == ["das", "ist", "東", "京"]
+    assert space_words("plain ASCII") == "plain ascii"
 
 
 MIXED = st.text(st.sampled_from("aZ \u00a0éÉßΣжЖ…ǅÅ\u0301½Ⅳ東が\ud800") | st.characters())
@@ -149,5 +144,5 @@ def test_the_quick_way_to_fold_is_the_way_to_fold(text: str) -> None:
 
 @given(st.text())
 def test_folding_twice_changes_nothing_that_a_search_sees(text: str) -> None:
-    assert spaced(spaced(text)).split() == spaced(fold(spaced(text))).split()
-    assert bare(bare(text)) == bare(text)
+    assert space_words(space_words(text)).split() == space_words(fold(space_words(text))).split()
+    assert strip_accents(strip_accents(text)) == strip_accents(text)

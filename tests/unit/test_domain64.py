@@ -11,7 +11,7 @@ from usher.domain64 import (
     FIXED_TLDS,
     MAX,
     OTHER,
-    Name,
+    HostName,
     Parts,
     Range,
     decode,
@@ -47,33 +47,33 @@ NO_NUMBERS = [
 ]
 
 SPLITS = {
-    "nasa.gov": Name("gov", "nasa", ""),
-    "blogs.nasa.gov": Name("gov", "nasa", "blogs"),
-    "a.b.nasa.gov": Name("gov", "nasa", "a.b"),
-    "nasa.gov:8080": Name("gov", "nasa", ":8080"),
-    "www.nasa.gov:8080": Name("gov", "nasa", "www:8080"),
-    "bbc.co.uk": Name("uk", "bbc.co", ""),
-    "www.bbc.co.uk": Name("uk", "bbc.co", "www"),
-    "x.y.kobe.jp": Name("jp", "x.y.kobe", ""),
-    "www.city.kobe.jp": Name("jp", "city.kobe", "www"),
-    "www.xn--bcher-kva.de": Name("de", "xn--bcher-kva", "www"),
-    "a.b.xn--55qx5d.cn": Name("cn", "b.xn--55qx5d", "a"),
-    "www.stuff_1.com": Name("com", "stuff_1", "www"),
-    "a.b.unheard-of": Name("unheard-of", "b", "a"),
+    "nasa.gov": HostName("gov", "nasa", ""),
+    "blogs.nasa.gov": HostName("gov", "nasa", "blogs"),
+    "a.b.nasa.gov": HostName("gov", "nasa", "a.b"),
+    "nasa.gov:8080": HostName("gov", "nasa", ":8080"),
+    "www.nasa.gov:8080": HostName("gov", "nasa", "www:8080"),
+    "bbc.co.uk": HostName("uk", "bbc.co", ""),
+    "www.bbc.co.uk": HostName("uk", "bbc.co", "www"),
+    "x.y.kobe.jp": HostName("jp", "x.y.kobe", ""),
+    "www.city.kobe.jp": HostName("jp", "city.kobe", "www"),
+    "www.xn--bcher-kva.de": HostName("de", "xn--bcher-kva", "www"),
+    "a.b.xn--55qx5d.cn": HostName("cn", "b.xn--55qx5d", "a"),
+    "www.stuff_1.com": HostName("com", "stuff_1", "www"),
+    "a.b.unheard-of": HostName("unheard-of", "b", "a"),
     # a public suffix is a domain beside its customers' domains
-    "co.uk": Name("uk", "co", ""),
-    "co.uk:81": Name("uk", "co", ":81"),
-    "github.io": Name("io", "github", ""),
-    "me.github.io": Name("io", "me.github", ""),
-    "www.me.github.io": Name("io", "me.github", "www"),
+    "co.uk": HostName("uk", "co", ""),
+    "co.uk:81": HostName("uk", "co", ":81"),
+    "github.io": HostName("io", "github", ""),
+    "me.github.io": HostName("io", "me.github", ""),
+    "www.me.github.io": HostName("io", "me.github", "www"),
     # no TLD
-    "gov": Name("", "gov", ""),
-    "localhost": Name("", "localhost", ""),
-    "localhost:8000": Name("", "localhost", ":8000"),
-    "10.0.0.1": Name("", "10.0.0.1", ""),
-    "10.0.0.1:8000": Name("", "10.0.0.1", ":8000"),
-    "[::1]": Name("", "[::1]", ""),
-    "[fe80::1:2]:8000": Name("", "[fe80::1:2]", ":8000"),
+    "gov": HostName("", "gov", ""),
+    "localhost": HostName("", "localhost", ""),
+    "localhost:8000": HostName("", "localhost", ":8000"),
+    "10.0.0.1": HostName("", "10.0.0.1", ""),
+    "10.0.0.1:8000": HostName("", "10.0.0.1", ":8000"),
+    "[::1]": HostName("", "[::1]", ""),
+    "[fe80::1:2]:8000": HostName("", "[fe80::1:2]", ":8000"),
 }
 
 NUMBERS = st.integers(0, LAST) | st.sampled_from([0, 1, LAST - 1, LAST])
@@ -201,15 +201,15 @@ def test_there_is_no_range_of_an_impossible_tld(bad: int) -> None:
 
 
 @pytest.mark.parametrize(("host", "name"), SPLITS.items())
-def test_hosts_split_by_the_public_suffix_list(host: str, name: Name) -> None:
+def test_hosts_split_by_the_public_suffix_list(host: str, name: HostName) -> None:
     assert split(host) == name
     assert join(name) == host
 
 
 def test_under_other_the_domain_is_the_whole_registrable_name() -> None:
-    assert split("www.bbc.co.uk:81").under_other() == Name("", "bbc.co.uk", "www:81")
-    assert split("co.uk").under_other() == Name("", "co.uk", "")
-    assert split("10.0.0.1").under_other() == Name("", "10.0.0.1", "")
+    assert split("www.bbc.co.uk:81").under_other() == HostName("", "bbc.co.uk", "www:81")
+    assert split("co.uk").under_other() == HostName("", "co.uk", "")
+    assert split("10.0.0.1").under_other() == HostName("", "10.0.0.1", "")
 
 
 @settings(max_examples=300, deadline=None)

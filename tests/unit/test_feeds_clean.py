@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
 from usher.errors import BadInput
-from usher.feeds.items.clean import clean, plain
-from usher.feeds.items.page_template import MOST_PLACES, Model, learn, read, written
-from usher.feeds.items.sanitize import MOST_DEEP, MOST_HTML, address_of
+from usher.feeds.items.clean import clean, plain_text
+from usher.feeds.items.page_template import MAX_PLACES, PageTemplate, learn, read, to_json
+from usher.feeds.items.sanitize import MAX_DEPTH, MAX_HTML_CHARS, safe_url
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 BASE = "https://e.org/a/b.html"
@@ -135,7 +135,7 @@ def test_no_harm(vector: str, page: bool, around: str) -> None:  # noqa: FBT001 
 def test_no_harm_whatever_comes(text: str) -> None:
     for page in (False, True):
         check(clean(text, base=BASE, page=page).html)
-    plain(text)
+    plain_text(text)
 
 
 def test_what_is_good_stays() -> None:
@@ -174,8 +174,8 @@ def test_text_is_text() -> None:
         "1 < 2 & <b>\n\nnext",
         "<p>1 &lt; 2 &amp; &lt;b&gt;</p>\n<p>next</p>",
     )
-    assert plain("1 < 2", "text/plain") == "1 < 2"
-    assert plain("<p>a</p><p>b &amp; c</p>") == "a\n\nb & c"
+    assert plain_text("1 < 2", "text/plain") == "1 < 2"
+    assert plain_text("<p>a</p><p>b &amp; c</p>") == "a\n\nb & c"
 
 
 def page_of(article: str, *, menu: str = "", number: int = 1) -> str:
@@ -222,12 +222,12 @@ def test_where_little_would_be_left_it_is_the_whole() -> None:
 def test_hostile_pages_end(html: str) -> None:
     """In a second or so, each; a page that takes minutes would never end at all."""
     made = clean(html, page=True)
-    assert len(made.html) < 1.1 * MOST_HTML
+    assert len(made.html) < 1.1 * MAX_HTML_CHARS
     depth = most = 0
     for tag in re.findall(r"<(/?)(\w+)[^>]*>", made.html):
         depth += -1 if tag[0] else tag[1] not in ("br", "hr", "img")
         most = max(most, depth)
-    assert (depth, most <= MOST_DEEP) == (0, True)
+    assert (depth, most <= MAX_DEPTH) == (0, True)
 
 
 def test_hostile_texts_end() -> None:
@@ -237,7 +237,7 @@ def test_hostile_texts_end() -> None:
         "&" * 1_000_000,
         "<p>x &amp; y</p>" * 100_000,
     ):
-        plain(html)
+        plain_text(html)
 
 
 @pytest.mark.parametrize(
@@ -252,9 +252,9 @@ def test_hostile_texts_end() -> None:
     ],
 )
 def test_addresses(text: str, url: str) -> None:
-    assert address_of(text, BASE, mail=True) == url
-    assert not address_of("mailto:me@e.org", BASE)
-    assert not address_of("relative", "")
+    assert safe_url(text, BASE, mail=True) == url
+    assert not safe_url("mailto:me@e.org", BASE)
+    assert not safe_url("relative", "")
 
 
 # -- what pages of one feed have in common
@@ -271,7 +271,7 @@ def test_what_all_pages_have_is_learned_and_taken_out() -> None:
     assert made.how == "model"
     assert made.text.split() == ["Story", "99", "Something", "new"]
     check(made.html)
-    assert read(msgspec.json.decode(written(model))) == model
+    assert read(msgspec.json.decode(to_json(model))) == model
 
 
 def test_the_threshold_is_honoured_46() -> None:
@@ -320,17 +320,17 @@ def test_a_model_of_other_pages_takes_nothing_out() -> None:
             "version": 1,
             "learned_at": NOW.isoformat(),
             "pages": 3,
-            "places": {str(n): 0.5 for n in range(MOST_PLACES + 1)},
+            "places": {str(n): 0.5 for n in range(MAX_PLACES + 1)},
         },
         {"version": 1, "learned_at": NOW.isoformat(), "pages": 3, "places": {}, "code": "x"},
     ],
 )
 def test_a_model_that_is_none_is_refused_with_words(value: object) -> None:
-    with pytest.raises(BadInput, match="cannot be used"):
+    with pytest.raises(BadInput, match="is not valid"):
         read(value)
 
 
 def test_a_hostile_model_takes_out_what_it_names_and_no_more() -> None:
-    model = Model(1, NOW, 3, {"/body": 1.0, "/body/p": 1.0})
+    model = PageTemplate(1, NOW, 3, {"/body": 1.0, "/body/p": 1.0})
     made = clean(f"<html><body><p>{SENTENCE * 9}</p></body></html>", page=True, model=model)
     assert made.text.count("usher") == 9

@@ -13,8 +13,8 @@ from support.feeds import feedparser_names
 from support.feeds.corpus import Case, cases
 from usher.feeds.model import Feed
 from usher.feeds.parse import charset, fast_parser, feedparser_reader
-from usher.feeds.parse.item_builder import Page
-from usher.feeds.parse.parser import MOST_ITEMS, parse
+from usher.feeds.parse.item_builder import FeedSource
+from usher.feeds.parse.parser import MAX_ITEMS, parse
 
 NOW: Final = datetime(2026, 11, 16, tzinfo=UTC)
 FEEDPARSER: Final[Any] = import_module("feedparser")
@@ -105,11 +105,13 @@ def test_where_the_fast_parser_answers_it_answers_what_feedparser_answers(
     answered = 0
     for case in corpus:
         utf8 = charset.decode(case.body, case.headers.get("content-type", "")).utf8.strip()
-        page = Page(case.url or "http://example.org/feed", NOW)
-        quick = fast_parser.read(utf8, page, MOST_ITEMS)
+        page = FeedSource(case.url or "http://example.org/feed", NOW)
+        quick = fast_parser.parse_fast(utf8, page, MAX_ITEMS)
         if quick is not None:
             answered += 1
-            assert quick == feedparser_reader.read(utf8, page, MOST_ITEMS), case.name
+            assert quick == feedparser_reader.parse_with_feedparser(utf8, page, MAX_ITEMS), (
+                case.name
+            )
     with capsys.disabled():
         print(  # noqa: T201 - the result is for people
             f"\nthe fast parser answered {answered} of {len(corpus)} feeds of the corpus, all alike"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usher.feeds.parse.dates import read
+from usher.feeds.parse.dates import parse_date
 
 # ruff: noqa: RUF001 - Greek is meant
 
@@ -121,21 +121,21 @@ NONSENSE: Final = (
 
 @pytest.mark.parametrize("text", READ)
 def test_dates_are_read(text: str) -> None:
-    assert read(text, NOW) == READ[text]
+    assert parse_date(text, NOW) == READ[text]
 
 
 @pytest.mark.parametrize("text", NONSENSE)
 def test_nonsense_is_no_date(text: str) -> None:
-    assert read(text, NOW) is None
+    assert parse_date(text, NOW) is None
 
 
 def test_parts_of_a_second_are_kept() -> None:
-    assert read("2003-12-31T10:14:55.25Z", NOW) == utc(2003, 12, 31, 10, 14, 55).replace(
+    assert parse_date("2003-12-31T10:14:55.25Z", NOW) == utc(2003, 12, 31, 10, 14, 55).replace(
         microsecond=250_000
     )
-    assert read("2003-12-31 10:14:55,123456789", NOW) == utc(2003, 12, 31, 10, 14, 55).replace(
-        microsecond=123_456
-    )
+    assert parse_date("2003-12-31 10:14:55,123456789", NOW) == utc(
+        2003, 12, 31, 10, 14, 55
+    ).replace(microsecond=123_456)
 
 
 ZONES: Final = st.integers(-14 * 60, 14 * 60).map(
@@ -153,7 +153,7 @@ def test_what_is_written_rightly_is_read_rightly_and_as_feedparser_reads_it(time
         time.isoformat(),
         time.isoformat(" "),
     ):
-        assert read(text, NOW) == time
+        assert parse_date(text, NOW) == time
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             theirs = FEEDPARSER._parse_date(text)
@@ -162,5 +162,5 @@ def test_what_is_written_rightly_is_read_rightly_and_as_feedparser_reads_it(time
 
 @given(st.text(max_size=120))
 def test_any_text_is_a_date_or_none(text: str) -> None:
-    time = read(text, NOW)
+    time = parse_date(text, NOW)
     assert time is None or time.tzinfo is UTC

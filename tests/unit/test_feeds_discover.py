@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usher.feeds.poll.discover import MOST_CANDIDATES, Candidate, candidates
+from usher.feeds.poll.discover import MAX_CANDIDATES, Candidate, candidates
 
 URL = "https://e.example/blog/post"
 PAGE = b"""<!doctype html><html><head><base href="https://e.example/base/">
@@ -60,7 +60,7 @@ def test_the_page_itself_is_no_candidate() -> None:
 
 def test_there_are_never_too_many() -> None:
     page = b"".join(b'<a href="/%d/feed">x</a>' % number for number in range(1_000))
-    assert len(candidates(page, URL)) == MOST_CANDIDATES
+    assert len(candidates(page, URL)) == MAX_CANDIDATES
 
 
 @given(st.binary(max_size=200), st.text(max_size=20))

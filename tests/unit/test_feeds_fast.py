@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from support.feeds.samples import ATOM, RSS, XML
 from usher.feeds.model import Feed
 from usher.feeds.parse import fast_parser, feedparser_reader
-from usher.feeds.parse.item_builder import Page
+from usher.feeds.parse.item_builder import FeedSource
 from usher.feeds.parse.parser import parse
 from usher.feeds.parse.relative_urls import join
 
 NOW: Final = datetime(2026, 11, 16, tzinfo=UTC)
-PAGE: Final = Page("https://f.example/dir/feed", NOW)
+PAGE: Final = FeedSource("https://f.example/dir/feed", NOW)
 FEEDPARSER: Final[Any] = import_module("feedparser")
 SPACES: Final = {
     "atom": "http://www.w3.org/2005/Atom",
@@ -167,29 +167,29 @@ def feeds(draw: st.DrawFn) -> bytes:
 @settings(max_examples=300, deadline=None)
 @given(feeds())
 def test_whatever_it_answers_feedparser_answers_too(body: bytes) -> None:
-    quick = fast_parser.read(body, PAGE, 100)
-    slow = feedparser_reader.read(body, PAGE, 100)
+    quick = fast_parser.parse_fast(body, PAGE, 100)
+    slow = feedparser_reader.parse_with_feedparser(body, PAGE, 100)
     assert quick is None or quick == slow
 
 
 @pytest.mark.parametrize("name", XML)
 def test_common_feeds_are_read_fast_and_alike(name: str) -> None:
-    quick = fast_parser.read(XML[name], PAGE, 100)
+    quick = fast_parser.parse_fast(XML[name], PAGE, 100)
     assert quick is not None
-    assert quick == feedparser_reader.read(XML[name], PAGE, 100)
+    assert quick == feedparser_reader.parse_with_feedparser(XML[name], PAGE, 100)
 
 
 def test_only_so_many_items_are_read_by_either() -> None:
-    quick = fast_parser.read(RSS, PAGE, 2)
-    slow = feedparser_reader.read(RSS, PAGE, 2)
+    quick = fast_parser.parse_fast(RSS, PAGE, 2)
+    slow = feedparser_reader.parse_with_feedparser(RSS, PAGE, 2)
     assert quick == slow
     assert quick is not None
     assert len(quick.items) == 2
-    assert quick.problems == ("It has more than 2 items; the rest was not read.",)
+    assert quick.problems == ("It has more than 2 items; the others were not read.",)
     assert (
-        fast_parser.read(RSS, PAGE, 3)
-        == feedparser_reader.read(RSS, PAGE, 3)
-        == fast_parser.read(RSS, PAGE, 4)
+        fast_parser.parse_fast(RSS, PAGE, 3)
+        == feedparser_reader.parse_with_feedparser(RSS, PAGE, 3)
+        == fast_parser.parse_fast(RSS, PAGE, 4)
     )
 
 
@@ -204,6 +204,8 @@ DECLINED: Final = {
     "what CDF has": (b"<channel>", b'<channel href="x">'),
     "base64": (b"<description>", b'<description type="application/octet-stream">'),
     "a language told too late": (b"</channel>", b"<language>fr</language></channel>"),
+    "an event": (b"<item>", b"<item><ev:startdate>2021-10-01</ev:startdate>"),
+    "a rating": (b"<item>", b"<rating>x</rating><item>"),
     "an image in an item": (b"<item>", b"<item><image><url>x</url></image>"),
 }
 
@@ -213,8 +215,8 @@ def test_what_is_not_proven_is_left_to_feedparser(what: str) -> None:
     old, new = DECLINED[what]
     assert old in RSS
     body = RSS.replace(old, new)
-    assert fast_parser.read(body, PAGE, 100) is None
-    assert isinstance(feedparser_reader.read(body, PAGE, 100), Feed)
+    assert fast_parser.parse_fast(body, PAGE, 100) is None
+    assert isinstance(feedparser_reader.parse_with_feedparser(body, PAGE, 100), Feed)
 
 
 @given(

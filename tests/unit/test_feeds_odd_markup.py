@@ -8,8 +8,8 @@ import pytest
 
 from usher.feeds.model import Author, Category, Feed, Item
 from usher.feeds.parse import fast_parser, feedparser_reader
-from usher.feeds.parse.item_builder import Page
-from usher.feeds.parse.parser import MOST_ITEMS, parse
+from usher.feeds.parse.item_builder import FeedSource
+from usher.feeds.parse.parser import MAX_ITEMS, parse
 
 NOW: Final = datetime(2026, 11, 16, tzinfo=UTC)
 URL: Final = "https://f.example/feed"
@@ -28,9 +28,9 @@ def read(body: bytes) -> Feed:
     """The feed; where the fast parser reads it too, both answers are the same."""
     feed = parse(body, url=URL, now=NOW)
     assert isinstance(feed, Feed), feed
-    page = Page(URL, NOW)
-    quick = fast_parser.read(body, page, MOST_ITEMS)
-    assert quick is None or quick == feedparser_reader.read(body, page, MOST_ITEMS)
+    page = FeedSource(URL, NOW)
+    quick = fast_parser.parse_fast(body, page, MAX_ITEMS)
+    assert quick is None or quick == feedparser_reader.parse_with_feedparser(body, page, MAX_ITEMS)
     return feed
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from usher.errors import BadInput
-from usher.feeds.opml import MOST_BYTES, Subscription, read, write
+from usher.feeds.opml import MAX_BYTES, Subscription, read, write
 
 FEEDLY = b"""<?xml version="1.0" encoding="UTF-8"?>
 <opml version="1.0"><head><title>Ann subscriptions in feedly Cloud</title></head><body>
@@ -72,7 +72,7 @@ def test_shapes_of_long_ago() -> None:
         <outline type="link" text="L" url="https://l.example/"/></outline></body></opml>"""
     )
     assert found.subscriptions == (Subscription("https://b.example/rss", "B", "", ("X",)),)
-    assert found.problems == ("'A' has no address that can be fetched.",)
+    assert found.problems == ("'A' has no web address.",)
 
 
 def test_a_broken_file_gives_what_it_can() -> None:
@@ -102,7 +102,7 @@ def test_what_is_no_opml_is_refused(body: bytes) -> None:
 
 def test_a_file_that_is_too_large_is_refused() -> None:
     with pytest.raises(BadInput, match="more than 10 MB"):
-        read(b" " * (MOST_BYTES + 1))
+        read(b" " * (MAX_BYTES + 1))
 
 
 def test_an_empty_list_is_a_list() -> None:

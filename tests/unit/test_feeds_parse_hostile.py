@@ -13,7 +13,7 @@ from support.feeds.samples import ATOM, JSON, RSS, XML
 from usher.feeds.model import Feed, NotAFeed
 from usher.feeds.parse import feedparser_input
 from usher.feeds.parse.charset import decode
-from usher.feeds.parse.parser import MOST_BYTES, MOST_ITEMS, parse
+from usher.feeds.parse.parser import MAX_BYTES, MAX_ITEMS, parse
 
 NOW: Final = datetime(2026, 11, 16, tzinfo=UTC)
 URL: Final = "https://f.example/feed"
@@ -197,8 +197,8 @@ def test_entities_of_the_feed_itself_are_known() -> None:
 
 
 def test_a_feed_that_is_too_large_is_refused_with_its_size() -> None:
-    assert read(b"<rss>" + b" " * 50_000_000) == NotAFeed("It has 50.0 MB; at most 20 MB are read.")
-    assert MOST_BYTES == 20_000_000
+    assert read(b"<rss>" + b" " * 50_000_000) == NotAFeed("It has 50.0 MB; the limit is 20 MB.")
+    assert MAX_BYTES == 20_000_000
 
 
 def bounded(body: bytes) -> Feed | NotAFeed:
@@ -211,14 +211,14 @@ def bounded(body: bytes) -> Feed | NotAFeed:
 def test_of_many_items_the_first_are_read() -> None:
     feed = bounded(rss("<item><title>x</title></item>" * 100_000).encode())
     assert isinstance(feed, Feed)
-    assert len(feed.items) == MOST_ITEMS
-    assert feed.problems == (f"It has more than {MOST_ITEMS} items; the rest was not read.",)
+    assert len(feed.items) == MAX_ITEMS
+    assert feed.problems == (f"It has more than {MAX_ITEMS} items; the others were not read.",)
     many = (
         b'{"version": "https://jsonfeed.org/version/1", "items": ['
         + b'{"id": "1"},' * 50_000
         + b"{}]}"
     )
-    assert len(good(many).items) == MOST_ITEMS
+    assert len(good(many).items) == MAX_ITEMS
 
 
 SLOW: Final = (
@@ -273,7 +273,7 @@ def test_what_is_large_and_broken_is_read_as_far_as_it_goes() -> None:
     assert body.startswith(part)
     assert part.count(b"<item>") in range(20, 30)
     assert feedparser_input.bounded(rss(f"<![CDATA[{'<p>' * 200}]]>").encode(), 100)[1] == ""
-    assert told == "It is large and not plain, so that only the beginning was read."
+    assert told == "It is too large for the slow parser; only the beginning was read."
     assert feedparser_input.bounded(b"<" * 1_000 + b" " * 10_000, 100)[0] == b""
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from usher.feeds.poll import interval
-from usher.feeds.poll.interval import DEFAULT, LEAST, MOST, Polled, after
+from usher.feeds.poll.interval import DEFAULT_PERIOD, MAX_PERIOD, MIN_PERIOD, PollFacts, next_poll
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
@@ -39,12 +39,12 @@ def published(gaps: list[timedelta], spread: float, luck: Random) -> list[dateti
 
 def simulated(items: list[datetime], luck: Random, *, dated: bool = True) -> list[Poll]:
     """Polls of a feed, each when the one before said; the feed shows its latest twenty items."""
-    now, period, seen, polls = START, DEFAULT, START, list[Poll]()
+    now, period, seen, polls = START, DEFAULT_PERIOD, START, list[Poll]()
     while len(polls) < POLLS and now < items[-1]:
         there = [one for one in items if one <= now]
         new = sum(one > seen for one in there)
-        times = there[-interval.MOST_TIMES :] if dated else []
-        found = after(Polled(period=period, new=new), times, now=now, fraction=luck.random())
+        times = there[-interval.MAX_ITEM_TIMES :] if dated else []
+        found = next_poll(PollFacts(period=period, new=new), times, now=now, fraction=luck.random())
         seen, period = now, found.period
         polls.append(Poll(now, new, period))
         now = found.at
@@ -53,7 +53,7 @@ def simulated(items: list[datetime], luck: Random, *, dated: bool = True) -> lis
 
 def share(poll: Poll, gap: timedelta) -> float:
     """The period, of what it should be."""
-    return poll.period / min(max(gap / 2, LEAST), MOST)
+    return poll.period / min(max(gap / 2, MIN_PERIOD), MAX_PERIOD)
 
 
 @settings(max_examples=40, deadline=None)
@@ -65,14 +65,14 @@ def test_it_settles_at_half_the_time_between_items(
     polls = simulated(published([gap] * 400, spread, luck), luck)
     assert len(polls) > 30
     settled = polls[5:]
-    assert all(LEAST <= one.period <= MOST for one in polls)
+    assert all(MIN_PERIOD <= one.period <= MAX_PERIOD for one in polls)
     assert all(0.7 < share(one, gap) < 1.7 for one in settled)
     steps = [after.period / before.period for before, after in pairwise(settled)]
     assert all(0.5 < step < 2 for step in steps), "it jumps"
     mean = sum((one.period for one in settled), timedelta()) / len(settled)
     assert 0.8 < share(Poll(START, 0, mean), gap) < 1.3
     # Polled twice in the time of an item, no more than one in two polls brings something.
-    if LEAST < gap / 2 < MOST:
+    if MIN_PERIOD < gap / 2 < MAX_PERIOD:
         assert 0.3 < sum(one.new > 0 for one in settled) / len(settled) < 0.7
 
 
@@ -83,7 +83,7 @@ def test_without_dates_it_stays_near(gap: timedelta, seed: int) -> None:
     polls = simulated(published([gap] * 600, 0.1, luck), luck, dated=False)
     settled = polls[20:]
     assert len(settled) > 30
-    assert all(LEAST <= one.period <= MOST for one in polls)
+    assert all(MIN_PERIOD <= one.period <= MAX_PERIOD for one in polls)
     assert all(gap / 8 < one.period < 3 * gap for one in settled)
     assert sum((one.period for one in settled), timedelta()) / len(settled) < gap
 
@@ -109,5 +109,5 @@ def test_a_feed_that_fell_silent_is_asked_ever_less(
     end = [*items, items[-1] + silence * DAY]
     periods = [one.period for one in simulated(end, luck) if one.at > items[-1] + gap]
     assert periods == sorted(periods)
-    assert all(one <= MOST for one in periods)
+    assert all(one <= MAX_PERIOD for one in periods)
     assert len(periods) < 100, "it is asked in vain too often"

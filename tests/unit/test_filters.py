@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from usher.door import filters
-from usher.door.filters import DEFAULTS, RULES, Filtered, combine, describe
+from usher.door.filters import DEFAULTS, RULES, FilterRefusal, combine, describe
 from usher.errors import BadInput
 from usher.urls import MAX_PATH, Scheme, Url, parse
 
@@ -137,7 +137,7 @@ def test_the_house_lets_pages_in(path: str) -> None:
 )
 def test_the_house_refuses_by_name(path: str, name: str) -> None:
     refused = HOUSE.apply(path)
-    assert isinstance(refused, Filtered)
+    assert isinstance(refused, FilterRefusal)
     assert refused.name == name
     assert refused.detail.startswith("The pa")
     assert len(refused.detail) < 150
@@ -149,7 +149,7 @@ def test_each_rule(rule: str, keys: Given, fine: str, bad: str) -> None:
     assert [ready.apply(path) for path in fine.split()] == fine.split()
     for path in bad.split():
         refused = ready.apply(path)
-        assert isinstance(refused, Filtered), path
+        assert isinstance(refused, FilterRefusal), path
         assert refused.name == rule
 
 
@@ -166,10 +166,10 @@ def test_the_first_in_the_list_gives_the_name() -> None:
     both = [{"rule": "length", "most": 1}, {"rule": "depth", "most": 1}]
     for rules in (both, both[::-1]):
         refused = filters.compile(rules).apply("/a/b")
-        assert isinstance(refused, Filtered)
+        assert isinstance(refused, FilterRefusal)
         assert refused.name == rules[0]["rule"]
     twice = [{"name": name, "rule": "extension", "any": ["jpg"]} for name in ("one", "two")]
-    assert filters.compile(twice).apply("/a.jpg") == Filtered("one", "The path ends in .jpg.")
+    assert filters.compile(twice).apply("/a.jpg") == FilterRefusal("one", "The path ends in .jpg.")
 
 
 def test_a_list_that_does_nothing_is_false() -> None:
@@ -207,7 +207,7 @@ def test_a_host_replaces_and_switches_off_by_name() -> None:
     named = [one.get("name") for one in both]
     assert named == ["long", "loops", "downloads", "sessions", "permutations", None]
     assert both[0]["most"] == 5
-    assert filters.compile(both).apply("/a.jpg?sid=1").__class__ is Filtered
+    assert filters.compile(both).apply("/a.jpg?sid=1").__class__ is FilterRefusal
     assert filters.compile(both).apply("/.jpg?sid=1") == "/.jpg"
     assert combine(DEFAULTS, []) == combine([], DEFAULTS) == list(DEFAULTS)
     assert combine([SID | {"off": True}], []) == []
@@ -258,7 +258,7 @@ def test_the_defaults_are_json() -> None:
 def test_any_path_is_kept_or_refused_and_stays_so(rules: list[Given], path: str) -> None:
     ready = filters.compile(rules)
     kept = ready.apply(path)
-    if isinstance(kept, Filtered):
+    if isinstance(kept, FilterRefusal):
         assert kept.name in {rule["rule"] for rule in rules}
     else:
         assert ready.apply(kept) == kept

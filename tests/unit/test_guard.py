@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usher.crawl.http.address_guard import BAD_PORTS, refusal
+from usher.crawl.http.address_guard import BAD_PORTS, refusal_reason
 from usher.errors import BadInput
-from usher.private_hosts import Allowed, Entry, parse
+from usher.private_hosts import AllowListEntry, PrivateAllowList, parse_allow_list
 
-NONE = Allowed()
+NONE = PrivateAllowList()
 PUBLIC = [
     "1.1.1.1", "8.8.8.8", "93.184.216.34", "100.63.255.255", "100.128.0.0", "172.15.0.1", "172.32.0.1", "192.167.1.1",
     "198.17.1.1", "198.20.0.0", "223.255.255.255", "2606:4700:4700::1111", "2a00:1450::1", "2001:200::1", "2003::1",
@@ -71,22 +71,22 @@ UNREADABLE = [
 
 @pytest.mark.parametrize("address", PUBLIC)
 def test_the_public_web_may_be_dialled(address: str) -> None:
-    assert refusal(NONE, "example.org", address, 443) == ""
+    assert refusal_reason(NONE, "example.org", address, 443) == ""
 
 
 @pytest.mark.parametrize(("address", "what"), SPECIAL.items())
 def test_nothing_else_may(address: str, what: str) -> None:
-    assert refusal(NONE, "example.org", address, 80) == f"{address} is {what}"
+    assert refusal_reason(NONE, "example.org", address, 80) == f"{address} is {what}"
 
 
 @pytest.mark.parametrize("port", sorted(BAD_PORTS))
 def test_ports_of_other_services_are_refused(port: int) -> None:
-    assert refusal(NONE, "example.org", "1.1.1.1", port) == f"port {port} is not one of the web"
+    assert refusal_reason(NONE, "example.org", "1.1.1.1", port) == f"port {port} is not a web port"
 
 
 @pytest.mark.parametrize("port", [80, 443, 8000, 8080, 8443, 3000, 5000, 9200, 65535])
 def test_other_ports_are_not(port: int) -> None:
-    assert refusal(NONE, "example.org", "1.1.1.1", port) == ""
+    assert refusal_reason(NONE, "example.org", "1.1.1.1", port) == ""
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_other_ports_are_not(port: int) -> None:
     ],
 )
 def test_what_is_allowed_may_be_dialled(text: str, host: str, address: str, port: int) -> None:
-    assert refusal(parse(text), host, address, port) == ""
+    assert refusal_reason(parse_allow_list(text), host, address, port) == ""
 
 
 @pytest.mark.parametrize(
@@ -136,34 +136,36 @@ def test_what_is_allowed_may_be_dialled(text: str, host: str, address: str, port
     ],
 )
 def test_and_nothing_beside_it(text: str, host: str, address: str, port: int) -> None:
-    assert refusal(parse(text), host, address, port)
+    assert refusal_reason(parse_allow_list(text), host, address, port)
 
 
 def test_a_list_is_read_in_any_spacing() -> None:
-    assert parse(" a.b ,\n*.c:80  ") == Allowed((Entry("a.b"), Entry(".c", port=80)))
-    assert parse(" , ") == NONE
+    assert parse_allow_list(" a.b ,\n*.c:80  ") == PrivateAllowList(
+        (AllowListEntry("a.b"), AllowListEntry(".c", port=80))
+    )
+    assert parse_allow_list(" , ") == NONE
 
 
 @pytest.mark.parametrize("text", UNREADABLE)
 def test_what_is_no_list_is_answered_with_examples(text: str) -> None:
     with pytest.raises(BadInput, match="is no host, address or network") as caught:
-        parse(text)
+        parse_allow_list(text)
     assert "*.local" in caught.value.hint
 
 
 @given(st.text(max_size=60))
 def test_any_text_is_a_list_or_bad_input(text: str) -> None:
     try:
-        allowed = parse(text)
+        allowed = parse_allow_list(text)
     except BadInput:
         return
-    assert refusal(allowed, "example.org", "1.1.1.1", 80) == ""
+    assert refusal_reason(allowed, "example.org", "1.1.1.1", 80) == ""
 
 
 # What Python knows of addresses differs from release to release, so it only has to agree in one direction.
 @given(st.one_of(st.ip_addresses(v=4), st.ip_addresses(v=6)))
 def test_what_python_calls_special_is_refused(address: IPv4Address | IPv6Address) -> None:
-    refused = bool(refusal(NONE, "example.org", str(address), 80))
+    refused = bool(refusal_reason(NONE, "example.org", str(address), 80))
     wrapped = isinstance(address, IPv6Address) and (
         address.ipv4_mapped or address.packed[:2] == b"\0\x64"
     )
@@ -173,6 +175,6 @@ def test_what_python_calls_special_is_refused(address: IPv4Address | IPv6Address
 
 @given(st.ip_addresses(v=4))
 def test_wrapping_changes_nothing(address: IPv4Address) -> None:
-    plain = bool(refusal(NONE, "x", str(address), 80))
+    plain = bool(refusal_reason(NONE, "x", str(address), 80))
     for wrapped in (f"::ffff:{address}", f"64:ff9b::{address}"):
-        assert bool(refusal(NONE, "x", str(ip_address(wrapped)), 80)) == plain
+        assert bool(refusal_reason(NONE, "x", str(ip_address(wrapped)), 80)) == plain

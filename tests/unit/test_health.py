@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from usher.mgmt.health import (
     MAX_REASON,
     Action,
-    Declared,
-    Event,
+    DeclaredState,
     Health,
-    Patience,
+    HealthChange,
+    HealthLimits,
+    HealthRecord,
     Ping,
-    Record,
     condition,
     due_actions,
     judge,
@@ -25,8 +25,8 @@ from usher.mgmt.health import (
 
 START = datetime(2026, 11, 16, tzinfo=UTC)
 ROUND = timedelta(seconds=5)
-PATIENCE = Patience(misses=3, probation=4 * ROUND, grace=12 * ROUND)
-NEW = Record("healthy", START)
+PATIENCE = HealthLimits(misses=3, probation=4 * ROUND, grace=12 * ROUND)
+NEW = HealthRecord("healthy", START)
 GOOD = Ping("healthy")
 SILENT = Ping(None, "timed out")
 BROKEN = Ping("failure")
@@ -39,10 +39,10 @@ LATE = [*SOON, Action.RESEAT, Action.REDO]
 class Watch:
     """A component over many rounds, one letter of SAID each."""
 
-    def __init__(self, record: Record = NEW) -> None:
+    def __init__(self, record: HealthRecord = NEW) -> None:
         self.record = record
         self.now = record.since
-        self.events: list[Event] = []
+        self.events: list[HealthChange] = []
         self.health = ""
 
     def hear(self, said: str | Iterable[Ping]) -> "Watch":
@@ -88,9 +88,9 @@ def test_every_transition_is_an_event_with_its_time_and_reason() -> None:
     watch = Watch().hear("---ggggg")
     at = [START + n * ROUND for n in (3, 4, 8)]
     assert watch.events == [
-        Event(at[0], "healthy", "failure", "timed out"),
-        Event(at[1], "failure", "probation", "it answers or calls again"),
-        Event(at[2], "probation", "healthy", "no error on probation"),
+        HealthChange(at[0], "healthy", "failure", "timed out"),
+        HealthChange(at[1], "failure", "probation", "it answers or calls again"),
+        HealthChange(at[2], "probation", "healthy", "no error on probation"),
     ]
     assert watch.record.seen == watch.now
     assert watch.hear("--").record.seen == at[2]
@@ -213,7 +213,7 @@ def test_a_clock_that_goes_back_does_no_harm() -> None:
 
 
 def test_fewer_misses_asked_for_do_not_fail_one_that_answers() -> None:
-    record, events = judge(Record("healthy", START, misses=9), GOOD, START, PATIENCE)
+    record, events = judge(HealthRecord("healthy", START, misses=9), GOOD, START, PATIENCE)
     assert (record.health, events) == ("healthy", [])
 
 
@@ -221,7 +221,7 @@ PINGS = st.builds(
     Ping,
     st.none() | st.sampled_from(["healthy", "failure", "probation"]) | st.text(),
     st.text(),
-    st.sampled_from(get_args(Declared)),
+    st.sampled_from(get_args(DeclaredState)),
 )
 
 

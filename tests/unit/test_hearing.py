@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from support.site.crooked_http import CHUNKED, GOOD, with_header
 from support.site.hostile import CHUNK
-from usher.crawl.http.response import Answer, Trouble
-from usher.crawl.http.response_parser import MOST_HEADERS, Hearing
+from usher.crawl.http.response import FetchFailure, FetchResponse
+from usher.crawl.http.response_parser import MAX_HEADERS, ResponseParser
 from usher.urls import Scheme, Url
 
 URL = Url(Scheme.HTTP, "example.org", "/")
@@ -20,15 +20,17 @@ WHOLE = [
 ]
 
 
-def hear(*parts: bytes, head: int = 1000, body: int = 100_000) -> tuple[Answer, str, Hearing]:
-    answer, hearing, kind = Answer(URL), Hearing(head, body), ""
+def hear(
+    *parts: bytes, head: int = 1000, body: int = 100_000
+) -> tuple[FetchResponse, str, ResponseParser]:
+    answer, hearing, kind = FetchResponse(URL), ResponseParser(head, body), ""
     hearing.begin(answer)
     try:
         for part in parts:
             hearing.feed(part)
-    except Trouble as trouble:
+    except FetchFailure as trouble:
         kind = trouble.kind
-    hearing.hand_over()
+    hearing.finish()
     return answer, kind, hearing
 
 
@@ -75,7 +77,7 @@ def test_a_head_has_its_limit_to_the_byte(size: int) -> None:
 
 
 def test_a_head_has_its_limit_in_lines() -> None:
-    for extra, kind in ((MOST_HEADERS - 2, ""), (MOST_HEADERS - 1, "head")):
+    for extra, kind in ((MAX_HEADERS - 2, ""), (MAX_HEADERS - 1, "head")):
         assert hear(with_header(b"\r\n".join([b"a:"] * extra)), head=65_536)[1] == kind
 
 
@@ -94,10 +96,10 @@ def test_what_follows_an_answer_spoils_the_line_and_not_the_answer(more: bytes) 
 
 
 def test_one_answer_after_the_other() -> None:
-    hearing = Hearing(1000, 1000)
+    hearing = ResponseParser(1000, 1000)
     for word in (b"good", b"fine"):
-        answer = Answer(URL)
+        answer = FetchResponse(URL)
         hearing.begin(answer)
         hearing.feed(GOOD.replace(b"good", word))
-        hearing.hand_over()
+        hearing.finish()
         assert (answer.raw, hearing.reusable) == (word, True)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usher.query.highlight import MAX_TEXT, Segment, mark, window
+from usher.query.highlight import MAX_TEXT_CHARACTERS, Segment, highlight, make_snippet
 
 LONG = (
     "Nothing of interest is here. " * 40
@@ -23,7 +23,9 @@ def marked(segments: list[Segment]) -> list[str]:
 
 
 def shown(text: str, words: list[str]) -> str:
-    return "".join(f"[{piece}]" if is_marked else piece for piece, is_marked in mark(text, words))
+    return "".join(
+        f"[{piece}]" if is_marked else piece for piece, is_marked in highlight(text, words)
+    )
 
 
 @pytest.mark.parametrize(
@@ -48,12 +50,14 @@ def test_words_are_marked(text: str, words: list[str], expected: str) -> None:
 
 
 def test_other_forms_are_marked_if_somebody_knows_them() -> None:
-    segments = mark("Indexes index indices", ["index"], stem=lambda word: word.removesuffix("es"))
+    segments = highlight(
+        "Indexes index indices", ["index"], stem=lambda word: word.removesuffix("es")
+    )
     assert marked(segments) == ["Indexes", "index"]
 
 
 def test_the_passage_with_most_of_the_words_is_shown() -> None:
-    segments = window(LONG, ["index", "planner", "scan"])
+    segments = make_snippet(LONG, ["index", "planner", "scan"])
     assert marked(segments) == ["planner", "index", "planner", "index", "scan"]
     text = plain(segments)
     assert text.startswith("… ")
@@ -64,33 +68,33 @@ def test_the_passage_with_most_of_the_words_is_shown() -> None:
 
 def test_a_phrase_beats_its_words_apart() -> None:
     text = "scan one. index two. " + "filler words. " * 40 + "Choose an index scan now."
-    assert "Choose an index scan now." in plain(window(text, ["index", "scan"]))
+    assert "Choose an index scan now." in plain(make_snippet(text, ["index", "scan"]))
 
 
 def test_the_first_place_that_has_the_words_as_typed_is_shown_with_all_of_them() -> None:
     filler = "Nothing else to see here. " * 20
     text = f"An index scanner. {filler}Now an index scan, a Scan. {filler}{'Index! Scan! ' * 90}"
-    segments = window(text, ["index", "scan"])
+    segments = make_snippet(text, ["index", "scan"])
     assert "Now an index scan, a Scan." in plain(segments)
     assert marked(segments) == ["index", "scan", "Scan"]
 
 
 def test_without_a_match_the_beginning_is_shown() -> None:
-    text = plain(window(LONG, ["absent"]))
+    text = plain(make_snippet(LONG, ["absent"]))
     assert text.startswith("Nothing of interest")
     assert text.endswith("…")
-    assert window("Short.", ["absent"]) == [("Short.", False)]
+    assert make_snippet("Short.", ["absent"]) == [("Short.", False)]
 
 
 def test_what_turns_a_page_around_is_left_out() -> None:
-    segments = window("ev\u202eil\x00\x1b[31m\n\n text\u2066 \ud800 here", ["text"])
+    segments = make_snippet("ev\u202eil\x00\x1b[31m\n\n text\u2066 \ud800 here", ["text"])
     assert plain(segments) == "ev il [31m text here"
     assert marked(segments) == ["text"]
 
 
 @given(st.text(max_size=400), st.lists(st.text(max_size=8), max_size=6), st.integers(20, 300))
 def test_any_text_gives_a_short_clean_passage(text: str, words: list[str], size: int) -> None:
-    segments = window(text, words, size=size)
+    segments = make_snippet(text, words, size=size)
     whole = plain(segments)
     assert len(whole) <= size + 64
     assert "  " not in whole
@@ -100,6 +104,6 @@ def test_any_text_gives_a_short_clean_passage(text: str, words: list[str], size:
 
 
 def test_an_endless_text_is_looked_at_only_so_far() -> None:
-    text = "x " * MAX_TEXT + "needle"
-    assert not marked(window(text, ["needle"]))
-    assert plain(window("y" * MAX_TEXT, ["yyy"])).endswith("…")
+    text = "x " * MAX_TEXT_CHARACTERS + "needle"
+    assert not marked(make_snippet(text, ["needle"]))
+    assert plain(make_snippet("y" * MAX_TEXT_CHARACTERS, ["yyy"])).endswith("…")

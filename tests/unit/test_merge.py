@@ -7,8 +7,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usher.query.results import Hit, Hits, Stats, Suggestion, together
-from usher.search.merge import NEAR, Results, merge, suggest
+from usher.query.results import Hit, Hits, Suggestion, TermStats, sum_stats
+from usher.search.merge import MAX_SIMHASH_DISTANCE, MergedHits, merge, suggest
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 HASH = 0x0123_4567_89AB_CDEF
@@ -27,7 +27,7 @@ def hit(name: str, score: float, **facts: Any) -> Hit:  # noqa: ANN401 - whateve
     return Hit(score=score, **(kept | facts))
 
 
-def urls(results: Results) -> list[str]:
+def urls(results: MergedHits) -> list[str]:
     return [found.hit.host for found in results.found]
 
 
@@ -50,7 +50,7 @@ def test_a_silent_server_is_told() -> None:
     assert results.partial
     assert results.missing == ("two",)
     assert merge({"one": None, "two": None}, k=10).missing == ("one", "two")
-    assert merge({}, k=10) == Results()
+    assert merge({}, k=10) == MergedHits()
 
 
 def test_copies_are_folded_into_the_best_of_them() -> None:
@@ -132,21 +132,21 @@ def test_pages_of_results_neither_repeat_nor_lose_any(hits: list[Hit], k: int) -
     for one in whole.found:
         for other in whole.found:
             if one is not other and one.hit.simhash and other.hit.simhash:
-                assert (one.hit.simhash ^ other.hit.simhash).bit_count() > NEAR
+                assert (one.hit.simhash ^ other.hit.simhash).bit_count() > MAX_SIMHASH_DISTANCE
 
 
 def test_results_travel_as_json() -> None:
     results = merge({"one": Hits(1, (hit("a", 1, published=NOW),), {"a": 1}), "two": None}, k=10)
-    assert msgspec.json.decode(msgspec.json.encode(results), type=Results) == results
+    assert msgspec.json.decode(msgspec.json.encode(results), type=MergedHits) == results
 
 
 def test_statistics_add_up() -> None:
-    one = Stats(10, {"en": 9}, {"body:x": 3}, {"en:x": ("xs",)})
-    two = Stats(5, {"en": 1, "de": 4}, {"body:x": 1, "title:x": 1}, {"en:x": ("xed", "xs")})
-    assert together([one, two]) == Stats(
+    one = TermStats(10, {"en": 9}, {"body:x": 3}, {"en:x": ("xs",)})
+    two = TermStats(5, {"en": 1, "de": 4}, {"body:x": 1, "title:x": 1}, {"en:x": ("xed", "xs")})
+    assert sum_stats([one, two]) == TermStats(
         15, {"en": 10, "de": 4}, {"body:x": 4, "title:x": 1}, {"en:x": ("xed", "xs")}
     )
-    assert together([]) == Stats()
+    assert sum_stats([]) == TermStats()
 
 
 def test_servers_vote_for_better_words() -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from usher.errors import BadInput
-from usher.mgmt.component_names import MAX_WORDS, host_of, state_of, type_of, words
+from usher.mgmt.component_names import MAX_STORED_TEXT, host_of, state_of, storable_text, type_of
 
 
 @pytest.mark.parametrize(
@@ -67,4 +67,4 @@ def test_no_other_type_or_state(text: str) -> None:
 
 
 def test_words_can_be_stored() -> None:
-    assert words("a\0b\ud800" + "c" * 1000) == "ab?" + "c" * (MAX_WORDS - 4)
+    assert storable_text("a\0b\ud800" + "c" * 1000) == "ab?" + "c" * (MAX_STORED_TEXT - 4)

@@ -6,16 +6,22 @@ from typing import Any
 import msgspec
 import pytest
 
-from usher.api.mgmt_messages import PageResult
-from usher.crawl.fetch_outcome import asks_for_rest, barred, failed, is_silence, judge, same_page
-from usher.crawl.http.response import Answer, Kind
-from usher.crawl.page.parse import Walk
-from usher.messages import Link, Page
+from usher.crawl.fetch_outcome import (
+    asks_for_pause,
+    barred_outcome,
+    failed_outcome,
+    is_no_response,
+    outcome_of,
+    same_page,
+)
+from usher.crawl.http.response import FailureKind, FetchResponse
+from usher.crawl.page.parse import ParsedPage
+from usher.messages.crawler import PageReport, PageToFetch
 from usher.urls import Url, parse
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
 HERE = "https://example.com/page"
-ENCODE, DECODE = msgspec.json.encode, msgspec.json.Decoder(PageResult).decode
+ENCODE, DECODE = msgspec.json.encode, msgspec.json.Decoder(PageReport).decode
 
 
 def url(text: str) -> Url:
@@ -26,20 +32,20 @@ def url(text: str) -> Url:
 
 def answer(
     status: int | None = 200, body: bytes = b"<p>words", at: str = HERE, **headers: str
-) -> Answer:
+) -> FetchResponse:
     named = [(name.replace("_", "-"), value) for name, value in headers.items()]
-    return Answer(url(at), status=status, headers=named, raw=body, body=body)
+    return FetchResponse(url(at), status=status, headers=named, raw=body, body=body)
 
 
-def broken(kind: Kind, words: str, status: int | None = None) -> Answer:
+def broken(kind: FailureKind, words: str, status: int | None = None) -> FetchResponse:
     found = answer(status)
     found.fail(kind, words)
     return found
 
 
-def page(given: Answer, walk: Walk | None = None, **known: Any) -> Page:  # noqa: ANN401 - of a link
+def page(given: FetchResponse, walk: ParsedPage | None = None, **known: Any) -> PageReport:  # noqa: ANN401 - of a link
     """The result, once MGMT would take it."""
-    found = judge(Link(HERE, **known), given, walk, now=NOW).page
+    found = outcome_of(PageToFetch(HERE, 0, **known), given, walk, now=NOW).page
     DECODE(ENCODE(found))
     return found
 
@@ -50,18 +56,20 @@ def test_a_page_that_came_is_described() -> None:
         Content_Type="text/html; charset=utf-8",
         Last_Modified="Sun, 15 Nov 2026 08:00:00 GMT",
     )
-    found = page(given, Walk("html", text64=-5))
+    found = page(given, ParsedPage("html", text64=-5))
     assert (found.result, found.status, found.reason) == ("success", 200, None)
-    assert (found.etag, found.content_type, found.length) == ('"a"', "text/html", 8)
+    assert (found.etag, found.content_type, found.content_length) == ('"a"', "text/html", 8)
     assert found.last_modified == NOW - timedelta(days=1)
     assert (found.text64, found.noindex, found.scheme) == ("-5", False, None)
 
 
 def test_the_same_text_in_another_frame_is_unchanged_and_described() -> None:
-    found = page(answer(ETag='"b"'), Walk("html", text64=7), text64="7", etag='"a"')
+    found = page(answer(ETag='"b"'), ParsedPage("html", text64=7), text64="7", etag='"a"')
     assert (found.result, found.status, found.etag, found.text64) == ("unchanged", 200, '"b"', "7")
-    assert page(answer(), Walk("html", text64=8), text64="7").result == "success"
-    assert page(answer(), Walk("html", text64=7, noindex=True), text64="7").result == "success"
+    assert page(answer(), ParsedPage("html", text64=8), text64="7").result == "success"
+    assert (
+        page(answer(), ParsedPage("html", text64=7, noindex=True), text64="7").result == "success"
+    )
 
 
 def test_nothing_new_is_only_true_for_those_who_asked_so() -> None:
@@ -100,32 +108,32 @@ def test_other_answers_by_their_number(status: int, result: str) -> None:
 def test_how_long_a_host_wants_to_be_left_alone(said: str, rest: float | None) -> None:
     found = page(answer(503, Retry_After=said))
     assert found.retry_after == rest
-    assert asks_for_rest(found)
+    assert asks_for_pause(found)
 
 
 def test_silence_is_what_has_no_answer_and_should_have() -> None:
-    silent = page(broken("timeout", "nothing came for 15 s"))
-    assert (silent.result, silent.reason) == ("failure", "nothing came for 15 s")
-    assert is_silence(silent)
-    assert not is_silence(page(answer(500)))
-    assert is_silence(failed(Link(HERE), "why").page)
-    assert not is_silence(barred(Link(HERE), "Disallow: /").page)
-    assert not asks_for_rest(silent)
+    silent = page(broken("timeout", "no data for 15 s"))
+    assert (silent.result, silent.reason) == ("failure", "no data for 15 s")
+    assert is_no_response(silent)
+    assert not is_no_response(page(answer(500)))
+    assert is_no_response(failed_outcome(PageToFetch(HERE, 0), "why").page)
+    assert not is_no_response(barred_outcome(PageToFetch(HERE, 0), "Disallow: /").page)
+    assert not asks_for_pause(silent)
 
 
 def test_an_answer_that_broke_off_is_a_failure_and_one_that_is_too_long_is_not() -> None:
     half = page(
-        broken("reset", "the connection broke off in the body", 200), Walk("html", text64=1)
+        broken("reset", "the connection was lost in the body", 200), ParsedPage("html", text64=1)
     )
     assert (half.result, half.status, half.text64) == ("failure", 200, None)
-    long = page(broken("body", "the body is longer than 10 MB", 200), Walk("html", text64=1))
+    long = page(broken("body", "the body is longer than 10 MB", 200), ParsedPage("html", text64=1))
     assert (long.result, long.reason) == ("success", "the body is longer than 10 MB")
 
 
 def test_a_redirect_leads_on_and_its_target_knocks() -> None:
-    found = judge(Link(HERE), answer(301, b"", Location="/there"), None, now=NOW)
+    found = outcome_of(PageToFetch(HERE, 0), answer(301, b"", Location="/there"), None, now=NOW)
     assert found.page.result == "moved"
-    assert found.page.reason == "HTTP 301, moved for good: https://example.com/there"
+    assert found.page.reason == "HTTP 301, permanent redirect to https://example.com/there"
     assert list(found.links) == ["https://example.com/there"]
     assert found.moved_to == url("https://example.com/there")
 
@@ -133,54 +141,53 @@ def test_a_redirect_leads_on_and_its_target_knocks() -> None:
 @pytest.mark.parametrize(
     ("to", "why"),
     [
-        ("", "does not say where it leads"),
-        ("file:///etc/passwd", "does not say where it leads"),
-        ("/page", "leads back to itself"),
-        ("/page#part", "leads back to itself"),
-        ("http://example.com/page", "leads back to itself"),
+        ("", "without a target"),
+        ("file:///etc/passwd", "without a target"),
+        ("/page", "to the page itself"),
+        ("/page#part", "to the page itself"),
+        ("http://example.com/page", "to the page itself"),
     ],
 )
 def test_a_redirect_that_leads_nowhere_is_a_failure(to: str, why: str) -> None:
     found = page(answer(302, b"", Location=to))
-    assert (found.result, found.reason) == ("failure", f"HTTP 302 that {why}")
+    assert (found.result, found.reason) == ("failure", f"HTTP 302 {why}")
 
 
 def test_the_same_page_by_the_other_scheme_is_no_other_page() -> None:
     assert same_page(url("http://a.com/x"), url("https://a.com/x"))
     assert not same_page(url("http://a.com/x"), url("http://a.com/x"))
     assert not same_page(url("http://a.com/x"), url("https://a.com/y"))
-    assert not same_page(url("http://a.com/x"), None)
-    assert page(answer(at="http://example.com/page"), Walk("html", text64=1)).scheme == "http"
+    assert page(answer(at="http://example.com/page"), ParsedPage("html", text64=1)).scheme == "http"
 
 
 def test_a_page_that_sends_searchers_elsewhere_is_not_found_itself() -> None:
     there = "https://example.com/there"
-    for walk in (Walk("html", canonical=there), Walk("html", refresh=there)):
-        found = judge(Link(HERE), answer(), walk, now=NOW)
+    for walk in (ParsedPage("html", canonical=there), ParsedPage("html", refresh=there)):
+        found = outcome_of(PageToFetch(HERE, 0), answer(), walk, now=NOW)
         assert (found.page.noindex, found.page.reason) == (True, f"its canonical page is {there}")
         assert there in found.links
     for own in (HERE, "http://example.com/page", "https://other.org/page"):
-        assert not page(answer(), Walk("html", canonical=own)).noindex
-    assert page(answer(), Walk("html", refresh="https://other.org/")).noindex
+        assert not page(answer(), ParsedPage("html", canonical=own)).noindex
+    assert page(answer(), ParsedPage("html", refresh="https://other.org/")).noindex
 
 
 def test_what_was_left_out_is_said() -> None:
-    walk = Walk(
+    walk = ParsedPage(
         "html", noindex=True, dropped=64_922, problem="only its first 300,000 tags were read"
     )
     assert page(answer(), walk).reason == (
-        "asks not to be found; 64,922 of its links are too many; only its first 300,000 tags were read"
+        "forbids indexing (noindex); 64,922 links exceed the limit; only its first 300,000 tags were read"
     )
 
 
 @pytest.mark.parametrize("etag", ["x" * 1001, '"\0"', '"\x7f"', '"\x85"', ""])
 def test_an_etag_that_cannot_be_kept_is_none(etag: str) -> None:
-    assert page(answer(ETag=etag), Walk("html")).etag is None
+    assert page(answer(ETag=etag), ParsedPage("html")).etag is None
 
 
 @pytest.mark.parametrize("kind", ["x/" + "y" * 300, "text\0/html", ""])
 def test_a_type_that_cannot_be_kept_is_none(kind: str) -> None:
-    assert page(answer(Content_Type=kind), Walk("html")).content_type is None
+    assert page(answer(Content_Type=kind), ParsedPage("html")).content_type is None
 
 
 @pytest.mark.parametrize(
@@ -194,7 +201,7 @@ def test_a_type_that_cannot_be_kept_is_none(kind: str) -> None:
     ],
 )
 def test_a_date_that_cannot_be_is_none(date: str) -> None:
-    assert page(answer(Last_Modified=date), Walk("html")).last_modified is None
+    assert page(answer(Last_Modified=date), ParsedPage("html")).last_modified is None
 
 
 def test_reasons_are_short_enough_to_keep() -> None:

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usher.crawl.page.links import MOST_LINKS, Resolver
-from usher.crawl.page.parse import Walk, walk
-from usher.urls import MAX_PATH, Refused, Url, parse
+from usher.crawl.page.links import MAX_LINKS, LinkResolver
+from usher.crawl.page.parse import ParsedPage, parse_page
+from usher.urls import MAX_PATH, Url, UrlRefusal, parse
 
 
 def url(text: str) -> Url:
@@ -22,9 +22,9 @@ HERE = url("https://example.org/docs/guide/page.html?v=1")
 PAPER = b"%PDF-1.4 and so on"
 
 
-def walked(body: str | bytes, media_type: str = "text/html", **given: Any) -> Walk:  # noqa: ANN401
+def walked(body: str | bytes, media_type: str = "text/html", **given: Any) -> ParsedPage:  # noqa: ANN401
     data = body if isinstance(body, bytes) else body.encode()
-    return walk(data, given.pop("at", HERE), media_type=media_type, **given)
+    return parse_page(data, given.pop("at", HERE), media_type=media_type, **given)
 
 
 def links(body: str, **given: Any) -> list[str]:  # noqa: ANN401
@@ -151,14 +151,14 @@ BASE = st.builds(
 def test_the_short_way_leads_where_the_long_one_does(href: str, base: str) -> None:
     start = url(base)
     there = parse(href, start)
-    expected = None if isinstance(there, Refused) else str(there)
-    assert Resolver(start)(href) in {expected, None if "a:" in href else expected}
+    expected = None if isinstance(there, UrlRefusal) else str(there)
+    assert LinkResolver(start)(href) in {expected, None if "a:" in href else expected}
 
 
 def test_more_links_than_anybody_needs_are_counted() -> None:
-    found = walked("".join(f"<a href=p{number}>x</a>" for number in range(MOST_LINKS + 50)))
-    assert (len(found.links), found.dropped) == (MOST_LINKS, 50)
-    assert found.links[-1].endswith(f"/p{MOST_LINKS - 1}")
+    found = walked("".join(f"<a href=p{number}>x</a>" for number in range(MAX_LINKS + 50)))
+    assert (len(found.links), found.dropped) == (MAX_LINKS, 50)
+    assert found.links[-1].endswith(f"/p{MAX_LINKS - 1}")
 
 
 def test_canonical() -> None:
@@ -230,7 +230,7 @@ def test_headers_count_for_what_has_no_meta() -> None:
         (b"text", "text/plain"),
         (b"\x89PNG", "image/png"),
     ):
-        found = walk(body, HERE, media_type=media_type, robots_tags=["noindex, nofollow"])
+        found = parse_page(body, HERE, media_type=media_type, robots_tags=["noindex, nofollow"])
         assert (found.noindex, found.nofollow, found.links) == (True, True, [])
 
 
@@ -322,7 +322,7 @@ KINDS: Iterable[tuple[bytes, str, str]] = [
 
 @pytest.mark.parametrize(("body", "media_type", "kind"), KINDS)
 def test_kinds(body: bytes, media_type: str, kind: str) -> None:
-    found = walk(body, HERE, media_type=media_type)
+    found = parse_page(body, HERE, media_type=media_type)
     assert found.kind == kind
     assert found.links == []
     assert kind in {"html", "text"} or found.text64 == 0

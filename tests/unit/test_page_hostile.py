@@ -7,8 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from usher.crawl.page import markup
-from usher.crawl.page.document import MOST_TEXT
-from usher.crawl.page.parse import MOST_BYTES, Page, Walk, read, walk
+from usher.crawl.page.document import MAX_TEXT_CHARACTERS
+from usher.crawl.page.parse import (
+    MAX_BYTES,
+    PageDocument,
+    ParsedPage,
+    extract_documents,
+    parse_page,
+)
 from usher.urls import Url, parse
 
 PLACE = parse("https://example.org/a/b")
@@ -30,9 +36,11 @@ PARTS = """
 SOUP = st.lists(st.sampled_from(PARTS.split()) | st.text(max_size=5), max_size=40).map(" ".join)
 
 
-def both(body: bytes, media_type: str = "text/html", charset: str = "") -> tuple[Walk, list[Page]]:
+def both(
+    body: bytes, media_type: str = "text/html", charset: str = ""
+) -> tuple[ParsedPage, list[PageDocument]]:
     given = {"media_type": media_type, "charset": charset}
-    return walk(body, HERE, **given), read(body, HERE, **given)
+    return parse_page(body, HERE, **given), extract_documents(body, HERE, **given)
 
 
 @given(
@@ -100,7 +108,7 @@ BOMBS = {
 @pytest.mark.parametrize("name", BOMBS)
 def test_bombs(name: str) -> None:
     began = time.process_time()
-    walk(BOMBS[name], HERE, media_type="text/html")
+    parse_page(BOMBS[name], HERE, media_type="text/html")
     assert (
         time.process_time() - began < 6
     )  # alone it is under 0.5 s; a parser by itself needs up to minutes
@@ -109,15 +117,18 @@ def test_bombs(name: str) -> None:
 @pytest.mark.parametrize("name", ["divs", "headings", "formatting", "cdata", "blanks"])
 def test_bombs_are_read_too(name: str) -> None:
     began = time.process_time()
-    read(BOMBS[name], HERE, media_type="application/xhtml+xml")
+    extract_documents(BOMBS[name], HERE, media_type="application/xhtml+xml")
     assert time.process_time() - began < 10
 
 
 def test_large_pages_are_bounded() -> None:
-    walked, [page] = both(b"<p>words " * (MOST_BYTES // 9 + 10))
-    parts = ["only its first 10,000,000 bytes were read", "only its first 300,000 tags were read"]
+    walked, [page] = both(b"<p>words " * (MAX_BYTES // 9 + 10))
+    parts = [
+        "only its first 10,000,000 bytes were read",
+        "only its first 300,000 tags were read",
+    ]
     assert walked.problem == "; ".join(parts)
-    assert len(page.text) == MOST_TEXT
+    assert len(page.text) == MAX_TEXT_CHARACTERS
     assert page.problem.endswith("only the first 1,000,000 characters of its text were kept")
 
 
@@ -140,8 +151,8 @@ def test_pieces_give_what_one_tree_gives(monkeypatch: pytest.MonkeyPatch) -> Non
     body = (
         "<title>Big</title><base href=/b/>" + script + "<table>" + "".join(rows) + "</table>"
     ).encode()
-    pieces = walk(body, HERE, media_type="text/html")
-    for name in ("ONE_TREE", "SHORT", "FEW"):
+    pieces = parse_page(body, HERE, media_type="text/html")
+    for name in ("MAX_TAGS_PER_TREE", "MAX_CHARACTERS_PER_TREE", "MAX_SAFE_TAGS"):
         monkeypatch.setattr(markup, name, len(body))
-    assert walk(body, HERE, media_type="text/html") == pieces
+    assert parse_page(body, HERE, media_type="text/html") == pieces
     assert len(pieces.links) == 3_000

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from support.site.pdfs import paper
 from usher.crawl.page import pdf
-from usher.crawl.page.parse import read, walk
+from usher.crawl.page.parse import extract_documents, parse_page
 from usher.urls import Url, parse
 
 PLACE = parse("https://example.org/files/report%20one.pdf")
@@ -19,7 +19,7 @@ INFO = "/Title(A report)/CreationDate(D:20240131120000+01'00')/ModDate(D:2025)"
 
 
 def test_one_document_for_each_page_with_text() -> None:
-    pages = read(
+    pages = extract_documents(
         paper(["First words", "", "Last words"], info=INFO), HERE, media_type="application/pdf"
     )
     assert [page.url.rpartition("#")[2] for page in pages] == ["page=1", "page=3"]
@@ -32,7 +32,9 @@ def test_one_document_for_each_page_with_text() -> None:
 
 
 def test_without_a_title_it_is_the_name_of_the_file() -> None:
-    [page] = read(paper(["Words"]), HERE, media_type="application/pdf", robots_tags=["noindex"])
+    [page] = extract_documents(
+        paper(["Words"]), HERE, media_type="application/pdf", robots_tags=["noindex"]
+    )
     assert (page.title, page.noindex) == ("report one.pdf, page 1", True)
 
 
@@ -40,14 +42,14 @@ def test_without_a_title_it_is_the_name_of_the_file() -> None:
     ("body", "problem"),
     [
         (paper(["Secret"], locked=True), "it is encrypted"),
-        (b"%PDF-1.4 nothing", "it is no readable PDF"),
-        (b"", "it is no readable PDF"),
+        (b"%PDF-1.4 nothing", "it is not a readable PDF"),
+        (b"", "it is not a readable PDF"),
         (paper([""]), "it has no text"),
-        (paper(["Words"])[:300], "it is no readable PDF"),
+        (paper(["Words"])[:300], "it is not a readable PDF"),
     ],
 )
 def test_what_cannot_be_read_says_why(body: bytes, problem: str) -> None:
-    [page] = read(body, HERE, media_type="application/pdf")
+    [page] = extract_documents(body, HERE, media_type="application/pdf")
     assert (page.url, page.title, page.text, page.problem) == (
         str(HERE),
         "report one.pdf",
@@ -57,19 +59,21 @@ def test_what_cannot_be_read_says_why(body: bytes, problem: str) -> None:
 
 
 def test_pages_and_text_are_bounded() -> None:
-    found = pdf.read(paper(["x"] * (pdf.MOST_PAGES + 1)))
-    assert len(found.pages) == pdf.MOST_PAGES
+    found = pdf.read_pdf(paper(["x"] * (pdf.MAX_PAGES + 1)))
+    assert len(found.pages) == pdf.MAX_PAGES
     assert found.problem == "only its first 500 of 501 pages were read"
-    assert pdf.read(b"%PDF" + b"x" * pdf.MOST_BYTES).problem == "it is larger than 50,000,000 bytes"
+    assert (
+        pdf.read_pdf(b"%PDF" + b"x" * pdf.MAX_BYTES).problem == "it is larger than 50,000,000 bytes"
+    )
 
 
 def test_it_can_be_read_by_another_process() -> None:
-    found = pdf.read(paper(["Words"]))
+    found = pdf.read_pdf(paper(["Words"]))
     assert pickle.loads(pickle.dumps(found)) == found  # noqa: S301 - our own bytes
 
 
 def test_the_crawler_does_not_open_it() -> None:
-    found = walk(paper(["Words"]), HERE, media_type="application/pdf")
+    found = parse_page(paper(["Words"]), HERE, media_type="application/pdf")
     assert (found.kind, found.text64, found.links) == ("pdf", 0, [])
 
 
@@ -87,7 +91,7 @@ def test_the_crawler_does_not_open_it() -> None:
     ],
 )
 def test_dates(text: str, expected: datetime | None) -> None:
-    assert pdf.date(text) == expected
+    assert pdf.parse_date(text) == expected
 
 
 WHOLE = paper(["One", "Two"], info=INFO)
@@ -96,4 +100,6 @@ WHOLE = paper(["One", "Two"], info=INFO)
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, len(WHOLE) - 1), st.binary(max_size=20))
 def test_broken_ones_never_raise(at: int, junk: bytes) -> None:
-    assert read(WHOLE[:at] + junk + WHOLE[at + len(junk) :], HERE, media_type="application/pdf")
+    assert extract_documents(
+        WHOLE[:at] + junk + WHOLE[at + len(junk) :], HERE, media_type="application/pdf"
+    )

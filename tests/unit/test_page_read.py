@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from usher.crawl.page.metadata import LONGEST_DESCRIPTION, LONGEST_TITLE, MOST_HEADINGS
-from usher.crawl.page.parse import Page, read, walk
+from usher.crawl.page.metadata import MAX_DESCRIPTION_LENGTH, MAX_HEADINGS, MAX_TITLE_LENGTH
+from usher.crawl.page.parse import PageDocument, extract_documents, parse_page
 from usher.urls import Url, parse
 
 PLACE = parse("https://example.org/docs/a%20guide.html")
@@ -15,9 +15,9 @@ HERE = PLACE
 PROSE = "The house stands by the river, and every morning its windows catch the first light of the day. "
 
 
-def page(body: str | bytes, media_type: str = "text/html", **given: Any) -> Page:  # noqa: ANN401
+def page(body: str | bytes, media_type: str = "text/html", **given: Any) -> PageDocument:  # noqa: ANN401
     data = body if isinstance(body, bytes) else body.encode()
-    [found] = read(data, given.pop("at", HERE), media_type=media_type, **given)
+    [found] = extract_documents(data, given.pop("at", HERE), media_type=media_type, **given)
     return found
 
 
@@ -30,7 +30,7 @@ def page(body: str | bytes, media_type: str = "text/html", **given: Any) -> Page
         ("<svg><title>Logo</title></svg><p>x", "a guide.html"),
         ("<title>A &amp; B &lt;c&gt;</title>", "A & B <c>"),
         ("", "a guide.html"),
-        ("<title>" + "x" * 5_000, "x" * (LONGEST_TITLE - 1) + "…"),
+        ("<title>" + "x" * 5_000, "x" * (MAX_TITLE_LENGTH - 1) + "…"),
     ],
 )
 def test_titles(body: str, title: str) -> None:
@@ -53,14 +53,14 @@ def test_headings_and_description() -> None:
     assert page("<meta property=og:description content=yes>").description == "yes"
     assert (
         len(page(f"<meta name=description content='{'x ' * 5_000}'>").description)
-        == LONGEST_DESCRIPTION
+        == MAX_DESCRIPTION_LENGTH
     )
 
 
 def test_too_many_headings() -> None:
-    found = page("<h2>x</h2>" * (MOST_HEADINGS + 1))
+    found = page("<h2>x</h2>" * (MAX_HEADINGS + 1))
     assert (len(found.headings), found.problem) == (
-        MOST_HEADINGS,
+        MAX_HEADINGS,
         "only its first 200 headings were kept",
     )
 
@@ -165,7 +165,7 @@ def test_plain_text_and_markdown() -> None:
 @pytest.mark.parametrize("media_type", ["text/html", "text/plain", "application/xhtml+xml"])
 def test_both_ways_give_the_same_number(media_type: str) -> None:
     body = f"<html><body><h1>x</h1><p>{PROSE}</p><p hidden>y</p><script>z</script></body></html>".encode()
-    number = walk(body, HERE, media_type=media_type).text64
+    number = parse_page(body, HERE, media_type=media_type).text64
     assert page(body, media_type).text64 == number != 0
 
 
@@ -174,7 +174,7 @@ def test_both_ways_give_the_same_number(media_type: str) -> None:
     [(b"<rss/>", "text/xml"), (b"<urlset/>", "text/xml"), (b"\x89PNG", "image/png"), (b"", "")],
 )
 def test_some_things_are_no_documents(body: bytes, media_type: str) -> None:
-    assert read(body, HERE, media_type=media_type) == []
+    assert extract_documents(body, HERE, media_type=media_type) == []
 
 
 def test_near_copies() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from usher import durations
 from usher.errors import BadSetting
 from usher.queue.policy import OPTIONS, Policy, read_policies
-from usher.settings import load, names
+from usher.settings import load, setting_names
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
@@ -191,7 +191,7 @@ def test_the_file_keeps_worker_tables_beside_the_settings(tmp_path: Path) -> Non
     assert loaded.settings.pool_size == 3
     assert loaded.workers == {"fetch": {"kill_after": "5m"}, "defaults": {}}
     assert read_policies(loaded.workers).of("fetch").kill_after == 5 * MINUTE
-    assert [shown.name for shown in loaded.shown()] == names()
+    assert [shown.name for shown in loaded.shown()] == setting_names()
     assert load({}).workers == {}
 
 
@@ -223,12 +223,12 @@ def test_workers_are_tables(tmp_path: Path, text: str) -> None:
     ],
 )
 def test_spans(text: str, span: timedelta | None) -> None:
-    assert durations.read(text) == span
+    assert durations.parse(text) == span
 
 
 @given(st.integers(0, 10**12).map(lambda seconds: timedelta(seconds=seconds)))
 def test_a_span_is_read_as_it_is_shown(span: timedelta) -> None:
-    assert durations.read(durations.show(span)) == span
+    assert durations.parse(durations.show(span)) == span
 
 
 @pytest.mark.parametrize(

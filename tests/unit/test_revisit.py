@@ -6,12 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usher.door.cadence import LEAST, MOST
-from usher.door.revisit import MAX_FAILURES, Pace, Result, adapted, after, backoff
+from support.models.revisit import (
+    MAX_FAILURES,
+    RevisitResult,
+    RevisitState,
+    adapted,
+    after,
+    backoff,
+)
+from usher.door.cadence import LONGEST_CADENCE, SHORTEST_CADENCE
 
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
 SECOND, HOUR, DAY = timedelta(seconds=1), timedelta(hours=1), timedelta(days=1)
-CADENCES = st.integers(LEAST // SECOND, MOST // SECOND).map(lambda seconds: seconds * SECOND)
+CADENCES = st.integers(SHORTEST_CADENCE // SECOND, LONGEST_CADENCE // SECOND).map(
+    lambda seconds: seconds * SECOND
+)
 FAILURES = st.integers(1, MAX_FAILURES)
 RESULTS = st.sampled_from(["success", "unchanged", "gone", "failure"])
 
@@ -25,8 +34,8 @@ RESULTS = st.sampled_from(["success", "unchanged", "gone", "failure"])
         (10, 30 * DAY, 512 * HOUR),
         (11, 30 * DAY, 30 * DAY),
         (MAX_FAILURES, 30 * DAY, 30 * DAY),
-        (1, 10 * LEAST, 10 * LEAST),
-        (99, MOST, MOST),
+        (1, 10 * SHORTEST_CADENCE, 10 * SHORTEST_CADENCE),
+        (99, LONGEST_CADENCE, LONGEST_CADENCE),
     ],
 )
 def test_pauses(failures: int, cadence: timedelta, pause: timedelta) -> None:
@@ -57,7 +66,7 @@ def test_pauses_grow_up_to_the_cadence(failures: int, cadence: timedelta) -> Non
         (100 * DAY, False, 30 * DAY, 120 * DAY),
         (HOUR, True, HOUR, HOUR),
         (2 * HOUR, True, 4 * HOUR, HOUR),
-        (HOUR, False, 10 * LEAST, 40 * LEAST),
+        (HOUR, False, 10 * SHORTEST_CADENCE, 40 * SHORTEST_CADENCE),
         (DAY, True, 8 * DAY + 7 * SECOND, DAY),
     ],
 )
@@ -99,19 +108,30 @@ def test_the_bounds_are_reached_and_kept(start: timedelta, base: timedelta) -> N
 @pytest.mark.parametrize(
     ("pace", "result", "changed", "adaptive", "expected"),
     [
-        (Pace(NOW, None, 3), "success", True, False, Pace(NOW + 8 * DAY)),
-        (Pace(NOW, DAY, 3), "success", True, False, Pace(NOW + DAY, DAY)),
-        (Pace(NOW), "success", True, True, Pace(NOW + 4 * DAY, 4 * DAY)),
-        (Pace(NOW), "success", False, True, Pace(NOW + 12 * DAY, 12 * DAY)),
-        (Pace(NOW, 4 * DAY), "unchanged", True, True, Pace(NOW + 6 * DAY, 6 * DAY)),
-        (Pace(NOW, DAY, 2), "gone", False, True, Pace(NOW + DAY, DAY)),
-        (Pace(NOW), "failure", False, True, Pace(NOW + HOUR, None, 1)),
-        (Pace(NOW, DAY, 2), "failure", False, False, Pace(NOW + 4 * HOUR, DAY, 3)),
-        (Pace(NOW, DAY, MAX_FAILURES), "failure", False, False, Pace(NOW + DAY, DAY, MAX_FAILURES)),
+        (RevisitState(NOW, None, 3), "success", True, False, RevisitState(NOW + 8 * DAY)),
+        (RevisitState(NOW, DAY, 3), "success", True, False, RevisitState(NOW + DAY, DAY)),
+        (RevisitState(NOW), "success", True, True, RevisitState(NOW + 4 * DAY, 4 * DAY)),
+        (RevisitState(NOW), "success", False, True, RevisitState(NOW + 12 * DAY, 12 * DAY)),
+        (RevisitState(NOW, 4 * DAY), "unchanged", True, True, RevisitState(NOW + 6 * DAY, 6 * DAY)),
+        (RevisitState(NOW, DAY, 2), "gone", False, True, RevisitState(NOW + DAY, DAY)),
+        (RevisitState(NOW), "failure", False, True, RevisitState(NOW + HOUR, None, 1)),
+        (RevisitState(NOW, DAY, 2), "failure", False, False, RevisitState(NOW + 4 * HOUR, DAY, 3)),
+        (
+            RevisitState(NOW, DAY, MAX_FAILURES),
+            "failure",
+            False,
+            False,
+            RevisitState(NOW + DAY, DAY, MAX_FAILURES),
+        ),
     ],
 )
 def test_after_a_fetch(
-    pace: Pace, result: Result, expected: Pace, *, changed: bool, adaptive: bool
+    pace: RevisitState,
+    result: RevisitResult,
+    expected: RevisitState,
+    *,
+    changed: bool,
+    adaptive: bool,
 ) -> None:
     assert (
         after(pace, result, changed=changed, base=8 * DAY, adaptive=adaptive, now=NOW) == expected
@@ -120,9 +140,9 @@ def test_after_a_fetch(
 
 @given(st.none() | CADENCES, st.integers(0, MAX_FAILURES), RESULTS, CADENCES)
 def test_every_page_comes_again_within_its_cadence(
-    own: timedelta | None, failures: int, result: Result, base: timedelta
+    own: timedelta | None, failures: int, result: RevisitResult, base: timedelta
 ) -> None:
-    page = Pace(NOW, own, failures)
+    page = RevisitState(NOW, own, failures)
     for adaptive in (True, False):
         pace = after(page, result, changed=False, base=base, adaptive=adaptive, now=NOW)
         assert NOW < pace.next_fetch <= NOW + (pace.cadence or base)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from usher.domain64 import MAX, OTHER, Parts, Range, domain_range, encode, host_range, tld_range
-from usher.door.scope import Kind, Scope, allows
+from usher.door.scope import LinkScope, ScopeKind, allows
 
 NASA = domain_range(1, 0x87)
 BLOGS = encode(Parts(1, 0x87, 1))
@@ -54,26 +54,26 @@ PARTS = st.builds(Parts, st.integers(1, OTHER), st.integers(0, 3), st.integers(0
 @pytest.mark.parametrize(("found_on", "target", "together"), PAIRS)
 def test_host_domain_and_any(found_on: str, target: str, *, together: bool) -> None:
     for one, other in ((found_on, target), (target, found_on)):
-        assert allows(Scope(), found_on=one, target=other) == (one == other)
-        assert allows(Scope("domain"), found_on=one, target=other) == together
-        assert allows(Scope("any"), found_on=one, target=other)
+        assert allows(LinkScope(), found_on=one, target=other) == (one == other)
+        assert allows(LinkScope("domain"), found_on=one, target=other) == together
+        assert allows(LinkScope("any"), found_on=one, target=other)
 
 
 @pytest.mark.parametrize(("listed", "place", "allowed"), PLACES)
 def test_listed(listed: list[Range], place: Range | None, *, allowed: bool) -> None:
-    scope = Scope("listed", tuple(listed))
+    scope = LinkScope("listed", tuple(listed))
     assert allows(scope, found_on="a.com", target="b.gov", place=place) == allowed
     assert allows(scope, found_on="a.com", target="a.com", place=place)
 
 
 def test_ranges_count_only_when_listed() -> None:
     for kind in ("host", "domain"):
-        assert not allows(Scope(kind, (NASA,)), found_on="a.com", target="nasa.gov", place=ONE)
+        assert not allows(LinkScope(kind, (NASA,)), found_on="a.com", target="nasa.gov", place=ONE)
 
 
-@pytest.mark.parametrize("kind", get_args(Kind))
-def test_a_host_may_always_lead_to_itself(kind: Kind) -> None:
-    assert allows(Scope(kind), found_on="a.gov:81", target="a.gov:81")
+@pytest.mark.parametrize("kind", get_args(ScopeKind))
+def test_a_host_may_always_lead_to_itself(kind: ScopeKind) -> None:
+    assert allows(LinkScope(kind), found_on="a.gov:81", target="a.gov:81")
 
 
 @given(PARTS, PARTS)
@@ -86,7 +86,7 @@ def test_knowing_more_never_takes_a_permission_away(listed: Parts, target: Parts
         Range(number, number + 1),
     ]
     for one in (tld_range(listed.tld), domain_range(listed.tld, listed.domain), Range(1, MAX)):
-        scope = Scope("listed", (one,))
+        scope = LinkScope("listed", (one,))
         answers = [allows(scope, found_on="a.com", target="b.gov", place=place) for place in places]
         assert answers == sorted(answers)
         assert answers[-1] == (number in one)

@@ -3,22 +3,22 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from usher.messages import Row
-from usher.search.row_map import GONE_SECONDS, Bench, Seats
+from usher.messages.front_end import ServerRow
+from usher.search.row_map import GONE_SECONDS, RowMap, SearchRow
 
 
-def see(seats: Seats, drawn: dict[int, dict[str, list[int]]], now: float = 0.0) -> None:
-    seats.see([Row(row, list(servers)) for row, servers in drawn.items()], drawn, now)
+def see(seats: RowMap, drawn: dict[int, dict[str, list[int]]], now: float = 0.0) -> None:
+    seats.see([ServerRow(row, list(servers)) for row, servers in drawn.items()], drawn, now)
 
 
-def lost(seats: Seats) -> list[int]:
+def lost(seats: RowMap) -> list[int]:
     return [bench.lost for bench in seats.benches]
 
 
 def test_a_server_that_leaves_takes_its_chunks_with_it() -> None:
-    seats = Seats()
+    seats = RowMap()
     see(seats, {1: {"a": [1, 2], "b": [3]}, 2: {"c": [1, 2, 3]}})
-    assert seats.benches == (Bench(1, ("a", "b")), Bench(2, ("c",)))
+    assert seats.benches == (SearchRow(1, ("a", "b")), SearchRow(2, ("c",)))
     see(seats, {1: {"b": [3]}, 2: {"c": [1, 2, 3]}})
     assert lost(seats) == [2, 0]
     assert seats.missing(["b"]) == 2 / 3
@@ -31,7 +31,7 @@ def test_a_server_that_leaves_takes_its_chunks_with_it() -> None:
 
 
 def test_the_only_row_misses_what_no_other_names() -> None:
-    seats = Seats()
+    seats = RowMap()
     see(seats, {1: {"a": [1, 2], "b": [3]}})
     see(seats, {1: {"b": [3]}}, 1.0)
     assert (lost(seats), seats.missing(["b"])) == ([2], 2 / 3)
@@ -47,7 +47,7 @@ def test_the_only_row_misses_what_no_other_names() -> None:
 
 
 def test_every_row_misses_what_is_not_searchable_since_a_restore() -> None:
-    seats, rows = Seats(), [Row(1, ["a"]), Row(2, ["b"])]
+    seats, rows = RowMap(), [ServerRow(1, ["a"]), ServerRow(2, ["b"])]
     seats.see(rows, {1: {"a": [1]}, 2: {"b": [1, 2]}}, 0.0, unrestored=[2, 3])
     assert lost(seats) == [2, 1]
     assert seats.missing(["a", "b"]) == 1 / 3
@@ -58,7 +58,7 @@ def test_every_row_misses_what_is_not_searchable_since_a_restore() -> None:
 
 
 def test_a_chunk_that_is_dropped_in_order_is_not_missed() -> None:
-    seats = Seats()
+    seats = RowMap()
     see(seats, {1: {"a": [1, 2]}, 2: {"b": [1, 2]}})
     see(seats, {1: {"a": [1]}, 2: {"b": [1, 2]}})
     assert lost(seats) == [1, 0]  # the other row still has it
@@ -67,7 +67,7 @@ def test_a_chunk_that_is_dropped_in_order_is_not_missed() -> None:
 
 
 def test_a_row_that_still_loads_is_not_whole_but_has_lost_nothing() -> None:
-    seats = Seats()
+    seats = RowMap()
     many = list(range(1000))
     see(seats, {1: {"a": many}, 2: {"b": many[:995]}, 3: {"c": many[:900]}, 4: {"d": []}})
     assert [bench.behind for bench in seats.benches] == [False, False, True, True]
@@ -75,28 +75,30 @@ def test_a_row_that_still_loads_is_not_whole_but_has_lost_nothing() -> None:
 
 
 def test_a_map_without_chunks_or_servers_does_no_harm() -> None:
-    seats = Seats()
-    seats.see([Row(1, ["a", "b"]), Row(2, [])], {}, 0.0)
-    assert seats.benches == (Bench(1, ("a", "b")),)
+    seats = RowMap()
+    seats.see([ServerRow(1, ["a", "b"]), ServerRow(2, [])], {}, 0.0)
+    assert seats.benches == (SearchRow(1, ("a", "b")),)
     assert seats.missing(["a"]) == 0
 
 
 def test_a_row_that_is_incomplete_without_them_uses_servers_on_probation() -> None:
-    seats = Seats()
+    seats = RowMap()
     see(seats, {1: {"a": [1, 2], "c": [3]}})
-    seats.see([Row(1, ["a"])], {1: {"a": [1, 2]}}, 1.0, {1: {"c": [3]}})
-    assert seats.benches == (Bench(1, ("a", "c"), probation=True),)
+    seats.see([ServerRow(1, ["a"])], {1: {"a": [1, 2]}}, 1.0, {1: {"c": [3]}})
+    assert seats.benches == (SearchRow(1, ("a", "c"), probation=True),)
     assert seats.missing(["a", "c"]) == 0
-    seats.see([Row(1, ["a"])], {1: {"a": [1, 2]}}, 2.0)  # it failed again
+    seats.see([ServerRow(1, ["a"])], {1: {"a": [1, 2]}}, 2.0)  # it failed again
     assert lost(seats) == [1]
-    seats.see([Row(1, ["a"])], {1: {"a": [1, 2, 3]}}, 3.0, {1: {"c": [3]}})  # reseated meanwhile
-    assert seats.benches == (Bench(1, ("a",)),)
+    seats.see(
+        [ServerRow(1, ["a"])], {1: {"a": [1, 2, 3]}}, 3.0, {1: {"c": [3]}}
+    )  # reseated meanwhile
+    assert seats.benches == (SearchRow(1, ("a",)),)
 
 
 def test_a_row_may_consist_of_servers_on_probation_only() -> None:
-    seats = Seats()
-    seats.see([Row(2, ["b"])], {2: {"b": [1, 2]}}, 0.0, {1: {"a": [1, 2]}})
-    assert seats.benches == (Bench(1, ("a",), probation=True), Bench(2, ("b",)))
+    seats = RowMap()
+    seats.see([ServerRow(2, ["b"])], {2: {"b": [1, 2]}}, 0.0, {1: {"a": [1, 2]}})
+    assert seats.benches == (SearchRow(1, ("a",), probation=True), SearchRow(2, ("b",)))
 
 
 drawings = st.dictionaries(
@@ -108,7 +110,7 @@ drawings = st.dictionaries(
 @settings(max_examples=50, deadline=None)
 @given(st.lists(drawings, max_size=6))
 def test_what_is_there_is_never_missed(history: list[dict[int, dict[str, list[int]]]]) -> None:
-    seats = Seats()
+    seats = RowMap()
     for moment, drawn in enumerate(history):
         named = {
             row: {f"{row}{name}": chunks for name, chunks in one.items()}

@@ -2,13 +2,13 @@
 
 import pytest
 
-from usher.query.language import Query, parse
-from usher.query.results import Stats
-from usher.search.term_stats import MOST, Weights, joined, part_of
+from usher.query.language import Query, parse_query
+from usher.query.results import TermStats
+from usher.search.term_stats import MOST, TermStatsCache, combine_stats, part_of
 
 
-def told(*words: str, documents: int = 9) -> Stats:
-    return Stats(
+def told(*words: str, documents: int = 9) -> TermStats:
+    return TermStats(
         documents,
         {"en": documents},
         {f"body:{word}": 1 for word in words},
@@ -21,45 +21,45 @@ def words(query: Query) -> list[str]:
 
 
 def test_only_words_that_nobody_asked_for_are_unknown() -> None:
-    weights = Weights()
-    known, unknown = weights.look(parse("open source"), 1)
+    weights = TermStatsCache()
+    known, unknown = weights.look(parse_query("open source"), 1)
     assert (known, words(unknown)) == ([], ["open", "source"])
     weights.keep(unknown, 1, told("open", "source"))
-    known, unknown = weights.look(parse("source code"), 1)
+    known, unknown = weights.look(parse_query("source code"), 1)
     assert (known, words(unknown)) == ([told("source")], ["code"])
     weights.keep(unknown, 1, told("code", documents=10))
-    known, unknown = weights.look(parse("code OR open -source"), 1)
+    known, unknown = weights.look(parse_query("code OR open -source"), 1)
     assert not unknown.groups
     assert len(known) == 2
 
 
 @pytest.mark.parametrize("text", ['"open"', "title:open", "open lang:de"])
 def test_a_word_elsewhere_is_another(text: str) -> None:
-    weights = Weights()
-    weights.keep(parse("open"), 1, told("open"))
-    assert weights.look(parse("open"), 1)[0]
-    known, unknown = weights.look(parse(text), 1)
+    weights = TermStatsCache()
+    weights.keep(parse_query("open"), 1, told("open"))
+    assert weights.look(parse_query("open"), 1)[0]
+    known, unknown = weights.look(parse_query(text), 1)
     assert (known, words(unknown)) == ([], ["open"])
-    assert unknown.languages == parse(text).languages
+    assert unknown.languages == parse_query(text).languages
 
 
 def test_what_is_known_is_forgotten_sooner_if_servers_load_something() -> None:
-    weights = Weights(seconds=0.0, longer=60.0)
-    weights.keep(parse("open"), 1, told("open"))
-    assert weights.look(parse("open"), 1)[0]
-    assert not weights.look(parse("open"), 2)[0]
-    weights.keep(parse("source"), 0, told("source"))  # nobody knows what they hold
-    assert not weights.look(parse("source"), 0)[0]
-    lately = Weights(seconds=60.0, longer=0.0)
-    lately.keep(parse("open"), 1, told("open"))
-    assert lately.look(parse("open"), 2)[0]
+    weights = TermStatsCache(seconds=0.0, longer=60.0)
+    weights.keep(parse_query("open"), 1, told("open"))
+    assert weights.look(parse_query("open"), 1)[0]
+    assert not weights.look(parse_query("open"), 2)[0]
+    weights.keep(parse_query("source"), 0, told("source"))  # nobody knows what they hold
+    assert not weights.look(parse_query("source"), 0)[0]
+    lately = TermStatsCache(seconds=60.0, longer=0.0)
+    lately.keep(parse_query("open"), 1, told("open"))
+    assert lately.look(parse_query("open"), 2)[0]
 
 
 def test_of_an_answer_each_word_keeps_what_is_about_it() -> None:
     counts = {"body:house": 3, "url:house": 1, "body:houses": 2, "body:mouse": 4, "body:mouses": 1}
     forms: dict[str, tuple[str, ...]] = {"en:house": ("houses",), "en:mouse": ("mouses",)}
-    both = Stats(9, {"en": 9}, counts, forms)
-    [[house]], [[mice]] = parse("house").groups, parse("mice").groups
+    both = TermStats(9, {"en": 9}, counts, forms)
+    [[house]], [[mice]] = parse_query("house").groups, parse_query("mice").groups
     part = part_of(both, house)
     assert part.terms == {"body:house": 3, "url:house": 1, "body:houses": 2}
     assert part.forms == {"en:house": ("houses",)}
@@ -68,9 +68,9 @@ def test_of_an_answer_each_word_keeps_what_is_about_it() -> None:
 
 
 def test_of_too_much_servers_are_asked_anew() -> None:
-    weights, query = Weights(), parse("open OR source code")
+    weights, query = TermStatsCache(), parse_query("open OR source code")
     many = told(*(f"word{number}" for number in range(MOST)))
-    weights.keep(parse("open"), 1, many)
+    weights.keep(parse_query("open"), 1, many)
     assert weights.look(query, 1) == ([], query)
     weights.keep(query, 1, told("open", "source", "code"))
     known, unknown = weights.look(query, 1)
@@ -79,5 +79,5 @@ def test_of_too_much_servers_are_asked_anew() -> None:
 
 def test_joined_they_know_all_words() -> None:
     one, two = told("open"), told("source", documents=10)
-    assert joined([one]) == one
-    assert joined([one, two]) == told("open", "source", documents=10)
+    assert combine_stats([one]) == one
+    assert combine_stats([one, two]) == told("open", "source", documents=10)

@@ -14,18 +14,18 @@ from usher.errors import BadInput
 from usher.mgmt.placement_rules import (
     ANSWERS,
     Condition,
-    Copy,
+    MovableChunk,
     Move,
-    Offer,
-    Server,
-    State,
+    PlacedCopy,
+    PlacementState,
+    RowServer,
     intake,
     machine,
     moves,
+    place_new_chunks,
     quotas,
     returned,
     row_for,
-    seat,
 )
 
 
@@ -56,7 +56,7 @@ def test_a_server_that_joins_gets_its_share_and_nothing_else_moves(
     house = House(rows, grid(rows, k, shared=shared))
     house.build(n)
     house.load()
-    house.servers[999] = Server(999, 1, "new")
+    house.servers[999] = RowServer(999, 1, "new")
     done = house.plan()
     assert len(done) == n // (k + 1)
     assert all(move.taker == 999 for move in done)
@@ -103,7 +103,7 @@ WEIGHED = st.lists(
 def test_quotas_are_met_by_the_fewest_moves(
     row: list[tuple[int, int, Condition]], waiting: int
 ) -> None:
-    servers = [Server(n, 1, f"m{n}", one[0], one[2]) for n, one in enumerate(row)]
+    servers = [RowServer(n, 1, f"m{n}", one[0], one[2]) for n, one in enumerate(row)]
     counts = {n: count for n, (_, count, _) in enumerate(row)}
     quota = quotas(servers, counts, waiting)
     fit = [one for one in servers if one.condition == "fit"]
@@ -128,7 +128,7 @@ def test_quotas_are_met_by_the_fewest_moves(
 def test_arriving_chunks_fill_the_lowest_first(
     row: list[tuple[int, int, Condition]], arriving: int
 ) -> None:
-    servers = [Server(n, 1, f"m{n}", 1, one[2]) for n, one in enumerate(row)]
+    servers = [RowServer(n, 1, f"m{n}", 1, one[2]) for n, one in enumerate(row)]
     counts = {n: count for n, (_, count, _) in enumerate(row)}
     quota = intake(servers, counts, arriving)
     level = {one.id: counts[one.id] for one in servers if one.condition == "fit"}
@@ -142,17 +142,17 @@ def test_arriving_chunks_fill_the_lowest_first(
 
 
 def test_what_is_not_loaded_yet_moves_first() -> None:
-    house = House(1, [Server(1, 1, "a")])
+    house = House(1, [RowServer(1, 1, "a")])
     house.build(10)
     house.load()
     house.build(10)
-    house.servers[2] = Server(2, 1, "b")
+    house.servers[2] = RowServer(2, 1, "b")
     assert sorted(move.chunk for move in house.plan()) == list(range(10, 20))
     assert "leaving" not in house.copies.values()
 
 
 def test_a_server_that_returns_takes_back_what_it_still_holds() -> None:
-    house = House(1, [Server(n, 1, f"m{n}") for n in range(3)])
+    house = House(1, [RowServer(n, 1, f"m{n}") for n in range(3)])
     house.build(30)
     house.load()
     before = dict(house.copies)
@@ -166,7 +166,7 @@ def test_a_server_that_returns_takes_back_what_it_still_holds() -> None:
 
 
 def test_one_that_is_unsure_keeps_what_it_has_and_gets_no_more() -> None:
-    house = House(1, [Server(n, 1, f"m{n}") for n in range(3)])
+    house = House(1, [RowServer(n, 1, f"m{n}") for n in range(3)])
     house.build(30)
     house.be(0, "unsure")
     assert house.plan() == []
@@ -177,11 +177,11 @@ def test_one_that_is_unsure_keeps_what_it_has_and_gets_no_more() -> None:
 
 
 def test_no_copy_is_dropped_for_one_on_a_server_that_does_not_answer() -> None:
-    house = House(1, [Server(1, 1, "a")])
+    house = House(1, [RowServer(1, 1, "a")])
     house.build(1)
     house.load()
     house.be(1, "draining")
-    house.servers[2] = Server(2, 1, "b")
+    house.servers[2] = RowServer(2, 1, "b")
     house.plan()
     house.load()
     for condition in ("unsure", "gone"):
@@ -196,21 +196,21 @@ def test_no_copy_is_dropped_for_one_on_a_server_that_does_not_answer() -> None:
 def test_fewer_servers_than_rows_or_none_wait_and_are_repaired() -> None:
     house = House(3)
     house.build(10)
-    assert seat(range(10), [], {}, 3).missing == [1, 2, 3]
+    assert place_new_chunks(range(10), [], {}, 3).missing == [1, 2, 3]
     assert house.plan() == []
     for n in (1, 2, 3):
         row = row_for("alone:1", house.servers.values(), 3)
         assert row == n
-        house.servers[n] = Server(n, row, "alone")
+        house.servers[n] = RowServer(n, row, "alone")
         assert len(house.plan()) == 10
         house.build(0)
         house.check_balance()
         missing = [row for row in (1, 2, 3) if house.missing(row)]
-        assert missing == seat([99], list(house.servers.values()), {}, 3).missing
+        assert missing == place_new_chunks([99], list(house.servers.values()), {}, 3).missing
 
 
 def test_the_last_server_of_a_row_keeps_what_nobody_can_take() -> None:
-    house = House(1, [Server(1, 1, "a")])
+    house = House(1, [RowServer(1, 1, "a")])
     house.build(5)
     house.load()
     for condition in ("draining", "gone", "unsure"):
@@ -221,11 +221,16 @@ def test_the_last_server_of_a_row_keeps_what_nobody_can_take() -> None:
 
 
 def test_a_server_without_a_row_gets_the_shortest() -> None:
-    servers = [Server(1, 1, "a"), Server(2, 1, "b"), Server(3, 2, "c"), Server(4, 3, "d")]
+    servers = [
+        RowServer(1, 1, "a"),
+        RowServer(2, 1, "b"),
+        RowServer(3, 2, "c"),
+        RowServer(4, 3, "d"),
+    ]
     assert row_for("x", servers, 3) == 2
     assert row_for("D:5001", servers, 3) == 3
-    assert row_for("x", [*servers, Server(5, 2, "e", weight=5)], 3) == 3
-    assert row_for("x", [*servers[1:], Server(1, 1, "a", condition="gone")], 2) == 1
+    assert row_for("x", [*servers, RowServer(5, 2, "e", weight=5)], 3) == 3
+    assert row_for("x", [*servers[1:], RowServer(1, 1, "a", condition="gone")], 2) == 1
     assert row_for("x", servers, 4) == 4
     assert row_for("x", [], 1) == row_for("x", [], 0) == 1
 
@@ -249,24 +254,34 @@ def test_the_machine_is_the_host_without_its_port(host: str, name: str) -> None:
 
 def test_a_weight_is_at_least_one() -> None:
     with pytest.raises(BadInput, match="1 or more") as caught:
-        Server(1, 1, "a", weight=0)
+        RowServer(1, 1, "a", weight=0)
     assert "Drain" in caught.value.hint
 
 
 def test_offers_that_nobody_asked_for_are_passed_over() -> None:
-    servers = [Server(1, 1, "a"), Server(2, 1, "b")]
+    servers = [RowServer(1, 1, "a"), RowServer(2, 1, "b")]
     quota = quotas(servers, {1: 4, 2: 2})
-    offers = [Offer(1, 2), Offer(2, 77), Offer(3, None), Offer(3, 1), Offer(4, 1), Offer(5, 1)]
+    offers = [
+        MovableChunk(1, 2),
+        MovableChunk(2, 77),
+        MovableChunk(3, None),
+        MovableChunk(3, 1),
+        MovableChunk(4, 1),
+        MovableChunk(5, 1),
+    ]
     assert moves(servers, quota, offers) == [Move(3, None, 2, held=False)]
     assert moves(servers, quota, offers[3:]) == [Move(3, 1, 2, held=False)]
     assert moves(servers, quota, []) == []
-    assert len(moves(servers, quotas(servers, {}, 4), [Offer(1)] * 3 + [Offer(2)] * 3)) == 2
-    assert seat([7, 7], servers, {1: 4, 2: 2}, 1).chunks == {2: [7]}
+    assert (
+        len(moves(servers, quotas(servers, {}, 4), [MovableChunk(1)] * 3 + [MovableChunk(2)] * 3))
+        == 2
+    )
+    assert place_new_chunks([7, 7], servers, {1: 4, 2: 2}, 1).chunks == {2: [7]}
 
 
 def test_a_server_that_was_away_keeps_what_is_sound() -> None:
-    states: list[State] = ["loaded", "loaded", "wanted", "wanted", "leaving", "leaving"]
-    copies = [Copy(n, 1, 5, state) for n, state in enumerate(states)]
+    states: list[PlacementState] = ["loaded", "loaded", "wanted", "wanted", "leaving", "leaving"]
+    copies = [PlacedCopy(n, 1, 5, state) for n, state in enumerate(states)]
     now = returned(copies, {0, 2, 4, 9})
     assert [(one.chunk, one.state) for one in now.copies] == [
         (0, "loaded"),
@@ -283,15 +298,15 @@ def test_many_chunks_are_seated_in_batches_and_a_join_moves_only_its_share(*, sh
     servers, counts = grid(5, 20, shared=shared), Counter[int]()
     held: list[int] = []
     for start in range(0, 200_000, 10_000):
-        found = seat(range(start, start + 10_000), servers, counts, 5).chunks
+        found = place_new_chunks(range(start, start + 10_000), servers, counts, 5).chunks
         counts.update({name: len(chunks) for name, chunks in found.items()})
         held += found[100]
     assert set(counts.values()) == {10_000}
     assert len(set(held)) == 10_000
-    row = [*grid(1, 20), Server(999, 1, "new")]
+    row = [*grid(1, 20), RowServer(999, 1, "new")]
     quota = quotas(row, counts)
     assert takes(quota) == 200_000 // 21
-    offers = (Offer(chunk, 100 + chunk % 20) for chunk in range(200_000))
+    offers = (MovableChunk(chunk, 100 + chunk % 20) for chunk in range(200_000))
     done = moves(row, quota, offers)
     assert len({move.chunk for move in done}) == len(done) == 200_000 // 21
     assert Counter(move.giver for move in done) == Counter(
@@ -312,7 +327,7 @@ class Days(RuleBasedStateMachine):
     def join(self, name: str, weight: int) -> None:
         servers = self.house.servers
         row = row_for(name, servers.values(), 3)
-        servers[len(servers)] = Server(len(servers), row, name, weight)
+        servers[len(servers)] = RowServer(len(servers), row, name, weight)
 
     @precondition(lambda self: self.house.servers)
     @rule(data=st.data(), condition=st.sampled_from(["fit", "fit", "unsure", "draining", "gone"]))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from usher.errors import BadSetting
-from usher.settings import Settings, load, masked, names
+from usher.settings import Settings, load, mask_password, setting_names
 
 
 def write(tmp_path: Path, text: str) -> Path:
@@ -104,7 +104,7 @@ def test_an_unknown_name_is_answered_with_the_nearest() -> None:
 def test_every_setting_is_shown_with_help_and_without_secrets() -> None:
     loaded = load({"DATABASE_URL": "postgresql://me:secret@here/db"})
     shown = list(loaded.shown())
-    assert [one.name for one in shown] == names()
+    assert [one.name for one in shown] == setting_names()
     assert all(one.help for one in shown)
     assert not any("secret" in one.value for one in shown)
 
@@ -123,13 +123,13 @@ def test_every_setting_is_shown_with_help_and_without_secrets() -> None:
     ],
 )
 def test_a_password_is_never_shown(dsn: str) -> None:
-    assert "s3cr3t" not in masked(dsn)
-    assert "***" in masked(dsn)
+    assert "s3cr3t" not in mask_password(dsn)
+    assert "***" in mask_password(dsn)
 
 
 @given(st.text())
 def test_masking_takes_any_text(text: str) -> None:
-    assert isinstance(masked(text), str)
+    assert isinstance(mask_password(text), str)
 
 
 def test_a_token_is_not_shown() -> None:

@@ -8,20 +8,24 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from usher.crawl.sitemap import (
-    LONGEST_LOC,
-    MOST_BYTES,
-    MOST_ENTRIES,
-    Entry,
-    Sitemap,
-    looks_like,
-    moment,
-    read,
+    MAX_BYTES,
+    MAX_ENTRIES,
+    MAX_URL_LENGTH,
+    ParsedSitemap,
+    SitemapEntry,
+    is_sitemap,
+    parse_date,
+    parse_sitemap,
 )
 
 URL = "https://example.com/maps/sitemap.xml"
 NS = "http://www.sitemaps.org/schemas/sitemap/0.9"
 A, B = "https://example.com/a", "https://example.com/b"
 DAY = datetime(2024, 5, 17, tzinfo=UTC)
+
+
+def parsed(body: str | bytes) -> ParsedSitemap:
+    return parse_sitemap(body if isinstance(body, bytes) else body.encode(), URL)
 
 
 def urlset(*entries: str, attributes: str = f'xmlns="{NS}"', prefix: str = "") -> str:
@@ -34,7 +38,7 @@ def loc(text: str, lastmod: str = "") -> str:
 
 
 def urls(body: str | bytes) -> list[str]:
-    found = read(body if isinstance(body, bytes) else body.encode(), URL)
+    found = parsed(body if isinstance(body, bytes) else body.encode())
     assert found.problem == ""
     assert found.sitemaps == ()
     return [entry.url for entry in found.pages]
@@ -42,13 +46,15 @@ def urls(body: str | bytes) -> list[str]:
 
 def test_pages_come_with_their_dates() -> None:
     body = urlset(loc(A, "2024-05-17"), loc(B), f"<lastmod>2024-05-17</lastmod>\n {loc(A)}")
-    assert read(body.encode(), URL) == Sitemap(pages=(Entry(A, DAY), Entry(B), Entry(A, DAY)))
+    assert parsed(body) == ParsedSitemap(
+        pages=(SitemapEntry(A, DAY), SitemapEntry(B), SitemapEntry(A, DAY))
+    )
 
 
 def test_an_index_names_other_sitemaps() -> None:
     inside = f"<sitemap>{loc(A, '2024-05-17')}</sitemap><sitemap>{loc(B)}</sitemap>"
     body = f"<sitemapindex xmlns='{NS}'>{inside}</sitemapindex>"
-    assert read(body.encode(), URL) == Sitemap(sitemaps=(Entry(A, DAY), Entry(B)))
+    assert parsed(body) == ParsedSitemap(sitemaps=(SitemapEntry(A, DAY), SitemapEntry(B)))
 
 
 SHAPES = {
@@ -134,19 +140,20 @@ RDF = f"""<rdf:RDF xmlns="http://purl.org/rss/1.0/"><channel><link>https://examp
 
 @pytest.mark.parametrize("body", [RSS, ATOM, RDF], ids=["rss", "atom", "rdf"])
 def test_feeds_are_read_as_sitemaps(body: str) -> None:
-    assert read(body.encode(), URL) == Sitemap(pages=(Entry(A, DAY), Entry(B)))
+    assert parsed(body) == ParsedSitemap(pages=(SitemapEntry(A, DAY), SitemapEntry(B)))
 
 
 def test_prefixed_atom_is_read() -> None:
     body = ATOM.replace("<", "<a:").replace("<a:/", "</a:")
-    assert [entry.url for entry in read(body.encode(), URL).pages] == [A, B]
+    assert [entry.url for entry in parsed(body).pages] == [A, B]
 
 
 def test_an_empty_feed_is_no_problem() -> None:
     assert (
-        read(b"<rss><channel><link>https://example.com/</link></channel></rss>", URL) == Sitemap()
+        parsed(b"<rss><channel><link>https://example.com/</link></channel></rss>")
+        == ParsedSitemap()
     )
-    assert read(urlset().encode(), URL) == Sitemap()
+    assert parsed(urlset().encode()) == ParsedSitemap()
 
 
 @pytest.mark.parametrize(
@@ -156,40 +163,44 @@ def test_an_empty_feed_is_no_problem() -> None:
         " ",
         "mailto:a@example.com",
         "javascript:0",
-        "https://example.com/" + "x" * LONGEST_LOC,
+        "https://example.com/" + "x" * MAX_URL_LENGTH,
         "//",
     ],
 )
 def test_what_makes_no_url_is_skipped_and_counted(text: str) -> None:
-    found = read(urlset(loc(A), loc(text), loc(B)).encode(), URL)
-    assert (found.pages, found.problem, found.skipped) == ((Entry(A), Entry(B)), "", 1)
+    found = parsed(urlset(loc(A), loc(text), loc(B)).encode())
+    assert (found.pages, found.problem, found.skipped) == (
+        (SitemapEntry(A), SitemapEntry(B)),
+        "",
+        1,
+    )
 
 
 def test_the_longest_address_is_kept() -> None:
-    longest = "https://example.com/".ljust(LONGEST_LOC, "x")
+    longest = "https://example.com/".ljust(MAX_URL_LENGTH, "x")
     assert urls(urlset(loc(longest))) == [longest]
 
 
 def test_relative_addresses_need_a_base() -> None:
-    found = read(urlset(loc(A), loc("/b")).encode(), "nonsense:")
-    assert (found.pages, found.skipped) == ((Entry(A),), 1)
+    found = parse_sitemap(urlset(loc(A), loc("/b")).encode(), "nonsense:")
+    assert (found.pages, found.skipped) == ((SitemapEntry(A),), 1)
 
 
 def test_only_so_many_entries_are_read() -> None:
     last = loc(f"{A}/last", "2024-05-17")
-    whole = urlset(*[loc(A)] * (MOST_ENTRIES - 1), last)
-    assert read(whole.encode(), URL).problem == ""
-    found = read(whole.replace("</urlset>", f"<url>{loc(B)}</url></urlset>").encode(), URL)
+    whole = urlset(*[loc(A)] * (MAX_ENTRIES - 1), last)
+    assert parsed(whole).problem == ""
+    found = parsed(whole.replace("</urlset>", f"<url>{loc(B)}</url></urlset>").encode())
     assert found.problem == "Only the first 50,000 entries were read."
-    assert len(found.pages) == MOST_ENTRIES
-    assert found.pages[-1] == Entry(f"{A}/last", DAY)
+    assert len(found.pages) == MAX_ENTRIES
+    assert found.pages[-1] == SitemapEntry(f"{A}/last", DAY)
 
 
 @pytest.mark.parametrize("end", range(1, 28))
 def test_a_cut_file_yields_whole_addresses_only(end: int) -> None:
-    found = read(urlset(loc(A), loc(B)).encode()[: -len("</loc></url></urlset>\n") - end], URL)
-    assert found == Sitemap(
-        pages=(Entry(A),), problem="It stops before its end; entries may be missing."
+    found = parsed(urlset(loc(A), loc(B)).encode()[: -len("</loc></url></urlset>\n") - end])
+    assert found == ParsedSitemap(
+        pages=(SitemapEntry(A),), problem="The file is truncated; entries may be missing."
     )
 
 
@@ -208,20 +219,24 @@ def test_a_cut_file_yields_whole_addresses_only(end: int) -> None:
     ],
 )
 def test_what_is_no_sitemap_says_so(body: bytes) -> None:
-    found = read(body, URL)
+    found = parsed(body)
     assert found.pages == ()
-    assert found.problem == "It is no sitemap, no feed and no list of URLs."
+    assert found.problem == "This is not a sitemap, a feed or a list of URLs."
 
 
 def test_a_list_of_other_things_yields_its_urls_and_a_problem() -> None:
-    found = read(f"# Links\n{A}\nhello\n".encode(), URL)
-    assert (found.pages, found.skipped, found.problem[:17]) == ((Entry(A),), 2, "It is no sitemap,")
+    found = parsed(f"# Links\n{A}\nhello\n".encode())
+    assert (found.pages, found.skipped, found.problem[:17]) == (
+        (SitemapEntry(A),),
+        2,
+        "This is not a sit",
+    )
 
 
 def test_a_missing_root_is_noticed() -> None:
-    found = read(f"<url>{loc(A)}</url>".encode(), URL)
-    assert found.pages == (Entry(A),)
-    assert found.problem == "It stops before its end; entries may be missing."
+    found = parsed(f"<url>{loc(A)}</url>".encode())
+    assert found.pages == (SitemapEntry(A),)
+    assert found.problem == "The file is truncated; entries may be missing."
 
 
 def test_entities_that_a_file_declares_are_not_expanded() -> None:
@@ -242,31 +257,33 @@ def test_packed_files_are_read_whole_twice_packed_and_in_parts() -> None:
 def test_broken_packing_yields_what_came_before() -> None:
     packed = gzip.compress("".join(f"{A}/{n * 7919 % 10007}\n" for n in range(20_000)).encode())
     for body in (packed[:-20_000], packed[:-20_000] + b"\xff" * 100_000):
-        found = read(body, URL)
+        found = parsed(body)
         assert found.problem in {
-            "The packed file ends before its end.",
-            "The packed file is broken.",
+            "The compressed file is truncated.",
+            "The compressed file is damaged.",
         }
         assert 1_000 < len(found.pages) < 20_000
-    assert read(b"\x1f\x8b", URL).problem == "The packed file ends before its end."
-    assert read(b"\x1f\x8b garbage", URL).problem == "The packed file is broken."
+    assert parsed(b"\x1f\x8b").problem == "The compressed file is truncated."
+    assert parsed(b"\x1f\x8b garbage").problem == "The compressed file is damaged."
 
 
 def test_a_file_of_nothing_but_parts_is_given_up() -> None:
-    found = read(gzip.compress(f"{A}\n".encode()) * 1_001, URL)
+    found = parsed(gzip.compress(f"{A}\n".encode()) * 1_001)
     assert (len(found.pages), found.problem) == (
         1_000,
-        "The packed file has more than 1,000 parts.",
+        "The compressed file has more than 1,000 parts.",
     )
-    assert read(b"<urlset>" + b"<!---->" * 500_001 + b"</urlset>", URL).skipped == 1
+    assert parsed(b"<urlset>" + b"<!---->" * 500_001 + b"</urlset>").skipped == 1
 
 
 def test_a_bomb_is_opened_no_further_than_allowed() -> None:
-    packed = gzip.compress(urlset(loc(A)).encode() + bytes(MOST_BYTES), 1)
+    packed = gzip.compress(urlset(loc(A)).encode() + bytes(MAX_BYTES), 1)
     for body in (packed, gzip.compress(packed)):
-        found = read(body, URL)
-        assert found.pages == (Entry(A),)
-        assert found.problem == f"It is larger than {MOST_BYTES:,} bytes; the rest was not read."
+        found = parsed(body)
+        assert found.pages == (SitemapEntry(A),)
+        assert (
+            found.problem == f"The file is larger than {MAX_BYTES:,} bytes; the rest was not read."
+        )
 
 
 @pytest.mark.parametrize(
@@ -280,9 +297,9 @@ def test_a_bomb_is_opened_no_further_than_allowed() -> None:
 @pytest.mark.parametrize("start", [b"", b"<urlset>", b"<feed><entry>"])
 def test_hostile_files_are_read_in_time(start: bytes, piece: bytes) -> None:
     # What is looked at again for each piece would take minutes.
-    found = read(start + piece * (100_000 // len(piece)), URL)
+    found = parsed(start + piece * (100_000 // len(piece)))
     assert found.problem or found.skipped
-    assert looks_like(start + piece * 9_000, "", "/") is (start == b"<urlset>")
+    assert is_sitemap(start + piece * 9_000, "", "/") is (start == b"<urlset>")
 
 
 MOMENTS = {
@@ -312,13 +329,13 @@ NONSENSE = [
 
 @pytest.mark.parametrize(("text", "time"), MOMENTS.items())
 def test_dates_are_read(text: str, time: datetime) -> None:
-    assert moment(text) == time
-    assert read(urlset(loc(A, text)).encode(), URL).pages == (Entry(A, time),)
+    assert parse_date(text) == time
+    assert parsed(urlset(loc(A, text)).encode()).pages == (SitemapEntry(A, time),)
 
 
 @pytest.mark.parametrize("text", NONSENSE)
 def test_nonsense_is_no_date(text: str) -> None:
-    assert moment(text) is None
+    assert parse_date(text) is None
 
 
 ZONES = st.integers(-840, 840).map(lambda minutes: timezone(timedelta(minutes=minutes)))
@@ -328,12 +345,12 @@ ZONES = st.integers(-840, 840).map(lambda minutes: timezone(timedelta(minutes=mi
 def test_dates_are_read_as_they_are_written(time: datetime) -> None:
     written = time.isoformat()
     assume(time.year < 9999)
-    assert moment(written) == datetime.fromisoformat(written)
+    assert parse_date(written) == datetime.fromisoformat(written)
 
 
 @given(st.text(max_size=40) | st.text("0123456789-:TZ+. ,FriMayGMT", max_size=40))
 def test_any_date_is_read(text: str) -> None:
-    found = moment(text)
+    found = parse_date(text)
     assert found is None or found.tzinfo is UTC
 
 
@@ -350,10 +367,10 @@ PIECES = st.sampled_from([
     st.booleans(),
 )
 def test_anything_is_read(body: bytes, packed: bool) -> None:  # noqa: FBT001 - as hypothesis gives it
-    found = read(gzip.compress(body) if packed else body, URL)
+    found = parsed(gzip.compress(body) if packed else body)
     assert not (found.pages and found.sitemaps)
     assert all(entry.url for entry in (*found.pages, *found.sitemaps))
-    assert isinstance(looks_like(body, "text/plain", "/sitemap.txt"), bool)
+    assert isinstance(is_sitemap(body, "text/plain", "/sitemap.txt"), bool)
 
 
 LIKE = {
@@ -382,9 +399,9 @@ UNLIKE = {
 
 @pytest.mark.parametrize(("body", "media_type", "path"), LIKE.values(), ids=LIKE)
 def test_sitemaps_are_known_by_their_first_bytes(body: bytes, media_type: str, path: str) -> None:
-    assert looks_like(body, media_type, path)
+    assert is_sitemap(body, media_type, path)
 
 
 @pytest.mark.parametrize(("body", "media_type", "path"), UNLIKE.values(), ids=UNLIKE)
 def test_other_files_are_not_taken_for_sitemaps(body: bytes, media_type: str, path: str) -> None:
-    assert not looks_like(body, media_type, path)
+    assert not is_sitemap(body, media_type, path)

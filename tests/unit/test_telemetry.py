@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usher.telemetry import Log, exposition, quoted, set_up_logging
+from usher.telemetry import Log, metrics_text, quoted, set_up_logging
 
 
 @pytest.fixture(autouse=True)
@@ -73,4 +73,4 @@ def test_a_value_never_breaks_its_line(text: str) -> None:
 
 
 def test_metrics_are_exposed() -> None:
-    assert b"# TYPE usher_db_seconds histogram" in exposition()
+    assert b"# TYPE usher_db_seconds histogram" in metrics_text()

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from usher.feeds import opml
 from usher.feeds.opml import Subscription
-from usher.terminal import UNSAFE, escaped
+from usher.terminal import UNSAFE_CHARACTERS, escape_controls
 
-UNSAFE_CHARACTERS = st.sampled_from("\0\x07\x1b\x7f\x9b\u202e\u2066\u200b\u2028\ufeff\U000e0041")
-TEXTS = st.text(st.characters(exclude_categories=["Cs"]) | UNSAFE_CHARACTERS)
+UNSAFE = st.sampled_from("\0\x07\x1b\x7f\x9b\u202e\u2066\u200b\u2028\ufeff\U000e0041")
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]) | UNSAFE)
 
 
 @pytest.mark.parametrize(
@@ -28,18 +28,18 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]) | UNSAFE_CHARACTERS)
     ],
 )
 def test_what_is_escaped(text: str, shown: str) -> None:
-    assert escaped(text) == shown
+    assert escape_controls(text) == shown
 
 
 @given(TEXTS)
 def test_json_stays_json(text: str) -> None:
-    printed = escaped(json.dumps({text: [text]}, ensure_ascii=False, indent=2))
+    printed = escape_controls(json.dumps({text: [text]}, ensure_ascii=False, indent=2))
     assert json.loads(printed) == {text: [text]}
-    assert not UNSAFE.search(printed)
+    assert not UNSAFE_CHARACTERS.search(printed)
 
 
 def test_an_export_keeps_what_it_escapes() -> None:
     title = "bidi \u202e and \x9b"
     written = opml.write([Subscription("https://a.org/feed", title)])
-    assert not UNSAFE.search(written.decode())
+    assert not UNSAFE_CHARACTERS.search(written.decode())
     assert [one.title for one in opml.read(written).subscriptions] == [title]

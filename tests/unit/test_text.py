@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usher.crawl.page.fingerprint import language, line, simhash, text64
+from usher.crawl.page.fingerprint import language, shorten, simhash, text64
 
 WORDS = [f"word{number}" for number in range(1_000)]
 ENGLISH = "The quick brown fox jumps over the lazy dog, and then it goes home to have some dinner with its family. "
@@ -43,7 +43,7 @@ def test_numbers_fit_a_signed_bigint(text: str) -> None:
 
 @given(st.text(st.characters(), max_size=50), st.integers(1, 30))
 def test_a_line_is_one_line_and_bounded(text: str, most: int) -> None:
-    found = line(text, most)
+    found = shorten(text, most)
     assert len(found) <= most
     assert found == " ".join(found.split())
     assert "\0" not in found

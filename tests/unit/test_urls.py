@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from usher.urls import MAX_HOST, MAX_PATH, MAX_TEXT, TRACKING, Refused, Scheme, Url, parse
+from usher.urls import MAX_HOST, MAX_PATH, MAX_TEXT, TRACKING, Scheme, Url, UrlRefusal, parse
 
 PAGE = Url(Scheme.HTTPS, "a.gov", "/d/page?x=1")
 FILE = Url(Scheme.SFTP, "h:80", "/d/file")
@@ -181,7 +181,7 @@ def test_every_text_has_one_canonical_form(text: str, canonical: str) -> None:
 )
 def test_what_is_no_url_of_ours_is_refused_with_its_reason(reason: str, text: str) -> None:
     answer = parse(text)
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, UrlRefusal)
     assert answer.reason == reason
 
 
@@ -193,7 +193,7 @@ def test_a_link_is_read_from_its_page(link: tuple[str, Url], canonical: str) -> 
 @pytest.mark.parametrize("text", ["mailto:a@b.gov", "localhost:80/x", "//[", "\ud800", "//u@h/"])
 @pytest.mark.parametrize("base", [PAGE, FILE])
 def test_a_page_does_not_make_a_bad_link_good(text: str, base: Url) -> None:
-    assert isinstance(parse(text, base), Refused)
+    assert isinstance(parse(text, base), UrlRefusal)
 
 
 def test_a_url_falls_into_scheme_host_and_path() -> None:
@@ -211,11 +211,11 @@ def test_schemes_have_the_numbers_of_the_guestbook() -> None:
 
 def test_a_refusal_speaks_of_a_password_and_does_not_repeat_it() -> None:
     answer = parse("https://joe:hunter2@a.gov/")
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, UrlRefusal)
     assert "password" in answer.detail
     for text in ("https://joe:hunter2@a.gov/", "https://joe:hunter2@a b/", "joe:hunter2@a.gov"):
         answer = parse(text)
-        assert isinstance(answer, Refused)
+        assert isinstance(answer, UrlRefusal)
         assert "hunter2" not in answer.detail
 
 
@@ -223,7 +223,7 @@ def test_the_limits_are_exact() -> None:
     host = f"{'a.' * 125}gov"
     assert len(host) == MAX_HOST
     assert parse(f"https://{host}./") == Url(Scheme.HTTPS, host, "/")
-    assert isinstance(parse(f"https://a{host}/"), Refused)
+    assert isinstance(parse(f"https://a{host}/"), UrlRefusal)
     path = f"/{'b' * (MAX_PATH - 1)}"
     assert parse(f"https://a{path}#{'c' * 5_000}") == Url(Scheme.HTTPS, "a", path)
 
@@ -255,7 +255,7 @@ BASES = st.none() | st.sampled_from([PAGE, FILE])
 @given(TEXTS, BASES)
 def test_every_answer_is_plain_short_and_final(text: str, base: Url | None) -> None:
     answer = parse(text, base)
-    if isinstance(answer, Refused):
+    if isinstance(answer, UrlRefusal):
         assert re.fullmatch("[ -~]{10,200}", answer.detail)
         return
     assert re.fullmatch("[!-~]+", str(answer))

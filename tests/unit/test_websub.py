@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usher.feeds.model import Feed, Link
-from usher.feeds.poll.interval import LEAST, Next
+from usher.feeds.model import Feed, FeedLink
+from usher.feeds.poll.interval import MIN_PERIOD, NextPoll
 from usher.feeds.websub import rules
-from usher.feeds.websub.rules import Offer, Standing
+from usher.feeds.websub.rules import HubOffer, HubSubscription
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
-OFFER = Offer("https://hub.example/", "https://a.example/feed")
-ACTIVE = Standing(
+OFFER = HubOffer("https://hub.example/", "https://a.example/feed")
+ACTIVE = HubSubscription(
     OFFER.hub, OFFER.topic, "t", "s", "active", 0, NOW - HOUR, NOW + 9 * DAY, NOW + 7 * DAY, None,
     trusted=False,
 )  # fmt: skip
@@ -41,30 +41,32 @@ ACTIVE = Standing(
     ],
 )  # fmt: skip
 def test_links_of_headers(header: str, found: list[tuple[str, str]]) -> None:
-    assert rules.links([header], "https://a.example/feed") == found
+    assert rules.parse_link_headers([header], "https://a.example/feed") == found
 
 
 def test_the_server_goes_before_the_document() -> None:
     own = Feed(
         "atom10",
         "utf-8",
-        links=(Link("https://x/", "self"), Link("https://s/")),
+        links=(FeedLink("https://x/", "self"), FeedLink("https://s/")),
         hubs=("https://o/",),
     )
-    assert rules.heard(own, [], "https://a.example/") is own
-    both = rules.heard(own, ["<https://h/>; rel=hub, <https://n/>; rel=self"], "https://a.example/")
+    assert rules.with_link_headers(own, [], "https://a.example/") is own
+    both = rules.with_link_headers(
+        own, ["<https://h/>; rel=hub, <https://n/>; rel=self"], "https://a.example/"
+    )
     assert both.hubs == ("https://h/",)
     assert [(one.href, one.rel) for one in both.links] == [
         ("https://s/", "alternate"),
         ("https://n/", "self"),
     ]
-    hub = rules.heard(own, ["<https://h/>; rel=hub"], "https://a.example/")
+    hub = rules.with_link_headers(own, ["<https://h/>; rel=hub"], "https://a.example/")
     assert hub.links == own.links
 
 
 def test_what_is_offered() -> None:
-    assert rules.offered(OFFER.hub, OFFER.topic, "https://b.example/") == OFFER
-    assert rules.offered(OFFER.hub, "", "https://b.example/") == Offer(
+    assert rules.hub_offer(OFFER.hub, OFFER.topic, "https://b.example/") == OFFER
+    assert rules.hub_offer(OFFER.hub, "", "https://b.example/") == HubOffer(
         OFFER.hub, "https://b.example/"
     )
     for bad in (
@@ -76,7 +78,7 @@ def test_what_is_offered() -> None:
         "https://a b/",
         "https://h/" + "x" * 3000,
     ):
-        assert rules.offered(bad, OFFER.topic, "https://b.example/") is None
+        assert rules.hub_offer(bad, OFFER.topic, "https://b.example/") is None
 
 
 @pytest.mark.parametrize(
@@ -101,14 +103,14 @@ def test_what_is_offered() -> None:
     ],
 )
 def test_what_to_do(
-    standing: Standing | None, offer: Offer | None, *, wanted: bool, step: rules.Step
+    standing: HubSubscription | None, offer: HubOffer | None, *, wanted: bool, step: rules.HubStep
 ) -> None:
-    assert rules.step(standing, offer, wanted=wanted, now=NOW) == step
+    assert rules.next_step(standing, offer, wanted=wanted, now=NOW) == step
 
 
 def test_waits_double_up_to_a_day() -> None:
-    assert [rules.wait(n) / timedelta(minutes=1) for n in (0, 1, 2, 3)] == [10, 10, 20, 40]
-    assert rules.wait(10**6) == DAY
+    assert [rules.retry_wait(n) / timedelta(minutes=1) for n in (0, 1, 2, 3)] == [10, 10, 20, 40]
+    assert rules.retry_wait(10**6) == DAY
 
 
 @pytest.mark.parametrize(
@@ -116,15 +118,15 @@ def test_waits_double_up_to_a_day() -> None:
     [("864000", 10), ("", 10), ("x", 10), ("-5", 10), ("٣", 10), ("86400", 1), ("9" * 18, 365), ("0", 0)],
 )  # fmt: skip
 def test_leases(said: str, days: int) -> None:
-    assert rules.lease(said) == days * DAY
-    assert rules.renewal(rules.lease(said), NOW) >= NOW + rules.SOONEST
+    assert rules.parse_lease(said) == days * DAY
+    assert rules.renewal_time(rules.parse_lease(said), NOW) >= NOW + rules.MIN_RENEWAL_WAIT
 
 
-@pytest.mark.parametrize("method", sorted(rules.METHODS))
+@pytest.mark.parametrize("method", sorted(rules.SIGNATURE_METHODS))
 def test_signed(method: str) -> None:
     made = hmac.new(b"secret", b"body", getattr(hashlib, method)).hexdigest()
-    assert rules.signed("secret", f"{method}={made}", b"body")
-    assert rules.signed("secret", f" {method.upper()}={made.upper()} ", b"body")
+    assert rules.is_signed("secret", f"{method}={made}", b"body")
+    assert rules.is_signed("secret", f" {method.upper()}={made.upper()} ", b"body")
     for header, body in (
         (f"{method}={made}", b"body "),
         (f"{method}={made[:-1]}", b"body"),
@@ -134,21 +136,23 @@ def test_signed(method: str) -> None:
         (f"{method}=", b"body"),
         ("", b"body"),
     ):
-        assert not rules.signed("secret", header, body)
-    assert not rules.signed("other", f"{method}={made}", b"body")
+        assert not rules.is_signed("secret", header, body)
+    assert not rules.is_signed("other", f"{method}={made}", b"body")
 
 
 @given(st.text(), st.text(), st.binary())
 def test_nothing_breaks_a_signature_or_a_header(header: str, other: str, body: bytes) -> None:
-    assert not rules.signed("a long secret", header, body)
-    assert not rules.signed("a long secret", f"sha256={other}", body)
-    rules.links([header, f"<{other}>; rel={header}"], "https://a.example/")
-    rules.usable(header)
-    rules.lease(header)
+    assert not rules.is_signed("a long secret", header, body)
+    assert not rules.is_signed("a long secret", f"sha256={other}", body)
+    rules.parse_link_headers([header, f"<{other}>; rel={header}"], "https://a.example/")
+    rules.is_usable_url(header)
+    rules.parse_lease(header)
 
 
 def test_what_is_sent() -> None:
-    sent = rules.form("subscribe", OFFER, callback="https://us.example/websub/t", secret="s&s")
+    sent = rules.request_form(
+        "subscribe", OFFER, callback="https://us.example/websub/t", secret="s&s"
+    )
     assert parse_qs(sent.decode()) == {
         "hub.callback": ["https://us.example/websub/t"],
         "hub.mode": ["subscribe"],
@@ -156,30 +160,38 @@ def test_what_is_sent() -> None:
         "hub.lease_seconds": ["864000"],
         "hub.secret": ["s&s"],
     }
-    assert "hub.secret" not in rules.form("unsubscribe", OFFER, callback="x", secret="s").decode()
+    assert (
+        "hub.secret"
+        not in rules.request_form("unsubscribe", OFFER, callback="x", secret="s").decode()
+    )
 
 
 def test_the_pace_of_a_feed_with_a_hub() -> None:
-    soon, far = Next(NOW + HOUR, HOUR, "so"), Next(NOW + 3 * DAY, HOUR, "so")
+    soon, far = NextPoll(NOW + HOUR, HOUR, "so"), NextPoll(NOW + 3 * DAY, HOUR, "so")
     trusted = replace(ACTIVE, trusted=True, pinged_at=NOW - HOUR)
 
-    def at(following: Next, standing: Standing | None, *, slower: bool = True) -> timedelta:
+    def at(
+        following: NextPoll, standing: HubSubscription | None, *, slower: bool = True
+    ) -> timedelta:
         began = NOW - timedelta(seconds=5)
-        return rules.paced(following, standing, slower=slower, began=began, now=NOW).at - NOW
+        return (
+            rules.adjust_next_poll(following, standing, slower=slower, began=began, now=NOW).at
+            - NOW
+        )
 
     assert at(soon, None) == HOUR
     assert at(soon, ACTIVE) == HOUR
-    assert at(soon, trusted) == rules.SAFETY
+    assert at(soon, trusted) == rules.SAFETY_PERIOD
     assert at(far, trusted) == 3 * DAY
     assert at(soon, trusted, slower=False) == HOUR
     assert at(soon, replace(trusted, lease_until=NOW)) == HOUR
     assert at(soon, replace(trusted, state="denied")) == HOUR
-    assert at(soon, replace(trusted, pinged_at=NOW)) == LEAST
+    assert at(soon, replace(trusted, pinged_at=NOW)) == MIN_PERIOD
     assert at(far, replace(ACTIVE, renew_at=NOW + 2 * HOUR)) == 2 * HOUR
-    assert at(far, replace(ACTIVE, renew_at=NOW - HOUR)) == LEAST
+    assert at(far, replace(ACTIVE, renew_at=NOW - HOUR)) == MIN_PERIOD
 
 
 def test_how_soon_news_are_polled_for() -> None:
-    assert rules.hastened(None, NOW) == NOW
-    assert rules.hastened(NOW - HOUR, NOW) == NOW
-    assert rules.hastened(NOW, NOW) == NOW + LEAST
+    assert rules.poll_time_after_ping(None, NOW) == NOW
+    assert rules.poll_time_after_ping(NOW - HOUR, NOW) == NOW
+    assert rules.poll_time_after_ping(NOW, NOW) == NOW + MIN_PERIOD

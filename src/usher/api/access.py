@@ -9,62 +9,43 @@
 | a token for `admin`, or the data directory's secret | everything |
 """
 
-from dataclasses import dataclass
-from typing import Literal
-
 from usher.errors import NotAllowed
-from usher.http.server.middleware import unproven
-from usher.mgmt.component_names import Type
+from usher.http.server.endpoint import AccessRule
+from usher.http.server.middleware import unauthorized
+from usher.mgmt.component_names import ComponentType
 from usher.mgmt.tokens import Token
 
-Needed = Literal["open", "claim", "read", "work", "admin"]
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """What a caller must show; `local` endpoints need no proof from callers on this machine."""
-
-    scope: Needed
-    types: frozenset[Type] = frozenset()
-    local: bool = False
-
-    @property
-    def needs_proof(self) -> bool:
-        return self.scope not in ("open", "claim")
-
-
-OPEN = Access("open")
-CLAIM = Access("claim")  # the body holds the claim of a running job, which its handler checks
-ADMIN = Access("admin")
-READ = Access("read", local=True)
-READ_QUEUE = Access(
+CLAIM = AccessRule("claim")  # the body holds the claim of a running job, which its handler checks
+ADMIN = AccessRule("admin")
+READ = AccessRule("read", local=True)
+READ_QUEUE = AccessRule(
     "read"
 )  # jobs and tasks hold arguments: no local user may read them without proof
-MANAGER = Access("work", frozenset({"manager"}))
+MANAGER = AccessRule("work", frozenset({"manager"}))
 
 
-def work(*types: Type) -> Access:
+def work(*types: ComponentType) -> AccessRule:
     """Access for components of these types, also for those on this machine that have no token."""
-    return Access("work", frozenset(types), local=True)
+    return AccessRule("work", frozenset(types), local=True)
 
 
-def read_and(*types: Type) -> Access:
+def read_and(*types: ComponentType) -> AccessRule:
     """Access for all who may look, and for components of these types."""
-    return Access("read", frozenset(types), local=True)
+    return AccessRule("read", frozenset(types), local=True)
 
 
-def check(access: Access, token: Token | None, *, is_local: bool) -> None:
+def check(access: AccessRule, token: Token | None, *, is_local: bool) -> None:
     """Raise unless a caller with this token, or with none, may call; `is_local` callers come from this machine."""
     if not access.needs_proof:
         return
     if token is None:
         if not (is_local and access.local):
-            raise unproven("A token is needed here.")
+            raise unauthorized("A token is needed here.")
     elif not may(access, token):
         raise refusal(access, token)
 
 
-def may(access: Access, token: Token) -> bool:
+def may(access: AccessRule, token: Token) -> bool:
     """Whether this good token is enough."""
     match token.scope:
         case "admin":
@@ -76,7 +57,7 @@ def may(access: Access, token: Token) -> bool:
     return token.type in access.types
 
 
-def refusal(access: Access, token: Token) -> NotAllowed:
+def refusal(access: AccessRule, token: Token) -> NotAllowed:
     role = token.type or token.scope
     if access.types:
         hint = f"usher tokens add --type {min(access.types)}"

@@ -1,45 +1,41 @@
 """Index builders at MGMT: crawled chunks claimed, and what became of their index."""
 
 from usher.api.access import work
-from usher.api.app import Call, Endpoint
+from usher.api.context import MgmtCall
 from usher.api.mgmt_calls import (
     PROPAGATORS,
-    at_mgmt,
     caller,
-    clock,
+    database_time,
     index_state_of,
-    lost,
-    propagating,
-    shown,
-)
-from usher.api.mgmt_messages import (
-    BuildsQuery,
-    ChunkKept,
-    ContentChunk,
-    IndexState,
-    SourceChunk,
-    number_of,
+    mgmt_connection,
+    record_propagated,
+    refuse_lost_lease,
+    require_chunk,
 )
 from usher.db.pool import Connection
+from usher.http.server.endpoint import Endpoint
+from usher.messages.builder import BuildQuery, ContentChunk, IndexChunkReport, SourceChunk
+from usher.messages.components import ChunkState
+from usher.messages.fields import chunk_number
 from usher.mgmt import chunks, compaction_merge, components, missing_chunks, page_keys, placements
-from usher.mgmt.chunks import ToBuild
-from usher.mgmt.components import Component
-from usher.mgmt.missing_chunks import Loss
+from usher.mgmt.chunks import ChunkToBuild
+from usher.mgmt.components import ComponentRecord
+from usher.mgmt.missing_chunks import MissingFile
 from usher.mgmt.page_keys import ChunkPageKeys
 
 
-async def get_content_chunks(call: Call[BuildsQuery]) -> list[ContentChunk]:
-    me, lease = await caller(call, "index-builder"), call.rooms.terms.lease
+async def get_content_chunks(call: MgmtCall[BuildQuery]) -> list[ContentChunk]:
+    me, lease = await caller(call, "index-builder"), call.context.limits.lease
     if me.state == "paused":
         return []
     n, compact = call.body.n, call.body.compact
-    async with at_mgmt(call, alone=True) as conn:
+    async with mgmt_connection(call, alone=True) as conn:
         found = await chunks.claim_builds(
-            conn, me.id, n=n, lease=lease, now=clock(call), compact=compact
+            conn, me.id, n=n, lease=lease, now=database_time(call), compact=compact
         )
         if not found and await alone(conn, me):
             found = await chunks.claim_builds(
-                conn, me.id, n=n, lease=lease, now=clock(call), alone=True, compact=compact
+                conn, me.id, n=n, lease=lease, now=database_time(call), alone=True, compact=compact
             )
     made_of = await sources(call, [one.chunk_id for one in found if one.host is None])
     pages = await pages_of(call, [one.chunk_id for one in found if one.host is not None])
@@ -47,7 +43,7 @@ async def get_content_chunks(call: Call[BuildsQuery]) -> list[ContentChunk]:
 
 
 def content_chunk(
-    chunk: ToBuild, made_of: dict[int, list[SourceChunk]], pages: dict[int, ChunkPageKeys]
+    chunk: ChunkToBuild, made_of: dict[int, list[SourceChunk]], pages: dict[int, ChunkPageKeys]
 ) -> ContentChunk:
     own = pages.get(chunk.chunk_id)
     return ContentChunk(
@@ -61,19 +57,19 @@ def content_chunk(
     )
 
 
-async def pages_of(call: Call[BuildsQuery], claimed: list[int]) -> dict[int, ChunkPageKeys]:
+async def pages_of(call: MgmtCall[BuildQuery], claimed: list[int]) -> dict[int, ChunkPageKeys]:
     """The pages that crawled chunks may hold."""
     if not claimed:
         return {}
-    async with at_mgmt(call, alone=True) as conn:
+    async with mgmt_connection(call, alone=True) as conn:
         return {pages.chunk_id: pages for pages in await page_keys.page_keys(conn, claimed)}
 
 
-async def sources(call: Call[BuildsQuery], claimed: list[int]) -> dict[int, list[SourceChunk]]:
+async def sources(call: MgmtCall[BuildQuery], claimed: list[int]) -> dict[int, list[SourceChunk]]:
     """What chunks are to be made of that nobody crawled."""
     if not claimed:
         return {}
-    async with at_mgmt(call) as conn:
+    async with mgmt_connection(call) as conn:
         found = await compaction_merge.manifest(conn, claimed)
     return {
         id_: [
@@ -83,37 +79,39 @@ async def sources(call: Call[BuildsQuery], claimed: list[int]) -> dict[int, list
     }
 
 
-async def alone(conn: Connection, me: Component) -> bool:
+async def alone(conn: Connection, me: ComponentRecord) -> bool:
     """Whether nobody else could build what this builder failed with."""
     builders = await components.list_components(conn, type="index-builder", health="healthy", n=2)
     return all(one.id == me.id for one in builders)
 
 
-async def set_index_state(call: Call[IndexState]) -> ChunkKept:
+async def set_index_state(call: MgmtCall[IndexChunkReport]) -> ChunkState:
     """Any state may be said again; what is over cannot be undone."""
-    asked, chunk = call.body, number_of(call.body.chunk_id)
+    asked, chunk = call.body, chunk_number(call.body.chunk_id)
     if asked.state == "propagated":
         me = await caller(call, *PROPAGATORS)
-        async with at_mgmt(call) as conn:
-            await propagating(call, conn, me, chunk)
-            return index_state_of(await shown(conn, chunk))
+        async with mgmt_connection(call) as conn:
+            await record_propagated(call, conn, me, chunk)
+            return index_state_of(await require_chunk(conn, chunk))
     me = await caller(call, "index-builder")
-    async with at_mgmt(call) as conn:
+    async with mgmt_connection(call) as conn:
         if not await settle(call, conn, me, chunk):
-            found = await shown(conn, chunk)
+            found = await require_chunk(conn, chunk)
             said_before = asked.state in (found.index_state, index_state_of(found).state)
             if found.builder_id != me.id or not said_before:
-                lost(found, me)
-        return index_state_of(await shown(conn, chunk))
+                refuse_lost_lease(found, me)
+        return index_state_of(await require_chunk(conn, chunk))
 
 
-async def settle(call: Call[IndexState], conn: Connection, me: Component, chunk: int) -> bool:
+async def settle(
+    call: MgmtCall[IndexChunkReport], conn: Connection, me: ComponentRecord, chunk: int
+) -> bool:
     """Whether the builder had that chunk, and so had its say."""
-    asked, now = call.body, clock(call)
+    asked, now = call.body, database_time(call)
     if asked.state != "building":
         # All who write places take this lock before they lock chunks and pages.
         await placements.plan_alone(conn)
-    if not await chunks.renew(conn, me.id, [chunk], lease=call.rooms.terms.lease, now=now):
+    if not await chunks.renew(conn, me.id, [chunk], lease=call.context.limits.lease, now=now):
         return False
     match asked.state:
         case "built":
@@ -121,15 +119,15 @@ async def settle(call: Call[IndexState], conn: Connection, me: Component, chunk:
                 conn, me.id, chunk, sha256=asked.sha256, size=asked.bytes, now=now
             )
             if done:
-                await placements.seat(conn, [chunk], now=now)
+                await placements.place_chunks(conn, [chunk], now=now)
             return done
         case "error":
             why = asked.reason or "the builder could not build it"
             state = await chunks.fail_build(conn, me.id, chunk, why=why)
             if state == "parked" and asked.missing:
-                await missing_chunks.lose_content(conn, me.id, Loss(chunk, why), now=now)
+                await missing_chunks.lose_content(conn, me.id, MissingFile(chunk, why), now=now)
             return state is not None
-    return (await shown(conn, chunk)).builder_id == me.id
+    return (await require_chunk(conn, chunk)).builder_id == me.id
 
 
 ENDPOINTS = (
@@ -137,7 +135,7 @@ ENDPOINTS = (
         "GET",
         "/get_content_chunk_metadata",
         get_content_chunks,
-        BuildsQuery,
+        BuildQuery,
         list[ContentChunk],
         "Crawled chunks to build, each for the caller alone",
         access=work("index-builder"),
@@ -147,8 +145,8 @@ ENDPOINTS = (
         "POST",
         "/set_index_chunk_metadata",
         set_index_state,
-        IndexState,
-        ChunkKept,
+        IndexChunkReport,
+        ChunkState,
         "An index is being built, was built, or cannot be",
         access=work("index-builder", "index-server"),
     ),

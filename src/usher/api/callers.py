@@ -15,11 +15,11 @@ from typing import Final, Generic, TypeVar
 from usher import local_secret
 from usher.db.pool import Connection, Database
 from usher.errors import NotAllowed
-from usher.http.server.middleware import Declined, unproven
+from usher.http.server.middleware import HttpError, unauthorized
 from usher.mgmt import caller_identity, chunks, tokens
 from usher.mgmt.caller_identity import CallerIdentity
-from usher.mgmt.component_names import IDENTITY_HINT, Type, host_of, type_of
-from usher.mgmt.components import Component
+from usher.mgmt.component_names import IDENTITY_HINT, ComponentType, host_of, type_of
+from usher.mgmt.components import ComponentRecord
 from usher.mgmt.tokens import Token, local_token
 
 TOKEN_SECONDS: Final = 1.0  # a revoked token is good for no longer
@@ -36,7 +36,7 @@ Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
-class Asker:
+class Caller:
     """What a request says about who sends it."""
 
     peer: str
@@ -54,7 +54,7 @@ class Asker:
         return self.token is not None and self.token.type is None
 
 
-class Memory(Generic[Key, Value]):
+class TtlStore(Generic[Key, Value]):
     """Values that are good for a moment; when there are too many, all are forgotten."""
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -90,7 +90,7 @@ class FailureLimit:
         until, count = self._counts.get(peer, (0.0, 0))
         seconds = until - self._clock()
         if count >= FAILURE_LIMIT and seconds > 0:
-            raise Declined(
+            raise HttpError(
                 429,
                 "too_many_failures",
                 f"{count} bad tokens came from {peer} within a minute.",
@@ -118,9 +118,9 @@ class Callers:
         self._lease = lease
         # A lease is renewed several times before it ends.
         self._component_seconds = min(COMPONENT_SECONDS, lease.total_seconds() / 4)
-        self._tokens = Memory[bytes, Token](TOKEN_SECONDS)
-        self._known_good = Memory[bytes, bool](KNOWN_GOOD_SECONDS)
-        self._components = Memory[CallerIdentity, Component](self._component_seconds)
+        self._tokens = TtlStore[bytes, Token](TOKEN_SECONDS)
+        self._known_good = TtlStore[bytes, bool](KNOWN_GOOD_SECONDS)
+        self._components = TtlStore[CallerIdentity, ComponentRecord](self._component_seconds)
         self._failures = FailureLimit()
         now = db.clock.now()
         self._local: dict[str, Token] = {}
@@ -145,14 +145,19 @@ class Callers:
         if checked is None:
             self._failures.add(peer)
             self._known_good.forget(key)
-            raise unproven("This token is not known, has expired or was revoked.")
+            raise unauthorized("This token is not known, has expired or was revoked.")
         self._tokens.put(key, checked)
         self._known_good.put(key, value=True)
         return checked
 
     async def meet(
-        self, asker: Asker, host: str | None, roles: Sequence[Type] = (), *, row: int | None = None
-    ) -> Component:
+        self,
+        asker: Caller,
+        host: str | None,
+        roles: Sequence[ComponentType] = (),
+        *,
+        row: int | None = None,
+    ) -> ComponentRecord:
         """The component that calls, registered if it is new; `roles` are those that the call implies."""
         caller = identity_of(asker, host, roles)
         kept = self._components.get(caller)
@@ -168,7 +173,7 @@ class Callers:
         self._components.put(caller, met)
         return met
 
-    async def note(self, asker: Asker, host: str | None, roles: Sequence[Type]) -> None:
+    async def note(self, asker: Caller, host: str | None, roles: Sequence[ComponentType]) -> None:
         """Write the sign of life of a caller whose host has components; a caller from elsewhere stays unknown."""
         declared = host or asker.declared
         if asker.token and (asker.token.scope == "read" or (asker.is_trusted and not declared)):
@@ -187,7 +192,7 @@ class Callers:
                 await self._renew(conn, known)
                 self._components.put(caller, known)
 
-    async def _renew(self, conn: Connection, component: Component) -> None:
+    async def _renew(self, conn: Connection, component: ComponentRecord) -> None:
         """A call is a sign of life for the chunks of a component that does not name them to POST /v1/lease."""
         if component.type in LEASE_HOLDERS and not component.renews_leases:
             now = self._db.clock.now()
@@ -195,21 +200,21 @@ class Callers:
 
     def forget_all(self) -> None:
         """Forget all tokens and components, because the database has another history."""
-        self._tokens = Memory(TOKEN_SECONDS)
-        self._components = Memory(self._component_seconds)
+        self._tokens = TtlStore(TOKEN_SECONDS)
+        self._components = TtlStore(self._component_seconds)
 
-    def changed(self, asker: Asker, host: str | None) -> None:
+    def changed(self, asker: Caller, host: str | None) -> None:
         """Forget what is remembered of the components of a host, because one of them changes."""
         name = address_of(asker, host)
         self._components.forget_all(lambda caller: caller.host == name)
 
 
-def is_named(asker: Asker, host: str | None) -> bool:
+def is_named(asker: Caller, host: str | None) -> bool:
     """Whether the caller says which host it is, or has a token that does."""
     return bool(host or asker.declared or asker.token_id)
 
 
-def identity_of(asker: Asker, host: str | None, roles: Sequence[Type]) -> CallerIdentity:
+def identity_of(asker: Caller, host: str | None, roles: Sequence[ComponentType]) -> CallerIdentity:
     """Who calls: a component with a token has its role from there."""
     return CallerIdentity(
         address_of(asker, host),
@@ -220,7 +225,7 @@ def identity_of(asker: Asker, host: str | None, roles: Sequence[Type]) -> Caller
     )
 
 
-def address_of(asker: Asker, host: str | None) -> str:
+def address_of(asker: Caller, host: str | None) -> str:
     """The host of the calling component: that of its token, else what it declares, else where it calls from."""
     declared = host or asker.declared
     bound = asker.token.address if asker.token else None
@@ -239,12 +244,12 @@ def wrong_address(token: Token | None, bound: str, declared: str) -> NotAllowed:
     )
 
 
-def role_named(text: str) -> Type:
+def role_named(text: str) -> ComponentType:
     """A type as callers write it, also as the first documents spell it."""
     return type_of(OLD_TYPES.get(text.lower(), text))
 
 
-def roles_of(token: Token | None, roles: Sequence[Type]) -> tuple[Type, ...]:
+def roles_of(token: Token | None, roles: Sequence[ComponentType]) -> tuple[ComponentType, ...]:
     """The roles that the call implies, or the one of its token, which must be among them."""
     if token is None or token.type is None:
         return tuple(roles)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from usher.api import (
     builder,
@@ -17,11 +17,11 @@ from usher.api import (
     query_stats,
     tickets,
 )
-from usher.api.app import Endpoint
-from usher.api.mgmt_calls import begun_anew, noting
-from usher.mgmt.component_names import Type
+from usher.api.context import MgmtEndpoint
+from usher.api.mgmt_calls import record_caller, retry_on_conflict
+from usher.mgmt.component_names import ComponentType
 
-PARTS: Final[Sequence[Sequence[Endpoint[Any, Any]]]] = (
+PARTS: Final[Sequence[Sequence[MgmtEndpoint]]] = (
     components.ENDPOINTS,
     crawler.ENDPOINTS,
     content_chunks.ENDPOINTS,
@@ -35,7 +35,7 @@ PARTS: Final[Sequence[Sequence[Endpoint[Any, Any]]]] = (
     tickets.ENDPOINTS,
 )
 # Handlers that do not ask who calls; such a call is still a sign of life of a component in this role.
-NOTED_ROLES: Final[Mapping[str, Sequence[Type]]] = {
+NOTED_ROLES: Final[Mapping[str, Sequence[ComponentType]]] = {
     "/add_links": ("crawler",),
     "/get_servers_map": ("front-end",),
     "/get_map": ("front-end",),
@@ -43,22 +43,22 @@ NOTED_ROLES: Final[Mapping[str, Sequence[Type]]] = {
 }
 
 
-def canonical(endpoint: Endpoint[Any, Any]) -> Endpoint[Any, Any]:
+def canonical(endpoint: MgmtEndpoint) -> MgmtEndpoint:
     handler = endpoint.handler
     if roles := NOTED_ROLES.get(endpoint.path):
-        handler = noting(handler, roles)
-    return replace(endpoint, handler=begun_anew(handler))
+        handler = record_caller(handler, roles)
+    return replace(endpoint, handler=retry_on_conflict(handler))
 
 
-CANONICAL: Final[Sequence[Endpoint[Any, Any]]] = tuple(
+CURRENT_ENDPOINTS: Final[Sequence[MgmtEndpoint]] = tuple(
     canonical(endpoint) for part in PARTS for endpoint in part
 )
-ONE_MORE: Final = "/get_links/{number}"
+MORE_LINKS_PATH: Final = "/get_links/{number}"
 # As the API document, the code and still older drafts call them.
-OLD_NAMES: Final[Mapping[str, Sequence[str]]] = {
+SEED_ALIASES: Final[Mapping[str, Sequence[str]]] = {
     "/set_component_state": ("/set_state/component", "/set_state/comp/", "/send_machine_status"),
     "/get_links": ("/get_seeds",),
-    ONE_MORE: ("/get_link", "/get_seed"),
+    MORE_LINKS_PATH: ("/get_link", "/get_seed"),
     "/set_link_state": (
         "/set_state/link",
         "/set_state/seed",
@@ -93,12 +93,12 @@ OLD_NAMES: Final[Mapping[str, Sequence[str]]] = {
 }
 
 
-def renamed() -> Iterator[Endpoint[Any, Any]]:
-    for endpoint in CANONICAL:
+def renamed() -> Iterator[MgmtEndpoint]:
+    for endpoint in CURRENT_ENDPOINTS:
         if not endpoint.old:
-            for name in OLD_NAMES.get(endpoint.path, ()):
+            for name in SEED_ALIASES.get(endpoint.path, ()):
                 summary = f"{endpoint.method} {endpoint.path} under an old name"
                 yield replace(endpoint, path=name, summary=summary, old=True)
 
 
-ENDPOINTS: Final[Sequence[Endpoint[Any, Any]]] = (*CANONICAL, *renamed())
+ENDPOINTS: Final[Sequence[MgmtEndpoint]] = (*CURRENT_ENDPOINTS, *renamed())

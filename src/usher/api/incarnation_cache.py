@@ -18,7 +18,7 @@ FRESH_SECONDS: Final = 1.0
 REWOUND: Final = "MGMT saw that the database went back in time"
 
 
-class PresentIncarnation:
+class IncarnationCache:
     """One for each process. `changed` is called when the database has another incarnation than before."""
 
     def __init__(

@@ -3,47 +3,45 @@
 from starlette.responses import Response
 
 from usher.api.access import read_and, work
-from usher.api.app import Call, Endpoint
-from usher.api.mgmt_calls import at_mgmt, caller, check_incarnation, clock
-from usher.api.mgmt_messages import (
-    MOST_CHUNKS,
-    AllChunksQuery,
-    ChunksQuery,
-    KeepQuery,
-    LeavingChunks,
-    LoadedAnswer,
-    LoadedRequest,
-    OldHosts,
-    RetiredCopies,
-    RetiredCopy,
-    RowHost,
-    ServerChunk,
-    number_of,
-)
+from usher.api.context import MgmtCall
+from usher.api.mgmt_calls import caller, check_incarnation, database_time, mgmt_connection
 from usher.db.pool import Connection
 from usher.errors import BadInput
-from usher.http.server.middleware import Declined
-from usher.messages import ClusterMap, MappedServer, Row
+from usher.http.server.endpoint import Endpoint
+from usher.http.server.middleware import HttpError
+from usher.messages.components import AcceptedChunks, ChunkIdsQuery, ChunkIdsReport
+from usher.messages.fields import MAX_CHUNKS_PER_REQUEST, chunk_number
+from usher.messages.front_end import ClusterMap, MappedServer, ServerRow
+from usher.messages.index_server import (
+    AllChunksQuery,
+    ChunksQuery,
+    LeavingChunks,
+    RowServer,
+    SeedHosts,
+    ServerChunk,
+    StalePage,
+    StalePages,
+)
 from usher.mgmt import chunk_offers, page_versions, placements
 from usher.mgmt.component_names import IDENTITY_HINT
-from usher.mgmt.components import Component
+from usher.mgmt.components import ComponentRecord
 from usher.mgmt.placements import WantedChunk
 
 
-async def get_chunks(call: Call[ChunksQuery] | Call[AllChunksQuery]) -> list[ServerChunk]:
-    callers, asked = call.rooms.callers, call.body
-    me = await callers.meet(call.asker, asked.host, ("index-server",))
+async def get_chunks(call: MgmtCall[ChunksQuery] | MgmtCall[AllChunksQuery]) -> list[ServerChunk]:
+    callers, asked = call.context.callers, call.body
+    me = await callers.meet(call.caller, asked.host, ("index-server",))
     if me.state == "paused":
         return []
-    async with call.rooms.mgmt.connection() as conn:
+    async with call.context.mgmt_db.connection() as conn:
         chunks = await offered_to(conn, me, asked)
-        if not chunks and await placements.fill_new_server(conn, me, now=clock(call)):
+        if not chunks and await placements.fill_new_server(conn, me, now=database_time(call)):
             chunks = await offered_to(conn, me, asked)
     return [server_chunk(chunk) for chunk in chunks]
 
 
 async def offered_to(
-    conn: Connection, me: Component, asked: ChunksQuery | AllChunksQuery
+    conn: Connection, me: ComponentRecord, asked: ChunksQuery | AllChunksQuery
 ) -> list[WantedChunk]:
     if asked.after is None:
         return await chunk_offers.offer(conn, me.id, n=asked.n)
@@ -55,8 +53,8 @@ def server_chunk(one: WantedChunk) -> ServerChunk:
         one.chunk_id,
         one.crawler_host,
         one.index_builder_host,
-        [RowHost(row, host) for row, host in one.rows],
-        OldHosts(one.crawler_host, one.index_builder_host),
+        [RowServer(row, host) for row, host in one.rows],
+        SeedHosts(one.crawler_host, one.index_builder_host),
         one.peers,
         one.sha256,
         one.bytes,
@@ -65,84 +63,88 @@ def server_chunk(one: WantedChunk) -> ServerChunk:
     )
 
 
-async def set_loaded(call: Call[LoadedRequest]) -> LoadedAnswer:
+async def set_loaded(call: MgmtCall[ChunkIdsReport]) -> AcceptedChunks:
     asked, me = numbers(call.body), await caller(call, "index-server")
-    async with at_mgmt(call) as conn:
+    async with mgmt_connection(call) as conn:
         await placements.keep_planners_out(conn)
         await check_incarnation(conn, call.headers)
-        found = await placements.loaded(conn, me.id, asked, now=clock(call))
-    return LoadedAnswer(known(asked, found, f"not wanted on {me.host}"))
+        found = await placements.loaded(conn, me.id, asked, now=database_time(call))
+    return AcceptedChunks(known(asked, found, f"not wanted on {me.host}"))
 
 
-async def set_dropped(call: Call[LoadedRequest]) -> LoadedAnswer:
+async def set_dropped(call: MgmtCall[ChunkIdsReport]) -> AcceptedChunks:
     asked, me = numbers(call.body), await caller(call, "index-server")
-    async with at_mgmt(call) as conn:
+    async with mgmt_connection(call) as conn:
         await placements.plan_alone(conn)
         await check_incarnation(conn, call.headers)
-        found = await placements.dropped(conn, me.id, asked, now=clock(call))
-    return LoadedAnswer(sorted(found))
+        found = await placements.dropped(conn, me.id, asked, now=database_time(call))
+    return AcceptedChunks(sorted(found))
 
 
-def numbers(asked: LoadedRequest) -> list[int]:
+def numbers(asked: ChunkIdsReport) -> list[int]:
     given = [*([] if asked.chunk_id is None else [asked.chunk_id]), *asked.chunk_ids]
     if not given:
         raise BadInput("chunk_id is missing, or chunk_ids.")
-    if len(given) > MOST_CHUNKS:
-        message = f"{len(given):,} chunks are more than {MOST_CHUNKS:,}."
-        raise Declined(413, "too_large", message, hint="Say it in several requests.")
-    return list(dict.fromkeys(number_of(one) for one in given))
+    if len(given) > MAX_CHUNKS_PER_REQUEST:
+        message = f"{len(given):,} chunks are more than {MAX_CHUNKS_PER_REQUEST:,}."
+        raise HttpError(413, "too_large", message, hint="Say it in several requests.")
+    return list(dict.fromkeys(chunk_number(one) for one in given))
 
 
 def known(asked: list[int], found: set[int], trouble: str) -> list[int]:
     """Those that were found; declined if none was: nothing happened, and the server must know."""
     if not found:
-        raise Declined(409, "not_yours", f"Chunk {asked[0]} is {trouble}.", hint=IDENTITY_HINT)
+        raise HttpError(409, "not_yours", f"Chunk {asked[0]} is {trouble}.", hint=IDENTITY_HINT)
     return sorted(found)
 
 
-async def get_leaving(call: Call[KeepQuery]) -> LeavingChunks:
+async def get_leaving(call: MgmtCall[ChunkIdsQuery]) -> LeavingChunks:
     me, asked = await caller(call, "index-server"), call.body
-    async with at_mgmt(call, alone=True) as conn:
-        found = await placements.leaving(conn, me.id, now=clock(call), n=asked.n, after=asked.after)
+    async with mgmt_connection(call, alone=True) as conn:
+        found = await placements.leaving(
+            conn, me.id, now=database_time(call), n=asked.n, after=asked.after
+        )
     return LeavingChunks(found)
 
 
-async def get_servers_map(call: Call[None]) -> Response:
-    ready = await call.rooms.server_map.rows.get()
+async def get_servers_map(call: MgmtCall[None]) -> Response:
+    ready = await call.context.server_map.rows.get()
     return ready.answer(call.headers.get("if-none-match"))
 
 
-async def get_map(call: Call[None]) -> Response:
-    ready = await call.rooms.server_map.chunks.get()
+async def get_map(call: MgmtCall[None]) -> Response:
+    ready = await call.context.server_map.chunks.get()
     return ready.answer(call.headers.get("if-none-match"))
 
 
-async def get_cluster_map(call: Call[None]) -> Response:
-    ready = await call.rooms.server_map.cluster.get()
+async def get_cluster_map(call: MgmtCall[None]) -> Response:
+    ready = await call.context.server_map.cluster.get()
     return ready.answer(call.headers.get("if-none-match"))
 
 
-async def get_probation(call: Call[None]) -> Response:
-    ready = await call.rooms.server_map.probation.get()
+async def get_probation(call: MgmtCall[None]) -> Response:
+    ready = await call.context.server_map.probation.get()
     return ready.answer(call.headers.get("if-none-match"))
 
 
-async def get_retired(call: Call[ChunksQuery]) -> RetiredCopies:
+async def get_retired(call: MgmtCall[ChunksQuery]) -> StalePages:
     me, asked = await caller(call, "index-server"), call.body
-    async with at_mgmt(call, alone=True) as conn:
+    async with mgmt_connection(call, alone=True) as conn:
         found = await page_versions.to_retire(conn, me.id, n=asked.n)
-    return RetiredCopies(copies=[RetiredCopy(one.chunk_id, one.page_id, one.url) for one in found])
+    return StalePages(copies=[StalePage(one.chunk_id, one.page_id, one.url) for one in found])
 
 
-async def set_retired(call: Call[RetiredCopies]) -> RetiredCopies:
+async def set_retired(call: MgmtCall[StalePages]) -> StalePages:
     me, asked = await caller(call, "index-server"), call.body.copies
-    if len(asked) > MOST_CHUNKS:
-        raise Declined(413, "too_large", f"{len(asked):,} copies are more than {MOST_CHUNKS:,}.")
-    async with at_mgmt(call) as conn:
+    if len(asked) > MAX_CHUNKS_PER_REQUEST:
+        raise HttpError(
+            413, "too_large", f"{len(asked):,} copies are more than {MAX_CHUNKS_PER_REQUEST:,}."
+        )
+    async with mgmt_connection(call) as conn:
         done = [(one.chunk_id, one.page_id) for one in asked]
         await page_versions.retired(conn, me.id, done)
         found = await page_versions.to_retire(conn, me.id, n=1)
-    return RetiredCopies(copies=[RetiredCopy(one.chunk_id, one.page_id, one.url) for one in found])
+    return StalePages(copies=[StalePage(one.chunk_id, one.page_id, one.url) for one in found])
 
 
 ENDPOINTS = (
@@ -151,7 +153,7 @@ ENDPOINTS = (
         "/v1/retired",
         get_retired,
         ChunksQuery,
-        RetiredCopies,
+        StalePages,
         "Pages that the index server is to take out of chunks it has, for they are out of date",
         access=work("index-server"),
     ),
@@ -159,8 +161,8 @@ ENDPOINTS = (
         "POST",
         "/v1/retired",
         set_retired,
-        RetiredCopies,
-        RetiredCopies,
+        StalePages,
+        StalePages,
         "The index server has taken these out; answers with the next one, if there is one",
         access=work("index-server"),
     ),
@@ -187,8 +189,8 @@ ENDPOINTS = (
         "POST",
         "/set_chunk_loaded",
         set_loaded,
-        LoadedRequest,
-        LoadedAnswer,
+        ChunkIdsReport,
+        AcceptedChunks,
         "The index server has loaded chunks",
         access=work("index-server"),
     ),
@@ -196,7 +198,7 @@ ENDPOINTS = (
         "GET",
         "/get_chunks/leaving",
         get_leaving,
-        KeepQuery,
+        ChunkIdsQuery,
         LeavingChunks,
         "Chunks that the index server may drop now",
         access=work("index-server"),
@@ -205,8 +207,8 @@ ENDPOINTS = (
         "POST",
         "/set_chunk_dropped",
         set_dropped,
-        LoadedRequest,
-        LoadedAnswer,
+        ChunkIdsReport,
+        AcceptedChunks,
         "The index server has chunks no more",
         access=work("index-server"),
     ),
@@ -215,7 +217,7 @@ ENDPOINTS = (
         "/get_servers_map",
         get_servers_map,
         None,
-        list[Row],
+        list[ServerRow],
         "The index servers to ask, by row",
         access=read_and("front-end", "index-server"),
     ),

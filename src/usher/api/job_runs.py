@@ -13,33 +13,34 @@ from typing import Any, NoReturn
 from msgspec import UNSET
 
 from usher.api.access import CLAIM, MANAGER
-from usher.api.app import Call, Endpoint
+from usher.api.context import MgmtCall
 from usher.api.jobs import each, entered, new_job
-from usher.api.queue_calls import DAY, SECOND, at_most, at_the_desk, number, span
+from usher.api.queue_calls import DAY, SECOND, check_batch_size, path_id, queue_transaction, span
 from usher.api.queue_messages import (
-    MOST_CLAIMED,
-    MOST_JOBS,
-    Alive,
-    BelowRequest,
+    MAX_JOBS_PER_CLAIM,
+    MAX_JOBS_PER_REQUEST,
+    ChildJobsRequest,
     ClaimAnswer,
     ClaimRequest,
-    End,
-    Ended,
-    EnteredJobs,
     ExtendAnswer,
     ExtendRequest,
     MessageRequest,
     OutputRequest,
+    QueuedJobs,
     ResultRequest,
+    RunClaim,
+    RunEnd,
     SettleAnswer,
+    SettledJob,
     SettleRequest,
-    WroteRequest,
+    WrittenRowsRequest,
 )
 from usher.db.clock import server_time
 from usher.db.pool import Connection
 from usher.errors import BadInput, NotAllowed
-from usher.http.server.messages import Status
-from usher.http.server.middleware import Declined
+from usher.http.server.endpoint import Endpoint
+from usher.http.server.middleware import HttpError
+from usher.messages.server import Status
 from usher.mgmt.tokens import Token
 from usher.queue import jobs, run_api
 from usher.queue.child_programs import Origin, known_refusal
@@ -53,29 +54,29 @@ from usher.worker import PermanentError, encode_result
 # -- what workers say and do
 
 
-async def say(call: Call[MessageRequest]) -> Status:
+async def say(call: MgmtCall[MessageRequest]) -> Status:
     run = fence(call)
-    async with at_the_desk(call) as conn:
+    async with queue_transaction(call) as conn:
         if not await run_api.set_message(conn, run, without_nul(call.body.message)):
             refuse(run)
     return Status("ok")
 
 
-async def put_output(call: Call[OutputRequest]) -> Status:
+async def put_output(call: MgmtCall[OutputRequest]) -> Status:
     run = fence(call)
-    async with at_the_desk(call) as conn:
+    async with queue_transaction(call) as conn:
         held = await run_api.active_runs(conn, [run])
         if run[0] not in held:
             refuse(run)
-        output = kept(call.body.output, call.rooms.policies.of(held[run[0]].type))
+        output = kept(call.body.output, call.context.policies.of(held[run[0]].type))
         if not await run_api.set_output(conn, run, output):
             refuse(run)
     return Status("ok")
 
 
-async def put_result(call: Call[ResultRequest]) -> Status:
+async def put_result(call: MgmtCall[ResultRequest]) -> Status:
     run, result = fence(call), encoded(call.body.result)
-    async with at_the_desk(call) as conn:
+    async with queue_transaction(call) as conn:
         if not await run_api.set_result(conn, run, result, now=await server_time(conn)):
             refuse(run)
     return Status("ok")
@@ -89,24 +90,24 @@ def encoded(result: object) -> str:
         raise BadInput(str(error)) from None
 
 
-async def wrote(call: Call[WroteRequest]) -> Status:
+async def wrote(call: MgmtCall[WrittenRowsRequest]) -> Status:
     run, asked = fence(call), call.body
-    at_most(asked.rows, "rows")
-    async with at_the_desk(call) as conn:
+    check_batch_size(asked.rows, "rows")
+    async with queue_transaction(call) as conn:
         now = await server_time(conn)
         if not await run_api.record_written_rows(conn, run, asked.table, asked.rows, now=now):
             refuse(run)
     return Status("ok")
 
 
-async def add_below(call: Call[BelowRequest]) -> EnteredJobs:
+async def add_below(call: MgmtCall[ChildJobsRequest]) -> QueuedJobs:
     run, wanted = fence(call), each(call.body)
     if any(job.parent is not None for job in wanted):
         raise BadInput("parent is the job in the path.")
-    async with at_the_desk(call) as conn:
+    async with queue_transaction(call) as conn:
         news, now = [new_job(job) for job in wanted], await server_time(conn)
         if held := (await run_api.active_runs(conn, [run])).get(run[0]):
-            forbid(call.rooms.policies, Origin(held.type, held.program), news)
+            forbid(call.context.policies, Origin(held.type, held.program), news)
         found = await run_api.enqueue_children(conn, run, news, now=now)
         if found is None:
             refuse(run)
@@ -117,7 +118,7 @@ def forbid(policies: Policies, origin: Origin, news: Sequence[JobRequest]) -> No
     """Decline a child job at once whose program its manager would not run."""
     for job in news:
         if refusal := known_refusal(policies, origin, job.type, job.program):
-            raise Declined(
+            raise HttpError(
                 403,
                 "child_forbidden",
                 f"{refusal}.",
@@ -125,13 +126,13 @@ def forbid(policies: Policies, origin: Origin, news: Sequence[JobRequest]) -> No
             )
 
 
-def fence(call: Call[Any]) -> Fence:
-    return number(call), call.body.claim
+def fence(call: MgmtCall[Any]) -> Fence:
+    return path_id(call), call.body.claim
 
 
 def refuse(run: Fence) -> NoReturn:
     """Say that a claim does not count; a caller without a good claim learns nothing about the job."""
-    raise Declined(
+    raise HttpError(
         409,
         "claim_lost",
         f"Job {run[0]} does not run under this claim.",
@@ -149,12 +150,12 @@ def kept(output: str, policy: Policy) -> str:
 # -- what managers do
 
 
-async def claim(call: Call[ClaimRequest]) -> ClaimAnswer:
+async def claim(call: MgmtCall[ClaimRequest]) -> ClaimAnswer:
     asked = call.body
     lease = span(asked.lease, "lease", SECOND, DAY)
-    tries = asked.max_attempts or call.rooms.policies.of(asked.type).max_attempts
-    host = host_of_manager(call.asker.token, asked.host)
-    async with at_the_desk(call) as conn:
+    tries = asked.max_attempts or call.context.policies.of(asked.type).max_attempts
+    host = host_of_manager(call.caller.token, asked.host)
+    async with queue_transaction(call) as conn:
         now = await server_time(conn)
         found = await jobs.claim(
             conn, asked.type, host, asked.n, lease=lease, max_attempts=tries, now=now
@@ -179,10 +180,10 @@ def host_of_manager(token: Token | None, declared: str) -> str:
     return token.address
 
 
-async def extend(call: Call[ExtendRequest]) -> ExtendAnswer:
+async def extend(call: MgmtCall[ExtendRequest]) -> ExtendAnswer:
     lease = span(call.body.lease, "lease", SECOND, DAY)
     ours = fences(call.body.jobs)
-    async with at_the_desk(call) as conn:
+    async with queue_transaction(call) as conn:
         stop = await jobs.extend(conn, ours, lease=lease, now=await server_time(conn))
     return ExtendAnswer(
         [id_ for id_, _ in ours if stop.get(id_) is False],
@@ -191,24 +192,26 @@ async def extend(call: Call[ExtendRequest]) -> ExtendAnswer:
     )
 
 
-async def settle(call: Call[SettleRequest]) -> SettleAnswer:
+async def settle(call: MgmtCall[SettleRequest]) -> SettleAnswer:
     asked = call.body.jobs
     ours = fences(asked)
-    async with at_the_desk(call) as conn:
+    async with queue_transaction(call) as conn:
         now, held = await server_time(conn), await run_api.active_runs(conn, ours)
         ends = [
-            settled(end, held[end.id], call.rooms.policies, now) for end in asked if end.id in held
+            settled(end, held[end.id], call.context.policies, now)
+            for end in asked
+            if end.id in held
         ]
         done = await written(conn, ends, now)
     return SettleAnswer(
-        [Ended(end.id, end.state, end.retry_at) for end in ends if end.id in done],
+        [SettledJob(end.id, end.state, end.retry_at) for end in ends if end.id in done],
         [end.id for end in asked if end.id not in done],
     )
 
 
-def fences(runs: Sequence[Alive | End]) -> list[Fence]:
+def fences(runs: Sequence[RunClaim | RunEnd]) -> list[Fence]:
     """Each run once: of two ends of one run, neither would be the true one."""
-    at_most(runs, "jobs")
+    check_batch_size(runs, "jobs")
     for id_, times in Counter(run.id for run in runs).items():
         if times > 1:
             raise BadInput(f"Job {id_} is there {times} times.")
@@ -223,7 +226,7 @@ async def written(conn: Connection, ends: Sequence[SettledRun], now: datetime) -
     return done | (await jobs.give_back(conn, back, now=now) if back else set())
 
 
-def settled(end: End, held: ActiveRun, policies: Policies, now: datetime) -> SettledRun:
+def settled(end: RunEnd, held: ActiveRun, policies: Policies, now: datetime) -> SettledRun:
     """What an end means by the rules of its type; what the manager says itself is taken at its word."""
     policy = policies.of(held.type)
     found = judged(end, held, policy)
@@ -244,7 +247,7 @@ def settled(end: End, held: ActiveRun, policies: Policies, now: datetime) -> Set
     )
 
 
-def judged(end: End, held: ActiveRun, policy: Policy) -> JobOutcome:
+def judged(end: RunEnd, held: ActiveRun, policy: Policy) -> JobOutcome:
     if end.state is None and end.exit_code is None:
         raise BadInput(f"Job {end.id} has neither state nor exit_code.")
     if end.state is not None and end.state != "temporary-error":
@@ -258,7 +261,7 @@ def judged(end: End, held: ActiveRun, policy: Policy) -> JobOutcome:
     )
 
 
-def message(end: End, found: JobOutcome) -> str | None:
+def message(end: RunEnd, found: JobOutcome) -> str | None:
     """The manager's own words, with why it is the last attempt; else ours."""
     if end.message is None:
         return found.message
@@ -272,7 +275,7 @@ ENDPOINTS = (
         claim,
         ClaimRequest,
         ClaimAnswer,
-        f"Take up to {MOST_CLAIMED:,} jobs of a type to run them",
+        f"Take up to {MAX_JOBS_PER_CLAIM:,} jobs of a type to run them",
         access=MANAGER,
     ),
     Endpoint(
@@ -290,7 +293,7 @@ ENDPOINTS = (
         settle,
         SettleRequest,
         SettleAnswer,
-        f"End runs, up to {MOST_JOBS:,} at once",
+        f"End runs, up to {MAX_JOBS_PER_REQUEST:,} at once",
         access=MANAGER,
     ),
     Endpoint(
@@ -324,7 +327,7 @@ ENDPOINTS = (
         "POST",
         "/v1/jobs/{id}/wrote",
         wrote,
-        WroteRequest,
+        WrittenRowsRequest,
         Status,
         "Which rows a run wrote",
         access=CLAIM,
@@ -333,8 +336,8 @@ ENDPOINTS = (
         "POST",
         "/v1/jobs/{id}/jobs",
         add_below,
-        BelowRequest,
-        EnteredJobs,
+        ChildJobsRequest,
+        QueuedJobs,
         "Put jobs in below a run",
         access=CLAIM,
     ),

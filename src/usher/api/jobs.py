@@ -6,33 +6,34 @@ from typing import Any
 from msgspec import UNSET
 
 from usher.api.access import ADMIN, READ_QUEUE
-from usher.api.app import Call, Endpoint
+from usher.api.context import MgmtCall
 from usher.api.queue_calls import (
-    at_most,
-    at_the_desk,
+    check_batch_size,
     check_contains,
-    number,
+    path_id,
+    queue_transaction,
     sees_arguments,
     shown_to,
     wrong_state,
 )
 from usher.api.queue_messages import (
-    MOST_JOBS,
-    Cancelled,
+    MAX_JOBS_PER_REQUEST,
+    CancelAnswer,
     CancelRequest,
-    EnteredJob,
-    EnteredJobs,
+    JobDetails,
     JobList,
     JobResult,
     JobsQuery,
+    JobTree,
     NewJob,
     NewJobs,
-    Retried,
-    ShownJob,
-    Tree,
+    QueuedJob,
+    QueuedJobs,
+    RetryAnswer,
 )
 from usher.db.clock import server_time
 from usher.errors import BadInput, NotFound
+from usher.http.server.endpoint import Endpoint
 from usher.queue import admin, jobs, queries, run_api
 from usher.queue.job_states import JobState
 from usher.queue.jobs import EnqueuedJob, JobRequest
@@ -43,10 +44,10 @@ from usher.queue.waiting_reason import waiting_reasons
 ONE_OR_MANY = "type and program are wanted, or jobs and nothing beside them."
 
 
-async def list_jobs(call: Call[JobsQuery]) -> JobList:
+async def list_jobs(call: MgmtCall[JobsQuery]) -> JobList:
     asked = call.body
     check_contains(call, asked.contains)
-    async with at_the_desk(call) as conn:
+    async with queue_transaction(call) as conn:
         found = await queries.list_jobs(
             conn,
             states=None if asked.state is None else [asked.state.value],
@@ -67,9 +68,9 @@ async def list_jobs(call: Call[JobsQuery]) -> JobList:
     return JobList(listed, found[-1].id, found[-1].end if asked.log else None)
 
 
-async def add_jobs(call: Call[NewJobs]) -> EnteredJobs:
+async def add_jobs(call: MgmtCall[NewJobs]) -> QueuedJobs:
     wanted = [(new_job(job), job.parent) for job in each(call.body)]
-    async with at_the_desk(call) as conn:
+    async with queue_transaction(call) as conn:
         return entered(
             await run_api.enqueue_with_parents(conn, wanted, now=await server_time(conn))
         )
@@ -79,7 +80,7 @@ def each(asked: NewJobs) -> list[NewJob]:
     """The jobs of a request that has one or many."""
     one = dict(given(asked))
     if asked.jobs is not UNSET:
-        at_most(asked.jobs, "jobs")
+        check_batch_size(asked.jobs, "jobs")
         if one:
             raise BadInput(f"{', '.join(sorted(one))} beside jobs: {ONE_OR_MANY}")
         return asked.jobs
@@ -112,15 +113,15 @@ def new_job(job: NewJob) -> JobRequest:
     )
 
 
-def entered(found: Sequence[EnqueuedJob]) -> EnteredJobs:
-    return EnteredJobs([EnteredJob(one.id, one.new) for one in found])
+def entered(found: Sequence[EnqueuedJob]) -> QueuedJobs:
+    return QueuedJobs([QueuedJob(one.id, one.new) for one in found])
 
 
-async def show_job(call: Call[None]) -> ShownJob:
-    async with at_the_desk(call) as conn:
-        found = await queries.show_job(conn, number(call))
+async def show_job(call: MgmtCall[None]) -> JobDetails:
+    async with queue_transaction(call) as conn:
+        found = await queries.show_job(conn, path_id(call))
         why = await waiting_reasons(conn, found.job.id, now=await server_time(conn))
-    return ShownJob(
+    return JobDetails(
         shown_to(call, found.job),
         found.live,
         why,
@@ -135,42 +136,42 @@ async def show_job(call: Call[None]) -> ShownJob:
     )
 
 
-async def show_result(call: Call[None]) -> JobResult:
-    id_ = number(call)
-    async with at_the_desk(call) as conn:
+async def show_result(call: MgmtCall[None]) -> JobResult:
+    id_ = path_id(call)
+    async with queue_transaction(call) as conn:
         shown = await queries.show_job(conn, id_)
     result = shown.result
     return JobResult(id_, shown.job.state, result and result.value, result is not None)
 
 
-async def show_tree(call: Call[None]) -> Tree:
-    async with at_the_desk(call) as conn:
-        nodes = await queries.job_tree(conn, number(call))
-    return Tree([shown_to(call, node) for node in nodes])
+async def show_tree(call: MgmtCall[None]) -> JobTree:
+    async with queue_transaction(call) as conn:
+        nodes = await queries.job_tree(conn, path_id(call))
+    return JobTree([shown_to(call, node) for node in nodes])
 
 
-async def retry_job(call: Call[None]) -> Retried:
-    id_ = number(call)
-    async with at_the_desk(call) as conn:
+async def retry_job(call: MgmtCall[None]) -> RetryAnswer:
+    id_ = path_id(call)
+    async with queue_transaction(call) as conn:
         [found] = await admin.retry_jobs(conn, [id_], now=await server_time(conn))
     match found:
         case admin.RetryResult(what="pending" | "new", job=int(job)):
-            return Retried(job, found.what == "new")
+            return RetryAnswer(job, found.what == "new")
         case admin.RetryResult(what="live", job=job):
             words = "it waits or runs" if job == id_ else f"job {job} of its task or key does"
             raise wrong_state(f"Job {id_} cannot be tried again: {words} already.")
     raise NotFound(f"There is no job {id_}.")
 
 
-async def cancel_job(call: Call[CancelRequest]) -> Cancelled:
-    id_ = number(call)
-    async with at_the_desk(call) as conn:
+async def cancel_job(call: MgmtCall[CancelRequest]) -> CancelAnswer:
+    id_ = path_id(call)
+    async with queue_transaction(call) as conn:
         why, now = without_nul(call.body.why), await server_time(conn)
         found = await jobs.cancel(conn, [id_], reason=why, now=now)
         if id_ not in found:
             ended = await queries.show_job(conn, id_)
             raise wrong_state(f"Job {id_} has ended already: {ended.job.state}.")
-    return Cancelled(id_, "running" if found[id_] == JobState.RUNNING else "cancelled")
+    return CancelAnswer(id_, "running" if found[id_] == JobState.RUNNING else "cancelled")
 
 
 ENDPOINTS = (
@@ -188,8 +189,8 @@ ENDPOINTS = (
         "/v1/jobs",
         add_jobs,
         NewJobs,
-        EnteredJobs,
-        f"Put one job in, or up to {MOST_JOBS:,}",
+        QueuedJobs,
+        f"Put one job in, or up to {MAX_JOBS_PER_REQUEST:,}",
         access=ADMIN,
     ),
     Endpoint(
@@ -197,7 +198,7 @@ ENDPOINTS = (
         "/v1/jobs/{id}",
         show_job,
         None,
-        ShownJob,
+        JobDetails,
         "One job, why it waits, and what became of it",
         access=READ_QUEUE,
     ),
@@ -215,7 +216,7 @@ ENDPOINTS = (
         "/v1/jobs/{id}/tree",
         show_tree,
         None,
-        Tree,
+        JobTree,
         "A job, its ancestors and its descendants",
         access=READ_QUEUE,
     ),
@@ -224,7 +225,7 @@ ENDPOINTS = (
         "/v1/jobs/{id}/retry",
         retry_job,
         None,
-        Retried,
+        RetryAnswer,
         "Try a job again now",
         access=ADMIN,
     ),
@@ -233,7 +234,7 @@ ENDPOINTS = (
         "/v1/jobs/{id}/cancel",
         cancel_job,
         CancelRequest,
-        Cancelled,
+        CancelAnswer,
         "End a job that waits, have one stopped that runs",
         access=ADMIN,
     ),

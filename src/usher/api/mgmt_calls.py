@@ -11,34 +11,34 @@ from typing import Any, Final, NoReturn, TypeVar
 import psycopg
 from starlette.responses import Response
 
-from usher.api.app import Call
 from usher.api.callers import is_named
-from usher.api.mgmt_messages import ChunkKept, Told
+from usher.api.context import MgmtCall
 from usher.db.pool import CONFLICT_ERRORS, Connection
 from usher.errors import BadInput, NotAllowed, NotFound, Unreachable
-from usher.http.server.middleware import Declined
-from usher.messages import INCARNATION_HEADER
+from usher.http.server.middleware import HttpError
+from usher.messages.components import ChunkState
+from usher.messages.fields import INCARNATION_HEADER, ComponentRequest
 from usher.mgmt import chunk_offers, chunks, incarnation, placements
 from usher.mgmt.chunks import Chunk
-from usher.mgmt.component_names import IDENTITY_HINT, Type
-from usher.mgmt.components import Component
+from usher.mgmt.component_names import IDENTITY_HINT, ComponentType
+from usher.mgmt.components import ComponentRecord
 
-Says = TypeVar("Says", bound=Told)
+Says = TypeVar("Says", bound=ComponentRequest)
 Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")
-Handler = Callable[[Call[Asked]], Awaitable[Answer | Response]]
+Handler = Callable[[MgmtCall[Asked]], Awaitable[Answer | Response]]
 # Who may say `propagated`, and index servers first: of others it means nothing.
-PROPAGATORS: Final[tuple[Type, ...]] = ("index-server", "crawler", "index-builder")
+PROPAGATORS: Final[tuple[ComponentType, ...]] = ("index-server", "crawler", "index-builder")
 PAUSES: Final = (0.01, 0.05, 0.2)  # seconds; jitter keeps those apart who met
 
 
-def clock(call: Call[Any]) -> datetime:
+def database_time(call: MgmtCall[Any]) -> datetime:
     """Return the time of the database, which judges leases."""
-    return call.rooms.mgmt.clock.now()
+    return call.context.mgmt_db.clock.now()
 
 
 @contextmanager
-def storable() -> Iterator[None]:
+def reject_unstorable() -> Iterator[None]:
     """What cannot be stored is the caller's to mend."""
     try:
         yield
@@ -47,22 +47,24 @@ def storable() -> Iterator[None]:
 
 
 @asynccontextmanager
-async def at_mgmt(call: Call[Says], *, alone: bool = False) -> AsyncIterator[Connection]:
+async def mgmt_connection(
+    call: MgmtCall[Says], *, alone: bool = False
+) -> AsyncIterator[Connection]:
     """A transaction, or a connection for one statement `alone`."""
-    db = call.rooms.mgmt
-    with storable():
+    db = call.context.mgmt_db
+    with reject_unstorable():
         async with db.connection() if alone else db.transaction() as conn:
             yield conn
 
 
-def begun_anew(handler: Handler[Asked, Answer]) -> Handler[Asked, Answer]:
+def retry_on_conflict(handler: Handler[Asked, Answer]) -> Handler[Asked, Answer]:
     """A handler of MGMT that begins anew, a few times, when others stood in its way.
 
     The database undid what it was at, and all it may have done before is harmless to repeat, as every call of a
     component is.
     """
 
-    async def patient(call: Call[Asked]) -> Answer | Response:
+    async def patient(call: MgmtCall[Asked]) -> Answer | Response:
         for pause in PAUSES:
             try:
                 return await handler(call)
@@ -76,19 +78,21 @@ def begun_anew(handler: Handler[Asked, Answer]) -> Handler[Asked, Answer]:
     return patient
 
 
-async def caller(call: Call[Says], *roles: Type) -> Component:
+async def caller(call: MgmtCall[Says], *roles: ComponentType) -> ComponentRecord:
     """The component that calls; `roles` are those that the endpoint is for, the likeliest first."""
-    return await call.rooms.callers.meet(call.asker, call.body.host, roles)
+    return await call.context.callers.meet(call.caller, call.body.host, roles)
 
 
-async def lease_holders(call: Call[Says]) -> list[Component]:
+async def lease_holders(call: MgmtCall[Says]) -> list[ComponentRecord]:
     """The component that calls; at an address that two roles share, its crawler and its index builder."""
     first = await caller(call, "crawler", "index-builder")
     second = await caller(call, "index-builder", "crawler")
     return [first] if first.id == second.id else [first, second]
 
 
-async def propagating(call: Call[Says], conn: Connection, me: Component, chunk: int) -> None:
+async def record_propagated(
+    call: MgmtCall[Says], conn: Connection, me: ComponentRecord, chunk: int
+) -> None:
     """An index server that says `propagated` has loaded the chunk, if it is assigned to it; of others it means nothing.
 
     Where roles share an address, the builder may say so before the server has the chunk: then the server must have been
@@ -98,16 +102,18 @@ async def propagating(call: Call[Says], conn: Connection, me: Component, chunk: 
         return
     await placements.keep_planners_out(conn)
     await check_incarnation(conn, call.headers)
-    if is_named(call.asker, call.body.host) or chunk in await chunk_offers.offered(conn, me.id):
-        await placements.loaded(conn, me.id, [chunk], now=clock(call))
+    if is_named(call.caller, call.body.host) or chunk in await chunk_offers.offered(conn, me.id):
+        await placements.loaded(conn, me.id, [chunk], now=database_time(call))
 
 
-def noting(handler: Handler[Asked, Answer], roles: Sequence[Type]) -> Handler[Asked, Answer]:
+def record_caller(
+    handler: Handler[Asked, Answer], roles: Sequence[ComponentType]
+) -> Handler[Asked, Answer]:
     """A handler whose calls are signs of life of components in these roles, although it need not know who calls."""
 
-    async def noted(call: Call[Asked]) -> Answer | Response:
+    async def noted(call: MgmtCall[Asked]) -> Answer | Response:
         with suppress(NotAllowed, BadInput):  # the handler decides who may call, and what it reads
-            await call.rooms.callers.note(call.asker, getattr(call.body, "host", None), roles)
+            await call.context.callers.note(call.caller, getattr(call.body, "host", None), roles)
         return await handler(call)
 
     return noted
@@ -121,7 +127,7 @@ async def check_incarnation(conn: Connection, headers: Mapping[str, str]) -> str
     claimed = headers.get(INCARNATION_HEADER, "")
     present = (await incarnation.current(conn)).id
     if claimed and claimed != present:
-        raise Declined(
+        raise HttpError(
             HTTPStatus.PRECONDITION_FAILED,
             "other_incarnation",
             "The database was restored since this server compared its chunks with it.",
@@ -131,32 +137,32 @@ async def check_incarnation(conn: Connection, headers: Mapping[str, str]) -> str
     return claimed
 
 
-async def shown(conn: Connection, chunk: int) -> Chunk:
+async def require_chunk(conn: Connection, chunk: int) -> Chunk:
     """A chunk, which must be there."""
     if (found := await chunks.show(conn, chunk)) is None:
         raise NotFound(f"There is no chunk {chunk}.")
     return found
 
 
-def state_of(chunk: Chunk) -> ChunkKept:
+def state_of(chunk: Chunk) -> ChunkState:
     """The state of a chunk's content, in the words of the seed."""
-    return ChunkKept(chunk.id, "propagated" if chunk.propagated_at else chunk.state)
+    return ChunkState(chunk.id, "propagated" if chunk.propagated_at else chunk.state)
 
 
-def index_state_of(chunk: Chunk) -> ChunkKept:
+def index_state_of(chunk: Chunk) -> ChunkState:
     """The state of a chunk's index, in the words of the seed; one that nobody builds now has failed, or waits."""
     if chunk.propagated_at:
-        return ChunkKept(chunk.id, "propagated")
+        return ChunkState(chunk.id, "propagated")
     if chunk.index_state is None or chunk.index_state == "parked":
-        return ChunkKept(chunk.id, "error" if chunk.build_attempts else "waiting")
-    return ChunkKept(chunk.id, chunk.index_state)
+        return ChunkState(chunk.id, "error" if chunk.build_attempts else "waiting")
+    return ChunkState(chunk.id, chunk.index_state)
 
 
-def lost(chunk: Chunk, me: Component) -> NoReturn:
+def refuse_lost_lease(chunk: Chunk, me: ComponentRecord) -> NoReturn:
     """The caller has no lease on this chunk, or has none any more."""
     if me.id not in (chunk.crawler_id, chunk.builder_id):
         message = f"Chunk {chunk.id} is not with {me.host}."
-        raise Declined(
+        raise HttpError(
             409,
             "not_yours",
             message,
@@ -167,4 +173,4 @@ def lost(chunk: Chunk, me: Component) -> NoReturn:
     )
     words = f": {chunk.reason}" if chunk.reason else ""
     message = f"{me.host} does not hold chunk {chunk.id} any more; it is {state}{words}."
-    raise Declined(409, "lease_lost", message, hint="Drop it and ask for others.")
+    raise HttpError(409, "lease_lost", message, hint="Drop it and ask for others.")

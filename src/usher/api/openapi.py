@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, drawn from the table of endpoints and the shapes they name."""
+"""The OpenAPI 3.1 document, drawn from the table of endpoints and the message types they name."""
 
 import re
 from collections.abc import Sequence
@@ -8,10 +8,11 @@ import msgspec
 
 from usher import __version__
 from usher.api.access import READ
-from usher.api.app import Call, Endpoint
-from usher.http.server.messages import Problem
+from usher.api.context import MgmtCall, MgmtEndpoint
+from usher.http.server.endpoint import Endpoint
+from usher.messages.server import Problem
 
-Endpoints = Sequence[Endpoint[Any, Any]]
+Endpoints = Sequence[MgmtEndpoint]
 REF = "#/components/schemas/{name}"
 TEXT = {"type": "string"}
 PAGE = "text/html"
@@ -20,7 +21,7 @@ PAGE = "text/html"
 def with_document(endpoints: Endpoints) -> Endpoints:
     """The endpoints and one more that lists them all, itself too."""
 
-    async def describe(_call: Call[None]) -> dict[str, Any]:
+    async def describe(_call: MgmtCall[None]) -> dict[str, Any]:
         return drawn
 
     summary = "Every endpoint, as an OpenAPI document"
@@ -31,7 +32,7 @@ def with_document(endpoints: Endpoints) -> Endpoints:
 
 
 def document(endpoints: Endpoints) -> dict[str, Any]:
-    types = shapes(endpoints)
+    types = message_types(endpoints)
     drawn, components = msgspec.json.schema_components(types, ref_template=REF)
     schemas = dict(zip(map(str, types), drawn, strict=True))
     paths: dict[str, dict[str, Any]] = {}
@@ -47,13 +48,13 @@ def document(endpoints: Endpoints) -> dict[str, Any]:
     }
 
 
-def shapes(endpoints: Endpoints) -> list[Any]:
+def message_types(endpoints: Endpoints) -> list[Any]:
     """Every type that is asked for or answered, once."""
     found = [kind for one in endpoints for kind in (one.request, one.response) if kind is not None]
     return list(dict.fromkeys([*found, Problem]))
 
 
-def operation(endpoint: Endpoint[Any, Any], schemas: dict[str, Any]) -> dict[str, Any]:
+def operation(endpoint: MgmtEndpoint, schemas: dict[str, Any]) -> dict[str, Any]:
     drawn: dict[str, Any] = {
         "summary": endpoint.summary,
         "operationId": operation_id(endpoint),
@@ -72,7 +73,7 @@ def operation(endpoint: Endpoint[Any, Any], schemas: dict[str, Any]) -> dict[str
     return drawn
 
 
-def operation_id(endpoint: Endpoint[Any, Any]) -> str:
+def operation_id(endpoint: MgmtEndpoint) -> str:
     words = re.findall(r"\w+", endpoint.path)
     return "_".join([endpoint.method.lower(), *words])
 
@@ -83,20 +84,20 @@ def asked(shape: type, schemas: dict[str, Any]) -> dict[str, Any]:
     return {"application/json": {"schema": schemas[str(shape)]}}
 
 
-def answer(endpoint: Endpoint[Any, Any], schemas: dict[str, Any]) -> dict[str, Any]:
+def answer(endpoint: MgmtEndpoint, schemas: dict[str, Any]) -> dict[str, Any]:
     if endpoint.response is None:
         return {endpoint.media: {"schema": TEXT}}
     page = {PAGE: {"schema": TEXT}} if endpoint.media == PAGE else {}
     return {"application/json": {"schema": schemas[str(endpoint.response)]}, **page}
 
 
-def trouble(endpoint: Endpoint[Any, Any], schemas: dict[str, Any]) -> dict[str, Any]:
+def trouble(endpoint: MgmtEndpoint, schemas: dict[str, Any]) -> dict[str, Any]:
     """What went wrong is a page where a page was wanted."""
     page = {PAGE: {"schema": TEXT}} if endpoint.media == PAGE else {}
     return {"application/problem+json": {"schema": schemas[str(Problem)]}, **page}
 
 
-def parameters(endpoint: Endpoint[Any, Any], components: dict[str, Any]) -> dict[str, Any]:
+def parameters(endpoint: MgmtEndpoint, components: dict[str, Any]) -> dict[str, Any]:
     """The words of the path and, of a GET, the names of its query."""
     words = re.findall(r"{(\w+)}", endpoint.path)
     found = [{"name": word, "in": "path", "required": True, "schema": TEXT} for word in words]

@@ -1,45 +1,31 @@
-"""How others see whether this process lives and can work: probes, metrics, version."""
+"""MGMT's probes: those of every server, and whether its databases are ready."""
 
 import asyncio
-import platform
 from collections.abc import Sequence
-from typing import Any
 
-from prometheus_client import CONTENT_TYPE_LATEST
-from starlette.responses import Response
-
-from usher import __version__
-from usher.api.access import OPEN
-from usher.api.app import Call, Endpoint
+from usher.api.context import MgmtCall, MgmtEndpoint
 from usher.db.pool import Database
 from usher.errors import Unreachable
-from usher.http.server.messages import Status, Version
+from usher.http.server.endpoint import OPEN, Endpoint
+from usher.http.server.probes import probe_endpoints
+from usher.messages.server import Status
 from usher.schema.state import (
     SchemaState,
     out_of_date_error,
     schema_state,
     unknown_migrations_error,
 )
-from usher.telemetry import exposition
 
 READY_SECONDS = 3  # probes give up after a few seconds too, and learn nothing then
 
 
-async def healthz(_call: Call[None]) -> Status:
-    return Status("ok")
-
-
-async def get_health_status(_call: Call[None]) -> Status:
-    return Status("healthy")
-
-
-async def readyz(call: Call[None]) -> Status:
+async def readyz(call: MgmtCall[None]) -> Status:
     """Ready when the databases answer and have the tables this program knows."""
     try:
         async with asyncio.timeout(READY_SECONDS):
             found = [
-                await state_of(call.rooms.db, "work"),
-                await state_of(call.rooms.control, "control"),
+                await state_of(call.context.door_db, "work"),
+                await state_of(call.context.control, "control"),
             ]
     except TimeoutError as error:
         message = f"The database has not answered within {READY_SECONDS} seconds."
@@ -57,39 +43,7 @@ async def state_of(db: Database, schema: str) -> SchemaState:
         return await schema_state(conn, schema)
 
 
-async def metrics(_call: Call[None]) -> Response:
-    return Response(exposition(), media_type=CONTENT_TYPE_LATEST)
-
-
-async def version(_call: Call[None]) -> Version:
-    return Version(__version__, platform.python_version())
-
-
-ENDPOINTS: Sequence[Endpoint[Any, Any]] = (
-    Endpoint("GET", "/healthz", healthz, None, Status, "Does the process answer?", access=OPEN),
+ENDPOINTS: Sequence[MgmtEndpoint] = (
     Endpoint("GET", "/readyz", readyz, None, Status, "Can it work?", access=OPEN),
-    Endpoint("GET", "/metrics", metrics, None, None, "Prometheus metrics", access=OPEN),
-    Endpoint("GET", "/version", version, None, Version, "Which Usher is this?", access=OPEN),
-    Endpoint(
-        "GET",
-        "/get_health_status",
-        get_health_status,
-        None,
-        Status,
-        "What every component answers to the watchdog",
-        access=OPEN,
-    ),
-    *(
-        Endpoint(
-            "GET",
-            path,
-            get_health_status,
-            None,
-            Status,
-            "GET /get_health_status under an old name",
-            access=OPEN,
-            old=True,
-        )
-        for path in ("/get_health", "/health_status")
-    ),
+    *probe_endpoints(lambda: "healthy"),
 )

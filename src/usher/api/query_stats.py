@@ -2,59 +2,52 @@
 
 import re
 from datetime import UTC, datetime
-from typing import Annotated, Final
-
-from msgspec import Meta
+from typing import Final
 
 from usher.api.access import work
-from usher.api.app import Call, Endpoint
-from usher.api.mgmt_calls import at_mgmt, caller, clock
-from usher.api.mgmt_messages import Seconds, Told
+from usher.api.context import MgmtCall
+from usher.api.mgmt_calls import caller, database_time, mgmt_connection
 from usher.errors import BadInput
-from usher.http.server.messages import Status
-from usher.http.server.middleware import Declined
+from usher.http.server.endpoint import Endpoint
+from usher.http.server.middleware import HttpError
+from usher.messages.front_end import MAX_QUERIES_PER_REQUEST, QueryStat, QueryStats
+from usher.messages.server import Status
 from usher.mgmt import query_stats
-from usher.mgmt.component_names import words
-from usher.mgmt.query_stats import Asked
+from usher.mgmt.component_names import storable_text
+from usher.mgmt.query_stats import ReportedQuery
 
 TIME: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(us|ms|s|m|min)?")
 UNITS: Final = {"us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "min": 60}
 LONGEST: Final = 86_400  # seconds
-MOST: Final = 1_000
 
 
-class QueryStat(Told, kw_only=True):
-    term: Annotated[str, Meta(max_length=1_000)]
-    timestamp: Annotated[float, Meta(ge=0, lt=4_102_444_800)] | None = None
-    query_time: str | Seconds
-
-
-class QueryStats(Told, kw_only=True):
-    queries: Annotated[list[QueryStat], Meta(extra_json_schema={"maxItems": MOST})]
-
-
-async def send_query_stats(call: Call[QueryStat]) -> Status:
-    asked, me = [read(call.body, clock(call))], await caller(call, "front-end", "index-server")
-    async with at_mgmt(call, alone=True) as conn:
+async def send_query_stats(call: MgmtCall[QueryStat]) -> Status:
+    asked, me = (
+        [read(call.body, database_time(call))],
+        await caller(call, "front-end", "index-server"),
+    )
+    async with mgmt_connection(call, alone=True) as conn:
         await query_stats.add(conn, asked, me.id)
     return Status("ok")
 
 
-async def send_many(call: Call[QueryStats]) -> Status:
+async def send_many(call: MgmtCall[QueryStats]) -> Status:
     given = call.body.queries
-    if len(given) > MOST:
-        raise Declined(413, "too_large", f"{len(given):,} queries are more than {MOST:,}.")
-    now = clock(call)
+    if len(given) > MAX_QUERIES_PER_REQUEST:
+        raise HttpError(
+            413, "too_large", f"{len(given):,} queries are more than {MAX_QUERIES_PER_REQUEST:,}."
+        )
+    now = database_time(call)
     asked, me = [read(one, now) for one in given], await caller(call, "front-end", "index-server")
     if asked:
-        async with at_mgmt(call, alone=True) as conn:
+        async with mgmt_connection(call, alone=True) as conn:
             await query_stats.add(conn, asked, me.id)
     return Status("ok")
 
 
-def read(given: QueryStat, now: datetime) -> Asked:
+def read(given: QueryStat, now: datetime) -> ReportedQuery:
     at = now if given.timestamp is None else datetime.fromtimestamp(given.timestamp, UTC)
-    return at, words(given.term, 1_000), seconds(given.query_time)
+    return at, storable_text(given.term, 1_000), seconds(given.query_time)
 
 
 def seconds(given: str | float) -> float:

@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 import psycopg
 
 from usher import durations
-from usher.api.app import Call
-from usher.api.queue_messages import MOST_JOBS
+from usher.api.context import MgmtCall
+from usher.api.queue_messages import MAX_JOBS_PER_REQUEST
 from usher.db.pool import CONFLICT_ERRORS, Connection
 from usher.errors import BadInput, NotAllowed, NotFound, Unreachable
-from usher.http.server.middleware import Declined
+from usher.http.server.middleware import HttpError
 from usher.queue.jobs import error_reason
 from usher.queue.policy import to_duration
 from usher.queue.queries import JobTreeNode, ListedJob, StoredJob
@@ -29,10 +29,10 @@ NUMBER = re.compile(r"[1-9][0-9]{0,17}")
 
 
 @asynccontextmanager
-async def at_the_desk(call: Call[Any]) -> AsyncIterator[Connection]:
+async def queue_transaction(call: MgmtCall[Any]) -> AsyncIterator[Connection]:
     """A transaction at the queue; what cannot be stored is the caller's to mend, whoever noticed it first."""
     try:
-        async with call.rooms.control.transaction() as conn:
+        async with call.context.control.transaction() as conn:
             yield conn
     except BadInput as error:
         raise BadInput(error.message, hint=error.hint) from None
@@ -42,9 +42,9 @@ async def at_the_desk(call: Call[Any]) -> AsyncIterator[Connection]:
         raise Unreachable("Others stood in the way.", hint="Ask again.") from error
 
 
-def number(call: Call[Any]) -> int:
+def path_id(call: MgmtCall[Any]) -> int:
     """The job or task that the path names."""
-    word = call.words["id"]
+    word = call.path_params["id"]
     if not NUMBER.fullmatch(word):
         raise NotFound(f"{word[:40]!a} is not a number.")
     return int(word)
@@ -60,19 +60,19 @@ def span(value: str | float, name: str, least: timedelta, most: timedelta = LONG
     return found
 
 
-def at_most(given: Sequence[object], what: str) -> None:
-    if len(given) > MOST_JOBS:
-        message = f"{len(given):,} {what} are more than {MOST_JOBS:,}."
-        raise Declined(413, "too_large", message, hint="Ask in several requests.")
+def check_batch_size(given: Sequence[object], what: str) -> None:
+    if len(given) > MAX_JOBS_PER_REQUEST:
+        message = f"{len(given):,} {what} are more than {MAX_JOBS_PER_REQUEST:,}."
+        raise HttpError(413, "too_large", message, hint="Ask in several requests.")
 
 
-def sees_arguments(call: Call[Any]) -> bool:
+def sees_arguments(call: MgmtCall[Any]) -> bool:
     """Whether the caller may read what jobs and tasks are given; the scope `read` is not enough."""
-    token = call.asker.token
+    token = call.caller.token
     return token is not None and token.scope == "admin"
 
 
-def shown_to(call: Call[Any], job: View) -> View:
+def shown_to(call: MgmtCall[Any], job: View) -> View:
     """A job or task as this caller may see it: what it was given and what it printed is for operators."""
     if sees_arguments(call):
         return job
@@ -83,7 +83,7 @@ def shown_to(call: Call[Any], job: View) -> View:
     return replace(job, **hidden)
 
 
-def check_contains(call: Call[Any], contains: str | None) -> None:
+def check_contains(call: MgmtCall[Any], contains: str | None) -> None:
     """Raise if a search would tell a caller what it may not read."""
     if contains is not None and not sees_arguments(call):
         raise NotAllowed(
@@ -92,5 +92,5 @@ def check_contains(call: Call[Any], contains: str | None) -> None:
         )
 
 
-def wrong_state(message: str, hint: str = "") -> Declined:
-    return Declined(409, "wrong_state", message, hint=hint)
+def wrong_state(message: str, hint: str = "") -> HttpError:
+    return HttpError(409, "wrong_state", message, hint=hint)

@@ -11,11 +11,11 @@ from usher.queue.job_states import JobState
 from usher.queue.jobs import ClaimedJob
 from usher.queue.queries import JobTreeNode, ListedJob, Need, StoredJob, StoredResult, WrittenRow
 
-MOST_JOBS = 10_000
-MOST_CLAIMED = 1_000
-MOST_LISTED = 1_000
-MAX_NEEDS = 1_000  # of one job
-LONGEST_NAME = 200
+MAX_JOBS_PER_REQUEST = 10_000
+MAX_JOBS_PER_CLAIM = 1_000
+MAX_LIST_LENGTH = 1_000
+MAX_NEEDS_PER_JOB = 1_000  # of one job
+MAX_NAME_LENGTH = 200
 
 Id = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 Priority = Annotated[int, Meta(ge=-(2**15), le=2**15 - 1)]
@@ -24,27 +24,27 @@ Positive = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 Attempts = Annotated[int, Meta(ge=1, le=2**15 - 1)]
 Type = Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 Machine = Annotated[str, Meta(pattern="^[A-Za-z0-9_.-]{1,255}$")]
-Some = Annotated[str, Meta(min_length=1)]
-Name = Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME)]
+NonEmpty = Annotated[str, Meta(min_length=1)]
+Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_LENGTH)]
 Key = Annotated[str, Meta(min_length=1, max_length=500)]
 Message = Annotated[str, Meta(max_length=10_000)]
 Row = Annotated[str, Meta(min_length=1, max_length=400)]
-Limit = Annotated[int, Meta(ge=1, le=MOST_LISTED)]
+ListLimit = Annotated[int, Meta(ge=1, le=MAX_LIST_LENGTH)]
 Time = Annotated[datetime, Meta(tz=True)]
-Span = Annotated[str | float, Meta(description="15m, 1h30m, 2d, or a number of seconds")]
+Duration = Annotated[str | float, Meta(description="15m, 1h30m, 2d, or a number of seconds")]
 EndState = Literal["completed", "temporary-error", "permanent-error", "cancelled", "pending"]
 # Counted by the endpoint, which answers 413; the reader of this type would answer 422.
-MANY = Meta(extra_json_schema={"maxItems": MOST_JOBS})
+JOB_LIST = Meta(extra_json_schema={"maxItems": MAX_JOBS_PER_REQUEST})
 
 
-class Strict(Struct, forbid_unknown_fields=True, kw_only=True):
+class StrictRequest(Struct, forbid_unknown_fields=True, kw_only=True):
     """A misspelt field is refused."""
 
 
 # -- jobs
 
 
-class JobsQuery(Strict):
+class JobsQuery(StrictRequest):
     state: JobState | None = None
     type: str | None = None
     task: Id | None = None
@@ -54,7 +54,7 @@ class JobsQuery(Strict):
     since: Time | None = None
     before: Id | None = None
     ended_before: Time | None = None
-    limit: Limit = 100
+    limit: ListLimit = 100
     log: bool = False
 
 
@@ -66,7 +66,7 @@ class JobList(Struct):
     ended_before: datetime | None
 
 
-class Conditions(Strict):
+class JobFields(StrictRequest):
     """Under which conditions a job is to run."""
 
     args: list[str] = []
@@ -77,34 +77,34 @@ class Conditions(Strict):
     key: Key | None = None
     data: str | None = None
     parent: Id | None = None
-    needs: Annotated[list[Id], Meta(max_length=MAX_NEEDS)] = []
+    needs: Annotated[list[Id], Meta(max_length=MAX_NEEDS_PER_JOB)] = []
 
 
-class NewJob(Conditions, kw_only=True):
+class NewJob(JobFields, kw_only=True):
     type: Type
-    program: Some
+    program: NonEmpty
 
 
-class NewJobs(Conditions):
+class NewJobs(JobFields):
     """One job, or `jobs` and nothing else."""
 
     type: Type | UnsetType = UNSET
-    program: Some | UnsetType = UNSET
-    jobs: Annotated[list[NewJob], MANY] | UnsetType = UNSET
+    program: NonEmpty | UnsetType = UNSET
+    jobs: Annotated[list[NewJob], JOB_LIST] | UnsetType = UNSET
 
 
-class EnteredJob(Struct):
+class QueuedJob(Struct):
     """Where a job stands; not new if one with its key waits or runs already."""
 
     id: int
     new: bool
 
 
-class EnteredJobs(Struct):
-    jobs: list[EnteredJob]
+class QueuedJobs(Struct):
+    jobs: list[QueuedJob]
 
 
-class ShownJob(Struct):
+class JobDetails(Struct):
     """A job, why it waits, each run that ended, its kin, and the rows it wrote."""
 
     job: StoredJob
@@ -129,24 +129,24 @@ class JobResult(Struct):
     set: bool
 
 
-class Tree(Struct):
+class JobTree(Struct):
     """A job among its kin, the root first; `depth` counts from the job asked for."""
 
     jobs: list[JobTreeNode]
 
 
-class Retried(Struct):
+class RetryAnswer(Struct):
     """The job that is tried: the same one, or a new one below it."""
 
     id: int
     new: bool
 
 
-class CancelRequest(Strict):
+class CancelRequest(StrictRequest):
     why: Message = ""
 
 
-class Cancelled(Struct):
+class CancelAnswer(Struct):
     """`cancelled` has ended; `running` will be stopped by its manager."""
 
     id: int
@@ -156,42 +156,42 @@ class Cancelled(Struct):
 # -- runs
 
 
-class Fenced(Strict):
+class RunRequest(StrictRequest):
     """The claim is that of the run, as in USHER_CLAIM."""
 
     claim: UUID
 
 
-class MessageRequest(Fenced):
+class MessageRequest(RunRequest):
     message: Message
 
 
-class OutputRequest(Fenced):
+class OutputRequest(RunRequest):
     output: str
 
 
-class ResultRequest(Fenced):
+class ResultRequest(RunRequest):
     result: Any
 
 
-class WroteRequest(Fenced):
+class WrittenRowsRequest(RunRequest):
     table: Name
-    rows: Annotated[list[Row], MANY]
+    rows: Annotated[list[Row], JOB_LIST]
 
 
-class BelowRequest(NewJobs, kw_only=True):
+class ChildJobsRequest(NewJobs, kw_only=True):
     """Jobs to put in below a run."""
 
     claim: UUID
 
 
-class ClaimRequest(Strict):
+class ClaimRequest(StrictRequest):
     """Without a host: that of the manager's token."""
 
     type: Type
     host: Machine | Literal[""] = ""
-    n: Annotated[int, Meta(ge=1, le=MOST_CLAIMED)] = 1
-    lease: Span = "60s"
+    n: Annotated[int, Meta(ge=1, le=MAX_JOBS_PER_CLAIM)] = 1
+    lease: Duration = "60s"
     max_attempts: Attempts | None = None
 
 
@@ -203,7 +203,7 @@ class ClaimAnswer(Struct):
     next_due: datetime | None
 
 
-class End(Fenced):
+class RunEnd(RunRequest):
     """How a run ended, by its state or by its exit code; `pending` gives it back as if it had not begun."""
 
     id: Id
@@ -212,15 +212,15 @@ class End(Fenced):
     message: Message | None = None
     output: str | None = None
     pid: Positive | None = None
-    retry_in: Span | None = None
+    retry_in: Duration | None = None
     result: Any | UnsetType = UNSET
 
 
-class SettleRequest(Strict):
-    jobs: Annotated[list[End], MANY]
+class SettleRequest(StrictRequest):
+    jobs: Annotated[list[RunEnd], JOB_LIST]
 
 
-class Ended(Struct):
+class SettledJob(Struct):
     id: int
     state: JobState
     retry_at: datetime | None
@@ -229,17 +229,17 @@ class Ended(Struct):
 class SettleAnswer(Struct):
     """What became of the runs; the claims of the lost ones held no longer."""
 
-    settled: list[Ended]
+    settled: list[SettledJob]
     lost: list[int]
 
 
-class Alive(Fenced):
+class RunClaim(RunRequest):
     id: Id
 
 
-class ExtendRequest(Strict):
-    jobs: Annotated[list[Alive], MANY]
-    lease: Span = "60s"
+class ExtendRequest(StrictRequest):
+    jobs: Annotated[list[RunClaim], JOB_LIST]
+    lease: Duration = "60s"
 
 
 class ExtendAnswer(Struct):
@@ -253,48 +253,48 @@ class ExtendAnswer(Struct):
 # -- tasks and resources
 
 
-class TasksQuery(Strict):
+class TasksQuery(StrictRequest):
     state: TaskState | None = None
     type: str | None = None
     resource: str | None = None
     contains: str | None = None
     after: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
-    limit: Limit = 100
+    limit: ListLimit = 100
 
 
-class Changes(Strict):
+class TaskFields(StrictRequest):
     """What can be set for a task and may be left out."""
 
     args: list[str] | UnsetType = UNSET
     name: Name | UnsetType | None = UNSET
     state: TaskState | UnsetType = UNSET
     host_rule: str | UnsetType = UNSET
-    periodicity: Span | UnsetType | None = UNSET
+    periodicity: Duration | UnsetType | None = UNSET
     hour: Int | UnsetType | None = UNSET
     minute: Int | UnsetType | None = UNSET
     second: Int | UnsetType | None = UNSET
     cron: str | UnsetType | None = UNSET
     timezone: str | UnsetType = UNSET
-    jitter: Span | UnsetType = UNSET
+    jitter: Duration | UnsetType = UNSET
     autoperiodicity: bool | UnsetType = UNSET
     resource: Name | UnsetType | None = UNSET
     priority: Priority | UnsetType = UNSET
     data: str | UnsetType | None = UNSET
 
 
-class NewTask(Changes, kw_only=True):
+class NewTaskRequest(TaskFields, kw_only=True):
     type: Type
-    program: Some
+    program: NonEmpty
 
 
-class TaskChange(Changes):
+class TaskChangeRequest(TaskFields):
     """Sets what is given and keeps the rest; null empties what may be empty."""
 
     type: Type | UnsetType = UNSET
-    program: Some | UnsetType = UNSET
+    program: NonEmpty | UnsetType = UNSET
 
 
-class Task(Struct):
+class TaskView(Struct):
     """A task with its clock, and its live job if there is one."""
 
     id: int
@@ -324,25 +324,25 @@ class Task(Struct):
 class TaskList(Struct):
     """Tasks by number; `after` asks for more, and is null where there is none."""
 
-    tasks: list[Task]
+    tasks: list[TaskView]
     after: int | None
 
 
-class ResourcesQuery(Strict):
+class ResourcesQuery(StrictRequest):
     contains: str | None = None
     after: str = ""
-    limit: Limit = 100
+    limit: ListLimit = 100
 
 
-class ResourceChange(Strict):
+class ResourceChange(StrictRequest):
     """Sets what is given and keeps the rest."""
 
     capacity: Annotated[int, Meta(ge=1, le=100_000)] | None = None
-    interval: Span | None = None
+    interval: Duration | None = None
     paused: bool | None = None
 
 
-class Resource(Struct):
+class ResourceView(Struct):
     """`waiting` is counted up to 10,000."""
 
     name: str
@@ -354,7 +354,7 @@ class Resource(Struct):
     paused: bool
 
 
-class TypeChange(Strict):
+class TypeChange(StrictRequest):
     """Whether managers may claim jobs of a type."""
 
     paused: bool
@@ -377,5 +377,5 @@ class JobTypeList(Struct):
 class ResourceList(Struct):
     """Resources by name; `after` asks for more, and is null where there is none."""
 
-    resources: list[Resource]
+    resources: list[ResourceView]
     after: str | None

@@ -11,18 +11,19 @@ from datetime import timedelta
 from usher import local_secret, private_hosts
 from usher.api import door, job_runs, jobs, openapi, probes, tasks
 from usher.api import endpoints as mgmt
-from usher.api.app import NEVER, Rooms, Terms, make_app
+from usher.api.app import make_app
 from usher.api.callers import Callers
-from usher.api.claim_batcher import Claims
-from usher.api.incarnation_cache import PresentIncarnation
+from usher.api.claim_batcher import ClaimBatcher
+from usher.api.context import UNLIMITED_WAIT, ClaimLimits, MgmtContext
+from usher.api.incarnation_cache import IncarnationCache
 from usher.api.openapi import Endpoints
 from usher.api.server_map import ServerMap
-from usher.api.ticket_issuer import TicketOffice
+from usher.api.ticket_issuer import TicketIssuer
 from usher.db.areas import Area, configured_dsns, open_areas
 from usher.db.pool import Database, connect
 from usher.door.doorkeeper import Doorkeeper
 from usher.errors import DataUnusable, NotAllowed
-from usher.http.server.listen import Bind, Server, configured, listening, stopped_by
+from usher.http.server.listen import Bind, HttpServer, listening_socket, stop_on, uvicorn_config
 from usher.mgmt import tokens
 from usher.queue.policy import Policies, read_policies
 from usher.schema import migrate
@@ -32,7 +33,7 @@ from usher.telemetry import Log
 
 log = Log("web")
 # What stands in a job's place, such as /v1/jobs/claim, comes before the jobs.
-OWN: Endpoints = (
+OWN_ENDPOINTS: Endpoints = (
     *probes.ENDPOINTS,
     *door.ENDPOINTS,
     *mgmt.ENDPOINTS,
@@ -42,11 +43,11 @@ OWN: Endpoints = (
 )
 SCHEMAS = ("work", "control")
 # Endpoints of a room that knows us and that we do not know, with what they need open as long as they are served.
-Annex = Callable[[Settings], AbstractAsyncContextManager[Endpoints]]
+ExtraEndpoints = Callable[[Settings], AbstractAsyncContextManager[Endpoints]]
 
 
 @asynccontextmanager
-async def no_annex(_settings: Settings) -> AsyncIterator[Endpoints]:
+async def no_extra_endpoints(_settings: Settings) -> AsyncIterator[Endpoints]:
     yield ()
 
 
@@ -56,7 +57,7 @@ async def serve(
     *,
     insecure: bool = False,
     rules: Policies | None = None,
-    annex: Annex = no_annex,
+    annex: ExtraEndpoints = no_extra_endpoints,
     ready: Callable[[str], None],
     stop: asyncio.Event | None = None,
 ) -> None:
@@ -70,17 +71,17 @@ async def serve(
             f"{bind} can be reached from other machines, and there are no tokens yet.",
             hint="Make one with `usher tokens add`, bind to 127.0.0.1, or add --insecure.",
         )
-    with listening(bind) as sock:
+    with listening_socket(bind) as sock:
         address = f"http://{Bind(*sock.getsockname()[:2])}"
         async with (
-            opened(settings, rules or read_policies({}), is_open=is_open) as rooms,
+            open_context(settings, rules or read_policies({}), is_open=is_open) as rooms,
             annex(settings) as further,
         ):
             # A page that reaches us by a name of its own gets nothing where every call needs a token.
-            endpoints = openapi.with_document((*OWN, *further))
+            endpoints = openapi.with_document((*OWN_ENDPOINTS, *further))
             app = make_app(rooms, endpoints, any_name=insecure or not is_open)
-            server = Server(configured(app), address, ready)
-            async with stopped_by(server, stop):
+            server = HttpServer(uvicorn_config(app), address, ready)
+            async with stop_on(server, stop):
                 await server.serve(sockets=[sock])
     log.info("stopped", address=address)
 
@@ -96,9 +97,9 @@ async def any_token(settings: Settings) -> bool:
 
 
 @asynccontextmanager
-async def opened(
+async def open_context(
     settings: Settings, rules: Policies, *, is_open: bool = True
-) -> AsyncIterator[Rooms]:
+) -> AsyncIterator[MgmtContext]:
     """The databases with their tables up to date, each under its role, and what works on them."""
     with open_areas(settings) as found:
         await migrate.ensure(found, SCHEMAS, patience=settings.connect_timeout)
@@ -109,18 +110,18 @@ async def opened(
         ):
             terms = terms_of(settings)
             callers = Callers(own, machine_secret(settings), lease=terms.lease)
-            yield Rooms(
+            yield MgmtContext(
                 work,
-                Doorkeeper(work, private_hosts.parse(settings.allow_private)),
+                Doorkeeper(work, private_hosts.parse_allow_list(settings.allow_private)),
                 control,
                 rules,
                 own,
                 terms,
                 callers,
                 ServerMap(own),
-                Claims(own),
-                TicketOffice(own, offline_grace=settings.offline_grace),
-                PresentIncarnation(own, callers.forget_all),
+                ClaimBatcher(own),
+                TicketIssuer(own, offline_grace=settings.offline_grace),
+                IncarnationCache(own, callers.forget_all),
                 is_open=is_open,
             )
 
@@ -134,11 +135,11 @@ def machine_secret(settings: Settings) -> str:
         return ""
 
 
-def terms_of(settings: Settings) -> Terms:
-    wait = NEVER
-    if settings.chunk_wait < NEVER.total_seconds():
+def terms_of(settings: Settings) -> ClaimLimits:
+    wait = UNLIMITED_WAIT
+    if settings.chunk_wait < UNLIMITED_WAIT.total_seconds():
         wait = timedelta(seconds=settings.chunk_wait)
-    return Terms(settings.chunk_pages, wait, timedelta(seconds=settings.chunk_lease))
+    return ClaimLimits(settings.chunk_pages, wait, timedelta(seconds=settings.chunk_lease))
 
 
 async def pool(settings: Settings, dsn: str, role: str) -> Database:

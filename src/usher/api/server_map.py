@@ -11,7 +11,7 @@ import msgspec
 from starlette.responses import Response
 
 from usher.db.pool import Connection, Database
-from usher.messages import ClusterMap, MappedServer, Row
+from usher.messages.front_end import ClusterMap, MappedServer, ServerRow
 from usher.mgmt import placements
 from usher.mgmt.health import Health
 from usher.mgmt.placements import FullMap
@@ -20,7 +20,7 @@ FRESH: Final = 1.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class MapAnswer:
     """An answer and the version it is of."""
 
     version: str = ""
@@ -35,10 +35,10 @@ class Ready:
         return Response(self.body, 200, headers, media_type="application/json")
 
 
-Look = Callable[[Connection, Ready], Awaitable[Ready]]
+Look = Callable[[Connection, MapAnswer], Awaitable[MapAnswer]]
 
 
-class Kept:
+class CachedMap:
     """One answer, looked after once a second at most, by one who asks for it."""
 
     def __init__(self, db: Database, look: Look) -> None:
@@ -46,9 +46,9 @@ class Kept:
         self._look = look
         self._line = asyncio.Lock()
         self._looked = -FRESH
-        self._ready = Ready()
+        self._ready = MapAnswer()
 
-    async def get(self) -> Ready:
+    async def get(self) -> MapAnswer:
         if time.monotonic() - self._looked >= FRESH:
             async with self._line:
                 if (began := time.monotonic()) - self._looked >= FRESH:
@@ -65,35 +65,35 @@ class ServerMap:
     """
 
     def __init__(self, db: Database) -> None:
-        self.rows = Kept(db, look_at_rows)
-        self.chunks = Kept(db, look_at_chunks)
-        self.cluster = Kept(db, partial(look_at_cluster, "healthy"))
-        self.probation = Kept(db, partial(look_at_cluster, "probation"))
+        self.rows = CachedMap(db, look_at_rows)
+        self.chunks = CachedMap(db, look_at_chunks)
+        self.cluster = CachedMap(db, partial(look_at_cluster, "healthy"))
+        self.probation = CachedMap(db, partial(look_at_cluster, "probation"))
 
 
-async def look_at_rows(conn: Connection, before: Ready) -> Ready:
+async def look_at_rows(conn: Connection, before: MapAnswer) -> MapAnswer:
     found = await placements.servers_map(conn)
     if found.version == before.version:
         return before
-    drawn = [Row(row, hosts) for row, hosts in found.rows]
-    return Ready(found.version, msgspec.json.encode(drawn))
+    drawn = [ServerRow(row, hosts) for row, hosts in found.rows]
+    return MapAnswer(found.version, msgspec.json.encode(drawn))
 
 
-async def look_at_chunks(conn: Connection, before: Ready) -> Ready:
+async def look_at_chunks(conn: Connection, before: MapAnswer) -> MapAnswer:
     """Drawn only when something is new; the place of a list is its row."""
     if await placements.full_version(conn) == before.version:
         return before
     found = await placements.full_map(conn)
-    return Ready(found.version, msgspec.json.encode(drawn_rows(found)))
+    return MapAnswer(found.version, msgspec.json.encode(drawn_rows(found)))
 
 
-async def look_at_cluster(health: Health, conn: Connection, before: Ready) -> Ready:
+async def look_at_cluster(health: Health, conn: Connection, before: MapAnswer) -> MapAnswer:
     """The same with the incarnation and the chunks that are not searchable again since it began."""
     if await placements.full_version(conn, health) == before.version:
         return before
     full = await placements.full_map(conn, health)
     drawn = ClusterMap(full.incarnation, drawn_rows(full), full.unrestored)
-    return Ready(full.version, msgspec.json.encode(drawn))
+    return MapAnswer(full.version, msgspec.json.encode(drawn))
 
 
 def drawn_rows(full: FullMap) -> list[list[MappedServer]]:

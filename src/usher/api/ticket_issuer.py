@@ -12,7 +12,7 @@ from usher.tickets import LIFETIME_SECONDS
 FRESH_SECONDS: Final = 0.5
 
 
-class TicketOffice:
+class TicketIssuer:
     """One for each process."""
 
     def __init__(self, db: Database, *, offline_grace: float = 0.0) -> None:

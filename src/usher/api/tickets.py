@@ -1,39 +1,32 @@
 """Tickets at MGMT: components get permits for each other, and what they need to verify those of others."""
 
 from collections.abc import Mapping
-from typing import Annotated, Final
+from typing import Final
 
-from msgspec import Meta
-
-from usher.api.access import Access, read_and
-from usher.api.app import Call, Endpoint
-from usher.api.mgmt_calls import at_mgmt
-from usher.api.mgmt_messages import Host, Told
+from usher.api.access import read_and
+from usher.api.context import MgmtCall
+from usher.api.mgmt_calls import mgmt_connection
 from usher.errors import BadInput
-from usher.http.server.middleware import Declined
-from usher.messages import GuardState, Tickets
+from usher.http.server.endpoint import AccessRule, Endpoint
+from usher.http.server.middleware import HttpError
+from usher.messages.components import (
+    MAX_HOSTS_PER_TICKET_REQUEST,
+    GuardQuery,
+    GuardState,
+    TicketRequest,
+    Tickets,
+)
 from usher.mgmt import components
-from usher.mgmt.component_names import TYPES, Type
+from usher.mgmt.component_names import TYPES, ComponentType
 from usher.mgmt.tokens import Token
 from usher.tickets import ACTIONS, LIFETIME_SECONDS, Action, Ticket, audience_key, sign
 
-MAX_HOSTS_PER_REQUEST: Final = 1_000
 # What each type of component asks of others.
-ACTIONS_OF_TYPE: Final[Mapping[Type, tuple[Action, ...]]] = {
+ACTIONS_OF_TYPE: Final[Mapping[ComponentType, tuple[Action, ...]]] = {
     "index-builder": ("content", "index"),
     "index-server": ("index",),
     "front-end": ("query",),
 }
-
-
-class TicketRequest(Told, kw_only=True):
-    """The components that the caller wants to ask."""
-
-    hosts: Annotated[list[Host], Meta(extra_json_schema={"maxItems": MAX_HOSTS_PER_REQUEST})]
-
-
-class GuardQuery(Told, kw_only=True):
-    """A component that wants to verify tickets."""
 
 
 def actions_of(token: Token) -> tuple[Action, ...]:
@@ -45,18 +38,18 @@ def actions_of(token: Token) -> tuple[Action, ...]:
     return ACTIONS_OF_TYPE.get(token.type, ()) if token.type else ()
 
 
-async def give_tickets(call: Call[TicketRequest]) -> Tickets:
-    hosts, token = call.body.hosts, call.asker.token
-    if len(hosts) > MAX_HOSTS_PER_REQUEST:
-        message = f"{len(hosts):,} hosts are more than {MAX_HOSTS_PER_REQUEST:,}."
-        raise Declined(413, "too_large", message, hint="Ask in several requests.")
+async def give_tickets(call: MgmtCall[TicketRequest]) -> Tickets:
+    hosts, token = call.body.hosts, call.caller.token
+    if len(hosts) > MAX_HOSTS_PER_TICKET_REQUEST:
+        message = f"{len(hosts):,} hosts are more than {MAX_HOSTS_PER_TICKET_REQUEST:,}."
+        raise HttpError(413, "too_large", message, hint="Ask in several requests.")
     if token is None or not (actions := actions_of(token)):
         return Tickets({}, LIFETIME_SECONDS)  # on one machine, components need none
-    state = await call.rooms.tickets.state()
-    async with at_mgmt(call, alone=True) as conn:
+    state = await call.context.tickets.state()
+    async with mgmt_connection(call, alone=True) as conn:
         known = await components.known_hosts(conn, hosts)
     is_query_only = actions == ("query",)
-    lifetime = call.rooms.tickets.query_lifetime_seconds if is_query_only else LIFETIME_SECONDS
+    lifetime = call.context.tickets.query_lifetime_seconds if is_query_only else LIFETIME_SECONDS
     expires = state.now + lifetime
     signed = {
         host: sign(Ticket(host, token.id, actions, expires), audience_key(state.key, host))
@@ -65,14 +58,14 @@ async def give_tickets(call: Call[TicketRequest]) -> Tickets:
     return Tickets(signed, LIFETIME_SECONDS)
 
 
-async def show_guard(call: Call[GuardQuery]) -> GuardState:
-    if call.asker.token_id is None:
+async def show_guard(call: MgmtCall[GuardQuery]) -> GuardState:
+    if call.caller.token_id is None:
         raise BadInput(
             "Only a component with a token of its own has a key to verify tickets.",
             hint="usher tokens add --type crawler",
         )
-    me = await call.rooms.callers.meet(call.asker, call.body.host)
-    state = await call.rooms.tickets.state()
+    me = await call.context.callers.meet(call.caller, call.body.host)
+    state = await call.context.tickets.state()
     return GuardState(me.host, audience_key(state.key, me.host).hex(), state.now, state.revoked)
 
 
@@ -93,6 +86,6 @@ ENDPOINTS = (
         GuardQuery,
         GuardState,
         "What a component needs to verify the tickets that others show it",
-        access=Access("work", frozenset(TYPES)),
+        access=AccessRule("work", frozenset(TYPES)),
     ),
 )

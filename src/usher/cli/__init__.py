@@ -1,5 +1,5 @@
-"""The face for hands: the `usher` command.
+"""The `usher` command: data on stdout, messages on stderr, and an exit code.
 
-Comes in: words on a command line. Goes out: data on stdout, talk on stderr, an exit code. Central names: `main.main`,
-`app.App`. Commands import what they need when they run, so that `usher version` stays quick.
+`commands` has the click commands (arguments, options, help) and `actions` their implementation. A command imports its
+actions when it runs, so that `usher version` and `usher --help` stay fast.
 """

@@ -1,37 +1,65 @@
-"""The way from a command to an area's database: its tables made ready, under the role for that work where it exists.
+"""Open an area's database for a command: start the embedded server, migrate the schema, take on the role.
 
-Commands import this when they run, because it brings the driver along.
+Commands import this module when they run because it loads the PostgreSQL driver.
 """
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import psycopg
+
 from usher.cli.app import App
 from usher.db.areas import AreaDatabases, open_areas
-from usher.db.pool import Database, connect
+from usher.db.pool import Connection, Database, connect
+from usher.errors import BadInput
 from usher.schema import migrate, roles
 from usher.schema.state import schema_state
 
-CONNECTIONS = 2  # a command does one thing after the other
+POOL_SIZE = 2  # a command runs one statement after the other
+READER = "usher_reader"
+MGMT = "usher_mgmt"
 
 
 @asynccontextmanager
-async def opened(app: App, schema: str, role: str) -> AsyncIterator[Database]:
-    """The database of a schema; starts the embedded server if it lives there."""
+async def open_database(app: App, schema: str, role: str) -> AsyncIterator[Database]:
     settings = app.settings
-    with open_areas(settings) as found:
-        taken = await made_ready(found, schema, role, settings.connect_timeout)
-        size, patience = min(CONNECTIONS, settings.pool_size), settings.connect_timeout
-        async with Database(found.dsn(schema), size=size, patience=patience, role=taken) as db:
+    with open_areas(settings) as areas:
+        timeout = settings.connect_timeout
+        usable = await prepare_schema(areas, schema, role, timeout)
+        size = min(POOL_SIZE, settings.pool_size)
+        async with Database(areas.dsn(schema), size=size, patience=timeout, role=usable) as db:
             yield db
 
 
-async def made_ready(found: AreaDatabases, schema: str, role: str, patience: float) -> str:
-    """The schema is up to date, or was ours to bring there; returns the role to take on, if any."""
-    async with await connect(found.dsn(schema), patience=patience) as conn:
-        # Whoever has only one role's rights may look at no other schema.
+async def prepare_schema(areas: AreaDatabases, schema: str, role: str, seconds: float) -> str:
+    """Migrate the schema if it is out of date; return the role, or "" if this user may not take it on."""
+    async with await connect(areas.dsn(schema), patience=seconds) as conn:
+        # A user with the rights of one role may not read the other schemas.
         if not (await schema_state(conn, schema)).current:
             await migrate.ensure(
-                found, migrate.ALL_SCHEMAS if found.is_embedded(schema) else (schema,)
+                areas, migrate.ALL_SCHEMAS if areas.is_embedded(schema) else (schema,)
             )
         return role if await roles.may_set_role(conn, role) else ""
+
+
+@asynccontextmanager
+async def checked_transaction(db: Database) -> AsyncIterator[Connection]:
+    """A transaction in which values that the database rejects become BadInput."""
+    try:
+        async with db.transaction() as conn:
+            yield conn
+    except (psycopg.DataError, psycopg.errors.CheckViolation) as error:
+        reason = (error.diag.message_primary or str(error)).rstrip(".")
+        raise BadInput(f"The value cannot be stored: {reason}.") from error
+    except UnicodeEncodeError as error:
+        raise BadInput(
+            "Bytes that are not UTF-8 cannot be stored.",
+            hint="Write them to a file and pass its name as an argument.",
+        ) from error
+
+
+@asynccontextmanager
+async def mgmt_transaction(app: App) -> AsyncIterator[Connection]:
+    """A transaction in the work area with the role of MGMT."""
+    async with open_database(app, "work", MGMT) as db, checked_transaction(db) as conn:
+        yield conn

@@ -1,6 +1,6 @@
-"""The way from a command to the door: the work area made ready, under the door's own role where that exists.
+"""Open the door for a command, and read the names of hosts.
 
-Commands import this when they run, because it brings the driver along.
+Commands import this module when they run because it loads the PostgreSQL driver.
 """
 
 import difflib
@@ -8,61 +8,55 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 
 from usher.cli.app import App
-from usher.cli.area_access import opened
+from usher.cli.area_access import open_database
 from usher.db.pool import Connection
 from usher.domain64 import split
 from usher.door import admin
 from usher.door.doorkeeper import Doorkeeper
 from usher.errors import BadInput, NotFound
-from usher.urls import Refused, Url, parse
+from usher.urls import Url, UrlRefusal, parse
 
 ROLE = "usher_door"
-NEIGHBOURS = 1_000
+MAX_CANDIDATES = 1_000
 
 
 @asynccontextmanager
-async def at_the_door(app: App) -> AsyncIterator[Doorkeeper]:
-    """A doorkeeper at work; starts the embedded server if the work area lives there."""
-    async with opened(app, "work", ROLE) as db:
+async def open_door(app: App) -> AsyncIterator[Doorkeeper]:
+    async with open_database(app, "work", ROLE) as db:
         yield Doorkeeper(db)
 
 
 @asynccontextmanager
-async def at_the_desk(app: App) -> AsyncIterator[Connection]:
-    """A transaction at the operator's desk."""
-    async with at_the_door(app) as doorkeeper, doorkeeper.db.transaction() as conn:
+async def door_transaction(app: App) -> AsyncIterator[Connection]:
+    async with open_door(app) as doorkeeper, doorkeeper.db.transaction() as conn:
         yield conn
 
 
-def root_of(text: str) -> Url:
-    """The root of the host that a person named, by its name or by any URL of it."""
+def host_root(text: str) -> Url:
+    """The root URL of a host, from its name or from any of its URLs."""
     url = parse(text)
-    if isinstance(url, Refused):
-        raise BadInput(f"{text[:100]!a} names no host: {url.detail}", hint="As in www.nasa.gov")
+    if isinstance(url, UrlRefusal):
+        raise BadInput(f"{text[:100]!a} is not a host: {url.detail}", hint="Example: www.nasa.gov")
     return Url(url.scheme, url.host, "/")
 
 
-def names_of(texts: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(root_of(text).host for text in texts))
+def host_names(texts: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(host_root(text).host for text in texts))
 
 
-async def all_there(conn: Connection, wanted: Sequence[str], found: Iterable[str]) -> None:
-    """Refuse to go on if a host is not registered; what the transaction did for the others is undone."""
-    there = set(found)
-    for name in wanted:
-        if name not in there:
+async def require_hosts(conn: Connection, names: Sequence[str], registered: Iterable[str]) -> None:
+    """Raise NotFound if a name is not registered, which rolls the transaction back for all hosts."""
+    present = set(registered)
+    for name in names:
+        if name not in present:
             raise await unknown_host(conn, name)
 
 
 async def unknown_host(conn: Connection, name: str) -> NotFound:
-    near = await nearest(conn, name)
-    hint = f"Did you mean {near}?" if near else f"usher hosts add {name}"
+    """The error for a name, with the most similar name of the same initial or the same domain as its hint."""
+    same_initial = await admin.list_hosts(conn, after=name[:1], n=MAX_CANDIDATES)
+    same_domain = await admin.list_hosts(conn, contains=split(name).domain, n=MAX_CANDIDATES)
+    names = [host.name for host in (*same_domain, *same_initial)]
+    similar = difflib.get_close_matches(name, names, n=1, cutoff=0.7)
+    hint = f"Did you mean {similar[0]}?" if similar else f"usher hosts add {name}"
     return NotFound(f"No host is registered as {name!r}.", hint=hint)
-
-
-async def nearest(conn: Connection, name: str) -> str:
-    """The registered name most like this one, among its neighbours in the alphabet and in its domain."""
-    around = await admin.list_hosts(conn, after=name[:1], n=NEIGHBOURS)
-    related = await admin.list_hosts(conn, contains=split(name).domain, n=NEIGHBOURS)
-    names = [host.name for host in (*related, *around)]
-    return next(iter(difflib.get_close_matches(name, names, n=1, cutoff=0.7)), "")

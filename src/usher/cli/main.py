@@ -1,4 +1,4 @@
-"""The root command: global options, where each command lives, and how errors leave."""
+"""The root command: global options, the module of each command, and exit codes for errors."""
 
 import importlib
 import io
@@ -13,10 +13,10 @@ from usher.cli.app import App
 from usher.cli.output import echo
 from usher.errors import UsherError
 
-# Name → where; loaded when called, in the order of the help page.
+# Command name → module and attribute, in the order of the help page; imported when called.
 COMMANDS = {
-    "add": "usher.cli.commands.door:add",
-    "explain": "usher.cli.commands.door:explain",
+    "add": "usher.cli.commands.add:add",
+    "explain": "usher.cli.commands.explain:explain",
     "status": "usher.cli.commands.status:status",
     "search": "usher.cli.commands.search:search",
     "feeds": "usher.cli.commands.feeds:feeds",
@@ -36,7 +36,7 @@ COMMANDS = {
     "crawl": "usher.cli.commands.local:crawl",
     "up": "usher.cli.commands.local:up",
     "demo": "usher.cli.commands.local:demo",
-    "part": "usher.cli.commands.local:part",
+    "role-process": "usher.cli.commands.local:role_process",
     "fetch": "usher.cli.commands.crawler:fetch",
     "crawler": "usher.cli.commands.crawler:crawler",
     "builder": "usher.cli.commands.index:builder",
@@ -56,30 +56,31 @@ HELP = """Usher runs a crawl from the front door to the search page.
 
 \b
 Examples:
-  usher add https://example.com/   ask that a page come in
-  usher add --full --pass nasa.gov crawl a whole host, now
-  usher explain example.com        what became of a URL, and is it findable?
-  usher status                     every stage, and what holds things up
-  usher hosts list --due           hosts whose time has come
+  usher crawl https://example.com/ crawl a site and serve its search page
+  usher add https://example.com/   ask the door to admit a page
+  usher add --full --pass nasa.gov crawl a whole host now
+  usher explain example.com        what happened to a URL, and is it searchable?
+  usher status                     every stage, and what blocks it
+  usher hosts list --due           hosts that are due for a crawl
   usher feeds add https://example.com/
-                                   subscribe to what a site publishes
-  usher jobs list --summary        what waits and runs, and what ended in the last day
+                                   subscribe to the feed of a site
+  usher jobs list --summary        jobs by state, now and in the last day
   usher tasks add --hour 2 -- usher hosts recrawl --due
-                                   have it done every night
-  usher components list            who is there, how they are, what they hold
-  usher doctor                     is everything here as it should be?
-  usher settings                   every setting, its value and where it came from
-  usher db status                  how far each schema is
-  usher db dump backup             write everything to the directory 'backup'
+                                   recrawl due hosts every night
+  usher components list            components, their health and their chunks
+  usher doctor                     check this installation
+  usher settings                   every setting, its value and its origin
+  usher db status                  the version of each schema
+  usher db dump backup             back up all schemas to the directory 'backup'
   DATABASE_URL=postgresql://… usher db migrate
-                                   use a PostgreSQL of your own
+                                   use your own PostgreSQL
 
-Without DATABASE_URL Usher starts a PostgreSQL of its own in the data directory.
+Without DATABASE_URL Usher starts an embedded PostgreSQL in the data directory.
 """
 
 
-class Root(click.Group):
-    """A group whose commands are imported only when they are called or listed."""
+class LazyGroup(click.Group):
+    """A group that imports a command only when it is called or listed."""
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -92,13 +93,13 @@ class Root(click.Group):
         return command
 
 
-@click.group(cls=Root, help=HELP, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, help=HELP, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
-    "--config", type=click.Path(path_type=Path), help="Settings file instead of usher.toml."
+    "--config", type=click.Path(path_type=Path), help="Settings file to use instead of usher.toml."
 )
 @click.option("--data", type=click.Path(path_type=Path), help="Data directory (also USHER_DATA).")
-@click.option("-v", "--verbose", is_flag=True, help="Log more.")
-@click.option("-q", "--quiet", is_flag=True, help="Only data and errors.")
+@click.option("-v", "--verbose", is_flag=True, help="Log at level debug.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only data and errors.")
 @click.pass_context
 def root(
     ctx: click.Context, config: Path | None, data: Path | None, *, verbose: bool, quiet: bool
@@ -113,47 +114,45 @@ def root(
 
 
 def main() -> NoReturn:
-    """Run the command line and leave with the exit code that says how it went."""
+    """Run the command line and exit with the code that docs/cli.md lists."""
     try:
         code = root.main(prog_name="usher", standalone_mode=False)
-    except click.exceptions.Abort:
-        leave("interrupted", code=INTERRUPTED)
-    except KeyboardInterrupt:
-        leave("interrupted", code=INTERRUPTED)
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        exit_with("interrupted", code=INTERRUPTED)
     except click.ClickException as error:
-        shown = io.StringIO()
-        error.show(shown)
-        echo(shown.getvalue(), err=True, nl=False)
+        text = io.StringIO()
+        error.show(text)
+        echo(text.getvalue(), err=True, nl=False)
         sys.exit(error.exit_code)
     except UsherError as error:
-        leave(error.message, error.hint, code=error.exit_code)
+        exit_with(error.message, error.hint, code=error.exit_code)
     except BrokenPipeError:
-        sys.stderr.close()  # whoever read our output has gone; nothing to say to them
+        sys.stderr.close()  # the reader of our output is gone
         sys.exit(1)
     except OSError as error:
-        leave(f"{error.filename or 'the system'}: {error.strerror}.")
+        exit_with(f"{error.filename or 'the system'}: {error.strerror}.")
     except Exception as error:
-        ours = from_driver(error)
-        if ours is None:
+        translated = database_error(error)
+        if translated is None:
             raise
-        leave(ours.message, ours.hint, code=ours.exit_code)
+        exit_with(translated.message, translated.hint, code=translated.exit_code)
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def from_driver(error: Exception) -> UsherError | None:
-    """A database error nobody put into words yet; a bug of ours stays a traceback."""
+def database_error(error: Exception) -> UsherError | None:
+    """A database error as ours; None for a bug, which stays a traceback."""
     if "psycopg" not in sys.modules:
         return None
     from usher.db.pool import CONFLICT_ERRORS, translated_error
     from usher.errors import Unreachable
 
     if isinstance(error, CONFLICT_ERRORS):
-        reason = f"Another transaction was in the way: {error.diag.message_primary}."
+        reason = f"Another transaction blocked this one: {error.diag.message_primary}."
         return Unreachable(reason, hint="Run the command again.")
     return translated_error("the database", error)
 
 
-def leave(message: str, hint: str = "", *, code: int = 1) -> NoReturn:
+def exit_with(message: str, hint: str = "", *, code: int = 1) -> NoReturn:
     echo(f"usher: {message}", err=True)
     if hint:
         echo(f"  → {hint}", err=True)

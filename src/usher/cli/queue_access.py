@@ -1,6 +1,6 @@
-"""The way from a command to the queue, and how its commands read and show programs, times and spans.
+"""Open the queue for a command, and parse and show commands, times and durations.
 
-Commands import this when they run, because it brings the driver along.
+Commands import this module when they run because it loads the PostgreSQL driver.
 """
 
 import difflib
@@ -10,141 +10,118 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 
-import psycopg
-
 from usher import durations
 from usher.cli.app import App
-from usher.cli.area_access import opened
-from usher.cli.wording import printable, span
+from usher.cli.area_access import checked_transaction, open_database
+from usher.cli.wording import duration_text, printable
 from usher.db.pool import Connection, Database
 from usher.errors import BadInput, NotFound
 from usher.queue import task_queries
-from usher.queue.jobs import error_reason
 from usher.queue.policy import JOB_TYPE
 from usher.queue.task_queries import StoredTask
 from usher.queue.times import checked_time
 
 ROLE = "usher_manager"
-NEIGHBOURS = 10_000
-NUMBER = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
-LONGEST = timedelta(days=3650)
-SPAN_HINT = "Such as 0.5s, 90s, 15m, 1h30m or 2d."
-TIME_HINT = "Such as 2026-11-30T08:00 (in UTC) or 2026-11-30T08:00+01:00, or {}."
-COMMAND = 60  # characters of a command line that a table shows
+MAX_CANDIDATES = 10_000
+TASK_NUMBER = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
+MAX_DURATION = timedelta(days=3650)
+DURATION_HINT = "Examples: 0.5s, 90s, 15m, 1h30m, 2d."
+TIME_HINT = "Examples: 2026-11-30T08:00 (UTC), 2026-11-30T08:00+01:00, {}."
+COMMAND_CHARACTERS = 60  # of a command line in a table
+
+
+def open_queue(app: App) -> AbstractAsyncContextManager[Database]:
+    return open_database(app, "control", ROLE)
 
 
 @asynccontextmanager
-async def at_the_queue(app: App) -> AsyncIterator[Connection]:
-    """A transaction at the queue."""
-    async with queue_of(app) as db, within(db) as conn:
+async def queue_transaction(app: App) -> AsyncIterator[Connection]:
+    async with open_queue(app) as db, checked_transaction(db) as conn:
         yield conn
 
 
-def queue_of(app: App) -> AbstractAsyncContextManager[Database]:
-    """The database of the queue, as the manager has it."""
-    return opened(app, "control", ROLE)
-
-
-@asynccontextmanager
-async def within(db: Database) -> AsyncIterator[Connection]:
-    """A transaction; what cannot be stored is the caller's to mend."""
-    try:
-        async with db.transaction() as conn:
-            yield conn
-    except (psycopg.DataError, psycopg.errors.CheckViolation) as error:
-        raise BadInput(f"That cannot be stored: {error_reason(error)}.") from error
-    except UnicodeEncodeError as error:
-        raise BadInput(
-            "Bytes that are not UTF-8 cannot be stored.",
-            hint="Put them into a file, and its name into the arguments.",
-        ) from error
-
-
-async def task_of(conn: Connection, text: str) -> StoredTask:
-    """The task that a person named, by its number or its name."""
-    if NUMBER.fullmatch(text):
+async def find_task(conn: Connection, text: str) -> StoredTask:
+    """The task with this number or name; NotFound suggests a similar name."""
+    if TASK_NUMBER.fullmatch(text):
         with suppress(NotFound):
             return await task_queries.show_task(conn, int(text))
     try:
         return await task_queries.show_task(conn, text)
     except NotFound as error:
-        names = [
-            task.name for task in await task_queries.list_tasks(conn, n=NEIGHBOURS) if task.name
-        ]
-        near = difflib.get_close_matches(text, names, n=1)
-        raise NotFound(
-            error.message, hint=f"Did you mean {near[0]}?" if near else error.hint
-        ) from error
+        tasks = await task_queries.list_tasks(conn, n=MAX_CANDIDATES)
+        similar = difflib.get_close_matches(text, [task.name for task in tasks if task.name], n=1)
+        hint = f"Did you mean {similar[0]}?" if similar else error.hint
+        raise NotFound(error.message, hint=hint) from error
 
 
-def command_of(words: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """Program and arguments; a single word is split as a shell would, and no shell ever reads it."""
+def parse_command(words: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """Program and arguments; a single word is split as a shell would split it, but no shell runs."""
     if len(words) == 1:
         try:
             words = shlex.split(words[0])
         except ValueError as error:
             raise BadInput(
                 f"{words[0][:80]!a} cannot be split into words: {error}.",
-                hint="Give the program and each argument as words of their own, after --",
+                hint="Give the program and each argument as separate words after --",
             ) from error
     if not words or not words[0]:
-        raise BadInput("A program is wanted.", hint="As in -- PROGRAM [ARGS...]")
+        raise BadInput("The program is missing.", hint="Usage: -- PROGRAM [ARGS...]")
     program, *args = words
     return program, tuple(args)
 
 
-def read_type(text: str) -> str:
+def parse_type(text: str) -> str:
     if not JOB_TYPE.fullmatch(text):
         raise BadInput(
-            f"{text[:80]!a} names no type of job.",
+            f"{text[:80]!a} is not a job type.",
             hint="A type has at most 64 letters, digits, dots, hyphens and underscores.",
         )
     return text
 
 
-def command_line(program: str, args: Sequence[str], most: int = COMMAND) -> str:
-    """As a shell would take it, on one line."""
-    return printable(shlex.join([program, *args]), most)
+def command_line(program: str, args: Sequence[str], length: int = COMMAND_CHARACTERS) -> str:
+    """The command on one line, quoted for a shell."""
+    return printable(shlex.join([program, *args]), length)
 
 
-def read_span(text: str) -> timedelta:
-    found = durations.read(text.strip())
-    if found is None:
-        raise BadInput(f"{text[:40]!a} is not a span of time.", hint=SPAN_HINT)
-    if found > LONGEST:
-        raise BadInput(f"A span of time is at most {durations.show(LONGEST)}.", hint=SPAN_HINT)
-    return found
+def parse_duration(text: str) -> timedelta:
+    duration = durations.parse(text.strip())
+    if duration is None:
+        raise BadInput(f"{text[:40]!a} is not a duration.", hint=DURATION_HINT)
+    if duration > MAX_DURATION:
+        raise BadInput(f"A duration is at most {durations.show(MAX_DURATION)}.", hint=DURATION_HINT)
+    return duration
 
 
-def read_at(text: str, now: datetime) -> datetime:
-    """A moment, or with a + as long from now as it says."""
+def parse_start(text: str, now: datetime) -> datetime:
+    """A time, or a duration from now after a plus sign."""
     if text.startswith("+"):
-        return now + read_span(text[1:])
-    return read_moment(text, TIME_HINT.format("+15m from now"))
+        return now + parse_duration(text[1:])
+    return parse_time(text, TIME_HINT.format("+15m (from now)"))
 
 
-def read_since(text: str, now: datetime) -> datetime:
-    """A moment, or as long ago as it says."""
-    if durations.read(text.strip()):
-        return now - read_span(text)
-    return read_moment(text, TIME_HINT.format("2h for as long ago"))
+def parse_since(text: str, now: datetime) -> datetime:
+    """A time, or a duration before now."""
+    if durations.parse(text.strip()):
+        return now - parse_duration(text)
+    return parse_time(text, TIME_HINT.format("2h (ago)"))
 
 
-def read_moment(text: str, hint: str) -> datetime:
+def parse_time(text: str, hint: str) -> datetime:
     try:
-        found = datetime.fromisoformat(text.strip())
+        time = datetime.fromisoformat(text.strip())
     except ValueError as error:
         raise BadInput(f"{text[:40]!a} is not a time.", hint=hint) from error
-    found = found if found.tzinfo else found.replace(tzinfo=UTC)
+    time = time if time.tzinfo else time.replace(tzinfo=UTC)
     try:
-        checked_time(found)
+        checked_time(time)
     except BadInput as error:
         raise BadInput(error.message, hint=hint) from error
-    return found
+    return time
 
 
-def distance(moment: datetime | None, now: datetime) -> str:
-    """How far off a moment is, in a table."""
-    if moment is None:
+def relative_time(time: datetime | None, now: datetime) -> str:
+    """`in 2 hours` or `3 days ago`, for a table."""
+    if time is None:
         return "-"
-    return f"in {span(moment - now)}" if moment > now else f"{span(now - moment)} ago"
+    return f"in {duration_text(time - now)}" if time > now else f"{duration_text(now - time)} ago"

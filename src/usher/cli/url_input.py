@@ -1,4 +1,4 @@
-"""URLs from files and pipes, one a line, in batches: as many as there are, in as little memory as one batch takes."""
+"""Read URLs from files and pipes, one per line, in batches; memory holds one batch at a time."""
 
 import asyncio
 import os
@@ -9,98 +9,96 @@ from typing import BinaryIO
 
 from usher.urls import MAX_TEXT
 
-BATCH = 5_000
-BLOCK = 1 << 18
-LINGER = 0.05  # seconds that a batch from a pipe waits for more to fill it
-# Bytes of a line that are kept, and characters that are shown: enough to be refused as too long.
-LONGEST = 4 * MAX_TEXT + 1
-MARK = b"\xef\xbb\xbf"  # what some editors put before UTF-8
-Watch = Callable[[int], None]  # told how many bytes were read
+BATCH_SIZE = 5_000
+BLOCK_BYTES = 1 << 18
+FILL_SECONDS = 0.05  # how long a batch from a pipe waits for more URLs
+MAX_URL_BYTES = 4 * MAX_TEXT + 1  # kept of a line; the door then refuses it as too long
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+OnRead = Callable[[int], None]  # called with the number of bytes read
 
 
-class Lines:
-    """Blocks of bytes cut into URLs; blank lines and # comments fall away."""
+class UrlSplitter:
+    """Splits blocks of bytes into URLs; skips blank lines and # comments."""
 
     def __init__(self) -> None:
         self._rest = b""
-        self._begun = False
+        self._started = False
 
     def feed(self, block: bytes) -> list[str]:
-        if not self._begun:
-            block, self._begun = block.removeprefix(MARK), True
-        whole, newline, rest = (self._rest + block).rpartition(b"\n")
-        self._rest = rest[:LONGEST]
-        return texts(whole) if newline else []
+        if not self._started:
+            block, self._started = block.removeprefix(BYTE_ORDER_MARK), True
+        lines, newline, rest = (self._rest + block).rpartition(b"\n")
+        self._rest = rest[:MAX_URL_BYTES]
+        return parse_lines(lines) if newline else []
 
     def end(self) -> list[str]:
-        return texts(self._rest)
+        return parse_lines(self._rest)
 
 
-def texts(lines: bytes) -> list[str]:
-    # A byte that is no UTF-8 stays in the text as half a character, which the door refuses.
-    found = map(str.strip, lines.decode("utf-8", "surrogateescape").split("\n"))
-    return [text[:LONGEST] for text in found if text and text[0] != "#"]
+def parse_lines(lines: bytes) -> list[str]:
+    # A byte that is not UTF-8 becomes a surrogate, which the door refuses.
+    texts = map(str.strip, lines.decode("utf-8", "surrogateescape").split("\n"))
+    return [text[:MAX_URL_BYTES] for text in texts if text and text[0] != "#"]
 
 
-def in_batches(urls: Iterable[str]) -> Iterator[list[str]]:
-    there = iter(urls)
-    while batch := list(islice(there, BATCH)):
+def batches(urls: Iterable[str]) -> Iterator[list[str]]:
+    rest = iter(urls)
+    while batch := list(islice(rest, BATCH_SIZE)):
         yield batch
 
 
-def from_file(file: BinaryIO, watch: Watch) -> Iterator[list[str]]:
-    """The URLs of a file in batches."""
-    return in_batches(url for block in blocks(file, watch) for url in block)
+def file_batches(file: BinaryIO, on_read: OnRead) -> Iterator[list[str]]:
+    return batches(url for block in url_blocks(file, on_read) for url in block)
 
 
-def blocks(file: BinaryIO, watch: Watch) -> Iterator[list[str]]:
-    lines = Lines()
-    while block := file.read(BLOCK):
-        watch(len(block))
-        yield lines.feed(block)
-    yield lines.end()
+def url_blocks(file: BinaryIO, on_read: OnRead) -> Iterator[list[str]]:
+    splitter = UrlSplitter()
+    while block := file.read(BLOCK_BYTES):
+        on_read(len(block))
+        yield splitter.feed(block)
+    yield splitter.end()
 
 
-async def from_pipe(file: BinaryIO, watch: Watch) -> AsyncIterator[list[str]]:
-    """The URLs that come through a pipe or are typed, in batches that do not wait long to be full."""
-    lines, batch, number = Lines(), list[str](), file.fileno()
+async def pipe_batches(file: BinaryIO, on_read: OnRead) -> AsyncIterator[list[str]]:
+    """The URLs of a pipe or a terminal; a batch is not held back for long to fill it."""
+    splitter, batch, handle = UrlSplitter(), list[str](), file.fileno()
     while True:
-        if not await readable(number, LINGER if batch else None):
+        if not await wait_readable(handle, FILL_SECONDS if batch else None):
             yield batch
             batch = []
             continue
-        if not (block := os.read(number, BLOCK)):
+        if not (block := os.read(handle, BLOCK_BYTES)):
             break
-        watch(len(block))
-        batch += lines.feed(block)
-        while len(batch) >= BATCH:
-            yield batch[:BATCH]
-            batch = batch[BATCH:]
-    if batch := [*batch, *lines.end()]:
+        on_read(len(block))
+        batch += splitter.feed(block)
+        while len(batch) >= BATCH_SIZE:
+            yield batch[:BATCH_SIZE]
+            batch = batch[BATCH_SIZE:]
+    if batch := [*batch, *splitter.end()]:
         yield batch
 
 
-async def readable(number: int, patience: float | None) -> bool:
-    """Whether something can be read, or the end, before patience is out."""
-    # asyncio's own way would make it non-blocking, and with a terminal all that is printed on it.
-    loop, there = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(number, there.set)
+async def wait_readable(handle: int, seconds: float | None) -> bool:
+    """Whether data or the end of the file can be read in so many seconds."""
+    # asyncio's pipe reader makes the file non-blocking, and with it all output to the same terminal.
+    loop, ready = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(handle, ready.set)
     try:
-        async with asyncio.timeout(patience):
-            await there.wait()
+        async with asyncio.timeout(seconds):
+            await ready.wait()
     except TimeoutError:
         return False
     finally:
-        loop.remove_reader(number)
+        loop.remove_reader(handle)
     return True
 
 
-def flows(file: BinaryIO) -> bool:
-    """Whether the next byte may be long in coming; no batch may then wait for it and keep its locks."""
+def is_stream(file: BinaryIO) -> bool:
+    """Whether the next byte may take long; a batch must not hold its locks while it waits."""
     mode = os.fstat(file.fileno()).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or file.isatty()
 
 
-def size(file: BinaryIO) -> int | None:
-    found = os.fstat(file.fileno())
-    return found.st_size if stat.S_ISREG(found.st_mode) else None
+def file_size(file: BinaryIO) -> int | None:
+    status = os.fstat(file.fileno())
+    return status.st_size if stat.S_ISREG(status.st_mode) else None

@@ -1,57 +1,66 @@
-"""How commands put things into words: moments, spans, and texts that came from outside."""
+"""Texts for the terminal and for JSON: times, durations, and text from outside."""
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-UNITS = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
-TWICE = 1.99  # a larger unit is used from about twice itself on: "36 hours", not "2 days"
-SHOWN = 120  # characters of a URL that a line for people shows
-BYTES = range(0xDC80, 0xDD00)  # how Python carries a byte that is no UTF-8
-ONE_BYTE = 0xFF
-USER = re.compile(r"//[^/?#]*@")
+TIME_UNITS = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
+MIN_UNITS = 1.99  # a unit is used from about two of it on: "36 hours", not "2 days"
+MAX_CHARACTERS = 120  # of a URL on one line
+SURROGATE_BYTES = range(0xDC80, 0xDD00)  # how Python represents a byte that is not UTF-8
+MAX_BYTE = 0xFF
+URL_USER = re.compile(r"//[^/?#]*@")
 
 
 def display_time() -> datetime:
-    """Return this machine's time, for ages on the screen only: what is stored or judged uses the database's."""
+    """The time of this machine, for ages on the screen only; stored times come from the database's clock."""
     return datetime.now(UTC)
 
 
-def when(moment: datetime, now: datetime) -> str:
-    """The moment, and how far off it is: `2026-11-22 10:00 UTC (in 6 days)`."""
-    apart = moment - now
-    distance = f"in {span(apart)}" if apart > timedelta(0) else f"{span(-apart)} ago"
-    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC ({distance})"
+def time_text(time: datetime, now: datetime) -> str:
+    """The time and how far away it is: `2026-11-22 10:00 UTC (in 6 days)`."""
+    ahead = time - now
+    distance = (
+        f"in {duration_text(ahead)}" if ahead > timedelta(0) else f"{duration_text(-ahead)} ago"
+    )
+    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M} UTC ({distance})"
 
 
-def span(length: timedelta) -> str:
+def duration_text(length: timedelta) -> str:
     """The length in its largest fitting unit, rounded."""
     seconds = length.total_seconds()
-    unit, size = next(one for one in UNITS if seconds >= TWICE * one[1] or one[1] == 1)
-    number = round(seconds / size)
-    return f"{number} {unit}{'' if number == 1 else 's'}"
+    unit, size = next(
+        (unit, size) for unit, size in TIME_UNITS if seconds >= MIN_UNITS * size or size == 1
+    )
+    return counted(round(seconds / size), unit)
 
 
-def printable(text: str, most: int = SHOWN) -> str:
-    """A text from outside on one line of a terminal: nothing in it can move the cursor, nor is it endless."""
-    shown = text if len(text) <= most else f"{text[:most]}…"
-    return "".join(char if char.isprintable() else escape(char) for char in shown)
+def counted(number: int, noun: str) -> str:
+    """`1 page`, `2 pages`, `1,170 pages`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def printable(text: str, length: int = MAX_CHARACTERS) -> str:
+    """A text from outside on one line: escaped, so that it cannot move the cursor, and cut to a length."""
+    cut = text if len(text) <= length else f"{text[:length]}…"
+    return "".join(char if char.isprintable() else escape(char) for char in cut)
 
 
 def escape(char: str) -> str:
-    code = ord(char) - 0xDC00 if ord(char) in BYTES else ord(char)
-    return f"\\x{code:02x}" if code <= ONE_BYTE else f"\\u{code:04x}"
+    code = ord(char) - 0xDC00 if ord(char) in SURROGATE_BYTES else ord(char)
+    return f"\\x{code:02x}" if code <= MAX_BYTE else f"\\u{code:04x}"
 
 
 def without_password(url: str) -> str:
-    """A URL that cannot come in because it carries a user, for a line that others may read."""
-    return USER.sub("//***@", url, count=1)
+    """A URL that was refused for its user name, without user name and password."""
+    return URL_USER.sub("//***@", url, count=1)
 
 
 def encodable(text: str) -> str:
-    r"""The text as JSON can carry it: a byte that is no UTF-8 becomes `\xNN`."""
+    r"""The text for JSON: a byte that is not UTF-8 becomes `\xNN`."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
@@ -59,13 +68,25 @@ def json_line(value: object) -> str:
     return json.dumps(value, default=str, ensure_ascii=False)
 
 
-def plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Ready for JSON: moments in ISO 8601 and UTC, spans in seconds."""
-    return {name: plain_value(value) for name, value in values.items()}
+def json_fields(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values for JSON: times in ISO 8601 and UTC, durations in seconds."""
+    return {name: json_value(value) for name, value in values.items()}
 
 
-def plain_value(value: object) -> object:
+def record_json(record: Any) -> dict[str, Any]:  # noqa: ANN401 - any dataclass
+    return json_fields(asdict(record))
+
+
+def records_json(records: Iterable[Any]) -> list[dict[str, Any]]:
+    return [record_json(record) for record in records]
+
+
+def json_value(value: object) -> object:
     match value:
+        case Mapping():
+            return json_fields(value)
+        case list() | tuple():
+            return [json_value(item) for item in value]
         case datetime():
             return value.astimezone(UTC).isoformat()
         case date():

@@ -18,14 +18,14 @@ _DEFAULT_PORTS: Final = {"http": 80, "https": 443, "postgresql": 5432, "postgres
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class OwnEndpoint:
     """A host, by name or address, and a port where a part of Usher listens."""
 
     host: str
     port: int
 
 
-def own_endpoints(settings: Settings, others: Iterable[str] = ()) -> frozenset[Endpoint]:
+def own_endpoints(settings: Settings, others: Iterable[str] = ()) -> frozenset[OwnEndpoint]:
     """Return what the settings and the data directory name; `others` are further HOST:PORT texts."""
     urls = (
         settings.mgmt_url,
@@ -36,10 +36,10 @@ def own_endpoints(settings: Settings, others: Iterable[str] = ()) -> frozenset[E
         settings.search_url,
     )
     found = {endpoint for url in urls if (endpoint := _of_url(url))}
-    found |= {Endpoint(name, port) for name, port in map(split_host, others) if port}
-    found |= {Endpoint(LOOPBACK, port) for port in _local_ports(settings.data)}
+    found |= {OwnEndpoint(name, port) for name, port in map(split_host, others) if port}
+    found |= {OwnEndpoint(LOOPBACK, port) for port in _local_ports(settings.data)}
     if settings.pg_port:
-        found.add(Endpoint(LOOPBACK, settings.pg_port))
+        found.add(OwnEndpoint(LOOPBACK, settings.pg_port))
     return frozenset(found)
 
 
@@ -56,13 +56,13 @@ def is_local(address: Address) -> bool:
     return True
 
 
-def _of_url(url: str) -> Endpoint | None:
+def _of_url(url: str) -> OwnEndpoint | None:
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port or _DEFAULT_PORTS.get(parts.scheme)
     except ValueError:
         return None
-    return Endpoint(host, port) if host and port else None
+    return OwnEndpoint(host, port) if host and port else None
 
 
 def _local_ports(data: Path) -> list[int]:

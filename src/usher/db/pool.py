@@ -21,7 +21,7 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 from usher.db.clock import DatabaseClock
 from usher.db.session import TCP_PARAMETERS, check_pooler, prepare_session
 from usher.errors import BadSetting, NotAllowed, SchemaOutOfDate, Unreachable, UsherError
-from usher.settings import masked
+from usher.settings import mask_password
 from usher.telemetry import DB_RECONNECTS, Log
 
 log = Log("db")
@@ -79,9 +79,9 @@ def complete_dsn(dsn: str) -> str:
         given = conninfo_to_dict(dsn)
     except psycopg.ProgrammingError as error:
         # libpq's words quote the part it could not read, which may be the password.
-        words = "" if "***" in masked(dsn) else f": {str(error).strip()}"
+        words = "" if "***" in mask_password(dsn) else f": {str(error).strip()}"
         raise BadSetting(
-            f"{masked(dsn)!r} is not a PostgreSQL address{words}.",
+            f"{mask_password(dsn)!r} is not a PostgreSQL address{words}.",
             hint="postgresql://user:password@host:5432/database",
         ) from error
     full: dict[str, Any] = {
@@ -168,7 +168,7 @@ async def stay_connected(
 def unreachable_error(dsn: str, error: BaseException) -> Unreachable:
     reason = " ".join(str(error).split()) or type(error).__name__
     return Unreachable(
-        f"The database at {masked(dsn)} cannot be used: {reason}",
+        f"The database at {mask_password(dsn)} cannot be used: {reason}",
         hint="Check the address (`usher settings`) and that the server runs, then `usher doctor`.",
     )
 

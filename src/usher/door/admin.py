@@ -12,17 +12,17 @@ from psycopg.types.range import Range as SqlRange
 from usher import domain64
 from usher.db.pool import Connection
 from usher.db.statements import load_statements
-from usher.door.hosts import House
+from usher.door.hosts import DoorSettings
 
 store = load_statements(__file__)
 Policy = Literal["open", "paused", "blocked"]
 ScopeKind = Literal["host", "domain", "listed", "any"]
-Filters = list[dict[str, object]]
-MOST = 10_000
+FilterList = list[dict[str, object]]
+MAX_PAGES_COUNTED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class HostSummary:
     """A host in a list."""
 
     domain64: int
@@ -44,11 +44,11 @@ async def list_hosts(
     due_at: datetime | None = None,
     within: domain64.Range | None = None,
     n: int = 100,
-) -> list[Listed]:
+) -> list[HostSummary]:
     low, high = (within.start, within.end) if within else (None, None)
     return await store.list_hosts.rows(
         conn,
-        Listed,
+        HostSummary,
         after=after,
         policy=policy,
         contains=contains,
@@ -60,7 +60,7 @@ async def list_hosts(
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class HostDetails:
     """A host with all that can be set for it."""
 
     id: int
@@ -77,7 +77,7 @@ class Shown:
     policy_reason: str
     scope: ScopeKind
     scope_ranges: Multirange[int]
-    filters: Filters
+    filters: FilterList
     max_pages: int | None
     house_max_pages: int
     max_depth: int | None
@@ -93,18 +93,20 @@ class Shown:
         return self.house_max_depth if self.max_depth is None else self.max_depth
 
 
-async def show_host(conn: Connection, *, name: str) -> Shown | None:
-    return await store.show_host.row(conn, Shown, name=name)
+async def show_host(conn: Connection, *, name: str) -> HostDetails | None:
+    return await store.show_host.row(conn, HostDetails, name=name)
 
 
-async def count_pages(conn: Connection, *, number: int, most: int = MOST) -> dict[str, int]:
+async def count_pages(
+    conn: Connection, *, number: int, most: int = MAX_PAGES_COUNTED
+) -> dict[str, int]:
     """Pages of a host by state, each counted up to `most`."""
     return dict(await store.count_pages.tuples(conn, domain64=number, most=most))
 
 
-async def known_pages(conn: Connection, *, number: int, most: int) -> int:
+async def count_known_pages(conn: Connection, *, number: int, most: int) -> int:
     """Pages of a host in any state, counted up to `most`."""
-    ((known,),) = await store.known_pages.tuples(conn, domain64=number, most=most)
+    ((known,),) = await store.count_known_pages.tuples(conn, domain64=number, most=most)
     return int(known)
 
 
@@ -126,7 +128,7 @@ class HostChange(TypedDict, total=False):
     adaptive: bool
     scope: ScopeKind
     ranges: Sequence[domain64.Range]
-    filters: Filters
+    filters: FilterList
 
 
 async def change_host(
@@ -153,18 +155,18 @@ def multirange(ranges: Sequence[domain64.Range]) -> Multirange[int]:
     return Multirange([SqlRange(one.start, one.end) for one in ranges])
 
 
-async def change_house(
+async def change_settings(
     conn: Connection,
     *,
     cadence: timedelta | None = None,
-    filters: Filters | None = None,
+    filters: FilterList | None = None,
     max_pages: int | None = None,
     max_depth: int | None = None,
-) -> House:
+) -> DoorSettings:
     """Set what holds for every host that does not say otherwise."""
-    found = await store.change_house.row(
+    found = await store.change_settings.row(
         conn,
-        House,
+        DoorSettings,
         cadence=cadence,
         filters=None if filters is None else Jsonb(filters),
         max_pages=max_pages,

@@ -2,7 +2,7 @@
 -- Hosts by name, a page at a time; every condition that is null is none.
 select
     h.domain64, h.name, h.scheme, h.next_fetch, h.crawl_started,
-    coalesce(h.cadence, (select cadence from work.house)) as cadence, h.policy, h.policy_reason
+    coalesce(h.cadence, (select cadence from work.settings)) as cadence, h.policy, h.policy_reason
 from work.hosts h
 where h.name > %(after)s
     and (%(policy)s::text is null or h.policy = %(policy)s)
@@ -16,11 +16,11 @@ limit %(n)s;
 -- One host with all that can be set for it.
 select
     h.id, h.domain64, h.name, h.scheme, h.next_fetch, h.crawl_started, h.cadence,
-    house.cadence as house_cadence, h.adaptive, h.crawl_delay, h.policy, h.policy_reason, h.scope, h.scope_ranges,
-    h.filters, h.max_pages, house.max_pages as house_max_pages, h.max_depth, house.max_depth as house_max_depth,
+    settings.cadence as house_cadence, h.adaptive, h.crawl_delay, h.policy, h.policy_reason, h.scope, h.scope_ranges,
+    h.filters, h.max_pages, settings.max_pages as house_max_pages, h.max_depth, settings.max_depth as house_max_depth,
     h.revision
 from work.hosts h
-cross join work.house
+cross join work.settings
 where h.name = %(name)s;
 
 -- name: count_pages
@@ -33,7 +33,7 @@ cross join lateral (
 ) counted
 where number > 0;
 
--- name: known_pages
+-- name: count_known_pages
 -- How many pages of a host are known, counted up to how many it may have.
 select count(*)
 from (select from work.guestbook g where g.domain64 = %(domain64)s limit %(most)s) page;
@@ -61,9 +61,9 @@ update work.hosts set
 where name = any(%(names)s)
 returning name;
 
--- name: change_house
+-- name: change_settings
 -- Set what holds for every host that does not say otherwise.
-update work.house set
+update work.settings set
     cadence = coalesce(%(cadence)s::interval, cadence),
     filters = coalesce(%(filters)s::jsonb, filters),
     max_pages = coalesce(%(max_pages)s::int, max_pages),

@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from usher.door.guestbook import LETTERS, STALE, Batch
-from usher.door.host_cache import Knowledge
+from usher.door.guestbook import LETTERS, STALE, PackedUrls
+from usher.door.host_cache import HostCache
 from usher.door.rules import Knock, Reason, Verdict
-from usher.private_hosts import Allowed, may_lead
-from usher.urls import Refused, Url, parse
+from usher.private_hosts import PrivateAllowList, may_lead
+from usher.urls import Url, UrlRefusal, parse
 
-UNKNOWN = "nobody has registered this host, and where the link was found does not reach it"
+UNKNOWN_HOST = "nobody has registered this host, and where the link was found does not reach it"
 
 
-class Answer(NamedTuple):
+class UrlVerdict(NamedTuple):
     """What the door says to one URL."""
 
     given: str
@@ -32,10 +32,10 @@ class Answer(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class BatchVerdicts:
     """What the door says to a batch, in its order, and how many other pages came in with its full knocks."""
 
-    answers: list[Answer]
+    answers: list[UrlVerdict]
     brought: int = 0
 
     def counts(self) -> Counter[Reason]:
@@ -43,12 +43,12 @@ class Answers:
 
 
 @dataclass(slots=True)
-class Visit:
+class KnockBatch:
     """One batch on its way through the door; `answers` fills up."""
 
     given: Sequence[str]
-    read: list[Url | Refused]
-    answers: list[Answer | None]
+    urls: list[Url | UrlRefusal]
+    answers: list[UrlVerdict | None]
     now: datetime
     knock: Knock
     found_on: str
@@ -56,28 +56,30 @@ class Visit:
     depth: int
     dry_run: bool
     filtered: bool = True
-    allowed: Allowed = Allowed()  # noqa: RUF009 - frozen
+    allowed: PrivateAllowList = PrivateAllowList()  # noqa: RUF009 - frozen
     brought: int = 0
-    known: Knowledge = field(default_factory=Knowledge)
+    known: HostCache = field(default_factory=HostCache)
     same: dict[int, int] = field(default_factory=dict)  # a URL given before in this batch → where
     from_memory: dict[int, Url] = field(default_factory=dict)  # refused by what is remembered
 
     def refuse(self, index: int, url: Url, reason: Reason, detail: str) -> None:
-        self.answers[index] = Answer(self.given[index], reason, detail, url)
+        self.answers[index] = UrlVerdict(self.given[index], reason, detail, url)
         self.from_memory[index] = url
 
-    def pack(self) -> tuple[Batch, list[int]]:
+    def pack(self) -> tuple[PackedUrls, list[int]]:
         """What the statement has to judge; what can be answered without it is answered here."""
-        batch, order = Batch(), list[int]()
+        batch, order = PackedUrls(), list[int]()
         seen: dict[tuple[str, str], int] = {}
-        for index, url in enumerate(self.read):
-            if self.answers[index] is not None or index in self.same or isinstance(url, Refused):
+        for index, url in enumerate(self.urls):
+            if self.answers[index] is not None or index in self.same or isinstance(url, UrlRefusal):
                 continue
             host = self.known.hosts.get(url.host)
             if self.is_forbidden(url.host):
                 self._forbid(index, url)
             elif host is None:
-                self.answers[index] = Answer(self.given[index], Reason.HOST_UNKNOWN, UNKNOWN, url)
+                self.answers[index] = UrlVerdict(
+                    self.given[index], Reason.HOST_UNKNOWN, UNKNOWN_HOST, url
+                )
             elif host.refusal:
                 self.refuse(index, url, host.refusal, host.detail)
             else:
@@ -103,13 +105,13 @@ class Visit:
         if url.host in self.known.hosts:
             self.refuse(index, url, Reason.PRIVATE_HOST, words)
         else:
-            self.answers[index] = Answer(self.given[index], Reason.PRIVATE_HOST, words, url)
+            self.answers[index] = UrlVerdict(self.given[index], Reason.PRIVATE_HOST, words, url)
 
     def _queue_up(
         self,
         index: int,
         url: Url,
-        batch: Batch,
+        batch: PackedUrls,
         order: list[int],
         seen: dict[tuple[str, str], int],
     ) -> None:
@@ -123,7 +125,7 @@ class Visit:
                 return
             if filtered != path:
                 path = filtered
-                self.read[index] = Url(url.scheme, url.host, path)
+                self.urls[index] = Url(url.scheme, url.host, path)
         first = seen.setdefault((url.host, path), index)
         if first != index:
             self.same[index] = first
@@ -132,13 +134,13 @@ class Visit:
         batch.add(host.domain64, host.revision, path, url.scheme)
 
     def shut_out(
-        self, batch: Batch, order: list[int], out: Mapping[int, Reason]
-    ) -> tuple[Batch, list[int]]:
+        self, batch: PackedUrls, order: list[int], out: Mapping[int, Reason]
+    ) -> tuple[PackedUrls, list[int]]:
         """Refuse what stands at these positions of the batch, and go on with the rest."""
         if not out:
             return batch, order
         for position, reason in out.items():
-            url = self.read[order[position]]
+            url = self.urls[order[position]]
             if isinstance(url, Url):
                 self.refuse(order[position], url, reason, self._limit(url.host, reason))
         left = [index for position, index in enumerate(order) if position not in out]
@@ -152,23 +154,25 @@ class Visit:
 
     def answer(self, order: Sequence[int], letters: str) -> None:
         """What the statement said of the batch; what it would not judge is left without an answer."""
-        given, read, answers = self.given, self.read, self.answers
+        given, urls, answers = self.given, self.urls, self.answers
         for index, letter in zip(order, letters, strict=True):
-            if letter != STALE and isinstance(url := read[index], Url):
-                answers[index] = Answer(given[index], LETTERS[letter], "", url)
+            if letter != STALE and isinstance(url := urls[index], Url):
+                answers[index] = UrlVerdict(given[index], LETTERS[letter], "", url)
 
     def begin_anew(self) -> None:
         """Forget which URLs are the same, where the first one has no answer."""
         self.same = {index: first for index, first in self.same.items() if self.answers[first]}
 
-    def answered(self) -> Answers:
+    def answered(self) -> BatchVerdicts:
         """The answers in order; a URL given twice waits already if it came in the first time."""
         for index, first in self.same.items():
             before = self.answers[first]
             if before is not None:
                 again = Reason.ALREADY_WAITING if before.verdict is Verdict.ADMIT else before.reason
                 self.answers[index] = before._replace(given=self.given[index], reason=again)
-        return Answers([answer for answer in self.answers if answer is not None], self.brought)
+        return BatchVerdicts(
+            [answer for answer in self.answers if answer is not None], self.brought
+        )
 
     def latest(self, moments: Sequence[datetime]) -> dict[int, datetime]:
         """The moment that belongs to each URL, in UTC unless it says otherwise; of one given twice, the later."""
@@ -180,7 +184,7 @@ class Visit:
         return times
 
 
-def read(
+def read_urls(
     given: Sequence[str],
     now: datetime,
     *,
@@ -189,11 +193,11 @@ def read(
     register: bool = True,
     depth: int = 0,
     dry_run: bool = False,
-) -> Visit:
+) -> KnockBatch:
     """Every URL in its canonical form; what has none is answered here."""
     seen = [parse(text) for text in given]
-    answers: list[Answer | None] = [
-        Answer(text, Reason(url.reason), url.detail) if isinstance(url, Refused) else None
+    answers: list[UrlVerdict | None] = [
+        UrlVerdict(text, Reason(url.reason), url.detail) if isinstance(url, UrlRefusal) else None
         for text, url in zip(given, seen, strict=True)
     ]
-    return Visit(given, seen, answers, now, knock, found_on, register, depth, dry_run)
+    return KnockBatch(given, seen, answers, now, knock, found_on, register, depth, dry_run)

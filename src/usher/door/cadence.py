@@ -22,8 +22,8 @@ NAMES: Final[Mapping[str, timedelta]] = MappingProxyType(
         "annually": timedelta(days=365),
     }
 )
-LEAST: Final = timedelta(minutes=1)
-MOST: Final = timedelta(days=3650)
+SHORTEST_CADENCE: Final = timedelta(minutes=1)
+LONGEST_CADENCE: Final = timedelta(days=3650)
 
 _EXAMPLES: Final = f"Such as {', '.join(NAMES)}, 36h, 10d, 2w, 1d12h or P1DT6H."
 _READ: Final = {**NAMES, **{name.replace("-", ""): value for name, value in NAMES.items()}}
@@ -35,11 +35,13 @@ def parse(text: str) -> timedelta:
     word = text.strip().lower()
     if word in _READ:
         return _READ[word]
-    cadence = durations.read(word)
+    cadence = durations.parse(word)
     if cadence is None:
         raise BadInput(f"{text[:40]!a} is not a cadence.", hint=_EXAMPLES)
-    if not LEAST <= cadence <= MOST:
-        raise BadInput(f"A cadence is from {show(LEAST)} to {show(MOST)}, not {text[:40]!a}.")
+    if not SHORTEST_CADENCE <= cadence <= LONGEST_CADENCE:
+        raise BadInput(
+            f"A cadence is from {show(SHORTEST_CADENCE)} to {show(LONGEST_CADENCE)}, not {text[:40]!a}."
+        )
     return cadence
 
 

@@ -5,14 +5,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from usher.domain64 import Name, join, split
+from usher.domain64 import HostName, join, split
 from usher.errors import BadInput
 
 FORMATS = "A line is a number in hex, a tab and a name; JSON is our export's or Jemison's."
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class PublishedLine:
     """A number in hex and the name it is to have, as published; `place` says where it was."""
 
     place: str
@@ -20,45 +20,45 @@ class Line:
     name: str
 
 
-def read(path: Path) -> Iterator[Line]:
+def read(path: Path) -> Iterator[PublishedLine]:
     with path.open("rb") as file:
         start = file.read(1)
     return from_json(path) if start in (b"{", b"[") else from_text(path)
 
 
-def from_text(path: Path) -> Iterator[Line]:
+def from_text(path: Path) -> Iterator[PublishedLine]:
     with path.open(encoding="utf-8", errors="backslashreplace") as file:
         for place, text in enumerate(file, 1):
             number, _, name = text.strip().partition("\t")
             if number and not number.startswith("#"):
-                yield Line(f"line {place}", number, name)
+                yield PublishedLine(f"line {place}", number, name)
 
 
-def from_json(path: Path) -> Iterator[Line]:
+def from_json(path: Path) -> Iterator[PublishedLine]:
     try:
         found = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
         raise BadInput(f"{path} is not JSON: {error}.", hint=FORMATS) from error
     if isinstance(found, list):
-        return ours(found, path)
-    return jemisons(found, path)
+        return usher_lines(found, path)
+    return jemison_lines(found, path)
 
 
-def ours(found: list[object], path: Path) -> Iterator[Line]:
+def usher_lines(found: list[object], path: Path) -> Iterator[PublishedLine]:
     """Our own export: a list of objects."""
     for place, one in enumerate(found, 1):
         if not isinstance(one, dict) or not {"hex", "name"} <= one.keys():
             raise BadInput(f"{path}: item {place} has no hex and name.", hint=FORMATS)
-        yield Line(f"item {place}", str(one["hex"]), str(one["name"]))
+        yield PublishedLine(f"item {place}", str(one["hex"]), str(one["name"]))
 
 
-def jemisons(found: Mapping[str, object], path: Path) -> Iterator[Line]:
+def jemison_lines(found: Mapping[str, object], path: Path) -> Iterator[PublishedLine]:
     """Jemison's: for each TLD two tables, from number to name and back; either will do."""
     parts = [(tld, part) for tld, part in found.items() if isinstance(part, dict)]
     pairs = [(tld, pair) for tld, part in parts for pair in pairs_of(part)]
     if not pairs:
         raise BadInput(f"{path} holds no numbers.", hint=FORMATS)
-    return (Line(tld, number, name) for tld, (number, name) in pairs)
+    return (PublishedLine(tld, number, name) for tld, (number, name) in pairs)
 
 
 def pairs_of(part: Mapping[str, object]) -> Iterable[tuple[str, str]]:
@@ -75,10 +75,10 @@ def reversed_labels(name: str) -> str:
     """`amarillo.www.va.gov` is `www.amarillo.va.gov`: Jemison wrote the labels before a domain backwards."""
     parts = split(name)
     labels = ".".join(reversed(parts.subdomain.split(".")))
-    return join(Name(parts.tld, parts.domain, labels))
+    return join(HostName(parts.tld, parts.domain, labels))
 
 
-def perhaps_reversed(path: Path) -> bool:
+def may_have_reversed_labels(path: Path) -> bool:
     """Whether the file is Jemison's and has names that it may have written backwards."""
     with path.open("rb") as file:
         theirs = file.read(1) == b"{"

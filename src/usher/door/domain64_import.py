@@ -11,28 +11,28 @@ from typing import Self
 from usher import domain64
 from usher.db.pool import Connection
 from usher.db.statements import load_statements
-from usher.domain64 import OTHER, Name, Parts
+from usher.domain64 import OTHER, HostName, Parts
 from usher.door import admin, hosts
-from usher.door.domain64_files import Line
-from usher.urls import Refused, parse
+from usher.door.domain64_files import PublishedLine
+from usher.urls import UrlRefusal, parse
 
 store = load_statements(__file__)
 Pair = tuple[str, Hashable, Hashable]  # what kind, its number, its name
 
 
 @dataclass(frozen=True, slots=True)
-class Objection:
+class ImportObjection:
     """Why a line was not taken."""
 
-    line: Line
+    line: PublishedLine
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublishedHost:
     """A line that makes sense: its number taken apart and its name split, as the registry would."""
 
-    line: Line
+    line: PublishedLine
     parts: Parts
     name: str
     tld: str
@@ -52,33 +52,33 @@ class Published:
 
 
 @dataclass(slots=True)
-class Taken:
+class ImportResult:
     """What became of lines."""
 
     new: int = 0
     known: int = 0
-    objections: list[Objection] = field(default_factory=list)
+    objections: list[ImportObjection] = field(default_factory=list)
 
-    def __iadd__(self, other: "Taken") -> Self:
+    def __iadd__(self, other: "ImportResult") -> Self:
         self.new += other.new
         self.known += other.known
         self.objections += other.objections
         return self
 
 
-class Registry:
+class RegistrySnapshot:
     """What the registry has around a batch, and takes of it line after line."""
 
     def __init__(self) -> None:
         self._names: dict[tuple[str, Hashable], Hashable] = {}
         self._numbers: dict[tuple[str, Hashable], Hashable] = {}
-        self.new: list[Published] = []
+        self.new: list[PublishedHost] = []
 
     def know(self, kind: str, number: Hashable, name: Hashable) -> None:
         self._names[kind, number] = name
         self._numbers[kind, name] = number
 
-    def learn(self, one: Published, held: Sequence[Hashable]) -> None:
+    def learn(self, one: PublishedHost, held: Sequence[Hashable]) -> None:
         """Remember a row of the statement `held`: who has the numbers of this line, and which its names have."""
         code, tld, *domain, value, name = held
         number_in, name_in = (None if half is None else (one.parts.tld, half) for half in domain)
@@ -90,18 +90,20 @@ class Registry:
             if holder is not None:
                 self.know(kind, wanted, holder)
 
-    def objection(self, one: Published) -> str:
+    def objection(self, one: PublishedHost) -> str:
         """Why a line cannot be taken; empty if it can."""
         for kind, number, name in one.pairs():
             holder = self._names.get((kind, number), name)
             if holder != name:
-                return f"this number of a {kind} is {shown(holder)} here"
+                return f"this number of a {kind} is {number_or_name(holder)} here"
             has = self._numbers.get((kind, name), number)
             if has != number:
-                return f"the {kind} {shown(name)} has the number {shown(has)} here"
+                return (
+                    f"the {kind} {number_or_name(name)} has the number {number_or_name(has)} here"
+                )
         return ""
 
-    def take(self, one: Published) -> bool:
+    def take(self, one: PublishedHost) -> bool:
         """Note what of a line is new; false if all of it is known."""
         fresh = ("host", one.value) not in self._names
         if fresh:
@@ -111,33 +113,33 @@ class Registry:
         return fresh
 
 
-def shown(what: Hashable) -> str:
+def number_or_name(what: Hashable) -> str:
     match what:
         case (_, last):
-            return shown(last)
+            return number_or_name(last)
         case int() if what > OTHER:
             return domain64.to_hex(what) if what >= 1 << 56 else str(what)
         case _:
             return str(what)
 
 
-def understood(line: Line) -> Published | Objection:
+def read_line(line: PublishedLine) -> PublishedHost | ImportObjection:
     """A line's number and name, if they can belong together at all."""
     try:
         parts = domain64.decode(domain64.from_hex(line.number))
     except ValueError as error:
-        return Objection(line, str(error))
+        return ImportObjection(line, str(error))
     url = parse(f"https://{line.name}")
-    if isinstance(url, Refused) or url.host != line.name.lower():
-        return Objection(line, "this is not the name of a host")
+    if isinstance(url, UrlRefusal) or url.host != line.name.lower():
+        return ImportObjection(line, "this is not the name of a host")
     name = domain64.split(url.host)
     if reason := contradiction(parts, name):
-        return Objection(line, reason)
+        return ImportObjection(line, reason)
     domain = name.under_other().domain if parts.tld == OTHER else name.domain
-    return Published(line, parts, url.host, name.tld, domain)
+    return PublishedHost(line, parts, url.host, name.tld, domain)
 
 
-def contradiction(parts: Parts, name: Name) -> str:
+def contradiction(parts: Parts, name: HostName) -> str:
     """Why this number cannot be that name's, whatever others have."""
     if parts.reserved or not parts.domain:
         return "a host has a domain from 1 on and a reserved byte of 0"
@@ -146,19 +148,21 @@ def contradiction(parts: Parts, name: Name) -> str:
     return "" if name.tld or parts.tld == OTHER else f"a name without a TLD is under {OTHER}"
 
 
-async def take(conn: Connection, lines: Sequence[Line], *, now: datetime) -> Taken:
+async def import_lines(
+    conn: Connection, lines: Sequence[PublishedLine], *, now: datetime
+) -> ImportResult:
     """Give each name of a batch its published number; nothing of a line that somebody objects to."""
-    taken, registry = Taken(), Registry()
+    taken, registry = ImportResult(), RegistrySnapshot()
     await hosts.lock_registry(conn)
-    read = [understood(line) for line in lines]
-    sound = [one for one in read if isinstance(one, Published)]
-    for one, row in zip(sound, await held(conn, sound), strict=True):
+    read = [read_line(line) for line in lines]
+    sound = [one for one in read if isinstance(one, PublishedHost)]
+    for one, row in zip(sound, await current_holders(conn, sound), strict=True):
         registry.learn(one, row)
     for found in read:
-        if isinstance(found, Objection):
+        if isinstance(found, ImportObjection):
             taken.objections.append(found)
         elif reason := registry.objection(found):
-            taken.objections.append(Objection(found.line, reason))
+            taken.objections.append(ImportObjection(found.line, reason))
         elif not registry.take(found):
             taken.known += 1
     await write(conn, registry.new, now)
@@ -166,8 +170,10 @@ async def take(conn: Connection, lines: Sequence[Line], *, now: datetime) -> Tak
     return taken
 
 
-async def held(conn: Connection, sound: Sequence[Published]) -> list[tuple[Hashable, ...]]:
-    return await store.held.tuples(
+async def current_holders(
+    conn: Connection, sound: Sequence[PublishedHost]
+) -> list[tuple[Hashable, ...]]:
+    return await store.current_holders.tuples(
         conn,
         codes=[one.parts.tld for one in sound],
         tlds=[one.tld for one in sound],
@@ -178,7 +184,7 @@ async def held(conn: Connection, sound: Sequence[Published]) -> list[tuple[Hasha
     )
 
 
-async def write(conn: Connection, new: Sequence[Published], now: datetime) -> None:
+async def write(conn: Connection, new: Sequence[PublishedHost], now: datetime) -> None:
     codes = {one.parts.tld: one.tld for one in new if one.parts.tld != OTHER}
     await import_tlds(conn, codes=codes)
     domains = {(one.parts.tld, one.parts.domain, one.domain): None for one in new}

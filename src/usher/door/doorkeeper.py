@@ -14,42 +14,44 @@ import psycopg
 
 from usher.db.pool import Connection, Database
 from usher.door import guestbook, hosts
-from usher.door.batch import Answers, Visit, read
-from usher.door.host_cache import Knowledge, Known
-from usher.door.host_limits import Census, Sorted
-from usher.door.rules import DEEPEST, Knock
+from usher.door.batch import BatchVerdicts, KnockBatch, read_urls
+from usher.door.host_cache import CachedHost, HostCache
+from usher.door.host_limits import LimitDecision, PageLimits
+from usher.door.rules import MAX_COUNTED_DEPTH, Knock
 from usher.errors import Unreachable
-from usher.private_hosts import Allowed
+from usher.private_hosts import PrivateAllowList
 from usher.telemetry import VERDICTS
 from usher.urls import Scheme, Url
 
 Transactions = Callable[[], AbstractAsyncContextManager[Connection]]
-SINGLE = Knock()
-AT_ONCE = 2  # batches of a stream that are with the server
-ROUND = 1_000  # hosts of the nightly round in one batch
-TRIES = 20  # of a batch that met a deadlock or a host that changed; each time others have got on
+SINGLE_KNOCK = Knock()
+MAX_BATCHES_IN_FLIGHT = 2  # batches of a stream that are with the server
+HOSTS_PER_KICK_OFF_BATCH = 1_000  # hosts of the nightly round in one batch
+MAX_ATTEMPTS = (
+    20  # of a batch that met a deadlock or a host that changed; each time others have got on
+)
 
 
 class Doorkeeper:
     """One for each process: what it remembers of hosts serves every batch."""
 
-    def __init__(self, db: Database, allowed: Allowed = Allowed()) -> None:  # noqa: B008 - frozen
+    def __init__(self, db: Database, allowed: PrivateAllowList = PrivateAllowList()) -> None:  # noqa: B008 - frozen
         self.db, self.allowed = db, allowed
-        self._memory = Knowledge()
-        self._census = Census()
+        self._memory = HostCache()
+        self._census = PageLimits()
 
     async def knock(
         self,
         given: Sequence[str],
         *,
-        knock: Knock = SINGLE,
+        knock: Knock = SINGLE_KNOCK,
         found_on: str = "",
         register: bool = True,
         dry_run: bool = False,
         depth: int = 0,
         filtered: bool = True,
         now: datetime | None = None,
-    ) -> Answers:
+    ) -> BatchVerdicts:
         """Judge a batch as if one URL came after the other; what is admitted is queued when this returns.
 
         A host seen for the first time is registered, unless told not to, or unless the URL was found on a host whose
@@ -57,31 +59,35 @@ class Doorkeeper:
         `filtered` passes whatever the filters say, as sitemaps do. A dry run answers the same and changes nothing.
         The host that they were found on is their source, unless the knock names another.
         """
-        visit = read(
+        visit = read_urls(
             given,
             now or self.db.clock.now(),
             knock=knock,
             found_on=found_on,
             register=register,
-            depth=max(0, min(depth, DEEPEST)),
+            depth=max(0, min(depth, MAX_COUNTED_DEPTH)),
             dry_run=dry_run,
         )
         visit.filtered, visit.allowed = filtered, self.allowed
         return await self._receive(visit)
 
     async def stream(
-        self, batches: Iterable[Sequence[str]], *, knock: Knock = SINGLE, dry_run: bool = False
-    ) -> AsyncIterator[Answers]:
+        self,
+        batches: Iterable[Sequence[str]],
+        *,
+        knock: Knock = SINGLE_KNOCK,
+        dry_run: bool = False,
+    ) -> AsyncIterator[BatchVerdicts]:
         """Judge a long list; batches are read while the server judges those before, and answered in order.
 
         Two are with the server at once, so that neither side waits for the other: of a URL that stands in both, either
         may be the one that comes in.
         """
-        under_way: deque[asyncio.Task[Answers]] = deque()
+        under_way: deque[asyncio.Task[BatchVerdicts]] = deque()
         try:
             for given in batches:
-                visit = read(given, self.db.clock.now(), knock=knock, dry_run=dry_run)
-                if len(under_way) == AT_ONCE:
+                visit = read_urls(given, self.db.clock.now(), knock=knock, dry_run=dry_run)
+                if len(under_way) == MAX_BATCHES_IN_FLIGHT:
                     yield await under_way.popleft()
                 under_way.append(asyncio.create_task(self._receive(visit)))
                 await asyncio.sleep(0)  # lets it send its statement before the next batch is read
@@ -92,12 +98,12 @@ class Doorkeeper:
                 task.cancel()
             await asyncio.gather(*under_way, return_exceptions=True)
 
-    async def kick_off(self, *, now: datetime | None = None) -> AsyncIterator[Answers]:
+    async def kick_off(self, *, now: datetime | None = None) -> AsyncIterator[BatchVerdicts]:
         """Knock for every host whose time has come, full and without a pass: the nightly round, batch by batch."""
         now, last = now or self.db.clock.now(), 0
         while True:
             async with self.db.transaction() as conn:
-                found = await hosts.due(conn, now=now, after=last, n=ROUND)
+                found = await hosts.due(conn, now=now, after=last, n=HOSTS_PER_KICK_OFF_BATCH)
             if not found:
                 return
             last = found[-1].id
@@ -105,12 +111,12 @@ class Doorkeeper:
             yield await self.knock(roots, knock=Knock("full"), now=now)
 
     async def settle(
-        self, outcomes: Sequence[guestbook.Outcome], *, now: datetime | None = None
-    ) -> tuple[list[guestbook.Settled], list[int]]:
+        self, outcomes: Sequence[guestbook.PageReport], *, now: datetime | None = None
+    ) -> tuple[list[guestbook.SettledPage], list[int]]:
         """Record what fetches brought, and close the crawls that are over by it; returns pages and hosts."""
         when = now or self.db.clock.now()
 
-        async def work(conn: Connection) -> tuple[list[guestbook.Settled], list[int]]:
+        async def work(conn: Connection) -> tuple[list[guestbook.SettledPage], list[int]]:
             settled = await guestbook.settle(conn, outcomes=outcomes, now=when)
             numbers = sorted({page.domain64 for page in settled if not page.waits})
             if not numbers:
@@ -129,7 +135,7 @@ class Doorkeeper:
         """Have pages come sooner that their site says have changed since; how many do, for a knock to let in."""
         when = now or self.db.clock.now()
         knock = Knock(source=source)
-        visit = read([url for url, _ in changed], when, knock=knock, register=False)
+        visit = read_urls([url for url, _ in changed], when, knock=knock, register=False)
         visit.allowed = self.allowed
         await self._learn(visit, self.db.transaction)
         batch, order = visit.pack()
@@ -139,16 +145,16 @@ class Doorkeeper:
         async def work(conn: Connection) -> int:
             return await guestbook.hint(conn, batch, changed=moments, now=when)
 
-        for _ in range(TRIES if order else 0):
+        for _ in range(MAX_ATTEMPTS if order else 0):
             with suppress(psycopg.errors.DeadlockDetected):
                 return await self.db.run(work)
         return 0  # it is only a hint, and will come again
 
-    async def _receive(self, visit: Visit) -> Answers:
+    async def _receive(self, visit: KnockBatch) -> BatchVerdicts:
         dry_run = visit.dry_run
-        census = Census() if dry_run else self._census
+        census = PageLimits() if dry_run else self._census
         async with self._transactions(dry_run=dry_run) as transaction:
-            for _ in range(TRIES):
+            for _ in range(MAX_ATTEMPTS):
                 await self._learn(visit, transaction)
                 concerned = await self._count(visit, census, transaction)
                 if not await self._judge(visit, census, concerned, transaction):
@@ -177,10 +183,10 @@ class Doorkeeper:
 
             yield the_same
 
-    async def _learn(self, visit: Visit, transaction: Transactions) -> None:
+    async def _learn(self, visit: KnockBatch, transaction: Transactions) -> None:
         """Know every host of the batch; those never seen are registered, in a transaction of their own."""
         schemes: dict[str, int] = {}  # the first URL of each host says how it is visited
-        for url in visit.read:
+        for url in visit.urls:
             if isinstance(url, Url):
                 schemes.setdefault(url.host, url.scheme)
         concerned = {*schemes, visit.found_on} if visit.found_on else schemes.keys()
@@ -199,7 +205,9 @@ class Doorkeeper:
         if not visit.dry_run:  # and only now that it is committed
             self._memory = self._memory.joined(visit.known)
 
-    async def _count(self, visit: Visit, census: Census, transaction: Transactions) -> list[Known]:
+    async def _count(
+        self, visit: KnockBatch, census: PageLimits, transaction: Transactions
+    ) -> list[CachedHost]:
         """The hosts that may have no room for what is new, their pages counted where it is time to."""
         if visit.knock.kind == "full":
             return []
@@ -210,13 +218,17 @@ class Doorkeeper:
         return concerned
 
     async def _judge(
-        self, visit: Visit, census: Census, concerned: list[Known], transaction: Transactions
+        self,
+        visit: KnockBatch,
+        census: PageLimits,
+        concerned: list[CachedHost],
+        transaction: Transactions,
     ) -> bool:
         """Answer what has no answer yet; true where a host changed meanwhile and some must be judged anew."""
         batch, order = visit.pack()
         if not order and not visit.from_memory:
             return False
-        sorted_out = Sorted()
+        sorted_out = LimitDecision()
         try:
             async with transaction() as conn:
                 if concerned:
@@ -233,10 +245,10 @@ class Doorkeeper:
         if not stale and guestbook.STALE not in letters:
             return False
         visit.begin_anew()
-        self._memory = Knowledge()
+        self._memory = HostCache()
         return True
 
-    async def _ask(self, conn: Connection, visit: Visit, batch: guestbook.Batch) -> str:
+    async def _ask(self, conn: Connection, visit: KnockBatch, batch: guestbook.PackedUrls) -> str:
         letters, brought = await guestbook.knock(
             conn,
             batch,
@@ -248,12 +260,12 @@ class Doorkeeper:
         visit.brought += brought
         return letters
 
-    async def _recall(self, conn: Connection, visit: Visit) -> bool:
+    async def _recall(self, conn: Connection, visit: KnockBatch) -> bool:
         """Whether refusals by what we know are out of date; then they are taken back."""
         if not visit.from_memory:
             return False
         known = [visit.known.hosts[url.host] for url in visit.from_memory.values()]
-        stale = await hosts.changed(
+        stale = await hosts.have_changed(
             conn,
             revisions={host.domain64: host.revision for host in known},
             house_revision=visit.known.house_revision,

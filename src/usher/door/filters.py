@@ -15,7 +15,12 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
-from usher.door.url_rewrite import Order, Parameters, Sessions, Trim
+from usher.door.url_rewrite import (
+    ParameterOrderRewrite,
+    ParameterRewrite,
+    SessionRewrite,
+    UrlRewrite,
+)
 from usher.errors import BadInput
 from usher.urls import MAX_PATH
 
@@ -52,36 +57,36 @@ DEFAULTS: Final[tuple[Filter, ...]] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Filtered:
+class FilterRefusal:
     """Which filter objects to a path, and why."""
 
     name: str
     detail: str
 
 
-Made = Trim | frozenset[str] | Check
+CompiledFilter = UrlRewrite | frozenset[str] | Check
 
 
-class Rule(NamedTuple):
+class FilterRule(NamedTuple):
     """How a filter of this kind is made, and which keys it has, each with words for people."""
 
-    make: Callable[[Filter], Made]
+    make: Callable[[Filter], CompiledFilter]
     does: str
     keys: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Filters:
+class CompiledFilters:
     """A list ready for use; false when it lets every path through as it is."""
 
-    trims: tuple[Trim, ...]
+    trims: tuple[UrlRewrite, ...]
     endings: Mapping[str, str]
     checks: tuple[tuple[str, Check], ...]
 
     def __bool__(self) -> bool:
         return bool(self.trims or self.endings or self.checks)
 
-    def apply(self, path: str) -> str | Filtered:
+    def apply(self, path: str) -> str | FilterRefusal:
         """The path to keep, or the refusal, for the path and query of a canonical URL."""
         if self.trims and ("?" in path or ";" in path or "(" in path):
             for one in self.trims:
@@ -89,24 +94,24 @@ class Filters:
         bare = path.partition("?")[0] if "?" in path else path
         # After a dot in an earlier part comes a slash, which no ending has.
         if (ending := bare.rpartition(".")[2].lower()) in self.endings:
-            return Filtered(self.endings[ending], f"The path ends in .{ending}.")
+            return FilterRefusal(self.endings[ending], f"The path ends in .{ending}.")
         for name, check in self.checks:
             if detail := check(path, bare):
-                return Filtered(name, detail)
+                return FilterRefusal(name, detail)
         return path
 
 
-def compile(filters: Iterable[Filter]) -> Filters:  # noqa: A001 - as re does
+def compile(filters: Iterable[Filter]) -> CompiledFilters:  # noqa: A001 - as re does
     """Make a list ready for use; BadInput says which filter is wrong, and how."""
-    made: dict[str, Made | None] = {}
+    made: dict[str, CompiledFilter | None] = {}
     for given in filters:
         if (name := _name(given)) in made:
             raise BadInput(f"Filter {name!r}: another one has this name too.")
-        made[name] = _made(name, given)
+        made[name] = _compile_one(name, given)
     pairs = list(made.items())
-    trims = [one for one in made.values() if isinstance(one, Trim) and one]
-    return Filters(
-        tuple(sorted(trims, key=lambda one: isinstance(one, Order))),
+    trims = [one for one in made.values() if isinstance(one, UrlRewrite) and one]
+    return CompiledFilters(
+        tuple(sorted(trims, key=lambda one: isinstance(one, ParameterOrderRewrite))),
         {end: name for name, one in reversed(pairs) if isinstance(one, frozenset) for end in one},
         tuple((name, one) for name, one in pairs if callable(one)),
     )
@@ -121,7 +126,7 @@ def combine(house: Iterable[Filter], host: Iterable[Filter]) -> list[Filter]:
 def describe(given: Filter) -> str:
     """One line for people: `long: refuses paths of more than 500 characters`."""
     name = _name(given)
-    if _made(name, given) is None:
+    if _compile_one(name, given) is None:
         return f"{name}: off"
     rule = RULES[given["rule"]]
     told = [(rule.keys[key], given[key]) for key in rule.keys if key in given]
@@ -137,16 +142,16 @@ def _name(given: object) -> str:
     return name
 
 
-def _made(name: str, given: Filter) -> Made | None:
+def _compile_one(name: str, given: Filter) -> CompiledFilter | None:
     off = given.get("off", False)
     if not isinstance(off, bool):
         raise BadInput(f"Filter {name!r}: off: true or false is wanted.")
     if off and "rule" not in given:
-        _known(name, given, ["name", "off"])
+        _check_words(name, given, ["name", "off"])
         return None
-    _known(name, [str(given.get("rule"))], list(RULES))
+    _check_words(name, [str(given.get("rule"))], list(RULES))
     rule = RULES[given["rule"]]
-    _known(name, given, [*rule.keys, "name", "rule", "off"])
+    _check_words(name, given, [*rule.keys, "name", "rule", "off"])
     try:
         made = rule.make(given)
     except ValueError as error:
@@ -154,7 +159,7 @@ def _made(name: str, given: Filter) -> Made | None:
     return None if off else made
 
 
-def _known(name: str, words: Iterable[str], known: list[str]) -> None:
+def _check_words(name: str, words: Iterable[str], known: list[str]) -> None:
     for word in words:
         if word not in known:
             near = difflib.get_close_matches(str(word), known, n=1, cutoff=0.5)
@@ -206,23 +211,23 @@ def _path(given: Filter) -> Check:
     return lambda path, _: f"The path {what}." if bad.search(path) and not good.search(path) else ""
 
 
-def _query(given: Filter) -> Parameters:
+def _query(given: Filter) -> ParameterRewrite:
     keep = given.get("keep")
     if keep in ("all", "none"):
-        return Parameters(frozenset(), only=keep == "none")
-    return Parameters(_texts(given, "keep", "all, none or "), only=True)
+        return ParameterRewrite(frozenset(), only=keep == "none")
+    return ParameterRewrite(_texts(given, "keep", "all, none or "), only=True)
 
 
-def _parameters(given: Filter) -> Parameters:
-    return Parameters(_texts(given, "drop"), only=False)
+def _parameters(given: Filter) -> ParameterRewrite:
+    return ParameterRewrite(_texts(given, "drop"), only=False)
 
 
-def _sessions(_: Filter) -> Sessions:
-    return Sessions()
+def _sessions(_: Filter) -> SessionRewrite:
+    return SessionRewrite()
 
 
-def _order(_: Filter) -> Order:
-    return Order()
+def _order(_: Filter) -> ParameterOrderRewrite:
+    return ParameterOrderRewrite()
 
 
 def _count(given: Filter, key: str) -> int:
@@ -294,16 +299,16 @@ def _ends(atom: str, follows: tuple[str, str, str]) -> bool:
     return not any(re.fullmatch(after, char, re.IGNORECASE) for char in fits)
 
 
-RULES: Final[Mapping[str, Rule]] = {
-    "length": Rule(_length, "refuses paths", {"most": "of more than {} characters"}),
-    "depth": Rule(_depth, "refuses paths", {"most": "more than {} parts deep"}),
-    "repeats": Rule(_repeats, "refuses paths", {"most": "with one part more than {} times"}),
-    "extension": Rule(_extension, "refuses paths", {"any": "with the extensions {}"}),
-    "path": Rule(
+RULES: Final[Mapping[str, FilterRule]] = {
+    "length": FilterRule(_length, "refuses paths", {"most": "of more than {} characters"}),
+    "depth": FilterRule(_depth, "refuses paths", {"most": "more than {} parts deep"}),
+    "repeats": FilterRule(_repeats, "refuses paths", {"most": "with one part more than {} times"}),
+    "extension": FilterRule(_extension, "refuses paths", {"any": "with the extensions {}"}),
+    "path": FilterRule(
         _path, "refuses paths that", {"matches": "match {}", "not_matches": "do not match {}"}
     ),
-    "query": Rule(_query, "keeps of the query", {"keep": "{}"}),
-    "parameters": Rule(_parameters, "drops from the query", {"drop": "{}"}),
-    "sessions": Rule(_sessions, "takes session ids out", {}),
-    "order": Rule(_order, "puts parameters in the order of their names", {}),
+    "query": FilterRule(_query, "keeps of the query", {"keep": "{}"}),
+    "parameters": FilterRule(_parameters, "drops from the query", {"drop": "{}"}),
+    "sessions": FilterRule(_sessions, "takes session ids out", {}),
+    "order": FilterRule(_order, "puts parameters in the order of their names", {}),
 }

@@ -12,7 +12,7 @@ from usher.door.rules import Knock, Reason
 
 store = load_statements(__file__)
 # A page that is unchanged, gone, moved elsewhere or barred by robots.txt was settled like one that was fetched.
-Result = Literal["success", "unchanged", "failure", "gone", "moved", "barred"]
+FetchResult = Literal["success", "unchanged", "failure", "gone", "moved", "barred"]
 STALE: Final = "?"
 FRESH: Final = frozenset("NQ")  # letters of pages that were not known before
 LETTERS: Final = {
@@ -29,7 +29,7 @@ LETTERS: Final = {
 
 
 @dataclass(slots=True)
-class Batch:
+class PackedUrls:
     """Different URLs, packed for the statements: hosts once each, then place, path and scheme of every URL."""
 
     hosts: dict[int, int] = field(default_factory=dict)  # number → place, from 1
@@ -47,10 +47,10 @@ class Batch:
         self.paths.append(path)
         self.schemes.append(scheme)
 
-    def without(self, positions: Collection[int]) -> "Batch":
+    def without(self, positions: Collection[int]) -> "PackedUrls":
         """The same without the URLs at these positions."""
         stay = [at for at in range(len(self.paths)) if at not in positions]
-        return Batch(
+        return PackedUrls(
             self.hosts,
             self.revisions,
             [self.places[at] for at in stay],
@@ -59,19 +59,19 @@ class Batch:
         )
 
 
-def array(values: Iterable[object]) -> str:
+def array_text(values: Iterable[object]) -> str:
     """PostgreSQL's own text for an array; the driver would take ten times as long over a list."""
     return "{" + ",".join(map(str, values)) + "}"
 
 
-async def by_index(conn: Connection) -> None:
+async def disable_sequential_scans(conn: Connection) -> None:
     """For the rest of the transaction no table is read from end to end."""
-    await store.by_index.tuples(conn)
+    await store.disable_sequential_scans.tuples(conn)
 
 
 async def knock(
     conn: Connection,
-    batch: Batch,
+    batch: PackedUrls,
     *,
     knock: Knock,
     house_revision: int,
@@ -80,9 +80,9 @@ async def knock(
 ) -> tuple[str, int]:
     """One letter for each URL, and how many other pages of their hosts came in with them."""
     given = {
-        "hosts": array(batch.hosts),
-        "revisions": array(batch.revisions),
-        "places": array(batch.places),
+        "hosts": array_text(batch.hosts),
+        "revisions": array_text(batch.revisions),
+        "places": array_text(batch.places),
         "paths": "\n".join(batch.paths),
         "schemes": bytes(batch.schemes),
         "hall_pass": knock.hall_pass,
@@ -92,7 +92,7 @@ async def knock(
         "source": knock.source or "",
         "now": now,
     }
-    await by_index(conn)
+    await disable_sequential_scans(conn)
     if knock.kind == "full":
         ((letters, brought),) = await store.knock_full.tuples(conn, **given)
         return letters or "", brought
@@ -101,26 +101,26 @@ async def knock(
 
 
 async def hint(
-    conn: Connection, batch: Batch, *, changed: Sequence[datetime], now: datetime
+    conn: Connection, batch: PackedUrls, *, changed: Sequence[datetime], now: datetime
 ) -> int:
     """Have pages come sooner that their site says have changed; how many do."""
-    await by_index(conn)
+    await disable_sequential_scans(conn)
     return await store.hint.run(
         conn,
-        hosts=array(batch.hosts),
-        places=array(batch.places),
+        hosts=array_text(batch.hosts),
+        places=array_text(batch.places),
         paths="\n".join(batch.paths),
-        changed=array([moment.isoformat() for moment in changed]),
+        changed=array_text([moment.isoformat() for moment in changed]),
         now=now,
     )
 
 
-class Outcome(NamedTuple):
+class PageReport(NamedTuple):
     """What a fetch of one page brought."""
 
     domain64: int
     path: str
-    result: Result
+    result: FetchResult
     chunk_id: int | None = None
     status: int | None = None
     content_type: int = 1
@@ -141,7 +141,7 @@ COLUMNS: Final = (
 )  # fmt: skip
 
 
-class Settled(NamedTuple):
+class SettledPage(NamedTuple):
     """A page as it is now, in which chunk its text was `before` and is `after`, and whether others of its host wait."""
 
     domain64: int
@@ -154,12 +154,14 @@ class Settled(NamedTuple):
     waits: bool
 
 
-async def settle(conn: Connection, *, outcomes: Sequence[Outcome], now: datetime) -> list[Settled]:
+async def settle(
+    conn: Connection, *, outcomes: Sequence[PageReport], now: datetime
+) -> list[SettledPage]:
     """Record what fetches brought; only pages that were being crawled in that chunk are returned and changed."""
-    return await store.settle.rows(conn, Settled, **columns(outcomes), now=now)
+    return await store.settle.rows(conn, SettledPage, **report_columns(outcomes), now=now)
 
 
-def columns(outcomes: Sequence[Outcome]) -> dict[str, str | None]:
+def report_columns(outcomes: Sequence[PageReport]) -> dict[str, str | None]:
     """Outcomes as the arrays that functions of the schema take, by the names of our parameters."""
     values = zip(*outcomes, strict=True) if outcomes else [()] * len(COLUMNS)
     return dict(zip(COLUMNS, map(written, values), strict=True))
@@ -187,7 +189,7 @@ async def recrawl_entrances(conn: Connection, *, hosts: Sequence[int]) -> list[R
 
 
 @dataclass(frozen=True, slots=True)
-class Guest:
+class GuestbookPage:
     """A page with all we know of it."""
 
     id: int
@@ -212,5 +214,5 @@ class Guest:
     depth: int
 
 
-async def page(conn: Connection, *, domain64: int, path: str) -> Guest | None:
-    return await store.page.row(conn, Guest, domain64=domain64, path=path)
+async def page(conn: Connection, *, domain64: int, path: str) -> GuestbookPage | None:
+    return await store.page.row(conn, GuestbookPage, domain64=domain64, path=path)

@@ -10,15 +10,15 @@ with host as materialized (
     select
         given.place,
         h.domain64,
-        h.revision is distinct from given.revision or house.revision <> %(house_revision)s as stale,
-        coalesce(h.cadence, house.cadence) as cadence,
+        h.revision is distinct from given.revision or settings.revision <> %(house_revision)s as stale,
+        coalesce(h.cadence, settings.cadence) as cadence,
         h.crawl_started is not null or h.next_fetch <= %(now)s as due,
         -- The crawl is over, and this is a page that one of its own pages led to.
         h.last_crawl_ended > %(now)s::timestamptz - %(grace)s::interval and %(source)s in ('', h.name) as is_late
     from unnest(%(hosts)s::bigint[], %(revisions)s::int[]) with ordinality as given (domain64, revision, place)
     -- "offset 0" keeps a look-up by index, whatever the planner thinks of the sizes; so below.
     left join lateral (select * from work.hosts where domain64 = given.domain64 offset 0) h on true
-    cross join work.house
+    cross join work.settings
 ),
 judged as materialized (
     select
@@ -132,7 +132,7 @@ opened as (
     update work.hosts h set
         crawl_started = case when called.opens then coalesce(h.crawl_started, called.start) else h.crawl_started end,
         claim_at = case when called.asleep then least(h.claim_at, greatest(h.ready_at, called.claim_at)) else h.claim_at end,
-        empty_looks = case when called.asleep then 0 else h.empty_looks end
+        empty_checks = case when called.asleep then 0 else h.empty_checks end
     from (
         select id
         from work.hosts
@@ -184,12 +184,12 @@ with host as materialized (
     select
         given.place,
         h.domain64,
-        h.revision is distinct from given.revision or house.revision <> %(house_revision)s as stale,
-        coalesce(h.cadence, house.cadence) as cadence,
+        h.revision is distinct from given.revision or settings.revision <> %(house_revision)s as stale,
+        coalesce(h.cadence, settings.cadence) as cadence,
         h.crawl_started is not null or h.next_fetch <= %(now)s as due
     from unnest(%(hosts)s::bigint[], %(revisions)s::int[]) with ordinality as given (domain64, revision, place)
     left join lateral (select * from work.hosts where domain64 = given.domain64 offset 0) h on true
-    cross join work.house
+    cross join work.settings
 ),
 judged as materialized (
     select
@@ -307,7 +307,7 @@ opened as (
         crawl_started = coalesce(h.crawl_started, %(now)s),
         next_fetch = case when %(hall_pass)s then %(now)s - interval '1 day' else h.next_fetch end,
         claim_at = least(h.claim_at, greatest(h.ready_at, %(now)s)),
-        empty_looks = 0
+        empty_checks = 0
     from (
         select id
         from work.hosts
@@ -336,11 +336,11 @@ with host as materialized (
         given.place,
         h.domain64,
         make_interval(
-            secs => greatest(3600, div(extract(epoch from coalesce(h.cadence, house.cadence)), 8))
+            secs => greatest(3600, div(extract(epoch from coalesce(h.cadence, settings.cadence)), 8))
         ) as pause
     from unnest(%(hosts)s::bigint[]) with ordinality as given (domain64, place)
     cross join lateral (select * from work.hosts where domain64 = given.domain64 offset 0) h
-    cross join work.house
+    cross join work.settings
 ),
 told as materialized (
     select host.domain64, k.path, k.changed, host.pause
@@ -393,7 +393,7 @@ from work.guestbook g
 left join work.content_type t on t.code = g.content_type
 where g.domain64 = %(domain64)s and g.path = %(path)s;
 
--- name: by_index
+-- name: disable_sequential_scans
 -- For the rest of the transaction no table is read from end to end. A plan made while the guestbook was empty would
 -- read it whole, and be kept while it grows.
 select set_config('enable_seqscan', 'off', true);

@@ -13,7 +13,7 @@ from usher.db.statements import load_statements
 from usher.errors import SchemaOutOfDate
 
 store = load_statements(__file__)
-LOCK = 0x7573_6865_7203  # "usher", 3: numbers are given by one at a time
+REGISTRY_LOCK = 0x7573_6865_7203  # "usher", 3: numbers are given by one at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Host:
 
 
 @dataclass(frozen=True, slots=True)
-class House:
+class DoorSettings:
     """What holds for every host that does not say otherwise."""
 
     revision: int
@@ -38,7 +38,7 @@ class House:
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedBy:
+class HostRules:
     """What a host's URLs are judged by, and the revision that says when it is out of date."""
 
     domain64: int
@@ -56,20 +56,22 @@ class JudgedBy:
     own: bool  # a component of Usher listens there
 
 
-async def house(conn: Connection) -> House:
-    found = await store.house.row(conn, House)
+async def door_settings(conn: Connection) -> DoorSettings:
+    found = await store.door_settings.row(conn, DoorSettings)
     if found is None:
-        raise SchemaOutOfDate("work.house is empty.", hint="Run `usher db migrate`.")
+        raise SchemaOutOfDate("work.settings is empty.", hint="Run `usher db migrate`.")
     return found
 
 
-async def judged_by(conn: Connection, *, names: Sequence[str]) -> list[JudgedBy]:
-    return await store.judged_by.rows(conn, JudgedBy, names=list(names))
+async def host_rules(conn: Connection, *, names: Sequence[str]) -> list[HostRules]:
+    return await store.host_rules.rows(conn, HostRules, names=list(names))
 
 
-async def changed(conn: Connection, *, revisions: Mapping[int, int], house_revision: int) -> bool:
-    """Whether a host of these, or the house, has changed since the revision given for its number."""
-    ((answer,),) = await store.changed.tuples(
+async def have_changed(
+    conn: Connection, *, revisions: Mapping[int, int], house_revision: int
+) -> bool:
+    """Whether a host of these, or the door_settings, has have_changed since the revision given for its number."""
+    ((answer,),) = await store.have_changed.tuples(
         conn,
         domain64s=list(revisions),
         revisions=list(revisions.values()),
@@ -82,11 +84,11 @@ async def find(conn: Connection, *, names: Sequence[str]) -> list[Host]:
     return await store.find.rows(conn, Host, names=list(names))
 
 
-async def known_parts(conn: Connection, *, names: Sequence[str]) -> list[domain64.Range | None]:
+async def known_ranges(conn: Connection, *, names: Sequence[str]) -> list[domain64.Range | None]:
     """The range that each name's number will be in: its domain's, its TLD's while the domain is new, or unknown."""
     split = [domain64.split(name) for name in names]
     tlds, domains = [name.tld for name in split], [name.domain for name in split]
-    found = await store.known_parts.tuples(conn, tlds=tlds, domains=domains)
+    found = await store.known_ranges.tuples(conn, tlds=tlds, domains=domains)
     return [range_of(tld, domain) for tld, domain in found]
 
 
@@ -97,7 +99,7 @@ def range_of(tld: int | None, domain: int | None) -> domain64.Range | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class DueHost:
     """A host whose time has come."""
 
     id: int
@@ -105,8 +107,8 @@ class Due:
     name: str
 
 
-async def due(conn: Connection, *, now: datetime, after: int, n: int) -> list[Due]:
-    return await store.due.rows(conn, Due, now=now, after=after, n=n)
+async def due(conn: Connection, *, now: datetime, after: int, n: int) -> list[DueHost]:
+    return await store.due.rows(conn, DueHost, now=now, after=after, n=n)
 
 
 async def register(
@@ -130,7 +132,7 @@ async def register(
 
 async def lock_registry(conn: Connection) -> None:
     """Until the transaction ends nobody else gives numbers."""
-    await store.lock_registry.tuples(conn, lock=LOCK)
+    await store.lock_registry.tuples(conn, lock=REGISTRY_LOCK)
 
 
 async def add(

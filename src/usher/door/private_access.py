@@ -9,14 +9,14 @@ from usher.db.clock import server_time
 from usher.db.pool import Connection
 from usher.db.statements import load_statements
 from usher.door import hosts
-from usher.private_hosts import Permission
+from usher.private_hosts import PrivateHostPermission
 from usher.urls import Url
 
 store = load_statements(__file__)
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class GrantedAccess:
     """One stored permission of a host."""
 
     port: int
@@ -24,7 +24,7 @@ class Access:
     granted_at: datetime
 
 
-async def grant(conn: Connection, url: Url, permission: Permission) -> None:
+async def grant(conn: Connection, url: Url, permission: PrivateHostPermission) -> None:
     """Register the URL's host if it is new, and let crawlers connect to it as the permission says."""
     now = await server_time(conn)
     await hosts.register(conn, names=[url.host], now=now, schemes={url.host: url.scheme})
@@ -42,6 +42,6 @@ async def revoke(conn: Connection, host: str) -> None:
     await store.forbid_private.tuples(conn, host=host)
 
 
-async def of_host(conn: Connection, host: str) -> list[Access]:
+async def of_host(conn: Connection, host: str) -> list[GrantedAccess]:
     """Return the permissions of a host."""
-    return await store.private_access.rows(conn, Access, host=host)
+    return await store.private_access.rows(conn, GrantedAccess, host=host)

@@ -9,18 +9,18 @@ from typing import Literal
 
 from usher.domain64 import Range, split
 
-Kind = Literal["host", "domain", "listed", "any"]
+ScopeKind = Literal["host", "domain", "listed", "any"]
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class LinkScope:
     """How far links lead: this host, its registrable domain, the listed ranges besides this host, or anywhere."""
 
-    kind: Kind = "host"
+    kind: ScopeKind = "host"
     ranges: tuple[Range, ...] = ()
 
 
-def allows(scope: Scope, *, found_on: str, target: str, place: Range | None = None) -> bool:
+def allows(scope: LinkScope, *, found_on: str, target: str, place: Range | None = None) -> bool:
     """Both hosts by name, with their port; `place` is the narrowest range known to hold the target's number.
 
     That is `Range(n, n + 1)` for a registered host, else `domain_range` if its domain has a number, else `tld_range` if

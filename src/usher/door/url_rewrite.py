@@ -23,7 +23,7 @@ _PART: Final = re.compile(r"/\((?:[A-Z]\([0-9A-Za-z_-]{8,}\))+\)(?=/|$)")
 
 
 @dataclass(frozen=True, slots=True)
-class Parameters:
+class ParameterRewrite:
     """Which parameters of a query stay: only these, or all but these."""
 
     names: frozenset[str]
@@ -41,7 +41,7 @@ class Parameters:
 
 
 @dataclass(frozen=True, slots=True)
-class Sessions:
+class SessionRewrite:
     """Takes session ids out of path and query."""
 
     def stays(self, pair: str) -> bool:
@@ -57,7 +57,7 @@ class Sessions:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class ParameterOrderRewrite:
     """Parameters by name, so that a query is the same whatever its order; those of one name stay as they were."""
 
     def trim(self, path: str) -> str:
@@ -68,7 +68,7 @@ class Order:
         return joined(bare, sorted(pairs, key=lambda pair: pair.partition("=")[0]))
 
 
-Trim = Parameters | Sessions | Order
+UrlRewrite = ParameterRewrite | SessionRewrite | ParameterOrderRewrite
 
 
 def joined(bare: str, pairs: Iterable[str]) -> str:

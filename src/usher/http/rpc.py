@@ -15,7 +15,15 @@ from typing import Final
 
 import httptools
 
-from usher.http.client.pool import IDLE, MOST_BYTES, Broken, Closed, Lines, Talk, written
+from usher.http.client.pool import (
+    IDLE,
+    MOST_BYTES,
+    BrokenResponse,
+    ClientConnection,
+    ConnectionClosed,
+    HttpPool,
+    request_bytes,
+)
 
 PATH: Final = "/lines"
 NAME: Final = "usher-lines/1"
@@ -28,14 +36,14 @@ LONGEST_HEAD: Final = 200  # bytes before a body
 PLAIN_SECONDS: Final = 60.0  # after which a server that knew no quick lines may know them
 
 
-class Quick(Lines):
+class RpcPool(HttpPool):
     """The connections to one server: quick ones, and others."""
 
     def __init__(
         self, host: str, port: int, *, timeout: float, name: str = "", hint: str = ""
     ) -> None:
         super().__init__(host, port, timeout=timeout, name=name, hint=hint)
-        self._quick: list[Line] = []
+        self._quick: list[RpcConnection] = []
         self._plain_until = 0.0
 
     async def put(
@@ -48,7 +56,7 @@ class Quick(Lines):
         question = b"%s %d\n%s" % (path.encode(), len(body), body)
         try:
             while self._quick:
-                with suppress(Closed, ConnectionError):
+                with suppress(ConnectionClosed, ConnectionError):
                     return await self._put_on(self._quick.pop(), question, until)
             async with asyncio.timeout_at(until):
                 return await self._put_anew(path, body, headers, question)
@@ -57,7 +65,9 @@ class Quick(Lines):
         except (OSError, httptools.HttpParserError) as error:
             raise self._away(str(error) or type(error).__name__) from error
 
-    async def _put_on(self, line: "Line", question: bytes, until: float) -> tuple[int, bytes]:
+    async def _put_on(
+        self, line: "RpcConnection", question: bytes, until: float
+    ) -> tuple[int, bytes]:
         kept = False
         try:
             answer = await line.say(question, until)
@@ -75,9 +85,9 @@ class Quick(Lines):
         """Over a new line, or over HTTP if the server knows none."""
         loop = asyncio.get_running_loop()
         if loop.time() >= self._plain_until:
-            _, line = await loop.create_connection(Line, self._host, self._port)
+            _, line = await loop.create_connection(RpcConnection, self._host, self._port)
             try:
-                is_open = await line.open(written("GET", PATH, b"", {**headers, **UPGRADE}))
+                is_open = await line.open(request_bytes("GET", PATH, b"", {**headers, **UPGRADE}))
             except BaseException:
                 line.close()
                 raise
@@ -94,7 +104,7 @@ class Quick(Lines):
             self._quick.pop().close()
 
 
-class Line(Talk[tuple[int, bytes]]):
+class RpcConnection(ClientConnection[tuple[int, bytes]]):
     """One quick line; until it is open, what is heard is HTTP."""
 
     def __init__(self) -> None:
@@ -113,7 +123,7 @@ class Line(Talk[tuple[int, bytes]]):
         try:
             answer = self._read() if self._is_open else self._read_head()
         except ValueError:
-            raise Broken("the answer is none") from None
+            raise BrokenResponse("the answer is none") from None
         if answer is not None:
             self._said.clear()
         return answer

@@ -1,7 +1,4 @@
-"""The small site that comes with Usher: served on loopback for `usher demo`, so that a newcomer needs no network.
-
-Comes from the files beside this one; goes to the crawler, like any site.
-"""
+"""The demo site: a few pages that come with Usher, served on loopback, so that `usher demo` needs no network."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,10 +8,11 @@ from typing import Final
 from starlette.responses import Response
 
 from usher.errors import NotFound
-from usher.http.server.component import Call, Endpoint, component_app
-from usher.http.server.listen import Bind, serving
+from usher.http.server.component import ComponentCall, ComponentEndpoint, component_app
+from usher.http.server.endpoint import OPEN, Endpoint
+from usher.http.server.listen import Bind, serve_app
 
-TYPES: Final = {
+MEDIA_TYPES: Final = {
     ".html": "text/html; charset=utf-8",
     ".txt": "text/plain",
     ".xml": "application/xml",
@@ -22,20 +20,19 @@ TYPES: Final = {
 
 
 @asynccontextmanager
-async def site(bind: Bind) -> AsyncIterator[str]:
-    """Serve it; gives its address."""
-    pages = {
-        one.name: one.read_bytes()
-        for one in (files("usher.local") / "site").iterdir()
-        if one.is_file()
-    }
+async def serve_site(bind: Bind) -> AsyncIterator[str]:
+    """Serve the site and yield its URL."""
+    directory = files("usher.local") / "site"
+    pages = {file.name: file.read_bytes() for file in directory.iterdir() if file.is_file()}
 
-    async def page(call: Call) -> Response:
-        name = call.words.get("name") or "index.html"
+    async def page(call: ComponentCall[None]) -> Response:
+        name = call.path_params.get("name") or "index.html"
         if name not in pages:
-            raise NotFound("There is no such page.")
-        return Response(pages[name], media_type=TYPES[name[name.rindex(".") :]])
+            raise NotFound("The page does not exist.")
+        return Response(pages[name], media_type=MEDIA_TYPES[name[name.rindex(".") :]])
 
-    endpoints = [Endpoint("GET", "/", page, open=True), Endpoint("GET", "/{name}", page, open=True)]
-    async with serving(component_app(endpoints), bind) as address:
+    endpoints: list[ComponentEndpoint] = [
+        Endpoint("GET", path, page, access=OPEN) for path in ("/", "/{name}")
+    ]
+    async with serve_app(component_app(endpoints), bind) as address:
         yield f"{address}/"

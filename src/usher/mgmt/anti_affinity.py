@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-WORD: Final = 2**64 - 1
-ODD: Final = 0x9E3779B97F4A7C15
-PORTIONS: Final = 32
+WORD_MASK: Final = 2**64 - 1
+HASH_MULTIPLIER: Final = 0x9E3779B97F4A7C15
+MIN_PORTIONS: Final = 32
 
 
 def scatter(name: int, turn: int) -> tuple[int, int]:
@@ -20,12 +20,12 @@ def scatter(name: int, turn: int) -> tuple[int, int]:
 
     By id, chunks would go round all rows in step, and what a dead server held could be had from, and go to, only few.
     """
-    mixed = ((name * ODD ^ turn) * ODD) & WORD
-    return ((mixed ^ mixed >> 32) * ODD) & WORD, name
+    mixed = ((name * HASH_MULTIPLIER ^ turn) * HASH_MULTIPLIER) & WORD_MASK
+    return ((mixed ^ mixed >> 32) * HASH_MULTIPLIER) & WORD_MASK, name
 
 
 @dataclass(eq=False, slots=True)
-class Pack:
+class ChunkGroup:
     """Chunks of one giver that may not go to the blocked machines, and would best go back to the holders."""
 
     giver: int | None
@@ -43,18 +43,18 @@ class Pack:
         return zip(self.chunks, self.sent.elements(), strict=False)
 
 
-class Chain(NamedTuple):
+class ReassignmentChain(NamedTuple):
     """How one more chunk finds a place: packs and the takers they send to, last to first, and those they leave."""
 
-    sends: list[tuple[Pack, int]]
-    leaves: list[tuple[Pack, int]]
+    sends: list[tuple[ChunkGroup, int]]
+    leaves: list[tuple[ChunkGroup, int]]
 
 
 @dataclass(slots=True)
-class Filling:
+class Assignment:
     """The packs in order of preference, what givers must still give, the takers' machines and their room."""
 
-    packs: Sequence[Pack]
+    packs: Sequence[ChunkGroup]
     give: dict[int | None, int]
     takers: Mapping[int, str]
     room: dict[int, int]
@@ -92,10 +92,10 @@ class Filling:
         for pack in self.packs:
             self.pour(pack, list(self.takers))
 
-    def suits(self, pack: Pack, name: int) -> bool:
+    def suits(self, pack: ChunkGroup, name: int) -> bool:
         return self.takers[name] not in pack.blocked
 
-    def pour(self, pack: Pack, names: Sequence[int]) -> None:
+    def pour(self, pack: ChunkGroup, names: Sequence[int]) -> None:
         """Send what a pack can give to these takers, in proportion to their room."""
         space = sum(self.room[name] for name in names)
         left = min(pack.spare, self.give[pack.giver], self.most, space)
@@ -109,16 +109,16 @@ class Filling:
             left, space = left - count, space - free
             self.send(pack, name, count)
 
-    def send(self, pack: Pack, name: int, count: int) -> None:
+    def send(self, pack: ChunkGroup, name: int, count: int) -> None:
         pack.sent[name] += count
         self.room[name] -= count
 
-    def chain(self) -> Chain | None:
+    def chain(self) -> ReassignmentChain | None:
         """The shortest chain of changes that puts one more chunk apart, if there is any."""
         queue = [pack for pack in self.packs if self.give[pack.giver] and pack.spare]
-        came: dict[Pack, Pack | int | None] = dict.fromkeys(queue)
+        came: dict[ChunkGroup, ChunkGroup | int | None] = dict.fromkeys(queue)
         givers = {pack.giver for pack in queue}
-        reached: dict[int, Pack] = {}
+        reached: dict[int, ChunkGroup] = {}
         for pack in queue:
             for name in self.takers:
                 if name in reached or not self.suits(pack, name):
@@ -126,14 +126,14 @@ class Filling:
                 reached[name] = pack
                 if self.room[name]:
                     return _chain(name, reached, came)
-                queue += _meet((one for one in self.packs if one.sent[name]), name, came)
+                queue += _add_unvisited((one for one in self.packs if one.sent[name]), name, came)
             if pack.giver not in givers:  # it keeps this one, and may give another instead
                 givers.add(pack.giver)
                 others = (one for one in self.packs if one.giver == pack.giver and one.spare)
-                queue += _meet(others, pack, came)
+                queue += _add_unvisited(others, pack, came)
         return None
 
-    def change(self, chain: Chain) -> None:
+    def change(self, chain: ReassignmentChain) -> None:
         giver = chain.sends[-1][0].giver
         leaving = {pack for pack, _ in chain.leaves}
         spare = [pack.spare for pack, _ in chain.sends if pack not in leaving]
@@ -147,23 +147,27 @@ class Filling:
             self.send(pack, name, -count)
 
 
-def _meet(
-    packs: Iterator[Pack], link: Pack | int, came: dict[Pack, Pack | int | None]
-) -> list[Pack]:
+def _add_unvisited(
+    packs: Iterator[ChunkGroup],
+    link: ChunkGroup | int,
+    came: dict[ChunkGroup, ChunkGroup | int | None],
+) -> list[ChunkGroup]:
     """Those not met before, which are now."""
     found = [pack for pack in packs if pack not in came]
     came.update(dict.fromkeys(found, link))
     return found
 
 
-def _chain(end: int, reached: Mapping[int, Pack], came: Mapping[Pack, Pack | int | None]) -> Chain:
-    chain = Chain([], [])
+def _chain(
+    end: int, reached: Mapping[int, ChunkGroup], came: Mapping[ChunkGroup, ChunkGroup | int | None]
+) -> ReassignmentChain:
+    chain = ReassignmentChain([], [])
     name: int | None = end
     while name is not None:
         pack = reached[name]
         chain.sends.append((pack, name))
         before = came[pack]
-        if isinstance(before, Pack):
+        if isinstance(before, ChunkGroup):
             pack, before = before, came[before]
         name = before if isinstance(before, int) else None
         if name is not None:
@@ -171,7 +175,7 @@ def _chain(end: int, reached: Mapping[int, Pack], came: Mapping[Pack, Pack | int
     return chain
 
 
-def deal(
+def deal_new_chunks(
     count: int,
     rooms: Mapping[int, Sequence[dict[int, int]]],
     where: Mapping[int, str],
@@ -184,9 +188,9 @@ def deal(
     """
     while count and rooms:
         room = {row: next(filter(None, stages)) for row, stages in rooms.items()}
-        names = _one_each(room, where, turn + count)
+        names = _server_of_each_row(room, where, turn + count)
         # Few go the same way. With more than one in rows + 1, a machine left out could then have too many places.
-        size = count // max(PORTIONS, len(rooms) + 1)
+        size = count // max(MIN_PORTIONS, len(rooms) + 1)
         size = max(1, min(size, *(room[row][name] for row, name in names.items())))
         yield size, list(names.values())
         count -= size
@@ -196,7 +200,7 @@ def deal(
                 del room[row][name]
 
 
-def _one_each(
+def _server_of_each_row(
     room: Mapping[int, Mapping[int, int]], where: Mapping[int, str], turn: int
 ) -> dict[int, int]:
     """A server of every row for one chunk, by row."""
@@ -208,14 +212,16 @@ def _one_each(
         for name in sorted(names, key=room[row].__getitem__):
             left[where[name]] += room[row][name]
             places.setdefault(where[name], {})[row] = name
-    met = _match(places, left)
+    met = _match_machines(places, left)
     return {
         row: places[met[row]][row] if row in met else max(free, key=free.__getitem__)
         for row, free in room.items()
     }
 
 
-def _match(places: Mapping[str, Mapping[int, int]], left: Mapping[str, int]) -> dict[int, str]:
+def _match_machines(
+    places: Mapping[str, Mapping[int, int]], left: Mapping[str, int]
+) -> dict[int, str]:
     """A machine of its own for as many rows as possible, the fullest machines first (Kuhn's matching)."""
     met: dict[int, str] = {}
 

@@ -11,8 +11,8 @@ from typing import Final
 from usher.db.pool import Connection
 from usher.db.statements import load_statements
 from usher.errors import Conflict, NotAllowed
-from usher.mgmt.component_names import IDENTITY_HINT, Type, host_of, type_of
-from usher.mgmt.components import Component, Happening, event, join_row, of_id
+from usher.mgmt.component_names import IDENTITY_HINT, ComponentType, host_of, type_of
+from usher.mgmt.components import ComponentRecord, NewEvent, add_events, join_row, of_id
 from usher.mgmt.placement_rules import machine
 
 store = load_statements(__file__)
@@ -28,21 +28,21 @@ class CallerIdentity:
     """
 
     host: str
-    roles: tuple[Type, ...] = ()
+    roles: tuple[ComponentType, ...] = ()
     is_named: bool = True
     token_id: int | None = None
     is_trusted: bool = False
 
     @property
-    def role(self) -> Type | None:
+    def role(self) -> ComponentType | None:
         """The only role that the call implies."""
         return self.roles[0] if len(self.roles) == 1 else None
 
-    def is_other_role(self, component: Component) -> bool:
+    def is_other_role(self, component: ComponentRecord) -> bool:
         return self.role is not None and component.type not in (None, self.role)
 
 
-async def meet(
+async def identify_by_host(
     conn: Connection,
     *,
     host: str,
@@ -51,7 +51,7 @@ async def meet(
     token_id: int | None = None,
     is_trusted: bool = False,
     now: datetime,
-) -> Component:
+) -> ComponentRecord:
     """The component that names itself by this host, registered if it is new, seen now; see `identify`."""
     roles = () if type is None else (type_of(type),)
     caller = CallerIdentity(host_of(host), roles, token_id=token_id, is_trusted=is_trusted)
@@ -60,7 +60,7 @@ async def meet(
 
 async def identify(
     conn: Connection, caller: CallerIdentity, *, row: int | None = None, now: datetime
-) -> Component:
+) -> ComponentRecord:
     """The component that calls, registered if it is new, seen now.
 
     Raise Conflict if a caller with a name plays another role than before. Raise NotAllowed if the host has a good token
@@ -72,14 +72,16 @@ async def identify(
     async with conn.transaction():
         await store.lock_host.tuples(conn, lock=HOST_LOCK, host=caller.host)
         component = await _own_row(conn, caller, now)
-        await _bind(conn, component, caller.token_id)
-        await _learn(conn, component, caller.role, now)
+        await _bind_token(conn, component, caller.token_id)
+        await _learn_type(conn, component, caller.role, now)
         return await join_row(conn, await of_id(conn, component.id), row, now)
 
 
-async def recognise(conn: Connection, caller: CallerIdentity, *, now: datetime) -> Component | None:
+async def recognise(
+    conn: Connection, caller: CallerIdentity, *, now: datetime
+) -> ComponentRecord | None:
     """The component that calls, seen now, in whatever role; None if none fits. Raise NotAllowed as `identify` does."""
-    rows = await store.meet.tuples(
+    rows = await store.recognise.tuples(
         conn, host=caller.host, roles=list(caller.roles), token=caller.token_id, now=now
     )
     if not rows:
@@ -87,7 +89,7 @@ async def recognise(conn: Connection, caller: CallerIdentity, *, now: datetime) 
     [(*columns, has_other_token)] = rows
     if has_other_token:
         await _check_tokens(conn, caller)
-    return Component(*columns)
+    return ComponentRecord(*columns)
 
 
 async def has_components(conn: Connection, host: str) -> bool:
@@ -95,7 +97,7 @@ async def has_components(conn: Connection, host: str) -> bool:
     return bool(await store.types_at.tuples(conn, host=host))
 
 
-def _is_changed(known: Component, caller: CallerIdentity, row: int | None) -> bool:
+def _is_changed(known: ComponentRecord, caller: CallerIdentity, row: int | None) -> bool:
     return (
         (caller.role or known.type) != known.type
         or (caller.token_id is not None and caller.token_id != known.token_id)
@@ -104,7 +106,7 @@ def _is_changed(known: Component, caller: CallerIdentity, row: int | None) -> bo
     )
 
 
-async def _own_row(conn: Connection, caller: CallerIdentity, now: datetime) -> Component:
+async def _own_row(conn: Connection, caller: CallerIdentity, now: datetime) -> ComponentRecord:
     """The caller's component, registered if there is none. Call `lock_host` first."""
     known = await recognise(conn, caller, now=now)
     if known and not caller.is_other_role(known):
@@ -120,7 +122,7 @@ async def _own_row(conn: Connection, caller: CallerIdentity, now: datetime) -> C
     [(id_,)] = await store.register.tuples(
         conn, host=caller.host, machine=machine(caller.host), now=now
     )
-    await event(conn, Happening(now, "registered", id_))
+    await add_events(conn, NewEvent(now, "registered", id_))
     return await of_id(conn, id_)
 
 
@@ -132,10 +134,10 @@ async def _check_tokens(conn: Connection, caller: CallerIdentity) -> None:
         raise not_its_token(caller.host)
 
 
-async def _bind(conn: Connection, one: Component, token_id: int | None) -> None:
+async def _bind_token(conn: Connection, one: ComponentRecord, token_id: int | None) -> None:
     if token_id is None or token_id == one.token_id:
         return
-    if not await store.bind.tuples(conn, id=one.id, token=token_id):
+    if not await store.bind_token.tuples(conn, id=one.id, token=token_id):
         raise not_its_token(one.host)
 
 
@@ -146,6 +148,8 @@ def not_its_token(host: str) -> NotAllowed:
     )
 
 
-async def _learn(conn: Connection, one: Component, kind: Type | None, now: datetime) -> None:
-    if kind is not None and await store.learn.tuples(conn, id=one.id, type=kind):
-        await event(conn, Happening(now, "type", one.id, None, kind))
+async def _learn_type(
+    conn: Connection, one: ComponentRecord, kind: ComponentType | None, now: datetime
+) -> None:
+    if kind is not None and await store.learn_type.tuples(conn, id=one.id, type=kind):
+        await add_events(conn, NewEvent(now, "type", one.id, None, kind))

@@ -15,21 +15,21 @@ from psycopg.rows import TupleRow
 
 from usher.db.pool import Connection
 from usher.db.statements import array, load_statements
-from usher.door.guestbook import Outcome, Settled, columns
-from usher.messages import PrivateAccess
+from usher.door.guestbook import PageReport, SettledPage, report_columns
+from usher.messages.crawler import PrivateAccess
 from usher.mgmt import compaction_merge, page_versions, placements
-from usher.urls import Url, written
+from usher.urls import Url, url_text
 
 store = load_statements(__file__)
-MOST_CRAWLS: Final = 3  # of a page whose crawlers die, before it is an error
-MOST_BUILDS: Final = 3
+MAX_CRAWL_ATTEMPTS: Final = 3  # of a page whose crawlers die, before it is an error
+MAX_BUILD_ATTEMPTS: Final = 3
 MAX_LEASES_BY_CALL: Final = (
     12  # that calls which do not name a chunk renew its lease, counted from its claim
 )
-Rows = Sequence[TupleRow]  # of what was claimed for one crawler
+ClaimRows = Sequence[TupleRow]  # of what was claimed for one crawler
 
 
-class Given(NamedTuple):
+class ClaimedPage(NamedTuple):
     """A page that a crawler is to fetch, with what it needs for a conditional request."""
 
     id: int
@@ -43,15 +43,15 @@ class Given(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Pack:
+class ClaimedChunk:
     """A chunk and the pages that were put into it."""
 
     chunk_id: int
-    pages: list[Given]
+    pages: list[ClaimedPage]
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class ClaimRequest:
     """How many pages are wanted: of how many hosts, how many of each, and how long the first may wait for the last.
 
     With `hold` a host that rests between requests is the crawler's alone until it reports.
@@ -66,7 +66,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class ToBuild:
+class ChunkToBuild:
     """A crawled chunk for a builder, and who has its content; nobody if it is made of others."""
 
     chunk_id: int
@@ -75,7 +75,7 @@ class ToBuild:
     bytes: int | None
 
 
-class Finished(NamedTuple):
+class FinishedCrawl(NamedTuple):
     """How many pages a crawler told of at the end of a chunk, and of how many it never said a word."""
 
     told: int
@@ -108,7 +108,7 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class PageLocation:
     """Where a page is."""
 
     domain64: int
@@ -117,15 +117,17 @@ class Found:
     state: str
 
 
-async def claim_links(conn: Connection, crawler: int, ask: Ask, *, now: datetime) -> Pack | None:
+async def claim_links(
+    conn: Connection, crawler: int, ask: ClaimRequest, *, now: datetime
+) -> ClaimedChunk | None:
     """A new chunk for a crawler; None while too few pages wait and none for too long."""
     [pack] = await claim_all(conn, [(crawler, ask)], now=now)
     return pack
 
 
 async def more_links(
-    conn: Connection, crawler: int, chunk: int, ask: Ask, *, now: datetime
-) -> list[Given]:
+    conn: Connection, crawler: int, chunk: int, ask: ClaimRequest, *, now: datetime
+) -> list[ClaimedPage]:
     """More pages for a chunk that the crawler holds (`hold` it first): as many as there are, up to n."""
     [pack] = await claim_all(conn, [(crawler, ask)], chunk=chunk, now=now)
     return pack.pages if pack else []
@@ -133,25 +135,25 @@ async def more_links(
 
 async def claim_all(
     conn: Connection,
-    asked: Sequence[tuple[int, Ask]],
+    asked: Sequence[tuple[int, ClaimRequest]],
     *,
     now: datetime,
     chunk: int | None = None,
-) -> list[Pack | None]:
+) -> list[ClaimedChunk | None]:
     """A new chunk for each of these crawlers, in one statement.
 
     They get pages of different hosts: who comes after one that was served may get nothing although there is something.
     """
-    return [packed(rows) for rows in await claim_rows(conn, asked, now=now, chunk=chunk)]
+    return [claimed_chunk(rows) for rows in await claim_rows(conn, asked, now=now, chunk=chunk)]
 
 
 async def claim_rows(
     conn: Connection,
-    asked: Sequence[tuple[int, Ask]],
+    asked: Sequence[tuple[int, ClaimRequest]],
     *,
     now: datetime,
     chunk: int | None = None,
-) -> list[Rows]:
+) -> list[ClaimRows]:
     """The same, as rows that whoever asked has `packed`: the connection is free for others meanwhile."""
     asks = [ask for _, ask in asked]
     found = await store.claim_links.tuples(
@@ -166,23 +168,23 @@ async def claim_rows(
         holds=array(ask.hold for ask in asks),
         now=now,
     )
-    rows: list[Rows] = [()] * len(asked)
+    rows: list[ClaimRows] = [()] * len(asked)
     for turn, some in groupby(found, key=itemgetter(0)):
         rows[turn - 1] = list(some)
     return rows
 
 
-def packed(rows: Rows) -> Pack | None:
+def claimed_chunk(rows: ClaimRows) -> ClaimedChunk | None:
     if not rows:
         return None
     pages = [
-        Given(id_, written(scheme, host, path), access(port, addresses), *rest)
+        ClaimedPage(id_, url_text(scheme, host, path), private_access(port, addresses), *rest)
         for _, _, id_, host, scheme, path, port, addresses, *rest in rows
     ]
-    return Pack(rows[0][1], pages)
+    return ClaimedChunk(rows[0][1], pages)
 
 
-def access(port: int | None, addresses: Sequence[object] | None) -> PrivateAccess | None:
+def private_access(port: int | None, addresses: Sequence[object] | None) -> PrivateAccess | None:
     if port is None or addresses is None:
         return None
     return PrivateAccess(port, tuple(map(str, addresses)))
@@ -193,25 +195,27 @@ async def open_chunks(conn: Connection, crawler: int, *, now: datetime) -> list[
     return [id_ for (id_,) in await store.open_chunks.tuples(conn, crawler=crawler, now=now)]
 
 
-async def hold(
+async def lock_chunk(
     conn: Connection, crawler: int, chunk: int, *, lease: timedelta, now: datetime
 ) -> bool:
     """Whether the crawler still has this chunk; renews it with its hosts, and locks it until the transaction ends."""
     return chunk in await renew(conn, crawler, [chunk], lease=lease, now=now)
 
 
-async def find_page(conn: Connection, url: Url) -> Found | None:
+async def find_page(conn: Connection, url: Url) -> PageLocation | None:
     """The page of that address, in whatever state."""
-    return await store.page_of_chunk.row(conn, Found, host=url.host, path=url.path)
+    return await store.find_page.row(conn, PageLocation, host=url.host, path=url.path)
 
 
-async def report(conn: Connection, outcomes: Sequence[Outcome], *, now: datetime) -> list[Settled]:
+async def report(
+    conn: Connection, outcomes: Sequence[PageReport], *, now: datetime
+) -> list[SettledPage]:
     """What became of pages of held chunks; copies outdated by it are noted, crawls that are over by it are closed."""
-    return await store.report.rows(conn, Settled, **columns(outcomes), now=now)
+    return await store.report.rows(conn, SettledPage, **report_columns(outcomes), now=now)
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class HostTrouble:
     """A host that refused a request or did not answer, and how long it asks us to stay away."""
 
     domain64: int
@@ -219,11 +223,11 @@ class Trouble:
     rest: timedelta = timedelta(0)
 
 
-async def slow_down(
-    conn: Connection, troubles: Sequence[Trouble], *, now: datetime
+async def rest_hosts(
+    conn: Connection, troubles: Sequence[HostTrouble], *, now: datetime
 ) -> dict[int, datetime]:
     """Let hosts rest, for every crawler; when each is ready again."""
-    found = await store.slow_down.tuples(
+    found = await store.rest_hosts.tuples(
         conn,
         domain64s=[one.domain64 for one in troubles],
         whys=[one.why for one in troubles],
@@ -233,9 +237,9 @@ async def slow_down(
     return dict(found)
 
 
-async def forgive(conn: Connection, domain64s: Sequence[int], *, now: datetime) -> int:
+async def clear_troubles(conn: Connection, domain64s: Sequence[int], *, now: datetime) -> int:
     """Hosts that answer, after a quiet while, are trusted again."""
-    return await store.forgive.run(conn, domain64s=sorted(set(domain64s)), now=now)
+    return await store.clear_troubles.run(conn, domain64s=sorted(set(domain64s)), now=now)
 
 
 async def finish_crawl(
@@ -246,19 +250,19 @@ async def finish_crawl(
     sha256: str | None,
     size: int | None,
     now: datetime,
-    outcomes: Sequence[Outcome] = (),
+    outcomes: Sequence[PageReport] = (),
     back: bool | None = False,
-) -> Finished | None:
+) -> FinishedCrawl | None:
     """The chunk is crawled, and this became of its pages; None, and nothing changes, if the crawler has no lease on it.
 
     Pages without a report, now or before, were fetched and nothing more is known of them; or they go `back`, if
     that is None only if others were reported before.
     """
-    given = columns(outcomes)
+    given = report_columns(outcomes)
     del given["chunks"]
     return await store.finish_crawl.row(
         conn,
-        Finished,
+        FinishedCrawl,
         crawler=crawler,
         chunk=chunk,
         sha256=sha256,
@@ -274,12 +278,12 @@ async def fail_crawls(
 ) -> list[int]:
     """Chunks that will not come: their pages wait again. `crawled` ones too, if their content is lost."""
     found = await store.fail_crawls.tuples(
-        conn, chunks=list(chunks), why=why, crawled=crawled, most=MOST_CRAWLS, now=now
+        conn, chunks=list(chunks), why=why, crawled=crawled, most=MAX_CRAWL_ATTEMPTS, now=now
     )
     lost = [id_ for (id_,) in found]
     if lost:
-        await store.let_go.tuples(conn, chunks=lost, now=now)
-        await page_versions.take_back(conn, lost, max_losses=MOST_CRAWLS, now=now)
+        await store.release_hosts.tuples(conn, chunks=lost, now=now)
+        await page_versions.take_back(conn, lost, max_losses=MAX_CRAWL_ATTEMPTS, now=now)
     return lost
 
 
@@ -287,11 +291,11 @@ async def reap(conn: Connection, *, n: int, now: datetime) -> tuple[list[int], l
     """Crawls and builds whose lease has ended, made free for others."""
     late = [id_ for (id_,) in await store.expired_crawls.tuples(conn, n=n, now=now)]
     crawls = await fail_crawls(conn, late, why="the crawler's lease ended", now=now) if late else []
-    builds = await store.expired_builds.tuples(conn, n=n, most=MOST_BUILDS, now=now)
+    builds = await store.expired_builds.tuples(conn, n=n, most=MAX_BUILD_ATTEMPTS, now=now)
     return crawls, [id_ for (id_,) in builds]
 
 
-async def begin_anew(conn: Connection, crawler: int, *, n: int, now: datetime) -> list[int]:
+async def restart_crawler(conn: Connection, crawler: int, *, n: int, now: datetime) -> list[int]:
     """A crawler that was started again has nothing of what it was crawling: all of it waits again."""
     lost = [id_ for (id_,) in await store.crawls_of.tuples(conn, crawler=crawler, n=n)]
     why = "the crawler began anew"
@@ -335,10 +339,10 @@ async def claim_builds(
     now: datetime,
     alone: bool = False,
     compact: bool = False,
-) -> list[ToBuild]:
+) -> list[ChunkToBuild]:
     """Crawled chunks for one builder; `alone` also those it failed with before, `compact` those made of others."""
     found = await store.claim_builds.rows(
-        conn, ToBuild, builder=builder, n=n, lease=lease, now=now, alone=alone, compact=compact
+        conn, ChunkToBuild, builder=builder, n=n, lease=lease, now=now, alone=alone, compact=compact
     )
     return sorted(found, key=lambda one: one.chunk_id)
 
@@ -358,7 +362,7 @@ async def finish_build(
     )
     if done:
         [(is_merged,)] = done
-        await (compaction_merge.merged if is_merged else compaction_merge.born)(
+        await (compaction_merge.finish_merge if is_merged else compaction_merge.note_if_sparse)(
             conn, chunk, now=now
         )
     return bool(done)
@@ -367,7 +371,7 @@ async def finish_build(
 async def fail_build(conn: Connection, builder: int, chunk: int, *, why: str) -> str | None:
     """`error` if others may try, `parked` if enough have; None if it was not this builder's."""
     found = await store.fail_build.tuples(
-        conn, builder=builder, chunk=chunk, why=why, most=MOST_BUILDS
+        conn, builder=builder, chunk=chunk, why=why, most=MAX_BUILD_ATTEMPTS
     )
     return str(found[0][0]) if found else None
 
@@ -385,7 +389,7 @@ async def recrawl(conn: Connection, crawler: int, *, why: str, now: datetime, n:
     await placements.plan_alone(conn)
     found = [id_ for (id_,) in await store.content_of.tuples(conn, crawler=crawler, n=n)]
     lost = await fail_crawls(conn, found, why=why, now=now, crawled=True) if found else []
-    await placements.unseat(conn, lost, copies=True)
+    await placements.remove_placements(conn, lost, copies=True)
     return lost
 
 

@@ -20,7 +20,7 @@ where crawler_id = %(crawler)s and state = 'crawling' and lease_until > %(now)s
 order by id
 limit 2;
 
--- name: page_of_chunk
+-- name: find_page
 -- The page of that address, if it is in the chunk (or in any, if none is named) and being crawled.
 select g.domain64, g.path, g.chunk_id, g.state
 from work.guestbook g
@@ -71,9 +71,9 @@ with lost as (
 )
 select lost.id from lost cross join woken;
 
--- name: let_go
+-- name: release_hosts
 -- The hosts that chunks held alone rest once more and are free.
-select work.let_go(%(chunks)s::bigint[], %(now)s);
+select work.release_hosts(%(chunks)s::bigint[], %(now)s);
 
 -- name: expired_crawls
 -- Crawls whose lease has ended.
@@ -214,7 +214,7 @@ where k.id > %(after)s and k.propagated_at is null
 order by k.id
 limit %(n)s;
 
--- name: slow_down
+-- name: rest_hosts
 -- Hosts that refused us or could not be reached rest, for everyone, and their groups with them. A host that a chunk holds
 -- rests on when the chunk ends.
 with given as (
@@ -226,27 +226,27 @@ with given as (
     set troubles = least(h.troubles + 1, 30),
         trouble_at = %(now)s,
         trouble = given.why,
-        rest_until = greatest(h.rest_until, %(now)s::timestamptz + work.trouble_rest(h.troubles, given.rest)),
-        ready_at = greatest(h.ready_at, %(now)s::timestamptz + work.trouble_rest(h.troubles, given.rest)),
+        rest_until = greatest(h.rest_until, %(now)s::timestamptz + work.rest_after_trouble(h.troubles, given.rest)),
+        ready_at = greatest(h.ready_at, %(now)s::timestamptz + work.rest_after_trouble(h.troubles, given.rest)),
         claim_at = case
             when h.claim_at = 'infinity' then h.claim_at
-            else greatest(h.claim_at, %(now)s::timestamptz + work.trouble_rest(h.troubles, given.rest))
+            else greatest(h.claim_at, %(now)s::timestamptz + work.rest_after_trouble(h.troubles, given.rest))
         end
     from given
     where h.domain64 = given.domain64
-    returning h.domain64, h.pace_id, h.ready_at, h.rest_until
+    returning h.domain64, h.politeness_group_id, h.ready_at, h.rest_until
 ), groups as (
-    update work.pace p
+    update work.politeness_group p
     set ready_at = greatest(p.ready_at, s.ready_at), rest_until = greatest(p.rest_until, s.rest_until)
     from (
-        select pace_id, max(ready_at) as ready_at, max(rest_until) as rest_until
-        from slowed where pace_id is not null group by pace_id
+        select politeness_group_id, max(ready_at) as ready_at, max(rest_until) as rest_until
+        from slowed where politeness_group_id is not null group by politeness_group_id
     ) s
-    where p.id = s.pace_id
+    where p.id = s.politeness_group_id
 )
 select domain64, ready_at from slowed;
 
--- name: forgive
+-- name: clear_troubles
 -- Hosts that answer again after a quiet while begin anew.
 update work.hosts
 set troubles = 0, trouble = '', trouble_at = null

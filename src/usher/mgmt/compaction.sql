@@ -2,29 +2,29 @@
 -- One at a time begins to make chunks of others.
 select pg_advisory_xact_lock(%(lock)s);
 
--- name: close
+-- name: close_merges
 -- Chunks that are made of others and that every row has now; what they are made of is looked at again.
 with done as (
-    update work.made_of m
+    update work.chunk_source m
     set open = false
     from work.chunk k
     where m.open and k.id = m.chunk_id and k.propagated_at is not null
     returning m.chunk_id, m.source_id
 ), woken as (
-    update work.thin t set look_at = %(now)s
+    update work.compaction_candidate t set check_at = %(now)s
     from (select source_id from done order by source_id) d
     where t.chunk_id = d.source_id
 )
 select distinct chunk_id from done;
 
--- name: give_up
+-- name: give_up_merges
 -- Chunks that nobody could make, or nobody wanted to: what they are to be made of is free. One that was made and lost
 -- waits for people, like all that are parked: its pages know no other chunk.
 with vain as (
     update work.chunk k
     set state = 'error', index_state = null,
         reason = case when k.index_state = 'parked' then k.reason else 'no builder made it' end
-    where k.id in (select chunk_id from work.made_of where open)
+    where k.id in (select chunk_id from work.chunk_source where open)
         and (
             k.index_state = 'parked'
             or (k.index_state is null and k.build_attempts = 0 and k.claimed_at <= %(before)s)
@@ -35,23 +35,23 @@ with vain as (
         )
     returning k.id, k.reason
 ), free as (
-    update work.made_of m set open = false from vain where m.chunk_id = vain.id returning m.source_id
+    update work.chunk_source m set open = false from vain where m.chunk_id = vain.id returning m.source_id
 ), rests as (
-    update work.thin t set look_at = %(again)s, alive = null from free where t.chunk_id = free.source_id
+    update work.compaction_candidate t set check_at = %(again)s, alive = null from free where t.chunk_id = free.source_id
 )
 select id, reason from vain;
 
--- name: look
+-- name: check_candidates
 -- Chunks that are due to be looked at: how far they are, how many pages they had, how many are alive in them, of how many
 -- nobody knows, and whether nobody needs the chunk any more.
 with due as (
-    select chunk_id, pages from work.thin where look_at <= %(due)s order by look_at limit %(n)s for update skip locked
+    select chunk_id, pages from work.compaction_candidate where check_at <= %(due)s order by check_at limit %(n)s for update skip locked
 )
 select
     k.id as chunk_id, coalesce(k.index_state, k.state) as state, k.propagated_at,
-    exists (select from work.made_of m where m.source_id = k.id and m.open) as taken,
+    exists (select from work.chunk_source m where m.source_id = k.id and m.open) as taken,
     greatest(due.pages, pages.alive + pages.outdated) as pages, pages.alive, pages.untold,
-    case when pages.alive = 0 and k.index_state = 'built' then work.is_over(k.id) else false end as over
+    case when pages.alive = 0 and k.index_state = 'built' then work.is_obsolete(k.id) else false end as over
 from due
 cross join lateral (select * from work.chunk where id = due.chunk_id offset 0) k
 cross join lateral (
@@ -60,36 +60,36 @@ cross join lateral (
         + (select count(*) from work.guestbook g where g.indexed_in = k.id and g.chunk_id is distinct from g.indexed_in)
             as alive,
         mine.untold,
-        (select count(*) from work.outdated o where o.chunk_id = k.id) as outdated
+        (select count(*) from work.stale_copy o where o.chunk_id = k.id) as outdated
     from (
         select
             count(*) filter (where g.indexed_in = k.id) as alive,
-            count(*) filter (where work.is_untold(g)) as untold
+            count(*) filter (where work.may_hold_unreported_text(g)) as untold
         from (select * from work.guestbook where chunk_id = k.id offset 0) g
     ) mine
     offset 0
 ) pages;
 
--- name: put_off
+-- name: schedule_checks
 -- When to look at these again, and how much is left of those with little.
-update work.thin t
-set look_at = g.look_at, alive = g.alive
-from unnest(%(chunks)s::bigint[], %(look_ats)s::timestamptz[], %(alive)s::integer[]) as g (chunk_id, look_at, alive)
+update work.compaction_candidate t
+set check_at = g.check_at, alive = g.alive
+from unnest(%(chunks)s::bigint[], %(look_ats)s::timestamptz[], %(alive)s::integer[]) as g (chunk_id, check_at, alive)
 where t.chunk_id = g.chunk_id;
 
--- name: forget
+-- name: forget_candidates
 -- There is nothing more to see of these.
-delete from work.thin where chunk_id = any(%(chunks)s);
+delete from work.compaction_candidate where chunk_id = any(%(chunks)s);
 
--- name: retire
+-- name: retire_chunks
 -- Chunks that nobody needs leave: servers are told to drop them, and what was written down for them is forgotten.
 with over as (
     update work.chunk k
     set index_state = 'retired'
-    where k.id = any(%(chunks)s) and k.index_state = 'built' and k.propagated_at is not null and work.is_over(k.id)
+    where k.id = any(%(chunks)s) and k.index_state = 'built' and k.propagated_at is not null and work.is_obsolete(k.id)
     returning k.id
 ), untold as (
-    delete from work.retire r
+    delete from work.retirement r
     using work.placement p
     where p.chunk_id = any(array(select id from over)) and r.component_id = p.component_id and r.chunk_id = p.chunk_id
 ), released as (
@@ -97,32 +97,32 @@ with over as (
     set state = 'leaving', since = %(now)s, released_at = coalesce(released_at, %(now)s)
     where chunk_id = any(array(select id from over))
 ), unseated as (
-    delete from work.unseated where chunk_id = any(array(select id from over))
+    delete from work.unplaced_chunk where chunk_id = any(array(select id from over))
 ), up_to_date as (
-    delete from work.outdated where chunk_id = any(array(select id from over))
+    delete from work.stale_copy where chunk_id = any(array(select id from over))
 ), seen as (
-    delete from work.thin where chunk_id = any(array(select id from over))
+    delete from work.compaction_candidate where chunk_id = any(array(select id from over))
 ), emptied as (
-    update work.made_of set pages = '{}', given = '{}' where source_id = any(array(select id from over))
+    update work.chunk_source set pages = '{}', given = '{}' where source_id = any(array(select id from over))
 )
 select id from over order by id;
 
--- name: under_way
+-- name: count_open_merges
 -- How many chunks are being made of others.
-select count(distinct chunk_id) as number from work.made_of where open;
+select count(distinct chunk_id) as number from work.chunk_source where open;
 
--- name: sparse
+-- name: sparse_chunks
 -- Chunks of which little is left, the oldest first, with the pages that are alive in them, and how often it was tried in
 -- vain to make another of them.
 select
     t.chunk_id, pages.ids,
     (
-        select count(*) from work.made_of m
+        select count(*) from work.chunk_source m
         cross join lateral (select state from work.chunk where id = m.chunk_id offset 0) k
         where m.source_id = t.chunk_id and k.state = 'error'
     ) as failures
 from (
-    select chunk_id from work.thin where alive is not null order by chunk_id limit %(n)s for update skip locked
+    select chunk_id from work.compaction_candidate where alive is not null order by chunk_id limit %(n)s for update skip locked
 ) t
 cross join lateral (
     select from work.chunk where id = t.chunk_id and index_state = 'built' and propagated_at is not null offset 0
@@ -138,10 +138,10 @@ cross join lateral (
     ) a
 ) pages
 where pages.ids is not null
-    and not exists (select from work.made_of m where m.source_id = t.chunk_id and m.open)
+    and not exists (select from work.chunk_source m where m.source_id = t.chunk_id and m.open)
 order by t.chunk_id;
 
--- name: begin
+-- name: begin_merge
 -- A chunk that is to be made of others: of each the pages that are named.
 with new as (
     insert into work.chunk (state, claimed_at, crawled_at) values ('crawled', %(now)s, %(now)s) returning id
@@ -150,9 +150,9 @@ with new as (
     from unnest(%(sources)s::bigint[], %(pages)s::bigint[]) as g (source_id, page_id)
     group by source_id
 ), parts as (
-    insert into work.made_of (chunk_id, source_id, pages)
+    insert into work.chunk_source (chunk_id, source_id, pages)
     select new.id, given.source_id, given.pages from new, given
 ), taken as (
-    update work.thin t set alive = null, look_at = %(again)s from given where t.chunk_id = given.source_id
+    update work.compaction_candidate t set alive = null, check_at = %(again)s from given where t.chunk_id = given.source_id
 )
 select id from new;

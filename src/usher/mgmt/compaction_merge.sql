@@ -1,17 +1,17 @@
--- name: born
+-- name: note_if_sparse
 -- A chunk that was built, if few of its pages have a text in it.
 with mine as (
-    select count(*) as pages, count(*) filter (where g.indexed_in = %(chunk)s or work.is_untold(g)) as alive
+    select count(*) as pages, count(*) filter (where g.indexed_in = %(chunk)s or work.may_hold_unreported_text(g)) as alive
     from (select * from work.guestbook where chunk_id = %(chunk)s offset 0) g
 )
-insert into work.thin (chunk_id, look_at, pages)
+insert into work.compaction_candidate (chunk_id, check_at, pages)
 select %(chunk)s, %(now)s, pages from mine where alive <= %(share)s * pages
 on conflict (chunk_id) do update set pages = excluded.pages;
 
--- name: give
+-- name: assign_pages
 -- What is still alive of the pages that these chunks are to be made of; of one that was built before and lost, also what
 -- moved into it.
-update work.made_of m
+update work.chunk_source m
 set given = coalesce(
     (
         select array_agg(g.id order by g.id)
@@ -26,7 +26,7 @@ where m.chunk_id = any(%(chunks)s);
 -- name: manifest
 -- Of which chunks these are to be made, which servers have the files, and which pages to take, by their address.
 select m.chunk_id, m.source_id, k.index_sha256, k.index_bytes, peers.hosts, pages.keys
-from work.made_of m
+from work.chunk_source m
 join work.chunk k on k.id = m.source_id
 cross join lateral (
     select coalesce(array_agg(c.host order by c.host), '{}') as hosts
@@ -49,20 +49,20 @@ order by m.chunk_id, m.source_id;
 -- nobody settles them until the transaction ends.
 select m.source_id, g.id, g.indexed_in, g.id = any(m.given) as given
 from (
-    select source_id, given, unnest(pages) as page_id from work.made_of where chunk_id = %(chunk)s order by page_id
+    select source_id, given, unnest(pages) as page_id from work.chunk_source where chunk_id = %(chunk)s order by page_id
 ) m
 cross join lateral (
     select id, indexed_in from work.guestbook where id = m.page_id offset 0 for no key update
 ) g;
 
--- name: move
+-- name: move_pages
 -- The text of these pages is in this chunk now.
 update work.guestbook set indexed_in = %(chunk)s where id = any(%(pages)s);
 
--- name: as_judged
+-- name: copy_verdicts
 -- Pages that disappeared while their chunk was made: whether they may go is known of where they were.
-update work.outdated o
+update work.stale_copy o
 set ready = s.ready, held = s.held
 from unnest(%(sources)s::bigint[], %(pages)s::bigint[]) as t (source_id, page_id)
-join work.outdated s on s.chunk_id = t.source_id and s.page_id = t.page_id and s.newer is null
+join work.stale_copy s on s.chunk_id = t.source_id and s.page_id = t.page_id and s.newer is null
 where o.chunk_id = %(chunk)s and o.page_id = t.page_id and o.newer is null;

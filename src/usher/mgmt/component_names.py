@@ -8,15 +8,15 @@ from typing import Final, Literal, get_args
 
 from usher.errors import BadInput
 from usher.mgmt.placement_rules import machine
-from usher.urls import MAX_HOST, Refused, parse
+from usher.urls import MAX_HOST, UrlRefusal, parse
 
-Type = Literal["crawler", "index-builder", "index-server", "front-end", "manager"]
-State = Literal["online", "waiting", "paused", "error"]
-TYPES: Final[tuple[Type, ...]] = get_args(Type)
-STATES: Final[tuple[State, ...]] = get_args(State)
+ComponentType = Literal["crawler", "index-builder", "index-server", "front-end", "manager"]
+ComponentState = Literal["online", "waiting", "paused", "error"]
+TYPES: Final[tuple[ComponentType, ...]] = get_args(ComponentType)
+STATES: Final[tuple[ComponentState, ...]] = get_args(ComponentState)
 MAX_TEXT: Final = 300
-MAX_WORDS: Final = 200
-NOWHERE: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - what cannot be reached
+MAX_STORED_TEXT: Final = 200
+WILDCARD_ADDRESSES: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - what cannot be reached
 IDENTITY_HINT: Final = (
     "A component names itself by `host` in the body or the query, or by the header X-Usher-Host."
 )
@@ -34,8 +34,8 @@ def host_of(text: str) -> str:
     bare = rest if scheme else given
     if bare.count(":") > 1 and not bare.startswith("["):
         bare = f"[{bare}]"
-    url = parse(f"http://{bare}") if bare.strip("/") else Refused("bad_url", "It is empty.")
-    if isinstance(url, Refused):
+    url = parse(f"http://{bare}") if bare.strip("/") else UrlRefusal("bad_url", "It is empty.")
+    if isinstance(url, UrlRefusal):
         raise BadInput(f"This is not the host of a component: {url.detail}", hint=HOST_HINT)
     if url.path != "/" or "#" in bare:
         raise BadInput("A component has a host and a port, and no path.", hint=HOST_HINT)
@@ -45,7 +45,7 @@ def host_of(text: str) -> str:
 def _reachable(host: str) -> str:
     """The host, IPv4 in its own form; refused if nobody else could mean the same by it."""
     name = machine(host)
-    if name in NOWHERE:
+    if name in WILDCARD_ADDRESSES:
         raise BadInput(
             f"{name} is where a component listens, not where others reach it.", hint=HOST_HINT
         )
@@ -53,27 +53,27 @@ def _reachable(host: str) -> str:
     return f"{plain}{host.partition(']')[2]}" if plain else host
 
 
-def type_of(text: str) -> Type:
+def type_of(text: str) -> ComponentType:
     """`Index Server`, `index_server` and `index-server` are the same."""
     given = "-".join(text.lower().replace("_", " ").replace("-", " ").split())
     for known in TYPES:
         if given == known or given == known.replace("-", ""):
             return known
     raise BadInput(
-        f"{words(text, 40)!a} is no type of component.", hint=f"One of {', '.join(TYPES)}."
+        f"{storable_text(text, 40)!a} is no type of component.", hint=f"One of {', '.join(TYPES)}."
     )
 
 
-def state_of(text: str) -> State:
+def state_of(text: str) -> ComponentState:
     """What a component may declare."""
     for known in STATES:
         if text == known:
             return known
     raise BadInput(
-        f"{words(text, 40)!a} is no state to declare.", hint=f"One of {', '.join(STATES)}."
+        f"{storable_text(text, 40)!a} is no state to declare.", hint=f"One of {', '.join(STATES)}."
     )
 
 
-def words(text: str, most: int = MAX_WORDS) -> str:
+def storable_text(text: str, most: int = MAX_STORED_TEXT) -> str:
     """A text from outside as the database can hold it."""
     return text[:most].encode("utf-8", "replace").decode().replace("\0", "")

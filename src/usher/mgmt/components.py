@@ -12,27 +12,33 @@ from typing import Final
 from usher.db.pool import Connection
 from usher.db.statements import load_statements
 from usher.errors import BadInput, Conflict, NotFound
-from usher.mgmt.component_names import State, Type, host_of, state_of, words
-from usher.mgmt.health import Event as Transition
-from usher.mgmt.health import Health, Patience, Record, condition
-from usher.mgmt.placement_rules import Server, row_for
+from usher.mgmt.component_names import (
+    ComponentState,
+    ComponentType,
+    host_of,
+    state_of,
+    storable_text,
+)
+from usher.mgmt.health import Health, HealthLimits, HealthRecord, condition
+from usher.mgmt.health import HealthChange as Transition
+from usher.mgmt.placement_rules import RowServer, row_for
 
 store = load_statements(__file__)
-LOCK: Final = 0x7573_6865_7220  # "usher", 32: rows are given by one at a time
-MOST_WEIGHT: Final = 1_000
-LAST: Final = 2**63 - 1
-PATIENCE: Final = Patience()
+ROWS_LOCK: Final = 0x7573_6865_7220  # "usher", 32: rows are given by one at a time
+MAX_WEIGHT: Final = 1_000
+MAX_ID: Final = 2**63 - 1
+DEFAULT_LIMITS: Final = HealthLimits()
 HINT: Final = "usher components list"
 
 
 @dataclass(frozen=True, slots=True)
-class Component:
+class ComponentRecord:
     """One of our processes: what it declares (`state`) and what the watchdog found (`health`)."""
 
     id: int
     host: str
-    type: Type | None
-    state: State
+    type: ComponentType | None
+    state: ComponentState
     state_reason: str
     health: Health
     health_since: datetime
@@ -52,9 +58,9 @@ class Component:
     renews_leases: bool = False
 
     @property
-    def record(self) -> Record:
+    def record(self) -> HealthRecord:
         """What the watchdog judges by."""
-        return Record(
+        return HealthRecord(
             self.health,
             self.health_since,
             self.health_reason,
@@ -66,7 +72,7 @@ class Component:
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
+class NewEvent:
     """Something to write down about a component, a chunk or both."""
 
     at: datetime
@@ -79,7 +85,7 @@ class Happening:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class RecordedEvent:
     """Something that was written down."""
 
     id: int
@@ -93,7 +99,9 @@ class Event:
     reason: str
 
 
-async def join_row(conn: Connection, one: Component, row: int | None, now: datetime) -> Component:
+async def join_row(
+    conn: Connection, one: ComponentRecord, row: int | None, now: datetime
+) -> ComponentRecord:
     """An index server in its row: the one it declares, or else the shortest; what it has in another it gives away."""
     if one.type != "index-server":
         if row is not None:
@@ -109,23 +117,23 @@ async def join_row(conn: Connection, one: Component, row: int | None, now: datet
     wanted = row or row_for(one.host, await servers(conn, now=now), most)
     await store.join_row.run(conn, id=one.id, row=wanted)
     before = None if one.row is None else str(one.row)
-    await event(conn, Happening(now, "row", one.id, before, str(wanted)))
+    await add_events(conn, NewEvent(now, "row", one.id, before, str(wanted)))
     return await of_id(conn, one.id)
 
 
 async def lock_rows(conn: Connection) -> None:
     """Until the transaction ends nobody else gives rows."""
-    await store.lock_rows.tuples(conn, lock=LOCK)
+    await store.lock_rows.tuples(conn, lock=ROWS_LOCK)
 
 
 async def find(
     conn: Connection,
     host: str,
-    type: Type | None = None,  # noqa: A002 - the name of the column, as the callers have it
-) -> Component | None:
+    type: ComponentType | None = None,  # noqa: A002 - the name of the column, as the callers have it
+) -> ComponentRecord | None:
     """The component of that host, however it is written; raise Conflict if it has several and no type is named."""
     name = host_of(host)
-    known = await store.find.rows(conn, Component, host=name, type=type)
+    known = await store.find.rows(conn, ComponentRecord, host=name, type=type)
     if len(known) > 1:
         types = ", ".join(component.type or "unknown" for component in known)
         raise Conflict(f"{name} has several components: {types}.", hint="Name one with --type.")
@@ -135,8 +143,8 @@ async def find(
 async def show(
     conn: Connection,
     host: str,
-    type: Type | None = None,  # noqa: A002 - the name of the column, as the callers have it
-) -> Component:
+    type: ComponentType | None = None,  # noqa: A002 - the name of the column, as the callers have it
+) -> ComponentRecord:
     """The component of that host, which must be there; see `find`."""
     if (found := await find(conn, host, type)) is None:
         kind = f" and the type {type}" if type else ""
@@ -144,8 +152,8 @@ async def show(
     return found
 
 
-async def of_id(conn: Connection, id_: int) -> Component:
-    [component] = await store.of_id.rows(conn, Component, id=id_)
+async def of_id(conn: Connection, id_: int) -> ComponentRecord:
+    [component] = await store.of_id.rows(conn, ComponentRecord, id=id_)
     return component
 
 
@@ -157,14 +165,14 @@ async def known_hosts(conn: Connection, hosts: Sequence[str]) -> list[str]:
 async def list_components(
     conn: Connection,
     *,
-    type: Type | None = None,  # noqa: A002 - the name of the column, as the callers have it
+    type: ComponentType | None = None,  # noqa: A002 - the name of the column, as the callers have it
     health: Health | None = None,
     after: str = "",
     n: int | None = None,
-) -> list[Component]:
+) -> list[ComponentRecord]:
     """Components by host; all of them unless n is given."""
     return await store.list_components.rows(
-        conn, Component, type=type, health=health, after=after, n=n
+        conn, ComponentRecord, type=type, health=health, after=after, n=n
     )
 
 
@@ -177,17 +185,17 @@ async def declare(
     row: int | None = None,
     weight: int | None = None,
     now: datetime,
-) -> Component:
+) -> ComponentRecord:
     """What a component says of itself, and how it is then."""
-    if weight is not None and not 1 <= weight <= MOST_WEIGHT:
+    if weight is not None and not 1 <= weight <= MAX_WEIGHT:
         raise BadInput(
-            f"A weight is from 1 to {MOST_WEIGHT}.", hint="Twice the weight, twice the chunks."
+            f"A weight is from 1 to {MAX_WEIGHT}.", hint="Twice the weight, twice the chunks."
         )
-    after, why = state_of(state), words(reason)
+    after, why = state_of(state), storable_text(reason)
     was = await store.declare.tuples(conn, id=id_, state=after, reason=why, weight=weight, now=now)
     for (before,) in was:
         if before != after:
-            await event(conn, Happening(now, "state", id_, before, after, why))
+            await add_events(conn, NewEvent(now, "state", id_, before, after, why))
     one = await of_id(conn, id_)
     if row is None or row == one.row:
         return one
@@ -195,7 +203,7 @@ async def declare(
         return await join_row(conn, one, row, now)
 
 
-async def drain(conn: Connection, host: str, *, on: bool, now: datetime) -> Component:
+async def drain(conn: Connection, host: str, *, on: bool, now: datetime) -> ComponentRecord:
     """An index server gives its chunks to the others of its row, or takes its share again."""
     one = await find(conn, host, "index-server") or await show(conn, host)
     if one.type != "index-server":
@@ -204,7 +212,7 @@ async def drain(conn: Connection, host: str, *, on: bool, now: datetime) -> Comp
             hint="A crawler or builder that is stopped loses nothing: its work is done again.",
         )
     if await store.drain.tuples(conn, id=one.id, draining=on):
-        await event(conn, Happening(now, "drain" if on else "undrain", one.id))
+        await add_events(conn, NewEvent(now, "drain" if on else "undrain", one.id))
     return await of_id(conn, one.id)
 
 
@@ -215,7 +223,7 @@ async def set_renews_leases(conn: Connection, id_: int) -> None:
 
 async def record_health(
     conn: Connection,
-    records: Sequence[tuple[int, Record]],
+    records: Sequence[tuple[int, HealthRecord]],
     events: Iterable[tuple[int, Transition]],
 ) -> set[int]:
     """What the watchdog found; returns the components of which nothing newer was known."""
@@ -224,7 +232,7 @@ async def record_health(
         ids=[id_ for id_, _ in records],
         healths=[one.health for _, one in records],
         sinces=[one.since for _, one in records],
-        reasons=[words(one.reason) for _, one in records],
+        reasons=[storable_text(one.reason) for _, one in records],
         misses=[one.misses for _, one in records],
         seens=[one.seen for _, one in records],
         downs=[one.down for _, one in records],
@@ -232,20 +240,20 @@ async def record_health(
     )
     written = {id_ for (id_,) in found}
     happened = [
-        Happening(one.at, "health", id_, one.before, one.after, one.reason)
+        NewEvent(one.at, "health", id_, one.before, one.after, one.reason)
         for id_, one in events
         if id_ in written
     ]
-    await event(conn, *happened)
+    await add_events(conn, *happened)
     return written
 
 
 async def servers(
-    conn: Connection, *, now: datetime, patience: Patience = PATIENCE
-) -> list[Server]:
+    conn: Connection, *, now: datetime, patience: HealthLimits = DEFAULT_LIMITS
+) -> list[RowServer]:
     """The index servers as seating sees them."""
     return [
-        Server(
+        RowServer(
             one.id,
             one.row,
             one.machine,
@@ -263,7 +271,7 @@ async def row_count(conn: Connection) -> int:
     return int(rows)
 
 
-async def event(conn: Connection, *happened: Happening) -> None:
+async def add_events(conn: Connection, *happened: NewEvent) -> None:
     """Write down what happened, in one statement."""
     if happened:
         await store.add_events.run(
@@ -274,15 +282,15 @@ async def event(conn: Connection, *happened: Happening) -> None:
             kinds=[one.kind for one in happened],
             befores=[one.before for one in happened],
             afters=[one.after for one in happened],
-            reasons=[words(one.reason) for one in happened],
+            reasons=[storable_text(one.reason) for one in happened],
         )
 
 
 async def events(
     conn: Connection, component: int | None = None, n: int = 100, *, before: int | None = None
-) -> list[Event]:
+) -> list[RecordedEvent]:
     """The last events, of one component or all, the last first; `before` an id, for the next page."""
-    given = {"n": n, "before": LAST if before is None else before}
+    given = {"n": n, "before": MAX_ID if before is None else before}
     if component is None:
-        return await store.events.rows(conn, Event, **given)
-    return await store.events_of.rows(conn, Event, component=component, **given)
+        return await store.events.rows(conn, RecordedEvent, **given)
+    return await store.events_of.rows(conn, RecordedEvent, component=component, **given)

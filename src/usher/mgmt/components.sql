@@ -36,7 +36,7 @@ select pg_advisory_xact_lock(%(lock)s);
 
 -- name: row_count
 -- How many rows there are.
-select "rows" from work.house;
+select "rows" from work.settings;
 
 -- name: join_row
 -- An index server's row.

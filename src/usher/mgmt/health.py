@@ -23,10 +23,10 @@ from typing import Final, Literal, NamedTuple, get_args
 from usher.mgmt.placement_rules import Condition
 
 Health = Literal["healthy", "failure", "probation"]
-Declared = Literal["online", "error", "waiting", "paused"]
+DeclaredState = Literal["online", "error", "waiting", "paused"]
 HEALTHS: Final = frozenset(get_args(Health))
-ALIVE: Final = frozenset({"healthy", "probation"})  # what a component may answer of itself
-IDLE: Final = frozenset({"waiting", "paused"})
+ALIVE_STATES: Final = frozenset({"healthy", "probation"})  # what a component may answer of itself
+IDLE_STATES: Final = frozenset({"waiting", "paused"})
 MAX_REASON: Final = 200
 
 
@@ -40,7 +40,7 @@ class Action(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class HealthLimits:
     """How many misses are a failure, how long probation is, and how long a failure may last before others take over.
 
     A call is a sign of life for `call`, and for `lease` if the component has no known health address.
@@ -54,7 +54,7 @@ class Patience:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class HealthRecord:
     """What is known of a component: its health and since when, why, and its last sign of life."""
 
     health: Health
@@ -75,7 +75,7 @@ class Ping:
 
     status: str | None
     reason: str = ""
-    declared: Declared = "online"
+    declared: DeclaredState = "online"
     url: str | None = None
     has_called: bool = False
 
@@ -89,7 +89,7 @@ class Ping:
         return self.status in HEALTHS
 
 
-class Event(NamedTuple):
+class HealthChange(NamedTuple):
     """A transition."""
 
     at: datetime
@@ -99,8 +99,8 @@ class Event(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    record: Record
-    events: list[Event]
+    record: HealthRecord
+    events: list[HealthChange]
 
 
 def complaint(ping: Ping) -> str:
@@ -112,12 +112,16 @@ def complaint(ping: Ping) -> str:
         return (ping.reason or "no answer")[:MAX_REASON]
     if ping.declared == "error":
         return "it declared an error"
-    if ping.status in ALIVE or ping.declared in IDLE or (ping.has_called and not ping.is_health):
+    if (
+        ping.status in ALIVE_STATES
+        or ping.declared in IDLE_STATES
+        or (ping.has_called and not ping.is_health)
+    ):
         return ""
     return f"it answered {str(ping.status)[:40]!a}"
 
 
-def judge(record: Record, ping: Ping, now: datetime, patience: Patience) -> Judgement:
+def judge(record: HealthRecord, ping: Ping, now: datetime, patience: HealthLimits) -> Judgement:
     """The record after a ping, with an event if its health changed."""
     now = max(now, record.since)  # another watchdog's clock may be ahead
     wrong = complaint(ping)
@@ -130,7 +134,9 @@ def judge(record: Record, ping: Ping, now: datetime, patience: Patience) -> Judg
     return Judgement(heard, []) if after == record.health else _changed(heard, after, wrong, now)
 
 
-def _health(heard: Record, ping: Ping, wrong: str, now: datetime, patience: Patience) -> Health:
+def _health(
+    heard: HealthRecord, ping: Ping, wrong: str, now: datetime, patience: HealthLimits
+) -> Health:
     if wrong:
         sure = heard.health != "healthy" or ping.declared == "error"
         return "failure" if sure or heard.misses >= patience.misses else "healthy"
@@ -140,7 +146,7 @@ def _health(heard: Record, ping: Ping, wrong: str, now: datetime, patience: Pati
     return "probation" if heard.health == "probation" and not long else "healthy"
 
 
-def _changed(heard: Record, after: Health, wrong: str, now: datetime) -> Judgement:
+def _changed(heard: HealthRecord, after: Health, wrong: str, now: datetime) -> Judgement:
     reason = wrong or (
         "it answers or calls again" if after == "probation" else "no error on probation"
     )
@@ -153,7 +159,7 @@ def _changed(heard: Record, after: Health, wrong: str, now: datetime) -> Judgeme
         misses=heard.misses if wrong else 0,
         down=timedelta(0) if after == "healthy" else heard.down + earlier,
     )
-    return Judgement(record, [Event(now, heard.health, after, reason)])
+    return Judgement(record, [HealthChange(now, heard.health, after, reason)])
 
 
 def suspect_self(pings: Iterable[Ping]) -> bool:
@@ -165,13 +171,13 @@ def suspect_self(pings: Iterable[Ping]) -> bool:
     return len(silent) > 1 and all(silent)
 
 
-def overdue(record: Record, now: datetime, patience: Patience) -> bool:
+def overdue(record: HealthRecord, now: datetime, patience: HealthLimits) -> bool:
     """Whether a failure has lasted longer than the grace."""
     down = record.down + max(now - record.since, timedelta(0))
     return record.health == "failure" and down >= patience.grace
 
 
-def due_actions(record: Record, now: datetime, patience: Patience) -> list[Action]:
+def due_actions(record: HealthRecord, now: datetime, patience: HealthLimits) -> list[Action]:
     """What must be done now; asked after the ping of the same round, so that whoever is back loses nothing."""
     if record.health != "failure":
         return []
@@ -183,7 +189,7 @@ def due_actions(record: Record, now: datetime, patience: Patience) -> list[Actio
 
 
 def condition(
-    record: Record, now: datetime, patience: Patience, *, draining: bool = False
+    record: HealthRecord, now: datetime, patience: HealthLimits, *, draining: bool = False
 ) -> Condition:
     """An index server as seating sees it: on probation it keeps what it has, and gets more only when it is healthy."""
     if record.health == "healthy":

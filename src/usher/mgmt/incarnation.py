@@ -23,7 +23,7 @@ class Incarnation:
 
 
 @dataclass(frozen=True, slots=True)
-class Unrestored:
+class UnrestoredState:
     """Chunks that are not searchable again since the database was restored; answers are partial meanwhile."""
 
     since: datetime
@@ -36,8 +36,8 @@ async def current(conn: Connection) -> Incarnation:
     return present
 
 
-async def unrestored(conn: Connection) -> Unrestored:
-    [state] = await store.unrestored.rows(conn, Unrestored)
+async def unrestored(conn: Connection) -> UnrestoredState:
+    [state] = await store.unrestored.rows(conn, UnrestoredState)
     return state
 
 

@@ -12,7 +12,7 @@ select work.begin_incarnation(%(reason)s)::text;
 -- Chunks (of these, or of all) that need no attention after a restore any more: every row has them, or no page waits to
 -- be crawled because its only copy is lost. Such a page has no text anywhere, or one that some row has not loaded yet.
 delete from work.unrestored u
-using work.chunk k, work.house h
+using work.chunk k, work.settings h
 where k.id = u.chunk_id
     and (%(chunks)s::bigint[] is null or u.chunk_id = any(%(chunks)s))
     and case
@@ -26,7 +26,7 @@ where k.id = u.chunk_id
             from (
                 select unnest(k.page_ids) as id
                 union
-                select unnest(m.pages) from work.made_of m where m.chunk_id = k.id
+                select unnest(m.pages) from work.chunk_source m where m.chunk_id = k.id
             ) p
             cross join lateral (
                 select state, indexed_in, domain64 from work.guestbook where id = p.id offset 0

@@ -13,19 +13,19 @@ from typing import Final, Literal
 from usher.db.pool import Connection
 from usher.db.statements import load_statements
 from usher.mgmt import components, health, page_versions, placements
-from usher.mgmt.chunks import MOST_BUILDS, MOST_CRAWLS
-from usher.mgmt.components import Happening
-from usher.mgmt.health import Patience
+from usher.mgmt.chunks import MAX_BUILD_ATTEMPTS, MAX_CRAWL_ATTEMPTS
+from usher.mgmt.components import NewEvent
+from usher.mgmt.health import HealthLimits
 from usher.telemetry import Log
 
 store = load_statements(__file__)
 log = Log("mgmt")
-PATIENCE: Final = Patience()
-What = Literal["build", "parked", "crawl"]
+DEFAULT_LIMITS: Final = HealthLimits()
+LossResult = Literal["build", "parked", "crawl"]
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class MissingFile:
     """A chunk whose file nobody has, as those said who were asked; `silent` if its builder said nothing at all."""
 
     chunk_id: int
@@ -36,11 +36,11 @@ class Loss:
 async def lose_indexes(
     conn: Connection,
     server: int,
-    losses: Sequence[Loss],
+    losses: Sequence[MissingFile],
     *,
     now: datetime,
-    patience: Patience = PATIENCE,
-) -> dict[int, What]:
+    patience: HealthLimits = DEFAULT_LIMITS,
+) -> dict[int, LossResult]:
     """Of chunks that a server finds nowhere, those that are: to be built again, or crawled, or parked for people."""
     await placements.plan_alone(conn)
     gone = await _gone(conn, now, patience)
@@ -51,24 +51,31 @@ async def lose_indexes(
         reasons=[one.reason for one in losses],
         silent=[one.silent for one in losses],
         gone=gone,
-        most=MOST_BUILDS,
+        most=MAX_BUILD_ATTEMPTS,
     )
-    became: dict[int, What] = dict(found)
+    became: dict[int, LossResult] = dict(found)
     await _crawl_again(conn, [id_ for id_, what in found if what == "crawl"], gone, now)
     if parked := [id_ for id_, what in found if what == "parked"]:
-        await placements.unseat(conn, parked, copies=False)
-    await _tell(conn, "index_missing", server, losses, became, now)
+        await placements.remove_placements(conn, parked, copies=False)
+    await _record_losses(conn, "index_missing", server, losses, became, now)
     return became
 
 
 async def lose_content(
-    conn: Connection, builder: int, loss: Loss, *, now: datetime, patience: Patience = PATIENCE
+    conn: Connection,
+    builder: int,
+    loss: MissingFile,
+    *,
+    now: datetime,
+    patience: HealthLimits = DEFAULT_LIMITS,
 ) -> bool:
     """A chunk was parked because its crawler has lost it: whether its pages wait again, and no server has it."""
     await placements.plan_alone(conn)
     gone = await _gone(conn, now, patience)
     lost = await _crawl_again(conn, [loss.chunk_id], gone, now)
-    await _tell(conn, "content_missing", builder, [loss], dict.fromkeys(lost, "crawl"), now)
+    await _record_losses(
+        conn, "content_missing", builder, [loss], dict.fromkeys(lost, "crawl"), now
+    )
     return bool(lost)
 
 
@@ -80,23 +87,23 @@ async def _crawl_again(
         return []
     found = await store.crawl_again.tuples(conn, chunks=list(chunks), gone=list(gone))
     lost = [id_ for (id_,) in found]
-    await placements.unseat(conn, lost, copies=True)
-    await page_versions.take_back(conn, lost, max_losses=MOST_CRAWLS, now=now)
+    await placements.remove_placements(conn, lost, copies=True)
+    await page_versions.take_back(conn, lost, max_losses=MAX_CRAWL_ATTEMPTS, now=now)
     return lost
 
 
-async def _gone(conn: Connection, now: datetime, patience: Patience) -> list[int]:
+async def _gone(conn: Connection, now: datetime, patience: HealthLimits) -> list[int]:
     """The components that nobody waits for any more."""
     known = await components.list_components(conn)
     return [one.id for one in known if health.overdue(one.record, now, patience)]
 
 
-async def _tell(
+async def _record_losses(
     conn: Connection,
     kind: str,
     component: int,
-    losses: Sequence[Loss],
-    became: Mapping[int, What],
+    losses: Sequence[MissingFile],
+    became: Mapping[int, LossResult],
     now: datetime,
 ) -> None:
     """Write down what became of chunks, for people."""
@@ -104,7 +111,7 @@ async def _tell(
     for one in lost:
         log.warning(kind, chunk=one.chunk_id, next=became[one.chunk_id], reason=one.reason)
     happened = [
-        Happening(now, kind, component, "built", became[one.chunk_id], one.reason, one.chunk_id)
+        NewEvent(now, kind, component, "built", became[one.chunk_id], one.reason, one.chunk_id)
         for one in lost
     ]
-    await components.event(conn, *happened)
+    await components.add_events(conn, *happened)

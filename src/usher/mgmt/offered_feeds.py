@@ -13,11 +13,11 @@ from usher.db.statements import load_statements
 from usher.urls import Url
 
 store = load_statements(__file__)
-MOST_OF_HOST: Final = 200
+MAX_FEEDS_PER_HOST: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class OfferedFeed:
     """A feed, and the host whose pages offer it."""
 
     host: str
@@ -31,11 +31,13 @@ async def add_offers(
 ) -> list[str]:
     """Keep what a page of that host offers; those that are new. Of a host that nobody knows nothing is kept."""
     given = [str(url) for url in urls]
-    found = await store.add_offers.tuples(conn, host=host, urls=given, most=MOST_OF_HOST, now=now)
+    found = await store.add_offers.tuples(
+        conn, host=host, urls=given, most=MAX_FEEDS_PER_HOST, now=now
+    )
     return [url for (url,) in found]
 
 
 async def list_offers(
     conn: Connection, *, host: str | None = None, after: str = "", n: int = 1_000
-) -> list[Offer]:
-    return await store.list_offers.rows(conn, Offer, host=host, after=after, n=n)
+) -> list[OfferedFeed]:
+    return await store.list_offers.rows(conn, OfferedFeed, host=host, after=after, n=n)

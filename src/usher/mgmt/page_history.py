@@ -15,12 +15,14 @@ from usher.mgmt.chunks import Chunk
 from usher.urls import Scheme, Url
 
 store = load_statements(__file__)
-MOST_OUTDATED: Final = 20
-QUIET: Final = timedelta(minutes=5)  # without a sign of life, longer than anybody at work is
+MAX_STALE_COPIES: Final = 20
+MAX_WORKER_SILENCE: Final = timedelta(
+    minutes=5
+)  # without a sign of life, longer than anybody at work is
 
 
 @dataclass(frozen=True, slots=True)
-class Rest:
+class HostRest:
     """A host's pace: when it may be asked next, and what keeps it from being asked sooner."""
 
     ready_at: datetime | None  # None: at any time
@@ -44,7 +46,7 @@ class Rest:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class PageText:
     """What fetches told of a page beyond the page itself; `original` had the same text before."""
 
     text64: int | None
@@ -57,7 +59,7 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class ChunkCopy:
     """A chunk on a server of a row; the server `answers` for it, or is in trouble."""
 
     row: int
@@ -69,7 +71,7 @@ class Copy:
 
 
 @dataclass(frozen=True, slots=True)
-class Outdated:
+class StaleCopy:
     """A copy that is out of date, and the servers that have it still; held back if too much of its host would go."""
 
     chunk_id: int
@@ -81,7 +83,7 @@ class Outdated:
 
 
 @dataclass(frozen=True, slots=True)
-class Workers:
+class WorkerCounts:
     """How many rows there are, and how many crawlers and builders take on work."""
 
     rows: int
@@ -90,53 +92,55 @@ class Workers:
 
 
 @dataclass(frozen=True, slots=True)
-class Trail:
+class PageHistory:
     """All of it: `crawled` is the chunk of its last fetch, `indexed` the one its newest text came in."""
 
-    text: Text
+    text: PageText
     crawled: Chunk | None
     indexed: Chunk | None
-    copies: Sequence[Copy]
-    outdated: Sequence[Outdated]
-    workers: Workers
+    copies: Sequence[ChunkCopy]
+    outdated: Sequence[StaleCopy]
+    workers: WorkerCounts
 
     @property
-    def answering(self) -> list[Copy]:
+    def answering(self) -> list[ChunkCopy]:
         """The copies of its newest text that searches find."""
         return [copy for copy in self.copies if copy.answers]
 
     @property
-    def older(self) -> list[Outdated]:
+    def older(self) -> list[StaleCopy]:
         """The copies of what it was that can still be found."""
         return [one for one in self.outdated if one.answers]
 
 
-async def rest(conn: Connection, domain64: int) -> Rest:
+async def host_rest(conn: Connection, domain64: int) -> HostRest:
     """The pace of a host that is there."""
-    [found] = await store.rest.rows(conn, Rest, domain64=domain64)
+    [found] = await store.host_rest.rows(conn, HostRest, domain64=domain64)
     return found
 
 
-async def trail(conn: Connection, page: int, chunk: int | None, *, now: datetime) -> Trail:
+async def page_history(
+    conn: Connection, page: int, chunk: int | None, *, now: datetime
+) -> PageHistory:
     """The way of a page that is there, last fetched in that chunk."""
     text = await text_of(conn, page)
     crawled = None if chunk is None else await chunks.show(conn, chunk)
     indexed = crawled
     if text.indexed_in != chunk:
         indexed = None if text.indexed_in is None else await chunks.show(conn, text.indexed_in)
-    [workers] = await store.workers.rows(conn, Workers, quiet=now - QUIET)
-    return Trail(
+    [workers] = await store.worker_counts.rows(conn, WorkerCounts, quiet=now - MAX_WORKER_SILENCE)
+    return PageHistory(
         text,
         crawled,
         indexed,
-        await store.copies.rows(conn, Copy, chunk=text.indexed_in),
-        await store.outdated.rows(conn, Outdated, page=page, n=MOST_OUTDATED),
+        await store.chunk_copies.rows(conn, ChunkCopy, chunk=text.indexed_in),
+        await store.stale_copies.rows(conn, StaleCopy, page=page, n=MAX_STALE_COPIES),
         workers,
     )
 
 
-async def text_of(conn: Connection, page: int) -> Text:
-    [(*told, scheme, host, path)] = await store.text.tuples(conn, page=page)
+async def text_of(conn: Connection, page: int) -> PageText:
+    [(*told, scheme, host, path)] = await store.page_text.tuples(conn, page=page)
     original = None if host is None else str(Url(Scheme(scheme), host, path))
     text64, noindex, indexed_in, misses, attempts, reason = told
-    return Text(text64, noindex, indexed_in, misses, attempts, reason, original)
+    return PageText(text64, noindex, indexed_in, misses, attempts, reason, original)

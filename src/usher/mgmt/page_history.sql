@@ -1,19 +1,19 @@
--- name: rest
+-- name: host_rest
 -- When a host may be asked next, who holds it, and what keeps it from being asked sooner.
 select
     nullif(h.ready_at, '-infinity') as ready_at, nullif(h.claim_at, 'infinity') as claim_at, h.policy, h.policy_reason,
-    coalesce(h.crawl_delay, greatest(house.crawl_delay, h.robots_delay)) as delay,
-    coalesce(h.crawl_delay is null and h.robots_delay > house.crawl_delay, false) as by_robots, h.held_by,
+    work.effective_crawl_delay(h.crawl_delay, h.robots_delay, settings.crawl_delay) as delay,
+    coalesce(h.crawl_delay is null and h.robots_delay > settings.crawl_delay, false) as by_robots, h.held_by,
     c.host as holder, h.troubles, h.trouble, h.trouble_at, p.name as "group",
     nullif(p.ready_at, '-infinity') as group_ready_at
 from work.hosts h
-cross join work.house
-left join work.pace p on p.id = h.pace_id
+cross join work.settings
+left join work.politeness_group p on p.id = h.politeness_group_id
 left join work.chunk k on k.id = h.held_by
 left join work.component c on c.id = k.crawler_id
 where h.domain64 = %(domain64)s;
 
--- name: text
+-- name: page_text
 -- What fetches told of a page beyond the page itself, and which page had its text before.
 select
     g.text64, g.noindex, g.indexed_in, g.misses, g.attempts, g.reason,
@@ -27,7 +27,7 @@ left join lateral (
 ) first on true
 where g.id = %(page)s;
 
--- name: copies
+-- name: chunk_copies
 -- Where a chunk is or is wanted, row by row, and whether its server is asked.
 select
     p."row", c.host, p.state, p.since,
@@ -39,25 +39,25 @@ select
     end as trouble
 from work.placement p
 join work.component c on c.id = p.component_id
-cross join work.house h
+cross join work.settings h
 where p.chunk_id = %(chunk)s and p."row" <= h."rows"
 order by p."row", p.state, c.host;
 
--- name: outdated
+-- name: stale_copies
 -- Copies of a page that are out of date: which servers have them still, because they were not told or have not done it,
 -- and whether one of these is asked.
 select
     o.chunk_id, o.newer, o.at, o.held,
     coalesce(array_agg(c.host order by c.host) filter (where still.there), '{}') as hosts,
     coalesce(bool_or(still.there and c.health = 'healthy' and c.state <> 'error'), false) as answers
-from (select * from work.outdated where page_id = %(page)s order by at desc limit %(n)s) o
+from (select * from work.stale_copy where page_id = %(page)s order by at desc limit %(n)s) o
 left join work.placement p on p.chunk_id = o.chunk_id and p.state in ('loaded', 'leaving')
 left join work.component c on c.id = p.component_id
 cross join lateral (
     select
         p.component_id is not null and (
             exists (
-                select from work.retire r
+                select from work.retirement r
                 where r.component_id = p.component_id and r.chunk_id = o.chunk_id and r.page_id = o.page_id
             )
             or not (
@@ -72,13 +72,13 @@ cross join lateral (
 group by o.chunk_id, o.newer, o.at, o.held
 order by o.at desc;
 
--- name: workers
+-- name: worker_counts
 -- How many rows there are, and how many crawlers and builders take on work.
 select
     h."rows",
     count(c.id) filter (where c.type = 'crawler') as crawlers,
     count(c.id) filter (where c.type = 'index-builder') as builders
-from work.house h
+from work.settings h
 left join work.component c on c.health <> 'failure' and c.state not in ('error', 'paused')
     and coalesce(c.seen_at, c.registered_at) >= %(quiet)s
     and not (c.state = 'waiting' and c.state_reason like 'stopped%%')

@@ -12,10 +12,10 @@ from typing import Final
 from usher.db.pool import Connection
 from usher.db.statements import load_statements
 from usher.mgmt import components
-from usher.mgmt.components import Component, Happening
+from usher.mgmt.components import ComponentRecord, NewEvent
 
 store = load_statements(__file__)
-KIND: Final = "foreign_pages"
+EVENT_KIND: Final = "foreign_pages"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class ForeignCount:
 
 
 @dataclass(frozen=True, slots=True)
-class Suspect:
+class SuspectComponent:
     """The component whose content was wrong, the crawler of the chunk, and whether MGMT knew of it."""
 
     chunk_id: int
@@ -54,7 +54,7 @@ async def page_keys(
 
 
 async def report(
-    conn: Connection, reporter: Component, dropped: Sequence[ForeignCount], *, now: datetime
+    conn: Connection, reporter: ComponentRecord, dropped: Sequence[ForeignCount], *, now: datetime
 ) -> list[int]:
     """Record an event for each chunk that the reporter has, once; returns these chunks.
 
@@ -63,18 +63,18 @@ async def report(
     prefix = f"{reporter.type} {reporter.host} dropped "
     suspects = await store.suspects.rows(
         conn,
-        Suspect,
+        SuspectComponent,
         chunks=[report.chunk_id for report in dropped],
         reporter=reporter.id,
         prefix=prefix,
     )
     by_chunk = {report.chunk_id: report for report in dropped}
-    await components.event(
+    await components.add_events(
         conn,
         *(
-            Happening(
+            NewEvent(
                 now,
-                KIND,
+                EVENT_KIND,
                 suspect.component_id,
                 reason=prefix + reason(reporter, suspect, by_chunk[suspect.chunk_id]),
                 chunk_id=suspect.chunk_id,
@@ -86,7 +86,7 @@ async def report(
     return [suspect.chunk_id for suspect in suspects]
 
 
-def reason(reporter: Component, suspect: Suspect, dropped: ForeignCount) -> str:
+def reason(reporter: ComponentRecord, suspect: SuspectComponent, dropped: ForeignCount) -> str:
     """How many were dropped, whose content it was, and examples: these last, because the text is cut."""
     noun = "page" if reporter.type == "index-builder" else "document"
     plural = "" if dropped.count == 1 else "s"

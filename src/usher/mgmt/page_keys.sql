@@ -15,16 +15,16 @@ left join lateral (
     union
     select id from work.guestbook where indexed_in = k.id and chunk_id is distinct from indexed_in
     union
-    select page_id from work.outdated where chunk_id = k.id
+    select page_id from work.stale_copy where chunk_id = k.id
 ) p on true
 left join lateral (
     select
         g.id, g.domain64, g.path,
         case
             when g.indexed_in = k.id then true
-            when exists (select from work.outdated o where o.chunk_id = k.id and o.page_id = g.id) then true
+            when exists (select from work.stale_copy o where o.chunk_id = k.id and o.page_id = g.id) then true
             when g.last_fetched is null or g.last_fetched < k.claimed_at then false
-            when g.chunk_id = k.id then work.is_untold(g)
+            when g.chunk_id = k.id then work.may_hold_unreported_text(g)
             else g.indexed_in is null
         end as has_text
     from (select * from work.guestbook where id = p.id offset 0) g

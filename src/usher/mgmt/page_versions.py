@@ -15,13 +15,13 @@ from usher.db.statements import load_statements
 from usher.urls import Scheme, Url
 
 store = load_statements(__file__)
-WINDOW: Final = timedelta(days=1)  # pages that disappear within it belong together
-SHARE: Final = 0.2  # of a host's pages that may disappear so
-FEW: Final = 10  # pages, that may disappear of any host
+DISAPPEARANCE_WINDOW: Final = timedelta(days=1)  # pages that disappear within it belong together
+MAX_DISAPPEARING_SHARE: Final = 0.2  # of a host's pages that may disappear so
+MAX_DISAPPEARING_PAGES: Final = 10  # pages, that may disappear of any host
 
 
 @dataclass(frozen=True, slots=True)
-class Retired:
+class CopyToRemove:
     """A copy of a page in a chunk that is to be taken out."""
 
     chunk_id: int
@@ -29,14 +29,14 @@ class Retired:
     url: str
 
 
-async def outdate(
+async def record_stale_copies(
     conn: Connection, moved: Sequence[tuple[int, int, int | None]], *, now: datetime
 ) -> None:
     """Pages whose text was in one chunk and is in another now, or nowhere; the old chunks are looked at some time."""
     if not moved:
         return
     pages, before, after = (list(one) for one in zip(*moved, strict=True))
-    await store.outdate.run(conn, pages=pages, before=before, after=after, now=now)
+    await store.record_stale_copies.run(conn, pages=pages, before=before, after=after, now=now)
 
 
 async def take_back(
@@ -61,12 +61,12 @@ async def loaded(conn: Connection, chunks: Sequence[int]) -> int:
 async def judge(conn: Connection, *, n: int, now: datetime) -> dict[int, bool]:
     """Look at pages that are to disappear: hosts, and whether theirs may go."""
     verdicts: dict[int, bool] = {}
-    rows = await store.to_judge.tuples(conn, n=n, since=now - WINDOW)
+    rows = await store.to_judge.tuples(conn, n=n, since=now - DISAPPEARANCE_WINDOW)
     for number, chunks, pages, left, going in rows:
-        may_go = going <= FEW or going <= SHARE * (left + going)
+        may_go = going <= MAX_DISAPPEARING_PAGES or going <= MAX_DISAPPEARING_SHARE * (left + going)
         verdicts[number] = may_go
         if may_go:
-            await store.let_go.tuples(conn, chunks=chunks, pages=pages)
+            await store.approve_removal.tuples(conn, chunks=chunks, pages=pages)
             await loaded(conn, sorted(set(chunks)))
         else:
             await store.hold_back.run(conn, chunks=chunks, pages=pages)
@@ -86,10 +86,10 @@ async def held_back(conn: Connection, domain64: int) -> int:
     return int(pages)
 
 
-async def to_retire(conn: Connection, server: int, *, n: int) -> list[Retired]:
+async def to_retire(conn: Connection, server: int, *, n: int) -> list[CopyToRemove]:
     """What a server is to take out of its index."""
     return [
-        Retired(chunk, page, str(Url(Scheme(scheme), host, path)))
+        CopyToRemove(chunk, page, str(Url(Scheme(scheme), host, path)))
         for chunk, page, host, scheme, path in await store.to_retire.tuples(
             conn, server=server, n=n
         )

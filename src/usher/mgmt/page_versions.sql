@@ -1,6 +1,6 @@
--- name: outdate
+-- name: record_stale_copies
 -- Pages whose text was in one chunk and is in another now, or nowhere.
-select work.outdate(%(pages)s::bigint[], %(before)s::bigint[], %(after)s::bigint[], %(now)s);
+select work.record_stale_copies(%(pages)s::bigint[], %(before)s::bigint[], %(after)s::bigint[], %(now)s);
 
 -- name: lose_copies
 -- Pages whose text was in chunks that are lost, in any state, also those that were seen unchanged since; and those whose
@@ -13,7 +13,7 @@ with mine as (
     cross join lateral (select id, reason from work.chunk where id = c.id offset 0) lost
     cross join lateral (
         select g.id from (select * from work.guestbook where chunk_id = lost.id offset 0) g
-        where g.indexed_in = lost.id or (g.state = 'crawled' and work.is_untold(g))
+        where g.indexed_in = lost.id or (g.state = 'crawled' and work.may_hold_unreported_text(g))
         union all
         select g.id from work.guestbook g where g.indexed_in = lost.id and g.chunk_id is distinct from g.indexed_in
     ) g
@@ -45,7 +45,7 @@ with mine as (
     where g.id = mine.id
         and (
             g.indexed_in = any(%(chunks)s)
-            or (g.state = 'crawled' and g.chunk_id = any(%(chunks)s) and work.is_untold(g))
+            or (g.state = 'crawled' and g.chunk_id = any(%(chunks)s) and work.may_hold_unreported_text(g))
         )
     returning g.domain64, g.state
 )
@@ -56,7 +56,7 @@ select work.wake(array(select distinct domain64 from back where state = 'pending
 -- lost too. The lock keeps a chunk from being lost meanwhile. Copies in the lost chunks are copies no more.
 with older as (
     select o.page_id, o.chunk_id, o.at
-    from work.outdated o
+    from work.stale_copy o
     cross join lateral (select indexed_in from work.guestbook where id = o.page_id offset 0) g
     join work.chunk k on k.id = o.chunk_id
     where o.newer = any(%(chunks)s) and g.indexed_in is null and k.state <> 'error'
@@ -67,11 +67,11 @@ with older as (
 ), back as (
     update work.guestbook g set indexed_in = before.chunk_id from before where g.id = before.page_id
 ), good as (
-    delete from work.outdated o using before where o.chunk_id = before.chunk_id and o.page_id = before.page_id
+    delete from work.stale_copy o using before where o.chunk_id = before.chunk_id and o.page_id = before.page_id
 ), lost as (
-    delete from work.outdated where chunk_id = any(%(chunks)s)
+    delete from work.stale_copy where chunk_id = any(%(chunks)s)
 )
-update work.outdated o
+update work.stale_copy o
 set newer = before.chunk_id
 from before
 where o.page_id = before.page_id and o.newer = any(%(chunks)s)
@@ -86,7 +86,7 @@ select work.retire_copies(%(chunks)s) as told;
 with gone as (
     select o.chunk_id, o.page_id, g.domain64
     from (
-        select chunk_id, page_id from work.outdated
+        select chunk_id, page_id from work.stale_copy
         where newer is null and not ready and not held
         order by at limit %(n)s
         for update skip locked
@@ -105,16 +105,16 @@ select
         ) s
     ) as left_over,
     (
-        select count(distinct o.page_id) from work.outdated o
+        select count(distinct o.page_id) from work.stale_copy o
         join work.guestbook g on g.id = o.page_id
         where o.newer is null and o.at >= %(since)s and g.domain64 = gone.domain64 and g.indexed_in is null
     ) as going
 from gone
 group by gone.domain64;
 
--- name: let_go
+-- name: approve_removal
 -- These may disappear.
-update work.outdated o
+update work.stale_copy o
 set ready = true, held = false
 from unnest(%(chunks)s::bigint[], %(pages)s::bigint[]) as t (chunk_id, page_id)
 where o.chunk_id = t.chunk_id and o.page_id = t.page_id
@@ -122,14 +122,14 @@ returning o.chunk_id;
 
 -- name: hold_back
 -- These stay until somebody has looked.
-update work.outdated o
+update work.stale_copy o
 set held = true
 from unnest(%(chunks)s::bigint[], %(pages)s::bigint[]) as t (chunk_id, page_id)
 where o.chunk_id = t.chunk_id and o.page_id = t.page_id;
 
 -- name: release_host
 -- Somebody has looked: what is held back of this host may disappear.
-update work.outdated o
+update work.stale_copy o
 set ready = true, held = false
 from work.guestbook g
 where o.held and g.id = o.page_id and g.domain64 = %(domain64)s
@@ -138,7 +138,7 @@ returning o.chunk_id;
 -- name: held_back
 -- How many pages of a host are held back.
 select count(*) as pages
-from work.outdated o
+from work.stale_copy o
 join work.guestbook g on g.id = o.page_id
 where o.held and g.domain64 = %(domain64)s;
 
@@ -146,7 +146,7 @@ where o.held and g.domain64 = %(domain64)s;
 -- What a server is to take out of its index.
 select r.chunk_id, r.page_id, h.name as host, g.scheme, g.path
 from (
-    select * from work.retire where component_id = %(server)s order by chunk_id, page_id limit %(n)s
+    select * from work.retirement where component_id = %(server)s order by chunk_id, page_id limit %(n)s
 ) r
 cross join lateral (select domain64, scheme, path from work.guestbook where id = r.page_id offset 0) g
 cross join lateral (select name from work.hosts where domain64 = g.domain64 offset 0) h
@@ -154,7 +154,7 @@ order by r.chunk_id, r.page_id;
 
 -- name: retired
 -- It has.
-delete from work.retire r
+delete from work.retirement r
 using unnest(%(chunks)s::bigint[], %(pages)s::bigint[]) as t (chunk_id, page_id)
 where r.component_id = %(server)s and r.chunk_id = t.chunk_id and r.page_id = t.page_id
 returning r.chunk_id;

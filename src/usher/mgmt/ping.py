@@ -14,13 +14,15 @@ from urllib.parse import urlsplit
 
 import httptools
 
-from usher.mgmt.components import Component
+from usher.mgmt.components import ComponentRecord
 from usher.mgmt.health import HEALTHS, Ping
 from usher.mgmt.placement_rules import machine
 
-TIMEOUT: Final = 2.0  # seconds for one ping, from the look-up of its name to the end of its answer
-AT_ONCE: Final = 100
-LONGEST: Final = 1 << 16  # bytes of an answer
+PING_TIMEOUT_SECONDS: Final = (
+    2.0  # seconds for one ping, from the look-up of its name to the end of its answer
+)
+MAX_CONCURRENT_PINGS: Final = 100
+MAX_RESPONSE_BYTES: Final = 1 << 16  # bytes of an answer
 PORTS: Final = (80, 5000)  # of a component that declared none; the first system used 5000
 PATHS: Final = ("/get_health_status", "/get_health")
 NOT_FOUND: Final = "HTTP 404"
@@ -28,7 +30,7 @@ PORT: Final = re.compile(r"[0-9]{1,5}")
 OK: Final = 200
 
 
-class Answer:
+class PingResponse:
     """An answer as its bytes come in."""
 
     def __init__(self) -> None:
@@ -57,18 +59,22 @@ class Answer:
         return "no health status"
 
 
-async def ping_all(found: Sequence[Component], *, timeout: float = TIMEOUT) -> list[Ping]:  # noqa: ASYNC109 - for each
-    """All of them, many at once; in the same order."""
-    room = asyncio.Semaphore(AT_ONCE)
+async def ping_all(
+    found: Sequence[ComponentRecord],
+    *,
+    timeout: float = PING_TIMEOUT_SECONDS,  # noqa: ASYNC109 - for each
+) -> list[Ping]:
+    """Ping all components, many at once; returns the pings in the same order."""
+    room = asyncio.Semaphore(MAX_CONCURRENT_PINGS)
 
-    async def one(component: Component) -> Ping:
+    async def one(component: ComponentRecord) -> Ping:
         async with room:
             return await ping(component, timeout)
 
     return list(await asyncio.gather(*map(one, found)))
 
 
-class Outcome(NamedTuple):
+class PingOutcome(NamedTuple):
     """What came of asking one address: a status, or none and why."""
 
     url: str
@@ -80,7 +86,7 @@ class Outcome(NamedTuple):
         return self.status in HEALTHS
 
 
-async def ping(component: Component, seconds: float) -> Ping:
+async def ping(component: ComponentRecord, seconds: float) -> Ping:
     """One component; whatever goes wrong is a reason."""
     outcome = await known_address(component, seconds)
     if outcome is None or not (outcome.is_health or is_final(component, outcome)):
@@ -89,19 +95,21 @@ async def ping(component: Component, seconds: float) -> Ping:
     return Ping(outcome.status, outcome.reason, component.state, url)
 
 
-async def known_address(component: Component, seconds: float) -> Outcome | None:
+async def known_address(component: ComponentRecord, seconds: float) -> PingOutcome | None:
     """What the component answers at the address where it answered before; None if there is none."""
     if component.health_url is None:
         return None
     return await attempt(component.health_url, seconds)
 
 
-def is_final(component: Component, outcome: Outcome) -> bool:
+def is_final(component: ComponentRecord, outcome: PingOutcome) -> bool:
     """Whether asking elsewhere cannot help: the declared port is silent."""
     return outcome.status is None and port_of(component.host) is not None
 
 
-async def find_address(component: Component, seconds: float, known: Outcome | None) -> Outcome:
+async def find_address(
+    component: ComponentRecord, seconds: float, known: PingOutcome | None
+) -> PingOutcome:
     """Ask where the health address may be; the first health status counts.
 
     Without any, the answer at a declared port or at the known address counts. What else answers at a port that was
@@ -116,10 +124,10 @@ async def find_address(component: Component, seconds: float, known: Outcome | No
     if port is not None or known is not None:
         return known or outcomes[0]
     tried = " and ".join(map(str, ports))
-    return Outcome(outcomes[0].url, None, f"no health status at the ports {tried}")
+    return PingOutcome(outcomes[0].url, None, f"no health status at the ports {tried}")
 
 
-async def ask_paths(host: str, port: int, seconds: float) -> Outcome:
+async def ask_paths(host: str, port: int, seconds: float) -> PingOutcome:
     """The first health status at this port; else what the first path answers."""
     first = await attempt(url_of(host, port, PATHS[0]), seconds)
     if first.status != NOT_FOUND:
@@ -128,18 +136,18 @@ async def ask_paths(host: str, port: int, seconds: float) -> Outcome:
     return second if second.is_health else first
 
 
-async def attempt(url: str, seconds: float) -> Outcome:
+async def attempt(url: str, seconds: float) -> PingOutcome:
     """Ask one address; whatever goes wrong is a reason."""
     try:
         async with asyncio.timeout(seconds):
-            return Outcome(url, await ask(url))
+            return PingOutcome(url, await ask(url))
     except TimeoutError:
-        return Outcome(url, None, f"no answer in {seconds:g} s")
+        return PingOutcome(url, None, f"no answer in {seconds:g} s")
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        return Outcome(url, None, reason)
+        return PingOutcome(url, None, reason)
     except (httptools.HttpParserError, EOFError):
-        return Outcome(url, "no HTTP")
+        return PingOutcome(url, "no HTTP")
 
 
 async def ask(url: str) -> str:
@@ -155,11 +163,11 @@ async def ask(url: str) -> str:
 
 
 async def read(reader: asyncio.StreamReader) -> str:
-    answer, size = Answer(), 0
+    answer, size = PingResponse(), 0
     while not answer.complete:
-        data = await reader.read(LONGEST)
+        data = await reader.read(MAX_RESPONSE_BYTES)
         size += len(data)
-        if size > LONGEST:
+        if size > MAX_RESPONSE_BYTES:
             raise EOFError
         if not data:
             break
@@ -180,6 +188,6 @@ def url_of(host: str, port: int, path: str) -> str:
     return f"http://{f'[{name}]' if ':' in name else name}:{port}{path}"
 
 
-def has_address(component: Component) -> bool:
+def has_address(component: ComponentRecord) -> bool:
     """Whether silence means something: the component declared a port, or answered before."""
     return component.health_url is not None or port_of(component.host) is not None

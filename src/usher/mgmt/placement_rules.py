@@ -20,16 +20,23 @@ from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
 from usher.errors import BadInput
-from usher.mgmt.anti_affinity import ODD, WORD, Filling, Pack, deal, scatter
+from usher.mgmt.anti_affinity import (
+    HASH_MULTIPLIER,
+    WORD_MASK,
+    Assignment,
+    ChunkGroup,
+    deal_new_chunks,
+    scatter,
+)
 
 Condition = Literal["fit", "unsure", "draining", "gone"]
-State = Literal["wanted", "loaded", "leaving"]
+PlacementState = Literal["wanted", "loaded", "leaving"]
 GIVES_ALL: Final = frozenset({"draining", "gone"})
 ANSWERS: Final = frozenset({"fit", "draining"})
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class RowServer:
     """An index server; one that is `unsure` keeps what it has and gets nothing new."""
 
     id: int
@@ -59,8 +66,8 @@ class Quota(NamedTuple):
         return must, dict.fromkeys(self.more, 1)
 
 
-class Offer(NamedTuple):
-    """A chunk that may move within a row, or that has no seat in it yet."""
+class MovableChunk(NamedTuple):
+    """A chunk that may move within a row, or that has no place_new_chunks in it yet."""
 
     chunk: int
     giver: int | None = None
@@ -76,26 +83,26 @@ class Move(NamedTuple):
     held: bool  # the taker's own leaving copy becomes its seat again
 
 
-class Seats(NamedTuple):
+class NewPlacements(NamedTuple):
     """Chunks by server, and the rows in which no server can take any."""
 
     chunks: dict[int, list[int]]
     missing: list[int]
 
 
-class Copy(NamedTuple):
+class PlacedCopy(NamedTuple):
     """A placement."""
 
     chunk: int
     row: int
     server: int
-    state: State
+    state: PlacementState
 
 
-class Returned(NamedTuple):
+class ReturnedServer(NamedTuple):
     """The placements of a server that was away as they are now, and the chunks it has no use for."""
 
-    copies: list[Copy]
+    copies: list[PlacedCopy]
     stray: list[int]
 
 
@@ -107,7 +114,7 @@ def machine(host: str) -> str:
     return name.partition(":")[0] if name.count(":") == 1 else name
 
 
-def row_for(host: str, servers: Iterable[Server], rows: int) -> int:
+def row_for(host: str, servers: Iterable[RowServer], rows: int) -> int:
     """The shortest row by weight; among equals one with the same machine, whose copies then never meet."""
     staying = [one for one in servers if one.condition not in GIVES_ALL]
     length = Counter[int]()
@@ -117,7 +124,7 @@ def row_for(host: str, servers: Iterable[Server], rows: int) -> int:
     return min(range(1, rows + 1), key=lambda row: (length[row], row not in beside), default=1)
 
 
-def quotas(servers: Collection[Server], counts: Mapping[int, int], waiting: int = 0) -> Quota:
+def quotas(servers: Collection[RowServer], counts: Mapping[int, int], waiting: int = 0) -> Quota:
     """What leads to the exact share, rounded up or down, on each fit server of a row by the fewest moves.
 
     `waiting` chunks have no seat in the row. Without a fit server nothing moves: what waits is missing, and whoever
@@ -144,7 +151,7 @@ def quotas(servers: Collection[Server], counts: Mapping[int, int], waiting: int 
     return Quota(change, more if extra else [], extra)
 
 
-def intake(servers: Collection[Server], counts: Mapping[int, int], arriving: int) -> Quota:
+def intake(servers: Collection[RowServer], counts: Mapping[int, int], arriving: int) -> Quota:
     """What each fit server of a row takes of arriving chunks when nobody gives; no counts if there is none."""
     fit = [one for one in servers if one.condition == "fit"]
     while True:
@@ -155,7 +162,7 @@ def intake(servers: Collection[Server], counts: Mapping[int, int], arriving: int
         fit = below  # those above their share keep what they have
 
 
-def moves(servers: Iterable[Server], quota: Quota, offers: Iterable[Offer]) -> list[Move]:
+def moves(servers: Iterable[RowServer], quota: Quota, offers: Iterable[MovableChunk]) -> list[Move]:
     """The moves that fill a row's quota, as many as possible to machines without another copy of the chunk.
 
     Every giver offers as many as it gives; more of them leave more choice. Preferred is what a taker still holds, then
@@ -166,8 +173,8 @@ def moves(servers: Iterable[Server], quota: Quota, offers: Iterable[Offer]) -> l
     takers = {name: where[name] for name in room if room[name] or name in quota.more}
     give: dict[int | None, int] = {name: max(0, -count) for name, count in quota.counts.items()}
     give[None] = sum(room.values()) + quota.extra
-    packs = _packs(offers, give, where, takers)
-    Filling(packs, give, takers, room).fill(quota.more, quota.extra)
+    packs = _chunk_groups(offers, give, where, takers)
+    Assignment(packs, give, takers, room).fill(quota.more, quota.extra)
     return [
         Move(chunk, pack.giver, taker, taker in pack.holders)
         for pack in packs
@@ -175,15 +182,17 @@ def moves(servers: Iterable[Server], quota: Quota, offers: Iterable[Offer]) -> l
     ]
 
 
-def _packs(
-    offers: Iterable[Offer],
+def _chunk_groups(
+    offers: Iterable[MovableChunk],
     give: Mapping[int | None, int],
     where: Mapping[int, str],
     takers: Mapping[int, str],
-) -> list[Pack]:
+) -> list[ChunkGroup]:
     """The offers in packs, the preferred first."""
     names, machines = frozenset(takers), frozenset(takers.values())
-    packs: dict[tuple[int | None, tuple[bool, ...], frozenset[str], frozenset[int]], Pack] = {}
+    packs: dict[
+        tuple[int | None, tuple[bool, ...], frozenset[str], frozenset[int]], ChunkGroup
+    ] = {}
     seen: set[int] = set()
     for chunk, giver, wanted, elsewhere, holders in offers:
         most = give.get(giver, 0)
@@ -192,16 +201,16 @@ def _packs(
         blocked, back = machines.intersection(elsewhere), names.intersection(holders)
         alone = giver is not None and where.get(giver) not in elsewhere
         key = (giver, (giver is not None, alone, not wanted), blocked, back)
-        pack = packs.setdefault(key, Pack(giver, blocked, back))
+        pack = packs.setdefault(key, ChunkGroup(giver, blocked, back))
         if len(pack.chunks) < most:  # more than its giver gives would never be looked at
             pack.chunks.append(chunk)
             seen.add(chunk)
     return [packs[key] for key in sorted(packs, key=lambda key: key[1])]
 
 
-def seat(
-    chunks: Iterable[int], servers: Collection[Server], counts: Mapping[int, int], rows: int
-) -> Seats:
+def place_new_chunks(
+    chunks: Iterable[int], servers: Collection[RowServer], counts: Mapping[int, int], rows: int
+) -> NewPlacements:
     """Where new chunks go: to one server of every row, evenly, on different machines where possible."""
     new = list(dict.fromkeys(chunks))
     where = {one.id: one.machine for one in servers}
@@ -209,26 +218,26 @@ def seat(
         row: intake([one for one in servers if one.row == row], counts, len(new))
         for row in range(1, rows + 1)
     }
-    found = Seats({}, [row for row, one in quota.items() if not one.counts])
+    found = NewPlacements({}, [row for row, one in quota.items() if not one.counts])
     machines = Counter(name for row in quota for name in {where[n] for n in quota[row].counts})
     meeting: dict[int, Quota] = {}
     for row, one in quota.items():
         if any(machines[where[name]] > 1 for name in one.counts):
             meeting[row] = one
         elif one.counts:
-            _seat_row(row, new, one, found.chunks)
+            _place_in_row(row, new, one, found.chunks)
     rooms = {row: one.room() for row, one in meeting.items()}
     start = 0
-    for size, names in deal(len(new), rooms, where, turn=sum(counts.values())):
+    for size, names in deal_new_chunks(len(new), rooms, where, turn=sum(counts.values())):
         for name in names:
             found.chunks.setdefault(name, []).extend(new[start : start + size])
         start += size
     return found
 
 
-def _seat_row(row: int, new: list[int], quota: Quota, seats: dict[int, list[int]]) -> None:
+def _place_in_row(row: int, new: list[int], quota: Quota, seats: dict[int, list[int]]) -> None:
     """Seat a row whose machines are its own, each row in another order for the reason of `scatter`."""
-    order = sorted(new, key=lambda chunk: (chunk * (2 * row + 1) * ODD) & WORD)
+    order = sorted(new, key=lambda chunk: (chunk * (2 * row + 1) * HASH_MULTIPLIER) & WORD_MASK)
     base, more = quota.room()
     sizes = Counter(base) + Counter(list(more)[: quota.extra])
     start = 0
@@ -237,16 +246,16 @@ def _seat_row(row: int, new: list[int], quota: Quota, seats: dict[int, list[int]
         start += size
 
 
-def droppable(copies: Collection[Copy], servers: Iterable[Server]) -> list[Copy]:
+def droppable(copies: Collection[PlacedCopy], servers: Iterable[RowServer]) -> list[PlacedCopy]:
     """The leaving copies whose successor is loaded on a server that answers."""
     sure = {one.id for one in servers if one.condition in ANSWERS}
     safe = {(one.chunk, one.row) for one in copies if one.state == "loaded" and one.server in sure}
     return [one for one in copies if one.state == "leaving" and (one.chunk, one.row) in safe]
 
 
-def returned(copies: Iterable[Copy], held: Collection[int]) -> Returned:
+def returned(copies: Iterable[PlacedCopy], held: Collection[int]) -> ReturnedServer:
     """What holds of the placements of a server that comes back with these chunks, checked and sound."""
-    now: list[Copy] = []
+    now: list[PlacedCopy] = []
     known: set[int] = set()
     for one in copies:
         known.add(one.chunk)
@@ -254,4 +263,4 @@ def returned(copies: Iterable[Copy], held: Collection[int]) -> Returned:
             now.append(one._replace(state="leaving" if one.state == "leaving" else "loaded"))
         elif one.state != "leaving":
             now.append(one._replace(state="wanted"))
-    return Returned(now, sorted(set(held) - known))
+    return ReturnedServer(now, sorted(set(held) - known))

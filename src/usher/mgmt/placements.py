@@ -18,26 +18,26 @@ from typing import Any, Final, NamedTuple
 
 from usher.db.pool import Connection
 from usher.db.statements import load_statements
-from usher.messages import HeldChunk
+from usher.messages.index_server import HeldChunk
 from usher.mgmt import components, incarnation, page_versions, placement_rules
-from usher.mgmt.health import Health, Patience
-from usher.mgmt.placement_rules import ANSWERS, Copy, Offer, Quota, Server
+from usher.mgmt.health import Health, HealthLimits
+from usher.mgmt.placement_rules import ANSWERS, MovableChunk, PlacedCopy, Quota, RowServer
 
 store = load_statements(__file__)
-LOCK: Final = 0x7573_6865_7221  # "usher", 33: seats are given by one at a time
-PACK: Final = 20_000  # seats given in one transaction
-FIRST_PACK: Final = 1_000  # seats given to a new server while it waits for an answer
-CHOICE: Final = 2  # so many times as many seats are looked at as must move, to keep copies on different machines
-PATIENCE: Final = Patience()
-KEPT: Final = timedelta(days=1)  # for a server to hear that it may drop a copy
+PLACEMENT_LOCK: Final = 0x7573_6865_7221  # "usher", 33: seats are given by one at a time
+MAX_MOVES_PER_TRANSACTION: Final = 20_000  # seats given in one transaction
+MAX_FIRST_PLACEMENTS: Final = 1_000  # seats given to a new server while it waits for an answer
+CANDIDATES_PER_MOVE: Final = 2  # leaves a choice that keeps copies on different machines
+DEFAULT_LIMITS: Final = HealthLimits()
+RELEASED_COPY_RETENTION: Final = timedelta(days=1)  # for a server to hear that it may drop a copy
 # A released copy stays for longer than a front-end goes by an old map and waits for answers: one that asks the old
 # server after the drop and the new one before the load would find the chunk nowhere, and not know (seen in 8 of 107
 # answers while a server joined).
-LINGER: Final = timedelta(seconds=10)
-MOST_COUNTED: Final = 10_000
+RELEASED_COPY_DELAY: Final = timedelta(seconds=10)
+MAX_COUNTED: Final = 10_000
 
 
-class Planned(NamedTuple):
+class PlanResult(NamedTuple):
     """What a plan did: seats for chunks that had none in some row, and seats that moved."""
 
     seated: int = 0
@@ -85,7 +85,7 @@ class Comparison(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class RowShortage:
     """What a row lacks: chunks without a seat, and seats that are not loaded, each counted up to 10,000."""
 
     row: int
@@ -96,20 +96,24 @@ class Missing:
 
 async def plan_alone(conn: Connection) -> None:
     """Until the transaction ends nobody else gives seats, and no server reports."""
-    await store.plan_alone.tuples(conn, lock=LOCK)
+    await store.plan_alone.tuples(conn, lock=PLACEMENT_LOCK)
 
 
 async def keep_planners_out(conn: Connection) -> None:
     """Until the transaction ends no seats are given; any number of servers may report."""
-    await store.keep_planners_out.tuples(conn, lock=LOCK)
+    await store.keep_planners_out.tuples(conn, lock=PLACEMENT_LOCK)
 
 
-async def seat(
-    conn: Connection, chunks: Sequence[int], *, now: datetime, patience: Patience = PATIENCE
+async def place_chunks(
+    conn: Connection,
+    chunks: Sequence[int],
+    *,
+    now: datetime,
+    patience: HealthLimits = DEFAULT_LIMITS,
 ) -> list[int]:
     """Seats for chunks that were built in this transaction; returns the rows that have no server for them."""
     await plan_alone(conn)
-    new = [id_ for (id_,) in await store.to_seat.tuples(conn, chunks=list(chunks))]
+    new = [id_ for (id_,) in await store.chunks_to_place.tuples(conn, chunks=list(chunks))]
     if not new:
         return []
     servers = await components.servers(conn, now=now, patience=patience)
@@ -117,23 +121,27 @@ async def seat(
     where = {one.id: one.row for one in servers}
     held = await _counts(conn)
     counts = {id_: held.get((id_, row), 0) for id_, row in where.items()}
-    found = placement_rules.seat(new, servers, counts, rows)
+    found = placement_rules.place_new_chunks(new, servers, counts, rows)
     seats = [(id_, chunk, where[id_]) for id_, taken in found.chunks.items() for chunk in taken]
     await _take(conn, seats, now)
     if found.missing:
-        await store.leave_unseated.run(conn, rows=found.missing, chunks=new)
+        await store.add_unplaced.run(conn, rows=found.missing, chunks=new)
     return found.missing
 
 
-async def unseat(conn: Connection, chunks: Sequence[int], *, copies: bool) -> None:
+async def remove_placements(conn: Connection, chunks: Sequence[int], *, copies: bool) -> None:
     """Take the places of these chunks away; `copies` those of loaded ones too. Call `plan_alone` first."""
     if chunks:
-        await store.unseat.run(conn, chunks=list(chunks), copies=copies)
+        await store.remove_placements.run(conn, chunks=list(chunks), copies=copies)
 
 
 async def plan(
-    conn: Connection, *, now: datetime, patience: Patience = PATIENCE, pack: int = PACK
-) -> Planned:
+    conn: Connection,
+    *,
+    now: datetime,
+    patience: HealthLimits = DEFAULT_LIMITS,
+    pack: int = MAX_MOVES_PER_TRANSACTION,
+) -> PlanResult:
     """Seats where they should be, with the fewest moves.
 
     One transaction for each pack of moves, unless the connection is in one: nobody who builds or loads waits for long.
@@ -146,26 +154,32 @@ async def plan(
             async with conn.transaction():
                 done = await _plan_row(conn, row, pack, now, patience)
             seated, moved = seated + done.seated, moved + done.moved
-            if done == Planned():
+            if done == PlanResult():
                 break
-    return Planned(seated, moved)
+    return PlanResult(seated, moved)
 
 
 async def _look_through(conn: Connection, now: datetime) -> int:
     """How many rows there are; if it was another number before, all chunks are looked through once."""
-    [(rows, before)] = await store.house_rows.tuples(conn)
+    [(rows, before)] = await store.row_counts.tuples(conn)
     if rows != before:
         await plan_alone(conn)
         await store.narrow.run(conn, rows=rows)
         await store.widen.run(conn, rows=rows)
         await store.propagate.run(conn, chunks=None, now=now)
-        await store.looked_through.run(conn, rows=rows)
+        await store.set_placed_rows.run(conn, rows=rows)
     return int(rows)
 
 
 async def _plan_row(
-    conn: Connection, row: int, pack: int, now: datetime, patience: Patience, *, moving: bool = True
-) -> Planned:
+    conn: Connection,
+    row: int,
+    pack: int,
+    now: datetime,
+    patience: HealthLimits,
+    *,
+    moving: bool = True,
+) -> PlanResult:
     """One pack of moves in a row; unless `moving`, only chunks without a seat get one."""
     await plan_alone(conn)
     held = await _counts(conn)
@@ -183,11 +197,11 @@ async def _plan_row(
     return (
         await _write(conn, row, placement_rules.moves(here, quota, offers), now)
         if offers
-        else Planned()
+        else PlanResult()
     )
 
 
-def _as_of(row: int, server: Server) -> Server:
+def _as_of(row: int, server: RowServer) -> RowServer:
     """A server that went to another row gives away all it has here."""
     if server.row == row:
         return server
@@ -197,37 +211,37 @@ def _as_of(row: int, server: Server) -> Server:
 
 async def _offers(
     conn: Connection, row: int, quota: Quota, waiting: int, pack: int, gone: Collection[int] = ()
-) -> list[Offer]:
+) -> list[MovableChunk]:
     """What may move: somewhat more than must, and no more than a pack."""
     must = {id_: -count for id_, count in quota.counts.items() if count < 0}
     found: list[tuple[Any, ...]] = []
     if waiting:
-        found += await store.unseated_offers.tuples(conn, row=row, n=waiting)
+        found += await store.unplaced_chunks.tuples(conn, row=row, n=waiting)
     if must:
-        room = pack / max(pack, CHOICE * sum(must.values()))
-        found += await store.offers.tuples(
+        room = pack / max(pack, CANDIDATES_PER_MOVE * sum(must.values()))
+        found += await store.movable_chunks.tuples(
             conn,
             row=row,
             givers=list(must),
-            most=[max(1, int(CHOICE * count * room)) for count in must.values()],
+            most=[max(1, int(CANDIDATES_PER_MOVE * count * room)) for count in must.values()],
             takers=[*(id_ for id_, count in quota.counts.items() if count > 0), *quota.more],
             gone=list(gone),
         )
     return [
-        Offer(chunk, giver, wanted_, elsewhere or (), holders or ())
+        MovableChunk(chunk, giver, wanted_, elsewhere or (), holders or ())
         for chunk, giver, wanted_, elsewhere, holders in found
     ]
 
 
 async def _write(
     conn: Connection, row: int, moves: Sequence[placement_rules.Move], now: datetime
-) -> Planned:
+) -> PlanResult:
     given = [(one.giver, one.chunk) for one in moves if one.giver is not None]
     if given:
         givers, chunks = zip(*given, strict=True)
-        await store.give_seats.run(conn, givers=list(givers), chunks=list(chunks), now=now)
+        await store.give_placements.run(conn, givers=list(givers), chunks=list(chunks), now=now)
     await _take(conn, [(one.taker, one.chunk, row) for one in moves], now)
-    return Planned(len(moves) - len(given), len(given))
+    return PlanResult(len(moves) - len(given), len(given))
 
 
 async def _take(conn: Connection, seats: Sequence[tuple[int, int, int]], now: datetime) -> None:
@@ -235,7 +249,7 @@ async def _take(conn: Connection, seats: Sequence[tuple[int, int, int]], now: da
     if not seats:
         return
     servers, chunks, rows = zip(*seats, strict=True)
-    found = await store.take_seats.tuples(
+    found = await store.take_placements.tuples(
         conn, servers=list(servers), chunks=list(chunks), rows=list(rows), now=now
     )
     if held := [chunk for chunk, there in found if there]:
@@ -244,15 +258,15 @@ async def _take(conn: Connection, seats: Sequence[tuple[int, int, int]], now: da
 
 async def _counts(conn: Connection) -> dict[tuple[int, int], int]:
     """Seats by server and row."""
-    return {(id_, row): seats for id_, row, seats in await store.seat_counts.tuples(conn)}
+    return {(id_, row): seats for id_, row, seats in await store.placement_counts.tuples(conn)}
 
 
-async def drop(conn: Connection, *, now: datetime, patience: Patience = PATIENCE) -> int:
+async def drop(conn: Connection, *, now: datetime, patience: HealthLimits = DEFAULT_LIMITS) -> int:
     """Release the copies whose successor is loaded; returns how many."""
     await plan_alone(conn)
     servers = await components.servers(conn, now=now, patience=patience)
     sure = [one.id for one in servers if one.condition in ANSWERS]
-    await store.forget.run(conn, before=now - KEPT)
+    await store.forget.run(conn, before=now - RELEASED_COPY_RETENTION)
     return await store.release.run(conn, sure=sure, now=now)
 
 
@@ -260,7 +274,7 @@ async def leaving(
     conn: Connection, server: int, *, now: datetime, n: int, after: int = 0
 ) -> list[int]:
     """The chunks that a server may drop now; it says so afterwards (`dropped`)."""
-    before = now - LINGER
+    before = now - RELEASED_COPY_DELAY
     found = await store.leaving.tuples(conn, server=server, before=before, n=n, after=after)
     return [id_ for (id_,) in found]
 
@@ -279,7 +293,7 @@ async def returned(
 ) -> list[int]:
     """A server comes back with these chunks, checked and sound, and no others; returns those it has no use for."""
     await plan_alone(conn)
-    was = [Copy(*one) for one in await store.placed.tuples(conn, server=server)]
+    was = [PlacedCopy(*one) for one in await store.placed.tuples(conn, server=server)]
     found = placement_rules.returned(was, set(held))
     lost = {one.chunk for one in was if one.state != "wanted" and one.chunk not in set(held)}
     await store.dropped.tuples(conn, server=server, chunks=sorted(lost), now=now)
@@ -344,17 +358,21 @@ async def wanted(
     ]
 
 
-async def fill_new_server(conn: Connection, server: components.Component, *, now: datetime) -> bool:
+async def fill_new_server(
+    conn: Connection, server: components.ComponentRecord, *, now: datetime
+) -> bool:
     """Seat chunks that wait for a server in the row of one that never had a seat; whether there were any.
 
     The watchdog's next plan gives it its share of what other servers have.
     """
-    if server.row is None or await store.had_seats.tuples(conn, server=server.id):
+    if server.row is None or await store.had_placements.tuples(conn, server=server.id):
         return False
     async with conn.transaction():
-        planned = await _plan_row(conn, server.row, FIRST_PACK, now, PATIENCE, moving=False)
-        await store.had_no_seats.run(conn, server=server.id, row=server.row)
-    return planned != Planned()
+        planned = await _plan_row(
+            conn, server.row, MAX_FIRST_PLACEMENTS, now, DEFAULT_LIMITS, moving=False
+        )
+        await store.record_empty_server.run(conn, server=server.id, row=server.row)
+    return planned != PlanResult()
 
 
 async def servers_map(conn: Connection) -> ServersMap:
@@ -386,6 +404,6 @@ def _version(parts: Iterable[Any]) -> str:
     return hashlib.blake2b(repr(list(parts)).encode(), digest_size=12).hexdigest()
 
 
-async def missing(conn: Connection) -> list[Missing]:
+async def row_shortages(conn: Connection) -> list[RowShortage]:
     """What each row lacks."""
-    return [Missing(*one) for one in await store.missing.tuples(conn, n=MOST_COUNTED)]
+    return [RowShortage(*one) for one in await store.row_shortages.tuples(conn, n=MAX_COUNTED)]

@@ -6,11 +6,11 @@ select pg_advisory_xact_lock(%(lock)s);
 -- Any number of servers report at once, but none while seats are given.
 select pg_advisory_xact_lock_shared(%(lock)s);
 
--- name: seat_counts
+-- name: placement_counts
 -- How many seats each server has, by row.
-select component_id, "row", seats from work.seat_count where seats > 0;
+select component_id, "row", placements from work.server_load where placements > 0;
 
--- name: to_seat
+-- name: chunks_to_place
 -- Of these chunks, those that are built and have no seat anywhere; all others were seated before, or wait for a server.
 select k.id
 from work.chunk k
@@ -18,21 +18,21 @@ where k.id = any(%(chunks)s) and k.index_state = 'built'
     and not exists (select from work.placement p where p.chunk_id = k.id and p.state <> 'leaving')
 order by k.id;
 
--- name: leave_unseated
+-- name: add_unplaced
 -- Chunks for which some rows have no server.
-insert into work.unseated ("row", chunk_id)
+insert into work.unplaced_chunk ("row", chunk_id)
 select r."row", c.chunk_id
 from unnest(%(rows)s::smallint[]) as r ("row")
 cross join unnest(%(chunks)s::bigint[]) as c (chunk_id)
 on conflict do nothing;
 
--- name: house_rows
+-- name: row_counts
 -- How many rows there are, and for how many of them every chunk was looked through.
-select "rows", seated_rows from work.house;
+select "rows", placed_rows from work.settings;
 
 -- name: widen
 -- Every built chunk that has no seat in one of these rows.
-insert into work.unseated ("row", chunk_id)
+insert into work.unplaced_chunk ("row", chunk_id)
 select r."row", k.id
 from generate_series(1, %(rows)s) as r ("row")
 join work.chunk k on k.index_state = 'built'
@@ -44,19 +44,19 @@ on conflict do nothing;
 -- name: narrow
 -- What was placed or waits in rows that are no more.
 with unwanted as (
-    delete from work.unseated where "row" > %(rows)s
+    delete from work.unplaced_chunk where "row" > %(rows)s
 )
 delete from work.placement where "row" > %(rows)s;
 
--- name: looked_through
+-- name: set_placed_rows
 -- All chunks were looked through for so many rows.
-update work.house set seated_rows = %(rows)s;
+update work.settings set placed_rows = %(rows)s;
 
 -- name: waiting
 -- How many chunks have no seat in a row, counted up to a number.
-select count(*) from (select from work.unseated where "row" = %(row)s limit %(n)s) u;
+select count(*) from (select from work.unplaced_chunk where "row" = %(row)s limit %(n)s) u;
 
--- name: offers
+-- name: movable_chunks
 -- Seats of a row that may move: of each giver so many, those not loaded first, and all of which a taker still has a copy.
 -- A seat whose server has not reported since a restore stays, unless the server is gone: it may have the only copy.
 -- With each come the machines of its other seats, and the servers of this row that have a copy they may not drop yet.
@@ -90,19 +90,19 @@ join work.component c on c.id = o.component_id
 group by picked.chunk_id, picked.component_id, picked.wanted
 order by picked.chunk_id;
 
--- name: unseated_offers
+-- name: unplaced_chunks
 -- Chunks that have no seat in a row, with the same.
 select
     u.chunk_id, null::bigint as component_id, false as wanted,
     array_agg(distinct c.machine) filter (where o.state <> 'leaving' and o."row" <> %(row)s) as elsewhere,
     array_agg(o.component_id) filter (where o.state = 'leaving' and o.released_at is null and o."row" = %(row)s) as holders
-from (select chunk_id from work.unseated where "row" = %(row)s order by chunk_id limit %(n)s) u
+from (select chunk_id from work.unplaced_chunk where "row" = %(row)s order by chunk_id limit %(n)s) u
 left join work.placement o on o.chunk_id = u.chunk_id
 left join work.component c on c.id = o.component_id
 group by u.chunk_id
 order by u.chunk_id;
 
--- name: give_seats
+-- name: give_placements
 -- Seats that are given away: what was loaded stays until its successor is, what was only wanted goes.
 with given as (
     select * from unnest(%(givers)s::bigint[], %(chunks)s::bigint[]) as g (component_id, chunk_id)
@@ -115,16 +115,16 @@ set state = 'leaving', since = %(now)s
 from given g
 where p.component_id = g.component_id and p.chunk_id = g.chunk_id and p.state = 'loaded';
 
--- name: take_seats
+-- name: take_placements
 -- New seats. A server that has a copy which nobody was told to drop has it loaded already; if that copy was its seat in
 -- another row, that row lacks one now.
 with given as (
     select *
     from unnest(%(servers)s::bigint[], %(chunks)s::bigint[], %(rows)s::smallint[]) as g (component_id, chunk_id, "row")
 ), seated as (
-    delete from work.unseated u using given g where u."row" = g."row" and u.chunk_id = g.chunk_id
+    delete from work.unplaced_chunk u using given g where u."row" = g."row" and u.chunk_id = g.chunk_id
 ), robbed as (
-    insert into work.unseated ("row", chunk_id)
+    insert into work.unplaced_chunk ("row", chunk_id)
     select p."row", p.chunk_id
     from given g
     join work.placement p on p.component_id = g.component_id and p.chunk_id = g.chunk_id
@@ -138,11 +138,11 @@ set "row" = excluded."row", since = excluded.since, released_at = null,
     state = case when p.state = 'wanted' or p.released_at is not null then 'wanted' else 'loaded' end
 returning p.chunk_id, p.state = 'loaded';
 
--- name: unseat
+-- name: remove_placements
 -- Chunks that nobody will build need no seats, and get others if somebody does; of those that are no more the copies go
 -- too, so that a server which comes back with one is told to drop it.
 with unseated as (
-    delete from work.unseated where chunk_id = any(%(chunks)s)
+    delete from work.unplaced_chunk where chunk_id = any(%(chunks)s)
 )
 delete from work.placement where chunk_id = any(%(chunks)s) and (state = 'wanted' or %(copies)s);
 
@@ -218,7 +218,7 @@ where component_id = %(server)s and chunk_id = any(%(chunks)s) and state = 'load
 -- Of these chunks (or of all, if none are named), those that every row has now.
 update work.chunk k
 set propagated_at = %(now)s
-from work.house h
+from work.settings h
 where (%(chunks)s::bigint[] is null or k.id = any(%(chunks)s)) and k.index_state = 'built' and k.propagated_at is null
     and h."rows" = (
         select count(*) from work.placement p
@@ -276,13 +276,13 @@ left join work.component crawler on crawler.id = k.crawler_id
 join work.component builder on builder.id = k.builder_id
 order by s.is_around, k.id;
 
--- name: had_seats
+-- name: had_placements
 -- Whether a server ever had a seat, or there was none for it when it first asked.
-select component_id from work.seat_count where component_id = %(server)s;
+select component_id from work.server_load where component_id = %(server)s;
 
--- name: had_no_seats
+-- name: record_empty_server
 -- A server has asked what to load: from now on it waits for the watchdog's plan.
-insert into work.seat_count (component_id, "row", seats, changes)
+insert into work.server_load (component_id, "row", placements, changes)
 values (%(server)s, %(row)s, 0, 0)
 on conflict do nothing;
 
@@ -291,8 +291,8 @@ on conflict do nothing;
 -- those that declared an error, such as a full disk, which may still answer.
 select c."row", c.host, coalesce(s.changes, 0)
 from work.component c
-left join work.seat_count s on s.component_id = c.id and s."row" = c."row"
-cross join work.house h
+left join work.server_load s on s.component_id = c.id and s."row" = c."row"
+cross join work.settings h
 where c.type = 'index-server' and c."row" <= h."rows" and case
         when %(health)s::text = 'healthy' then c.health = 'healthy' and c.state <> 'error'
         else c.health = 'probation' or c.state = 'error'
@@ -321,7 +321,7 @@ cross join lateral (
         ) as chunks
     from work.component c
     left join work.placement p on p.component_id = c.id and p."row" = c."row"
-    cross join work.house h
+    cross join work.settings h
     where c.type = 'index-server' and c."row" <= h."rows" and case
         when %(health)s::text = 'healthy' then c.health = 'healthy' and c.state <> 'error'
         else c.health = 'probation' or c.state = 'error'
@@ -330,12 +330,12 @@ cross join lateral (
 ) m
 order by "row", host;
 
--- name: missing
+-- name: row_shortages
 -- Of each row: its seats, the chunks that have none, and the seats that are not loaded yet; the last two counted up to n.
 select
     r."row",
-    (select coalesce(sum(s.seats), 0)::bigint from work.seat_count s where s."row" = r."row"),
-    (select count(*) from (select from work.unseated u where u."row" = r."row" limit %(n)s) u),
+    (select coalesce(sum(s.placements), 0)::bigint from work.server_load s where s."row" = r."row"),
+    (select count(*) from (select from work.unplaced_chunk u where u."row" = r."row" limit %(n)s) u),
     (
         select count(*) from (
             select from work.component c
@@ -344,5 +344,5 @@ select
             limit %(n)s
         ) w
     )
-from work.house h
+from work.settings h
 cross join generate_series(1, h."rows") as r ("row");

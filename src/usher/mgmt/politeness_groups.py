@@ -1,6 +1,6 @@
 """Politeness groups: hosts that share a server share a pace.
 
-Comes from the operator; goes to work.pace and work.hosts, which every claim of pages follows.
+Comes from the operator; goes to work.politeness_group and work.hosts, which every claim of pages follows.
 """
 
 from collections.abc import Sequence
@@ -13,14 +13,14 @@ from usher.db.statements import load_statements
 from usher.errors import BadInput, NotFound
 
 store = load_statements(__file__)
-LONGEST_NAME: Final = 100
-LONGEST: Final = timedelta(days=1)
-MOST_COUNTED: Final = 10_000
-FEW: Final = 5  # hosts that are named where a group is shown
+MAX_NAME_LENGTH: Final = 100
+MAX_DELAY: Final = timedelta(days=1)
+MAX_COUNTED_HOSTS: Final = 10_000
+EXAMPLE_HOSTS: Final = 5  # hosts that are named where a group is shown
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class PolitenessGroup:
     """A group: the rest after a request to any of its hosts (None: as each host has it), and when one may be asked."""
 
     name: str
@@ -39,17 +39,17 @@ async def group(
     """
     check(name, delay)
     if hosts:
-        await store.add_pace.run(conn, name=name)
+        await store.add_group.run(conn, name=name)
     moved = await store.move_hosts.tuples(conn, pace=name, names=list(hosts))
-    if not await store.set_pace.tuples(conn, name=name, delay=delay, names=list(hosts)):
+    if not await store.set_group.tuples(conn, name=name, delay=delay, names=list(hosts)):
         raise NotFound(f"There is no group {name!r}.", hint=f"usher hosts group {name} HOST...")
     return [host for (host,) in moved]
 
 
 def check(name: str, delay: timedelta | None) -> None:
-    if not name.strip() or not name.isprintable() or len(name) > LONGEST_NAME:
-        raise BadInput(f"A group's name is a line of 1 to {LONGEST_NAME} characters.")
-    if delay is not None and not timedelta(0) <= delay <= LONGEST:
+    if not name.strip() or not name.isprintable() or len(name) > MAX_NAME_LENGTH:
+        raise BadInput(f"A group's name is a line of 1 to {MAX_NAME_LENGTH} characters.")
+    if delay is not None and not timedelta(0) <= delay <= MAX_DELAY:
         raise BadInput("A delay is from none to a day.", hint="Such as 2s.")
 
 
@@ -59,6 +59,8 @@ async def ungroup(conn: Connection, hosts: Sequence[str]) -> list[str]:
     return [host for (host,) in moved]
 
 
-async def groups(conn: Connection, *, after: str = "", n: int = 100) -> list[Pace]:
+async def groups(conn: Connection, *, after: str = "", n: int = 100) -> list[PolitenessGroup]:
     """Groups by name, each with its first few hosts."""
-    return await store.groups.rows(conn, Pace, after=after, n=n, most=MOST_COUNTED, few=FEW)
+    return await store.groups.rows(
+        conn, PolitenessGroup, after=after, n=n, most=MAX_COUNTED_HOSTS, few=EXAMPLE_HOSTS
+    )

@@ -1,25 +1,25 @@
--- name: add_pace
+-- name: add_group
 -- A group, if there is none of that name.
-insert into work.pace (name) values (%(name)s) on conflict (name) do nothing;
+insert into work.politeness_group (name) values (%(name)s) on conflict (name) do nothing;
 
 -- name: move_hosts
 -- Hosts into a group, or out of any; what they were resting for with their old group they rest for still.
 with mine as (
-    select h.domain64, h.pace_id from work.hosts h where h.name = any(%(names)s) order by h.domain64 for no key update
+    select h.domain64, h.politeness_group_id from work.hosts h where h.name = any(%(names)s) order by h.domain64 for no key update
 )
 update work.hosts h
-set pace_id = (select id from work.pace where name = %(pace)s),
+set politeness_group_id = (select id from work.politeness_group where name = %(pace)s),
     ready_at = greatest(h.ready_at, old.ready_at),
     rest_until = greatest(h.rest_until, old.rest_until),
     claim_at = greatest(h.claim_at, old.ready_at)
 from mine
-left join work.pace old on old.id = mine.pace_id
+left join work.politeness_group old on old.id = mine.politeness_group_id
 where h.domain64 = mine.domain64
 returning h.name;
 
--- name: set_pace
+-- name: set_group
 -- The rest between two requests, if one is given; and a group rests as long as the hosts that came to it.
-update work.pace
+update work.politeness_group
 set crawl_delay = coalesce(%(delay)s::interval, crawl_delay),
     ready_at = greatest(ready_at, (select max(h.ready_at) from work.hosts h where h.name = any(%(names)s))),
     rest_until = greatest(rest_until, (select max(h.rest_until) from work.hosts h where h.name = any(%(names)s)))
@@ -30,9 +30,9 @@ returning id;
 -- Groups by name, with how many hosts each has, counted up to a number, and the first few of them.
 select
     p.name, p.crawl_delay, nullif(p.ready_at, '-infinity') as ready_at,
-    (select count(*) from (select from work.hosts h where h.pace_id = p.id limit %(most)s) h) as hosts,
-    array(select h.name from work.hosts h where h.pace_id = p.id order by h.domain64 limit %(few)s) as some
-from work.pace p
+    (select count(*) from (select from work.hosts h where h.politeness_group_id = p.id limit %(most)s) h) as hosts,
+    array(select h.name from work.hosts h where h.politeness_group_id = p.id order by h.domain64 limit %(few)s) as some
+from work.politeness_group p
 where p.name > %(after)s
 order by p.name
 limit %(n)s;

@@ -24,10 +24,10 @@ STAGES: Final[tuple[Stage, ...]] = get_args(Stage)  # on the way of a chunk, the
 BUILDS: Final[Mapping[str | None, Stage]] = MappingProxyType(
     {None: "crawled", "building": "building", "built": "built"}
 )
-MOST: Final = 10_000  # counted, of what may be millions
-MOST_QUERIES: Final = 100_000
-MOST_PAGES: Final = 1_000
-LAST: Final = 2**63 - 1
+MAX_COUNTED: Final = 10_000  # counted, of what may be millions
+MAX_QUERIES: Final = 100_000
+MAX_PAGES_SHOWN: Final = 1_000
+MAX_ID: Final = 2**63 - 1
 
 
 def stage(chunk: Chunk) -> Stage:
@@ -61,26 +61,26 @@ async def list_chunks(
         stage=stage,
         crawler=crawler,
         builder=builder,
-        after=LAST if after is None else after,
+        after=MAX_ID if after is None else after,
         n=n,
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
+class ChunkCount:
     """How many chunks are in a stage; at least that many if it is `MOST`."""
 
     stage: Stage
     number: int
 
 
-async def count_chunks(conn: Connection) -> list[Count]:
+async def count_chunks(conn: Connection) -> list[ChunkCount]:
     """Every stage with its number, up to `MOST` each."""
-    return await store.count_chunks.rows(conn, Count, most=MOST)
+    return await store.count_chunks.rows(conn, ChunkCount, most=MAX_COUNTED)
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class ComponentHoldings:
     """What a component has in hand: chunks by stage, and as an index server by placement; up to `MOST` each."""
 
     component_id: int
@@ -93,14 +93,14 @@ class Holding:
     leaving: int = 0
 
 
-async def holdings(conn: Connection, ids: Sequence[int]) -> dict[int, Holding]:
+async def holdings(conn: Connection, ids: Sequence[int]) -> dict[int, ComponentHoldings]:
     """What each of these components has in hand."""
-    found = await store.holdings.rows(conn, Holding, ids=list(ids), most=MOST)
+    found = await store.holdings.rows(conn, ComponentHoldings, ids=list(ids), most=MAX_COUNTED)
     return {one.component_id: one for one in found}
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class ChunkPlacement:
     """One copy of a chunk."""
 
     row: int
@@ -110,7 +110,7 @@ class Placed:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ChunkPage:
     """A page of a chunk."""
 
     id: int
@@ -119,33 +119,33 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ChunkDetails:
     """A chunk, its copies and its pages; the chunks that it is made of, and that are made of it."""
 
     chunk: Chunk
-    placements: list[Placed]
-    pages: list[Page]
+    placements: list[ChunkPlacement]
+    pages: list[ChunkPage]
     made_of: list[int]
     merged_into: list[int]
 
 
-async def show_chunk(conn: Connection, id_: int) -> Shown:
+async def show_chunk(conn: Connection, id_: int) -> ChunkDetails:
     """A chunk with its copies and its first pages; those that have gone on into a later chunk are not its own."""
     if (chunk := await chunks.show(conn, id_)) is None:
         raise NotFound(f"There is no chunk {id_}.", hint="usher chunks list")
-    placed = await store.placements.rows(conn, Placed, chunk=id_)
-    pages = await store.pages.tuples(conn, chunk=id_, n=MOST_PAGES)
+    placed = await store.placements.rows(conn, ChunkPlacement, chunk=id_)
+    pages = await store.pages.tuples(conn, chunk=id_, n=MAX_PAGES_SHOWN)
     found = [
-        Page(page, str(Url(Scheme(scheme), host, path)), state)
+        ChunkPage(page, str(Url(Scheme(scheme), host, path)), state)
         for page, scheme, host, path, state in pages
     ]
-    made_of = [source for (source,) in await store.made_of.tuples(conn, chunk=id_)]
+    made_of = [source for (source,) in await store.chunk_sources.tuples(conn, chunk=id_)]
     merged_into = [other for (other,) in await store.merged_into.tuples(conn, chunk=id_)]
-    return Shown(chunk, placed, found, made_of, merged_into)
+    return ChunkDetails(chunk, placed, found, made_of, merged_into)
 
 
 @dataclass(frozen=True, slots=True)
-class Queries:
+class QueryTimes:
     """How long queries took, in seconds; of the last `MOST_QUERIES` if there were more."""
 
     number: int
@@ -156,7 +156,7 @@ class Queries:
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class QueryTerm:
     """What was asked for, how often, and how long it took."""
 
     term: str
@@ -181,17 +181,19 @@ async def query_days(conn: Connection, *, since: datetime) -> list[QueryDay]:
     return await store.query_days.rows(conn, QueryDay, since=since.astimezone(UTC).date())
 
 
-async def query_day_terms(conn: Connection, *, since: datetime, n: int = 20) -> list[Term]:
+async def query_day_terms(conn: Connection, *, since: datetime, n: int = 20) -> list[QueryTerm]:
     """The most frequent terms of those days, as far as each day keeps them."""
-    return await store.query_day_terms.rows(conn, Term, since=since.astimezone(UTC).date(), n=n)
+    return await store.query_day_terms.rows(
+        conn, QueryTerm, since=since.astimezone(UTC).date(), n=n
+    )
 
 
-async def queries(conn: Connection, *, since: datetime) -> Queries:
+async def queries(conn: Connection, *, since: datetime) -> QueryTimes:
     """The queries since then, summed up."""
-    [found] = await store.queries.rows(conn, Queries, since=since, most=MOST_QUERIES)
+    [found] = await store.queries.rows(conn, QueryTimes, since=since, most=MAX_QUERIES)
     return found
 
 
-async def terms(conn: Connection, *, since: datetime, n: int = 20) -> list[Term]:
+async def terms(conn: Connection, *, since: datetime, n: int = 20) -> list[QueryTerm]:
     """What was asked for most often since then."""
-    return await store.terms.rows(conn, Term, since=since, most=MOST_QUERIES, n=n)
+    return await store.terms.rows(conn, QueryTerm, since=since, most=MAX_QUERIES, n=n)

@@ -132,14 +132,14 @@ join work.hosts h on h.domain64 = g.domain64
 order by g.id
 limit %(n)s;
 
--- name: made_of
+-- name: chunk_sources
 -- The chunks that one is made of, if it is.
-select source_id from work.made_of where chunk_id = %(chunk)s order by source_id;
+select source_id from work.chunk_source where chunk_id = %(chunk)s order by source_id;
 
 -- name: merged_into
 -- The chunks that are made of it, and have its pages or will.
 select m.chunk_id
-from work.made_of m
+from work.chunk_source m
 join work.chunk k on k.id = m.chunk_id
 where m.source_id = %(chunk)s and k.state <> 'error'
 order by m.chunk_id;

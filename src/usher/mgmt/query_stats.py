@@ -7,10 +7,10 @@ from usher.db.pool import Connection
 from usher.db.statements import load_statements
 
 store = load_statements(__file__)
-Asked = tuple[datetime, str, float]  # when, what, and how many seconds it took
+ReportedQuery = tuple[datetime, str, float]  # when, what, and how many seconds it took
 
 
-async def add(conn: Connection, queries: Sequence[Asked], component: int) -> None:
+async def add(conn: Connection, queries: Sequence[ReportedQuery], component: int) -> None:
     """Queries that a component answered; `look.queries` sums them up."""
     ats, terms, seconds = zip(*queries, strict=True)
     await store.add.run(

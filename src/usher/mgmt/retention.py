@@ -26,7 +26,7 @@ class Retention:
 
 
 @dataclass(frozen=True, slots=True)
-class Pruned:
+class PrunedCounts:
     """How many rows were deleted."""
 
     events: int
@@ -37,7 +37,7 @@ def retention_of(settings: Settings) -> Retention:
     return Retention(timedelta(days=settings.event_days), timedelta(days=settings.query_days))
 
 
-async def prune(conn: Connection, *, now: datetime, retention: Retention) -> Pruned:
+async def prune(conn: Connection, *, now: datetime, retention: Retention) -> PrunedCounts:
     """Delete what is older than the retention, up to ROWS_PER_ROUND of each kind; whole days of queries only."""
     [(events,)] = await store.prune_events.tuples(
         conn, before=now - retention.events, n=ROWS_PER_ROUND
@@ -47,4 +47,4 @@ async def prune(conn: Connection, *, now: datetime, retention: Retention) -> Pru
     if queries and queries < ROWS_PER_ROUND:  # the days are complete
         await store.trim_terms.run(conn, n=TERMS_PER_DAY)
         await store.prune_days.run(conn, before=(now - QUERY_DAYS_KEPT).date())
-    return Pruned(events, queries)
+    return PrunedCounts(events, queries)

@@ -13,7 +13,7 @@ from typing import Final, Literal, get_args
 from usher.db.pool import Connection
 from usher.db.statements import load_statements
 from usher.errors import BadInput, Conflict, NotFound
-from usher.mgmt.component_names import Type, host_of, type_of
+from usher.mgmt.component_names import ComponentType, host_of, type_of
 
 store = load_statements(__file__)
 Scope = Literal["read", "work", "admin"]
@@ -35,7 +35,7 @@ class Token:
     id: int
     name: str
     scope: Scope
-    type: Type | None
+    type: ComponentType | None
     address: str | None
     created_at: datetime
     expires_at: datetime | None
@@ -101,7 +101,7 @@ async def make(
     return secret
 
 
-def check_role(scope: str, kind: Type | None, address: str | None) -> None:
+def check_role(scope: str, kind: ComponentType | None, address: str | None) -> None:
     """Raise BadInput unless scope, type and address describe one role."""
     if scope not in SCOPES:
         raise BadInput(f"{scope[:40]!a} is no scope.", hint=f"One of {', '.join(SCOPES)}.")

@@ -12,7 +12,7 @@ store = load_statements(__file__)
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class PageInChunk:
     """A page of a chunk, by its address and by its place in the guestbook."""
 
     host: str
@@ -22,9 +22,9 @@ class Page:
     state: str
 
 
-async def pages_of(conn: Connection, chunk: int) -> list[Page]:
+async def pages_of(conn: Connection, chunk: int) -> list[PageInChunk]:
     """The pages that are in a chunk, in whatever state."""
-    return await store.pages_of.rows(conn, Page, chunk=chunk)
+    return await store.pages_of.rows(conn, PageInChunk, chunk=chunk)
 
 
 async def content_types(conn: Connection) -> dict[str, int]:

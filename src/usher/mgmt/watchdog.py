@@ -28,35 +28,35 @@ from usher.mgmt import (
     placements,
     retention,
 )
-from usher.mgmt.components import Component, Happening
-from usher.mgmt.health import Action, Patience, Ping, Record
-from usher.mgmt.ping import TIMEOUT, has_address, ping_all
+from usher.mgmt.components import ComponentRecord, NewEvent
+from usher.mgmt.health import Action, HealthLimits, HealthRecord, Ping
+from usher.mgmt.ping import PING_TIMEOUT_SECONDS, has_address, ping_all
 from usher.mgmt.retention import Retention
 from usher.schema import migrate
 from usher.schema.roles import usable_role
 from usher.settings import Settings
-from usher.shutdown import told_to_stop
+from usher.shutdown import stop_events
 from usher.telemetry import (
-    COMPACTED,
-    COMPONENTS,
-    LOST,
-    MOVED,
+    COMPACTED_CHUNKS,
+    COMPONENTS_BY_HEALTH,
+    LOST_CHUNKS,
+    MOVED_PLACEMENTS,
     PINGS,
     ROUND_SECONDS,
-    UNLOADED,
-    UNSEATED,
+    UNLOADED_PLACEMENTS,
+    UNPLACED_CHUNKS,
     Log,
 )
 
 store = load_statements(__file__)
 log = Log("watchdog")
-LOCK: Final = 0x7573_6865_7222  # "usher", 34: one watchdog leads
-TICK: Final = 5.0
-SILENCE: Final = 120.0  # seconds after which a watchdog leads no more
+WATCHDOG_LOCK: Final = 0x7573_6865_7222  # "usher", 34: one watchdog leads
+TICK_SECONDS: Final = 5.0
+MAX_SILENCE_SECONDS: Final = 120.0  # seconds after which a watchdog leads no more
 CALL_SECONDS: Final = (
     3.0  # that a call counts at least as a sign of life: MGMT writes one every two seconds
 )
-PACK: Final = 1_000  # chunks in one transaction
+CHUNKS_PER_TRANSACTION: Final = 1_000  # chunks in one transaction
 ROLE: Final = "usher_mgmt"
 DEFAULT_RETENTION: Final = Retention()
 
@@ -86,10 +86,10 @@ class Watchdog:
         dsn: str,
         *,
         role: str = "",
-        tick: float = TICK,
-        timeout: float = TIMEOUT,
-        silence: float = SILENCE,
-        patience: Patience = placements.PATIENCE,
+        tick: float = TICK_SECONDS,
+        timeout: float = PING_TIMEOUT_SECONDS,
+        silence: float = MAX_SILENCE_SECONDS,
+        patience: HealthLimits = placements.DEFAULT_LIMITS,
         retention: Retention = DEFAULT_RETENTION,
     ) -> None:
         self.dsn = dsn
@@ -132,7 +132,7 @@ class Watchdog:
     async def lead(self, conn: Connection) -> bool:
         """Try to be the one that works, for as long as the connection lives."""
         silence = f"{self.silence * 1000:.0f}ms"
-        [(self.leading, *_)] = await store.lead.tuples(conn, lock=LOCK, silence=silence)
+        [(self.leading, *_)] = await store.lead.tuples(conn, lock=WATCHDOG_LOCK, silence=silence)
         if self.leading:
             log.info("leads")
         return self.leading
@@ -180,7 +180,7 @@ class Watchdog:
         await self.measure(conn)
 
     def with_calls(
-        self, found: Sequence[Component], pings: Sequence[Ping], listed_at: datetime
+        self, found: Sequence[ComponentRecord], pings: Sequence[Ping], listed_at: datetime
     ) -> list[Ping]:
         """The pings, each with whether its component had called lately when it was listed.
 
@@ -215,11 +215,15 @@ class Watchdog:
         else:
             reason = "components answer or call again"
         after = "all_silent" if is_silent else "heard"
-        await components.event(conn, Happening(now, "silence", after=after, reason=reason))
+        await components.add_events(conn, NewEvent(now, "silence", after=after, reason=reason))
 
     async def record(
-        self, conn: Connection, found: Sequence[Component], pings: Sequence[Ping], now: datetime
-    ) -> dict[int, Record]:
+        self,
+        conn: Connection,
+        found: Sequence[ComponentRecord],
+        pings: Sequence[Ping],
+        now: datetime,
+    ) -> dict[int, HealthRecord]:
         """Judge and write down; returns what holds now of those that nobody judged later."""
         judged = {
             one.id: health.judge(one.record, ping, now, self.patience)
@@ -236,7 +240,7 @@ class Watchdog:
                 tell(event.after, component=hosts[id_], reason=event.reason)
         return {id_: one for id_, one in records if id_ in written}
 
-    async def act(self, conn: Connection, records: dict[int, Record], now: datetime) -> None:
+    async def act(self, conn: Connection, records: dict[int, HealthRecord], now: datetime) -> None:
         """What failures ask for. Failed servers left the map with their health; a plan re-seats for those long gone."""
         due = {id_: health.due_actions(one, now, self.patience) for id_, one in records.items()}
         if ended := [id_ for id_, actions in due.items() if Action.END_LEASES in actions]:
@@ -250,21 +254,23 @@ class Watchdog:
             why = f"{host} is gone"
             async with conn.transaction():
                 if type_ == "crawler":
-                    lost = await chunks.recrawl(conn, id_, why=why, now=now, n=PACK)
+                    lost = await chunks.recrawl(
+                        conn, id_, why=why, now=now, n=CHUNKS_PER_TRANSACTION
+                    )
                 else:
                     lost = await chunks.rebuild(conn, id_, why=why)
-                await _write_down(conn, "lost", lost, id_, why, now)
-            LOST.labels(type_).inc(len(lost))
+                await _add_chunk_events(conn, "lost", lost, id_, why, now)
+            LOST_CHUNKS.labels(type_).inc(len(lost))
             log.warning("lost", component=host, chunks=len(lost), some=lost[:10])
 
     async def reap(self, conn: Connection, now: datetime) -> None:
         """Take back crawls and builds whose lease ended."""
-        done = PACK
-        while done >= PACK:
+        done = CHUNKS_PER_TRANSACTION
+        while done >= CHUNKS_PER_TRANSACTION:
             async with conn.transaction():
-                crawls, builds = await chunks.reap(conn, n=PACK, now=now)
-                await _write_down(conn, "crawl_expired", crawls, None, "the lease ended", now)
-                await _write_down(conn, "build_expired", builds, None, "the lease ended", now)
+                crawls, builds = await chunks.reap(conn, n=CHUNKS_PER_TRANSACTION, now=now)
+                await _add_chunk_events(conn, "crawl_expired", crawls, None, "the lease ended", now)
+                await _add_chunk_events(conn, "build_expired", builds, None, "the lease ended", now)
             done = max(len(crawls), len(builds))
             if done:
                 log.warning("leases_ended", crawls=len(crawls), builds=len(builds))
@@ -272,7 +278,7 @@ class Watchdog:
     async def retire(self, conn: Connection, now: datetime) -> None:
         """Have pages that are gone disappear, unless so many of a host are that somebody should look first."""
         async with conn.transaction():
-            verdicts = await page_versions.judge(conn, n=PACK, now=now)
+            verdicts = await page_versions.judge(conn, n=CHUNKS_PER_TRANSACTION, now=now)
         for number, may_go in verdicts.items():
             if not may_go:
                 log.warning("held_back", host=number, hint="usher hosts show, usher hosts release")
@@ -282,7 +288,7 @@ class Watchdog:
         async with conn.transaction():
             released = await placements.drop(conn, now=now, patience=self.patience)
         if any(planned) or released:
-            MOVED.inc(planned.moved)
+            MOVED_PLACEMENTS.inc(planned.moved)
             log.info("seats", seated=planned.seated, moved=planned.moved, released=released)
 
     async def compact(self, conn: Connection, now: datetime) -> None:
@@ -291,9 +297,9 @@ class Watchdog:
             done = await compaction.compact(conn, now=now)
         if not done:
             return
-        COMPACTED.labels("retired").inc(len(done.retired))
-        COMPACTED.labels("made").inc(len(done.made))
-        COMPACTED.labels("given_up").inc(len(done.given_up))
+        COMPACTED_CHUNKS.labels("retired").inc(len(done.retired))
+        COMPACTED_CHUNKS.labels("made").inc(len(done.made))
+        COMPACTED_CHUNKS.labels("given_up").inc(len(done.given_up))
         begun = [one.chunk_id for one in done.begun]
         log.info(
             "compacted",
@@ -312,16 +318,16 @@ class Watchdog:
 
     async def measure(self, conn: Connection) -> None:
         """How everybody is, for the metrics."""
-        COMPONENTS.clear()
+        COMPONENTS_BY_HEALTH.clear()
         found = await components.list_components(conn)
         kinds = Counter((one.type or "unknown", one.health) for one in found)
         for kind, n in kinds.items():
-            COMPONENTS.labels(*kind).set(n)
-        UNSEATED.clear()
-        UNLOADED.clear()
-        for row in await placements.missing(conn):
-            UNSEATED.labels(str(row.row)).set(row.unseated)
-            UNLOADED.labels(str(row.row)).set(row.wanted)
+            COMPONENTS_BY_HEALTH.labels(*kind).set(n)
+        UNPLACED_CHUNKS.clear()
+        UNLOADED_PLACEMENTS.clear()
+        for row in await placements.row_shortages(conn):
+            UNPLACED_CHUNKS.labels(str(row.row)).set(row.unseated)
+            UNLOADED_PLACEMENTS.labels(str(row.row)).set(row.wanted)
 
 
 def _result(ping: Ping) -> str:
@@ -330,7 +336,7 @@ def _result(ping: Ping) -> str:
     return "bad" if health.complaint(ping) else "good"
 
 
-async def _write_down(
+async def _add_chunk_events(
     conn: Connection,
     kind: str,
     lost: Sequence[int],
@@ -338,8 +344,8 @@ async def _write_down(
     why: str,
     now: datetime,
 ) -> None:
-    events = [Happening(now, kind, component, reason=why, chunk_id=id_) for id_ in lost]
-    await components.event(conn, *events)
+    events = [NewEvent(now, kind, component, reason=why, chunk_id=id_) for id_ in lost]
+    await components.add_events(conn, *events)
 
 
 async def watch(
@@ -347,7 +353,7 @@ async def watch(
     *,
     ready: Callable[[str], None],
     tick: float,
-    patience: Patience,
+    patience: HealthLimits,
     told: asyncio.Event | None = None,
 ) -> None:
     """A watchdog until it is told, or without that as a process until TERM or INT."""
@@ -355,7 +361,7 @@ async def watch(
         await migrate.ensure(found, ("work",), patience=settings.connect_timeout)
         dsn = found.dsns[Area.WORK]
         role = await usable_role(dsn, ROLE, patience=settings.connect_timeout)
-        with told_to_stop(told) as (stop, _):
+        with stop_events(told) as (stop, _):
             ready("watchdog")
             patience = replace(
                 patience,

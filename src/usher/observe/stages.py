@@ -1,7 +1,7 @@
-"""Every stage on the way of a URL, read: what waits and since when, what is under way, what failed, and who works.
+"""Read the state of every stage: what waits and since when, what is in progress, what failed, and the components.
 
-Comes from the work area and the queue; goes out as values. Nothing is counted further than `MOST`, whatever the tables
-hold, so that a look costs the same for ten pages and for ten million.
+Nothing is counted beyond `MAX_COUNTED`, so that a reading costs the same for ten pages and for ten million. The field
+names of the dataclasses are those of `usher status --json`.
 """
 
 from collections.abc import Sequence
@@ -13,25 +13,25 @@ from usher.component_health import DISK_FULL
 from usher.db.pool import Connection
 from usher.db.statements import load_statements
 from usher.mgmt import incarnation, placements, watchdog
-from usher.mgmt.incarnation import Unrestored
-from usher.mgmt.page_history import QUIET
-from usher.mgmt.placements import Missing
+from usher.mgmt.incarnation import UnrestoredState
+from usher.mgmt.page_history import MAX_WORKER_SILENCE
+from usher.mgmt.placements import RowShortage
 from usher.mgmt.watchdog import WatchdogRound
 from usher.queue import scheduler
 from usher.urls import Scheme, Url
 
 store = load_statements(__file__)
-MOST: Final = 10_000
-HOSTS: Final = 1_000  # looked at for the page that has waited longest
-FEW: Final = 5  # of each kind, by name
-TYPES: Final = 1_000  # of jobs
+MAX_COUNTED: Final = 10_000
+MAX_HOSTS_SEARCHED: Final = 1_000  # for the page that has waited longest
+MAX_NAMED: Final = 5  # of each kind
+MAX_JOB_TYPES: Final = 1_000
 HOUR: Final = timedelta(hours=1)
-LATELY: Final = timedelta(days=1)  # who is gone for longer, and has nothing, is not missed
+RECENT: Final = timedelta(days=1)  # a component without chunks is reported for this long
 
 
 @dataclass(frozen=True, slots=True)
-class Pages:
-    """Pages by state; `known` is about right if it is not `exact`. `oldest` could be fetched now."""
+class GuestbookCounts:
+    """Pages by state; `known` is an estimate unless `exact`. `oldest` is ready to be fetched."""
 
     waiting: int
     crawling: int
@@ -43,8 +43,8 @@ class Pages:
 
 
 @dataclass(frozen=True, slots=True)
-class Resting:
-    """A host of which pages wait, until when, and why if it is in trouble."""
+class RestingHost:
+    """A host with waiting pages that may not be requested yet, with the reason if it failed."""
 
     name: str
     until: datetime
@@ -53,8 +53,8 @@ class Resting:
 
 
 @dataclass(frozen=True, slots=True)
-class Shut:
-    """A host that is paused or blocked, and how many of its pages wait, up to 1,000."""
+class ClosedHost:
+    """A host that is paused or blocked, and the number of its waiting pages, up to 1,000."""
 
     name: str
     policy: str
@@ -63,8 +63,8 @@ class Shut:
 
 
 @dataclass(frozen=True, slots=True)
-class Hosts:
-    """Hosts of which pages wait: `ready`, `resting` (`troubled` among them) or `held` by a crawler; and others."""
+class HostCounts:
+    """Hosts with waiting pages: `ready`, `resting` (of these `troubled` failed) or `held` by a crawler; and others."""
 
     ready: int
     resting: int
@@ -73,13 +73,13 @@ class Hosts:
     paused: int
     blocked: int
     due: int
-    longest: Sequence[Resting] = ()
-    shut: Sequence[Shut] = ()
+    longest: Sequence[RestingHost] = ()
+    shut: Sequence[ClosedHost] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Chunks:
-    """Chunks on their way, and since when the first of those waits that wait."""
+class ChunkCounts:
+    """Chunks by stage, and since when the oldest of them waits."""
 
     crawling: int
     to_build: int
@@ -91,26 +91,26 @@ class Chunks:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """A host of which pages are held back from disappearing."""
+class HeldBackHost:
+    """A host with pages that are held back from removal."""
 
     name: str
     pages: int
 
 
 @dataclass(frozen=True, slots=True)
-class Copies:
-    """Outdated copies: those that servers are to take out, pages that wait for a look, and those held back."""
+class OutdatedCopies:
+    """Outdated copies: to be removed by servers, not checked yet, and held back."""
 
     to_retire: int
     unjudged: int
     held: int
-    hosts: Sequence[Held] = ()
+    hosts: Sequence[HeldBackHost] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class LastHour:
-    """What was done in the last hour; `pages` only since `pages_since` where there were too many to count."""
+    """What was done in the last hour; if there were too many `pages`, they are counted since `pages_since`."""
 
     pages: int
     pages_since: datetime | None
@@ -118,14 +118,14 @@ class LastHour:
     searches: int
 
     def pace(self, now: datetime) -> float:
-        """Pages a second, as far as they were counted."""
+        """Pages per second, over the time that was counted."""
         counted = HOUR if self.pages_since is None else now - self.pages_since
         return self.pages / max(counted.total_seconds(), 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Crew:
-    """So many components that are alike; silent ones were not seen for long, or have stopped."""
+class ComponentGroup:
+    """Components of one type, row, state and health; silent ones stopped or gave no sign of life recently."""
 
     type: str | None
     row: int | None
@@ -140,18 +140,18 @@ class Crew:
 
     @property
     def works(self) -> bool:
-        """Whether these take on work now."""
+        """Whether these components accept work."""
         return self.well and self.state != "paused"
 
     @property
     def answers(self) -> bool:
-        """Whether these, being index servers, are on the map that searches go by."""
+        """Whether these index servers are queried by front-ends."""
         return self.well and self.health == "healthy"
 
 
 @dataclass(frozen=True, slots=True)
-class Failing:
-    """A component that is not well; `held` if it has what is wanted."""
+class FailingComponent:
+    """A component that is not healthy; `held` if it has chunks that are needed."""
 
     host: str
     type: str | None
@@ -163,8 +163,8 @@ class Failing:
 
 
 @dataclass(frozen=True, slots=True)
-class Poisoned:
-    """A component whose content held foreign pages: in how many chunks, and what the last reporter says."""
+class SuspectComponent:
+    """A component whose chunks contained pages that were not assigned to it, with the last report."""
 
     host: str
     type: str | None
@@ -174,7 +174,7 @@ class Poisoned:
 
 
 @dataclass(frozen=True, slots=True)
-class FullDisk:
+class FullDiskComponent:
     """A component that stopped because its disk is full."""
 
     host: str
@@ -183,35 +183,35 @@ class FullDisk:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """The work area."""
+class WorkStatus:
+    """The state of the work area."""
 
-    pages: Pages
-    hosts: Hosts
-    chunks: Chunks
-    rows: Sequence[Missing]
-    copies: Copies
-    crews: Sequence[Crew]
-    failing: Sequence[Failing]
+    pages: GuestbookCounts
+    hosts: HostCounts
+    chunks: ChunkCounts
+    rows: Sequence[RowShortage]
+    copies: OutdatedCopies
+    crews: Sequence[ComponentGroup]
+    failing: Sequence[FailingComponent]
     last_hour: LastHour
-    watched: bool  # a watchdog leads
-    last_round: WatchdogRound | None  # of the watchdog
-    poisoned: Sequence[Poisoned] = ()
-    unrestored: Unrestored | None = None
-    full_disks: Sequence[FullDisk] = ()
+    watched: bool  # a watchdog is active
+    last_round: WatchdogRound | None
+    poisoned: Sequence[SuspectComponent] = ()
+    unrestored: UnrestoredState | None = None
+    full_disks: Sequence[FullDiskComponent] = ()
 
     def working(self, type_: str) -> int:
-        """How many components of a type take on work."""
+        """The number of components of a type that accept work."""
         return sum(crew.number for crew in self.crews if crew.type == type_ and crew.works)
 
     def answering(self, row: int) -> int:
-        """How many index servers of a row are asked."""
+        """The number of index servers of a row that are queried."""
         return sum(crew.number for crew in self.crews if crew.row == row and crew.answers)
 
 
 @dataclass(frozen=True, slots=True)
-class Jobs:
-    """Jobs of a type; `since` is when the first of those that wait could have run."""
+class JobTypeCounts:
+    """Jobs of one type; `since` is when the oldest waiting job could have run."""
 
     type: str
     waiting: int
@@ -221,81 +221,93 @@ class Jobs:
 
 
 @dataclass(frozen=True, slots=True)
-class Paused:
-    """A type of job or a resource whose jobs do not start."""
+class PausedEntry:
+    """A paused job type or resource."""
 
     kind: Literal["type", "resource"]
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class Queue:
-    """The control area; `done` and `failed` in the last hour."""
+class QueueStatus:
+    """The state of the control area; `done` and `failed` in the last hour."""
 
-    types: Sequence[Jobs]
+    types: Sequence[JobTypeCounts]
     done: int
     failed: int
-    next_run: datetime | None  # of the tasks that are enabled, the first
-    scheduled: bool  # a scheduler leads
-    paused: Sequence[Paused] = ()
+    next_run: datetime | None  # of the enabled tasks
+    scheduled: bool  # a scheduler is active
+    paused: Sequence[PausedEntry] = ()
 
 
-async def look_at_work(conn: Connection, *, now: datetime) -> Work:
-    await store.by_index.tuples(conn)
-    quiet, n = now - QUIET, 2 * FEW
-    [chunks] = await store.chunks.rows(conn, Chunks, most=MOST)
-    [last_hour] = await store.last_hour.rows(conn, LastHour, since=now - HOUR, most=MOST)
-    return Work(
-        await look_at_pages(conn, now),
-        await look_at_hosts(conn, now),
+async def read_work(conn: Connection, *, now: datetime) -> WorkStatus:
+    await store.prefer_indexes.tuples(conn)
+    quiet, n = now - MAX_WORKER_SILENCE, 2 * MAX_NAMED
+    [chunks] = await store.chunks.rows(conn, ChunkCounts, most=MAX_COUNTED)
+    [last_hour] = await store.last_hour.rows(conn, LastHour, since=now - HOUR, most=MAX_COUNTED)
+    return WorkStatus(
+        await read_pages(conn, now),
+        await read_hosts(conn, now),
         chunks,
-        await placements.missing(conn),
-        await look_at_copies(conn),
-        await store.crews.rows(conn, Crew, quiet=quiet),
-        await store.failing.rows(conn, Failing, quiet=quiet, lately=now - LATELY, n=n),
+        await placements.row_shortages(conn),
+        await read_outdated_copies(conn),
+        await store.component_groups.rows(conn, ComponentGroup, quiet=quiet),
+        await store.failing.rows(conn, FailingComponent, quiet=quiet, lately=now - RECENT, n=n),
         last_hour,
-        await led(conn, watchdog.LOCK),
+        await has_leader(conn, watchdog.WATCHDOG_LOCK),
         await watchdog.last_round(conn),
-        await store.poisoned.rows(conn, Poisoned, lately=now - LATELY, most=MOST, n=FEW),
+        await store.suspects.rows(
+            conn, SuspectComponent, lately=now - RECENT, most=MAX_COUNTED, n=MAX_NAMED
+        ),
         await incarnation.unrestored(conn),
-        await store.full_disks.rows(conn, FullDisk, prefix=f"{DISK_FULL}%", n=n),
+        await store.full_disks.rows(conn, FullDiskComponent, prefix=f"{DISK_FULL}%", n=n),
     )
 
 
-async def look_at_pages(conn: Connection, now: datetime) -> Pages:
-    [(waiting, crawling, failed, counted, estimate)] = await store.pages.tuples(conn, most=MOST)
-    exact = counted < MOST
+async def read_pages(conn: Connection, now: datetime) -> GuestbookCounts:
+    [(waiting, crawling, failed, counted, estimate)] = await store.pages.tuples(
+        conn, most=MAX_COUNTED
+    )
+    exact = counted < MAX_COUNTED
     known = counted if exact else max(counted, estimate)
-    pages = Pages(waiting, crawling, failed, known, exact)
-    for since, host, scheme, path in await store.next_page.tuples(conn, now=now, hosts=HOSTS):
+    pages = GuestbookCounts(waiting, crawling, failed, known, exact)
+    for since, host, scheme, path in await store.next_page.tuples(
+        conn, now=now, hosts=MAX_HOSTS_SEARCHED
+    ):
         url = str(Url(Scheme(scheme), host, path))
         return replace(pages, oldest=since, oldest_url=url)
     return pages
 
 
-async def look_at_hosts(conn: Connection, now: datetime) -> Hosts:
-    [counts] = await store.hosts.rows(conn, Hosts, now=now, most=MOST)
+async def read_hosts(conn: Connection, now: datetime) -> HostCounts:
+    [counts] = await store.hosts.rows(conn, HostCounts, now=now, most=MAX_COUNTED)
     return replace(
         counts,
-        longest=await store.resting.rows(conn, Resting, now=now, most=MOST, n=FEW),
-        shut=await store.shut_hosts.rows(conn, Shut, most=MOST, n=FEW),
+        longest=await store.resting.rows(conn, RestingHost, now=now, most=MAX_COUNTED, n=MAX_NAMED),
+        shut=await store.closed_hosts.rows(conn, ClosedHost, most=MAX_COUNTED, n=MAX_NAMED),
     )
 
 
-async def look_at_copies(conn: Connection) -> Copies:
-    [(to_retire, unjudged, held)] = await store.copies.tuples(conn, most=MOST)
-    hosts = await store.held_back.rows(conn, Held, most=MOST, n=FEW) if held else []
-    return Copies(to_retire, unjudged, held, hosts)
+async def read_outdated_copies(conn: Connection) -> OutdatedCopies:
+    [(to_retire, unjudged, held)] = await store.copies.tuples(conn, most=MAX_COUNTED)
+    hosts = (
+        await store.held_back.rows(conn, HeldBackHost, most=MAX_COUNTED, n=MAX_NAMED)
+        if held
+        else []
+    )
+    return OutdatedCopies(to_retire, unjudged, held, hosts)
 
 
-async def look_at_queue(conn: Connection, *, now: datetime) -> Queue:
-    await store.by_index.tuples(conn)
-    types = await store.jobs.rows(conn, Jobs, now=now, most=MOST, n=TYPES)
-    [(done, failed, next_run)] = await store.ended.tuples(conn, since=now - HOUR, most=MOST)
-    paused = await store.paused.rows(conn, Paused, n=TYPES)
-    return Queue(types, done, failed, next_run, await led(conn, scheduler.LEADER_LOCK), paused)
+async def read_queue(conn: Connection, *, now: datetime) -> QueueStatus:
+    await store.prefer_indexes.tuples(conn)
+    types = await store.jobs.rows(conn, JobTypeCounts, now=now, most=MAX_COUNTED, n=MAX_JOB_TYPES)
+    [(done, failed, next_run)] = await store.ended.tuples(conn, since=now - HOUR, most=MAX_COUNTED)
+    paused = await store.paused.rows(conn, PausedEntry, n=MAX_JOB_TYPES)
+    return QueueStatus(
+        types, done, failed, next_run, await has_leader(conn, scheduler.LEADER_LOCK), paused
+    )
 
 
-async def led(conn: Connection, lock: int) -> bool:
-    [(found,)] = await store.led.tuples(conn, lock=lock)
-    return bool(found)
+async def has_leader(conn: Connection, lock: int) -> bool:
+    [(locked,)] = await store.has_leader.tuples(conn, lock=lock)
+    return bool(locked)

@@ -1,1 +1,1 @@
-"""What index servers and front-ends share: the query language, tokens, and the messages between them."""
+"""Shared by index servers and front-ends: query language, tokens, highlighting and the messages between them."""

@@ -1,9 +1,8 @@
-"""What somebody types, as a value that every index server reads the same way.
+"""The query language: turns the text of a search into a `Query` that every index server interprets identically.
 
-Comes from the search box, the API and the command line: any text at all. Goes to the index servers as JSON, and to
-`highlight`. Nothing is an error: what cannot be used is named in `ignored`, and the rest is searched for.
+No text is an error: `ignored` lists the parts that cannot be used, and the rest is searched for.
 
-    words            every one of them          "a phrase"        these words in this order
+    words            all of them                "a phrase"        these words in this order
     -word  -"a b"    none of these              a OR b            either of them
     site:host        a host, domain or suffix   lang:de           in this language
     title: url:      in the title, the URL      after: before:    2024, 2024-05 or 2024-05-17
@@ -11,53 +10,51 @@ Comes from the search box, the API and the command line: any text at all. Goes t
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Annotated, Final, Literal
 
-import msgspec
 from msgspec import Meta, Struct
 
-from usher.errors import BadInput
-from usher.query.tokens import bare, fold, language
+from usher.query.tokens import fold, language_code, strip_accents
 from usher.urls import Url
 from usher.urls import parse as parse_url
 
-MAX_TEXT: Final = 1_000
-MAX_TERM: Final = 200
+MAX_QUERY_CHARACTERS: Final = 1_000
+MAX_TERM_CHARACTERS: Final = 200
 MAX_TERMS: Final = 24
 MAX_IGNORED: Final = 10
 
-Text = Annotated[str, Meta(max_length=MAX_TEXT)]
-Piece = Annotated[str, Meta(max_length=MAX_TERM)]
+QueryText = Annotated[str, Meta(max_length=MAX_QUERY_CHARACTERS)]
+TermText = Annotated[str, Meta(max_length=MAX_TERM_CHARACTERS)]
 Number = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
-Names = Annotated[tuple[Piece, ...], Meta(max_length=MAX_TERMS)]
+FilterValues = Annotated[tuple[TermText, ...], Meta(max_length=MAX_TERMS)]
 
 
-class Term(Struct, frozen=True, omit_defaults=True):
-    """A word or a phrase, wanted anywhere or only in one place."""
+class QueryTerm(Struct, frozen=True, omit_defaults=True):
+    """A word or a phrase; `place` restricts it to the title or the URL."""
 
-    text: Piece
+    text: TermText
     phrase: bool = False
     place: Literal["", "title", "url"] = ""
 
 
-Group = Annotated[tuple[Term, ...], Meta(min_length=1, max_length=MAX_TERMS)]
+TermGroup = Annotated[tuple[QueryTerm, ...], Meta(min_length=1, max_length=MAX_TERMS)]
 
 
 class Query(Struct, frozen=True, omit_defaults=True):
-    """What is wanted: of each group any term, and none of the unwanted."""
+    """A parsed query: a page matches if it has a term of each group and none of the unwanted terms."""
 
-    text: Text = ""
-    groups: Annotated[tuple[Group, ...], Meta(max_length=MAX_TERMS)] = ()
-    unwanted: Annotated[tuple[Term, ...], Meta(max_length=MAX_TERMS)] = ()
-    sites: Names = ()
-    not_sites: Names = ()
-    languages: Names = ()
-    not_languages: Names = ()
-    after: date | None = None  # from this day on
-    before: date | None = None  # up to the day before this
+    text: QueryText = ""
+    groups: Annotated[tuple[TermGroup, ...], Meta(max_length=MAX_TERMS)] = ()
+    unwanted: Annotated[tuple[QueryTerm, ...], Meta(max_length=MAX_TERMS)] = ()
+    sites: FilterValues = ()
+    not_sites: FilterValues = ()
+    languages: FilterValues = ()
+    not_languages: FilterValues = ()
+    after: date | None = None  # inclusive
+    before: date | None = None  # exclusive
     ranges: Annotated[
         tuple[tuple[Number, Number], ...], Meta(max_length=MAX_TERMS)
     ] = ()  # of domain64
@@ -72,11 +69,12 @@ class Query(Struct, frozen=True, omit_defaults=True):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The wanted words, each once, for marking them in a text."""
+        """The words to highlight, without duplicates."""
         return words_of(self.groups)
 
 
-def words_of(groups: Iterable[Group]) -> tuple[str, ...]:
+def words_of(groups: Iterable[TermGroup]) -> tuple[str, ...]:
+    """The words of these groups without duplicates; terms that apply to the URL are left out."""
     terms = [term for group in groups for term in group if term.place != "url"]
     return tuple(dict.fromkeys(word for term in terms for word in _WORD.findall(term.text)))
 
@@ -90,127 +88,159 @@ _PIECE: Final = re.compile(
     r'(?P<minus>-?)(?:(?P<name>[a-z]+):)?(?:"(?P<phrase>[^"]*)"|(?P<word>[^\s"]+))', re.IGNORECASE
 )
 _DAY: Final = re.compile(r"([0-9]{4})(?:[-/.]([0-9]{1,2}))?(?:[-/.]([0-9]{1,2}))?")
+_OPERATORS: Final = frozenset(
+    {"site", "host", "lang", "language", "title", "intitle", "url", "inurl", "after", "before"}
+)
 
 
-def parse(text: str) -> Query:
-    """Read any text; what cannot be used is in `ignored`."""
-    clean, rest = _clean(text)
-    reading = _Reading()
-    if rest:
-        reading.ignore(rest)
+def parse_query(text: str) -> Query:
+    """Parse any text; `ignored` lists the parts that cannot be used."""
+    clean, excess = _clean(text)
+    parser = _Parser()
+    if excess:
+        parser.ignore(excess)
     if clean.count('"') % 2:
-        reading.ignore('"')
+        parser.ignore('"')
         before, _, after = clean.rpartition('"')
         clean = f"{before} {after}"
     for match in _PIECE.finditer(clean):
-        reading.take(match)
-    return reading.finish(clean)
+        parser.take(match)
+    return parser.finish(clean)
 
 
-def decode(data: bytes) -> Query:
-    """Read what `msgspec.json.encode` wrote; BadInput if it is no query."""
-    try:
-        query = msgspec.json.decode(data, type=Query)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadInput(f"This is no query: {error}.") from error
-    if sum(map(len, query.groups)) + len(query.unwanted) > MAX_TERMS:
-        raise BadInput(f"This is no query: it has more than {MAX_TERMS} terms.")
-    return query
+def apply_corrections(text: str, corrections: Mapping[str, str]) -> str:
+    """Replace misspelt words of a query, except in the values of operators such as `site:`."""
 
-
-def corrected(text: str, better: Mapping[str, str]) -> str:
-    """The text with other words in place of these, for "did you mean"; what follows `site:` stays."""
-    clean = _clean(text)[0]
-
-    def change(match: re.Match[str]) -> str:
-        if match["name"] and match["name"].lower() in _NAMES:
+    def replace(match: re.Match[str]) -> str:
+        if match["name"] and match["name"].lower() in _OPERATORS:
             return match[0]
-        return _WORD.sub(lambda word: better.get(bare(word[0]), word[0]), match[0])
+        return _WORD.sub(lambda word: corrections.get(strip_accents(word[0]), word[0]), match[0])
 
-    return _PIECE.sub(change, clean)
+    return _PIECE.sub(replace, _clean(text)[0])
 
 
 def _clean(text: str) -> tuple[str, str]:
-    """The text in one line and one form, and in words what was too much of it."""
-    normal = unicodedata.normalize("NFKC", text[:MAX_TEXT])
+    """The normalized text in one line, and a description of what was cut off."""
+    normal = unicodedata.normalize("NFKC", text[:MAX_QUERY_CHARACTERS])
     plain = " ".join(_CONTROLS.sub(" ", normal).translate(_QUOTES).split())
-    most = len(plain) if len(text) <= MAX_TEXT and len(plain) <= MAX_TEXT else _last_space(plain)
-    rest = f"all after {most} characters" if most < len(plain) or len(text) > MAX_TEXT else ""
-    return plain[:most], rest
+    if len(text) <= MAX_QUERY_CHARACTERS and len(plain) <= MAX_QUERY_CHARACTERS:
+        return plain, ""
+    # Cut after a whole word: half a word would be a different one.
+    space = plain.rfind(" ", 0, MAX_QUERY_CHARACTERS)
+    end = space if space > 0 else MAX_QUERY_CHARACTERS
+    return plain[:end], f"all after {end} characters"
 
 
-def _within_bounds(text: str) -> tuple[str, str]:
-    """As many whole words as a term may have, and the rest; of one endless word, nothing."""
-    if len(text) <= MAX_TERM:
+def _cut_term(text: str) -> tuple[str, str]:
+    """As many whole words as fit into a term, and the rest; a single word that is too long is all rest."""
+    if len(text) <= MAX_TERM_CHARACTERS:
         return text, ""
-    kept = text[: MAX_TERM + 1].rpartition(" ")[0]
-    return kept, text[len(kept) :].strip()
-
-
-def _last_space(plain: str) -> int:
-    """Where the last whole word within bounds ends; half a word would be another one."""
-    space = plain.rfind(" ", 0, MAX_TEXT)
-    return space if space > 0 else MAX_TEXT
+    start = text[: MAX_TERM_CHARACTERS + 1].rpartition(" ")[0]
+    return start, text[len(start) :].strip()
 
 
 @dataclass(slots=True)
-class _Reading:
-    """What is known of a query when half of it is read."""
+class _Parser:
+    """The state of parsing."""
 
-    groups: list[list[Term]] = field(default_factory=list)
-    unwanted: list[Term] = field(default_factory=list)
-    names: dict[str, list[str]] = field(default_factory=dict)
+    groups: list[list[QueryTerm]] = field(default_factory=list)
+    unwanted: list[QueryTerm] = field(default_factory=list)
+    filters: dict[str, list[str]] = field(default_factory=dict)
     days: dict[str, date] = field(default_factory=dict)
     ignored: list[str] = field(default_factory=list)
-    either: str = ""  # the OR that waits for its second half
-    joins: bool = False  # whether an OR could follow
+    pending_or: str = ""  # the OR that waits for its second operand
+    or_allowed: bool = False
 
     def take(self, match: re.Match[str]) -> None:
+        """Process one piece of the text."""
         minus, name, word = bool(match["minus"]), (match["name"] or "").lower(), match["word"]
         value = word if word is not None else match["phrase"]
         if not minus and not name and word in ("OR", "|", "||"):
             self.take_or(word)
         elif not minus and not name and word in ("AND", "&", "&&", "+"):
             pass
-        elif word is not None and word.endswith(":") and word[:-1].lower() in _NAMES:
+        elif word is not None and word.endswith(":") and word[:-1].lower() in _OPERATORS:
             self.ignore(match[0])
-        elif name in _NAMES:
-            if not _NAMES[name](self, value, minus):
+        elif name in _OPERATORS:
+            if not self.take_operator(name, value, unwanted=minus):
                 self.ignore(match[0])
         else:
             text = f"{match['name']}:{value}" if name else value
-            if not self.add(Term(text, phrase=word is None), unwanted=minus):
+            if not self.add(QueryTerm(text, phrase=word is None), unwanted=minus):
                 self.ignore(match[0])
 
     def take_or(self, word: str) -> None:
-        if self.either or not self.joins:
+        if self.pending_or or not self.or_allowed:
             self.ignore(word)
         else:
-            self.either = word
+            self.pending_or = word
 
-    def add(self, term: Term, *, unwanted: bool) -> bool:
-        """Whether there is something in the term that can be searched for, and room for it."""
-        text, rest = _within_bounds(" ".join(fold(term.text).split()))
+    def take_operator(self, name: str, value: str, *, unwanted: bool) -> bool:
+        """Apply `name:value`; False if the value cannot be used."""
+        match name:
+            case "site" | "host":
+                return self.take_site(value, unwanted=unwanted)
+            case "lang" | "language":
+                code = language_code(value)
+                return bool(code) and self.filter("languages", code, unwanted=unwanted)
+            case "title" | "intitle":
+                term = QueryTerm(value, phrase=" " in value, place="title")
+                return self.add(term, unwanted=unwanted)
+            case "url" | "inurl":
+                return self.add(QueryTerm(value, phrase=True, place="url"), unwanted=unwanted)
+            case _:
+                is_after = (name == "after") != unwanted
+                return self.take_day("after" if is_after else "before", value)
+
+    def take_site(self, value: str, *, unwanted: bool) -> bool:
+        """`site:example.com/docs` filters by host and requires the words of the path in the URL."""
+        address = f"http://{value.partition('://')[2] or value}"
+        url = parse_url(address.replace("//*.", "//").replace("//.", "//"))
+        if not isinstance(url, Url) or len(url.host) > MAX_TERM_CHARACTERS:
+            return False
+        if _WORD.search(url.path):
+            if unwanted:
+                return False
+            self.add(QueryTerm(url.path, phrase=True, place="url"), unwanted=False)
+        return self.filter("sites", url.host, unwanted=unwanted)
+
+    def take_day(self, name: str, value: str) -> bool:
+        """Apply `after:` or `before:`; of several the narrowest counts."""
+        match = _DAY.fullmatch(value)
+        try:
+            day = date(int(match[1]), int(match[2] or 1), int(match[3] or 1)) if match else None
+        except ValueError:
+            day = None
+        if day is None:
+            return False
+        narrower = max if name == "after" else min
+        self.days[name] = narrower(day, self.days.get(name, day))
+        return True
+
+    def add(self, term: QueryTerm, *, unwanted: bool) -> bool:
+        """Add a term; False if it has no word or the query is full."""
+        text, rest = _cut_term(" ".join(fold(term.text).split()))
         full = sum(map(len, self.groups)) + len(self.unwanted) >= MAX_TERMS
         if full or not _WORD.search(text):
             return False
         if rest:
             self.ignore(rest)
-        term = Term(text, phrase=term.phrase, place=term.place)
+        term = QueryTerm(text, phrase=term.phrase, place=term.place)
         if unwanted:
             self.drop_or()
             self.unwanted.append(term)
-        elif self.either:
+        elif self.pending_or:
             self.groups[-1].append(term)
         else:
             self.groups.append([term])
-        self.either, self.joins = "", not unwanted
+        self.pending_or, self.or_allowed = "", not unwanted
         return True
 
     def filter(self, name: str, value: str, *, unwanted: bool) -> bool:
+        """Add a value to a filter; False if the filter is full."""
         self.drop_or()
-        self.joins = False
-        values = self.names.setdefault(f"not_{name}" if unwanted else name, [])
+        self.or_allowed = False
+        values = self.filters.setdefault(f"not_{name}" if unwanted else name, [])
         if len(values) >= MAX_TERMS:
             return False
         if value not in values:
@@ -218,13 +248,13 @@ class _Reading:
         return True
 
     def drop_or(self) -> None:
-        if self.either:
-            self.ignore(self.either)
-        self.either = ""
+        if self.pending_or:
+            self.ignore(self.pending_or)
+        self.pending_or = ""
 
-    def ignore(self, what: str) -> None:
+    def ignore(self, text: str) -> None:
         if len(self.ignored) < MAX_IGNORED:
-            self.ignored.append(what[:MAX_TERM])
+            self.ignored.append(text[:MAX_TERM_CHARACTERS])
 
     def finish(self, text: str) -> Query:
         self.drop_or()
@@ -232,79 +262,11 @@ class _Reading:
             text=text,
             groups=tuple(map(tuple, self.groups)),
             unwanted=tuple(self.unwanted),
-            sites=tuple(self.names.get("sites", ())),
-            not_sites=tuple(self.names.get("not_sites", ())),
-            languages=tuple(self.names.get("languages", ())),
-            not_languages=tuple(self.names.get("not_languages", ())),
+            sites=tuple(self.filters.get("sites", ())),
+            not_sites=tuple(self.filters.get("not_sites", ())),
+            languages=tuple(self.filters.get("languages", ())),
+            not_languages=tuple(self.filters.get("not_languages", ())),
             after=self.days.get("after"),
             before=self.days.get("before"),
             ignored=tuple(self.ignored),
         )
-
-
-def _site(reading: _Reading, value: str, unwanted: bool) -> bool:  # noqa: FBT001 - one of a table
-    """`site:example.com/docs` is a site, and words of its URLs."""
-    url = parse_url(
-        f"http://{value.partition('://')[2] or value}".replace("//*.", "//").replace("//.", "//")
-    )
-    if not isinstance(url, Url) or len(url.host) > MAX_TERM:
-        return False
-    deeper = _WORD.search(url.path)
-    if deeper and not unwanted:
-        reading.add(Term(url.path, phrase=True, place="url"), unwanted=False)
-    return not (deeper and unwanted) and reading.filter("sites", url.host, unwanted=unwanted)
-
-
-def _language(reading: _Reading, value: str, unwanted: bool) -> bool:  # noqa: FBT001
-    code = language(value)
-    return bool(code) and reading.filter("languages", code, unwanted=unwanted)
-
-
-def _title(reading: _Reading, value: str, unwanted: bool) -> bool:  # noqa: FBT001
-    return reading.add(Term(value, phrase=" " in value, place="title"), unwanted=unwanted)
-
-
-def _url(reading: _Reading, value: str, unwanted: bool) -> bool:  # noqa: FBT001
-    return reading.add(Term(value, phrase=True, place="url"), unwanted=unwanted)
-
-
-def _after(reading: _Reading, value: str, unwanted: bool) -> bool:  # noqa: FBT001
-    return _keep_day(reading, "before" if unwanted else "after", value)
-
-
-def _before(reading: _Reading, value: str, unwanted: bool) -> bool:  # noqa: FBT001
-    return _keep_day(reading, "after" if unwanted else "before", value)
-
-
-def _keep_day(reading: _Reading, name: str, value: str) -> bool:
-    """Of two days for the same end, the narrower one counts."""
-    day = _day(value)
-    if day is None:
-        return False
-    narrower = max if name == "after" else min
-    reading.days[name] = narrower(day, reading.days.get(name, day))
-    return True
-
-
-def _day(text: str) -> date | None:
-    match = _DAY.fullmatch(text)
-    if not match:
-        return None
-    try:
-        return date(int(match[1]), int(match[2] or 1), int(match[3] or 1))
-    except ValueError:
-        return None
-
-
-_NAMES: Final[Mapping[str, Callable[[_Reading, str, bool], bool]]] = {
-    "site": _site,
-    "host": _site,
-    "lang": _language,
-    "language": _language,
-    "title": _title,
-    "intitle": _title,
-    "url": _url,
-    "inurl": _url,
-    "after": _after,
-    "before": _before,
-}

@@ -1,7 +1,4 @@
-"""What an index server answers: hits, how many there are, and the statistics that rank them.
-
-Comes from the engine of each server as JSON; goes to `merge`, and statistics go back to every server.
-"""
+"""Responses of an index server: hits and the term statistics that make scores comparable."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -11,13 +8,11 @@ from msgspec import Struct, field
 
 from usher.query.highlight import Segment
 
-MOMENTS: Final = (
-    1e9  # above it a score is the moment that orders hits of a query without words, and exact
-)
+MIN_TIMESTAMP_SCORE: Final = 1e9  # a query without words has timestamps as scores, which are exact
 
 
 class Hit(Struct, frozen=True, omit_defaults=True):
-    """One document that matches; `key` is the page in the guestbook, `url` where the reader goes."""
+    """One matching document; `key` is the page in the guestbook, `url` the target of the link."""
 
     score: float
     key: str
@@ -35,9 +30,9 @@ class Hit(Struct, frozen=True, omit_defaults=True):
 
 
 class Hits(Struct, frozen=True, omit_defaults=True):
-    """The best hits of one server, how many match at all, on which hosts most are, and passages of the first ones.
+    """The best hits of one server, the number of matches, the hosts with most of them, and snippets of the first hits.
 
-    `incarnation` is the one of the database that the server compared its chunks with; empty if the server has none.
+    `incarnation` names the database that the server compared its chunks with; empty if there is none.
     """
 
     total: int = 0
@@ -47,46 +42,46 @@ class Hits(Struct, frozen=True, omit_defaults=True):
     incarnation: str = ""
 
 
-class Stats(Struct, frozen=True, omit_defaults=True):
-    """How often the words of a query are where; scores made with the same statistics can be compared."""
+class TermStats(Struct, frozen=True, omit_defaults=True):
+    """Document counts of the words of a query; scores that use the same statistics can be compared."""
 
     documents: int = 0
     languages: dict[str, int] = field(default_factory=dict)
-    terms: dict[str, int] = field(default_factory=dict)  # "body:word" and in how many documents
-    forms: dict[str, tuple[str, ...]] = field(default_factory=dict)  # "en:word" and its other forms
+    terms: dict[str, int] = field(default_factory=dict)  # "body:word" to number of documents
+    forms: dict[str, tuple[str, ...]] = field(default_factory=dict)  # "en:word" to its other forms
 
 
-def place(hit: Hit) -> tuple[float, str]:
-    """What puts hits in order, the same on every server: the best first, equal ones by their URL."""
-    return -rounded(hit.score), hit.url
+def rank_key(hit: Hit) -> tuple[float, str]:
+    """The sort key of hits, the same on every server: best score first, ties by URL."""
+    return -round_score(hit.score), hit.url
 
 
-def rounded(score: float) -> float:
-    """Four digits: what servers differ by in the fifth is chance, and equal hits are put in order by URL."""
-    return score if score > MOMENTS else float(f"{score:.4g}")
+def round_score(score: float) -> float:
+    """Round to four digits: the fifth differs between servers by chance."""
+    return score if score > MIN_TIMESTAMP_SCORE else float(f"{score:.4g}")
 
 
 class Suggestion(Struct, frozen=True):
-    """A word that stands in `documents` many documents and was perhaps meant."""
+    """A better spelling of a word, and the number of documents that have it."""
 
     word: str
     better: str
     documents: int
 
 
-def together(stats: Iterable[Stats]) -> Stats:
-    """The statistics of one index that holds what these hold."""
+def sum_stats(parts: Iterable[TermStats]) -> TermStats:
+    """The statistics of one index with the documents of all these."""
     documents = 0
     languages: dict[str, int] = {}
     terms: dict[str, int] = {}
-    forms: dict[str, dict[str, None]] = {}
-    for one in stats:
-        documents += one.documents
-        for name, number in one.languages.items():
-            languages[name] = languages.get(name, 0) + number
-        for term, number in one.terms.items():
-            terms[term] = terms.get(term, 0) + number
-        for word, found in one.forms.items():
-            forms.setdefault(word, {}).update(dict.fromkeys(found))
-    united = {word: tuple(sorted(found)) for word, found in forms.items()}
-    return Stats(documents, languages, terms, united)
+    forms: dict[str, set[str]] = {}
+    for stats in parts:
+        documents += stats.documents
+        for language, count in stats.languages.items():
+            languages[language] = languages.get(language, 0) + count
+        for term, count in stats.terms.items():
+            terms[term] = terms.get(term, 0) + count
+        for word, others in stats.forms.items():
+            forms.setdefault(word, set()).update(others)
+    united = {word: tuple(sorted(others)) for word, others in forms.items()}
+    return TermStats(documents, languages, terms, united)

@@ -1,87 +1,87 @@
-"""What an index server is asked, and its answers that are not those of `search.answers`.
-
-Comes from front-ends as JSON; goes to the engine. Everything in a question is bounded.
-"""
+"""Requests of a front-end to an index server, all bounded, and the responses that are not in `results`."""
 
 from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
 from usher.errors import BadInput
-from usher.query.language import MAX_TERMS, Query, parse
-from usher.query.results import Stats
+from usher.query.highlight import SNIPPET_CHARACTERS, Segment
+from usher.query.language import MAX_TERMS, Query, parse_query
+from usher.query.results import TermStats
 
-MOST_TEXT: Final = 20_000  # characters of a query as people type it
-MOST_COUNTS: Final = 20_000  # words, forms and languages of statistics
-LONGEST: Final = 60.0
+MAX_TEXT_CHARACTERS: Final = 20_000  # of a query that is sent as text
+MAX_STATS_ENTRIES: Final = 20_000
+MAX_DEADLINE_SECONDS: Final = 60.0
 
-Asked = Query | Annotated[str, Meta(max_length=MOST_TEXT)]
-Deadline = Annotated[float, Meta(gt=0, le=LONGEST)]
-Place = tuple[Annotated[str, Meta(max_length=10_000)], Annotated[int, Meta(ge=0, le=2**63 - 1)]]
+QueryOrText = Query | Annotated[str, Meta(max_length=MAX_TEXT_CHARACTERS)]
+Deadline = Annotated[float, Meta(gt=0, le=MAX_DEADLINE_SECONDS)]  # seconds
+HitAddress = tuple[  # URL and chunk
+    Annotated[str, Meta(max_length=10_000)], Annotated[int, Meta(ge=0, le=2**63 - 1)]
+]
 
 
-class Search(Struct, forbid_unknown_fields=True, kw_only=True):
-    """The best `k` hits after the first `offset`, the first `show` of them with their passages, within so many seconds.
+class SearchRequest(Struct, forbid_unknown_fields=True, kw_only=True):
+    """`POST /search`: the best `k` hits after the first `offset`, the first `show` of them with snippets.
 
-    `stats` are those of all servers together.
+    `stats` are those of all servers of the row.
     """
 
-    query: Asked
+    query: QueryOrText
     k: Annotated[int, Meta(ge=1, le=1_000)] = 10
     offset: Annotated[int, Meta(ge=0, le=10_000)] = 0
     deadline: Deadline = 5.0
-    stats: Stats | None = None
+    stats: TermStats | None = None
     hosts: bool = False
     show: Annotated[int, Meta(ge=0, le=100)] = 0
 
 
-class Words(Struct, forbid_unknown_fields=True, kw_only=True):
-    """What a server knows of the words of a query: how often they are where, or which are better spelt."""
+class QueryRequest(Struct, forbid_unknown_fields=True, kw_only=True):
+    """`POST /stats` and `POST /suggest`: statistics or better spellings of the words of a query."""
 
-    query: Asked
+    query: QueryOrText
     deadline: Deadline = 5.0
 
 
-class Common(Struct, forbid_unknown_fields=True, kw_only=True):
-    """So many of the words that stand in most documents, more or less."""
+class FrequentWordsRequest(Struct, forbid_unknown_fields=True, kw_only=True):
+    """`POST /common`: about `most` of the words that most documents have."""
 
     most: Annotated[int, Meta(ge=1, le=10_000)] = 1_000
     deadline: Deadline = 5.0
 
 
-class Snippets(Struct, forbid_unknown_fields=True, kw_only=True):
-    """The passages that show why these were found, each by its URL and its chunk."""
+class SnippetsRequest(Struct, forbid_unknown_fields=True, kw_only=True):
+    """`POST /snippets`: the snippets of these hits."""
 
-    query: Asked
-    wanted: Annotated[list[Place], Meta(max_length=100)]
-    size: Annotated[int, Meta(ge=20, le=2_000)] = 240
+    query: QueryOrText
+    wanted: Annotated[list[HitAddress], Meta(max_length=100)]
+    size: Annotated[int, Meta(ge=20, le=2_000)] = SNIPPET_CHARACTERS
     deadline: Deadline = 5.0
 
 
 class Snippet(Struct):
-    """Text in pieces, each with whether it is to be marked."""
+    """The snippet of one hit in segments."""
 
     url: str
     chunk: int
-    pieces: list[tuple[str, bool]]
+    pieces: list[Segment]
 
 
-def meant(asked: Asked) -> Query:
-    """The query, also of words as people type them; BadInput if it is too much."""
-    query = parse(asked) if isinstance(asked, str) else asked
+def to_query(query: QueryOrText) -> Query:
+    """The query, parsed if it is text; BadInput if it has too many terms."""
+    query = parse_query(query) if isinstance(query, str) else query
     if sum(map(len, query.groups)) + len(query.unwanted) > MAX_TERMS:
-        raise BadInput(f"The query has more than {MAX_TERMS} terms.")
+        raise BadInput(f"The query has more than {MAX_TERMS} terms.", hint="Send fewer terms.")
     return query
 
 
-def sound(stats: Stats | None) -> Stats | None:
-    """Statistics that can be reckoned with; BadInput if they cannot."""
+def checked_stats(stats: TermStats | None) -> TermStats | None:
+    """The same statistics; BadInput if they are too large or their counts are impossible."""
     if stats is None:
         return None
     forms = sum(map(len, stats.forms.values()))
-    if len(stats.terms) + len(stats.languages) + len(stats.forms) + forms > MOST_COUNTS:
-        raise BadInput(f"The statistics have more than {MOST_COUNTS:,} entries.")
+    if len(stats.terms) + len(stats.languages) + len(stats.forms) + forms > MAX_STATS_ENTRIES:
+        raise BadInput(f"The statistics have more than {MAX_STATS_ENTRIES:,} entries.")
     counts = (stats.documents, *stats.terms.values(), *stats.languages.values())
     if min(counts) < 0 or max(counts) >= 1 << 53:
-        raise BadInput("The statistics count less than nothing, or more than there is.")
+        raise BadInput("The statistics have a negative or impossible count.")
     return stats

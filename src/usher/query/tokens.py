@@ -1,91 +1,84 @@
-"""How text becomes comparable: one form per letter, one word per character where a script has no spaces.
-
-Comes from pages and from what people type; goes to the index, to queries and to highlighting, which must all agree.
-"""
+"""Text normalization that the index, queries and highlighting share: folded letters, words separated by spaces."""
 
 import re
 import unicodedata
 from functools import lru_cache
 from typing import Final
 
-# Thai, Lao, Myanmar, Khmer, kana, Han and Hangul: where words end is not written, so each character is
-# a word and a run of them is a phrase. Korean writes spaces, but glues its particles to its nouns.
+# Thai, Lao, Myanmar, Khmer, kana, Han and Hangul: these scripts do not mark where words end, so each character is a
+# word and a run of them is a phrase. Korean writes spaces but attaches particles to nouns.
 _RANGES: Final = (
     "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3130-\u318f"
     "\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 )
-ALONE: Final = re.compile(f"[{_RANGES}]")
+UNSPACED_SCRIPTS: Final = re.compile(f"[{_RANGES}]")
 _RUN: Final = re.compile(f"[{_RANGES}]+")
 _LANGUAGE: Final = re.compile(r"([a-z]{2,3})(?:[-_][a-z0-9]{1,8})*", re.IGNORECASE | re.ASCII)
 _SAME_LANGUAGE: Final = {"nb": "no", "nn": "no", "iw": "he", "in": "id"}
-_MOST_KEPT: Final = 20_000
+_CACHE_SIZE: Final = 20_000
 _ASCII: Final = bytes(range(128))
-_GREEK_AND_SO_ON: Final = "\u0590"  # before it are Latin, Greek, Cyrillic and Armenian letters
-_SIGNS: Final = ("\u2000", "\u2c00")  # quotes, dashes, arrows
-_MOST_CHANGED: Final = 12
+_END_OF_ALPHABETS: Final = "\u0590"  # Latin, Greek, Cyrillic and Armenian letters come before it
+_SYMBOLS: Final = ("\u2000", "\u2c00")  # quotes, dashes, arrows
+_MAX_REPLACED_LETTERS: Final = 12
 
 
 def fold(text: str) -> str:
-    """One form for all ways to write the same letters: NFKC and casefold."""
-    quick = _quickly(text)
-    if quick is not None:
-        return quick
+    """The text in NFKC and casefolded."""
+    fast = _fold_fast(text)
+    if fast is not None:
+        return fast
     if not unicodedata.is_normalized("NFKC", text):
         text = unicodedata.normalize("NFKC", text)
     return text.casefold()
 
 
-def spaced(text: str) -> str:
-    """Folded text in which whatever stands between two non-letters is one word of the index."""
-    quick = _quickly(text)
-    return _RUN.sub(_apart, fold(text)) if quick is None else quick
+def space_words(text: str) -> str:
+    """Folded text in which every word of the index has non-letters on both sides."""
+    fast = _fold_fast(text)
+    return _RUN.sub(lambda run: f" {' '.join(run[0])} ", fold(text)) if fast is None else fast
 
 
-def _apart(run: re.Match[str]) -> str:
-    return f" {' '.join(run[0])} "
-
-
-def _quickly(text: str) -> str | None:
-    """Folded, if no letter has to do with its neighbours and few must change: much faster where most are ASCII."""
+def _fold_fast(text: str) -> str | None:
+    """The folded text if each letter can be folded alone and few change; much faster for text that is mostly ASCII."""
     if text.isascii():
         return text.lower()
     data = text.encode("utf-8", "surrogatepass")
-    others = data.translate(None, _ASCII).decode("utf-8", "surrogatepass")
-    changed = {}
-    for letter in set(others):
-        folded = _folded(letter)
+    letters = set(data.translate(None, _ASCII).decode("utf-8", "surrogatepass"))
+    replacements = {}
+    for letter in letters:
+        folded = _fold_letter(letter)
         if folded is None:
             return None
         if folded != letter:
-            changed[letter] = folded
-    if len(changed) > _MOST_CHANGED:
+            replacements[letter] = folded
+    if len(replacements) > _MAX_REPLACED_LETTERS:
         return None
     data = data.lower()
-    for letter, folded in changed.items():
+    for letter, folded in replacements.items():
         data = data.replace(letter.encode(), folded.encode())
     return data.decode()
 
 
-@lru_cache(_MOST_KEPT)
-def _folded(letter: str) -> str | None:
-    """A letter as it is folded anywhere; None if that depends on its neighbours, or if it may be a word alone."""
-    is_known = letter < _GREEK_AND_SO_ON or _SIGNS[0] <= letter < _SIGNS[1]
-    if not is_known or unicodedata.combining(letter):
+@lru_cache(_CACHE_SIZE)
+def _fold_letter(letter: str) -> str | None:
+    """The folded letter; None if its neighbours matter or it may be of an unspaced script."""
+    is_alphabetic = letter < _END_OF_ALPHABETS or _SYMBOLS[0] <= letter < _SYMBOLS[1]
+    if not is_alphabetic or unicodedata.combining(letter):
         return None
     return unicodedata.normalize("NFKC", letter).casefold()
 
 
-@lru_cache(_MOST_KEPT)
-def bare(word: str) -> str:
-    """A word without its accents, as the index holds it."""
+@lru_cache(_CACHE_SIZE)
+def strip_accents(word: str) -> str:
+    """A folded word without accents, as in the index."""
     if word.isascii():
         return word.lower()
     parts = unicodedata.normalize("NFKD", fold(word))
     return "".join(char for char in parts if not unicodedata.combining(char))
 
 
-def language(text: str) -> str:
-    """The code of a language without its region (`en` of `en-GB`), or nothing if it is none."""
+def language_code(text: str) -> str:
+    """The language code without its region (`en` for `en-GB`); empty if the text is not a language tag."""
     match = _LANGUAGE.fullmatch(text.strip())
     if not match:
         return ""

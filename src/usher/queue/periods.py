@@ -222,7 +222,7 @@ def time_zone(name: str) -> ZoneInfo:
 def read_period(period: timedelta | str | None) -> timedelta | None:
     """Parse a period; BadInput if it is none or out of bounds."""
     if isinstance(period, str):
-        text, period = period, durations.read(period.strip())
+        text, period = period, durations.parse(period.strip())
         if period is None:
             raise BadInput(
                 f"{text[:40]!a} is not a period.", hint="Such as 90s, 15m, 1h30m, 2d or 1w."

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, get_args
 
 from usher import durations
 from usher.errors import BadSetting
-from usher.settings import to_bool, to_float, to_int, to_text, unknown
+from usher.settings import to_bool, to_float, to_int, to_text, unknown_setting
 
 RunMode = Literal["auto", "exec", "fork", "async"]
 
@@ -109,7 +109,7 @@ def table_options(type_: str, table: Mapping[str, Any]) -> dict[str, Any]:
     where = f"[worker.{type_}]"
     for name in table:
         if name not in OPTIONS:
-            raise unknown(name, list(OPTIONS), where)
+            raise unknown_setting(name, list(OPTIONS), where)
     return {name: checked_value(name, value, where) for name, value in table.items()}
 
 
@@ -135,7 +135,7 @@ def bound_text(bound: float | timedelta) -> str:
 
 def to_duration(value: object) -> timedelta:
     """Parse a duration; a plain number is seconds."""
-    duration = durations.read(value.strip()) if isinstance(value, str) else None
+    duration = durations.parse(value.strip()) if isinstance(value, str) else None
     try:
         return timedelta(seconds=to_float(value)) if duration is None else duration
     except (ValueError, OverflowError) as error:

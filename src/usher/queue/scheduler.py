@@ -12,7 +12,14 @@ from typing import Final
 from usher.db.clock import DatabaseClock
 from usher.db.pool import CONFLICT_ERRORS, Connection, stay_connected
 from usher.queue import tasks
-from usher.telemetry import OLDEST, REAPED, RETRIED, SCHEDULED, WAITING, Log
+from usher.telemetry import (
+    EXPIRED_LEASES,
+    OLDEST_JOB_SECONDS,
+    RETRIED_JOBS,
+    SCHEDULED_JOBS,
+    WAITING_JOBS,
+    Log,
+)
 
 log = Log("scheduler")
 LEADER_LOCK: Final = 0x7573_6865_7211  # "usher", 17
@@ -105,32 +112,32 @@ class Scheduler:
         due = await tasks.due_tasks(conn, n=BATCH_SIZE, now=now)
         if due:
             added = await tasks.enqueue_due_tasks(conn, due, now=now)
-            SCHEDULED.inc(added)
+            SCHEDULED_JOBS.inc(added)
             log.info("scheduled", tasks=added)
         return len(due)
 
     async def requeue_failed(self, conn: Connection) -> int:
         requeued = await tasks.requeue_failed_jobs(conn, n=BATCH_SIZE, now=self.clock.now())
         if requeued:
-            RETRIED.inc(requeued)
+            RETRIED_JOBS.inc(requeued)
             log.info("tried_again", jobs=requeued)
         return requeued
 
     async def requeue_lost(self, conn: Connection) -> int:
         lost = await tasks.requeue_lost_jobs(conn, n=BATCH_SIZE, now=self.clock.now())
         if lost:
-            REAPED.inc(len(lost))
+            EXPIRED_LEASES.inc(len(lost))
             log.warning("leases_ended", jobs=len(lost), some=lost[:10])
         return len(lost)
 
     async def measure(self, conn: Connection) -> None:
         """Set the metrics of waiting jobs."""
-        WAITING.clear()
-        OLDEST.clear()
+        WAITING_JOBS.clear()
+        OLDEST_JOB_SECONDS.clear()
         counts = await tasks.count_due_jobs(conn, limit=MAX_COUNTED_JOBS, now=self.clock.now())
         for type_, count, oldest in counts:
-            WAITING.labels(type_).set(count)
-            OLDEST.labels(type_).set(oldest)
+            WAITING_JOBS.labels(type_).set(count)
+            OLDEST_JOB_SECONDS.labels(type_).set(oldest)
 
     def is_time_for(self, work: str, seconds: float) -> bool:
         """Whether the work was last done so many seconds ago; if so, it counts as done now."""

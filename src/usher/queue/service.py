@@ -18,8 +18,8 @@ from usher.queue.scheduler import Scheduler
 from usher.queue.worker_login import worker_dsn
 from usher.schema import migrate
 from usher.schema.roles import usable_role
-from usher.settings import Loaded, Settings
-from usher.shutdown import told_to_stop
+from usher.settings import LoadedSettings, Settings
+from usher.shutdown import stop_events
 from usher.telemetry import Log
 
 log = Log("queue")
@@ -37,7 +37,7 @@ class QueueServiceOptions:
 
 
 async def run_manager(
-    loaded: Loaded,
+    loaded: LoadedSettings,
     options: QueueServiceOptions,
     *,
     ready: Ready,
@@ -61,7 +61,7 @@ async def run_manager(
             lease=timedelta(seconds=settings.job_lease),
         )
         async with Database(dsn, size=settings.pool_size, role=role) as db:
-            with told_to_stop(stop_event) as (stop, stop_now):
+            with stop_events(stop_event) as (stop, stop_now):
                 ready(f"manager at {host}")
                 await Manager(db, config).run(stop, stop_now)
 
@@ -72,7 +72,7 @@ async def run_scheduler(
     """Add jobs of tasks, and requeue failed and lost jobs."""
     async with control_dsn(settings) as dsn:
         role = await usable_role(dsn, SCHEDULER, patience=settings.connect_timeout)
-        with told_to_stop(stop_event) as (stop, _):
+        with stop_events(stop_event) as (stop, _):
             ready("scheduler")
             await Scheduler(dsn, role=role).run(stop)
     log.info("stopped")

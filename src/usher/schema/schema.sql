@@ -13,7 +13,7 @@ begin
     set revision = h.revision + 1, troubles = 0,
         ready_at = case when h.held_by is null then least(h.ready_at, at) else h.ready_at end,
         claim_at = case when h.held_by is null then least(h.claim_at, at) else h.claim_at end,
-        empty_looks = 0
+        empty_checks = 0
     where h.name = host_name
     returning h.domain64 into number;
     if number is null then
@@ -58,7 +58,7 @@ begin
     where p.state <> 'wanted'
     on conflict do nothing;
     update work.placement set state = 'wanted', unreported = true, since = now() where state <> 'wanted';
-    delete from work.retire;
+    delete from work.retirement;
 
     perform pg_catalog.setval(
         pg_catalog.format('%I.%I', s.schemaname, s.sequencename)::regclass,
@@ -66,11 +66,36 @@ begin
     )
     from pg_catalog.pg_sequences s
     where s.schemaname = 'work';
-    update work.house set revision = revision + 1000000;
+    update work.settings set revision = revision + 1000000;
 
     insert into work.incarnation (id, since, reason) values (new_id, now(), why)
     on conflict (is_current) do update set id = excluded.id, since = excluded.since, reason = excluded.reason;
     return new_id;
+end
+$$;
+
+CREATE FUNCTION work.check_later(hosts bigint[], at timestamp with time zone) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO ''
+    SET enable_seqscan TO 'off'
+    AS $$
+declare
+    idle constant bigint[] := work.lock_out_knocks(hosts);
+begin
+    perform work.close_crawls(idle, at);
+    update work.hosts h
+    set empty_checks = case when busy.busy then h.empty_checks + 1 else 0 end,
+        claim_at = case
+            when busy.busy then at + interval '1 second' * power(2, least(h.empty_checks, 11)) else 'infinity'
+        end
+    from work.hosts old
+    cross join lateral (
+        select exists (
+            select from work.guestbook g where g.domain64 = old.domain64 and g.state = 'crawling' offset 0
+        ) as busy
+    ) busy
+    where h.domain64 = any(idle) and old.domain64 = h.domain64 and h.claim_at < 'infinity'
+        and not exists (select from work.guestbook g where g.domain64 = h.domain64 and g.state = 'pending' offset 0);
 end
 $$;
 
@@ -84,7 +109,7 @@ CREATE FUNCTION work.claim_links(callers bigint[], ns integer[], widths integer[
 #variable_conflict use_column
 declare
     largest_sweep constant integer := 500000;  -- hosts
-    grouped constant boolean := exists (select from work.pace);
+    grouped constant boolean := exists (select from work.politeness_group);
     many constant integer := cardinality(callers);
     n integer := ns[1];
     width integer := widths[1];
@@ -159,7 +184,7 @@ begin
             exit when looked = '{}';
             seen := seen || looked;
             if grouped then
-                looked := work.rested(looked, at, owners);
+                looked := work.rested_hosts(looked, at, owners);
             end if;
 
             select array_agg(p.place), array_agg(p.domain64), min(p.admitted_at) into picked, found, since
@@ -179,9 +204,9 @@ begin
             ) p;
 
             if picked is null or not looked <@ found then
-                perform work.look_later(array(select unnest(looked) except select unnest(found)), at);
+                perform work.check_later(array(select unnest(looked) except select unnest(found)), at);
                 sweep := least(sweep * 10, largest_sweep);
-                perform work.clear_line(sweep, at, owners, grouped);
+                perform work.skip_idle_hosts(sweep, at, owners, grouped);
             end if;
             mine := mine || picked;
             whose := whose || found;
@@ -220,7 +245,7 @@ begin
     return query
     with resting as (
         update work.hosts h
-        set ready_at = t.until, claim_at = t.until, empty_looks = 0, held_by = case when t.held then chunks[t.turn] end
+        set ready_at = t.until, claim_at = t.until, empty_checks = 0, held_by = case when t.held then chunks[t.turn] end
         from (
             select k.ctid as place, s.turn, held.held, rest.rest,
                 case when held.held then at + leases[s.turn] else greatest(k.ready_at, at) + s.pages * rest.rest end
@@ -231,16 +256,16 @@ begin
                 group by s.domain64
             ) s
             join work.hosts k on k.domain64 = s.domain64
-            cross join work.house
-            cross join lateral (select work.rest_of(k, house) as rest) rest
+            cross join work.settings
+            cross join lateral (select work.effective_crawl_delay(k.crawl_delay, k.robots_delay, settings.crawl_delay) as rest) rest
             cross join lateral (
                 select holds[s.turn] and (k.robots_at is null or rest.rest > interval '0') as held
             ) held
         ) t
         where h.ctid = t.place
         returning h.domain64, h.name, case
-            when h.pace_id is null then t.rest
-            else greatest(t.rest, (select p.crawl_delay from work.pace p where p.id = h.pace_id))
+            when h.politeness_group_id is null then t.rest
+            else greatest(t.rest, (select p.crawl_delay from work.politeness_group p where p.id = h.politeness_group_id))
         end as crawl_delay
     ), mine as (
         update work.guestbook g
@@ -264,50 +289,6 @@ begin
 end
 $$;
 
-CREATE FUNCTION work.clear_line(number integer, at timestamp with time zone, claimed bigint[], grouped boolean) RETURNS void
-    LANGUAGE plpgsql
-    SET search_path TO ''
-    SET plan_cache_mode TO 'force_generic_plan'
-    SET enable_seqscan TO 'off'
-    SET enable_bitmapscan TO 'off'
-    AS $$
-#variable_conflict use_column
-declare
-    first bigint[] := array(
-        select h.domain64 from work.hosts h
-        where h.claim_at <= at and h.claim_at < 'infinity' and h.policy = 'open'
-        order by h.claim_at
-        limit number
-    );
-    empty bigint[] := array(
-        select f.domain64 from unnest(first) as f (domain64)
-        where not exists (
-            select from work.guestbook g where g.domain64 = f.domain64 and g.state = 'pending' offset 0
-        )
-    );
-begin
-    if empty <> '{}' then
-        perform work.look_later(empty, at);
-    end if;
-    if grouped then
-        update work.hosts h
-        set claim_at = greatest(resting.ready_at, at + interval '100 ms')
-        from (
-            select k.domain64, p.ready_at
-            from work.hosts k
-            join work.pace p on p.id = k.pace_id
-            where k.domain64 = any(first) and (
-                p.ready_at > at
-                or p.id in (select o.pace_id from work.hosts o where o.domain64 = any(claimed) and o.pace_id is not null)
-            )
-            order by k.domain64
-            for no key update of k skip locked
-        ) resting
-        where h.domain64 = resting.domain64 and h.claim_at < 'infinity';
-    end if;
-end
-$$;
-
 CREATE FUNCTION work.close_crawls(domain64s bigint[], at timestamp with time zone) RETURNS SETOF bigint
     LANGUAGE plpgsql
     SET search_path TO ''
@@ -326,15 +307,15 @@ declare
     );
 begin
     if over <> '{}' then
-        over := work.keep_door_out(over);
+        over := work.lock_out_knocks(over);
     end if;
     if over = '{}' then
         return;
     end if;
     return query
     update work.hosts h
-    set next_fetch = h.crawl_started + coalesce(h.cadence, (select cadence from work.house)), crawl_started = null,
-        last_crawl_started = h.crawl_started, last_crawl_ended = at, claim_at = 'infinity', empty_looks = 0
+    set next_fetch = h.crawl_started + coalesce(h.cadence, (select cadence from work.settings)), crawl_started = null,
+        last_crawl_started = h.crawl_started, last_crawl_ended = at, claim_at = 'infinity', empty_checks = 0
     where h.domain64 = any(over) and h.crawl_started is not null
         and not exists (select from work.guestbook g where g.domain64 = h.domain64 and g.state = 'pending' offset 0)
         and not exists (select from work.guestbook g where g.domain64 = h.domain64 and g.state = 'crawling' offset 0)
@@ -352,39 +333,39 @@ begin
 end
 $$;
 
-CREATE FUNCTION work.count_seats() RETURNS trigger
+CREATE FUNCTION work.count_placements() RETURNS trigger
     LANGUAGE plpgsql
     SET search_path TO ''
     AS $$
 begin
     if tg_op = 'INSERT' then
-        insert into work.seat_count as s (component_id, "row", seats, changes)
+        insert into work.server_load as s (component_id, "row", placements, changes)
         select n.component_id, n."row", count(*) filter (where n.state <> 'leaving'), 1
         from new_rows n
         group by n.component_id, n."row"
         order by n.component_id, n."row"
         on conflict (component_id, "row") do update
-        set seats = s.seats + excluded.seats, changes = s.changes + 1;
+        set placements = s.placements + excluded.placements, changes = s.changes + 1;
     elsif tg_op = 'DELETE' then
-        update work.seat_count s
-        set seats = s.seats - o.seats, changes = s.changes + 1
+        update work.server_load s
+        set placements = s.placements - o.placements, changes = s.changes + 1
         from (
-            select component_id, "row", count(*) filter (where state <> 'leaving') as seats
+            select component_id, "row", count(*) filter (where state <> 'leaving') as placements
             from old_rows group by component_id, "row"
         ) o
         where s.component_id = o.component_id and s."row" = o."row";
     else
-        insert into work.seat_count as s (component_id, "row", seats, changes)
-        select b.component_id, b."row", sum(b.seat), 1
+        insert into work.server_load as s (component_id, "row", placements, changes)
+        select b.component_id, b."row", sum(b.placement), 1
         from (
-            select component_id, "row", (state <> 'leaving')::integer as seat from new_rows
+            select component_id, "row", (state <> 'leaving')::integer as placement from new_rows
             union all
             select component_id, "row", -(state <> 'leaving')::integer from old_rows
         ) b
         group by b.component_id, b."row"
         order by b.component_id, b."row"
         on conflict (component_id, "row") do update
-        set seats = s.seats + excluded.seats, changes = s.changes + 1;
+        set placements = s.placements + excluded.placements, changes = s.changes + 1;
     end if;
     return null;
 end
@@ -475,6 +456,10 @@ $$;
 
 COMMENT ON FUNCTION work.domain64_range(tld integer, domain integer, subdomain integer) IS 'Every number under a TLD, a domain or one host: half-open, the last subdomain inside.';
 
+CREATE FUNCTION work.effective_crawl_delay(host_delay interval, robots_delay interval, general_delay interval) RETURNS interval
+    LANGUAGE sql IMMUTABLE
+    AS $$ select coalesce(host_delay, greatest(general_delay, robots_delay)) $$;
+
 CREATE FUNCTION work.finish_crawl(crawler bigint, chunk bigint, sha256 text, bytes bigint, back boolean, domain64s bigint[], paths text[], results text[], statuses smallint[], types smallint[], lengths integer[], hashes text[], etags text[], modified timestamp with time zone[], texts bigint[], hidden boolean[], schemes smallint[], reasons text[], at timestamp with time zone, OUT told integer, OUT rest integer) RETURNS record
     LANGUAGE plpgsql
     SET search_path TO ''
@@ -516,7 +501,7 @@ begin
             etags, modified, texts, hidden, schemes, reasons, at
         ) s;
         if moved then
-            perform work.outdate(ids, old, new, at);
+            perform work.record_stale_copies(ids, old, new, at);
         end if;
         if returned then
             perform work.replace_copies(ids, new);
@@ -542,7 +527,7 @@ begin
                 where g.state = 'crawled'
             )
         ) then
-            perform work.give_back(chunk, at);
+            perform work.return_pages(chunk, at);
         else
             perform from work.report(
                 numbers, names, array_fill(chunk, array[rest]), array_fill('unchanged'::text, array[rest]),
@@ -551,7 +536,7 @@ begin
         end if;
     end if;
     if exists (select from work.hosts h where h.held_by = chunk) then
-        perform work.let_go(array[chunk], at);
+        perform work.release_hosts(array[chunk], at);
     end if;
 end
 $$;
@@ -564,28 +549,6 @@ begin
     delete from work.private_access p where p.host = host_name;
     update work.hosts h set revision = h.revision + 1 where h.name = host_name;
     return found;
-end
-$$;
-
-CREATE FUNCTION work.give_back(chunk bigint, at timestamp with time zone) RETURNS void
-    LANGUAGE plpgsql
-    SET search_path TO ''
-    SET plan_cache_mode TO 'force_generic_plan'
-    SET enable_seqscan TO 'off'
-    SET enable_bitmapscan TO 'off'
-    AS $$
-#variable_conflict use_column
-declare
-    hosts bigint[];
-begin
-    with back as (
-        update work.guestbook g
-        set state = 'pending'
-        where g.chunk_id = chunk and g.state = 'crawling'
-        returning g.domain64
-    )
-    select array_agg(distinct domain64) into hosts from back;
-    perform work.wake(hosts, at);
 end
 $$;
 
@@ -614,28 +577,47 @@ CREATE FUNCTION work.in_every_row(chunk bigint) RETURNS boolean
         join work.component c on c.id = p.component_id
         where p.chunk_id = chunk and p.state = 'loaded' and p."row" <= h."rows" and c.health = 'healthy'
     )
-    from work.house h;
+    from work.settings h;
 $$;
 
-CREATE FUNCTION work.is_over(chunk bigint) RETURNS boolean
+CREATE FUNCTION work.is_obsolete(chunk bigint) RETURNS boolean
     LANGUAGE sql STABLE
     SET search_path TO ''
     SET enable_seqscan TO 'off'
     AS $$
     select
         not exists (
-            select from work.guestbook g where g.chunk_id = chunk and (g.indexed_in = chunk or work.is_untold(g))
+            select from work.guestbook g where g.chunk_id = chunk and (g.indexed_in = chunk or work.may_hold_unreported_text(g))
         )
         and not exists (
             select from work.guestbook g where g.indexed_in = chunk and g.chunk_id is distinct from g.indexed_in
         )
-        and not exists (select from work.made_of m where m.source_id = chunk and m.open)
+        and not exists (select from work.chunk_source m where m.source_id = chunk and m.open)
         and work.in_every_row(chunk)
         and not exists (
-            select from (select distinct newer, ready from work.outdated where chunk_id = chunk) o
+            select from (select distinct newer, ready from work.stale_copy where chunk_id = chunk) o
             where case when o.newer is null then not o.ready else not work.in_every_row(o.newer) end
         );
 $$;
+
+CREATE FUNCTION work.lock_out_knocks(domain64s bigint[]) RETURNS bigint[]
+    LANGUAGE sql
+    SET search_path TO ''
+    SET enable_seqscan TO 'off'
+    AS $$
+    select array(
+        select h.domain64 from work.hosts h
+        where h.domain64 = any(domain64s)
+        order by h.domain64
+        for update skip locked
+    );
+$$;
+
+CREATE FUNCTION work.max_bigint() RETURNS bigint
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN '9223372036854775807'::bigint;
+
+COMMENT ON FUNCTION work.max_bigint() IS 'The largest value of a bigint, as seed 003 names it.';
 
 CREATE TABLE work.guestbook (
     id bigint NOT NULL,
@@ -707,86 +689,12 @@ COMMENT ON COLUMN work.guestbook.last_modified_assigned IS 'The server sent no d
 
 COMMENT ON COLUMN work.guestbook.reason IS 'Why its last fetch failed, or where it moved, in words.';
 
-CREATE FUNCTION work.is_untold(page work.guestbook) RETURNS boolean
+CREATE FUNCTION work.may_hold_unreported_text(page work.guestbook) RETURNS boolean
     LANGUAGE sql IMMUTABLE
     AS $$
     select page.indexed_in is null and page.text64 is null and page.reason is null and page.state <> 'error'
         and not page.noindex and not page.gone;
 $$;
-
-CREATE FUNCTION work.keep_door_out(domain64s bigint[]) RETURNS bigint[]
-    LANGUAGE sql
-    SET search_path TO ''
-    SET enable_seqscan TO 'off'
-    AS $$
-    select array(
-        select h.domain64 from work.hosts h
-        where h.domain64 = any(domain64s)
-        order by h.domain64
-        for update skip locked
-    );
-$$;
-
-CREATE FUNCTION work.let_go(chunks bigint[], at timestamp with time zone) RETURNS void
-    LANGUAGE plpgsql
-    SET search_path TO ''
-    SET plan_cache_mode TO 'force_generic_plan'
-    SET enable_seqscan TO 'off'
-    SET enable_bitmapscan TO 'off'
-    AS $$
-#variable_conflict use_column
-begin
-    with free as (
-        update work.hosts h
-        set held_by = null, empty_looks = 0,
-            ready_at = greatest(at + work.rest_of(h, house), h.rest_until),
-            claim_at = case
-                when h.claim_at = 'infinity' then h.claim_at
-                else greatest(at + work.rest_of(h, house), h.rest_until)
-            end
-        from work.house, (
-            select domain64 from work.hosts where held_by = any(chunks) order by domain64 for no key update
-        ) mine
-        where h.domain64 = mine.domain64
-        returning h.domain64, h.pace_id, h.ready_at
-    )
-    update work.pace p
-    set ready_at = greatest(f.ready_at, at + coalesce(p.crawl_delay, interval '0'), p.rest_until)
-    from (select pace_id, max(ready_at) as ready_at from free where pace_id is not null group by pace_id) f
-    where p.id = f.pace_id;
-end
-$$;
-
-CREATE FUNCTION work.look_later(hosts bigint[], at timestamp with time zone) RETURNS void
-    LANGUAGE plpgsql
-    SET search_path TO ''
-    SET enable_seqscan TO 'off'
-    AS $$
-declare
-    idle constant bigint[] := work.keep_door_out(hosts);
-begin
-    perform work.close_crawls(idle, at);
-    update work.hosts h
-    set empty_looks = case when busy.busy then h.empty_looks + 1 else 0 end,
-        claim_at = case
-            when busy.busy then at + interval '1 second' * power(2, least(h.empty_looks, 11)) else 'infinity'
-        end
-    from work.hosts old
-    cross join lateral (
-        select exists (
-            select from work.guestbook g where g.domain64 = old.domain64 and g.state = 'crawling' offset 0
-        ) as busy
-    ) busy
-    where h.domain64 = any(idle) and old.domain64 = h.domain64 and h.claim_at < 'infinity'
-        and not exists (select from work.guestbook g where g.domain64 = h.domain64 and g.state = 'pending' offset 0);
-end
-$$;
-
-CREATE FUNCTION work.max_bigint() RETURNS bigint
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN '9223372036854775807'::bigint;
-
-COMMENT ON FUNCTION work.max_bigint() IS 'The largest value of a bigint, as seed 003 names it.';
 
 CREATE FUNCTION work.never_deleted() RETURNS trigger
     LANGUAGE plpgsql
@@ -804,7 +712,7 @@ begin
 end
 $$;
 
-CREATE FUNCTION work.outdate(pages bigint[], before bigint[], after bigint[], at timestamp with time zone) RETURNS void
+CREATE FUNCTION work.record_stale_copies(pages bigint[], before bigint[], after bigint[], at timestamp with time zone) RETURNS void
     LANGUAGE plpgsql
     SET search_path TO ''
     SET plan_cache_mode TO 'force_generic_plan'
@@ -817,20 +725,54 @@ begin
         select g.page_id, g.chunk_id, g.newer
         from unnest(pages, before, after) as g (page_id, chunk_id, newer)
         where g.chunk_id is not null and g.chunk_id is distinct from g.newer
-    ), thinned as (
-        insert into work.thin (chunk_id, look_at)
-        select distinct g.chunk_id, outdate.at from given g order by g.chunk_id
+    ), candidate as (
+        insert into work.compaction_candidate (chunk_id, check_at)
+        select distinct g.chunk_id, record_stale_copies.at from given g order by g.chunk_id
         on conflict do nothing
     )
-    insert into work.outdated as o (page_id, chunk_id, newer, at)
-    select g.page_id, g.chunk_id, g.newer, outdate.at from given g
+    insert into work.stale_copy as o (page_id, chunk_id, newer, at)
+    select g.page_id, g.chunk_id, g.newer, record_stale_copies.at from given g
     order by g.chunk_id, g.page_id
     on conflict (chunk_id, page_id) do update set newer = excluded.newer, at = excluded.at, ready = false, held = false;
-    update work.outdated o
+    update work.stale_copy o
     set newer = g.indexed_in, ready = false, held = false
     from work.guestbook g
     where o.newer = any(before) and g.id = o.page_id and g.id = any(pages)
         and o.newer is distinct from g.indexed_in and o.chunk_id is distinct from g.indexed_in;
+end
+$$;
+
+CREATE FUNCTION work.release_hosts(chunks bigint[], at timestamp with time zone) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO ''
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+#variable_conflict use_column
+begin
+    with free as (
+        update work.hosts h
+        set held_by = null, empty_checks = 0,
+            ready_at = mine.ready_at,
+            claim_at = case when h.claim_at = 'infinity' then h.claim_at else mine.ready_at end
+        from (
+            select k.domain64, greatest(
+                at + work.effective_crawl_delay(k.crawl_delay, k.robots_delay, settings.crawl_delay), k.rest_until
+            ) as ready_at
+            from work.hosts k
+            cross join work.settings
+            where k.held_by = any(chunks)
+            order by k.domain64
+            for no key update of k
+        ) mine
+        where h.domain64 = mine.domain64
+        returning h.domain64, h.politeness_group_id, h.ready_at
+    )
+    update work.politeness_group p
+    set ready_at = greatest(f.ready_at, at + coalesce(p.crawl_delay, interval '0'), p.rest_until)
+    from (select politeness_group_id, max(ready_at) as ready_at from free where politeness_group_id is not null group by politeness_group_id) f
+    where p.id = f.politeness_group_id;
 end
 $$;
 
@@ -842,10 +784,10 @@ CREATE FUNCTION work.replace_copies(pages bigint[], after bigint[]) RETURNS void
     SET enable_bitmapscan TO 'off'
     AS $$
 begin
-    if exists (select from work.outdated o where o.held)
-        or exists (select from work.outdated o where o.newer is null and not o.ready and not o.held)
+    if exists (select from work.stale_copy o where o.held)
+        or exists (select from work.stale_copy o where o.newer is null and not o.ready and not o.held)
     then
-        update work.outdated o
+        update work.stale_copy o
         set newer = g.newer, held = false
         from unnest(pages, after) as g (page_id, newer)
         where o.page_id = g.page_id and o.page_id = any(pages) and o.newer is null and not o.ready
@@ -887,7 +829,7 @@ begin
         return next;
     end loop;
     if moved then
-        perform work.outdate(ids, old, new, at);
+        perform work.record_stale_copies(ids, old, new, at);
     end if;
     if returned then
         perform work.replace_copies(ids, new);
@@ -901,136 +843,28 @@ begin
 end
 $$;
 
+CREATE FUNCTION work.rest_after_trouble(troubles smallint, asked interval) RETURNS interval
+    LANGUAGE sql IMMUTABLE
+    AS $$ select least(greatest(asked, interval '10 seconds' * power(2, least(troubles, 14))), interval '1 day') $$;
+
 CREATE FUNCTION work.rest_groups(hosts bigint[], at timestamp with time zone) RETURNS void
     LANGUAGE sql
     SET search_path TO ''
     SET enable_seqscan TO 'off'
     AS $$
-    update work.pace p
+    update work.politeness_group p
     set ready_at = greatest(p.ready_at, t.ready_at, at + t.rest)
     from (
-        select h.pace_id, count(*) * max(coalesce(g.crawl_delay, interval '0')) as rest, max(h.ready_at) as ready_at
+        select h.politeness_group_id, count(*) * max(coalesce(g.crawl_delay, interval '0')) as rest, max(h.ready_at) as ready_at
         from unnest(hosts) as s (domain64)
         join work.hosts h on h.domain64 = s.domain64
-        join work.pace g on g.id = h.pace_id
-        group by h.pace_id
+        join work.politeness_group g on g.id = h.politeness_group_id
+        group by h.politeness_group_id
     ) t
-    where p.id = t.pace_id;
+    where p.id = t.politeness_group_id;
 $$;
 
-CREATE TABLE work.hosts (
-    id bigint NOT NULL,
-    domain64 bigint NOT NULL,
-    name text NOT NULL,
-    next_fetch timestamp with time zone NOT NULL,
-    tld smallint GENERATED ALWAYS AS (((domain64 >> 56))::smallint) STORED NOT NULL,
-    domain integer GENERATED ALWAYS AS ((((domain64 >> 32) & (16777215)::bigint))::integer) STORED NOT NULL,
-    scheme smallint DEFAULT 1 NOT NULL,
-    cadence interval,
-    adaptive boolean DEFAULT false NOT NULL,
-    crawl_started timestamp with time zone,
-    last_crawl_started timestamp with time zone,
-    last_crawl_ended timestamp with time zone,
-    crawl_delay interval,
-    pace_id bigint,
-    robots_at timestamp with time zone,
-    robots_delay interval,
-    ready_at timestamp with time zone DEFAULT '-infinity'::timestamp with time zone NOT NULL,
-    rest_until timestamp with time zone,
-    claim_at timestamp with time zone DEFAULT 'infinity'::timestamp with time zone NOT NULL,
-    empty_looks smallint DEFAULT 0 NOT NULL,
-    held_by bigint,
-    troubles smallint DEFAULT 0 NOT NULL,
-    trouble_at timestamp with time zone,
-    trouble text DEFAULT ''::text NOT NULL,
-    policy text DEFAULT 'open'::text NOT NULL,
-    policy_reason text DEFAULT ''::text NOT NULL,
-    scope text DEFAULT 'host'::text NOT NULL,
-    scope_ranges int8multirange DEFAULT '{}'::int8multirange NOT NULL,
-    filters jsonb DEFAULT '[]'::jsonb NOT NULL,
-    max_pages integer,
-    max_depth smallint,
-    pages integer DEFAULT 0 NOT NULL,
-    revision integer DEFAULT 1 NOT NULL,
-    CONSTRAINT domain64_domain CHECK (((domain64 > 0) AND (domain64 <= work.max_bigint()))),
-    CONSTRAINT hosts_cadence_positive CHECK ((cadence > '00:00:00'::interval)),
-    CONSTRAINT hosts_crawl_delay_not_negative CHECK ((crawl_delay >= '00:00:00'::interval)),
-    CONSTRAINT hosts_filters_are_a_list CHECK ((jsonb_typeof(filters) = 'array'::text)),
-    CONSTRAINT hosts_max_depth_not_negative CHECK ((max_depth >= 0)),
-    CONSTRAINT hosts_max_pages_positive CHECK ((max_pages > 0)),
-    CONSTRAINT hosts_pages_not_negative CHECK ((pages >= 0)),
-    CONSTRAINT hosts_policy_known CHECK ((policy = ANY (ARRAY['open'::text, 'paused'::text, 'blocked'::text]))),
-    CONSTRAINT hosts_robots_delay_not_negative CHECK ((robots_delay >= '00:00:00'::interval)),
-    CONSTRAINT hosts_scheme_known CHECK (((scheme >= 1) AND (scheme <= 4))),
-    CONSTRAINT hosts_scope_known CHECK ((scope = ANY (ARRAY['host'::text, 'domain'::text, 'listed'::text, 'any'::text])))
-);
-
-COMMENT ON COLUMN work.hosts.name IS 'Host name in lower-case ASCII, with its port where that is not the default.';
-
-COMMENT ON COLUMN work.hosts.next_fetch IS 'The host clock: the host is due from this time on.';
-
-COMMENT ON COLUMN work.hosts.crawl_started IS 'When the crawl that is open now began; null while none is.';
-
-COMMENT ON COLUMN work.hosts.last_crawl_started IS 'When the last crawl that ended began; it continues if the door reopens it.';
-
-COMMENT ON COLUMN work.hosts.last_crawl_ended IS 'When the last crawl ended: its last page was reported then.';
-
-COMMENT ON COLUMN work.hosts.crawl_delay IS 'Rest between two requests; null for the default.';
-
-COMMENT ON COLUMN work.hosts.robots_at IS 'When its robots.txt was last read.';
-
-COMMENT ON COLUMN work.hosts.robots_delay IS 'The rest between two requests that its robots.txt asks for, up to a limit.';
-
-COMMENT ON COLUMN work.hosts.ready_at IS 'Politeness: nobody asks the host for a page before this time.';
-
-COMMENT ON COLUMN work.hosts.rest_until IS 'The end of the last rest after a refusal or failure (Retry-After); it outlives the chunk that holds the host.';
-
-COMMENT ON COLUMN work.hosts.claim_at IS 'When a claim looks at this host next; infinity if nothing of it waits.';
-
-COMMENT ON COLUMN work.hosts.empty_looks IS 'Claims that found nothing here in a row: the next look comes later.';
-
-COMMENT ON COLUMN work.hosts.held_by IS 'The chunk whose crawler alone asks this host until it reports; ready_at is its lease.';
-
-COMMENT ON COLUMN work.hosts.troubles IS 'Refusals and failures in a row, each doubling its rest.';
-
-COMMENT ON COLUMN work.hosts.scope IS 'Which links found on this host may bring new hosts or pages in.';
-
-COMMENT ON COLUMN work.hosts.max_pages IS 'How many pages may be known of it; null for the house''s.';
-
-COMMENT ON COLUMN work.hosts.max_depth IS 'How many clicks a new page may be from where the crawl came in; null for the house''s.';
-
-COMMENT ON COLUMN work.hosts.pages IS 'At least so many pages are known: counted when it had as many as it may, else 0.';
-
-COMMENT ON COLUMN work.hosts.revision IS 'Counts changes of policy, scope and filters.';
-
-CREATE TABLE work.house (
-    one boolean DEFAULT true NOT NULL,
-    revision integer DEFAULT 1 NOT NULL,
-    cadence interval DEFAULT '30 days'::interval NOT NULL,
-    crawl_delay interval DEFAULT '00:00:01'::interval NOT NULL,
-    max_pages integer DEFAULT 1000000 NOT NULL,
-    max_depth smallint DEFAULT 20 NOT NULL,
-    filters jsonb DEFAULT '[]'::jsonb NOT NULL,
-    rows smallint DEFAULT 1 NOT NULL,
-    seated_rows smallint DEFAULT 0 NOT NULL,
-    CONSTRAINT house_cadence_positive CHECK ((cadence > '00:00:00'::interval)),
-    CONSTRAINT house_crawl_delay_not_negative CHECK ((crawl_delay >= '00:00:00'::interval)),
-    CONSTRAINT house_filters_are_a_list CHECK ((jsonb_typeof(filters) = 'array'::text)),
-    CONSTRAINT house_has_one_row CHECK (one),
-    CONSTRAINT house_max_depth_not_negative CHECK ((max_depth >= 0)),
-    CONSTRAINT house_max_pages_positive CHECK ((max_pages > 0)),
-    CONSTRAINT house_rows_positive CHECK (((rows >= 1) AND (rows <= 1000)))
-);
-
-COMMENT ON COLUMN work.house.revision IS 'Counts changes of the filters, so that whoever judged by older ones knows.';
-
-COMMENT ON COLUMN work.house.seated_rows IS 'How many rows the seats of all chunks were last looked through for.';
-
-CREATE FUNCTION work.rest_of(h work.hosts, house work.house) RETURNS interval
-    LANGUAGE sql IMMUTABLE
-    AS $$ select coalesce(h.crawl_delay, greatest(house.crawl_delay, h.robots_delay)) $$;
-
-CREATE FUNCTION work.rested(hosts bigint[], at timestamp with time zone, given bigint[]) RETURNS bigint[]
+CREATE FUNCTION work.rested_hosts(hosts bigint[], at timestamp with time zone, given bigint[]) RETURNS bigint[]
     LANGUAGE plpgsql
     SET search_path TO ''
     SET enable_seqscan TO 'off'
@@ -1038,7 +872,7 @@ CREATE FUNCTION work.rested(hosts bigint[], at timestamp with time zone, given b
 #variable_conflict use_column
 declare
     grouped bigint[] := array(
-        select distinct h.pace_id from work.hosts h where h.domain64 = any(hosts) and h.pace_id is not null
+        select distinct h.politeness_group_id from work.hosts h where h.domain64 = any(hosts) and h.politeness_group_id is not null
     );
     busy bigint[];
     free bigint[];
@@ -1046,24 +880,24 @@ begin
     if grouped = '{}' then
         return hosts;
     end if;
-    busy := array(select distinct h.pace_id from work.hosts h where h.domain64 = any(given) and h.pace_id is not null);
+    busy := array(select distinct h.politeness_group_id from work.hosts h where h.domain64 = any(given) and h.politeness_group_id is not null);
     free := array(
-        select p.id from work.pace p
+        select p.id from work.politeness_group p
         where p.id = any(grouped) and p.id <> all(busy) and p.ready_at <= at order by p.id for no key update skip locked
     );
     update work.hosts h
     set claim_at = greatest(p.ready_at, at + interval '100 ms')
-    from work.pace p
-    where h.domain64 = any(hosts) and p.id = h.pace_id and p.id <> all(free);
+    from work.politeness_group p
+    where h.domain64 = any(hosts) and p.id = h.politeness_group_id and p.id <> all(free);
     return array(
         select s.domain64
         from (
-            select turn.domain64, turn.place, h.pace_id,
-                row_number() over (partition by h.pace_id order by turn.place) as number
+            select turn.domain64, turn.place, h.politeness_group_id,
+                row_number() over (partition by h.politeness_group_id order by turn.place) as number
             from unnest(hosts) with ordinality as turn (domain64, place)
             join work.hosts h on h.domain64 = turn.domain64
         ) s
-        where s.pace_id is null or (s.pace_id = any(free) and s.number = 1)
+        where s.politeness_group_id is null or (s.politeness_group_id = any(free) and s.number = 1)
         order by s.place
     );
 end
@@ -1076,7 +910,7 @@ CREATE FUNCTION work.retire_copies(chunks bigint[]) RETURNS bigint
     AS $$
     with due as (
         select p.component_id, o.chunk_id, o.page_id
-        from work.outdated o
+        from work.stale_copy o
         join work.placement p on p.chunk_id = o.chunk_id and p.state in ('loaded', 'leaving')
         where (o.chunk_id = any(chunks) or o.newer = any(chunks))
             and (
@@ -1088,11 +922,33 @@ CREATE FUNCTION work.retire_copies(chunks bigint[]) RETURNS bigint
             )
         order by 1, 2, 3
     ), told as (
-        insert into work.retire (component_id, chunk_id, page_id) select * from due
+        insert into work.retirement (component_id, chunk_id, page_id) select * from due
         on conflict do nothing
         returning 1
     )
     select count(*) from told;
+$$;
+
+CREATE FUNCTION work.return_pages(chunk bigint, at timestamp with time zone) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO ''
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+#variable_conflict use_column
+declare
+    hosts bigint[];
+begin
+    with back as (
+        update work.guestbook g
+        set state = 'pending'
+        where g.chunk_id = chunk and g.state = 'crawling'
+        returning g.domain64
+    )
+    select array_agg(distinct domain64) into hosts from back;
+    perform work.wake(hosts, at);
+end
 $$;
 
 CREATE FUNCTION work.settle(domain64s bigint[], paths text[], chunks bigint[], results text[], statuses smallint[], types smallint[], lengths integer[], hashes text[], etags text[], modified timestamp with time zone[], texts bigint[], hidden boolean[], schemes smallint[], reasons text[], at timestamp with time zone) RETURNS TABLE(domain64 bigint, path text, state text, next_fetch timestamp with time zone, id bigint, before bigint, after bigint, waits boolean)
@@ -1117,11 +973,11 @@ begin
     ),
     host as materialized (
         select
-            h.domain64, h.adaptive, coalesce(h.cadence, house.cadence) as cadence,
+            h.domain64, h.adaptive, coalesce(h.cadence, settings.cadence) as cadence,
             exists (select from work.guestbook w where w.domain64 = h.domain64 and w.state = 'pending' offset 0) as waits
         from (select distinct o.domain64 from outcome o) o
         cross join lateral (select * from work.hosts where domain64 = o.domain64 offset 0) h
-        cross join work.house
+        cross join work.settings
     ),
     -- Page by page and by index, in the order of their key: a join read every page that is being crawled (28 ms for ten of
     -- ten thousand; 0.8 ms so).
@@ -1228,9 +1084,49 @@ begin
 end
 $$;
 
-CREATE FUNCTION work.trouble_rest(troubles smallint, asked interval) RETURNS interval
-    LANGUAGE sql IMMUTABLE
-    AS $$ select least(greatest(asked, interval '10 seconds' * power(2, least(troubles, 14))), interval '1 day') $$;
+CREATE FUNCTION work.skip_idle_hosts(number integer, at timestamp with time zone, claimed bigint[], grouped boolean) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO ''
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+#variable_conflict use_column
+declare
+    first bigint[] := array(
+        select h.domain64 from work.hosts h
+        where h.claim_at <= at and h.claim_at < 'infinity' and h.policy = 'open'
+        order by h.claim_at
+        limit number
+    );
+    empty bigint[] := array(
+        select f.domain64 from unnest(first) as f (domain64)
+        where not exists (
+            select from work.guestbook g where g.domain64 = f.domain64 and g.state = 'pending' offset 0
+        )
+    );
+begin
+    if empty <> '{}' then
+        perform work.check_later(empty, at);
+    end if;
+    if grouped then
+        update work.hosts h
+        set claim_at = greatest(resting.ready_at, at + interval '100 ms')
+        from (
+            select k.domain64, p.ready_at
+            from work.hosts k
+            join work.politeness_group p on p.id = k.politeness_group_id
+            where k.domain64 = any(first) and (
+                p.ready_at > at
+                or p.id in (select o.politeness_group_id from work.hosts o where o.domain64 = any(claimed) and o.politeness_group_id is not null)
+            )
+            order by k.domain64
+            for no key update of k skip locked
+        ) resting
+        where h.domain64 = resting.domain64 and h.claim_at < 'infinity';
+    end if;
+end
+$$;
 
 CREATE FUNCTION work.wake(domain64s bigint[], at timestamp with time zone) RETURNS void
     LANGUAGE sql
@@ -1238,7 +1134,7 @@ CREATE FUNCTION work.wake(domain64s bigint[], at timestamp with time zone) RETUR
     SET enable_seqscan TO 'off'
     AS $$
     update work.hosts h
-    set claim_at = least(h.claim_at, greatest(h.ready_at, at)), empty_looks = 0
+    set claim_at = least(h.claim_at, greatest(h.ready_at, at)), empty_checks = 0
     from (
         select domain64 from work.hosts where domain64 = any(domain64s) order by domain64 for no key update
     ) t
@@ -1401,6 +1297,91 @@ CREATE VIEW mgmt.index_server AS
      JOIN work.component c ON ((c.id = p.component_id)))
   WHERE (p.state <> 'leaving'::text);
 
+CREATE TABLE work.hosts (
+    id bigint NOT NULL,
+    domain64 bigint NOT NULL,
+    name text NOT NULL,
+    next_fetch timestamp with time zone NOT NULL,
+    tld smallint GENERATED ALWAYS AS (((domain64 >> 56))::smallint) STORED NOT NULL,
+    domain integer GENERATED ALWAYS AS ((((domain64 >> 32) & (16777215)::bigint))::integer) STORED NOT NULL,
+    scheme smallint DEFAULT 1 NOT NULL,
+    cadence interval,
+    adaptive boolean DEFAULT false NOT NULL,
+    crawl_started timestamp with time zone,
+    last_crawl_started timestamp with time zone,
+    last_crawl_ended timestamp with time zone,
+    crawl_delay interval,
+    politeness_group_id bigint,
+    robots_at timestamp with time zone,
+    robots_delay interval,
+    ready_at timestamp with time zone DEFAULT '-infinity'::timestamp with time zone NOT NULL,
+    rest_until timestamp with time zone,
+    claim_at timestamp with time zone DEFAULT 'infinity'::timestamp with time zone NOT NULL,
+    empty_checks smallint DEFAULT 0 NOT NULL,
+    held_by bigint,
+    troubles smallint DEFAULT 0 NOT NULL,
+    trouble_at timestamp with time zone,
+    trouble text DEFAULT ''::text NOT NULL,
+    policy text DEFAULT 'open'::text NOT NULL,
+    policy_reason text DEFAULT ''::text NOT NULL,
+    scope text DEFAULT 'host'::text NOT NULL,
+    scope_ranges int8multirange DEFAULT '{}'::int8multirange NOT NULL,
+    filters jsonb DEFAULT '[]'::jsonb NOT NULL,
+    max_pages integer,
+    max_depth smallint,
+    pages integer DEFAULT 0 NOT NULL,
+    revision integer DEFAULT 1 NOT NULL,
+    CONSTRAINT domain64_domain CHECK (((domain64 > 0) AND (domain64 <= work.max_bigint()))),
+    CONSTRAINT hosts_cadence_positive CHECK ((cadence > '00:00:00'::interval)),
+    CONSTRAINT hosts_crawl_delay_not_negative CHECK ((crawl_delay >= '00:00:00'::interval)),
+    CONSTRAINT hosts_filters_are_a_list CHECK ((jsonb_typeof(filters) = 'array'::text)),
+    CONSTRAINT hosts_max_depth_not_negative CHECK ((max_depth >= 0)),
+    CONSTRAINT hosts_max_pages_positive CHECK ((max_pages > 0)),
+    CONSTRAINT hosts_pages_not_negative CHECK ((pages >= 0)),
+    CONSTRAINT hosts_policy_known CHECK ((policy = ANY (ARRAY['open'::text, 'paused'::text, 'blocked'::text]))),
+    CONSTRAINT hosts_robots_delay_not_negative CHECK ((robots_delay >= '00:00:00'::interval)),
+    CONSTRAINT hosts_scheme_known CHECK (((scheme >= 1) AND (scheme <= 4))),
+    CONSTRAINT hosts_scope_known CHECK ((scope = ANY (ARRAY['host'::text, 'domain'::text, 'listed'::text, 'any'::text])))
+);
+
+COMMENT ON COLUMN work.hosts.name IS 'Host name in lower-case ASCII, with its port where that is not the default.';
+
+COMMENT ON COLUMN work.hosts.next_fetch IS 'The host clock: the host is due from this time on.';
+
+COMMENT ON COLUMN work.hosts.crawl_started IS 'When the crawl that is open now began; null while none is.';
+
+COMMENT ON COLUMN work.hosts.last_crawl_started IS 'When the last crawl that ended began; it continues if the door reopens it.';
+
+COMMENT ON COLUMN work.hosts.last_crawl_ended IS 'When the last crawl ended: its last page was reported then.';
+
+COMMENT ON COLUMN work.hosts.crawl_delay IS 'Rest between two requests; null for the default.';
+
+COMMENT ON COLUMN work.hosts.robots_at IS 'When its robots.txt was last read.';
+
+COMMENT ON COLUMN work.hosts.robots_delay IS 'The rest between two requests that its robots.txt asks for, up to a limit.';
+
+COMMENT ON COLUMN work.hosts.ready_at IS 'Politeness: nobody asks the host for a page before this time.';
+
+COMMENT ON COLUMN work.hosts.rest_until IS 'The end of the last rest after a refusal or failure (Retry-After); it outlives the chunk that holds the host.';
+
+COMMENT ON COLUMN work.hosts.claim_at IS 'When a claim looks at this host next; infinity if nothing of it waits.';
+
+COMMENT ON COLUMN work.hosts.empty_checks IS 'Claims that found nothing here in a row: the next look comes later.';
+
+COMMENT ON COLUMN work.hosts.held_by IS 'The chunk whose crawler alone asks this host until it reports; ready_at is its lease.';
+
+COMMENT ON COLUMN work.hosts.troubles IS 'Refusals and failures in a row, each doubling its rest.';
+
+COMMENT ON COLUMN work.hosts.scope IS 'Which links found on this host may bring new hosts or pages in.';
+
+COMMENT ON COLUMN work.hosts.max_pages IS 'How many pages may be known of it; null for the house''s.';
+
+COMMENT ON COLUMN work.hosts.max_depth IS 'How many clicks a new page may be from where the crawl came in; null for the house''s.';
+
+COMMENT ON COLUMN work.hosts.pages IS 'At least so many pages are known: counted when it had as many as it may, else 0.';
+
+COMMENT ON COLUMN work.hosts.revision IS 'Counts changes of policy, scope and filters.';
+
 CREATE VIEW mgmt.link AS
  SELECT g.id AS index,
     (((
@@ -1426,6 +1407,31 @@ ALTER TABLE work.chunk ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     NO MAXVALUE
     CACHE 1
 );
+
+CREATE TABLE work.chunk_source (
+    chunk_id bigint NOT NULL,
+    source_id bigint NOT NULL,
+    pages bigint[] NOT NULL,
+    given bigint[] DEFAULT '{}'::bigint[] NOT NULL,
+    open boolean DEFAULT true NOT NULL
+);
+
+COMMENT ON COLUMN work.chunk_source.pages IS 'What was alive of the source when this began.';
+
+COMMENT ON COLUMN work.chunk_source.given IS 'Of these, what the last builder that took it was told to put into it.';
+
+COMMENT ON COLUMN work.chunk_source.open IS 'Until every row has the new chunk, or it was given up.';
+
+CREATE TABLE work.compaction_candidate (
+    chunk_id bigint NOT NULL,
+    check_at timestamp with time zone NOT NULL,
+    pages integer DEFAULT 0 NOT NULL,
+    alive integer
+);
+
+COMMENT ON COLUMN work.compaction_candidate.pages IS 'How many pages it was crawled with, if few of them brought a text.';
+
+COMMENT ON COLUMN work.compaction_candidate.alive IS 'How many pages are left, if these are few enough to be put into another chunk.';
 
 ALTER TABLE work.component ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME work.component_id_seq
@@ -1508,49 +1514,20 @@ CREATE TABLE work.incarnation (
 
 COMMENT ON TABLE work.incarnation IS 'One row. The id changes when the database is restored: see work.begin_incarnation.';
 
-CREATE TABLE work.made_of (
-    chunk_id bigint NOT NULL,
-    source_id bigint NOT NULL,
-    pages bigint[] NOT NULL,
-    given bigint[] DEFAULT '{}'::bigint[] NOT NULL,
-    open boolean DEFAULT true NOT NULL
-);
-
-COMMENT ON COLUMN work.made_of.pages IS 'What was alive of the source when this began.';
-
-COMMENT ON COLUMN work.made_of.given IS 'Of these, what the last builder that took it was told to put into it.';
-
-COMMENT ON COLUMN work.made_of.open IS 'Until every row has the new chunk, or it was given up.';
-
-CREATE TABLE work.outdated (
-    page_id bigint NOT NULL,
-    chunk_id bigint NOT NULL,
-    newer bigint,
-    at timestamp with time zone NOT NULL,
-    held boolean DEFAULT false NOT NULL,
-    ready boolean DEFAULT false NOT NULL
-);
-
-COMMENT ON COLUMN work.outdated.newer IS 'The chunk with the newer text; null if the page is not to be found any more.';
-
-COMMENT ON COLUMN work.outdated.held IS 'Too much of the host would go at once: somebody has to look first.';
-
-COMMENT ON COLUMN work.outdated.ready IS 'Whether it was looked at by those who know how much of the host would go.';
-
-CREATE TABLE work.pace (
+CREATE TABLE work.politeness_group (
     id bigint NOT NULL,
     name text NOT NULL,
     crawl_delay interval,
     ready_at timestamp with time zone DEFAULT '-infinity'::timestamp with time zone NOT NULL,
     rest_until timestamp with time zone,
-    CONSTRAINT pace_delay_not_negative CHECK ((crawl_delay >= '00:00:00'::interval)),
-    CONSTRAINT pace_is_named CHECK ((name <> ''::text))
+    CONSTRAINT politeness_group_delay_not_negative CHECK ((crawl_delay >= '00:00:00'::interval)),
+    CONSTRAINT politeness_group_is_named CHECK ((name <> ''::text))
 );
 
-COMMENT ON COLUMN work.pace.rest_until IS 'The same for the group: the latest rest_until of its hosts when it was set.';
+COMMENT ON COLUMN work.politeness_group.rest_until IS 'The same for the group: the latest rest_until of its hosts when it was set.';
 
-ALTER TABLE work.pace ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
-    SEQUENCE NAME work.pace_id_seq
+ALTER TABLE work.politeness_group ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME work.politeness_group_id_seq
     START WITH 1
     INCREMENT BY 1
     NO MINVALUE
@@ -1605,7 +1582,7 @@ ALTER TABLE work.query_stat ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     CACHE 1
 );
 
-CREATE TABLE work.retire (
+CREATE TABLE work.retirement (
     component_id bigint NOT NULL,
     chunk_id bigint NOT NULL,
     page_id bigint NOT NULL
@@ -1632,12 +1609,35 @@ CREATE TABLE work.schema_migrations (
     version character varying NOT NULL
 );
 
-CREATE TABLE work.seat_count (
+CREATE TABLE work.server_load (
     component_id bigint NOT NULL,
     "row" smallint NOT NULL,
-    seats bigint NOT NULL,
+    placements bigint NOT NULL,
     changes bigint NOT NULL
 );
+
+CREATE TABLE work.settings (
+    is_only boolean DEFAULT true NOT NULL,
+    revision integer DEFAULT 1 NOT NULL,
+    cadence interval DEFAULT '30 days'::interval NOT NULL,
+    crawl_delay interval DEFAULT '00:00:01'::interval NOT NULL,
+    max_pages integer DEFAULT 1000000 NOT NULL,
+    max_depth smallint DEFAULT 20 NOT NULL,
+    filters jsonb DEFAULT '[]'::jsonb NOT NULL,
+    rows smallint DEFAULT 1 NOT NULL,
+    placed_rows smallint DEFAULT 0 NOT NULL,
+    CONSTRAINT settings_cadence_positive CHECK ((cadence > '00:00:00'::interval)),
+    CONSTRAINT settings_crawl_delay_not_negative CHECK ((crawl_delay >= '00:00:00'::interval)),
+    CONSTRAINT settings_filters_are_a_list CHECK ((jsonb_typeof(filters) = 'array'::text)),
+    CONSTRAINT settings_is_only CHECK (is_only),
+    CONSTRAINT settings_max_depth_not_negative CHECK ((max_depth >= 0)),
+    CONSTRAINT settings_max_pages_positive CHECK ((max_pages > 0)),
+    CONSTRAINT settings_rows_positive CHECK (((rows >= 1) AND (rows <= 1000)))
+);
+
+COMMENT ON COLUMN work.settings.revision IS 'Counts changes of the filters, so that whoever judged by older ones knows.';
+
+COMMENT ON COLUMN work.settings.placed_rows IS 'How many rows the seats of all chunks were last looked through for.';
 
 CREATE TABLE work.sitemap (
     domain64 bigint NOT NULL,
@@ -1655,16 +1655,20 @@ COMMENT ON COLUMN work.sitemap.found_in IS 'robots.txt, or the sitemap that name
 
 COMMENT ON COLUMN work.sitemap.pages IS 'How many pages it named when it was last read.';
 
-CREATE TABLE work.thin (
+CREATE TABLE work.stale_copy (
+    page_id bigint NOT NULL,
     chunk_id bigint NOT NULL,
-    look_at timestamp with time zone NOT NULL,
-    pages integer DEFAULT 0 NOT NULL,
-    alive integer
+    newer bigint,
+    at timestamp with time zone NOT NULL,
+    held boolean DEFAULT false NOT NULL,
+    ready boolean DEFAULT false NOT NULL
 );
 
-COMMENT ON COLUMN work.thin.pages IS 'How many pages it was crawled with, if few of them brought a text.';
+COMMENT ON COLUMN work.stale_copy.newer IS 'The chunk with the newer text; null if the page is not to be found any more.';
 
-COMMENT ON COLUMN work.thin.alive IS 'How many pages are left, if these are few enough to be put into another chunk.';
+COMMENT ON COLUMN work.stale_copy.held IS 'Too much of the host would go at once: somebody has to look first.';
+
+COMMENT ON COLUMN work.stale_copy.ready IS 'Whether it was looked at by those who know how much of the host would go.';
 
 CREATE TABLE work.ticket_key (
     is_only boolean DEFAULT true NOT NULL,
@@ -1712,12 +1716,12 @@ ALTER TABLE work.token ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     CACHE 1
 );
 
-CREATE TABLE work.unrestored (
+CREATE TABLE work.unplaced_chunk (
+    "row" smallint NOT NULL,
     chunk_id bigint NOT NULL
 );
 
-CREATE TABLE work.unseated (
-    "row" smallint NOT NULL,
+CREATE TABLE work.unrestored (
     chunk_id bigint NOT NULL
 );
 
@@ -1738,6 +1742,12 @@ COMMENT ON COLUMN work.watchdog_round.silent_since IS 'Since when no component a
 
 ALTER TABLE ONLY work.chunk
     ADD CONSTRAINT chunk_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY work.chunk_source
+    ADD CONSTRAINT chunk_source_pkey PRIMARY KEY (chunk_id, source_id);
+
+ALTER TABLE ONLY work.compaction_candidate
+    ADD CONSTRAINT compaction_candidate_pkey PRIMARY KEY (chunk_id);
 
 ALTER TABLE ONLY work.component
     ADD CONSTRAINT component_pkey PRIMARY KEY (id);
@@ -1775,26 +1785,17 @@ ALTER TABLE ONLY work.hosts
 ALTER TABLE ONLY work.hosts
     ADD CONSTRAINT hosts_pkey PRIMARY KEY (id);
 
-ALTER TABLE ONLY work.house
-    ADD CONSTRAINT house_pkey PRIMARY KEY (one);
-
 ALTER TABLE ONLY work.incarnation
     ADD CONSTRAINT incarnation_pkey PRIMARY KEY (is_current);
 
-ALTER TABLE ONLY work.made_of
-    ADD CONSTRAINT made_of_pkey PRIMARY KEY (chunk_id, source_id);
-
-ALTER TABLE ONLY work.outdated
-    ADD CONSTRAINT outdated_pkey PRIMARY KEY (chunk_id, page_id);
-
-ALTER TABLE ONLY work.pace
-    ADD CONSTRAINT pace_name_key UNIQUE (name);
-
-ALTER TABLE ONLY work.pace
-    ADD CONSTRAINT pace_pkey PRIMARY KEY (id);
-
 ALTER TABLE ONLY work.placement
     ADD CONSTRAINT placement_pkey PRIMARY KEY (component_id, chunk_id);
+
+ALTER TABLE ONLY work.politeness_group
+    ADD CONSTRAINT politeness_group_name_key UNIQUE (name);
+
+ALTER TABLE ONLY work.politeness_group
+    ADD CONSTRAINT politeness_group_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY work.private_access
     ADD CONSTRAINT private_access_pkey PRIMARY KEY (host, port);
@@ -1808,8 +1809,8 @@ ALTER TABLE ONLY work.query_day_term
 ALTER TABLE ONLY work.query_stat
     ADD CONSTRAINT query_stat_pkey PRIMARY KEY (id);
 
-ALTER TABLE ONLY work.retire
-    ADD CONSTRAINT retire_pkey PRIMARY KEY (component_id, chunk_id, page_id);
+ALTER TABLE ONLY work.retirement
+    ADD CONSTRAINT retirement_pkey PRIMARY KEY (component_id, chunk_id, page_id);
 
 ALTER TABLE ONLY work.robots
     ADD CONSTRAINT robots_pkey PRIMARY KEY (domain64, scheme);
@@ -1817,14 +1818,17 @@ ALTER TABLE ONLY work.robots
 ALTER TABLE ONLY work.schema_migrations
     ADD CONSTRAINT schema_migrations_pkey PRIMARY KEY (version);
 
-ALTER TABLE ONLY work.seat_count
-    ADD CONSTRAINT seat_count_pkey PRIMARY KEY (component_id, "row");
+ALTER TABLE ONLY work.server_load
+    ADD CONSTRAINT server_load_pkey PRIMARY KEY (component_id, "row");
+
+ALTER TABLE ONLY work.settings
+    ADD CONSTRAINT settings_pkey PRIMARY KEY (is_only);
 
 ALTER TABLE ONLY work.sitemap
     ADD CONSTRAINT sitemap_pkey PRIMARY KEY (domain64, path);
 
-ALTER TABLE ONLY work.thin
-    ADD CONSTRAINT thin_pkey PRIMARY KEY (chunk_id);
+ALTER TABLE ONLY work.stale_copy
+    ADD CONSTRAINT stale_copy_pkey PRIMARY KEY (chunk_id, page_id);
 
 ALTER TABLE ONLY work.ticket_key
     ADD CONSTRAINT ticket_key_pkey PRIMARY KEY (is_only);
@@ -1844,11 +1848,11 @@ ALTER TABLE ONLY work.token
 ALTER TABLE ONLY work.token
     ADD CONSTRAINT token_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY work.unplaced_chunk
+    ADD CONSTRAINT unplaced_chunk_pkey PRIMARY KEY ("row", chunk_id);
+
 ALTER TABLE ONLY work.unrestored
     ADD CONSTRAINT unrestored_pkey PRIMARY KEY (chunk_id);
-
-ALTER TABLE ONLY work.unseated
-    ADD CONSTRAINT unseated_pkey PRIMARY KEY ("row", chunk_id);
 
 ALTER TABLE ONLY work.watchdog_round
     ADD CONSTRAINT watchdog_round_pkey PRIMARY KEY (is_only);
@@ -1865,9 +1869,17 @@ CREATE INDEX chunk_of_crawler ON work.chunk USING btree (crawler_id, id) WHERE (
 
 CREATE INDEX chunk_retired ON work.chunk USING btree (id) WHERE (index_state = 'retired'::text);
 
+CREATE INDEX chunk_source_of_source ON work.chunk_source USING btree (source_id);
+
+CREATE UNIQUE INDEX chunk_source_open ON work.chunk_source USING btree (source_id) WHERE open;
+
 CREATE INDEX chunk_to_build ON work.chunk USING btree (id) WHERE ((state = 'crawled'::text) AND (index_state IS NULL));
 
 CREATE INDEX chunk_to_propagate ON work.chunk USING btree (id) WHERE ((index_state = 'built'::text) AND (propagated_at IS NULL));
+
+CREATE INDEX compaction_candidate_check ON work.compaction_candidate USING btree (check_at);
+
+CREATE INDEX compaction_candidate_sparse ON work.compaction_candidate USING btree (chunk_id) WHERE (alive IS NOT NULL);
 
 CREATE UNIQUE INDEX component_host_role ON work.component USING btree (host, COALESCE(type, ''::text));
 
@@ -1901,27 +1913,15 @@ CREATE INDEX hosts_due ON work.hosts USING btree (next_fetch) WHERE (crawl_start
 
 CREATE INDEX hosts_held ON work.hosts USING btree (held_by) WHERE (held_by IS NOT NULL);
 
-CREATE INDEX hosts_of_pace ON work.hosts USING btree (pace_id, domain64) WHERE (pace_id IS NOT NULL);
+CREATE INDEX hosts_of_politeness_group ON work.hosts USING btree (politeness_group_id, domain64) WHERE (politeness_group_id IS NOT NULL);
 
 CREATE INDEX hosts_to_claim ON work.hosts USING btree (claim_at) WHERE ((claim_at < 'infinity'::timestamp with time zone) AND (policy = 'open'::text));
 
-CREATE UNIQUE INDEX made_of_open ON work.made_of USING btree (source_id) WHERE open;
-
-CREATE INDEX made_of_source ON work.made_of USING btree (source_id);
-
-CREATE INDEX outdated_by ON work.outdated USING btree (newer) WHERE (newer IS NOT NULL);
-
-CREATE INDEX outdated_held ON work.outdated USING btree (chunk_id) WHERE held;
-
-CREATE INDEX outdated_page ON work.outdated USING btree (page_id);
-
-CREATE INDEX outdated_to_judge ON work.outdated USING btree (at) WHERE ((newer IS NULL) AND (NOT ready) AND (NOT held));
+CREATE UNIQUE INDEX placement_in_row ON work.placement USING btree (chunk_id, "row") WHERE (state <> 'leaving'::text);
 
 CREATE INDEX placement_leaving ON work.placement USING btree (component_id, chunk_id) WHERE (state = 'leaving'::text);
 
 CREATE INDEX placement_of_chunk ON work.placement USING btree (chunk_id);
-
-CREATE UNIQUE INDEX placement_seat ON work.placement USING btree (chunk_id, "row") WHERE (state <> 'leaving'::text);
 
 CREATE INDEX placement_unreported ON work.placement USING btree (chunk_id) WHERE unreported;
 
@@ -1929,19 +1929,23 @@ CREATE INDEX placement_wanted ON work.placement USING btree (component_id, chunk
 
 CREATE INDEX query_stat_at ON work.query_stat USING btree (at);
 
-CREATE INDEX thin_look ON work.thin USING btree (look_at);
+CREATE INDEX stale_copy_held ON work.stale_copy USING btree (chunk_id) WHERE held;
 
-CREATE INDEX thin_sparse ON work.thin USING btree (chunk_id) WHERE (alive IS NOT NULL);
+CREATE INDEX stale_copy_newer ON work.stale_copy USING btree (newer) WHERE (newer IS NOT NULL);
+
+CREATE INDEX stale_copy_of_page ON work.stale_copy USING btree (page_id);
+
+CREATE INDEX stale_copy_to_judge ON work.stale_copy USING btree (at) WHERE ((newer IS NULL) AND (NOT ready) AND (NOT held));
 
 CREATE TRIGGER chunks_are_never_deleted BEFORE DELETE OR TRUNCATE ON work.chunk FOR EACH STATEMENT EXECUTE FUNCTION work.never_deleted();
 
 CREATE TRIGGER component_is_no_host AFTER INSERT ON work.component FOR EACH ROW EXECUTE FUNCTION work.component_is_no_host();
 
-CREATE TRIGGER count_changed_seats AFTER UPDATE ON work.placement REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION work.count_seats();
+CREATE TRIGGER count_changed_placements AFTER UPDATE ON work.placement REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION work.count_placements();
 
-CREATE TRIGGER count_new_seats AFTER INSERT ON work.placement REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION work.count_seats();
+CREATE TRIGGER count_new_placements AFTER INSERT ON work.placement REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION work.count_placements();
 
-CREATE TRIGGER count_old_seats AFTER DELETE ON work.placement REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION work.count_seats();
+CREATE TRIGGER count_old_placements AFTER DELETE ON work.placement REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION work.count_placements();
 
 CREATE TRIGGER guestbook_host_exists AFTER INSERT ON work.guestbook REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION work.guestbook_host_exists();
 
@@ -1956,6 +1960,15 @@ ALTER TABLE ONLY work.chunk
 
 ALTER TABLE ONLY work.chunk
     ADD CONSTRAINT chunk_crawler_id_fkey FOREIGN KEY (crawler_id) REFERENCES work.component(id);
+
+ALTER TABLE ONLY work.chunk_source
+    ADD CONSTRAINT chunk_source_chunk_id_fkey FOREIGN KEY (chunk_id) REFERENCES work.chunk(id);
+
+ALTER TABLE ONLY work.chunk_source
+    ADD CONSTRAINT chunk_source_source_id_fkey FOREIGN KEY (source_id) REFERENCES work.chunk(id);
+
+ALTER TABLE ONLY work.compaction_candidate
+    ADD CONSTRAINT compaction_candidate_chunk_id_fkey FOREIGN KEY (chunk_id) REFERENCES work.chunk(id);
 
 ALTER TABLE ONLY work.component
     ADD CONSTRAINT component_token_id_fkey FOREIGN KEY (token_id) REFERENCES work.token(id);
@@ -1973,13 +1986,7 @@ ALTER TABLE ONLY work.hosts
     ADD CONSTRAINT hosts_domain_is_registered FOREIGN KEY (tld, domain) REFERENCES work.domain(tld, number);
 
 ALTER TABLE ONLY work.hosts
-    ADD CONSTRAINT hosts_pace_id_fkey FOREIGN KEY (pace_id) REFERENCES work.pace(id);
-
-ALTER TABLE ONLY work.made_of
-    ADD CONSTRAINT made_of_chunk_id_fkey FOREIGN KEY (chunk_id) REFERENCES work.chunk(id);
-
-ALTER TABLE ONLY work.made_of
-    ADD CONSTRAINT made_of_source_id_fkey FOREIGN KEY (source_id) REFERENCES work.chunk(id);
+    ADD CONSTRAINT hosts_politeness_group_id_fkey FOREIGN KEY (politeness_group_id) REFERENCES work.politeness_group(id);
 
 ALTER TABLE ONLY work.placement
     ADD CONSTRAINT placement_chunk_id_fkey FOREIGN KEY (chunk_id) REFERENCES work.chunk(id);
@@ -1996,26 +2003,23 @@ ALTER TABLE ONLY work.query_day_term
 ALTER TABLE ONLY work.query_stat
     ADD CONSTRAINT query_stat_component_id_fkey FOREIGN KEY (component_id) REFERENCES work.component(id);
 
-ALTER TABLE ONLY work.retire
-    ADD CONSTRAINT retire_component_id_fkey FOREIGN KEY (component_id) REFERENCES work.component(id);
+ALTER TABLE ONLY work.retirement
+    ADD CONSTRAINT retirement_component_id_fkey FOREIGN KEY (component_id) REFERENCES work.component(id);
 
 ALTER TABLE ONLY work.robots
     ADD CONSTRAINT robots_domain64_fkey FOREIGN KEY (domain64) REFERENCES work.hosts(domain64);
 
-ALTER TABLE ONLY work.seat_count
-    ADD CONSTRAINT seat_count_component_id_fkey FOREIGN KEY (component_id) REFERENCES work.component(id);
+ALTER TABLE ONLY work.server_load
+    ADD CONSTRAINT server_load_component_id_fkey FOREIGN KEY (component_id) REFERENCES work.component(id);
 
 ALTER TABLE ONLY work.sitemap
     ADD CONSTRAINT sitemap_domain64_fkey FOREIGN KEY (domain64) REFERENCES work.hosts(domain64);
 
-ALTER TABLE ONLY work.thin
-    ADD CONSTRAINT thin_chunk_id_fkey FOREIGN KEY (chunk_id) REFERENCES work.chunk(id);
+ALTER TABLE ONLY work.unplaced_chunk
+    ADD CONSTRAINT unplaced_chunk_chunk_id_fkey FOREIGN KEY (chunk_id) REFERENCES work.chunk(id);
 
 ALTER TABLE ONLY work.unrestored
     ADD CONSTRAINT unrestored_chunk_id_fkey FOREIGN KEY (chunk_id) REFERENCES work.chunk(id);
-
-ALTER TABLE ONLY work.unseated
-    ADD CONSTRAINT unseated_chunk_id_fkey FOREIGN KEY (chunk_id) REFERENCES work.chunk(id);
 
 CREATE SCHEMA control;
 

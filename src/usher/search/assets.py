@@ -30,7 +30,7 @@ class Asset:
         return f"/static/{self.name}"
 
 
-def named(files: Iterable[Path]) -> dict[str, Asset]:
+def name_by_digest(files: Iterable[Path]) -> dict[str, Asset]:
     """The files by the names that templates know them by."""
     found = {}
     for file in files:
@@ -41,5 +41,5 @@ def named(files: Iterable[Path]) -> dict[str, Asset]:
     return found
 
 
-def load() -> dict[str, Asset]:
-    return named(sorted(file for file in FOLDER.iterdir() if file.suffix in TYPES))
+def load_assets() -> dict[str, Asset]:
+    return name_by_digest(sorted(file for file in FOLDER.iterdir() if file.suffix in TYPES))

@@ -17,16 +17,23 @@ import msgspec
 
 from usher.errors import Unreachable
 from usher.query.highlight import Segment
-from usher.query.language import Query, corrected, parse
-from usher.query.results import Hits, Stats, place
-from usher.query.rpc_messages import Search, Snippets, Words
-from usher.search.cluster_map import Hall
-from usher.search.failover import Attempt, Round
-from usher.search.index_servers import SEARCH, SNIPPETS, SUGGEST, Server, asked_of, left
-from usher.search.merge import Results, merge, suggest
+from usher.query.language import Query, apply_corrections, parse_query
+from usher.query.results import Hits, TermStats, rank_key
+from usher.query.rpc_messages import QueryRequest, SearchRequest, SnippetsRequest
+from usher.search.cluster_map import ClusterView
+from usher.search.failover import Failover, RowAttempt
+from usher.search.index_servers import (
+    SEARCH,
+    SNIPPETS,
+    SUGGEST,
+    IndexServer,
+    call_servers,
+    seconds_left,
+)
+from usher.search.merge import MergedHits, merge, suggest
 from usher.search.metrics import SEARCH_SECONDS, SEARCHES
-from usher.search.search_result import MOST, Answer, Place
-from usher.search.term_stats import Scales
+from usher.search.search_result import MAX_HITS, HitAddress, SearchResult
+from usher.search.term_stats import TermStatsClient
 
 DEADLINE: Final = 1.5  # seconds
 MANY: Final = (
@@ -41,20 +48,20 @@ LATER: Final = 0.3  # seconds at least for passages and spellings, however long 
 class Broker:
     """Asks the servers of a hall; any number of queries at once."""
 
-    def __init__(self, hall: Hall, *, deadline: float = DEADLINE) -> None:
+    def __init__(self, hall: ClusterView, *, deadline: float = DEADLINE) -> None:
         self.hall = hall
         self._deadline = deadline
         self._turn = 0
-        self.scales = Scales(hall)
+        self.scales = TermStatsClient(hall)
 
     async def search(
         self, query: Query, *, k: int = 10, offset: int = 0, hosts: bool = False
-    ) -> Answer:
+    ) -> SearchResult:
         """The hits after the first `offset`; Unreachable if nobody answered at all."""
         began = asyncio.get_running_loop().time()
-        offset, k = min(offset, MOST), max(0, min(k, MOST - offset))
+        offset, k = min(offset, MAX_HITS), max(0, min(k, MAX_HITS - offset))
         if not query or not k:
-            return Answer(query, Results(), {}, 0.0)
+            return SearchResult(query, MergedHits(), {}, 0.0)
         until = began + self._deadline
         try:
             answer = await self._hits(query, k, offset, until, hosts=hosts)
@@ -79,16 +86,16 @@ class Broker:
 
     async def _hits(
         self, query: Query, k: int, offset: int, until: float, *, hosts: bool
-    ) -> Answer:
+    ) -> SearchResult:
         self._turn += 1
         turn = self._turn
-        answer: Answer | None = None
-        wanted = min(offset + k + EXTRA, MOST)
+        answer: SearchResult | None = None
+        wanted = min(offset + k + EXTRA, MAX_HITS)
         fewest = min((len(bench.servers) for bench in self.hall.seats.benches), default=1)
         enough: dict[str, Hits] = {}  # from servers that have no more to give
         # More than are shown are of use only where all hits are one server's, and copies may be among them.
         first = wanted if fewest == 1 else min(part(wanted, fewest), offset + k)
-        for most in dict.fromkeys((first, wanted, min(MANY * wanted, MOST), MOST)):
+        for most in dict.fromkeys((first, wanted, min(MANY * wanted, MAX_HITS), MAX_HITS)):
             show = k if not offset and answer is None else 0
             attempts = await self._asked(query, most, until, turn, enough, hosts=hosts, show=show)
             again = self._joined(query, attempts, k=k, offset=offset)
@@ -115,25 +122,30 @@ class Broker:
         *,
         hosts: bool,
         show: int,
-    ) -> list[Attempt]:
+    ) -> list[RowAttempt]:
         # Of a server that is a row by itself all hits are shown, and of others nobody knows yet which.
         alone = {b.servers[0] for b in self.hall.seats.benches if len(b.servers) == 1}
 
         async def count(
-            servers: Sequence[Server], until: float
-        ) -> tuple[Stats | None, set[Server]]:
+            servers: Sequence[IndexServer], until: float
+        ) -> tuple[TermStats | None, set[IndexServer]]:
             return await self.scales.weigh(query, servers, until)
 
-        def written(stats: Stats | None, show: int) -> bytes:
-            asked = Search(
-                query=query, k=most, deadline=left(until), stats=stats, hosts=hosts, show=show
+        def written(stats: TermStats | None, show: int) -> bytes:
+            asked = SearchRequest(
+                query=query,
+                k=most,
+                deadline=seconds_left(until),
+                stats=stats,
+                hosts=hosts,
+                show=show,
             )
             return msgspec.json.encode(asked)
 
         # The same for all servers of a row; a row's statistics stay as long as their id names them.
-        bodies: dict[tuple[int, int], tuple[Stats | None, bytes]] = {}
+        bodies: dict[tuple[int, int], tuple[TermStats | None, bytes]] = {}
 
-        async def ask(server: Server, stats: Stats | None, until: float) -> Hits:
+        async def ask(server: IndexServer, stats: TermStats | None, until: float) -> Hits:
             if known := enough.get(server.host):
                 return known
             shown = min(show, MOST_SHOWN) if server.host in alone else 0
@@ -141,18 +153,18 @@ class Broker:
                 bodies[key] = stats, written(stats, shown)
             return await server.ask(SEARCH, bodies[key][1], until)
 
-        return await Round(self.hall, count, ask, until).run(turn)
+        return await Failover(self.hall, count, ask, until).run(turn)
 
     def _joined(
-        self, query: Query, attempts: Sequence[Attempt], *, k: int, offset: int
-    ) -> Answer | None:
+        self, query: Query, attempts: Sequence[RowAttempt], *, k: int, offset: int
+    ) -> SearchResult | None:
         """The answers of one whole row, or of all servers: these may have the same hits, so nobody knows how many."""
         heard = {host: hits for one in attempts for host, hits in one.answers.items()}
         if not heard:
             return None
         results, passages = merge(dict(heard), k=k, offset=offset), passages_of(heard.values())
         if len(attempts) == 1 and attempts[0].is_whole:
-            return Answer(query, results, passages, 0.0)
+            return SearchResult(query, results, passages, 0.0)
         best = max(attempts, key=lambda one: sum(hits.total for hits in one.answers.values()))
         alone = merge(dict(best.answers), k=k, offset=offset)
         last = offset + len(results.found) if results.found else 0
@@ -163,70 +175,74 @@ class Broker:
         missing = self._missing(attempts, heard)
         if self.hall.is_outdated or not all(map(self.hall.is_of_map, heard.values())):
             missing = missing or 1.0  # nobody knows yet how much
-        return Answer(query, results, passages, 0.0, missing, at_least=True)
+        return SearchResult(query, results, passages, 0.0, missing, at_least=True)
 
-    def _missing(self, attempts: Sequence[Attempt], heard: Iterable[str]) -> float:
+    def _missing(self, attempts: Sequence[RowAttempt], heard: Iterable[str]) -> float:
         """By chunks where the map has them, else by servers of the row that answered best."""
         if self.hall.seats.every:
             return self.hall.seats.missing(list(heard))
         return min(1 - len(one.answers) / len(one.bench.servers) for one in attempts)
 
     def _nobody(self) -> str:
-        if not self.hall.heard:
-            return f"There is no map of the index servers yet. {self.hall.trouble}".strip()
+        if not self.hall.has_map:
+            return f"There is no map of the index servers yet. {self.hall.mgmt_error}".strip()
         if not self.hall.servers:
             return "There is no index server that could be asked."
         return f"None of {len(self.hall.servers)} index servers answered in time."
 
     # -- passages
 
-    async def _snippets(self, answer: Answer, until: float) -> dict[Place, list[Segment]]:
+    async def _snippets(
+        self, answer: SearchResult, until: float
+    ) -> dict[HitAddress, list[Segment]]:
         """The passages of its hits; of a server that does not answer, from others that have the chunks."""
         query, came = answer.query, answer.snippets
         places = {(one.hit.url, one.hit.chunk): [one.server] for one in answer.results.found}
-        known = {place: came[place] for place in places if place in came}
+        known = {address: came[address] for address in places if address in came}
         if len(known) == len(places):
             return known
-        wanted = {place: hosts for place, hosts in places.items() if place not in known}
+        wanted = {address: hosts for address, hosts in places.items() if address not in known}
         pieces = known | await self._pieces(query, wanted, until)
         rest = {
-            place: [host for host in self.hall.seats.holders(place[1]) if host not in hosts]
-            for place, hosts in wanted.items()
-            if place not in pieces
+            address: [host for host in self.hall.seats.holders(address[1]) if host not in hosts]
+            for address, hosts in wanted.items()
+            if address not in pieces
         }
         return pieces | await self._pieces(query, rest, until)
 
     async def _pieces(
-        self, query: Query, wanted: dict[Place, list[str]], until: float
-    ) -> dict[Place, list[Segment]]:
+        self, query: Query, wanted: dict[HitAddress, list[str]], until: float
+    ) -> dict[HitAddress, list[Segment]]:
         pairs = sorted(
-            (host, place)
-            for place, hosts in wanted.items()
+            (host, address)
+            for address, hosts in wanted.items()
             if (host := next(filter(self.hall.asked, hosts), ""))
         )
         bodies = {}
         for host, places in groupby(pairs, key=lambda pair: pair[0]):
-            asked = Snippets(
-                query=query, wanted=[place for _, place in places], deadline=left(until)
+            asked = SnippetsRequest(
+                query=query,
+                wanted=[address for _, address in places],
+                deadline=seconds_left(until),
             )
             bodies[self.hall.servers[host]] = msgspec.json.encode(asked)
-        told = await asked_of(SNIPPETS, bodies, until)
+        told = await call_servers(SNIPPETS, bodies, until)
         return {(one.url, one.chunk): one.pieces for some in told.values() for one in some}
 
     # -- spelling
 
-    async def _better(self, answer: Answer, until: float) -> str:
+    async def _better(self, answer: SearchResult, until: float) -> str:
         """The query in other words, if they find more."""
         query, total = answer.query, answer.results.total
-        body = msgspec.json.encode(Words(query=query, deadline=left(until)))
+        body = msgspec.json.encode(QueryRequest(query=query, deadline=seconds_left(until)))
         hosts = [host for bench in self.hall.in_order(self._turn)[:1] for host in bench.servers]
         servers = [self.hall.servers[host] for host in hosts if self.hall.asked(host)]
-        told = await asked_of(SUGGEST, dict.fromkeys(servers, body), until)
-        text = corrected(query.text, suggest(told.values()))
+        told = await call_servers(SUGGEST, dict.fromkeys(servers, body), until)
+        text = apply_corrections(query.text, suggest(told.values()))
         if text.casefold() == query.text.casefold():
             return ""
         try:
-            better = await self._hits(parse(text), 1, 0, until, hosts=False)
+            better = await self._hits(parse_query(text), 1, 0, until, hosts=False)
         except Unreachable:
             return ""
         return text if better.results.total > total else ""
@@ -238,7 +254,7 @@ def part(wanted: int, servers: int) -> int:
     return min(wanted, math.ceil(mean + 2 * math.sqrt(mean) + 1))
 
 
-def passages_of(heard: Iterable[Hits]) -> dict[Place, list[Segment]]:
+def passages_of(heard: Iterable[Hits]) -> dict[HitAddress, list[Segment]]:
     """Those that came with the hits."""
     return {
         (hit.url, hit.chunk): pieces
@@ -247,10 +263,10 @@ def passages_of(heard: Iterable[Hits]) -> dict[Place, list[Segment]]:
     }
 
 
-def who_lacks(heard: Mapping[str, Hits], results: Results, k: int, wanted: int) -> set[str]:
+def who_lacks(heard: Mapping[str, Hits], results: MergedHits, k: int, wanted: int) -> set[str]:
     """Who may have more hits that belong here: servers give theirs in the order in which they are shown."""
     cut = {host: hits for host, hits in heard.items() if hits.hits and hits.total > len(hits.hits)}
     if len(results.found) < k or sum(hits.total for hits in heard.values()) <= wanted:
         return set(cut)  # few enough to see which are copies
-    worst = place(results.found[-1].hit)
-    return {host for host, hits in cut.items() if place(hits.hits[-1]) < worst}
+    worst = rank_key(results.found[-1].hit)
+    return {host for host, hits in cut.items() if rank_key(hits.hits[-1]) < worst}

@@ -12,13 +12,13 @@ from typing import Final
 
 from usher.errors import BadInput, UsherError
 from usher.http.client.mgmt_client import NOT_MODIFIED, Client
-from usher.http.client.mgmt_responses import read
+from usher.http.client.mgmt_responses import decode_answer
 from usher.http.server.credentials import credential
-from usher.messages import ClusterMap, Row
+from usher.messages.front_end import ClusterMap, ServerRow
 from usher.query.results import Hits
-from usher.search.index_servers import Server
+from usher.search.index_servers import IndexServer
 from usher.search.metrics import BROKEN
-from usher.search.row_map import Bench, Holdings, Seats
+from usher.search.row_map import Holdings, RowMap, SearchRow
 from usher.settings import Settings
 from usher.telemetry import Log
 
@@ -32,7 +32,7 @@ SEE_SECONDS: Final = (
 SHARE: Final = 0.05  # of the time may go into reading who holds what: that map can be large
 
 
-class Mgmt(Client):
+class MapClient(Client):
     """MGMT's API, with the map that also names the chunks."""
 
     def __init__(self, url: str, *, token: str = "", timeout: float = TIMEOUT) -> None:
@@ -53,7 +53,7 @@ class Mgmt(Client):
         known = {"If-None-Match": version} if version else {}
         answer = await self._call("GET", path, headers=known)
         if answer.status != NOT_MODIFIED:
-            cluster = read(answer, ClusterMap)
+            cluster = decode_answer(answer, ClusterMap)
             self._maps[path] = (answer.headers.get("etag", ""), cluster)
         return cluster
 
@@ -65,17 +65,17 @@ def holdings_of(cluster: ClusterMap) -> Holdings:
     }
 
 
-class Hall:
+class ClusterView:
     """What a front-end knows of the rows; `keep` goes on for ever."""
 
-    def __init__(self, mgmt: Mgmt) -> None:
+    def __init__(self, mgmt: MapClient) -> None:
         self.mgmt = mgmt
-        self.seats = Seats()
-        self.servers: dict[str, Server] = {}
-        self.heard = False  # whether there ever was a map
-        self.trouble = ""  # with MGMT, in words
+        self.seats = RowMap()
+        self.servers: dict[str, IndexServer] = {}
+        self.has_map = False  # whether there ever was a map
+        self.mgmt_error = ""  # with MGMT, in words
         self._changes = 0
-        self._drawn: tuple[list[Row], ClusterMap, Holdings] = ([], ClusterMap(), {})
+        self._drawn: tuple[list[ServerRow], ClusterMap, Holdings] = ([], ClusterMap(), {})
         self._holdings_due = self._see_at = 0.0
 
     async def keep(self) -> None:
@@ -88,9 +88,9 @@ class Hall:
         said = False
         while True:
             await self._refresh_map()
-            if self.trouble and not said:
-                log.warning("no_map", error=self.trouble)
-            said = bool(self.trouble)
+            if self.mgmt_error and not said:
+                log.warning("no_map", error=self.mgmt_error)
+            said = bool(self.mgmt_error)
             await asyncio.sleep(POLL_SECONDS)
 
     async def _keep_probing(self) -> None:
@@ -106,9 +106,9 @@ class Hall:
     async def _refresh_map(self) -> None:
         try:
             await self._hear()
-            self.trouble = ""
+            self.mgmt_error = ""
         except UsherError as error:
-            self.trouble = error.message
+            self.mgmt_error = error.message
 
     async def _probe(self) -> None:
         await asyncio.gather(*(server.look() for server in self.servers.values()))
@@ -122,13 +122,13 @@ class Hall:
         self._changes += changed
         if changed or now >= self._see_at:
             if cluster.incarnation != self._drawn[1].incarnation:
-                self.seats = Seats()  # what rows had in another history is not missed
+                self.seats = RowMap()  # what rows had in another history is not missed
             self._drawn, self._see_at = (rows, cluster, probation), now + SEE_SECONDS
             holdings, unrestored = holdings_of(cluster), cluster.unrestored
             self.seats.see(rows, holdings, now, probation, unrestored=unrestored)
             self._meet(rows, probation)
         await self._renew_tickets()
-        self.heard = True
+        self.has_map = True
 
     async def _renew_tickets(self) -> None:
         """Show each server its ticket; one that a server refused is replaced by a new one."""
@@ -162,14 +162,14 @@ class Hall:
         incarnation = self._drawn[1].incarnation
         return not hits.incarnation or not incarnation or hits.incarnation == incarnation
 
-    def _meet(self, rows: list[Row], probation: Holdings) -> None:
+    def _meet(self, rows: list[ServerRow], probation: Holdings) -> None:
         hosts = {host for one in rows for host in one.servers}
         hosts |= {host for servers in probation.values() for host in servers}
         for host in self.servers.keys() - hosts:
             self.servers.pop(host).close()
         for host in hosts - self.servers.keys():
             try:
-                self.servers[host] = Server(host)
+                self.servers[host] = IndexServer(host)
             except BadInput as error:
                 log.warning("server_unusable", error=error.message)
 
@@ -178,7 +178,7 @@ class Hall:
         """Another number as soon as servers hold something else; 0 if nobody says what they hold."""
         return self._changes if self.seats.every else 0
 
-    def in_order(self, turn: int) -> list[Bench]:
+    def in_order(self, turn: int) -> list[SearchRow]:
         """The rows, best first: complete ones, without servers on probation, the least busy; equals take turns."""
         benches = self.seats.benches
         turned = (
@@ -186,7 +186,7 @@ class Hall:
         )
         return sorted(turned, key=lambda one: (not self.whole(one), one.probation, self._busy(one)))
 
-    def whole(self, bench: Bench) -> bool:
+    def whole(self, bench: SearchRow) -> bool:
         """Whether the row can answer for all there is."""
         return (
             not bench.lost
@@ -199,7 +199,7 @@ class Hall:
         server = self.servers.get(host)
         return server is not None and not server.broken
 
-    def _busy(self, bench: Bench) -> int:
+    def _busy(self, bench: SearchRow) -> int:
         """Of the busiest server, for it decides how long the row takes."""
         return max(
             (self.servers[host].busy for host in bench.servers if host in self.servers), default=0
@@ -211,11 +211,11 @@ class Hall:
 
 
 @asynccontextmanager
-async def hall_at(settings: Settings) -> AsyncIterator[Hall]:
+async def open_cluster(settings: Settings) -> AsyncIterator[ClusterView]:
     """The rows that MGMT knows, as far as it answers now."""
     token = credential(settings)
-    async with Mgmt(settings.mgmt_url, token=token, timeout=TIMEOUT) as mgmt:
-        hall = Hall(mgmt)
+    async with MapClient(settings.mgmt_url, token=token, timeout=TIMEOUT) as mgmt:
+        hall = ClusterView(mgmt)
         await hall.refresh()
         try:
             yield hall

@@ -10,27 +10,29 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from usher.errors import Unreachable
-from usher.query.results import Hits, Stats
-from usher.search.cluster_map import Hall
-from usher.search.index_servers import Server
+from usher.query.results import Hits, TermStats
+from usher.search.cluster_map import ClusterView
+from usher.search.index_servers import IndexServer
 from usher.search.metrics import MORE_ROWS
-from usher.search.row_map import Bench
-from usher.telemetry import Log, observed
+from usher.search.row_map import SearchRow
+from usher.telemetry import Log, log_failure
 
 log = Log("search")
 HEDGE: Final = (
     0.3  # of the time: then another row is asked too, and whichever is whole first is taken
 )
 GRACE: Final = 0.02  # seconds: whoever is late is found to be by the server's own clock
-Ask = Callable[[Server, Stats | None, float], Awaitable[Hits]]
-Count = Callable[[Sequence[Server], float], Awaitable[tuple[Stats | None, set[Server]]]]
+Ask = Callable[[IndexServer, TermStats | None, float], Awaitable[Hits]]
+Count = Callable[
+    [Sequence[IndexServer], float], Awaitable[tuple[TermStats | None, set[IndexServer]]]
+]
 
 
 @dataclass(slots=True)
-class Attempt:
+class RowAttempt:
     """One row that is asked: what its servers answered, and whether all did."""
 
-    bench: Bench
+    bench: SearchRow
     whole: "asyncio.Future[bool]"
     answers: dict[str, Hits] = field(default_factory=dict)
 
@@ -43,15 +45,15 @@ class Attempt:
         return self.whole.done() and not self.whole.cancelled() and self.whole.result()
 
 
-class Round:
+class Failover:
     """One question under way; `until` is a moment of the loop's clock."""
 
-    def __init__(self, hall: Hall, count: Count, ask: Ask, until: float) -> None:
+    def __init__(self, hall: ClusterView, count: Count, ask: Ask, until: float) -> None:
         self._hall, self._count, self._ask, self._until = hall, count, ask, until
-        self._attempts: list[Attempt] = []
+        self._attempts: list[RowAttempt] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def run(self, turn: int) -> list[Attempt]:
+    async def run(self, turn: int) -> list[RowAttempt]:
         """The attempt that is whole, alone; or all of them, if none is."""
         benches = self._hall.in_order(turn)
         try:
@@ -66,8 +68,8 @@ class Round:
             await self._end()
         return self._attempts
 
-    def _begin(self, bench: Bench) -> None:
-        attempt = Attempt(bench, asyncio.get_running_loop().create_future())
+    def _begin(self, bench: SearchRow) -> None:
+        attempt = RowAttempt(bench, asyncio.get_running_loop().create_future())
         if not self._hall.whole(bench):
             attempt.settle(whole=False)
         self._attempts.append(attempt)
@@ -75,10 +77,10 @@ class Round:
 
     def _spawn(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)
-        self._tasks.add(observed(task, log))
+        self._tasks.add(log_failure(task, log))
         task.add_done_callback(self._tasks.discard)
 
-    async def _ask_row(self, attempt: Attempt) -> None:
+    async def _ask_row(self, attempt: RowAttempt) -> None:
         hosts = attempt.bench.servers
         servers = [self._hall.servers[host] for host in hosts if self._hall.asked(host)]
         stats, silent = await self._count(servers, self._until)
@@ -88,7 +90,9 @@ class Round:
         await asyncio.gather(*asked)
         attempt.settle(whole=len(attempt.answers) == len(hosts))
 
-    async def _ask_one(self, server: Server, stats: Stats | None, attempt: Attempt) -> None:
+    async def _ask_one(
+        self, server: IndexServer, stats: TermStats | None, attempt: RowAttempt
+    ) -> None:
         try:
             hits = await self._ask(server, stats, self._until)
         except Unreachable:

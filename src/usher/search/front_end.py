@@ -12,15 +12,15 @@ from typing import Final
 
 from usher.errors import Unreachable, UsherError
 from usher.http.client.mgmt_client import Client
-from usher.http.server.component import GuardOptions, face
+from usher.http.server.component import GuardOptions, serve_component
 from usher.http.server.credentials import credential
 from usher.http.server.listen import Bind
-from usher.index.component_directory import beside
+from usher.index.component_lifecycle import background_task
 from usher.search.broker import DEADLINE, Broker
-from usher.search.cluster_map import TIMEOUT, hall_at
-from usher.search.endpoints import Desk
-from usher.search.query_reports import Reports
-from usher.search.term_stats_warmup import Learner
+from usher.search.cluster_map import TIMEOUT, open_cluster
+from usher.search.endpoints import SearchEndpoints
+from usher.search.query_reports import QueryReports
+from usher.search.term_stats_warmup import TermStatsWarmup
 from usher.settings import Settings
 from usher.telemetry import Log
 
@@ -39,17 +39,17 @@ class FrontEndOptions:
     insecure: bool = False
 
 
-async def front(
+async def run_front_end(
     settings: Settings, wish: FrontEndOptions, stop: asyncio.Event, *, ready: Ready
 ) -> None:
     """Run a front-end until told to stop."""
-    reports = Reports()
-    async with hall_at(settings) as hall, beside(hall.keep()):
+    reports = QueryReports()
+    async with open_cluster(settings) as hall, background_task(hall.keep()):
         broker = Broker(hall, deadline=wish.deadline)
-        desk = Desk(broker, reports)
+        desk = SearchEndpoints(broker, reports)
         async with (
-            beside(Learner(hall, broker.scales).run()),
-            face(
+            background_task(TermStatsWarmup(hall, broker.scales).run()),
+            serve_component(
                 desk.endpoints(),
                 wish.bind,
                 # The search page is public: where other machines reach it, they need no ticket.
@@ -61,15 +61,15 @@ async def front(
             log.info("searching", mgmt=settings.mgmt_url, host=host)
             token = credential(settings)
             client = Client(settings.mgmt_url, host=host, token=token, timeout=TIMEOUT)
-            async with client as mgmt, beside(reports.run(mgmt)):
-                await declared(mgmt, stop)
+            async with client as mgmt, background_task(reports.run(mgmt)):
+                await register(mgmt, stop)
                 await stop.wait()
                 with suppress(UsherError):
                     await mgmt.set_state("waiting", reason="stopped in order")
     log.info("stopped")
 
 
-async def declared(mgmt: Client, stop: asyncio.Event) -> None:
+async def register(mgmt: Client, stop: asyncio.Event) -> None:
     """Say who we are as soon as MGMT listens; meanwhile searches are answered."""
     while not stop.is_set():
         try:

@@ -15,14 +15,14 @@ from urllib.parse import urlsplit
 import msgspec
 
 from usher.errors import BadInput, Unreachable
-from usher.http.rpc import Quick
-from usher.query.results import Hits, Stats, Suggestion
-from usher.query.rpc_messages import Search, Snippet, Snippets, Words
+from usher.http.rpc import RpcPool
+from usher.query.results import Hits, Suggestion, TermStats
+from usher.query.rpc_messages import QueryRequest, SearchRequest, Snippet, SnippetsRequest
 from usher.search.metrics import FAILURES
 from usher.telemetry import Log
 
 T = TypeVar("T")
-Asking = Search | Words | Snippets
+Asking = SearchRequest | QueryRequest | SnippetsRequest
 log = Log("search")
 LATE: Final = 3  # times in a row
 PAUSE: Final = (0.5, 5.0)  # seconds before a look at a broken server: the first, the longest
@@ -34,7 +34,7 @@ LONGEST: Final = 60.0
 OK, UNPROVEN, BUSY = 200, 401, 503
 
 
-class Kind(Generic[T]):
+class RpcMethod(Generic[T]):
     """Something to ask, and the shape of its answer."""
 
     def __init__(self, path: str, shape: type[T]) -> None:
@@ -42,14 +42,14 @@ class Kind(Generic[T]):
         self.decode = msgspec.json.Decoder(shape).decode
 
 
-SEARCH: Final = Kind("/search", Hits)
-STATS: Final = Kind("/stats", Stats)
-SNIPPETS: Final = Kind("/snippets", list[Snippet])
-SUGGEST: Final = Kind("/suggest", list[Suggestion])
-COMMON: Final = Kind("/common", list[str])
+SEARCH: Final = RpcMethod("/search", Hits)
+STATS: Final = RpcMethod("/stats", TermStats)
+SNIPPETS: Final = RpcMethod("/snippets", list[Snippet])
+SUGGEST: Final = RpcMethod("/suggest", list[Suggestion])
+FREQUENT_WORDS: Final = RpcMethod("/common", list[str])
 
 
-class Server:
+class IndexServer:
     """One server of the map; `busy` is how many answers it owes us."""
 
     def __init__(self, host: str) -> None:
@@ -69,7 +69,7 @@ class Server:
         self._answered_at = -math.inf
         self._pause = PAUSE[0]
         self._look_at = 0.0
-        self._lines = Quick(
+        self._lines = RpcPool(
             parts.hostname,
             port,
             timeout=LONGEST,
@@ -84,7 +84,7 @@ class Server:
         self.refused = self.refused and self._headers.get("Authorization") == value
         self._headers["Authorization"] = value
 
-    async def ask(self, kind: Kind[T], body: bytes, until: float) -> T:
+    async def ask(self, kind: RpcMethod[T], body: bytes, until: float) -> T:
         """The answer, or Unreachable; `until` is a moment of the loop's clock."""
         began = asyncio.get_running_loop().time()
         self.busy += 1
@@ -168,11 +168,13 @@ class Server:
         self._lines.close()
 
 
-async def asked_of(kind: Kind[T], bodies: dict[Server, bytes], until: float) -> dict[Server, T]:
+async def call_servers(
+    kind: RpcMethod[T], bodies: dict[IndexServer, bytes], until: float
+) -> dict[IndexServer, T]:
     """What these servers answer, of those that do."""
     asked = [server.ask(kind, body, until) for server, body in bodies.items()]
     told = await asyncio.gather(*asked, return_exceptions=True)
-    heard: dict[Server, T] = {}
+    heard: dict[IndexServer, T] = {}
     for server, answer in zip(bodies, told, strict=True):
         if isinstance(answer, Unreachable):
             continue
@@ -182,6 +184,6 @@ async def asked_of(kind: Kind[T], bodies: dict[Server, bytes], until: float) -> 
     return heard
 
 
-def left(until: float) -> float:
+def seconds_left(until: float) -> float:
     """Seconds that a server has for its answer, as a question may say it."""
     return min(max(until - asyncio.get_running_loop().time(), 0.01), 60.0)

@@ -9,21 +9,21 @@ from typing import Final
 
 from msgspec import Struct
 
-from usher.query.highlight import Segment, mark
+from usher.query.highlight import Segment, highlight
 from usher.query.results import Hit
 from usher.search import result_view
-from usher.search.search_result import MOST, Answer
+from usher.search.search_result import MAX_HITS, SearchResult
 
 BEGIN, END = "\ue000", "\ue001"  # how Search.gov marks words: no page has these
-MOST_OFFSET: Final = MOST - 1
+MOST_OFFSET: Final = MAX_HITS - 1
 
 
-class Piece(Struct):
+class TextPiece(Struct):
     text: str
     marked: bool = False
 
 
-class Result(Struct):
+class SearchListingItem(Struct):
     url: str
     title: str
     host: str
@@ -32,8 +32,8 @@ class Result(Struct):
     crawled: datetime
     language: str
     copies: int
-    title_pieces: list[Piece]
-    snippet_pieces: list[Piece]
+    title_pieces: list[TextPiece]
+    snippet_pieces: list[TextPiece]
 
 
 class HostCount(Struct):
@@ -41,7 +41,7 @@ class HostCount(Struct):
     results: int
 
 
-class Listing(Struct):
+class SearchListing(Struct):
     """One page of results; `missing` is how much of the index did not answer, from 0 to 1."""
 
     query: str
@@ -56,15 +56,15 @@ class Listing(Struct):
     suggestion: str | None
     ignored: list[str]
     hosts: list[HostCount]
-    results: list[Result]
+    results: list[SearchListingItem]
 
 
-def listing(answer: Answer, page: int) -> Listing:
+def listing(answer: SearchResult, page: int) -> SearchListing:
     found, words = answer.results, answer.query.words
-    return Listing(
+    return SearchListing(
         query=answer.query.text,
         page=page,
-        pages=result_view.turn(found.total, page).last if found.total else 0,
+        pages=result_view.paginate(found.total, page).last if found.total else 0,
         total=found.total,
         at_least=answer.at_least,
         near_copies=found.hidden,
@@ -78,9 +78,11 @@ def listing(answer: Answer, page: int) -> Listing:
     )
 
 
-def _result(hit: Hit, copies: int, words: Sequence[str], snippet: Sequence[Segment]) -> Result:
+def _result(
+    hit: Hit, copies: int, words: Sequence[str], snippet: Sequence[Segment]
+) -> SearchListingItem:
     title = result_view.title(hit, words)
-    return Result(
+    return SearchListingItem(
         url=result_view.readable(hit.url),
         title=text_of(title),
         host=result_view.readable(hit.host),
@@ -89,8 +91,8 @@ def _result(hit: Hit, copies: int, words: Sequence[str], snippet: Sequence[Segme
         crawled=hit.crawled,
         language=hit.language,
         copies=copies,
-        title_pieces=[Piece(*piece) for piece in title],
-        snippet_pieces=[Piece(*piece) for piece in snippet],
+        title_pieces=[TextPiece(*piece) for piece in title],
+        snippet_pieces=[TextPiece(*piece) for piece in snippet],
     )
 
 
@@ -127,13 +129,13 @@ class GovResults(Struct):
     related_search_terms: tuple[()] = ()
 
 
-def gov_results(answer: Answer, offset: int, *, marked: bool) -> GovResults:
+def gov_results(answer: SearchResult, offset: int, *, marked: bool) -> GovResults:
     found = answer.results
     after = offset + len(found.found)
     words = answer.query.words
     results = [
         WebResult(
-            title=_marked(mark(one.hit.title, words), marked=marked),
+            title=_marked(highlight(one.hit.title, words), marked=marked),
             url=one.hit.url,
             snippet=_marked(answer.snippet(one), marked=marked),
             publication_date=_day(one.hit.published),

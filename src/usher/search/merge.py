@@ -9,18 +9,20 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from usher.query.results import Hit, Hits, Suggestion, place
+from usher.query.results import Hit, Hits, Suggestion, rank_key
 
-NEAR: Final = 3  # bits by which the simhashes of two near-copies may differ
+MAX_SIMHASH_DISTANCE: Final = 3  # bits by which the simhashes of two near-copies may differ
 MAX_HOSTS: Final = 10
 MAX_SUGGESTED: Final = 4
 
-_BANDS: Final = NEAR + 1  # two numbers that differ in 3 bits agree in one quarter at least
+_BANDS: Final = (
+    MAX_SIMHASH_DISTANCE + 1
+)  # two numbers that differ in 3 bits agree in one quarter at least
 _BAND_BITS: Final = 64 // _BANDS
 _BAND: Final = (1 << _BAND_BITS) - 1
 
 
-class Found(Struct, frozen=True, omit_defaults=True):
+class MergedHit(Struct, frozen=True, omit_defaults=True):
     """A hit to show, the server that has its text, and how many copies of it are not shown."""
 
     hit: Hit
@@ -28,11 +30,11 @@ class Found(Struct, frozen=True, omit_defaults=True):
     copies: int = 0
 
 
-class Results(Struct, frozen=True, omit_defaults=True):
+class MergedHits(Struct, frozen=True, omit_defaults=True):
     """One page of results; `exact` when every hit was looked at, so that no copy is counted."""
 
     total: int = 0
-    found: tuple[Found, ...] = ()
+    found: tuple[MergedHit, ...] = ()
     hidden: int = 0
     more: bool = False
     exact: bool = True
@@ -45,18 +47,18 @@ class Results(Struct, frozen=True, omit_defaults=True):
         return bool(self.missing)
 
 
-def merge(answers: Mapping[str, Hits | None], *, k: int, offset: int = 0) -> Results:
+def merge(answers: Mapping[str, Hits | None], *, k: int, offset: int = 0) -> MergedHits:
     """One page of results from the first `offset + k` hits and some more of each server; None did not answer."""
     heard = {server: hits for server, hits in answers.items() if hits is not None}
     every = [(hit, server) for server, hits in heard.items() for hit in hits.hits]
-    every.sort(key=lambda pair: place(pair[0]))
+    every.sort(key=lambda pair: rank_key(pair[0]))
     kept, copies = _fold(_newest(every))
     matching = sum(hits.total for hits in heard.values())
     hidden = len(every) - len(kept)
     shown = kept[offset : offset + k]
-    return Results(
+    return MergedHits(
         total=matching - hidden,
-        found=tuple(Found(hit, server, copies[hit.url]) for hit, server in shown),
+        found=tuple(MergedHit(hit, server, copies[hit.url]) for hit, server in shown),
         hidden=hidden,
         more=matching - hidden > offset + len(shown) if shown else False,
         exact=matching == len(every),
@@ -130,7 +132,7 @@ class _Seen:
         bands = _bands(hit.simhash) if hit.simhash else ()
         for band in bands:
             for simhash, url in self.bands.get(band, ()):
-                if ((simhash ^ hit.simhash) & (1 << 64) - 1).bit_count() <= NEAR:
+                if ((simhash ^ hit.simhash) & (1 << 64) - 1).bit_count() <= MAX_SIMHASH_DISTANCE:
                     return url
         self.canonical[canonical] = hit.url
         if hit.text64:

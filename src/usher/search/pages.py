@@ -13,13 +13,13 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from usher.query.language import Query
 from usher.search import result_view
 from usher.search.assets import Asset
-from usher.search.search_result import MOST, Answer
+from usher.search.search_result import MAX_HITS, SearchResult
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 LONGEST_TITLE: Final = 80
 
 
-class Pages:
+class SearchPages:
     """Templates, read once."""
 
     def __init__(self, assets: Mapping[str, Asset]) -> None:
@@ -41,19 +41,19 @@ class Pages:
             assets={name: one.path for name, one in assets.items()},
             address_of=result_view.address_of,
             narrowed=result_view.narrowed,
-            most=MOST,
+            most=MAX_HITS,
         )
 
     def home(self) -> str:
         return self._made.get_template("home.html").render(text="")
 
-    def results(self, answer: Answer, page: int) -> str:
+    def results(self, answer: SearchResult, page: int) -> str:
         """One page of results, or why there is none."""
         found, query = answer.results, answer.query
         return self._made.get_template("results.html").render(
             answer=answer,
             filters=result_view.filters(query),
-            first=(page - 1) * result_view.SIZE + 1,
+            first=(page - 1) * result_view.RESULTS_PER_PAGE + 1,
             found=found,
             heading=heading(query),
             hint=result_view.hint(query),
@@ -61,7 +61,7 @@ class Pages:
             query=query,
             results=result_view.results(answer),
             text=query.text,
-            turn=result_view.turn(found.total, page),
+            turn=result_view.paginate(found.total, page),
         )
 
     def trouble(self, query: Query, message: str) -> str:

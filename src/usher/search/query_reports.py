@@ -23,7 +23,7 @@ PAUSE: Final = 1.0  # seconds between two batches, and while MGMT is away
 LAST_SECONDS: Final = 1.0  # for those that wait when we stop
 
 
-class Reports:
+class QueryReports:
     """Queries that MGMT has not heard of yet."""
 
     def __init__(self) -> None:

@@ -11,15 +11,15 @@ from urllib.parse import unquote, urlencode, urlsplit
 
 from msgspec import Struct, field
 
-from usher.query.highlight import Segment, mark
+from usher.query.highlight import Segment, highlight
 from usher.query.language import Query
 from usher.query.results import Hit
-from usher.search.merge import Found
-from usher.search.search_result import MOST, Answer
+from usher.search.merge import MergedHit
+from usher.search.search_result import MAX_HITS, SearchResult
 from usher.urls import Scheme, Url
 from usher.urls import parse as parse_url
 
-SIZE: Final = 10  # results of a page
+RESULTS_PER_PAGE: Final = 10  # results of a page
 AROUND: Final = 3  # pages named before and after this one
 LAST_PAGE: Final = 10**9  # that anybody can ask for
 MOST_CRUMBS: Final = 4
@@ -39,7 +39,7 @@ _LANGUAGES: Final = {
 }  # fmt: skip
 
 
-class Shown(Struct, frozen=True):
+class ResultView(Struct, frozen=True):
     """One result; `link` is empty where the address is none that a browser should follow."""
 
     title: list[Segment]
@@ -54,14 +54,14 @@ class Shown(Struct, frozen=True):
     copies: int
 
 
-class Filter(Struct, frozen=True):
+class QueryFilter(Struct, frozen=True):
     """Something that narrows the query, in words, and the query without it."""
 
     words: str
     without: str
 
 
-class Turn(Struct, frozen=True):
+class Pagination(Struct, frozen=True):
     """The pages that can be turned to: this one, those near it, and the last."""
 
     page: int
@@ -70,7 +70,7 @@ class Turn(Struct, frozen=True):
     capped: bool  # whether there are more results than can be paged through
 
 
-class Hint(Struct, frozen=True):
+class NoResultsHint(Struct, frozen=True):
     """What to try when nothing was found; `address` is the URL that was searched for, if it was one."""
 
     address: str = ""
@@ -78,15 +78,15 @@ class Hint(Struct, frozen=True):
     words: list[str] = field(default_factory=list)
 
 
-def results(answer: Answer) -> list[Shown]:
+def results(answer: SearchResult) -> list[ResultView]:
     words = answer.query.words
     return [_shown(one, words, answer.snippet(one)) for one in answer.results.found]
 
 
-def _shown(found: Found, words: Sequence[str], snippet: list[Segment]) -> Shown:
+def _shown(found: MergedHit, words: Sequence[str], snippet: list[Segment]) -> ResultView:
     hit = found.hit
     link = hit.url if is_link(hit.url) else ""
-    return Shown(
+    return ResultView(
         title=title(hit, words),
         link=link,
         url=readable(hit.url),
@@ -103,7 +103,7 @@ def _shown(found: Found, words: Sequence[str], snippet: list[Segment]) -> Shown:
 def title(hit: Hit, words: Sequence[str]) -> list[Segment]:
     """What a result is called, if need be after its address, with the words marked."""
     text = hit.title or (crumbs(hit.url)[-1:] or [hit.host])[0]
-    return mark(text, words) or [(hit.host or "Untitled", False)]
+    return highlight(text, words) or [(hit.host or "Untitled", False)]
 
 
 def is_link(url: str) -> bool:
@@ -141,11 +141,11 @@ def _short(text: str) -> str:
     )
 
 
-def turn(total: int, page: int, size: int = SIZE) -> Turn:
-    reachable = min(total, MOST)
+def paginate(total: int, page: int, size: int = RESULTS_PER_PAGE) -> Pagination:
+    reachable = min(total, MAX_HITS)
     last = max(1, -(-reachable // size))
     near = list(range(max(1, page - AROUND), min(last, page + AROUND) + 1))
-    return Turn(page, last, near, total > MOST)
+    return Pagination(page, last, near, total > MAX_HITS)
 
 
 def page_number(text: str) -> int:
@@ -160,28 +160,30 @@ def address_of(text: str, page: int = 1, path: str = "/search") -> str:
     return f"{path}?{urlencode(asked, errors='replace')}"
 
 
-def filters(query: Query) -> list[Filter]:
+def filters(query: Query) -> list[QueryFilter]:
     """Everything that narrows a query, so that nobody wonders where the rest is."""
     found = []
     if query.sites:
-        found.append(Filter(f"from {_or(query.sites)}", without(query.text, "site:", "host:")))
+        found.append(QueryFilter(f"from {_or(query.sites)}", without(query.text, "site:", "host:")))
     if query.not_sites:
         found.append(
-            Filter(f"not from {_or(query.not_sites)}", without(query.text, "-site:", "-host:"))
+            QueryFilter(f"not from {_or(query.not_sites)}", without(query.text, "-site:", "-host:"))
         )
     if query.languages:
         names = [language(code) for code in query.languages]
-        found.append(Filter(f"in {_or(names)}", without(query.text, "lang:", "language:")))
+        found.append(QueryFilter(f"in {_or(names)}", without(query.text, "lang:", "language:")))
     if query.not_languages:
         names = [language(code) for code in query.not_languages]
-        found.append(Filter(f"not in {_or(names)}", without(query.text, "-lang:", "-language:")))
+        found.append(
+            QueryFilter(f"not in {_or(names)}", without(query.text, "-lang:", "-language:"))
+        )
     if query.after:
         found.append(
-            Filter(f"from {day(query.after)} on", without(query.text, "after:", "-before:"))
+            QueryFilter(f"from {day(query.after)} on", without(query.text, "after:", "-before:"))
         )
     if query.before:
         found.append(
-            Filter(f"before {day(query.before)}", without(query.text, "before:", "-after:"))
+            QueryFilter(f"before {day(query.before)}", without(query.text, "before:", "-after:"))
         )
     return found
 
@@ -195,9 +197,9 @@ def narrowed(query: Query, host: str) -> str:
     return f"{without(query.text, 'site:', 'host:')} site:{host}".strip()
 
 
-def hint(query: Query) -> Hint:
+def hint(query: Query) -> NoResultsHint:
     """What might help somebody who found nothing."""
-    return Hint(
+    return NoResultsHint(
         address=wanted_address(query),
         narrowed=bool(filters(query)) or bool(query.unwanted),
         words=list(query.words),

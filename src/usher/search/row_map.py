@@ -10,7 +10,7 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Final
 
-from usher.messages import Row
+from usher.messages.front_end import ServerRow
 
 GONE_SECONDS: Final = 3_600.0  # so long the chunks of a server that is away are missed
 NEW: Final = (0.01, 2)  # of all chunks, and chunks: so many a row may lack while it loads them
@@ -20,7 +20,7 @@ NO_HOLDINGS: Final[Holdings] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
+class SearchRow:
     """One row as it can be asked now: its servers, how many chunks it has lost, and whether others have far more.
 
     A row that is not complete without its servers on probation includes them.
@@ -34,7 +34,7 @@ class Bench:
 
 
 @dataclass(slots=True)
-class Gone:
+class DepartedServer:
     """What a server had that is not in the map any more, and since when."""
 
     since: float
@@ -42,20 +42,20 @@ class Gone:
 
 
 @dataclass(slots=True)
-class Seats:
+class RowMap:
     """The last map, and what is remembered of those before it."""
 
-    benches: tuple[Bench, ...] = ()
+    benches: tuple[SearchRow, ...] = ()
     held: dict[str, set[int]] = field(default_factory=dict)  # by each server that is there
     every: set[int] = field(default_factory=set)  # chunks that there are, lost ones too
     _had: dict[int, set[int]] = field(default_factory=dict)
-    _gone: dict[int, dict[str, Gone]] = field(default_factory=dict)
+    _gone: dict[int, dict[str, DepartedServer]] = field(default_factory=dict)
     _last: dict[int, dict[str, set[int]]] = field(default_factory=dict)
     _unrestored: set[int] = field(default_factory=set)
 
     def see(
         self,
-        rows: Sequence[Row],
+        rows: Sequence[ServerRow],
         holdings: Holdings,
         now: float,
         probation: Holdings = NO_HOLDINGS,
@@ -95,14 +95,14 @@ class Seats:
 
     def _bench(
         self, row: int, servers: Mapping[str, set[int]], there: set[int], now: float
-    ) -> Bench:
+    ) -> SearchRow:
         """The row with these servers; `there` are the chunks of all rows."""
         here = union(servers.values())
         missed = self._missed(row, servers, here, now)
         had = (self._had.get(row, set()) | here) & (there | missed) | self._unrestored
         self._had[row] = had
         behind = bool(there) and (not here or len(there - here) > most_new(len(there)))
-        return Bench(row, tuple(servers), len(had - here), behind)
+        return SearchRow(row, tuple(servers), len(had - here), behind)
 
     def _missed(
         self, row: int, servers: Mapping[str, set[int]], here: set[int], now: float
@@ -111,7 +111,7 @@ class Seats:
         gone = self._gone.setdefault(row, {})
         for host, chunks in self._last.get(row, {}).items():
             if host not in servers and chunks:
-                gone[host] = Gone(now, chunks)
+                gone[host] = DepartedServer(now, chunks)
         for host, one in list(gone.items()):
             one.chunks = one.chunks - here
             if host in servers or not one.chunks or now - one.since > GONE_SECONDS:

@@ -10,11 +10,11 @@ from typing import Final
 
 import msgspec
 
-from usher.query.language import MAX_TERMS, Query, Term
-from usher.query.rpc_messages import Common
-from usher.search.cluster_map import Hall
-from usher.search.index_servers import COMMON, Server, asked_of, left
-from usher.search.term_stats import LONGER, Scales
+from usher.query.language import MAX_TERMS, Query, QueryTerm
+from usher.query.rpc_messages import FrequentWordsRequest
+from usher.search.cluster_map import ClusterView
+from usher.search.index_servers import FREQUENT_WORDS, IndexServer, call_servers, seconds_left
+from usher.search.term_stats import LONGER, TermStatsClient
 from usher.telemetry import Log
 
 log = Log("search")
@@ -25,10 +25,10 @@ REST: Final = 1.0  # times as long as servers took to answer they are left alone
 PAUSE: Final = 20.0  # times as long as it took to learn nothing is learnt, whatever servers load: they may load all day
 
 
-class Learner:
+class TermStatsWarmup:
     """What a front-end does between queries."""
 
-    def __init__(self, hall: Hall, scales: Scales) -> None:
+    def __init__(self, hall: ClusterView, scales: TermStatsClient) -> None:
         self._hall, self._scales = hall, scales
 
     async def run(self) -> None:
@@ -57,15 +57,15 @@ class Learner:
             began = asyncio.get_running_loop().time()
             if self._hall.state != state or not self._hall.whole(bench):
                 return False
-            terms = [Term(word) for word in words[start : start + MAX_TERMS]]
+            terms = [QueryTerm(word) for word in words[start : start + MAX_TERMS]]
             asked = Query(groups=tuple((term,) for term in terms))
             await self._scales.weigh(asked, servers, began + PATIENCE)
             await asyncio.sleep(REST * (asyncio.get_running_loop().time() - began))
         log.debug("words_learnt", words=len(words))
         return True
 
-    async def _common(self, server: Server) -> Sequence[str]:
+    async def _common(self, server: IndexServer) -> Sequence[str]:
         """None of a server that knows nothing of this."""
         until = asyncio.get_running_loop().time() + PATIENCE
-        body = msgspec.json.encode(Common(most=WORDS, deadline=left(until)))
-        return (await asked_of(COMMON, {server: body}, until)).get(server, [])
+        body = msgspec.json.encode(FrequentWordsRequest(most=WORDS, deadline=seconds_left(until)))
+        return (await call_servers(FREQUENT_WORDS, {server: body}, until)).get(server, [])

@@ -8,7 +8,7 @@ Value = TypeVar("Value")
 MOST: Final = 1_000
 
 
-class Recent(Generic[Key, Value]):
+class TtlCache(Generic[Key, Value]):
     """A small memory; of too many the oldest is forgotten."""
 
     def __init__(self, seconds: float, most: int = MOST) -> None:

@@ -42,38 +42,41 @@ INVARIANTS = {
         where {DEAD} and p.state <> 'leaving'
     """,
     "a dead chunk waits for a place": f"""
-        select k.id, u."row" from work.unseated u join work.chunk k on k.id = u.chunk_id where {DEAD}
+        select k.id, u."row" from work.unplaced_chunk u join work.chunk k on k.id = u.chunk_id where {DEAD}
     """,
     "a built chunk has no place and waits for none": """
-        select k.id, r from work.chunk k cross join work.house h cross join generate_series(1, h.seated_rows) r
+        select k.id, r from work.chunk k cross join work.settings h cross join generate_series(1, h.placed_rows) r
         where k.index_state = 'built'
             and not exists (
                 select from work.placement p where p.chunk_id = k.id and p."row" = r and p.state <> 'leaving'
             )
-            and not exists (select from work.unseated u where u.chunk_id = k.id and u."row" = r)
+            and not exists (select from work.unplaced_chunk u where u.chunk_id = k.id and u."row" = r)
     """,
     "the number of places is not the number of rows": """
-        select component_id, "row", s.seats, p.seats
-        from (select component_id, "row", seats from work.seat_count where seats <> 0) s
+        select component_id, "row", s.placements, p.placements
+        from (select component_id, "row", placements from work.server_load where placements <> 0) s
         full join (
-            select component_id, "row", count(*) as seats from work.placement where state <> 'leaving' group by 1, 2
+            select component_id, "row", count(*) as placements
+            from work.placement where state <> 'leaving' group by 1, 2
         ) p using (component_id, "row")
-        where s.seats is distinct from p.seats
+        where s.placements is distinct from p.placements
     """,
     "an old copy belongs to a dead chunk, or is replaced by one": f"""
-        select o.page_id, o.chunk_id, o.newer from work.outdated o join work.chunk k on k.id in (o.chunk_id, o.newer)
+        select o.page_id, o.chunk_id, o.newer from work.stale_copy o join work.chunk k on k.id in (o.chunk_id, o.newer)
         where {DEAD}
     """,
     "an old copy is kept although another chunk has the page": """
-        select g.path, o.chunk_id, o.newer, g.indexed_in from work.outdated o join work.guestbook g on g.id = o.page_id
+        select g.path, o.chunk_id, o.newer, g.indexed_in
+        from work.stale_copy o
+        join work.guestbook g on g.id = o.page_id
         where g.indexed_in is not null and not o.ready and o.newer is distinct from g.indexed_in
     """,
     "the newest copy is out of date": """
-        select g.path, o.chunk_id from work.outdated o join work.guestbook g on g.id = o.page_id
+        select g.path, o.chunk_id from work.stale_copy o join work.guestbook g on g.id = o.page_id
         where o.chunk_id = g.indexed_in
     """,
     "a dead chunk is being made of others": f"""
-        select k.id from work.made_of m join work.chunk k on k.id = m.chunk_id where m.open and {DEAD}
+        select k.id from work.chunk_source m join work.chunk k on k.id = m.chunk_id where m.open and {DEAD}
     """,
 }
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from selectolax.lexbor import LexborHTMLParser
 
-from usher.feeds.model import Author, Category, Enclosure, Feed, Image, Item, Link, Place
+from usher.feeds.model import Author, Category, Enclosure, Feed, FeedLink, GeoPoint, Image, Item
 
 ALIASES = {
     "guid": "id",
@@ -180,7 +180,7 @@ def time(value: datetime | None) -> Any:
     return tuple(value.utctimetuple()) if value else None
 
 
-def link(one: Link) -> Said:
+def link(one: FeedLink) -> Said:
     return Said(
         href=one.href,
         rel=one.rel,
@@ -241,7 +241,7 @@ def tags(categories: tuple[Category, ...]) -> dict[str, Any]:
     return {"tags": made, "category": categories[0].term if categories else ""}
 
 
-def where(places: tuple[Place, ...]) -> Said:
+def where(places: tuple[GeoPoint, ...]) -> Said:
     if not places:
         return Said()
     place = places[0]

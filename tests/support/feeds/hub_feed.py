@@ -1,4 +1,4 @@
-"""A house with a feed that has a hub: what polls, and what the database has of the subscription then."""
+"""A databases with a feed that has a hub: what polls, and what the database has of the subscription then."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,9 +11,10 @@ from usher.crawl.http.fetch import Fetcher
 from usher.db.pool import Database, connect
 from usher.feeds.opml import Subscription
 from usher.feeds.poll import tasks as rounds
-from usher.feeds.poll.feed_poll import Told, poll
+from usher.feeds.poll.feed_poll import poll
+from usher.feeds.poll.outcome import PollOutcome
 from usher.feeds.store import subscriptions
-from usher.feeds.store.databases import House
+from usher.feeds.store.databases import FeedDatabases
 
 HOUR = timedelta(hours=1)
 ROLES = ("usher_feeds", "usher_manager")
@@ -31,19 +32,19 @@ def atom(*titles: str, hub: str = "", own: str = "") -> Response:
 
 
 class Room:
-    """A house with a feed that has a hub, and MGMT, which the hub calls."""
+    """A databases with a feed that has a hub, and MGMT, which the hub calls."""
 
-    def __init__(self, house: House, fetcher: Fetcher, site: Website, hub: Hub) -> None:
-        self.house, self.fetcher, self.site, self.hub = house, fetcher, site, hub
+    def __init__(self, databases: FeedDatabases, fetcher: Fetcher, site: Website, hub: Hub) -> None:
+        self.databases, self.fetcher, self.site, self.hub = databases, fetcher, site, hub
         self.now = datetime.now(UTC)
 
     async def add(self, *titles: str, hub: str | None = None, **more: timedelta) -> int:
         there = self.hub.url if hub is None else hub
         url = self.site.add("/feed", atom(*titles, hub=there, own="https://topic.example/feed"))
-        async with self.house.search.transaction() as conn:
+        async with self.databases.search.transaction() as conn:
             new = await subscriptions.add(conn, [Subscription(url)], now=self.now, **more)  # type: ignore[arg-type]
             host = url.split("/")[2]
-            async with self.house.queue(conn) as queue:
+            async with self.databases.queue(conn) as queue:
                 tasks = await rounds.add(queue, {new[url]: host}, period=HOUR, now=self.now)
             await subscriptions.give_tasks(conn, tasks)
         return new[url]
@@ -51,23 +52,23 @@ class Room:
     def change(self, *titles: str) -> None:
         self.site.add("/feed", atom(*titles, hub=self.hub.url, own="https://topic.example/feed"))
 
-    async def poll(self, id_: int, after: timedelta = timedelta()) -> Told:
+    async def poll(self, id_: int, after: timedelta = timedelta()) -> PollOutcome:
         self.now += after
-        told = await poll(self.house, self.fetcher, id_, now=self.now)
+        told = await poll(self.databases, self.fetcher, id_, now=self.now)
         await self.hub.settled()
         return told
 
     async def ask(self, query: str) -> list[tuple[object, ...]]:
-        async with await connect(self.house.work) as conn:
+        async with await connect(self.databases.work_dsn) as conn:
             return await (await conn.execute(query.encode())).fetchall()
 
     async def run(self, statement: str) -> None:
-        async with await connect(self.house.work) as conn:
+        async with await connect(self.databases.work_dsn) as conn:
             await conn.execute(statement.encode())
 
 
 @asynccontextmanager
-async def opened(dsn: str, callback: str) -> AsyncIterator[tuple[House, Fetcher]]:
-    fetcher = Fetcher("t", allow=private_hosts.parse("127.0.0.0/8"))
+async def opened(dsn: str, callback: str) -> AsyncIterator[tuple[FeedDatabases, Fetcher]]:
+    fetcher = Fetcher("t", allow=private_hosts.parse_allow_list("127.0.0.0/8"))
     async with Database(dsn, role=ROLES[0]) as db, fetcher:
-        yield House(db, None, ROLES, dsn, 5, callback), fetcher
+        yield FeedDatabases(db, None, ROLES, dsn, 5, callback), fetcher

@@ -12,9 +12,10 @@ from usher.db.pool import Database, connect
 from usher.feeds.items import clean_job, followup_jobs, full_pages, permalink
 from usher.feeds.opml import Subscription
 from usher.feeds.poll import tasks as rounds
-from usher.feeds.poll.feed_poll import Told, poll
+from usher.feeds.poll.feed_poll import poll
+from usher.feeds.poll.outcome import PollOutcome
 from usher.feeds.store import subscriptions
-from usher.feeds.store.databases import House
+from usher.feeds.store.databases import FeedDatabases
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -36,48 +37,48 @@ def item(name: str, link: str = "", text: str = "") -> str:
 
 
 class Newsroom:
-    """A house, and whoever works in it; the clock goes on by an hour with every poll."""
+    """A databases, and whoever works in it; the clock goes on by an hour with every poll."""
 
-    def __init__(self, house: House, fetcher: Fetcher) -> None:
-        self.house, self.fetcher, self.now = house, fetcher, NOW
+    def __init__(self, databases: FeedDatabases, fetcher: Fetcher) -> None:
+        self.databases, self.fetcher, self.now = databases, fetcher, NOW
 
     async def add(self, url: str, *, is_partial: bool = False, clean: bool = False) -> int:
-        async with self.house.search.transaction() as conn:
+        async with self.databases.search.transaction() as conn:
             made = await subscriptions.add(conn, [Subscription(url)], knocks=False, now=NOW)
             [id_] = made.values()
             if is_partial:
                 await full_pages.set_partial(conn, [id_], partial=True, now=NOW)
             if clean:
                 await clean_job.set_cleaning(conn, [id_], cleanup=True)
-            async with self.house.queue(conn) as queue:
+            async with self.databases.queue(conn) as queue:
                 hosts = {id_: url.split("/")[2]}
                 tasks = await rounds.add(queue, hosts, period=HOUR, now=NOW)
                 if clean:
-                    await followup_jobs.keep_clean(queue, [id_], now=NOW)
+                    await followup_jobs.enable_cleaning(queue, [id_], now=NOW)
             await subscriptions.give_tasks(conn, tasks)
         return id_
 
-    async def poll(self, id_: int, after: timedelta = HOUR) -> Told:
+    async def poll(self, id_: int, after: timedelta = HOUR) -> PollOutcome:
         self.now += after
-        return await poll(self.house, self.fetcher, id_, now=self.now)
+        return await poll(self.databases, self.fetcher, id_, now=self.now)
 
-    async def page(self, id_: int) -> permalink.Told:
-        return await permalink.permalink(self.house, self.fetcher, id_, now=self.now)
+    async def page(self, id_: int) -> permalink.PageOutcome:
+        return await permalink.fetch_item_page(self.databases, self.fetcher, id_, now=self.now)
 
-    async def clean(self, id_: int) -> clean_job.Told:
-        return await clean_job.clean_feed(self.house, id_, now=self.now)
+    async def clean(self, id_: int) -> clean_job.CleanOutcome:
+        return await clean_job.clean_feed(self.databases, id_, now=self.now)
 
     async def ask(self, query: str) -> list[tuple[object, ...]]:
-        async with await connect(self.house.work) as conn:
+        async with await connect(self.databases.work_dsn) as conn:
             return await (await conn.execute(query.encode())).fetchall()
 
     async def run(self, query: str) -> None:
-        async with await connect(self.house.work) as conn:
+        async with await connect(self.databases.work_dsn) as conn:
             await conn.execute(query.encode())
 
 
 @asynccontextmanager
 async def newsroom(database: str) -> AsyncIterator[Newsroom]:
-    fetcher = Fetcher("t", allow=private_hosts.parse("127.0.0.0/8"))
+    fetcher = Fetcher("t", allow=private_hosts.parse_allow_list("127.0.0.0/8"))
     async with Database(database, role=ROLES[0]) as db, fetcher:
-        yield Newsroom(House(db, None, ROLES, database, 5), fetcher)
+        yield Newsroom(FeedDatabases(db, None, ROLES, database, 5), fetcher)

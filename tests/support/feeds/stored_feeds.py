@@ -8,9 +8,10 @@ from usher.db.pool import Connection, Database, connect
 from usher.feeds.model import Feed
 from usher.feeds.opml import Subscription
 from usher.feeds.parse.parser import parse
+from usher.feeds.poll.interval import NextPoll
 from usher.feeds.store import item_texts, save_feed, subscriptions
-from usher.feeds.store.save_feed import Stamp
-from usher.feeds.store.subscriptions import Noted
+from usher.feeds.store.save_feed import CacheValidators
+from usher.feeds.store.subscriptions import PollRecord
 
 HOUR = timedelta(hours=1)
 HOSTILE = (
@@ -63,28 +64,26 @@ async def add(
     found = await subscriptions.add(conn, [Subscription(url, tags=tuple(tags))], now=now)
     feed = parse(document, url=url, content_type="application/rss+xml", now=now)
     assert isinstance(feed, Feed), feed
-    kept = await save_feed.save(conn, url, feed, Stamp(), id_=found[url], now=now)
+    kept = await save_feed.save_feed(conn, url, feed, CacheValidators(), id_=found[url], now=now)
     await subscriptions.link_feed(conn, found[url], kept.feed_id)
-    await note(conn, found[url], url, now=now)
+    await record_poll(conn, found[url], url, now=now)
     return found[url]
 
 
-async def note(
+async def record_poll(
     conn: Connection, id_: int, url: str, *, error: str = "", errors: int = 0, now: datetime
 ) -> None:
-    noted = Noted(
+    record = PollRecord(
+        id=id_,
+        polled_at=now,
         host=url.split("/")[2],
-        silent=False,
         status=503 if error else 200,
         errors=errors,
         error=error,
-        new=0,
-        period=HOUR,
-        next_at=now + HOUR,
-        why="It brings something about every 2h.",
-        unmodified=0,
+        next_poll=NextPoll(now + HOUR, HOUR, "It publishes about every 2h."),
+        unmodified=False,
     )
-    await subscriptions.note(conn, id_, noted, now=now)
+    await subscriptions.record_polls(conn, [record])
 
 
 def busy(base: str, *, per_day: Sequence[int], now: datetime) -> list[str]:
@@ -102,7 +101,7 @@ def busy(base: str, *, per_day: Sequence[int], now: datetime) -> list[str]:
 
 
 async def fill(dsn: str, *, now: datetime | None = None) -> dict[str, int]:
-    """A house with five feeds: busy, quiet, failing, disabled, hostile; their numbers by these words, and an item's."""
+    """Stores five feeds: busy, quiet, failing, disabled, hostile; returns their numbers by these words, and an item."""
     now = now or datetime.now(UTC)
     async with await connect(dsn) as conn, conn.transaction():
         lights, quiet = "https://lights.example.org", "https://quiet.example.net"
@@ -138,7 +137,7 @@ async def fill(dsn: str, *, now: datetime | None = None) -> dict[str, int]:
             conn, f"{quiet}/away", rss("Far away", [], base=quiet), tags=["news"], now=now
         )
         error = "HTTP 503 Service Unavailable."
-        await note(conn, found["failing"], f"{quiet}/away", error=error, errors=3, now=now)
+        await record_poll(conn, found["failing"], f"{quiet}/away", error=error, errors=3, now=now)
         found["disabled"] = await add(
             conn, f"{quiet}/off", rss("Switched off", [], base=quiet), now=now
         )

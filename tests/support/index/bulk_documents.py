@@ -7,15 +7,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from support.index.documents import page
-from usher.chunk_store import Shelf
+from usher.chunk_store import ChunkStore
 from usher.http.client.mgmt_client import Client
 from usher.http.server.chunk_files import chunk_endpoints
-from usher.http.server.component import face
+from usher.http.server.component import serve_component
 from usher.http.server.listen import read_bind
 from usher.index import chunk_file
 from usher.index.builder_service import SUFFIX
-from usher.index.document import Document
-from usher.messages import Page
+from usher.index.document import IndexDocument
+from usher.messages.crawler import PageReport
 
 EACH = 50  # documents of a chunk
 LETTERS = "bcdfghklmnprstv"
@@ -47,7 +47,7 @@ class Texts:
     def text(self, number: int) -> str:
         return " ".join(self.chance.choices(self.words, cum_weights=self._sums, k=number))
 
-    def documents(self, hosts: int) -> list[Document]:
+    def documents(self, hosts: int) -> list[IndexDocument]:
         """`EACH` pages of each of so many hosts; every one has the word everywhere."""
         return [
             page(
@@ -70,17 +70,17 @@ class Texts:
 class Stock:
     """Who crawls and builds, and the files that were built."""
 
-    def __init__(self, crawler: Client, builder: Client, shelf: Shelf) -> None:
+    def __init__(self, crawler: Client, builder: Client, shelf: ChunkStore) -> None:
         self.crawler, self.builder, self.shelf = crawler, builder, shelf
-        self.chunks: dict[int, list[Document]] = {}
+        self.chunks: dict[int, list[IndexDocument]] = {}
 
-    async def fill(self, documents: Sequence[Document]) -> None:
+    async def fill(self, documents: Sequence[IndexDocument]) -> None:
         """Crawl these pages, a chunk for each host, and build them."""
         known = {one.url: one for one in documents}
         for start in range(0, len(documents), 5_000):
             await self.crawler.add_links([one.url for one in documents[start : start + 5_000]])
         while pack := await self.crawler.get_links(EACH, hosts=1, each=EACH):
-            pages = [Page(link=one.link, result="success", status=200) for one in pack.pages]
+            pages = [PageReport(link=one.link, result="success", status=200) for one in pack.pages]
             await self.crawler.crawled(pack.chunk_id, pages=pages)
             self.chunks[pack.chunk_id] = [known[one.link] for one in pack.pages]
         while found := await self.builder.get_content_chunks(50):
@@ -105,11 +105,11 @@ async def stocked(
     ports: tuple[int, int] = (0, 0),
 ) -> AsyncIterator[Stock]:
     """A crawler and a builder at this MGMT, until the servers have all they want."""
-    shelf = Shelf(directory, SUFFIX)
+    shelf = ChunkStore(directory, SUFFIX)
     crawler_bind, builder_bind = (read_bind(f"127.0.0.1:{port}") for port in ports)
     async with (
-        face([], crawler_bind) as crawler_at,
-        face(chunk_endpoints(shelf, "/index_chunk"), builder_bind) as builder_at,
+        serve_component([], crawler_bind) as crawler_at,
+        serve_component(chunk_endpoints(shelf, "/index_chunk"), builder_bind) as builder_at,
         Client(mgmt, host=crawler_at.removeprefix("http://"), token=tokens[0]) as crawler,
         Client(mgmt, host=builder_at.removeprefix("http://"), token=tokens[1]) as builder,
     ):

@@ -10,20 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from usher.crawl.warc.writer import About, Earlier, Record, Writer, Written
+from usher.chunk_store import StoredFile
+from usher.crawl.warc.writer import CrawlInfo, EarlierCapture, WarcPage, WarcWriter
 
 AT = datetime(2026, 11, 16, 12, 30, 15, 123456, UTC)
 REQUEST = b"GET /a HTTP/1.1\r\nHost: example.com\r\nUser-Agent: Usher\r\n\r\n"
 HTML = b"<title>Seats</title><p>Row four, seat seven.</p>" * 40
-ABOUT = About(operator="The House", contact="usher@example.com", user_agent="Usher/1")
+ABOUT = CrawlInfo(operator="The House", contact="usher@example.com", user_agent="Usher/1")
 
 
 def head(*lines: str, status: str = "200 OK") -> bytes:
     return "\r\n".join([f"HTTP/1.1 {status}", *lines, "", ""]).encode()
 
 
-def page(path: str = "/a", body: bytes = HTML, *lines: str) -> Record:
-    return Record(
+def page(path: str = "/a", body: bytes = HTML, *lines: str) -> WarcPage:
+    return WarcPage(
         url=f"https://example.com{path}",
         at=AT,
         request=REQUEST,
@@ -34,23 +35,23 @@ def page(path: str = "/a", body: bytes = HTML, *lines: str) -> Record:
 
 
 GZIPPED = page("/gzip", gzip.compress(HTML), "Content-Encoding: gzip", "Transfer-Encoding: chunked")
-UNMODIFIED = Record(
+UNMODIFIED = WarcPage(
     url="https://example.com/same",
     at=AT,
     request=REQUEST,
     head=head('ETag: "7"', status="304 Not Modified"),
-    earlier=Earlier(at=AT - timedelta(days=7)),
+    earlier=EarlierCapture(at=AT - timedelta(days=7)),
     meta={"result": "unchanged"},
 )
-IDENTICAL = Record(
+IDENTICAL = WarcPage(
     url="https://example.com/copy",
     at=AT,
     request=REQUEST,
     head=head("Content-Type: text/html"),
     body=HTML,
-    earlier=Earlier("https://example.com/a", AT),
+    earlier=EarlierCapture("https://example.com/a", AT),
 )
-CUT = Record(
+CUT = WarcPage(
     url="https://example.com/cut",
     at=AT,
     request=REQUEST,
@@ -59,15 +60,15 @@ CUT = Record(
     truncated="time",
     meta={"kind": "html", "flags": ["nofollow"]},
 )
-NO_ANSWER = Record(
+NO_ANSWER = WarcPage(
     url="https://example.com/away", at=AT, request=REQUEST, meta={"error": "timed out"}
 )
-NOT_ASKED = Record(url="https://example.com/barred", at=AT, meta={"error": "robots.txt"})
+NOT_ASKED = WarcPage(url="https://example.com/barred", at=AT, meta={"error": "robots.txt"})
 EVERY = (page(), GZIPPED, UNMODIFIED, IDENTICAL, CUT, NO_ANSWER, NOT_ASKED)
 
 
-async def chunk_file(path: Path, *records: Record) -> Written:
-    writer = Writer.begin(path, ABOUT)
+async def chunk_file(path: Path, *records: WarcPage) -> StoredFile:
+    writer = WarcWriter(path, ABOUT)
     for record in records:
         await writer.add(record)
     return await writer.close()

@@ -3,15 +3,15 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from usher.index.document import Document
+from usher.index.document import IndexDocument
 from usher.index.engine import Engine
-from usher.query.language import Query, parse
+from usher.query.language import Query, parse_query
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 HEAP = 15_000_000
 
 
-def page(path: str, body: str, *, host: str = "a.org", **facts: Any) -> Document:  # noqa: ANN401 - whatever there is
+def page(path: str, body: str, *, host: str = "a.org", **facts: Any) -> IndexDocument:  # noqa: ANN401 - whatever there is
     url = f"https://{host}/{path}"
     kept: dict[str, Any] = {
         "key": url,
@@ -22,7 +22,7 @@ def page(path: str, body: str, *, host: str = "a.org", **facts: Any) -> Document
         "title": path,
         "language": "en",
     }
-    return Document(body=body, **(kept | facts))
+    return IndexDocument(body=body, **(kept | facts))
 
 
 PAGES = [
@@ -54,5 +54,5 @@ PAGES = [
 
 
 def found(engine: Engine, text: str | Query, **how: Any) -> list[str]:  # noqa: ANN401
-    query = parse(text) if isinstance(text, str) else text
+    query = parse_query(text) if isinstance(text, str) else text
     return [hit.url.rpartition("/")[2] for hit in engine.search(query, **how).hits]

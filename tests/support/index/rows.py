@@ -19,19 +19,26 @@ from starlette.responses import Response
 
 from support.index.documents import HEAP, page
 from usher.errors import BadInput, NotFound, Unreachable
-from usher.http.server.component import Call, Endpoint, GuardOptions, face
+from usher.http.server.component import (
+    QUERY,
+    ComponentCall,
+    ComponentEndpoint,
+    GuardOptions,
+    serve_component,
+)
+from usher.http.server.endpoint import Endpoint
 from usher.http.server.listen import read_bind
-from usher.index.document import Document
+from usher.index.document import IndexDocument
 from usher.index.engine import Engine
-from usher.index.rpc_handlers import Desk
-from usher.messages import INCARNATION_HEADER
-from usher.search.cluster_map import Hall, Mgmt
-from usher.search.front_end import FrontEndOptions, front
+from usher.index.rpc_handlers import QueryHandlers
+from usher.messages.fields import INCARNATION_HEADER
+from usher.search.cluster_map import ClusterView, MapClient
+from usher.search.front_end import FrontEndOptions, run_front_end
 from usher.settings import Settings
 
 ANY = read_bind("127.0.0.1:0")
 T = TypeVar("T")
-Chunks = Mapping[int, Sequence[Document]]
+Chunks = Mapping[int, Sequence[IndexDocument]]
 SERVES = """
 import asyncio, sys
 from pathlib import Path
@@ -72,7 +79,7 @@ class Maps:
     states: list[dict[str, Any]] = field(default_factory=list)
     answered: list[int] = field(default_factory=list)
 
-    def drawn(self, value: object, call: Call) -> Response:
+    def drawn(self, value: object, call: ComponentCall[None]) -> Response:
         body = json.dumps(value).encode()
         etag = f'"{hashlib.sha256(body).hexdigest()}"'
         status = 503 if self.away else 304 if call.headers.get("if-none-match") == etag else 200
@@ -81,17 +88,19 @@ class Maps:
         headers = {"ETag": etag, INCARNATION_HEADER: self.incarnation}
         return Response(kept, status, headers, media_type="application/json")
 
-    async def servers_map(self, call: Call) -> Response:
+    async def servers_map(self, call: ComponentCall[None]) -> Response:
         rows = [{"row": row, "servers": list(hosts)} for row, hosts in self.rows.items()]
         return self.drawn(rows, call)
 
-    async def full_map(self, call: Call) -> Response:
+    async def full_map(self, call: ComponentCall[None]) -> Response:
         return self.chunk_map(self.rows, call)
 
-    async def probation_map(self, call: Call) -> Response:
+    async def probation_map(self, call: ComponentCall[None]) -> Response:
         return self.chunk_map(self.probation, call)
 
-    def chunk_map(self, rows: dict[int, dict[str, list[int]]], call: Call) -> Response:
+    def chunk_map(
+        self, rows: dict[int, dict[str, list[int]]], call: ComponentCall[None]
+    ) -> Response:
         if not self.full:
             return Response("no such thing", 404)
         numbers = range(1, max(rows, default=0) + 1)
@@ -101,14 +110,14 @@ class Maps:
         ]
         return self.drawn({"incarnation": self.incarnation, "rows": every, "unrestored": []}, call)
 
-    async def send_query_stats(self, call: Call) -> Response:
+    async def send_query_stats(self, call: ComponentCall[None]) -> Response:
         one = json.loads(await call.request.body())
         if "unwanted" in one["term"]:
             raise BadInput("It is not wanted.")
         self.told.append(one)
         return Response(b'{"status": "ok"}', media_type="application/json")
 
-    async def query_stats(self, call: Call) -> dict[str, str]:
+    async def query_stats(self, call: ComponentCall[None]) -> dict[str, str]:
         queries = json.loads(await call.request.body())["queries"]
         if self.old:
             raise NotFound("There is no such thing.")
@@ -117,20 +126,20 @@ class Maps:
         self.told += queries
         return {"status": "ok"}
 
-    async def set_state(self, call: Call) -> dict[str, object]:
+    async def set_state(self, call: ComponentCall[None]) -> dict[str, object]:
         self.states.append(json.loads(await call.request.body()))
         host = call.headers["x-usher-host"]
         told = {"host": host, "type": "front-end", "state": "online", "health": "healthy"}
         return {**told, "row": None}
 
-    def endpoints(self) -> list[Endpoint]:
+    def endpoints(self) -> list[ComponentEndpoint]:
         return [
-            Endpoint("GET", "/get_servers_map", self.servers_map),
-            Endpoint("GET", "/v1/map", self.full_map),
-            Endpoint("GET", "/v1/probation", self.probation_map),
-            Endpoint("POST", "/send_query_stats", self.send_query_stats),
-            Endpoint("POST", "/set_component_state", self.set_state),
-            Endpoint("POST", "/v1/query_stats", self.query_stats),
+            Endpoint("GET", "/get_servers_map", self.servers_map, access=QUERY),
+            Endpoint("GET", "/v1/map", self.full_map, access=QUERY),
+            Endpoint("GET", "/v1/probation", self.probation_map, access=QUERY),
+            Endpoint("POST", "/send_query_stats", self.send_query_stats, access=QUERY),
+            Endpoint("POST", "/set_component_state", self.set_state, access=QUERY),
+            Endpoint("POST", "/v1/query_stats", self.query_stats, access=QUERY),
         ]
 
 
@@ -145,7 +154,9 @@ class Rows:
         self.stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        self.address = await self.stack.enter_async_context(face(self.maps.endpoints(), ANY))
+        self.address = await self.stack.enter_async_context(
+            serve_component(self.maps.endpoints(), ANY)
+        )
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -160,13 +171,13 @@ class Rows:
         stack = AsyncExitStack()
         engine = await asyncio.to_thread(filled, path, chunks)
         stack.callback(engine.close)
-        desk = Desk(2)
+        desk = QueryHandlers(2)
         desk.engine = engine
         stack.callback(desk.close)
         seat = Seat(row, "", list(chunks), stack, engine)
         seat.open.set()
         endpoints = [watched(one, seat) for one in desk.endpoints()]
-        address = await stack.enter_async_context(face(endpoints, ANY))
+        address = await stack.enter_async_context(serve_component(endpoints, ANY))
         seat.host = address.removeprefix("http://")
         self.seats.append(seat)
         self.maps.rows.setdefault(row, {})[seat.host] = seat.chunks
@@ -179,9 +190,9 @@ class Rows:
                 await self.add(row, {c: d for c, d in chunks.items() if (c + row) % each == place})
 
     @asynccontextmanager
-    async def hall(self) -> AsyncIterator[Hall]:
-        async with Mgmt(self.address, timeout=5) as mgmt:
-            hall = Hall(mgmt)
+    async def hall(self) -> AsyncIterator[ClusterView]:
+        async with MapClient(self.address, timeout=5) as mgmt:
+            hall = ClusterView(mgmt)
             await hall.refresh()
             try:
                 yield hall
@@ -189,8 +200,8 @@ class Rows:
                 hall.close()
 
 
-def watched(endpoint: Endpoint, seat: Seat) -> Endpoint:
-    async def handler(call: Call) -> object:
+def watched(endpoint: ComponentEndpoint, seat: Seat) -> ComponentEndpoint:
+    async def handler(call: ComponentCall[None]) -> object:
         seat.asked.append(endpoint.path)
         await seat.open.wait()
         if endpoint.path in seat.refused:
@@ -232,7 +243,7 @@ async def fronting(rows: Rows, data: Path, **wish: Any) -> AsyncIterator[str]:  
     """A front-end for these rows, as `usher front` would run it; gives its address."""
     stop, ready = asyncio.Event(), asyncio.Queue[str]()
     settings = Settings(data=data, mgmt_url=rows.address)
-    actor = front(settings, FrontEndOptions(bind=ANY, **wish), stop, ready=ready.put_nowait)
+    actor = run_front_end(settings, FrontEndOptions(bind=ANY, **wish), stop, ready=ready.put_nowait)
     task = asyncio.create_task(actor)
     try:
         async with asyncio.timeout(20):
@@ -247,7 +258,7 @@ SEEN = datetime(2026, 11, 16, tzinfo=UTC)
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 
 
-def library() -> dict[int, list[Document]]:
+def library() -> dict[int, list[IndexDocument]]:
     """What the search page is tried on: many pages of three hosts, some odd, some hostile."""
     odd = [
         page("evil", f"{EVIL} hostile words", title=f"{EVIL} hostile", description=EVIL),
@@ -316,9 +327,9 @@ class Process:
 
 
 async def serve_alone(path: Path, bind: str) -> None:
-    desk = Desk(2)
+    desk = QueryHandlers(2)
     desk.engine = Engine.open(path, heap=HEAP)
     options = GuardOptions(insecure=True)
-    async with face(desk.endpoints(), read_bind(bind), options=options) as address:
+    async with serve_component(desk.endpoints(), read_bind(bind), options=options) as address:
         print(address.removeprefix("http://"), flush=True)  # noqa: T201 - whoever started us reads it
         await asyncio.Event().wait()

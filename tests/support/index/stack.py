@@ -33,7 +33,7 @@ class House:
         self.cast.playing[name].wait()
 
     def servers(self, rows: int, each: int) -> None:
-        self.crawl.run("update work.house set rows = %s", rows)
+        self.crawl.run("update work.settings set rows = %s", rows)
         for row in range(1, rows + 1):
             for number in range(1, each + 1):
                 self.enter(f"server-{row}-{number}", "index-server", "--row", str(row))

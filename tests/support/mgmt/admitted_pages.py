@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from usher.db.pool import Connection, Database
 from usher.door.doorkeeper import Doorkeeper
 from usher.door.rules import Reason
-from usher.mgmt.chunks import Given
+from usher.mgmt.chunks import ClaimedPage
 from usher.urls import Url, parse
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
@@ -31,7 +31,9 @@ async def admit(dsn: str, *urls: str, now: datetime = NOW) -> None:
 
 
 async def delay(conn: Connection, seconds: float) -> None:
-    await conn.execute("update work.house set crawl_delay = make_interval(secs => %s)", [seconds])
+    await conn.execute(
+        "update work.settings set crawl_delay = make_interval(secs => %s)", [seconds]
+    )
 
 
 async def states(conn: Connection) -> Counter[str]:
@@ -50,5 +52,5 @@ def pages(host: str, n: int) -> list[str]:
     return [f"https://{host}/{i}" for i in range(n)]
 
 
-def names(given: list[Given]) -> list[str]:
+def names(given: list[ClaimedPage]) -> list[str]:
     return [page.url for page in given]

@@ -17,16 +17,16 @@ from support.index.chunk_files import chunk_file, page
 from support.mgmt.mgmt_process import Mgmt, mgmt
 from support.mgmt.plain_components import at_once
 from support.processes.commands import clean
-from usher.chunk_store import Shelf
-from usher.crawl.warc.writer import Record
+from usher.chunk_store import ChunkStore
+from usher.crawl.warc.writer import WarcPage
 from usher.http.client.mgmt_client import Client
 from usher.http.server.chunk_files import chunk_endpoints
-from usher.http.server.component import face
+from usher.http.server.component import serve_component
 from usher.http.server.listen import Bind, read_bind
 from usher.index import chunk_file as chunkfile
 from usher.index.builder_service import SUFFIX
-from usher.index.document import Document
-from usher.messages import Page
+from usher.index.document import IndexDocument
+from usher.messages.crawler import PageReport
 from usher.settings import Settings
 
 SMALL = b"<html lang=en><title>%s</title><p>Some words of a page.</p>"
@@ -43,8 +43,8 @@ class Trade:
     dsn: str
     crawler: Client
     builder: Client
-    content: Shelf
-    index: Shelf
+    content: ChunkStore
+    index: ChunkStore
     links: dict[int, list[str]] = field(default_factory=dict)  # of each chunk
 
     def settings(self, data: Path) -> Settings:
@@ -63,7 +63,7 @@ class Trade:
 
     async def crawl(
         self,
-        *records: Record,
+        *records: WarcPage,
         damage: bytes = b"",
         kept: bool = True,
         rewrite: Callable[[bytes], bytes] | None = None,
@@ -88,7 +88,7 @@ class Trade:
             path.write_bytes(rewrite(path.read_bytes()))
         file = self.content.find(pack.chunk_id)
         assert file
-        pages = [Page(link=one.url, result="success", status=200) for one in found]
+        pages = [PageReport(link=one.url, result="success", status=200) for one in found]
         sha256 = file.sha256
         await self.crawler.crawled(pack.chunk_id, pages=pages, sha256=sha256, size=file.size)
         if not kept:
@@ -108,9 +108,9 @@ class Trade:
         return chunk
 
 
-def documents(chunk: int, links: Iterable[str], texts: Iterable[str]) -> list[Document]:
+def documents(chunk: int, links: Iterable[str], texts: Iterable[str]) -> list[IndexDocument]:
     return [
-        Document(
+        IndexDocument(
             key=link.removeprefix("https://"),
             url=link,
             host=link.split("/")[2],
@@ -128,11 +128,11 @@ def documents(chunk: int, links: Iterable[str], texts: Iterable[str]) -> list[Do
 async def trading(dsn: str, directory: Path, *, lease: int = 3) -> AsyncIterator[Trade]:
     at_once(dsn)
     settings = {"USHER_CHUNK_LEASE": str(lease), "USHER_CHUNK_WAIT": "0"}
-    content, index = Shelf(directory / "content"), Shelf(directory / "index", SUFFIX)
+    content, index = ChunkStore(directory / "content"), ChunkStore(directory / "index", SUFFIX)
     with mgmt(dsn, directory / "log", settings=settings) as server:
         async with (
-            face(chunk_endpoints(content, "/get_chunk"), ANY) as crawler_at,
-            face(chunk_endpoints(index, "/index_chunk"), ANY) as builder_at,
+            serve_component(chunk_endpoints(content, "/get_chunk"), ANY) as crawler_at,
+            serve_component(chunk_endpoints(index, "/index_chunk"), ANY) as builder_at,
             Client(server.address, host=crawler_at.removeprefix("http://")) as crawler,
             Client(server.address, host=builder_at.removeprefix("http://")) as builder,
         ):
@@ -166,7 +166,7 @@ async def soon(true: Callable[[], object], seconds: float = 15) -> bool:
     return True
 
 
-def titled(path: str, title: str, *lines: str, **more: object) -> Record:
+def titled(path: str, title: str, *lines: str, **more: object) -> WarcPage:
     given = {"meta": {"result": "success"}, **more}
     return replace(page(path, SMALL % title.encode(), *lines), **given)  # type: ignore[arg-type]
 

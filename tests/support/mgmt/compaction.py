@@ -7,10 +7,10 @@ from typing import Any, Self
 from support.mgmt.admitted_pages import NONE, NOW, component, delay, url
 from usher.db.pool import Connection
 from usher.door import hosts
-from usher.door.guestbook import Outcome, Result
+from usher.door.guestbook import FetchResult, PageReport
 from usher.mgmt import chunks, compaction, compaction_merge, page_versions, placements
-from usher.mgmt.chunks import Ask
-from usher.mgmt.compaction import Done, Made
+from usher.mgmt.chunks import ClaimRequest
+from usher.mgmt.compaction import CompactionResult, MergedChunk
 
 LEASE = timedelta(minutes=5)
 LATER = NOW + timedelta(days=2)
@@ -32,7 +32,7 @@ class House:
             NOW,
         )
         await delay(self.conn, 0)
-        await self.conn.execute('update work.house set "rows" = 2')
+        await self.conn.execute('update work.settings set "rows" = 2')
         self.crawler = await component(self.conn, "c")
         self.builder = await component(self.conn, "b", "index-builder")
         self.other = await component(self.conn, "b2", "index-builder")
@@ -58,7 +58,7 @@ class House:
     async def fetch(
         self,
         *paths: str,
-        result: Result = "success",
+        result: FetchResult = "success",
         status: int = 200,
         same: Sequence[str] = (),
         told: bool = True,
@@ -69,7 +69,7 @@ class House:
             list(paths),
         )
         await self.run("update work.hosts set claim_at = '-infinity', ready_at = '-infinity'")
-        ask = Ask(len(paths), wait=NONE)
+        ask = ClaimRequest(len(paths), wait=NONE)
         pack = await chunks.claim_links(self.conn, self.crawler, ask, now=NOW)
         assert pack
         assert len(pack.pages) == len(paths)
@@ -77,9 +77,9 @@ class House:
         for page in pack.pages:
             found = await chunks.find_page(self.conn, url(page.url))
             assert found
-            page_result: Result = "unchanged" if found.path in same else result
+            page_result: FetchResult = "unchanged" if found.path in same else result
             known = (found.domain64, found.path, page_result, pack.chunk_id, status)
-            outcomes.append(Outcome(*known, text64=1))
+            outcomes.append(PageReport(*known, text64=1))
         await chunks.report(self.conn, outcomes if told else [], now=NOW)
         await chunks.finish_crawl(
             self.conn, self.crawler, pack.chunk_id, sha256=None, size=None, now=NOW
@@ -99,7 +99,7 @@ class House:
                 self.conn, who, chunk, sha256=f"sum {chunk}", size=chunk, now=NOW
             )
             if done:
-                await placements.seat(self.conn, [chunk], now=NOW)
+                await placements.place_chunks(self.conn, [chunk], now=NOW)
         return done
 
     async def crawl(
@@ -127,7 +127,7 @@ class House:
         await page_versions.retired(self.conn, self.servers[row], done)
         return [(one.chunk_id, one.url.removeprefix("https://a.com")) for one in found]
 
-    async def compact(self, now: datetime = LATER, *, by_hand: bool = False) -> Done:
+    async def compact(self, now: datetime = LATER, *, by_hand: bool = False) -> CompactionResult:
         async with self.conn.transaction():
             return await compaction.compact(self.conn, now=now, by_hand=by_hand)
 
@@ -139,13 +139,13 @@ class House:
             await self.retire(row)
         return made
 
-    async def begun(self, number: int = 3, *, size: int = 4) -> Made:
+    async def begun(self, number: int = 3, *, size: int = 4) -> MergedChunk:
         """A chunk that is to be made of so many others."""
         await self.sparse(number, size=size)
         [made] = (await self.compact()).begun
         return made
 
-    async def taken(self, builder: int = 0) -> tuple[int, list[compaction_merge.Source]]:
+    async def taken(self, builder: int = 0) -> tuple[int, list[compaction_merge.MergeSource]]:
         """It is taken by a builder; what that is told."""
         chunk = (await self.claim(builder))[0]
         return chunk, (await compaction_merge.manifest(self.conn, [chunk]))[chunk]

@@ -3,10 +3,10 @@
 from contextlib import AsyncExitStack
 
 from usher.api.openapi import with_document
-from usher.api.server import OWN
-from usher.feeds.pages.databases import Reach
-from usher.feeds.pages.endpoints import Desk
+from usher.api.server import OWN_ENDPOINTS
+from usher.feeds.pages.databases import LazyDatabases
+from usher.feeds.pages.endpoints import FeedEndpoints
 from usher.settings import Settings
 
-FEEDS = Desk(Reach(Settings(), AsyncExitStack())).endpoints()
-ENDPOINTS = with_document((*OWN, *FEEDS))
+FEEDS = FeedEndpoints(LazyDatabases(Settings(), AsyncExitStack())).endpoints()
+ENDPOINTS = with_document((*OWN_ENDPOINTS, *FEEDS))

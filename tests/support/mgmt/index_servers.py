@@ -39,7 +39,7 @@ async def grid(conn: Connection, rows: int, servers: int) -> list[list[int]]:
 
 
 async def set_rows(conn: Connection, rows: int) -> None:
-    await conn.execute("update work.house set rows = %s", [rows])
+    await conn.execute("update work.settings set rows = %s", [rows])
 
 
 async def built(conn: Connection, n: int) -> list[int]:
@@ -62,7 +62,7 @@ async def maker(conn: Connection, type_: str) -> int:
 
 async def build(conn: Connection, n: int, now: datetime = NOW) -> list[int]:
     new = await built(conn, n)
-    await placements.seat(conn, new, now=now)
+    await placements.place_chunks(conn, new, now=now)
     return new
 
 
@@ -114,7 +114,7 @@ async def check(conn: Connection) -> None:
         conn,
         "select id, row from work.component where type = 'index-server' and health = 'healthy' and not draining",
     )
-    [(rows,)] = await rows_of(conn, "select rows from work.house")
+    [(rows,)] = await rows_of(conn, "select rows from work.settings")
     found = await seats(conn)
     held = Counter(found.values())
     by_row = defaultdict(list)
@@ -129,7 +129,7 @@ async def check(conn: Connection) -> None:
             assert all((chunk, row) in found for chunk in chunks)
     kept = await rows_of(
         conn,
-        "select component_id, sum(seats) from work.seat_count group by 1 having sum(seats) <> 0",
+        "select component_id, sum(placements) from work.server_load group by 1 having sum(placements) <> 0",
     )
     assert {id_: int(n) for id_, n in kept} == dict(held)
     await check_noted(conn, rows)
@@ -137,7 +137,7 @@ async def check(conn: Connection) -> None:
 
 async def check_noted(conn: Connection, rows: int) -> None:
     """Every seat that is missing is noted, and no other."""
-    noted = await rows_of(conn, "select chunk_id, row from work.unseated")
+    noted = await rows_of(conn, "select chunk_id, row from work.unplaced_chunk")
     lacking = await rows_of(
         conn,
         "select k.id, r from work.chunk k, generate_series(1, %s) r where k.index_state = 'built' and not exists "

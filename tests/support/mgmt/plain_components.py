@@ -58,7 +58,7 @@ def done(reply: Reply) -> Any:  # noqa: ANN401
 def at_once(dsn: str, *, rows: int = 1) -> None:
     """A house without delays between pages, with so many rows, whose next chunk is 101."""
     with psycopg.connect(dsn) as conn:
-        conn.execute("update work.house set crawl_delay = '0', rows = %s", [rows])
+        conn.execute("update work.settings set crawl_delay = '0', rows = %s", [rows])
         conn.execute("alter table work.chunk alter column id restart with 101")
 
 

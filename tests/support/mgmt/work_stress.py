@@ -10,7 +10,7 @@ from support.db.invariants import violations
 from support.mgmt.admitted_pages import component, url
 from usher.db.pool import CONFLICT_ERRORS, Connection, Database, connect
 from usher.door.doorkeeper import Doorkeeper
-from usher.door.guestbook import Outcome, Result
+from usher.door.guestbook import FetchResult, PageReport
 from usher.mgmt import (
     chunks,
     compaction,
@@ -19,8 +19,8 @@ from usher.mgmt import (
     page_versions,
     placements,
 )
-from usher.mgmt.chunks import Ask, Given, Pack, Trouble
-from usher.mgmt.missing_chunks import Loss
+from usher.mgmt.chunks import ClaimedChunk, ClaimedPage, ClaimRequest, HostTrouble
+from usher.mgmt.missing_chunks import MissingFile
 
 HOSTS, FIRST_PAGES = 4, 10
 LEASE = timedelta(seconds=2)
@@ -66,7 +66,7 @@ class Stress:
 
     async def begin(self, conn: Connection) -> None:
         await conn.execute(
-            "update work.house set cadence = '200 ms', crawl_delay = '0', \"rows\" = 2"
+            "update work.settings set cadence = '200 ms', crawl_delay = '0', \"rows\" = 2"
         )
         self.crawlers = [await component(conn, f"c{n}") for n in range(3)]
         self.builders = [await component(conn, f"b{n}", "index-builder") for n in range(2)]
@@ -113,7 +113,7 @@ class Stress:
 
     def crawler(self, id_: int) -> Step:
         async def crawl(conn: Connection) -> str:
-            ask = Ask(
+            ask = ClaimRequest(
                 self.random.randint(1, 6),
                 wait=timedelta(0),
                 lease=LEASE,
@@ -127,7 +127,7 @@ class Stress:
 
         return crawl
 
-    async def end(self, conn: Connection, me: int, pack: Pack) -> str:
+    async def end(self, conn: Connection, me: int, pack: ClaimedChunk) -> str:
         """Report some pages early, then end the chunk in one of the ways there are."""
         early = self.random.randint(0, len(pack.pages))
         if early and not await self.report(conn, me, pack, pack.pages[:early]):
@@ -142,26 +142,30 @@ class Stress:
                     outcomes=rest[: self.random.randint(0, len(rest))], back=True,
                 )  # fmt: skip
             elif way == "error":
-                if await chunks.hold(conn, me, pack.chunk_id, lease=timedelta(0), now=now()):
+                if await chunks.lock_chunk(conn, me, pack.chunk_id, lease=timedelta(0), now=now()):
                     await chunks.fail_crawls(conn, [pack.chunk_id], why=WHY, now=now())
             elif way == "anew":
-                await chunks.begin_anew(conn, me, n=10, now=now())
+                await chunks.restart_crawler(conn, me, n=10, now=now())
         return f"chunk {way}"
 
-    async def report(self, conn: Connection, me: int, pack: Pack, pages: list[Given]) -> bool:
+    async def report(
+        self, conn: Connection, me: int, pack: ClaimedChunk, pages: list[ClaimedPage]
+    ) -> bool:
         async with conn.transaction():
-            if not await chunks.hold(conn, me, pack.chunk_id, lease=LEASE, now=now()):
+            if not await chunks.lock_chunk(conn, me, pack.chunk_id, lease=LEASE, now=now()):
                 return False
             reported = await self.outcomes(conn, pack, pages)
             await chunks.report(conn, reported, now=now())
             if self.random.random() < 0.01:
                 rest = timedelta(milliseconds=100)
-                trouble = Trouble(reported[0].domain64, "HTTP 429", rest)
-                await chunks.slow_down(conn, [trouble], now=now())
+                trouble = HostTrouble(reported[0].domain64, "HTTP 429", rest)
+                await chunks.rest_hosts(conn, [trouble], now=now())
                 await conn.execute("update work.hosts set troubles = 0")  # so that rests stay short
         return True
 
-    async def outcomes(self, conn: Connection, pack: Pack, pages: list[Given]) -> list[Outcome]:
+    async def outcomes(
+        self, conn: Connection, pack: ClaimedChunk, pages: list[ClaimedPage]
+    ) -> list[PageReport]:
         reported = []
         for page in pages:
             found = await chunks.find_page(conn, url(page.url))
@@ -169,10 +173,10 @@ class Stress:
             result, status = self.fetched(page)
             text = self.random.getrandbits(60)
             key = (found.domain64, found.path, result, pack.chunk_id, status)
-            reported.append(Outcome(*key, content_sha1=str(text), etag=str(text), text64=text))
+            reported.append(PageReport(*key, content_sha1=str(text), etag=str(text), text64=text))
         return reported
 
-    def fetched(self, page: Given) -> tuple[Result, int | None]:
+    def fetched(self, page: ClaimedPage) -> tuple[FetchResult, int | None]:
         """What an honest web server and crawler say: a page can be unchanged only if it was asked for so."""
         dice = self.random.random()
         if page.etag and dice < 0.4:
@@ -206,10 +210,10 @@ class Stress:
                 return "late builds"
             if self.random.random() < 0.1:
                 if await chunks.fail_build(conn, me, chunk, why=WHY) == "parked":
-                    await missing_chunks.lose_content(conn, me, Loss(chunk, WHY), now=now())
+                    await missing_chunks.lose_content(conn, me, MissingFile(chunk, WHY), now=now())
                 return "failed builds"
             if await chunks.finish_build(conn, me, chunk, sha256="x", size=1, now=now()):
-                await placements.seat(conn, [chunk], now=now())
+                await placements.place_chunks(conn, [chunk], now=now())
             return "builds"
 
     def server(self, id_: int) -> Step:
@@ -217,7 +221,7 @@ class Stress:
             wanted = [one.chunk_id for one in await placements.wanted(conn, id_, n=5)]
             async with conn.transaction():
                 if wanted and self.random.random() < 0.1:
-                    losses = [Loss(chunk, WHY) for chunk in wanted]
+                    losses = [MissingFile(chunk, WHY) for chunk in wanted]
                     lost = await missing_chunks.lose_indexes(conn, id_, losses, now=now())
                     return f"lost indexes {bool(lost)}"
                 await placements.loaded(conn, id_, wanted, now=now())

@@ -8,16 +8,16 @@ from usher.mgmt.placement_rules import (
     ANSWERS,
     GIVES_ALL,
     Condition,
-    Copy,
+    MovableChunk,
     Move,
-    Offer,
+    PlacedCopy,
+    PlacementState,
     Quota,
-    Server,
-    State,
+    RowServer,
     droppable,
     moves,
+    place_new_chunks,
     quotas,
-    seat,
 )
 
 Key = tuple[int, int, int]  # chunk, row, server
@@ -26,10 +26,10 @@ Key = tuple[int, int, int]  # chunk, row, server
 class House:
     """Rows of servers, their placements, and the number of chunks built."""
 
-    def __init__(self, rows: int, servers: Iterable[Server] = ()) -> None:
+    def __init__(self, rows: int, servers: Iterable[RowServer] = ()) -> None:
         self.rows = rows
         self.servers = {one.id: one for one in servers}
-        self.copies: dict[Key, State] = {}
+        self.copies: dict[Key, PlacementState] = {}
         self.chunks = 0
 
     def seats(self) -> Iterator[Key]:
@@ -38,7 +38,7 @@ class House:
     def counts(self) -> Counter[int]:
         return Counter(server for _, _, server in self.seats())
 
-    def row(self, row: int) -> list[Server]:
+    def row(self, row: int) -> list[RowServer]:
         return [one for one in self.servers.values() if one.row == row]
 
     def missing(self, row: int) -> list[int]:
@@ -48,14 +48,14 @@ class House:
     def build(self, count: int) -> None:
         new = range(self.chunks, self.chunks + count)
         self.chunks += count
-        found = seat(new, list(self.servers.values()), self.counts(), self.rows)
+        found = place_new_chunks(new, list(self.servers.values()), self.counts(), self.rows)
         for server, chunks in found.chunks.items():
             for chunk in chunks:
                 key = (chunk, self.servers[server].row, server)
                 assert key not in self.copies
                 self.copies[key] = "wanted"
 
-    def offers(self, row: int) -> Iterator[Offer]:
+    def offers(self, row: int) -> Iterator[MovableChunk]:
         holders, elsewhere = defaultdict(set), defaultdict(set)
         for (chunk, at, server), state in self.copies.items():
             if at == row and state == "leaving":
@@ -63,11 +63,11 @@ class House:
             elif at != row and state != "leaving":
                 elsewhere[chunk].add(self.servers[server].machine)
         for chunk in self.missing(row):
-            yield Offer(chunk, elsewhere=elsewhere[chunk], holders=holders[chunk])
+            yield MovableChunk(chunk, elsewhere=elsewhere[chunk], holders=holders[chunk])
         for chunk, at, server in list(self.seats()):
             if at == row:
                 wanted = self.copies[chunk, at, server] == "wanted"
-                yield Offer(chunk, server, wanted, elsewhere[chunk], holders[chunk])
+                yield MovableChunk(chunk, server, wanted, elsewhere[chunk], holders[chunk])
 
     def plan(self) -> list[Move]:
         done = []
@@ -97,7 +97,7 @@ class House:
                 self.copies[key] = "loaded"
 
     def drop(self) -> None:
-        copies = [Copy(*key, state) for key, state in self.copies.items()]
+        copies = [PlacedCopy(*key, state) for key, state in self.copies.items()]
         for chunk, row, server, _ in droppable(copies, self.servers.values()):
             del self.copies[chunk, row, server]
 
@@ -127,9 +127,9 @@ def takes(quota: Quota) -> int:
     return sum(count for count in quota.counts.values() if count > 0) + quota.extra
 
 
-def grid(rows: int, servers: int, *, shared: bool = False) -> list[Server]:
+def grid(rows: int, servers: int, *, shared: bool = False) -> list[RowServer]:
     return [
-        Server(row * 100 + n, row, f"m{n}" if shared else f"m{row}-{n}")
+        RowServer(row * 100 + n, row, f"m{n}" if shared else f"m{row}-{n}")
         for row in range(1, rows + 1)
         for n in range(servers)
     ]

@@ -115,7 +115,7 @@ def crawls(dsn: str, directory: Path, **settings: object) -> Iterator[Crawls]:
     cast, port = Cast(directory / "data", directory), free_port()
     cast.environment["DATABASE_URL"] = dsn
     found = Crawls(cast, dsn, directory, port)
-    found.run("update work.house set crawl_delay = '0'")
+    found.run("update work.settings set crawl_delay = '0'")
     try:
         cast.enter("mgmt", *USHER, "mgmt", "--bind", f"127.0.0.1:{port}")
         assert eventually(lambda: ready(port), 30), found.log

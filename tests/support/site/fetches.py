@@ -7,18 +7,18 @@ from pathlib import Path
 
 from support.site.website import Website
 from usher import private_hosts
-from usher.crawl.http.fetch import Answer, Fetcher, Limits
+from usher.crawl.http.fetch import Fetcher, FetchLimits, FetchResponse
 from usher.urls import Url, parse
 
-LOOPBACK = private_hosts.parse("127.0.0.0/8, localhost, *.test, [::1]")
-QUICK = Limits(lookup=1, connect=1, idle=1, total=2, keep=1)
+LOOPBACK = private_hosts.parse_allow_list("127.0.0.0/8, localhost, *.test, [::1]")
+QUICK = FetchLimits(lookup=1, connect=1, idle=1, total=2, keep=1)
 AGENT = "usher-test/1 (+https://example.org/usher)"
 
 
 @asynccontextmanager
 async def fetching(
-    limits: Limits = QUICK,
-    allow: private_hosts.Allowed = LOOPBACK,
+    limits: FetchLimits = QUICK,
+    allow: private_hosts.PrivateAllowList = LOOPBACK,
     *,
     names: Mapping[str, Sequence[str]] | None = None,
     each: int = 2,
@@ -32,7 +32,13 @@ async def fetching(
             raise socket.gaierror(socket.EAI_NONAME, "not known") from None
 
     fetcher = Fetcher(
-        AGENT, limits=limits, allow=allow, lines_per_host=each, lines=most, ca=ca, look=look
+        AGENT,
+        limits=limits,
+        allow=allow,
+        connections_per_host=each,
+        connections=most,
+        ca=ca,
+        lookup=look,
     )
     async with fetcher:
         yield fetcher
@@ -44,5 +50,5 @@ def url(text: str) -> Url:
     return found
 
 
-async def get(fetcher: Fetcher, site: Website, path: str, host: str | None = None) -> Answer:
+async def get(fetcher: Fetcher, site: Website, path: str, host: str | None = None) -> FetchResponse:
     return await fetcher.get(url(site.url(path, host=host)))

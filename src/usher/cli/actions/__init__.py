@@ -1,1 +1,1 @@
-"""The implementation of the commands, in a module of the same name."""
+"""Implementation of the commands: each module serves the command module with the same first word."""

@@ -1,7 +1,4 @@
-"""The work behind `usher chunks`: chunks read, offered again, and told in lines.
-
-Commands import this when they run, because it brings the driver along.
-"""
+"""`usher chunks`: list, count, show, retry and compact chunks."""
 
 import re
 from collections.abc import Sequence
@@ -9,30 +6,29 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from usher.cli.actions.components import at_mgmt, bounded
-from usher.cli.app import App, show_json, show_table, tell
+from usher.cli.actions.components import capped_count
+from usher.cli.app import App, show_field, show_json, show_more, show_table
+from usher.cli.area_access import mgmt_transaction
 from usher.cli.output import echo
-from usher.cli.queue_access import distance
-from usher.cli.wording import display_time, plain, printable, when
+from usher.cli.queue_access import relative_time
+from usher.cli.wording import display_time, json_fields, printable, records_json, time_text
 from usher.db.clock import server_time
 from usher.db.pool import Connection
 from usher.errors import BadInput
 from usher.mgmt import admin, compaction, components, queries
-from usher.mgmt.admin import Retried
+from usher.mgmt.admin import RetriedChunk
 from usher.mgmt.chunks import Chunk
-from usher.mgmt.compaction import Done
-from usher.mgmt.component_names import Type
-from usher.mgmt.queries import MOST, Count, Shown
+from usher.mgmt.compaction import CompactionResult
+from usher.mgmt.component_names import ComponentType
+from usher.mgmt.queries import MAX_COUNTED, ChunkCount, ChunkDetails
 
-NUMBER = re.compile(r"([1-9][0-9]{0,17})c?", re.ASCII)
+CHUNK_ID = re.compile(r"([1-9][0-9]{0,17})c?", re.ASCII)
 
 
-def number_of(text: str) -> int:
-    """A chunk's number, also as the older documents write it: 101c."""
-    if not (match := NUMBER.fullmatch(text)):
-        raise BadInput(
-            f"{text[:40]!a} is no number of a chunk.", hint="As in usher chunks show 101"
-        )
+def parse_chunk_id(text: str) -> int:
+    """A chunk's number; the seed documents write it as 101c."""
+    if not (match := CHUNK_ID.fullmatch(text)):
+        raise BadInput(f"{text[:40]!a} is not a chunk number.", hint="usher chunks list")
     return int(match[1])
 
 
@@ -42,161 +38,164 @@ async def find_chunks(
     limit: int,
     crawler: str | None,
     builder: str | None,
-    **wanted: Any,  # noqa: ANN401
+    **conditions: Any,  # noqa: ANN401
 ) -> list[Chunk]:
-    async with at_mgmt(app) as conn:
+    async with mgmt_transaction(app) as conn:
         return await queries.list_chunks(
             conn,
-            crawler=await id_of(conn, crawler, "crawler"),
-            builder=await id_of(conn, builder, "index-builder"),
+            crawler=await component_id(conn, crawler, "crawler"),
+            builder=await component_id(conn, builder, "index-builder"),
             n=limit,
-            **wanted,
+            **conditions,
         )
 
 
-async def id_of(conn: Connection, host: str | None, type_: Type) -> int | None:
+async def component_id(conn: Connection, host: str | None, type_: ComponentType) -> int | None:
     return None if host is None else (await components.show(conn, host, type_)).id
 
 
 def chunk_json(chunk: Chunk) -> dict[str, Any]:
-    known = asdict(chunk)
-    del known["crawler_id"], known["builder_id"]
-    return plain({"id": known.pop("id"), "stage": queries.stage(chunk), **known})
+    fields = asdict(chunk)
+    del fields["crawler_id"], fields["builder_id"]
+    return json_fields({"id": fields.pop("id"), "stage": queries.stage(chunk), **fields})
 
 
-def show_chunks(app: App, found: Sequence[Chunk], *, limit: int, as_json: bool) -> None:
+def show_chunks(app: App, chunks: Sequence[Chunk], *, limit: int, as_json: bool) -> None:
     if as_json:
-        show_json([chunk_json(chunk) for chunk in found])
+        show_json([chunk_json(chunk) for chunk in chunks])
         return
     now = display_time()
     rows = [
         (
             chunk.id,
             queries.stage(chunk),
-            distance(latest(chunk), now),
-            distance(chunk.lease_until or chunk.build_lease_until, now),
+            relative_time(latest_change(chunk), now),
+            relative_time(chunk.lease_until or chunk.build_lease_until, now),
             chunk.crawler or "-",
             chunk.builder or "-",
             printable(chunk.reason),
         )
-        for chunk in found
+        for chunk in chunks
     ]
     show_table(("CHUNK", "STATE", "LAST", "LEASE ENDS", "CRAWLER", "BUILDER", "REASON"), rows)
-    if len(found) == limit:
-        app.say(f"  → perhaps more: --after {found[-1].id}")
+    show_more(app, chunks, limit, chunks and chunks[-1].id)
 
 
-def latest(chunk: Chunk) -> datetime:
-    """When it last got on."""
+def latest_change(chunk: Chunk) -> datetime:
     return chunk.propagated_at or chunk.built_at or chunk.crawled_at or chunk.claimed_at
 
 
-async def count_chunks(app: App) -> list[Count]:
-    async with at_mgmt(app) as conn:
+async def count_chunks(app: App) -> list[ChunkCount]:
+    async with mgmt_transaction(app) as conn:
         return await queries.count_chunks(conn)
 
 
-def show_counts(found: Sequence[Count], *, as_json: bool) -> None:
+def show_counts(counts: Sequence[ChunkCount], *, as_json: bool) -> None:
     if as_json:
-        show_json([{**asdict(one), "more": one.number >= MOST} for one in found])
+        show_json([{**asdict(count), "more": count.number >= MAX_COUNTED} for count in counts])
     else:
-        show_table(("STATE", "CHUNKS"), [(one.stage, bounded(one.number)) for one in found])
+        rows = [(count.stage, capped_count(count.number)) for count in counts]
+        show_table(("STATE", "CHUNKS"), rows)
 
 
-async def read_chunk(app: App, text: str) -> Shown:
-    number = number_of(text)
-    async with at_mgmt(app) as conn:
+async def read_chunk(app: App, text: str) -> ChunkDetails:
+    number = parse_chunk_id(text)
+    async with mgmt_transaction(app) as conn:
         return await queries.show_chunk(conn, number)
 
 
-def show_chunk(shown: Shown, *, as_json: bool) -> None:
+def show_chunk(details: ChunkDetails, *, as_json: bool) -> None:
+    chunk, now = details.chunk, display_time()
     if as_json:
         lists = {
-            "placements": [plain(asdict(one)) for one in shown.placements],
-            "pages": [asdict(one) for one in shown.pages],
-            "made_of": shown.made_of,
-            "merged_into": shown.merged_into,
+            "placements": records_json(details.placements),
+            "pages": records_json(details.pages),
+            "made_of": details.made_of,
+            "merged_into": details.merged_into,
         }
-        show_json({**chunk_json(shown.chunk), **lists})
+        show_json({**chunk_json(chunk), **lists})
         return
-    chunk, now = shown.chunk, display_time()
-    tell("chunk", f"{chunk.id}, {queries.stage(chunk)}")
+    show_field("chunk", f"{chunk.id}, {queries.stage(chunk)}")
     if chunk.reason:
-        tell("reason", printable(chunk.reason))
-    tell_origin(shown, now)
+        show_field("reason", printable(chunk.reason))
+    show_origin(details, now)
     if chunk.builder:
-        tell("builder", f"{chunk.builder}, attempt {chunk.build_attempts}")
+        show_field("builder", f"{chunk.builder}, attempt {chunk.build_attempts}")
     if chunk.built_at:
-        tell("built", when(chunk.built_at, now), *file_words(chunk.index_bytes, chunk.index_sha256))
+        file = file_lines(chunk.index_bytes, chunk.index_sha256)
+        show_field("built", time_text(chunk.built_at, now), *file)
     if lease := chunk.lease_until or chunk.build_lease_until:
-        tell("lease ends", when(lease, now))
+        show_field("lease ends", time_text(lease, now))
     if chunk.propagated_at:
-        tell("propagated", when(chunk.propagated_at, now))
-    if shown.merged_into:
-        tell("merged into", numbers(shown.merged_into))
-    if shown.placements:
-        tell("copies", *(f"row {one.row}: {one.host}, {one.state}" for one in shown.placements))
-    if shown.pages:
-        tell("pages", *(f"{one.state:<8}  {printable(one.url)}" for one in shown.pages))
+        show_field("propagated", time_text(chunk.propagated_at, now))
+    if details.merged_into:
+        show_field("merged into", chunk_list(details.merged_into))
+    if details.placements:
+        copies = (f"row {copy.row}: {copy.host}, {copy.state}" for copy in details.placements)
+        show_field("copies", *copies)
+    if details.pages:
+        show_field("pages", *(f"{page.state:<8}  {printable(page.url)}" for page in details.pages))
 
 
-def tell_origin(shown: Shown, now: datetime) -> None:
-    """Who crawled it, or what it is made of."""
-    chunk = shown.chunk
+def show_origin(details: ChunkDetails, now: datetime) -> None:
+    """Show the crawler of a chunk, or the chunks that it was merged from."""
+    chunk = details.chunk
+    claimed = time_text(chunk.claimed_at, now)
     if chunk.crawler is None:
-        tell("made of", numbers(shown.made_of), f"begun {when(chunk.claimed_at, now)}")
+        show_field("merged from", chunk_list(details.made_of), f"started {claimed}")
         return
-    tell("crawler", f"{chunk.crawler}, claimed {when(chunk.claimed_at, now)}")
+    show_field("crawler", f"{chunk.crawler}, claimed {claimed}")
     if chunk.crawled_at:
-        tell("crawled", when(chunk.crawled_at, now), *file_words(chunk.bytes, chunk.sha256))
+        file = file_lines(chunk.bytes, chunk.sha256)
+        show_field("crawled", time_text(chunk.crawled_at, now), *file)
 
 
-def numbers(chunks: Sequence[int]) -> str:
+def chunk_list(chunks: Sequence[int]) -> str:
     return f"chunk{'s' if len(chunks) > 1 else ''} {', '.join(map(str, chunks))}"
 
 
-def file_words(size: int | None, sha256: str | None) -> list[str]:
-    words = [f"{size} bytes" if size is not None else "", f"sha256 {printable(sha256 or '')}"]
-    return (
-        [", ".join(word for word in words if word != "sha256 " and word)] if sha256 or size else []
-    )
+def file_lines(size: int | None, sha256: str | None) -> list[str]:
+    parts = [f"{size} bytes"] if size is not None else []
+    parts += [f"sha256 {printable(sha256)}"] if sha256 else []
+    return [", ".join(parts)] if parts else []
 
 
-async def retry(app: App, texts: Sequence[str] | None) -> list[Retried]:
-    ids = None if texts is None else [number_of(text) for text in texts]
-    async with at_mgmt(app) as conn:
+async def retry_chunks(app: App, texts: Sequence[str] | None) -> list[RetriedChunk]:
+    """Retry these chunks, or all that are parked if None."""
+    ids = None if texts is None else [parse_chunk_id(text) for text in texts]
+    async with mgmt_transaction(app) as conn:
         return await admin.retry(conn, ids, now=await server_time(conn))
 
 
-def show_retried(app: App, done: Sequence[Retried], *, as_json: bool) -> bool:
-    """Whether any was parked."""
+def show_retried(app: App, results: Sequence[RetriedChunk], *, as_json: bool) -> bool:
+    """Show the results; whether any chunk was parked."""
     if as_json:
-        show_json([asdict(one) for one in done])
-    for one in done:
-        if one.what == "waiting" and not as_json:
-            echo(one.id)
-        elif one.what != "waiting":
-            why = "there is no such chunk" if one.what == "missing" else "it is not parked"
-            app.say(f"{one.id}: {why}")
-    return any(one.what == "waiting" for one in done)
+        show_json([asdict(result) for result in results])
+    for result in results:
+        if result.what == "waiting" and not as_json:
+            echo(result.id)
+        elif result.what != "waiting":
+            missing = result.what == "missing"
+            app.say(f"{result.id}: {'no such chunk' if missing else 'not parked'}")
+    return any(result.what == "waiting" for result in results)
 
 
-async def compact(app: App, *, dry_run: bool) -> Done:
-    """One round by hand; of a dry run nothing stays."""
-    async with at_mgmt(app) as conn, conn.transaction(force_rollback=dry_run):
+async def compact_chunks(app: App, *, dry_run: bool) -> CompactionResult:
+    """Run one round of compaction; a dry run rolls it back."""
+    async with mgmt_transaction(app) as conn, conn.transaction(force_rollback=dry_run):
         now = await server_time(conn)
-        return await compaction.compact(conn, now=now, n=MOST, by_hand=True)
+        return await compaction.compact(conn, now=now, n=MAX_COUNTED, by_hand=True)
 
 
-def show_compacted(app: App, done: Done, *, as_json: bool) -> None:
+def show_compacted(app: App, done: CompactionResult, *, as_json: bool) -> None:
     if as_json:
         show_json(asdict(done))
         return
     if done.retired:
-        echo(f"retired: {numbers(done.retired)}")
-    for one in done.begun:
-        echo(f"chunk {one.chunk_id}: {compaction.words(one)}")
+        echo(f"retired: {chunk_list(done.retired)}")
+    for merge in done.begun:
+        echo(f"chunk {merge.chunk_id}: {compaction.describe(merge)}")
     if done.given_up:
-        echo(f"given up: {numbers(done.given_up)}")
+        echo(f"given up: {chunk_list(done.given_up)}")
     if not (done.retired or done.begun or done.given_up):
-        app.say("There is nothing to compact.")
+        app.say("Nothing to compact.")

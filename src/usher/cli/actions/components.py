@@ -1,186 +1,168 @@
-"""The work behind `usher components`: components read, drained, put into rows, and told in lines.
+"""`usher components`: list and drain components, and show and set the rows of index servers."""
 
-Commands import this when they run, because it brings the driver along.
-"""
-
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from usher.cli.app import App, confirm, run, show_json, show_table, tell
-from usher.cli.area_access import opened
-from usher.cli.queue_access import distance, within
-from usher.cli.wording import display_time, plain, printable, when
+from usher.cli.app import App, confirm, run, show_field, show_json, show_more, show_table
+from usher.cli.area_access import mgmt_transaction
+from usher.cli.queue_access import relative_time
+from usher.cli.wording import display_time, json_fields, printable, records_json, time_text
 from usher.db.clock import server_time
 from usher.db.pool import Connection
 from usher.mgmt import admin, components, placements, queries
 from usher.mgmt.component_names import type_of
-from usher.mgmt.components import Component, Event
-from usher.mgmt.placements import Missing
-from usher.mgmt.queries import MOST, Holding
+from usher.mgmt.components import ComponentRecord, RecordedEvent
+from usher.mgmt.placements import RowShortage
+from usher.mgmt.queries import MAX_COUNTED, ComponentHoldings
 
-ROLE = "usher_mgmt"
-EVENTS = 10
-HELD = ("crawling", "crawled", "building", "built", "wanted", "loaded", "leaving")
-
-
-@asynccontextmanager
-async def at_mgmt(app: App) -> AsyncIterator[Connection]:
-    """A transaction, as MGMT has it."""
-    async with opened(app, "work", ROLE) as db, within(db) as conn:
-        yield conn
+MAX_EVENTS = 10
+HOLDING_FIELDS = ("crawling", "crawled", "building", "built", "wanted", "loaded", "leaving")
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """A component and what it has in hand."""
+class ComponentView:
+    """A component and its chunks."""
 
-    component: Component
-    holding: Holding
-    events: Sequence[Event] = ()
-
-
-async def find_components(app: App, *, limit: int, **wanted: Any) -> list[Seen]:  # noqa: ANN401
-    async with at_mgmt(app) as conn:
-        found = await components.list_components(conn, n=limit, **wanted)
-        return await with_holdings(conn, found)
+    component: ComponentRecord
+    holding: ComponentHoldings
+    events: Sequence[RecordedEvent] = ()
 
 
-async def with_holdings(conn: Connection, found: Sequence[Component]) -> list[Seen]:
-    held = await queries.holdings(conn, [one.id for one in found])
-    return [Seen(one, held[one.id]) for one in found]
+async def find_components(app: App, *, limit: int, **conditions: Any) -> list[ComponentView]:  # noqa: ANN401
+    async with mgmt_transaction(app) as conn:
+        listed = await components.list_components(conn, n=limit, **conditions)
+        return await with_holdings(conn, listed)
 
 
-async def read_component(app: App, host: str, type_: str | None = None) -> Seen:
+async def with_holdings(conn: Connection, listed: Sequence[ComponentRecord]) -> list[ComponentView]:
+    holdings = await queries.holdings(conn, [component.id for component in listed])
+    return [ComponentView(component, holdings[component.id]) for component in listed]
+
+
+async def read_component(app: App, host: str, type_: str | None = None) -> ComponentView:
     kind = None if type_ is None else type_of(type_)
-    async with at_mgmt(app) as conn:
-        found = await components.show(conn, host, kind)
-        [seen] = await with_holdings(conn, [found])
-        return Seen(found, seen.holding, await components.events(conn, found.id, EVENTS))
+    async with mgmt_transaction(app) as conn:
+        component = await components.show(conn, host, kind)
+        [view] = await with_holdings(conn, [component])
+        events = await components.events(conn, component.id, MAX_EVENTS)
+        return ComponentView(component, view.holding, events)
 
 
-async def set_drain(app: App, host: str, *, on: bool) -> Component:
-    async with at_mgmt(app) as conn:
+async def set_drain(app: App, host: str, *, on: bool) -> ComponentRecord:
+    async with mgmt_transaction(app) as conn:
         return await components.drain(conn, host, on=on, now=await server_time(conn))
 
 
-def seen_json(seen: Seen) -> dict[str, Any]:
-    held = {name: getattr(seen.holding, name) for name in HELD}
-    return plain({**asdict(seen.component), **held})
+def component_json(view: ComponentView) -> dict[str, Any]:
+    held = {name: getattr(view.holding, name) for name in HOLDING_FIELDS}
+    return json_fields({**asdict(view.component), **held})
 
 
-def show_components(app: App, found: Sequence[Seen], *, limit: int, as_json: bool) -> None:
+def show_components(app: App, views: Sequence[ComponentView], *, limit: int, as_json: bool) -> None:
     if as_json:
-        show_json([seen_json(one) for one in found])
+        show_json([component_json(view) for view in views])
         return
     now = display_time()
     rows = [
         (
-            one.component.host,
-            one.component.type or "-",
-            one.component.state,
-            one.component.health,
-            distance(one.component.seen_at, now),
-            one.component.row or "-",
-            held_words(one),
-            reason_of(one.component),
+            view.component.host,
+            view.component.type or "-",
+            view.component.state,
+            view.component.health,
+            relative_time(view.component.seen_at, now),
+            view.component.row or "-",
+            holding_text(view),
+            problem_text(view.component),
         )
-        for one in found
+        for view in views
     ]
     show_table(("HOST", "TYPE", "STATE", "HEALTH", "SEEN", "ROW", "HOLDS", "REASON"), rows)
-    if len(found) >= limit:
-        app.say(f"  → perhaps more: --after {found[-1].component.host}")
+    show_more(app, views, limit, views and views[-1].component.host)
 
 
-def reason_of(one: Component) -> str:
-    """Why it is not as it should be, in a table."""
-    failing = one.health_reason if one.health != "healthy" or one.misses else ""
-    return printable(one.state_reason or failing or ("draining" if one.draining else ""))
+def problem_text(component: ComponentRecord) -> str:
+    failing = component.health != "healthy" or component.misses
+    reason = component.state_reason or (component.health_reason if failing else "")
+    return printable(reason or ("draining" if component.draining else ""))
 
 
-def held_words(seen: Seen) -> str:
+def holding_text(view: ComponentView) -> str:
     """`2 crawling, 14 crawled`."""
-    counts = [(name, getattr(seen.holding, name)) for name in HELD]
-    return ", ".join(f"{bounded(count)} {name}" for name, count in counts if count) or "nothing"
+    counts = [(name, getattr(view.holding, name)) for name in HOLDING_FIELDS]
+    texts = [f"{capped_count(count)} {name}" for name, count in counts if count]
+    return ", ".join(texts) or "nothing"
 
 
-def bounded(count: int) -> str:
-    return f"≥ {MOST}" if count >= MOST else str(count)
+def capped_count(count: int) -> str:
+    return f"≥ {MAX_COUNTED}" if count >= MAX_COUNTED else str(count)
 
 
-def show_component(seen: Seen, *, as_json: bool) -> None:
+def show_component(view: ComponentView, *, as_json: bool) -> None:
     if as_json:
-        show_json({**seen_json(seen), "events": [plain(asdict(one)) for one in seen.events]})
+        show_json({**component_json(view), "events": records_json(view.events)})
         return
-    one, now = seen.component, display_time()
-    tell("component", f"{one.host}, {one.type or 'of a type not known yet'}, number {one.id}")
-    tell("state", since_words(one.state, one.state_since, one.state_reason, now))
-    tell("health", since_words(one.health, one.health_since, one.health_reason, now))
-    tell("seen", when(one.seen_at, now) if one.seen_at else "never")
-    tell("called", when(one.called_at, now) if one.called_at else "never")
-    tell("answers at", one.health_url or "not known: until it answers a ping, its calls count")
-    tell("registered", when(one.registered_at, now))
-    if one.row is not None:
-        drained = ", draining" if one.draining else ""
-        tell("row", f"{one.row} on machine {one.machine}, weight {one.weight}{drained}")
-    tell("holds", held_words(seen))
-    if seen.events:
-        tell("events", *(event_words(event, now) for event in seen.events))
+    component, now = view.component, display_time()
+    type_ = component.type or "type not known yet"
+    show_field("component", f"{component.host}, {type_}, number {component.id}")
+    for name in ("state", "health"):
+        since, reason = getattr(component, f"{name}_since"), getattr(component, f"{name}_reason")
+        why = f": {printable(reason)}" if reason else ""
+        show_field(name, f"{getattr(component, name)} since {time_text(since, now)}{why}")
+    show_field("seen", time_text(component.seen_at, now) if component.seen_at else "never")
+    show_field("called", time_text(component.called_at, now) if component.called_at else "never")
+    unknown = "unknown; until it answers a ping, its calls count as signs of life"
+    show_field("answers at", component.health_url or unknown)
+    show_field("registered", time_text(component.registered_at, now))
+    if component.row is not None:
+        drained = ", draining" if component.draining else ""
+        place = f"{component.row} on machine {component.machine}, weight {component.weight}"
+        show_field("row", f"{place}{drained}")
+    show_field("holds", holding_text(view))
+    if view.events:
+        show_field("events", *(event_text(event, now) for event in view.events))
 
 
-def since_words(word: str, since: datetime, reason: str, now: datetime) -> str:
-    why = f": {printable(reason)}" if reason else ""
-    return f"{word} since {when(since, now)}{why}"
-
-
-def event_words(event: Event, now: datetime) -> str:
-    change = " → ".join(word for word in (event.before, event.after) if word)
-    words = (event.kind, change, printable(event.reason))
-    return f"{when(event.at, now)}  {'  '.join(word for word in words if word)}"
+def event_text(event: RecordedEvent, now: datetime) -> str:
+    change = " → ".join(filter(None, (event.before, event.after)))
+    parts = filter(None, (event.kind, change, printable(event.reason)))
+    return f"{time_text(event.at, now)}  {'  '.join(parts)}"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A row: its index servers, and what it lacks."""
+class RowView:
+    """A row with its index servers and its missing chunks."""
 
-    missing: Missing
-    servers: list[Seen]
+    missing: RowShortage
+    servers: list[ComponentView]
 
-    def lines(self) -> list[tuple[object, ...]]:
-        """For a table."""
+    def table_rows(self) -> list[tuple[object, ...]]:
         number, lost = self.missing.row, self.missing.unseated
-        found: list[tuple[object, ...]] = [
-            (
-                number,
-                one.component.host,
-                one.component.health,
-                one.component.weight,
-                held_words(one),
-            )
-            for one in self.servers
+        rows: list[tuple[object, ...]] = [
+            (number, component.host, component.health, component.weight, holding_text(view))
+            for view in self.servers
+            for component in [view.component]
         ]
-        if lost or not found:
-            found.append((number, "nobody", "-", "-", f"{bounded(lost)} missing"))
-        return found
+        if lost or not rows:
+            rows.append((number, "no server", "-", "-", f"{capped_count(lost)} missing"))
+        return rows
 
 
-async def read_rows(app: App) -> list[Row]:
-    """Every row with its servers."""
-    async with at_mgmt(app) as conn:
-        found = await components.list_components(conn, type="index-server")
-        servers = await with_holdings(conn, found)
+async def read_rows(app: App) -> list[RowView]:
+    async with mgmt_transaction(app) as conn:
+        listed = await components.list_components(conn, type="index-server")
+        servers = await with_holdings(conn, listed)
         return [
-            Row(lack, [one for one in servers if one.component.row == lack.row])
-            for lack in await placements.missing(conn)
+            RowView(missing, [view for view in servers if view.component.row == missing.row])
+            for missing in await placements.row_shortages(conn)
         ]
 
 
 def change_rows(app: App, number: int, *, yes: bool) -> None:
     before = len(run(read_rows(app)))
     if number < before:
-        confirm(f"Give up the copies in rows {max(number, 0) + 1} to {before}?", yes=yes)
+        confirm(f"Remove the copies in rows {max(number, 0) + 1} to {before}?", yes=yes)
     moved = run(set_rows(app, number))
     app.say(f"{number} rows")
     if moved:
@@ -188,18 +170,18 @@ def change_rows(app: App, number: int, *, yes: bool) -> None:
 
 
 async def set_rows(app: App, number: int) -> list[str]:
-    async with at_mgmt(app) as conn:
+    async with mgmt_transaction(app) as conn:
         return await admin.set_rows(conn, number, now=await server_time(conn))
 
 
-def show_rows(found: Sequence[Row], *, as_json: bool) -> None:
+def show_rows(rows: Sequence[RowView], *, as_json: bool) -> None:
     if as_json:
         show_json(
             [
-                {**asdict(row.missing), "servers": [seen_json(one) for one in row.servers]}
-                for row in found
+                {**asdict(row.missing), "servers": [component_json(view) for view in row.servers]}
+                for row in rows
             ]
         )
         return
-    lines = [line for row in found for line in row.lines()]
+    lines = [line for row in rows for line in row.table_rows()]
     show_table(("ROW", "SERVER", "HEALTH", "WEIGHT", "HOLDS"), lines)

@@ -1,36 +1,36 @@
-"""The range of numbers that a name stands for, as people write it."""
+"""The range of numbers of a TLD, domain or host, from its name."""
 
 from usher import domain64
-from usher.cli.door_access import root_of, unknown_host
+from usher.cli.door_access import host_root, unknown_host
 from usher.db.pool import Connection
 from usher.domain64 import OTHER, Range
 from usher.door import hosts
 from usher.errors import NotFound
 
 
-async def range_of(conn: Connection, text: str) -> Range:
-    """The numbers under a TLD (`.gov`), of a domain with all its hosts (`nasa.gov`), or of one host."""
+async def parse_range(conn: Connection, text: str) -> Range:
+    """The range of a TLD (`.gov`), of a domain with all its hosts (`nasa.gov`), or of one host."""
     if text.startswith("."):
-        return await range_of_tld(conn, text[1:].lower())
-    name = root_of(text).host
+        return await parse_tld_range(conn, text[1:].lower())
+    name = host_root(text).host
     if not domain64.split(name).subdomain:
-        (within,) = await hosts.known_parts(conn, names=[name])
+        (within,) = await hosts.known_ranges(conn, names=[name])
         if within and domain64.decode(within.start).domain:
             return within
-    found = await hosts.find(conn, names=[name])
-    if not found:
+    registered = await hosts.find(conn, names=[name])
+    if not registered:
         raise await unknown_host(conn, name)
-    parts = domain64.decode(found[0].domain64)
+    parts = domain64.decode(registered[0].domain64)
     return domain64.host_range(parts.tld, parts.domain, parts.subdomain)
 
 
-async def range_of_tld(conn: Connection, tld: str) -> Range:
-    name = root_of(f"x.{tld}").host
-    (within,) = await hosts.known_parts(conn, names=[name])
+async def parse_tld_range(conn: Connection, tld: str) -> Range:
+    name = host_root(f"x.{tld}").host
+    (within,) = await hosts.known_ranges(conn, names=[name])
     code = domain64.decode(within.start).tld if within else OTHER
     if code == OTHER or "." in tld:
         raise NotFound(
-            f"No TLD .{tld[:60]} has a code of its own.",
+            f"The TLD .{tld[:60]} has no code of its own.",
             hint="A TLD gets its code with its first host: usher hosts add HOST",
         )
     return domain64.tld_range(code)

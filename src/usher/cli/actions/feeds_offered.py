@@ -1,28 +1,27 @@
-"""The work behind `usher feeds offered`: what crawlers came across, less what is subscribed to."""
+"""`usher feeds offered`: feeds that crawled pages link to and that are not subscribed to."""
 
 from typing import Final
 
-from usher.cli.actions.feeds import house_of
+from usher.cli.actions.feeds import open_feeds
 from usher.cli.app import App
-from usher.cli.area_access import opened
-from usher.cli.door_access import root_of
-from usher.feeds.store.offered_feeds import unsubscribed
-from usher.mgmt.offered_feeds import Offer, list_offers
+from usher.cli.area_access import READER, open_database
+from usher.cli.door_access import host_root
+from usher.feeds.store.offered_feeds import without_subscription
+from usher.mgmt.offered_feeds import OfferedFeed, list_offers
 
-AT_ONCE: Final = 1_000
-READER: Final = "usher_reader"
+PAGE_SIZE: Final = 1_000
 
 
-async def offered(app: App, *, host: str | None, limit: int) -> list[Offer]:
-    """Feeds that pages offer and nobody has subscribed to, by URL."""
-    name, found, after = root_of(host).host if host else None, list[Offer](), ""
-    async with opened(app, "work", READER) as work, house_of(app) as house:
-        while len(found) < limit:
+async def find_offered(app: App, *, host: str | None, limit: int) -> list[OfferedFeed]:
+    """Offered feeds without a subscription, ordered by URL."""
+    name, offers, after = host_root(host).host if host else None, list[OfferedFeed](), ""
+    async with open_database(app, "work", READER) as work, open_feeds(app) as feeds:
+        while len(offers) < limit:
             async with work.transaction() as conn:
-                part = await list_offers(conn, host=name, after=after, n=AT_ONCE)
-            async with house.search.transaction() as conn:
-                found += await unsubscribed(conn, part)
-            if len(part) < AT_ONCE:
+                page = await list_offers(conn, host=name, after=after, n=PAGE_SIZE)
+            async with feeds.search.transaction() as conn:
+                offers += await without_subscription(conn, page)
+            if len(page) < PAGE_SIZE:
                 break
-            after = part[-1].url
-    return found[:limit]
+            after = page[-1].url
+    return offers[:limit]

@@ -1,4 +1,4 @@
-"""The work behind `usher hosts`: hosts read, registered, changed and crawled anew."""
+"""`usher hosts`: list, register, change, release and recrawl hosts."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -10,32 +10,39 @@ from typing import Any, cast
 import click
 
 from usher import domain64
-from usher.cli.actions.domain64 import name_of
-from usher.cli.actions.domain64_ranges import range_of
-from usher.cli.actions.door import FEW, Tally, answer_json, show_answers, show_tally
-from usher.cli.actions.door_explain import Portrait, ranges, show_filters
-from usher.cli.app import App, show_json, show_table, tell
+from usher.cli.actions.add import (
+    MAX_LISTED_ANSWERS,
+    AnswerCounts,
+    answer_json,
+    show_answers,
+    show_brought,
+    show_counts,
+)
+from usher.cli.actions.domain64_ranges import parse_range
+from usher.cli.app import App, show_field, show_json, show_more, show_table
+from usher.cli.area_access import mgmt_transaction
 from usher.cli.commands.hosts import DEFAULT
 from usher.cli.door_access import (
-    all_there,
-    at_the_desk,
-    at_the_door,
-    names_of,
-    root_of,
-    unknown_host,
+    door_transaction,
+    host_names,
+    host_root,
+    open_door,
+    require_hosts,
 )
-from usher.cli.wording import display_time, plain, printable, span
+from usher.cli.wording import counted, display_time, duration_text, json_fields, printable
 from usher.crawl import private_permission
 from usher.db.clock import server_time
 from usher.db.pool import Connection
 from usher.door import admin, cadence, filters, guestbook, hosts, private_access
-from usher.door.batch import Answers
-from usher.door.hosts import Host, House
+from usher.door.batch import BatchVerdicts
+from usher.door.cadence import parse as parse_cadence
+from usher.door.hosts import DoorSettings, Host
 from usher.door.rules import Knock
 from usher.errors import BadInput
+from usher.mgmt import page_versions
 from usher.urls import Scheme, Url
 
-EXAMPLE = """As in [{"name": "long", "rule": "length", "most": 500}]"""
+FILTER_EXAMPLE = """Example: [{"name": "long", "rule": "length", "most": 500}]"""
 
 
 async def find_hosts(
@@ -47,21 +54,21 @@ async def find_hosts(
     under: str | None,
     limit: int,
     after: str,
-) -> list[admin.Listed]:
-    async with at_the_desk(app) as conn:
+) -> list[admin.HostSummary]:
+    async with door_transaction(app) as conn:
         return await admin.list_hosts(
             conn,
             after=after,
             policy=policy,
             contains=contains.lower() if contains else None,
             due_at=await server_time(conn) if due else None,
-            within=await range_of(conn, under) if under else None,
+            within=await parse_range(conn, under) if under else None,
             n=limit,
         )
 
 
-def listed_json(host: admin.Listed) -> dict[str, Any]:
-    return plain(
+def listed_json(host: admin.HostSummary) -> dict[str, Any]:
+    return json_fields(
         {
             "name": host.name,
             "domain64": host.domain64,
@@ -76,54 +83,40 @@ def listed_json(host: admin.Listed) -> dict[str, Any]:
     )
 
 
-def show_listed(app: App, found: list[admin.Listed], *, limit: int) -> None:
+def show_hosts(app: App, listed: list[admin.HostSummary], *, limit: int) -> None:
     now = display_time()
     rows = [
         (
             host.name,
             domain64.to_hex(host.domain64),
-            clock_words(host, now),
+            clock_text(host, now),
             cadence.show(host.cadence),
             f"{host.policy} {printable(host.policy_reason)}".strip(),
         )
-        for host in found
+        for host in listed
     ]
     show_table(("HOST", "NUMBER", "CLOCK", "CADENCE", "POLICY"), rows)
-    if len(found) == limit:
-        app.say(f"  → perhaps more: --after {found[-1].name}")
+    show_more(app, listed, limit, listed and listed[-1].name)
 
 
-def clock_words(host: admin.Listed, now: datetime) -> str:
+def clock_text(host: admin.HostSummary, now: datetime) -> str:
     if host.crawl_started:
         return "crawl open"
-    return f"in {span(host.next_fetch - now)}" if host.next_fetch > now else "due"
-
-
-async def read_host(app: App, text: str) -> Portrait:
-    name = root_of(text).host
-    async with at_the_desk(app) as conn:
-        found = await admin.show_host(conn, name=name)
-        if found is None:
-            raise await unknown_host(conn, name)
-        reach = [await name_of(conn, one) for one in ranges(found)]
-        pages = await admin.count_pages(conn, number=found.domain64)
-        known = await admin.known_pages(conn, number=found.domain64, most=found.most_pages)
-        house, access = await hosts.house(conn), await private_access.of_host(conn, name)
-        return Portrait(found, reach, pages, known, house.filters, access)
+    return f"in {duration_text(host.next_fetch - now)}" if host.next_fetch > now else "due"
 
 
 async def add_hosts(app: App, texts: Sequence[str], often: str | None) -> list[Host]:
-    names, pace = names_of(texts), cadence.parse(often) if often else None
-    async with at_the_desk(app) as conn:
-        found = await hosts.register(conn, names=names, now=await server_time(conn))
-        if pace:
-            await admin.change_host(conn, names=names, cadence=pace)
-    return [found[name] for name in names]
+    names = host_names(texts)
+    async with door_transaction(app) as conn:
+        registered = await hosts.register(conn, names=names, now=await server_time(conn))
+        if often:
+            await admin.change_host(conn, names=names, cadence=parse_cadence(often))
+    return [registered[name] for name in names]
 
 
-def numbers_json(found: Sequence[Host]) -> list[dict[str, Any]]:
+def numbers_json(registered: Sequence[Host]) -> list[dict[str, Any]]:
     return [
-        plain(
+        json_fields(
             {
                 "name": host.name,
                 "domain64": host.domain64,
@@ -131,12 +124,12 @@ def numbers_json(found: Sequence[Host]) -> list[dict[str, Any]]:
                 "next_fetch": host.next_fetch,
             }
         )
-        for host in found
+        for host in registered
     ]
 
 
-def show_numbers(found: Sequence[Host]) -> None:
-    rows = [(host.name, host.domain64, domain64.to_hex(host.domain64)) for host in found]
+def show_numbers(registered: Sequence[Host]) -> None:
+    rows = [(host.name, host.domain64, domain64.to_hex(host.domain64)) for host in registered]
     show_table(("HOST", "NUMBER", "HEX"), rows)
 
 
@@ -151,32 +144,32 @@ async def change_hosts(
     private: bool | None = None,
     **wanted: Any,  # noqa: ANN401 - as click read them
 ) -> list[str]:
-    names, change = names_of(texts), change_of(wanted)
+    names, change = host_names(texts), host_change(wanted)
     filters = filter_list(file=file, single=single, no_filters=no_filters)
     if filters is not None:
         change["filters"] = filters
-    async with at_the_desk(app) as conn:
+    async with door_transaction(app) as conn:
         if reach:
-            change["ranges"] = [await range_of(conn, name) for name in reach]
+            change["ranges"] = [await parse_range(conn, name) for name in reach]
             change["scope"] = "listed"
-        found = await admin.change_host(conn, names=names, **change)
-        await all_there(conn, names, found)
+        changed = await admin.change_host(conn, names=names, **change)
+        await require_hosts(conn, names, changed)
         if private is not None:
             await change_private(conn, texts, allow=private)
-    return found
+    return changed
 
 
 async def change_private(conn: Connection, texts: Sequence[str], *, allow: bool) -> None:
-    """Allow or forbid connections to hosts that are not public; without a scheme, as the host is visited."""
+    """Allow or forbid connections to hosts that are not public; a name without a scheme uses that of the host."""
     for text in texts:
-        url = root_of(text)
+        url = host_root(text)
         if not allow:
             await private_access.revoke(conn, url.host)
             continue
         host = await admin.show_host(conn, name=url.host)
         if host is not None and "://" not in text:
             url = replace(url, scheme=Scheme(host.scheme))
-        permission = await private_permission.needed(url)
+        permission = await private_permission.needed_permission(url)
         if permission is None:
             raise BadInput(
                 f"{url.host} has no private address now.", hint="It needs no permission."
@@ -184,68 +177,79 @@ async def change_private(conn: Connection, texts: Sequence[str], *, allow: bool)
         await private_access.grant(conn, url, permission)
 
 
-def change_of(wanted: Mapping[str, Any]) -> admin.HostChange:
-    """What was given, as the desk takes it: None where the house's is wanted again."""
+def host_change(wanted: Mapping[str, Any]) -> admin.HostChange:
+    """The given options; the word `default` becomes None, which restores the default."""
     given = {name: value for name, value in wanted.items() if value is not None}
     change: dict[str, Any] = {
         name: None if value == DEFAULT else value for name, value in given.items()
     }
     if change.get("cadence"):
-        change["cadence"] = cadence.parse(change["cadence"])
+        change["cadence"] = parse_cadence(change["cadence"])
     if change.get("crawl_delay") is not None:
         change["crawl_delay"] = timedelta(seconds=change["crawl_delay"])
     return cast("admin.HostChange", change)
 
 
-def parsed(often: str | None) -> timedelta | None:
-    return cadence.parse(often) if often else None
-
-
 def filter_list(
     *, file: Path | None, single: Sequence[str], no_filters: bool
-) -> admin.Filters | None:
-    """The filters given, which must be good ones; None if none were given."""
+) -> admin.FilterList | None:
+    """The given filters, checked; None if none were given."""
     if bool(file) + bool(single) + no_filters > 1:
-        raise click.UsageError("Give --filters, --filter or --no-filters, not two of them.")
+        raise click.UsageError("Give only one of --filters, --filter and --no-filters.")
     if no_filters:
         return []
     if file:
-        return good(from_json(file.read_text("utf-8", "replace"), str(file)))
-    return good([from_json(text, "--filter") for text in single]) if single else None
+        return checked_filters(parse_json(file.read_text("utf-8", "replace"), str(file)))
+    return checked_filters([parse_json(text, "--filter") for text in single]) if single else None
 
 
-def from_json(text: str, where: str) -> Any:  # noqa: ANN401 - any JSON
+def parse_json(text: str, where: str) -> Any:  # noqa: ANN401 - any JSON
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise BadInput(f"{where} is not JSON: {error}.", hint=EXAMPLE) from error
+        raise BadInput(f"{where} is not JSON: {error}.", hint=FILTER_EXAMPLE) from error
 
 
-def good(found: object) -> admin.Filters:
-    if not isinstance(found, list):
-        raise BadInput("Filters are a list.", hint=EXAMPLE)
-    filters.compile(found)
-    return found
+def checked_filters(rules: object) -> admin.FilterList:
+    if not isinstance(rules, list):
+        raise BadInput("Filters must be a list.", hint=FILTER_EXAMPLE)
+    filters.compile(rules)
+    return rules
 
 
 async def set_policy(
     app: App, texts: Sequence[str], policy: admin.Policy, reason: str
 ) -> list[str]:
-    names = names_of(texts)
-    async with at_the_desk(app) as conn:
-        found = await admin.change_policy(conn, names=names, policy=policy, reason=reason)
-        await all_there(conn, names, found)
-    return found
+    names = host_names(texts)
+    async with door_transaction(app) as conn:
+        changed = await admin.change_policy(conn, names=names, policy=policy, reason=reason)
+        await require_hosts(conn, names, changed)
+    return changed
 
 
-async def crawl_hosts(app: App, texts: Sequence[str], *, hall_pass: bool) -> Answers:
+async def release_held_pages(app: App, texts: Sequence[str]) -> dict[str, int]:
+    """Remove the pages that are held back; returns how many of each host."""
+    names = host_names(texts)
+    async with mgmt_transaction(app) as conn:
+        registered = await hosts.find(conn, names=names)
+        await require_hosts(conn, names, [host.name for host in registered])
+        return {host.name: await page_versions.release(conn, host.domain64) for host in registered}
+
+
+def show_released(app: App, released: Mapping[str, int]) -> None:
+    for name, pages in released.items():
+        removed = f"{counted(pages, 'page')} will be removed from the index"
+        app.say(f"{name}: {removed if pages else 'no pages are held back'}")
+
+
+async def recrawl_hosts(app: App, texts: Sequence[str], *, hall_pass: bool) -> BatchVerdicts:
     """A full knock at the root of each host."""
-    roots = {(root := root_of(text)).host: str(root) for text in texts}
-    async with at_the_door(app) as doorkeeper:
+    roots = {(root := host_root(text)).host: str(root) for text in texts}
+    async with open_door(app) as doorkeeper:
         async with doorkeeper.db.transaction() as conn:
-            there = await hosts.find(conn, names=list(roots))
-            await all_there(conn, list(roots), [host.name for host in there])
-            numbers = [host.domain64 for host in there] if hall_pass else []
+            registered = await hosts.find(conn, names=list(roots))
+            await require_hosts(conn, list(roots), [host.name for host in registered])
+            numbers = [host.domain64 for host in registered] if hall_pass else []
             entrances = await guestbook.recrawl_entrances(conn, hosts=numbers)
         for entrance in entrances:
             if entrance.scheme is not None and entrance.path is not None:
@@ -255,72 +259,68 @@ async def crawl_hosts(app: App, texts: Sequence[str], *, hall_pass: bool) -> Ans
         answers = await doorkeeper.knock(list(roots.values()), knock=knock, register=False)
     for entrance in entrances:
         if entrance.crawling:
-            pages = f"{entrance.crawling:,} page{'s' if entrance.crawling > 1 else ''}"
-            app.say(
-                f"{entrance.host}: {pages} in progress: not admitted again. Repeat this when they are done."
-            )
+            pages = counted(entrance.crawling, "page")
+            app.say(f"{entrance.host}: {pages} in progress, not admitted again. Repeat this later.")
     return answers
 
 
-async def crawl_due(app: App) -> Answers:
-    async with at_the_door(app) as doorkeeper:
-        total = Answers([])
-        async for came in doorkeeper.kick_off():
-            total = Answers([*total.answers, *came.answers], total.brought + came.brought)
+async def recrawl_due(app: App) -> BatchVerdicts:
+    async with open_door(app) as doorkeeper:
+        total = BatchVerdicts([])
+        async for batch in doorkeeper.kick_off():
+            total = BatchVerdicts([*total.answers, *batch.answers], total.brought + batch.brought)
         return total
 
 
-def show_crawls(app: App, answers: Answers, *, as_json: bool) -> bool:
-    """Show what the door said; true if it refused all."""
-    tally = Tally()
-    tally.add(answers)
+def show_recrawls(app: App, answers: BatchVerdicts, *, as_json: bool) -> bool:
+    """Show the door's answers; whether it refused all hosts."""
+    counts = AnswerCounts()
+    counts.add(answers)
     if as_json:
-        show_json({**tally.as_json(), "answers": [answer_json(one) for one in answers.answers]})
-    elif len(answers.answers) > FEW:
-        show_tally(tally)
+        listed = [answer_json(answer) for answer in answers.answers]
+        show_json({**counts.as_json(), "answers": listed})
+    elif len(answers.answers) > MAX_LISTED_ANSWERS:
+        show_counts(counts)
     else:
         show_answers(answers.answers)
     if not answers.answers:
-        app.say("no host is due")
-    if tally.brought:
-        app.say(f"with them {tally.brought:,} other pages of their hosts")
-    return tally.all_refused
+        app.say("No host is due.")
+    show_brought(app, counts)
+    return counts.all_refused
 
 
-async def house_rules(
+async def default_rules(
     app: App,
     *,
     cadence: str | None,
     max_pages: int | None,
     max_depth: int | None,
     **lists: Any,  # noqa: ANN401 - as click read them
-) -> House:
-    """What holds for every host, after any change asked for."""
+) -> DoorSettings:
+    """Change the given default rules and return all of them."""
     given: dict[str, Any] = {
-        "cadence": parsed(cadence),
+        "cadence": parse_cadence(cadence) if cadence else None,
         "filters": filter_list(**lists),
         "max_pages": max_pages,
         "max_depth": max_depth,
     }
-    async with at_the_desk(app) as conn:
+    async with door_transaction(app) as conn:
         if any(value is not None for value in given.values()):
-            return await admin.change_house(conn, **given)
-        return await hosts.house(conn)
+            return await admin.change_settings(conn, **given)
+        return await hosts.door_settings(conn)
 
 
-def house_json(house: House) -> dict[str, Any]:
+def rules_json(rules: DoorSettings) -> dict[str, Any]:
     return {
-        "cadence": cadence.show(house.cadence),
-        "max_pages": house.max_pages,
-        "max_depth": house.max_depth,
-        "filters": house.filters,
+        "cadence": cadence.show(rules.cadence),
+        "max_pages": rules.max_pages,
+        "max_depth": rules.max_depth,
+        "filters": rules.filters,
     }
 
 
-def show_house(house: House) -> None:
-    tell("cadence", cadence.show(house.cadence))
-    tell(
-        "limits",
-        f"{house.max_pages:,} pages of a host, new ones up to {house.max_depth} clicks away",
-    )
-    show_filters(house.filters)
+def show_rules(rules: DoorSettings) -> None:
+    show_field("cadence", cadence.show(rules.cadence))
+    depth = f"new pages up to {rules.max_depth} clicks from the start of the crawl"
+    show_field("limits", f"at most {rules.max_pages:,} pages per host, {depth}")
+    show_field("filters", *([filters.describe(rule) for rule in rules.filters] or ["none"]))

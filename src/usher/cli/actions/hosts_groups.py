@@ -1,62 +1,58 @@
-"""The work behind `usher hosts group`: hosts that share a server, put together and shown."""
+"""`usher hosts group`, `ungroup` and `groups`: hosts on one server share a politeness delay."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import datetime
 
 from usher import durations
-from usher.cli.actions.components import at_mgmt
-from usher.cli.app import App, show_json, show_table
-from usher.cli.door_access import all_there, names_of
-from usher.cli.queue_access import read_span
-from usher.cli.wording import display_time, plain, printable, span
+from usher.cli.app import App, show_json, show_more, show_table
+from usher.cli.area_access import mgmt_transaction
+from usher.cli.door_access import host_names, require_hosts
+from usher.cli.queue_access import parse_duration
+from usher.cli.wording import display_time, duration_text, printable, records_json
 from usher.mgmt import politeness_groups
-from usher.mgmt.politeness_groups import MOST_COUNTED, Pace
+from usher.mgmt.politeness_groups import MAX_COUNTED_HOSTS, PolitenessGroup
 
 
 async def join_group(app: App, name: str, texts: Sequence[str], delay: str | None) -> list[str]:
-    """All of the hosts, or none if one is unknown."""
-    names, pause = names_of(texts), None if delay is None else read_span(delay)
-    async with at_mgmt(app) as conn:
-        found = await politeness_groups.group(conn, name, names, delay=pause)
-        await all_there(conn, names, found)
-    return found
+    """Put all hosts into the group, or none if one is unknown."""
+    names, pause = host_names(texts), None if delay is None else parse_duration(delay)
+    async with mgmt_transaction(app) as conn:
+        changed = await politeness_groups.group(conn, name, names, delay=pause)
+        await require_hosts(conn, names, changed)
+    return changed
 
 
 async def leave_group(app: App, texts: Sequence[str]) -> list[str]:
-    names = names_of(texts)
-    async with at_mgmt(app) as conn:
-        found = await politeness_groups.ungroup(conn, names)
-        await all_there(conn, names, found)
-    return found
+    names = host_names(texts)
+    async with mgmt_transaction(app) as conn:
+        changed = await politeness_groups.ungroup(conn, names)
+        await require_hosts(conn, names, changed)
+    return changed
 
 
-async def find_groups(app: App, *, limit: int, after: str) -> list[Pace]:
-    async with at_mgmt(app) as conn:
+async def find_groups(app: App, *, limit: int, after: str) -> list[PolitenessGroup]:
+    async with mgmt_transaction(app) as conn:
         return await politeness_groups.groups(conn, after=after, n=limit)
 
 
-def show_groups(app: App, found: Sequence[Pace], *, limit: int, as_json: bool) -> None:
+def show_groups(app: App, groups: Sequence[PolitenessGroup], *, limit: int, as_json: bool) -> None:
     if as_json:
-        show_json([plain(asdict(one)) for one in found])
+        show_json(records_json(groups))
         return
     now = display_time()
     rows = [
         (
-            printable(one.name),
-            "as its hosts" if one.crawl_delay is None else durations.show(one.crawl_delay),
-            ready_words(one, now),
-            f"≥ {MOST_COUNTED}" if one.hosts >= MOST_COUNTED else one.hosts,
-            ", ".join(one.some) + (" …" if one.hosts > len(one.some) else ""),
+            printable(group.name),
+            "as its hosts" if group.crawl_delay is None else durations.show(group.crawl_delay),
+            ready_text(group.ready_at, now),
+            f"≥ {MAX_COUNTED_HOSTS}" if group.hosts >= MAX_COUNTED_HOSTS else group.hosts,
+            ", ".join(group.some) + (" …" if group.hosts > len(group.some) else ""),
         )
-        for one in found
+        for group in groups
     ]
-    show_table(("GROUP", "DELAY", "READY", "HOSTS", "AMONG THEM"), rows)
-    if len(found) == limit:
-        app.say(f"  → perhaps more: --after {found[-1].name}")
+    show_table(("GROUP", "DELAY", "READY", "HOSTS", "SOME HOSTS"), rows)
+    show_more(app, groups, limit, groups and groups[-1].name)
 
 
-def ready_words(one: Pace, now: datetime) -> str:
-    return (
-        "now" if one.ready_at is None or one.ready_at <= now else f"in {span(one.ready_at - now)}"
-    )
+def ready_text(ready_at: datetime | None, now: datetime) -> str:
+    return "now" if ready_at is None or ready_at <= now else f"in {duration_text(ready_at - now)}"

@@ -1,1 +1,1 @@
-"""The commands: arguments, options and help. The implementation is in the module of the same name in actions."""
+"""Click commands: arguments, options and help texts. The implementation is in `usher.cli.actions`."""

@@ -1,15 +1,12 @@
-"""What kind of thing a body is, by its media type and, where that says little or lies, by its first bytes.
-
-Comes from an answer; goes to the walk and to the reader, which take only pages, texts and PDFs apart.
-"""
+"""Determines the kind of a body, by its media type and, if that is missing or wrong, by its first bytes."""
 
 import re
 from typing import Final, Literal
 
-Kind = Literal["html", "text", "pdf", "feed", "sitemap", "other"]
+ContentKind = Literal["html", "text", "pdf", "feed", "sitemap", "other"]
 
-_HEAD: Final = 1_024
-_BY_TYPE: Final[dict[str, Kind]] = {
+_HEAD_BYTES: Final = 1_024
+_BY_TYPE: Final[dict[str, ContentKind]] = {
     "text/html": "html",
     "application/xhtml+xml": "html",
     "application/vnd.wap.xhtml+xml": "html",
@@ -24,7 +21,7 @@ _BY_TYPE: Final[dict[str, Kind]] = {
     "application/rdf+xml": "feed",
     "application/feed+json": "feed",
 }
-_UNTOLD: Final = frozenset(
+_UNSPECIFIC: Final = frozenset(
     {"", "application/octet-stream", "binary/octet-stream", "unknown/unknown"}
 )
 _BINARY: Final = (
@@ -35,7 +32,7 @@ _BINARY: Final = (
 _ROOT: Final = re.compile(  # the first element, after declarations, comments and a doctype
     rb"(?:\s+|<\?[^>]*>|<!--(?:[^-]|-(?!->))*-->|<!doctype[^>]*>)*+<([a-z][^\s/>]*)", re.IGNORECASE
 )
-_ROOTS: Final[dict[bytes, Kind]] = {
+_ROOTS: Final[dict[bytes, ContentKind]] = {
     b"html": "html",
     b"rss": "feed",
     b"feed": "feed",
@@ -43,51 +40,37 @@ _ROOTS: Final[dict[bytes, Kind]] = {
     b"urlset": "sitemap",
     b"sitemapindex": "sitemap",
 }
-_PAGE: Final = frozenset(
-    {
-        b"a",
-        b"article",
-        b"b",
-        b"body",
-        b"br",
-        b"center",
-        b"div",
-        b"font",
-        b"h1",
-        b"head",
-        b"iframe",
-        b"link",
-    }
-    | {b"main", b"meta", b"p", b"script", b"section", b"span", b"style", b"table", b"title", b"ul"}
-)
+_TAGS: Final = b"""
+    a article b body br center div font h1 head iframe link main meta p script section span style table title ul"""
+_PAGE_TAGS: Final = frozenset(_TAGS.split())
 
 
-def kind(media_type: str, body: bytes) -> Kind:
+def content_kind(media_type: str, body: bytes) -> ContentKind:
     media_type = media_type.strip().lower()
-    head = body[:_HEAD].removeprefix(b"\xef\xbb\xbf").lstrip()
-    told = _BY_TYPE.get(media_type)
+    head = body[:_HEAD_BYTES].removeprefix(b"\xef\xbb\xbf").lstrip()
+    declared = _BY_TYPE.get(media_type)
     if head.startswith(b"%PDF-"):
         return "pdf"
     if head.startswith(_BINARY):
-        return "pdf" if told == "pdf" else "other"
-    if told == "html":
+        return "pdf" if declared == "pdf" else "other"
+    if declared == "html":
         return _root(head, "html")
-    if told:
-        return told
+    if declared:
+        return declared
     if media_type.endswith(("/xml", "+xml")):
         return _root(head, "other")
-    return _guess(head) if media_type in _UNTOLD else "other"
+    return _guess(head) if media_type in _UNSPECIFIC else "other"
 
 
-def _root(head: bytes, otherwise: Kind) -> Kind:
+def _root(head: bytes, otherwise: ContentKind) -> ContentKind:
     match = _ROOT.match(head)
     return _ROOTS.get(match[1].lower().rpartition(b":")[2], otherwise) if match else otherwise
 
 
-def _guess(head: bytes) -> Kind:
-    """Nobody said what it is, so only what shows itself counts."""
+def _guess(head: bytes) -> ContentKind:
+    """Guess the kind from the content alone."""
     match = _ROOT.match(head)
-    if match and match[1].lower() in _PAGE:
+    if match and match[1].lower() in _PAGE_TAGS:
         return "html"
     if match or head.startswith(b"<!"):
         return _root(head, "html" if head[:9].lower() == b"<!doctype" else "other")

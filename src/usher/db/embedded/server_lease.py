@@ -15,7 +15,7 @@ from usher.db.embedded import account, binaries
 from usher.db.embedded.cluster import START_SECONDS, Cluster
 from usher.db.embedded.locks import FileLock, exclusive_lock, is_locked
 from usher.db.embedded.supervisor import StartReport
-from usher.errors import DataUnusable, NoServer, ServerUnusable, tree
+from usher.errors import DataUnusable, NoServer, ServerUnusable, errors_by_code
 from usher.private_files import make_data_directory, open_file
 
 
@@ -139,4 +139,4 @@ def start_supervisor(data: Path, pg_bin: str, port: int) -> None:
 def raise_reported_error(report: StartReport, keeper: int) -> None:
     if report.code:
         os.waitpid(keeper, 0)
-        raise tree()[report.code](report.message, hint=report.hint)
+        raise errors_by_code()[report.code](report.message, hint=report.hint)

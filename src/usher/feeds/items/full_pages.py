@@ -1,8 +1,4 @@
-"""Pages of the items of partial feeds: wanted once when an item is new or changed, fetched, kept in its content.
-
-Comes from polls, which want them; goes to the queue, a job for each page, and from there through `permalink` to the
-schema `feeds`.
-"""
+"""The pages of items of partial feeds: which are wanted, which are fetched, and the jobs that fetch them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,19 +10,19 @@ from usher.db.pool import Connection
 from usher.db.statements import load_statements
 from usher.errors import NotFound
 from usher.feeds.items import followup_jobs
-from usher.feeds.items.followup_jobs import Errand
-from usher.feeds.store.databases import House
-from usher.urls import Refused, parse
+from usher.feeds.items.followup_jobs import PageJob
+from usher.feeds.store.databases import FeedDatabases
+from usher.urls import UrlRefusal, parse
 
 store = load_statements(__file__)
 
-MOST: Final = 500  # pages sent to the queue at once
-LATEST: Final = 50  # items of a feed that becomes partial
+MAX_JOBS_PER_POLL: Final = 500
+LATEST_ITEMS: Final = 50  # whose pages are wanted when a feed becomes partial
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """A page that is to be fetched, and how often that failed."""
+class WantedPage:
+    """A page to fetch, and the number of failed attempts."""
 
     id: int
     link: str
@@ -35,8 +31,8 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """An item whose page is asked for; not if its feed is not partial any more, or off."""
+class PageRequest:
+    """An item and its page; not `wanted` if the feed is disabled or not partial any more."""
 
     id: int
     feed_id: int
@@ -46,13 +42,13 @@ class Asked:
     errors: int
     feed: int | None
     cleanup: bool | None
-    asked: bool
+    wanted: bool
     feed_url: str
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
-    """How the pages of a feed are."""
+class PageCounts:
+    """How many pages of a feed are wanted, fetched and failed, with the latest error."""
 
     wanted: int
     fetched: int
@@ -61,60 +57,60 @@ class Tally:
     next_at: datetime | None
 
 
-async def want(conn: Connection, ids: Sequence[int], *, now: datetime) -> None:
-    """These items are new or changed: their pages are to be fetched."""
-    await store.want.run(conn, ids=list(ids), now=now)
+async def want_pages(conn: Connection, ids: Sequence[int], *, now: datetime) -> None:
+    """Want the pages of these items."""
+    await store.want_pages.run(conn, ids=list(ids), now=now)
 
 
 async def set_partial(
     conn: Connection, ids: Sequence[int], *, partial: bool, now: datetime
 ) -> list[int]:
-    """Fetch the pages of feeds' items, or do not; which feeds that changes."""
+    """Set whether jobs fetch the pages of feeds; returns the feeds that this changes."""
     kind = "partial" if partial else "full"
     changed = [id_ for (id_,) in await store.set_partial.tuples(conn, ids=list(ids), kind=kind)]
     if changed and partial:
-        await store.want_latest.run(conn, ids=changed, n=LATEST, now=now)
+        await store.want_latest_pages.run(conn, ids=changed, n=LATEST_ITEMS, now=now)
     return changed
 
 
-async def send(house: House, feed_id: int) -> int:
-    """Put jobs for all wanted pages of a feed into the queue; those that are there already stay."""
-    async with house.search.transaction() as conn:
-        wanted = await store.wanted.rows(conn, Wanted, feed=feed_id, n=MOST)
-        if not wanted:
+async def queue_wanted_pages(databases: FeedDatabases, feed_id: int) -> int:
+    """Queue jobs for the wanted pages of a feed; returns the number of new jobs."""
+    async with databases.search.transaction() as conn:
+        pages = await store.wanted_pages.rows(conn, WantedPage, feed=feed_id, n=MAX_JOBS_PER_POLL)
+        if not pages:
             return 0
-        async with house.queue(conn) as queue:
-            return await followup_jobs.send_pages(queue, [errand_of(one) for one in wanted])
-
-
-def errand_of(page: Wanted) -> Errand:
-    return Errand(page.id, page.errors, page.next_at, host_of(page.link))
+        page_jobs = [
+            PageJob(page.id, page.errors, page.next_at, host_of(page.link)) for page in pages
+        ]
+        async with databases.queue(conn) as queue:
+            return await followup_jobs.queue_page_jobs(queue, page_jobs)
 
 
 def host_of(link: str) -> str:
-    """Whose a page is; one that nobody can ask for still gets a job, which says so."""
+    """The host of a page; `-` for a link that cannot be requested, whose job reports that."""
     url = parse(link)
-    return "-" if isinstance(url, Refused) else url.host
+    return "-" if isinstance(url, UrlRefusal) else url.host
 
 
-async def find(conn: Connection, id_: int) -> Asked:
-    found = await store.find.row(conn, Asked, id=id_)
-    if found is None:
-        raise NotFound(f"No page of an item {id_} is wanted.", hint=f"usher items show {id_}")
-    return found
+async def find_request(conn: Connection, id_: int) -> PageRequest:
+    """The page of an item; NotFound if it was never wanted."""
+    request = await store.find_request.row(conn, PageRequest, id=id_)
+    if request is None:
+        raise NotFound(f"The page of item {id_} is not wanted.", hint=f"usher items show {id_}")
+    return request
 
 
-async def put_page(
-    conn: Connection, asked: Asked, content: str, url: str, status: int, *, now: datetime
+async def save_page(
+    conn: Connection, request: PageRequest, content: str, url: str, status: int, *, now: datetime
 ) -> bool:
-    """Keep a page; not if its item changed meanwhile."""
-    found = await store.put_page.tuples(
-        conn, id=asked.id, hash=asked.hash, content=content, url=url, status=status, now=now
+    """Save a page as the content of its item; false if the item changed meanwhile."""
+    rows = await store.save_page.tuples(
+        conn, id=request.id, hash=request.hash, content=content, url=url, status=status, now=now
     )
-    return bool(found)
+    return bool(rows)
 
 
-async def put_error(
+async def save_page_error(
     conn: Connection,
     id_: int,
     error: str,
@@ -123,8 +119,8 @@ async def put_error(
     next_at: datetime | None,
     now: datetime,
 ) -> None:
-    """A page could not be had; without a time to try again it is given up."""
-    await store.put_error.run(
+    """Save why a page could not be fetched; without `next_at` there is no further attempt."""
+    await store.save_page_error.run(
         conn,
         id=id_,
         error=error,
@@ -135,7 +131,7 @@ async def put_error(
     )
 
 
-async def tally(conn: Connection, feed_id: int) -> Tally:
-    """How the pages of a feed are."""
-    found = await store.tally.row(conn, Tally, feed=feed_id)
-    return found or Tally(0, 0, 0, "", None)
+async def page_counts(conn: Connection, feed_id: int) -> PageCounts:
+    """How many pages of a feed are wanted, fetched and failed."""
+    counts = await store.page_counts.row(conn, PageCounts, feed=feed_id)
+    return counts or PageCounts(0, 0, 0, "", None)

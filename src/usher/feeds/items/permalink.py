@@ -1,8 +1,7 @@
-"""The page of one item, fetched as a crawler would: past the guard, by the host's robots.txt, at its pace.
+"""Fetches the page of one item as a crawler does: within robots.txt, the crawl delay and the private-host rules.
 
-Comes from the queue, as a job whose resource is the page's host; goes to the item's content, and its host's robots.txt
-to where every crawler looks for it. A page that cannot be had is tried again later and later, then given up, with the
-reason; it is wanted again when its item changes.
+A page that cannot be fetched is tried again with growing waits, then given up with the reason. It is wanted again when
+its item changes.
 """
 
 import asyncio
@@ -10,39 +9,36 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 
-from usher.crawl.chunk_lease import Lease
-from usher.crawl.fetch_outcome import GONE, MOVED
-from usher.crawl.http.fetch import Answer, Fetcher
+from usher.crawl.chunk_lease import ChunkLease
+from usher.crawl.fetch_outcome import GONE_STATUSES
+from usher.crawl.http.fetch import Fetcher, FetchResponse
+from usher.crawl.http.response import REDIRECT_STATUSES
 from usher.crawl.page import media_type
 from usher.crawl.page.charset import decode
-from usher.crawl.politeness import Manners, Rules
-from usher.crawl.service import PRODUCT
+from usher.crawl.politeness import HostRules, PolitenessPolicy
 from usher.feeds.items import followup_jobs, full_pages
-from usher.feeds.items.followup_jobs import Errand
-from usher.feeds.items.full_pages import Asked
-from usher.feeds.items.robots import Shelf
+from usher.feeds.items.followup_jobs import PageJob
+from usher.feeds.items.full_pages import PageRequest
+from usher.feeds.items.robots import RobotsCache
 from usher.feeds.store import item_texts
-from usher.feeds.store.databases import House
-from usher.feeds.store.save_feed import clean
-from usher.private_hosts import Allowed, may_lead
-from usher.urls import Refused, Url, parse
+from usher.feeds.store.databases import FeedDatabases
+from usher.feeds.store.save_feed import storable_text
+from usher.private_hosts import PrivateAllowList, may_lead
+from usher.urls import Url, UrlRefusal, parse
 
-MOST_HOPS: Final = 8
-TRIES: Final = 5
-FIRST: Final = timedelta(hours=1)  # after the first error; each time twice as long
-LONGEST: Final = timedelta(days=1)
-PATIENCE: Final = (
-    600.0  # seconds that all requests for one page may take, with the rests between them
-)
-LONGEST_ERROR: Final = 500
+MAX_REDIRECTS: Final = 8
+MAX_ATTEMPTS: Final = 5
+FIRST_RETRY_WAIT: Final = timedelta(hours=1)  # doubles with each attempt
+MAX_RETRY_WAIT: Final = timedelta(days=1)
+FETCH_SECONDS: Final = 600.0  # for all requests for one page, with the delays between them
+MAX_ERROR_CHARS: Final = 500
 SUCCESS: Final = 200
-# What another time may bring: all that is not the host's last word.
-FINAL: Final = GONE | {401, 402, 403, 405, 406, 414, 451}
+FINAL_STATUSES: Final = GONE_STATUSES | {401, 402, 403, 405, 406, 414, 451}  # no further attempt
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
-    """A page, or why there is none; `final` if there never will be one."""
+class FetchedPage:
+    """A page, or why there is none; `final` if no further attempt is worth it."""
 
     url: Url | None
     status: int | None = None
@@ -54,8 +50,8 @@ class Fetched:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What came of a job for a page."""
+class PageOutcome:
+    """The result of a job that fetches a page."""
 
     item: int
     kind: Literal["fetched", "failed", "off"]
@@ -67,122 +63,132 @@ class Told:
         return self.kind != "failed"
 
 
-async def permalink(
-    house: House, fetcher: Fetcher, id_: int, *, now: datetime | None = None
-) -> Told:
-    """Fetch the page of an item, if it is wanted."""
-    async with house.search.connection() as conn:
-        asked = await full_pages.find(conn, id_)
-    if asked.state != "wanted" or not asked.asked:
-        return Told(id_, "off", "Its page is not wanted any more.")
-    url, feed = parse(asked.link), parse(asked.feed_url)
-    if isinstance(url, Refused):
-        fetched = Fetched(None, error=f"It has no address: {url.detail}", final=True)
+async def fetch_item_page(
+    databases: FeedDatabases, fetcher: Fetcher, id_: int, *, now: datetime | None = None
+) -> PageOutcome:
+    """Fetch and save the page of an item if it is wanted."""
+    async with databases.search.connection() as conn:
+        request = await full_pages.find_request(conn, id_)
+    if request.state != "wanted" or not request.wanted:
+        return PageOutcome(id_, "off", "The page is not wanted any more.")
+    url, feed = parse(request.link), parse(request.feed_url)
+    if isinstance(url, UrlRefusal):
+        page = FetchedPage(None, error=f"The link is not a web address: {url.detail}", final=True)
     else:
-        source = "" if isinstance(feed, Refused) else feed.host
-        async with Shelf(house) as shelf:
-            manners = Manners(fetcher, PRODUCT, shelf.as_client())
-            fetched = await fetch(manners, url, source=source, allowed=fetcher.allow)
-    return await settle(house, asked, fetched, now=now or house.search.clock.now())
+        source = "" if isinstance(feed, UrlRefusal) else feed.host
+        async with RobotsCache(databases) as robots:
+            manners = PolitenessPolicy(fetcher, robots.as_client())
+            page = await fetch_page(manners, url, source=source, allowed=fetcher.allow)
+    return await save_result(databases, request, page, now=now or databases.search.clock.now())
 
 
-async def fetch(manners: Manners, url: Url, *, source: str, allowed: Allowed) -> Fetched:
-    """Ask for a page, and follow where it leads, as far as each host allows it.
+async def fetch_page(
+    manners: PolitenessPolicy, url: Url, *, source: str, allowed: PrivateAllowList
+) -> FetchedPage:
+    """Fetch a page and follow its redirects, as far as each host's robots.txt allows.
 
     `source` is the host of the feed. Neither it nor a redirect leads to a private host of another name.
     """
-    lease = Lease(asyncio.get_running_loop().time() + PATIENCE)
+    lease = ChunkLease(asyncio.get_running_loop().time() + FETCH_SECONDS)
     here = url
-    for _ in range(MOST_HOPS + 1):
+    for _ in range(MAX_REDIRECTS + 1):
         if not may_lead(allowed, source, here.host):
-            words = f"{source} must not lead to the private host {here.host}"
-            return Fetched(here, error=words, final=True)
+            error = f"{source} must not lead to the private host {here.host}"
+            return FetchedPage(here, error=error, final=True)
         rules = await manners.rules(here, delay=0, lease=lease)
-        if (barred := judged(rules, here)) or rules is None:
-            return barred or Fetched(here, error="Its turn did not come.")
-        delay = rules.robots.crawl_delay or 0.0
-        answer = await manners.ask(here, {}, delay=delay, lease=lease)
+        if rules and (refusal := robots_refusal(rules, here)):
+            return refusal
+        delay = rules.robots.crawl_delay or 0.0 if rules else 0.0
+        answer = await manners.request(here, {}, delay=delay, lease=lease) if rules else None
         if answer is None:
-            return Fetched(here, error="Its turn did not come.")
-        if answer.status not in MOVED:
-            return read(answer, timedelta(seconds=delay))
+            return FetchedPage(here, error="The host was busy for too long")
+        if answer.status not in REDIRECT_STATUSES:
+            return read_response(answer, timedelta(seconds=delay))
         if answer.location is None:
-            said = f"HTTP {answer.status} that does not say where it leads"
-            return Fetched(here, answer.status, error=said)
+            error = f"HTTP {answer.status} without a Location"
+            return FetchedPage(here, answer.status, error=error)
         source, here = here.host, answer.location
-    return Fetched(here, error=f"It sends us on more than {MOST_HOPS} times")
+    return FetchedPage(here, error=f"More than {MAX_REDIRECTS} redirects")
 
 
-def judged(rules: Rules | None, url: Url) -> Fetched | None:
-    """Why a page may not be asked for."""
-    if rules is None:
-        return None
-    if rules.robots.wait:
-        return Fetched(url, error=f"robots.txt cannot be had ({rules.why})")
-    if not rules.robots.allowed(str(url)):
-        rule = rules.robots.rule(str(url))
-        return Fetched(url, error=f"robots.txt does not allow it: {rule}", final=True)
+def robots_refusal(rules: HostRules, url: Url) -> FetchedPage | None:
+    """Why robots.txt forbids the page; None if it does not."""
+    if rules.robots.unavailable:
+        return FetchedPage(url, error=f"Could not read robots.txt ({rules.why})")
+    if not rules.robots.allows(str(url)):
+        rule = rules.robots.explain(str(url))
+        return FetchedPage(url, error=f"robots.txt does not allow it: {rule}", final=True)
     return None
 
 
-def read(answer: Answer, delay: timedelta) -> Fetched:
-    """What an answer means: only a whole page is one."""
-    rest = answer.retry_after(datetime.now(UTC))
-    wait = timedelta(seconds=min(rest or 0.0, 30 * LONGEST.total_seconds()))
+def read_response(answer: FetchResponse, delay: timedelta) -> FetchedPage:
+    """The page of a response, or its error; a response that was cut is no page."""
+    seconds = answer.retry_after(datetime.now(UTC))
+    wait = timedelta(seconds=min(seconds or 0.0, 30 * MAX_RETRY_WAIT.total_seconds()))
     url, status = answer.url, answer.status
     if answer.error or status is None:
         final = answer.kind in ("body", "private", "port", "own")
-        return Fetched(url, status, error=answer.error, final=final, wait=wait, delay=delay)
+        return FetchedPage(url, status, error=answer.error, final=final, wait=wait, delay=delay)
     if status // 100 != SUCCESS // 100:
-        said = f"HTTP {status} {answer.reason}".rstrip()
-        return Fetched(url, status, error=said, final=status in FINAL, wait=wait, delay=delay)
-    if media_type.kind(answer.media_type, answer.body) != "html":
-        said = f"It is no page but {answer.media_type or 'something else'}"
-        return Fetched(url, status, error=said, final=True, delay=delay)
-    return Fetched(url, status, clean(decode(answer.body, answer.charset)), delay=delay)
+        error, final = f"HTTP {status} {answer.reason}".rstrip(), status in FINAL_STATUSES
+        return FetchedPage(url, status, error=error, final=final, wait=wait, delay=delay)
+    if media_type.content_kind(answer.media_type, answer.body) != "html":
+        error = f"It is not HTML but {answer.media_type or 'of an unknown type'}"
+        return FetchedPage(url, status, error=error, final=True, delay=delay)
+    return FetchedPage(url, status, storable_text(decode(answer.body, answer.charset)), delay=delay)
 
 
-async def settle(house: House, asked: Asked, fetched: Fetched, *, now: datetime) -> Told:
-    """Write down what came, and what is to be done next."""
-    if fetched.delay and fetched.url:
-        async with house.search.transaction() as conn, house.queue(conn) as queue:
-            await followup_jobs.slow_down(queue, fetched.url.host, min(fetched.delay, LONGEST))
-    if fetched.error:
-        return await put_off(house, asked, fetched, now)
-    return await keep(house, asked, fetched, now)
+async def save_result(
+    databases: FeedDatabases, request: PageRequest, page: FetchedPage, *, now: datetime
+) -> PageOutcome:
+    """Save the page or its error, and raise the host's interval to its crawl delay."""
+    if page.delay and page.url:
+        delay = min(page.delay, MAX_RETRY_WAIT)
+        async with databases.search.transaction() as conn, databases.queue(conn) as queue:
+            await followup_jobs.raise_host_interval(queue, page.url.host, delay)
+    if page.error:
+        return await save_failure(databases, request, page, now)
+    return await save_success(databases, request, page, now)
 
 
-async def put_off(house: House, asked: Asked, fetched: Fetched, now: datetime) -> Told:
-    """Why there is no page, and a job for another time, together; or never again."""
-    again = None if fetched.final else later(asked.errors + 1, fetched.wait, now)
-    error = clean(fetched.error)[:LONGEST_ERROR]
-    async with house.search.transaction() as conn:
-        if again:
-            errand = Errand(asked.id, asked.errors + 1, again, full_pages.host_of(asked.link))
-            async with house.queue(conn) as queue:
-                await followup_jobs.send_pages(queue, [errand])
-        await full_pages.put_error(conn, asked.id, error, fetched.status, next_at=again, now=now)
-    return Told(asked.id, "failed", f"{error}.", again)
+async def save_failure(
+    databases: FeedDatabases, request: PageRequest, page: FetchedPage, now: datetime
+) -> PageOutcome:
+    """Save the error and queue the next attempt, unless there is none."""
+    errors = request.errors + 1
+    next_at = None if page.final else retry_time(errors, page.wait, now)
+    error = storable_text(page.error)[:MAX_ERROR_CHARS]
+    async with databases.search.transaction() as conn:
+        if next_at:
+            job = PageJob(request.id, errors, next_at, full_pages.host_of(request.link))
+            async with databases.queue(conn) as queue:
+                await followup_jobs.queue_page_jobs(queue, [job])
+        await full_pages.save_page_error(
+            conn, request.id, error, page.status, next_at=next_at, now=now
+        )
+    return PageOutcome(request.id, "failed", f"{error}.", next_at)
 
 
-async def keep(house: House, asked: Asked, fetched: Fetched, now: datetime) -> Told:
-    """The page, and what is made of it: a clean text soon, or words at once."""
-    url, status = str(fetched.url), fetched.status or SUCCESS
-    async with house.search.transaction() as conn:
-        kept = await full_pages.put_page(conn, asked, fetched.content, url, status, now=now)
-        if kept and asked.cleanup and asked.feed is not None:
-            async with house.queue(conn) as queue:
-                await followup_jobs.clean_soon(queue, [asked.feed], now=now)
-    if not kept:
-        return Told(asked.id, "off", "The item changed meanwhile, and wants its page still.")
-    if not asked.cleanup:
-        await item_texts.digest_feed(house.search, asked.feed_id)
-    return Told(asked.id, "fetched", "The page is kept.")
+async def save_success(
+    databases: FeedDatabases, request: PageRequest, page: FetchedPage, now: datetime
+) -> PageOutcome:
+    """Save the page, then let the cleaning task clean it or digest it at once."""
+    url, status = str(page.url), page.status or SUCCESS
+    async with databases.search.transaction() as conn:
+        saved = await full_pages.save_page(conn, request, page.content, url, status, now=now)
+        if saved and request.cleanup and request.feed is not None:
+            async with databases.queue(conn) as queue:
+                await followup_jobs.clean_soon(queue, [request.feed], now=now)
+    if not saved:
+        return PageOutcome(request.id, "off", "The item changed meanwhile; its page stays wanted.")
+    if not request.cleanup:
+        await item_texts.digest_feed(databases.search, request.feed_id)
+    return PageOutcome(request.id, "fetched", "The page is stored.")
 
 
-def later(errors: int, wait: timedelta, now: datetime) -> datetime | None:
-    """When to try again; never after so many errors."""
-    if errors >= TRIES:
+def retry_time(errors: int, wait: timedelta, now: datetime) -> datetime | None:
+    """The time of the next attempt; None after too many errors."""
+    if errors >= MAX_ATTEMPTS:
         return None
-    growing: timedelta = FIRST * 2 ** (errors - 1)
-    return now + max(min(growing, LONGEST), wait)
+    growing: timedelta = FIRST_RETRY_WAIT * 2 ** (errors - 1)
+    return now + max(min(growing, MAX_RETRY_WAIT), wait)

@@ -1,7 +1,6 @@
-"""What hosts said in their robots.txt, kept where every crawler looks for it.
+"""Reads and writes robots.txt in MGMT's tables, which all crawlers share.
 
-Comes from whoever fetches pages of items; goes to MGMT's tables and back. Where those cannot be reached, or the role
-that may write there cannot be taken on, each robots.txt is read anew.
+If the tables cannot be reached or written, each robots.txt is fetched again.
 """
 
 from collections.abc import Sequence
@@ -14,47 +13,48 @@ import psycopg
 from usher.db.clock import server_time
 from usher.db.pool import Connection, connect
 from usher.errors import UsherError
-from usher.feeds.store.databases import House, taken
+from usher.feeds.store.databases import FeedDatabases, available_role
 from usher.http.client.mgmt_client import Client
-from usher.messages import Robots
+from usher.messages.crawler import StoredRobots
 from usher.mgmt import robots
-from usher.urls import Refused, Url, parse
+from usher.urls import Url, UrlRefusal, parse
 
 ROLE: Final = "usher_mgmt"
 
 
-class Shelf:
-    """As much of MGMT as manners ask for; to be entered, and left with no connection behind."""
+class RobotsCache:
+    """The two methods of MGMT's client that the politeness rules call, on a connection to the database."""
 
-    def __init__(self, house: House) -> None:
-        self._house = house
+    def __init__(self, databases: FeedDatabases) -> None:
+        self._databases = databases
         self._stack = AsyncExitStack()
         self._conn: Connection | None = None
 
     async def __aenter__(self) -> Self:
+        dsn, timeout = self._databases.work_dsn, self._databases.connect_timeout
         try:
-            role = await taken(self._house.work, ROLE, self._house.patience)
-            conn = await connect(self._house.work, patience=self._house.patience, role=role)
+            role = await available_role(dsn, ROLE, timeout)
+            conn = await connect(dsn, patience=timeout, role=role)
             self._conn = await self._stack.enter_async_context(conn)
         except UsherError:
-            self._conn = None  # then each is read anew
+            self._conn = None
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
     def as_client(self) -> Client | None:
-        """For manners, which call nothing but the two below."""
+        """The cache as a client of MGMT; None if the tables cannot be reached."""
         return cast("Client", self) if self._conn is not None else None
 
-    async def robots(self, origin: str) -> Robots:
+    async def robots(self, origin: str) -> StoredRobots:
         url = parse(origin)
-        if isinstance(url, Refused) or self._conn is None:
-            return Robots()
+        if isinstance(url, UrlRefusal) or self._conn is None:
+            return StoredRobots()
         try:
-            return _told(await robots.find(self._conn, url.host, url.scheme))
+            return _message(await robots.find_robots(self._conn, url.host, url.scheme))
         except psycopg.Error:
-            return Robots()
+            return StoredRobots()
 
     async def set_robots(
         self,
@@ -65,26 +65,26 @@ class Shelf:
         error: str = "",
         crawl_delay: float | None = None,
         sitemaps: Sequence[str] = (),
-    ) -> Robots:
+    ) -> StoredRobots:
         url = parse(origin)
-        if isinstance(url, Refused) or self._conn is None:
-            return Robots()
+        if isinstance(url, UrlRefusal) or self._conn is None:
+            return StoredRobots()
         delay = None if crawl_delay is None else timedelta(seconds=crawl_delay)
-        told = robots.Told(status, body, error, delay)
-        found = [one for one in map(parse, sitemaps) if isinstance(one, Url)]
+        report = robots.RobotsReport(status, body, error, delay)
+        urls = [sitemap for sitemap in map(parse, sitemaps) if isinstance(sitemap, Url)]
         try:
             now = await server_time(self._conn)
-            kept = await robots.keep(self._conn, url.host, url.scheme, told, now=now)
-            if kept and found:
-                await robots.add_sitemaps(self._conn, found, found_in="robots.txt", now=now)
+            stored = await robots.store_robots(self._conn, url.host, url.scheme, report, now=now)
+            if stored and urls:
+                await robots.add_sitemaps(self._conn, urls, found_in="robots.txt", now=now)
         except psycopg.Error:
-            return Robots()
-        return _told(kept)
+            return StoredRobots()
+        return _message(stored)
 
 
-def _told(kept: robots.Robots | None) -> Robots:
-    if kept is None:
-        return Robots()
-    return Robots(
-        kept.status, kept.body, kept.fetched_at, kept.expires_at, kept.failures, kept.error
+def _message(row: robots.StoredRobots | None) -> StoredRobots:
+    if row is None:
+        return StoredRobots()
+    return StoredRobots(
+        row.status, row.body, row.fetched_at, row.expires_at, row.failures, row.error
     )

@@ -7,38 +7,40 @@ from urllib.parse import urlencode
 
 from usher.feeds.pages.messages import ItemList, ItemRow, ItemsQuery
 from usher.feeds.pages.wording import is_link
-from usher.http.atom import MEDIA, Document, Entry, Link, name
+from usher.http.atom import ATOM_MEDIA_TYPE, AtomEntry, AtomFeed, AtomLink, stable_urn
 
 PATH = "/items.atom"
 
 
-def feed_of(found: ItemList, query: ItemsQuery, *, origin: str) -> Document:
+def feed_of(found: ItemList, query: ItemsQuery, *, origin: str) -> AtomFeed:
     """A page of items as a feed; `origin` is what the reader calls us."""
     own = f"{origin}{address(query)}"
     first = f"{origin}{address(query, after='')}"
     links = [
-        Link(own, "self", MEDIA),
-        Link(f"{origin}{address(query, path='/items')}", "alternate", "text/html"),
-        Link(first, "first", MEDIA),
+        AtomLink(own, "self", ATOM_MEDIA_TYPE),
+        AtomLink(f"{origin}{address(query, path='/items')}", "alternate", "text/html"),
+        AtomLink(first, "first", ATOM_MEDIA_TYPE),
     ]
     if found.after:
-        links.append(Link(f"{origin}{address(query, after=found.after)}", "next", MEDIA))
+        links.append(
+            AtomLink(f"{origin}{address(query, after=found.after)}", "next", ATOM_MEDIA_TYPE)
+        )
     entries = [entry(one, origin) for one in found.items]
-    return Document(
-        id=name("items", first), title=title(query, found), links=links, entries=entries
+    return AtomFeed(
+        id=stable_urn("items", first), title=title(query, found), links=links, entries=entries
     )
 
 
-def entry(one: ItemRow, origin: str) -> Entry:
+def entry(one: ItemRow, origin: str) -> AtomEntry:
     here = f"{origin}/items/{one.id}"
     link = one.link if is_link(one.link) else here
-    return Entry(
+    return AtomEntry(
         # When it was first seen tells items of this number apart that are not the same.
-        id=name("item", one.id, one.seen.isoformat()),
+        id=stable_urn("item", one.id, one.seen.isoformat()),
         title=one.title or "Untitled",
         updated=one.changed,
         published=one.published,
-        links=[Link(link), Link(here, "related", "text/html")],
+        links=[AtomLink(link), AtomLink(here, "related", "text/html")],
         categories=one.tags,
         text=one.text,
         language=one.language,
@@ -57,7 +59,9 @@ def address(query: ItemsQuery, *, path: str = PATH, after: str | None = None) ->
         "limit": str(query.limit) if query.limit != ItemsQuery().limit else "",
         "after": query.after if after is None else after,
     }
-    said = urlencode({name: value for name, value in asked.items() if value}, errors="replace")
+    said = urlencode(
+        {stable_urn: value for stable_urn, value in asked.items() if value}, errors="replace"
+    )
     return f"{path}?{said}" if said else path
 
 

@@ -12,33 +12,33 @@ from typing import Final
 
 from usher.db.pool import Connection, Database
 from usher.errors import UsherError
-from usher.feeds.store import databases as houses
-from usher.feeds.store.databases import House
+from usher.feeds.store import databases as feed_databases
+from usher.feeds.store.databases import FeedDatabases
 from usher.settings import Settings
 
-LOOKS: Final = "usher_reader"
+READER_ROLE: Final = "usher_reader"
 CONNECTIONS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
-    """The house, and a pool of those who only look."""
+class OpenDatabases:
+    """The databases, and a pool of those who only look."""
 
-    house: House
+    databases: FeedDatabases
     reader: Database
 
 
-class Reach:
+class LazyDatabases:
     """The databases; what cannot be opened is tried again, though not by each of many who wait for it."""
 
     def __init__(self, settings: Settings, stack: AsyncExitStack) -> None:
         self._settings, self._stack = settings, stack
         self._turn = asyncio.Lock()
-        self._opened: Opened | None = None
+        self._opened: OpenDatabases | None = None
         self._failed: tuple[float, UsherError] | None = None
 
-    async def house(self) -> House:
-        return (await self._open()).house
+    async def databases(self) -> FeedDatabases:
+        return (await self._open()).databases
 
     @asynccontextmanager
     async def looking(self) -> AsyncIterator[Connection]:
@@ -48,14 +48,14 @@ class Reach:
             await conn.execute("set transaction isolation level repeatable read, read only")
             yield conn
 
-    async def _open(self) -> Opened:
+    async def _open(self) -> OpenDatabases:
         came = time.monotonic()
         async with self._turn:
             if self._opened is None:
                 self._opened = await self._try(came)
             return self._opened
 
-    async def _try(self, came: float) -> Opened:
+    async def _try(self, came: float) -> OpenDatabases:
         """Open them, for one who came then; whoever came while another tried in vain hears what that one heard."""
         if self._failed is not None and came < self._failed[0]:
             raise self._failed[1]
@@ -68,10 +68,12 @@ class Reach:
             self._failed = time.monotonic(), error
             raise
 
-    async def _opened_in(self, stack: AsyncExitStack) -> Opened:
-        house = await stack.enter_async_context(houses.opened(self._settings, ready=False))
-        dsn, patience = house.search.dsn, house.patience
-        role = await houses.taken(dsn, LOOKS, patience)
+    async def _opened_in(self, stack: AsyncExitStack) -> OpenDatabases:
+        databases = await stack.enter_async_context(
+            feed_databases.open_databases(self._settings, ready=False)
+        )
+        dsn, patience = databases.search.dsn, databases.connect_timeout
+        role = await feed_databases.available_role(dsn, READER_ROLE, patience)
         size = min(CONNECTIONS, self._settings.pool_size)
         made = Database(dsn, size=size, patience=patience, role=role)
-        return Opened(house, await stack.enter_async_context(made))
+        return OpenDatabases(databases, await stack.enter_async_context(made))

@@ -5,10 +5,10 @@ from typing import Annotated, Final, Literal
 
 from msgspec import Meta, Struct, field
 
-from usher.feeds.pages.queries import About, Counts, HubShown
+from usher.feeds.pages.queries import FeedCounts, FeedMetadata, HubStatus
 
-LAST: Final = 2**63 - 1
-MOST_ITEMS: Final = 200
+MAX_ID: Final = 2**63 - 1
+MAX_ITEMS_PER_PAGE: Final = 200
 Show = Literal["all", "failing", "disabled", "gone"]
 Condition = Literal["good", "new", "failing", "disabled", "gone"]
 
@@ -19,7 +19,7 @@ class FeedsQuery(Struct, frozen=True):
     show: Show = "all"
     tag: str = ""
     contains: str = ""
-    after: Annotated[int, Meta(ge=0, le=LAST)] = 0
+    after: Annotated[int, Meta(ge=0, le=MAX_ID)] = 0
 
 
 class ItemsQuery(Struct, frozen=True):
@@ -31,7 +31,7 @@ class ItemsQuery(Struct, frozen=True):
     since: str = ""
     until: str = ""
     after: str = ""
-    limit: Annotated[int, Meta(ge=1, le=MOST_ITEMS)] = 30
+    limit: Annotated[int, Meta(ge=1, le=MAX_ITEMS_PER_PAGE)] = 30
 
 
 class HubQuery(Struct, frozen=True):
@@ -70,7 +70,7 @@ class FeedList(Struct, frozen=True):
     """A page of feeds; `after` asks for the next one."""
 
     feeds: list[FeedRow]
-    counts: Counts
+    counts: FeedCounts
     after: int | None
 
 
@@ -98,12 +98,12 @@ class ItemList(Struct, frozen=True):
     after: str | None
 
 
-class FeedWhole(Struct, frozen=True):
+class FeedDetail(Struct, frozen=True):
     """A feed with what it says of itself, how its polls went and what it brought last; periods in seconds."""
 
     feed: FeedRow
-    about: About | None
-    hub: HubShown | None
+    about: FeedMetadata | None
+    hub: HubStatus | None
     status: int | None
     polls: int
     unmodified: int
@@ -120,7 +120,7 @@ class Person(Struct, frozen=True):
     link: str = ""
 
 
-class Medium(Struct, frozen=True):
+class MediaFile(Struct, frozen=True):
     """A file that belongs to an item."""
 
     link: str
@@ -130,14 +130,14 @@ class Medium(Struct, frozen=True):
     seconds: int | None = None
 
 
-class ItemWhole(Struct, frozen=True):
+class ItemDetail(Struct, frozen=True):
     """An item with its whole text, which is plain."""
 
     item: ItemRow
     text: str
     guid: str
     authors: list[Person]
-    media: list[Medium]
+    media: list[MediaFile]
     comments_url: str
     comments_count: int | None
     copyright: str

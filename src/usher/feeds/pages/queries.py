@@ -10,16 +10,16 @@ from typing import Final
 
 from usher.db.pool import Connection
 from usher.db.statements import load_statements
-from usher.feeds.websub.rules import State
+from usher.feeds.websub.rules import HubState
 
 store = load_statements(__file__)
 
-MOST_ITEMS: Final = 1_000  # that are counted of a feed in a list
-MOST_TAGS: Final = 100
+MAX_COUNTED_ITEMS: Final = 1_000  # that are counted of a feed in a list
+MAX_TAGS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class FeedCounts:
     all: int
     failing: int
     disabled: int
@@ -27,7 +27,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class FeedMetadata:
     """What a feed says about itself, and since when we know it."""
 
     title: str
@@ -47,12 +47,12 @@ class About:
 
 
 @dataclass(frozen=True, slots=True)
-class HubShown:
+class HubStatus:
     """A subscription at a hub, for people."""
 
     hub: str
     topic: str
-    state: State
+    state: HubState
     reason: str
     lease_until: datetime | None
     pinged_at: datetime | None
@@ -61,24 +61,24 @@ class HubShown:
     trusted: bool
 
 
-async def counts(conn: Connection) -> Counts:
+async def counts(conn: Connection) -> FeedCounts:
     [row] = await store.counts.tuples(conn)
-    return Counts(*row)
+    return FeedCounts(*row)
 
 
 async def tags(conn: Connection) -> list[str]:
-    return [str(tag) for (tag,) in await store.tags.tuples(conn, n=MOST_TAGS)]
+    return [str(tag) for (tag,) in await store.tags.tuples(conn, n=MAX_TAGS)]
 
 
 async def sizes(conn: Connection, feeds: Sequence[int]) -> dict[int, int]:
     """How many items feeds have, or one more than are counted."""
-    found = await store.sizes.tuples(conn, feeds=list(feeds), most=MOST_ITEMS + 1)
+    found = await store.sizes.tuples(conn, feeds=list(feeds), most=MAX_COUNTED_ITEMS + 1)
     return {id_: number for id_, number in found}  # noqa: C416 - typed
 
 
-async def about(conn: Connection, feed: int) -> About | None:
-    return await store.about.row(conn, About, feed=feed)
+async def about(conn: Connection, feed: int) -> FeedMetadata | None:
+    return await store.about.row(conn, FeedMetadata, feed=feed)
 
 
-async def hub(conn: Connection, id_: int) -> HubShown | None:
-    return await store.hub.row(conn, HubShown, id=id_)
+async def hub(conn: Connection, id_: int) -> HubStatus | None:
+    return await store.hub.row(conn, HubStatus, id=id_)

@@ -14,14 +14,14 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from usher.errors import UsherError
 from usher.feeds.pages import atom, sparkline
 from usher.feeds.pages import wording as words
-from usher.feeds.pages.home import Home
+from usher.feeds.pages.landing_page import LandingPage
 from usher.feeds.pages.messages import (
+    FeedDetail,
     FeedList,
     FeedsQuery,
-    FeedWhole,
+    ItemDetail,
     ItemList,
     ItemsQuery,
-    ItemWhole,
 )
 from usher.search import assets
 from usher.search.assets import Asset
@@ -33,13 +33,13 @@ POLICY: Final = (
 )
 
 
-def load() -> dict[str, Asset]:
+def load_assets() -> dict[str, Asset]:
     """The files that pages need: those of the search page, and our own."""
     own = sorted(file for file in (HERE / "static").iterdir() if file.suffix in assets.TYPES)
-    return {**assets.load(), **assets.named(own)}
+    return {**assets.load_assets(), **assets.name_by_digest(own)}
 
 
-class Pages:
+class FeedPages:
     """Templates, read once."""
 
     def __init__(self, files: Mapping[str, Asset]) -> None:
@@ -50,7 +50,7 @@ class Pages:
             trim_blocks=True,
             lstrip_blocks=True,
             auto_reload=False,
-            finalize=seen,
+            finalize=printable,
         )
         self._made.filters.update(
             day=words.day,
@@ -68,15 +68,15 @@ class Pages:
             assets={name: one.path for name, one in files.items()},
             bars=sparkline.bars,
             drawn=(sparkline.WIDTH, sparkline.HEIGHT),
-            feeds_at=feeds_at,
-            items_at=items_at,
-            spoken=sparkline.words,
+            feeds_at=feeds_url,
+            items_at=items_url,
+            spoken=sparkline.describe,
         )
 
     def feeds(self, found: FeedList, query: FeedsQuery, tags: list[str], now: datetime) -> str:
         return self._render("feeds.html", found=found, query=query, tags=tags, now=now)
 
-    def feed(self, found: FeedWhole, now: datetime) -> str:
+    def feed(self, found: FeedDetail, now: datetime) -> str:
         return self._render("feed.html", found=found, now=now)
 
     def items(self, found: ItemList, query: ItemsQuery, now: datetime) -> str:
@@ -87,10 +87,10 @@ class Pages:
         }
         return self._render("items.html", found=found, query=query, now=now, **more)
 
-    def item(self, found: ItemWhole, now: datetime) -> str:
+    def item(self, found: ItemDetail, now: datetime) -> str:
         return self._render("item.html", found=found, now=now)
 
-    def home(self, home: Home) -> str:
+    def home(self, home: LandingPage) -> str:
         return self._render("home.html", home=home)
 
     def trouble(self, error: UsherError) -> str:
@@ -100,13 +100,13 @@ class Pages:
         return self._made.get_template(template).render(**given)
 
 
-def seen(value: object) -> object:
+def printable(value: object) -> object:
     """What is shown, whatever it is: no text from outside rearranges the page."""
     from_outside = isinstance(value, str) and not hasattr(value, "__html__")
-    return words.seen(str(value)) if from_outside else value
+    return words.visible(str(value)) if from_outside else value
 
 
-def feeds_at(query: FeedsQuery | None = None, **changed: object) -> str:
+def feeds_url(query: FeedsQuery | None = None, **changed: object) -> str:
     """Where a list of feeds is."""
     asked = FeedsQuery() if query is None else query
     said = {"show": asked.show, "tag": asked.tag, "contains": asked.contains, "after": 0, **changed}
@@ -115,6 +115,6 @@ def feeds_at(query: FeedsQuery | None = None, **changed: object) -> str:
     return f"/feeds?{urlencode(left, errors='replace')}" if left else "/feeds"
 
 
-def items_at(**asked: object) -> str:
+def items_url(**asked: object) -> str:
     """Where a list of items is."""
     return f"/items?{urlencode(asked, errors='replace')}"

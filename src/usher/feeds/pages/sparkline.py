@@ -15,12 +15,12 @@ store = load_statements(__file__)
 
 DAYS: Final = 14
 WIDTH, HEIGHT, GAP = 140.0, 28.0, 2.0  # of a drawing, in its own units
-LEAST: Final = 3.0  # of a bar that stands for something
-NONE: Final = 1.0  # and of one that stands for nothing
+MIN_BAR_HEIGHT: Final = 3.0  # of a bar that stands for something
+EMPTY_BAR_HEIGHT: Final = 1.0  # and of one that stands for nothing
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class SparklineBar:
     """One day as drawn."""
 
     day: date
@@ -31,7 +31,9 @@ class Bar:
     height: float
 
 
-async def days(conn: Connection, feeds: Iterable[int], *, now: datetime) -> dict[int, list[int]]:
+async def items_per_day(
+    conn: Connection, feeds: Iterable[int], *, now: datetime
+) -> dict[int, list[int]]:
     """Items of each of the last days, today's last, by the numbers of feeds; every one of them is there."""
     found = {id_: [0] * DAYS for id_ in feeds}
     if found:
@@ -49,20 +51,20 @@ def first_day(now: datetime) -> datetime:
     return midnight - timedelta(days=DAYS - 1)
 
 
-def bars(counts: Sequence[int], *, now: datetime) -> list[Bar]:
+def bars(counts: Sequence[int], *, now: datetime) -> list[SparklineBar]:
     """The days as rectangles, the busiest as high as there is room."""
     first, most = first_day(now).date(), max([1, *counts])
     step = WIDTH / max(1, len(counts))
     found = []
     for place, number in enumerate(counts):
-        height = max(LEAST, HEIGHT * number / most) if number else NONE
+        height = max(MIN_BAR_HEIGHT, HEIGHT * number / most) if number else EMPTY_BAR_HEIGHT
         day = first + timedelta(days=place)
         x, y = round(place * step, 2), round(HEIGHT - height, 2)
-        found.append(Bar(day, number, x, y, round(step - GAP, 2), round(height, 2)))
+        found.append(SparklineBar(day, number, x, y, round(step - GAP, 2), round(height, 2)))
     return found
 
 
-def words(counts: Sequence[int]) -> str:
+def describe(counts: Sequence[int]) -> str:
     """What is drawn, for those who do not see it."""
     total = sum(counts)
     if not total:

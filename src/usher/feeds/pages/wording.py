@@ -8,18 +8,20 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from usher.feeds.items.clean import plain
+from usher.feeds.items.clean import plain_text
 
-MOST_HTML: Final = 500_000  # characters that a page reads of an item
-LONGEST_LINE: Final = 300
+MAX_HTML_CHARS: Final = 500_000  # characters that a page reads of an item
+MAX_LINE_CHARS: Final = 300
 UNITS: Final[tuple[tuple[str, int], ...]] = (
     ("day", 86_400),
     ("hour", 3_600),
     ("minute", 60),
     ("second", 1),
 )
-TWICE: Final = 1.99  # a larger unit is used from about twice itself on: "36 hours", not "2 days"
-LINKED: Final = frozenset({"http", "https"})
+UNIT_THRESHOLD: Final = (
+    1.99  # a larger unit is used from about twice itself on: "36 hours", not "2 days"
+)
+WEB_SCHEMES: Final = frozenset({"http", "https"})
 KILO: Final = 1000
 
 _UNSEEN: Final = re.compile(
@@ -30,16 +32,16 @@ _EMPTY_LINES: Final = re.compile(r"[ \t]*\n\s*\n\s*")
 
 def text_of(said: str, kind: str) -> str:
     """What a feed said as text alone, with its paragraphs."""
-    text = plain(said[:MOST_HTML], kind)
-    return seen(text.replace("\r\n", "\n").replace("\r", "\n")).strip()
+    text = plain_text(said[:MAX_HTML_CHARS], kind)
+    return visible(text.replace("\r\n", "\n").replace("\r", "\n")).strip()
 
 
-def seen(text: str) -> str:
+def visible(text: str) -> str:
     """Without what cannot be seen, or turns the direction of what follows."""
     return _UNSEEN.sub("", text)
 
 
-def line(said: str, kind: str = "text", most: int = LONGEST_LINE) -> str:
+def line(said: str, kind: str = "text", most: int = MAX_LINE_CHARS) -> str:
     """The same on one line, and no more of it than this."""
     found = " ".join(text_of(said[: most * 20], kind)[: most * 10].split())
     return found if len(found) <= most else f"{found[: most - 1].rstrip()}\N{HORIZONTAL ELLIPSIS}"
@@ -55,7 +57,9 @@ def is_link(url: str) -> bool:
         parts = urlsplit(url)
     except ValueError:
         return False
-    return parts.scheme in LINKED and bool(parts.netloc) and url.isprintable() and " " not in url
+    return (
+        parts.scheme in WEB_SCHEMES and bool(parts.netloc) and url.isprintable() and " " not in url
+    )
 
 
 def host(url: str) -> str:
@@ -93,7 +97,7 @@ def distance(when: datetime, now: datetime) -> str:
 
 def span(length: timedelta) -> str:
     seconds = length.total_seconds()
-    unit, size = next(one for one in UNITS if seconds >= TWICE * one[1] or one[1] == 1)
+    unit, size = next(one for one in UNITS if seconds >= UNIT_THRESHOLD * one[1] or one[1] == 1)
     number = round(seconds / size)
     return f"{number:,} {unit}{'' if number == 1 else 's'}"
 

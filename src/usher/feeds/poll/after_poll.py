@@ -1,33 +1,32 @@
-"""What follows a poll: words taken, copies marked, jobs for pages and for cleaning sent.
+"""Starts what follows a poll: digests items and queues jobs that fetch pages and clean items.
 
-Comes from polls, once what they brought is stored; goes to texts and to the queue. Whoever is killed before leaves rows
-that say so, and the next poll of the feed, also one that brings nothing, does what was left.
+A process that is killed leaves rows that say so, and the next poll of the feed completes the work.
 """
 
 from datetime import datetime
 
 from usher.feeds.items import followup_jobs, full_pages
 from usher.feeds.store import item_texts
-from usher.feeds.store.databases import House
-from usher.feeds.store.subscriptions import Subscribed
+from usher.feeds.store.databases import FeedDatabases
+from usher.feeds.store.subscriptions import FeedSubscription
 
 
-async def follow(
-    house: House,
-    known: Subscribed,
+async def run_followups(
+    databases: FeedDatabases,
+    subscription: FeedSubscription,
     feed_id: int | None,
     *,
     news: bool,
     now: datetime,
-    digests: bool = True,
+    digest: bool = True,
 ) -> None:
-    """Do what is to be done with what a poll brought, or an earlier one left; words may be left to another job."""
-    if feed_id is None or not (news or known.undone):
+    """Process what this poll or an earlier one stored; without `digest` another job digests the items."""
+    if feed_id is None or not (news or subscription.undone):
         return
-    if digests:
-        await item_texts.digest_feed(house.search, feed_id)
-    if known.partial:
-        await full_pages.send(house, feed_id)
-    if known.cleans:
-        async with house.search.transaction() as conn, house.queue(conn) as queue:
-            await followup_jobs.clean_soon(queue, [known.id], now=now)
+    if digest:
+        await item_texts.digest_feed(databases.search, feed_id)
+    if subscription.partial:
+        await full_pages.queue_wanted_pages(databases, feed_id)
+    if subscription.cleans:
+        async with databases.search.transaction() as conn, databases.queue(conn) as queue:
+            await followup_jobs.clean_soon(queue, [subscription.id], now=now)

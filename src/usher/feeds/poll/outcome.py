@@ -1,7 +1,4 @@
-"""What the answer to a poll means, what came of it, and when to come again.
-
-Comes from `poll.judge`; goes to whoever writes it down, alone or with others, and to people.
-"""
+"""What the response to a poll means, what the poll changed, and when to poll again."""
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -10,32 +7,32 @@ from typing import Final, Literal
 
 from usher.feeds.model import Feed
 from usher.feeds.poll import interval
-from usher.feeds.store.save_feed import Stamp
-from usher.feeds.store.subscriptions import Subscribed
+from usher.feeds.store.save_feed import CacheValidators
+from usher.feeds.store.subscriptions import FeedSubscription
 from usher.urls import Url
 
-LONGEST: Final = timedelta(days=1)
+MAX_ERROR_WAIT: Final = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What an answer means."""
+class FeedResponse:
+    """The meaning of a response."""
 
     kind: Literal["fresh", "same", "gone", "failed"]
-    home: Url  # where the feed is for good; where it was, if there is none
+    url: Url  # the permanent URL of the feed; unchanged if the poll failed
     status: int | None
     reason: str = ""
     feed: Feed | None = None
-    stamp: Stamp = field(default_factory=Stamp)
+    validators: CacheValidators = field(default_factory=CacheValidators)
     retry_after: timedelta | None = None
-    fresh: timedelta | None = None
-    silent: bool = False
+    cache_lifetime: timedelta | None = None
+    silent: bool = False  # the host did not answer at all
     began: datetime | None = None
 
 
 @dataclass(slots=True)
-class Told:
-    """What came of a poll, for people and programs."""
+class PollOutcome:
+    """The result of a poll, for people and programs."""
 
     feed: int
     kind: Literal["fresh", "same", "gone", "failed", "off", "moved", "ours"]
@@ -54,31 +51,33 @@ class Told:
         return self.kind in ("fresh", "same", "off")
 
 
-def following(
-    known: Subscribed,
-    outcome: Outcome,
+def next_poll_of(
+    subscription: FeedSubscription,
+    response: FeedResponse,
     times: list[datetime],
     *,
     new: int,
     errors: int = 0,
-    ours: bool = False,
+    outage: bool = False,
     now: datetime,
-) -> interval.Next:
-    """By the feed's own pace, or by the operator's, which no hint shortens or stretches."""
-    period = known.fixed or known.period or interval.DEFAULT
-    if ours:
-        return interval.Next(now + min(period, interval.LEAST), period, "Nobody answered.")
-    if known.fixed is None:
-        polled = interval.Polled(
+) -> interval.NextPoll:
+    """The next poll, at the operator's period if there is one, else at the feed's own pace."""
+    period = subscription.fixed or subscription.period or interval.DEFAULT_PERIOD
+    if outage:
+        at = now + min(period, interval.MIN_PERIOD)
+        return interval.NextPoll(at, period, "No host answered.")
+    if subscription.fixed is None:
+        facts = interval.PollFacts(
             period=period,
             new=new,
             errors=errors,
-            hints=outcome.feed.hints if outcome.feed else known.hints,
-            fresh=outcome.fresh,
-            retry_after=outcome.retry_after,
+            hints=response.feed.hints if response.feed else subscription.hints,
+            cache_lifetime=response.cache_lifetime,
+            retry_after=response.retry_after,
         )
-        return interval.after(polled, times, now=now, fraction=random())  # noqa: S311 - only to spread
-    wait = min(period * 2 ** min(errors, 20), max(LONGEST, period)) if errors else period
-    wait = max(wait, outcome.retry_after or timedelta())
-    why = f"It failed {errors} times in a row." if errors else "The operator wants it so."
-    return interval.Next(now + wait, period, why)
+        fraction = random()  # noqa: S311 - only to spread
+        return interval.next_poll(facts, times, now=now, fraction=fraction)
+    wait = min(period * 2 ** min(errors, 20), max(MAX_ERROR_WAIT, period)) if errors else period
+    wait = max(wait, response.retry_after or timedelta())
+    why = f"It failed {errors} times in a row." if errors else "The operator set this period."
+    return interval.NextPoll(now + wait, period, why)

@@ -1,8 +1,7 @@
-"""The databases that feeds are in: their own area, the queue's, and the door's.
+"""Opens the databases that feeds use: their own, the queue's and the door's.
 
-Comes from settings; goes to whoever subscribes or polls. Where feeds and queue share a database, both are written in
-one transaction. Where they do not, the queue is written first and in full: whoever is killed in between does the same
-again, for the feed still says what it said before.
+Where feeds and the queue share a database, one transaction writes both. Otherwise the queue is written first and
+committed; a process that is killed in between repeats the work, because the feed's row is unchanged.
 """
 
 import asyncio
@@ -16,8 +15,8 @@ from usher.db.pool import Connection, Database, connect
 from usher.db.statements import load_statements
 from usher.door.doorkeeper import Doorkeeper
 from usher.errors import BadSetting
-from usher.feeds.websub.rules import usable
-from usher.private_hosts import Allowed, parse
+from usher.feeds.websub.rules import is_usable_url
+from usher.private_hosts import PrivateAllowList, parse_allow_list
 from usher.schema import migrate
 from usher.schema.roles import may_set_role
 from usher.schema.state import schema_state
@@ -25,121 +24,135 @@ from usher.settings import Settings
 
 store = load_statements(__file__)
 
-FEEDS, QUEUE, DOOR = "usher_feeds", "usher_manager", "usher_door"
-NEEDED: Final = ("feeds", "control", "work")
-CONNECTIONS: Final = 2  # a poll does one thing after the other
+FEEDS_ROLE, QUEUE_ROLE, DOOR_ROLE = "usher_feeds", "usher_manager", "usher_door"
+SCHEMAS: Final = ("feeds", "control", "work")
+CONNECTIONS: Final = 2  # a poll runs its statements one after the other
 
 
 @dataclass(slots=True)
-class Way:
-    """The way to the door, kept open once somebody went it, as long as the house is."""
+class DoorConnection:
+    """The door, opened at the first knock and kept open until the stack closes."""
 
-    kept: AsyncExitStack
-    keeper: Doorkeeper | None = None
-    opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+    stack: AsyncExitStack
+    doorkeeper: Doorkeeper | None = None
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 @dataclass(frozen=True, slots=True)
-class House:
-    """The feeds' database, and the ways to the others."""
+class FeedDatabases:
+    """The feeds' database and how to connect to the others."""
 
     search: Database
-    control: Database | None  # None where it is the same
-    roles: tuple[str, str]
-    work: str
-    patience: float
-    callback: str = ""  # where hubs reach us, if they are to
-    way: Way | None = None  # without it the door is opened anew each time
-    allowed: Allowed = Allowed()  # noqa: RUF009 - frozen
+    control: Database | None  # None if it is the same database
+    roles: tuple[str, str]  # for feeds and for the queue
+    work_dsn: str
+    connect_timeout: float
+    callback_url: str = ""  # where hubs reach MGMT; empty disables WebSub
+    door_connection: DoorConnection | None = None  # None opens the door for each use
+    allowed_hosts: PrivateAllowList = PrivateAllowList()  # noqa: RUF009 - frozen
 
     @asynccontextmanager
     async def queue(self, conn: Connection) -> AsyncIterator[Connection]:
-        """The queue, within the transaction of this connection if that can be."""
+        """A connection to the queue, in the transaction of `conn` if both share a database."""
         if self.control is not None:
-            async with self.control.transaction() as other:
-                yield other
+            async with self.control.transaction() as queue:
+                yield queue
             return
-        ours, theirs = self.roles
-        await store.act_as.tuples(conn, role=theirs or "none")
+        feeds_role, queue_role = self.roles
+        await store.act_as.tuples(conn, role=queue_role or "none")
         yield conn
-        await store.act_as.tuples(conn, role=ours or "none")
+        await store.act_as.tuples(conn, role=feeds_role or "none")
 
     @asynccontextmanager
     async def door(self) -> AsyncIterator[Doorkeeper]:
-        way = self.way
-        if way is None:
-            async with AsyncExitStack() as here:
-                yield await self._open(here)
+        """The door; fails with Unreachable if its database does not answer."""
+        shared = self.door_connection
+        if shared is None:
+            async with AsyncExitStack() as stack:
+                yield await self._open_door(stack)
             return
-        async with way.opening:
-            way.keeper = way.keeper or await self._open(way.kept)
-        yield way.keeper
+        async with shared.lock:
+            shared.doorkeeper = shared.doorkeeper or await self._open_door(shared.stack)
+        yield shared.doorkeeper
 
-    async def _open(self, ends: AsyncExitStack) -> Doorkeeper:
-        role = await taken(self.work, DOOR, self.patience)
-        db = Database(self.work, size=CONNECTIONS, patience=self.patience, role=role)
-        return Doorkeeper(await ends.enter_async_context(db), self.allowed)
+    async def _open_door(self, stack: AsyncExitStack) -> Doorkeeper:
+        timeout = self.connect_timeout
+        role = await available_role(self.work_dsn, DOOR_ROLE, timeout)
+        db = Database(self.work_dsn, size=CONNECTIONS, patience=timeout, role=role)
+        return Doorkeeper(await stack.enter_async_context(db), self.allowed_hosts)
 
     @asynccontextmanager
     async def jobs(self) -> AsyncIterator[Database]:
-        """The queue by itself, for whoever takes jobs of it."""
+        """The queue with its own connection, for claiming jobs."""
         if self.control is not None:
             yield self.control
             return
         dsn, role = self.search.dsn, self.roles[1]
-        async with Database(dsn, size=1, patience=self.patience, role=role) as db:
+        async with Database(dsn, size=1, patience=self.connect_timeout, role=role) as db:
             yield db
 
 
 @asynccontextmanager
-async def opened(settings: Settings, *, ready: bool = True) -> AsyncIterator[House]:
-    """The house while it is needed; unless it is `ready` its tables are brought up to date where they are ours."""
-    patience, callback = settings.connect_timeout, callback_of(settings)
-    with open_areas(settings) as found:
+async def open_databases(settings: Settings, *, ready: bool = True) -> AsyncIterator[FeedDatabases]:
+    """Open the databases; unless they are `ready`, migrate outdated schemas of ours first."""
+    timeout, callback = settings.connect_timeout, callback_url(settings)
+    with open_areas(settings) as areas:
         if not ready:
-            await make_ready(found, NEEDED, patience)
-        search, control = found.dsns[Area.SEARCH], found.dsns[Area.CONTROL]
-        ours, theirs = await roles_at(search, control, patience)
-        async with AsyncExitStack() as ends:
-            db = Database(search, size=CONNECTIONS, patience=patience, role=ours)
-            queue = Database(control, size=CONNECTIONS, patience=patience, role=theirs)
-            await ends.enter_async_context(db)
-            apart = None if search == control else await ends.enter_async_context(queue)
-            work, way = found.dsns[Area.WORK], Way(ends)
-            allowed = parse(settings.allow_private)
-            yield House(db, apart, (ours, theirs), work, patience, callback, way, allowed)
+            await migrate_outdated(areas, SCHEMAS, timeout)
+        search, control = areas.dsns[Area.SEARCH], areas.dsns[Area.CONTROL]
+        feeds_role, queue_role = await available_roles(search, control, timeout)
+        async with AsyncExitStack() as stack:
+            db = Database(search, size=CONNECTIONS, patience=timeout, role=feeds_role)
+            await stack.enter_async_context(db)
+            queue = None
+            if search != control:
+                queue = Database(control, size=CONNECTIONS, patience=timeout, role=queue_role)
+                await stack.enter_async_context(queue)
+            yield FeedDatabases(
+                db,
+                queue,
+                (feeds_role, queue_role),
+                areas.dsns[Area.WORK],
+                timeout,
+                callback,
+                DoorConnection(stack),
+                parse_allow_list(settings.allow_private),
+            )
 
 
-def callback_of(settings: Settings) -> str:
-    """The address at which hubs reach us; none if nobody said so."""
-    text = settings.websub_url
-    if text and not usable(text):
+def callback_url(settings: Settings) -> str:
+    """The address at which hubs reach MGMT; empty if the operator set none."""
+    url = settings.websub_url
+    if url and not is_usable_url(url):
         hint = "As in https://feeds.example.com; /websub/… there must lead to MGMT."
-        raise BadSetting(f"websub_url cannot be {text[:100]!a}: it is no URL.", hint=hint)
-    return text.rstrip("/")
+        raise BadSetting(f"websub_url is not a URL: {url[:100]!a}.", hint=hint)
+    return url.rstrip("/")
 
 
-async def roles_at(search: str, control: str, patience: float) -> tuple[str, str]:
-    """The roles to work under, asked for with one connection where that is enough: each costs as much as a poll."""
+async def available_roles(search: str, control: str, connect_timeout: float) -> tuple[str, str]:
+    """The roles for feeds and queue; one connection checks both if they share a database."""
     if search != control:
-        return await taken(search, FEEDS, patience), await taken(control, QUEUE, patience)
-    async with await connect(search, patience=patience) as conn:
-        ours, theirs = [role if await may_set_role(conn, role) else "" for role in (FEEDS, QUEUE)]
-        return ours, theirs
+        feeds_role = await available_role(search, FEEDS_ROLE, connect_timeout)
+        return feeds_role, await available_role(control, QUEUE_ROLE, connect_timeout)
+    async with await connect(search, patience=connect_timeout) as conn:
+        feeds_role = FEEDS_ROLE if await may_set_role(conn, FEEDS_ROLE) else ""
+        return feeds_role, QUEUE_ROLE if await may_set_role(conn, QUEUE_ROLE) else ""
 
 
-async def taken(dsn: str, role: str, patience: float) -> str:
-    """The role to work under, if we may."""
-    async with await connect(dsn, patience=patience) as conn:
+async def available_role(dsn: str, role: str, connect_timeout: float) -> str:
+    """The role if this user may take it, else an empty string."""
+    async with await connect(dsn, patience=connect_timeout) as conn:
         return role if await may_set_role(conn, role) else ""
 
 
-async def make_ready(found: AreaDatabases, schemas: Sequence[str], patience: float) -> None:
-    """Bring schemas up to date where they are behind."""
+async def migrate_outdated(
+    areas: AreaDatabases, schemas: Sequence[str], connect_timeout: float
+) -> None:
+    """Migrate those of the schemas that are out of date."""
     for schema in schemas:
-        async with await connect(found.dsn(schema), patience=patience) as conn:
+        async with await connect(areas.dsn(schema), patience=connect_timeout) as conn:
             current = (await schema_state(conn, schema)).current
         if not current:
             await migrate.ensure(
-                found, migrate.ALL_SCHEMAS if found.is_embedded(schema) else (schema,)
+                areas, migrate.ALL_SCHEMAS if areas.is_embedded(schema) else (schema,)
             )

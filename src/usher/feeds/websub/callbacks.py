@@ -1,8 +1,7 @@
-"""What hubs say when they call us: that they agree, that they will not, that there is news.
+"""Handles the callbacks of hubs: confirmations, denials and news.
 
-Comes from the callback, whose address only the hub was told; goes to the subscription and, for news, to the clock of
-the feed's task. The feed is then polled like any other: so the body of a call is neither read nor kept, nothing but its
-signature is believed, and there is one way only in which items come in.
+News make the feed's task due, and the poll fetches the feed as usual. The body of a callback serves only to check its
+signature.
 """
 
 from typing import Final, Literal
@@ -10,64 +9,69 @@ from typing import Final, Literal
 from usher.errors import NotFound
 from usher.feeds.poll import tasks
 from usher.feeds.store import save_feed
-from usher.feeds.store.databases import House
+from usher.feeds.store.databases import FeedDatabases
 from usher.feeds.websub import rules, subscriptions
-from usher.feeds.websub.subscriptions import Called
-from usher.http.server.middleware import Declined
+from usher.feeds.websub.subscriptions import CallbackSubscription
+from usher.http.server.middleware import HttpError
 
-LONGEST_CHALLENGE: Final = 4_000
-LONGEST_TOKEN: Final = 100
-LONGEST_REASON: Final = 300
-HELD_OFF: Final = frozenset({429, 503})  # whose server said when to come again, and is heard
+MAX_CHALLENGE_CHARS: Final = 4_000
+MAX_TOKEN_CHARS: Final = 100
+MAX_REASON_CHARS: Final = 300
+BACK_OFF_STATUSES: Final = frozenset({429, 503})  # after these even news wait for the next poll
 Mode = Literal["subscribe", "unsubscribe", "denied"]
 
 
 async def verify(
-    house: House, token: str, mode: Mode, topic: str, *, lease: str, reason: str
+    databases: FeedDatabases, token: str, mode: Mode, topic: str, *, lease: str, reason: str
 ) -> None:
-    """The hub asks whether we asked, or says that it will not; NotFound if we did not ask that."""
-    now, found = house.search.clock.now(), await called(house, token)
-    if topic != found.topic:
-        raise NotFound("Nobody asked for that here.")
-    async with house.search.connection() as conn:
+    """Handle a verification or a denial; NotFound if it does not match a request of ours."""
+    now, current = databases.search.clock.now(), await find_subscription(databases, token)
+    if topic != current.topic:
+        raise NotFound("There is no such request.")
+    async with databases.search.connection() as conn:
         match mode:
             case "subscribe":
-                agreed = rules.lease(lease)
-                until, again = now + agreed, rules.renewal(agreed, now)
-                good = found.wanted and await subscriptions.agree(
-                    conn, found.id, token, until=until, renew_at=again, now=now
+                granted = rules.parse_lease(lease)
+                until, renew_at = now + granted, rules.renewal_time(granted, now)
+                matches = current.wanted and await subscriptions.confirm_subscription(
+                    conn, current.id, token, until=until, renew_at=renew_at, now=now
                 )
             case "unsubscribe":
-                good = await subscriptions.release(conn, found.id, token)
+                matches = await subscriptions.confirm_unsubscription(conn, current.id, token)
             case "denied":
-                words, then = save_feed.clean(reason)[:LONGEST_REASON], now + rules.AFTER_DENIAL
-                good = await subscriptions.deny(conn, found.id, token, words, try_at=then)
-    if not good:
-        raise NotFound("Nobody asked for that here.")
+                words = save_feed.storable_text(reason)[:MAX_REASON_CHARS]
+                try_at = now + rules.DENIAL_WAIT
+                matches = await subscriptions.record_denial(
+                    conn, current.id, token, words, try_at=try_at
+                )
+    if not matches:
+        raise NotFound("There is no such request.")
 
 
-async def deliver(house: House, token: str, signature: str, body: bytes) -> None:
-    """There is news, if the hub signed it; what is not signed is heard, and no more."""
-    now, found = house.search.clock.now(), await called(house, token)
-    if not found.wanted or found.state in ("leaving", "left", "denied"):
-        raise Declined(410, "gone", "Nobody listens here any more.")
-    if found.state != "active" or not rules.signed(found.secret, signature, body):
-        async with house.search.connection() as conn:
-            await subscriptions.ignore(conn, found.id)
+async def deliver(databases: FeedDatabases, token: str, signature: str, body: bytes) -> None:
+    """Poll the feed soon if the hub signed the delivery; count a delivery without a valid signature."""
+    now, current = databases.search.clock.now(), await find_subscription(databases, token)
+    if not current.wanted or current.state in ("leaving", "left", "denied"):
+        raise HttpError(410, "gone", "This subscription has ended.")
+    if current.state != "active" or not rules.is_signed(current.secret, signature, body):
+        async with databases.search.connection() as conn:
+            await subscriptions.count_ignored(conn, current.id)
         return
-    at, held = rules.hastened(found.polled_at, now), found.status in HELD_OFF
-    async with house.search.transaction() as conn:
-        if found.task_id is not None and not held:
-            async with house.queue(conn) as queue:
-                await tasks.hasten(queue, found.task_id, at=at)
-        await subscriptions.ping(conn, found.id, at=at, held=held, now=now)
+    at = rules.poll_time_after_ping(current.polled_at, now)
+    held = current.status in BACK_OFF_STATUSES
+    async with databases.search.transaction() as conn:
+        if current.task_id is not None and not held:
+            async with databases.queue(conn) as queue:
+                await tasks.poll_by(queue, current.task_id, at=at)
+        await subscriptions.record_ping(conn, current.id, at=at, held=held, now=now)
 
 
-async def called(house: House, token: str) -> Called:
-    found = None
-    if len(token) <= LONGEST_TOKEN and token.isascii() and token.isprintable():
-        async with house.search.connection() as conn:
-            found = await subscriptions.called(conn, token)
-    if found is None:
-        raise NotFound("Nobody listens here.")
-    return found
+async def find_subscription(databases: FeedDatabases, token: str) -> CallbackSubscription:
+    """The subscription with this token; NotFound if there is none."""
+    subscription = None
+    if len(token) <= MAX_TOKEN_CHARS and token.isascii() and token.isprintable():
+        async with databases.search.connection() as conn:
+            subscription = await subscriptions.find_by_token(conn, token)
+    if subscription is None:
+        raise NotFound("There is no subscription with this address.")
+    return subscription

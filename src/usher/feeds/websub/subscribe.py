@@ -1,7 +1,6 @@
-"""Asking hubs to tell us of news, and to stop that.
+"""Subscribes to feeds at their hubs, renews and ends the subscriptions.
 
-Comes from polls, once a feed was read, and from whoever disables a feed; goes to the hub, past the guard that every
-fetch goes past. What a hub does wrong is noted, and never a poll's trouble.
+A failing hub never fails a poll; the failure is stored and reported.
 """
 
 import secrets
@@ -9,154 +8,154 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
-from usher.crawl.http.fetch import Answer, Fetcher
+from usher.crawl.http.fetch import Fetcher, FetchResponse
 from usher.db.pool import Connection
-from usher.feeds.poll.interval import Next
-from usher.feeds.store import save_feed
-from usher.feeds.store.databases import House
-from usher.feeds.store.subscriptions import Subscribed
+from usher.feeds.poll.interval import NextPoll
+from usher.feeds.store.databases import FeedDatabases
+from usher.feeds.store.save_feed import storable_text
+from usher.feeds.store.subscriptions import FeedSubscription
 from usher.feeds.websub import rules, subscriptions
-from usher.feeds.websub.rules import Standing
-from usher.urls import Refused
+from usher.feeds.websub.rules import HubOffer, HubSubscription
+from usher.urls import UrlRefusal
 from usher.urls import parse as parse_url
 
-FORM: Final = "application/x-www-form-urlencoded"
-AGAIN: Final = frozenset({307, 308})  # what is sent is to be sent elsewhere
-MOST_HOPS: Final = 3
-LONGEST_REASON: Final = 300
-MOST_READ: Final = 10 * LONGEST_REASON  # so that nothing is cut off before it is hidden
+FORM_TYPE: Final = "application/x-www-form-urlencoded"
+REPEAT_STATUSES: Final = frozenset({307, 308})  # redirects that repeat the POST
+MAX_REDIRECTS: Final = 3
+MAX_REASON_CHARS: Final = 300
+MAX_READ_BYTES: Final = (
+    10 * MAX_REASON_CHARS
+)  # a secret that the hub repeats is hidden before the cut
 
 
-async def tend(
-    house: House, fetcher: Fetcher, id_: int, *, now: datetime | None = None
+async def update_hub_subscription(
+    databases: FeedDatabases, fetcher: Fetcher, id_: int, *, now: datetime | None = None
 ) -> list[str]:
-    """Do what is due at the hub of a feed; what went wrong, in words."""
-    if not house.callback:
+    """Send the request to the feed's hub that is due, if any; returns the problems."""
+    if not databases.callback_url:
         return []
-    now = now or house.search.clock.now()
-    async with house.search.connection() as conn:
-        known, standing = (
-            await subscriptions.known(conn, id_),
-            await subscriptions.standing(conn, id_),
-        )
-    if known is None:
+    now = now or databases.search.clock.now()
+    async with databases.search.connection() as conn:
+        feed = await subscriptions.feed_hub(conn, id_)
+        current = await subscriptions.hub_subscription(conn, id_)
+    if feed is None:
         return []
-    offer = rules.offered(known.hub, known.own, known.url)
-    match rules.step(standing, offer, wanted=known.wanted, now=now):
+    offer = rules.hub_offer(feed.hub, feed.self_link, feed.url)
+    match rules.next_step(current, offer, wanted=feed.wanted, now=now):
         case "subscribe" if offer is not None:
-            return await subscribe(house, fetcher, id_, known.url, offer, standing, now)
+            return await subscribe(databases, fetcher, id_, feed.url, offer, current, now)
         case "unsubscribe":
-            return await leave(house, fetcher, [id_], now=now)
+            return await unsubscribe(databases, fetcher, [id_], now=now)
     return []
 
 
-async def minded(
-    house: House,
+async def next_poll_with_hub(
+    databases: FeedDatabases,
     conn: Connection,
-    known: Subscribed,
-    following: Next,
+    subscription: FeedSubscription,
+    following: NextPoll,
     *,
     news: bool,
     began: datetime,
     now: datetime,
-) -> Next:
-    """The next poll of a feed as its hub lets it be; `news` is whether a poll that began then found any."""
-    if not house.callback:
+) -> NextPoll:
+    """The next poll of a feed with a hub; `news` if the poll that began at `began` found new items."""
+    if not databases.callback_url:
         return following
     if news:
-        await subscriptions.distrust(conn, known.id)
-    standing = await subscriptions.standing(conn, known.id)
-    return rules.paced(following, standing, slower=known.fixed is None, began=began, now=now)
+        await subscriptions.distrust_silent_hub(conn, subscription.id)
+    current = await subscriptions.hub_subscription(conn, subscription.id)
+    slower = subscription.fixed is None
+    return rules.adjust_next_poll(following, current, slower=slower, began=began, now=now)
 
 
 async def subscribe(
-    house: House,
+    databases: FeedDatabases,
     fetcher: Fetcher,
     id_: int,
     feed: str,
-    offer: rules.Offer,
-    standing: Standing | None,
+    offer: HubOffer,
+    current: HubSubscription | None,
     now: datetime,
 ) -> list[str]:
-    """Ask the hub; it calls back, perhaps before it answers."""
-    same = standing is not None and standing.offer == offer and standing.state != "left"
-    token = standing.token if standing and same else secrets.token_urlsafe(32)
-    secret = standing.secret if standing and same else secrets.token_hex(32)
-    errors = standing.errors + 1 if standing and same else 1
-    async with house.search.connection() as conn:
-        await subscriptions.ask(
-            conn,
-            id_,
-            offer,
-            token=token,
-            secret=secret,
-            try_at=now + rules.wait(errors),
-            now=now,
+    """Request a subscription; the hub calls back, perhaps before it answers. Returns the problems."""
+    renewed = current if current and current.offer == offer and current.state != "left" else None
+    token = renewed.token if renewed else secrets.token_urlsafe(32)
+    secret = renewed.secret if renewed else secrets.token_hex(32)
+    errors = renewed.errors + 1 if renewed else 1
+    try_at = now + rules.retry_wait(errors)
+    async with databases.search.connection() as conn:
+        await subscriptions.record_request(
+            conn, id_, offer, token=token, secret=secret, try_at=try_at, now=now
         )
-    body = rules.form("subscribe", offer, callback=callback(house, token), secret=secret)
-    answer = await send(fetcher, feed, offer.hub, body)
-    words = trouble(answer, token, secret)
-    if not words:
+    callback = callback_url(databases, token)
+    body = rules.request_form("subscribe", offer, callback=callback, secret=secret)
+    answer = await post_to_hub(fetcher, feed, offer.hub, body)
+    problem = response_problem(answer, token, secret)
+    if not problem:
         return []
-    rest = answer.retry_after(now) if isinstance(answer, Answer) else None
-    pause = timedelta(seconds=min(rest or 0, rules.AFTER_DENIAL.total_seconds()))
-    async with house.search.connection() as conn:
-        await subscriptions.fail(
-            conn, id_, token, save_feed.clean(words)[:LONGEST_REASON], try_at=now + pause
-        )
-    return [f"Its hub does not take us: {words}"]
+    seconds = answer.retry_after(now) if isinstance(answer, FetchResponse) else None
+    wait = timedelta(seconds=min(seconds or 0, rules.DENIAL_WAIT.total_seconds()))
+    reason = storable_text(problem)[:MAX_REASON_CHARS]
+    async with databases.search.connection() as conn:
+        await subscriptions.record_failure(conn, id_, token, reason, try_at=now + wait)
+    return [f"Could not subscribe at its hub: {problem}"]
 
 
-async def leave(
-    house: House, fetcher: Fetcher, ids: Iterable[int], *, now: datetime | None = None
+async def unsubscribe(
+    databases: FeedDatabases, fetcher: Fetcher, ids: Iterable[int], *, now: datetime | None = None
 ) -> list[str]:
-    """Have the hubs of feeds tell us no more; one that cannot be told ends when its lease does."""
+    """End the subscriptions of feeds; returns the problems. If a hub fails, its lease ends the subscription."""
     problems = []
     for id_ in ids:
-        async with house.search.connection() as conn:
-            known = await subscriptions.known(conn, id_)
-            standing = await subscriptions.leave(conn, id_, now=now or house.search.clock.now())
-        if standing is not None and house.callback:
-            there = callback(house, standing.token)
-            body = rules.form("unsubscribe", standing.offer, callback=there, secret="")
-            answer = await send(fetcher, known.url if known else "", standing.hub, body)
-            if words := trouble(answer, standing.token, standing.secret):
-                problems.append(f"Its hub could not be told that it is over: {words}")
+        async with databases.search.connection() as conn:
+            feed = await subscriptions.feed_hub(conn, id_)
+            ended = await subscriptions.begin_unsubscribe(
+                conn, id_, now=now or databases.search.clock.now()
+            )
+        if ended is not None and databases.callback_url:
+            callback = callback_url(databases, ended.token)
+            body = rules.request_form("unsubscribe", ended.offer, callback=callback, secret="")
+            answer = await post_to_hub(fetcher, feed.url if feed else "", ended.hub, body)
+            if problem := response_problem(answer, ended.token, ended.secret):
+                problems.append(f"Could not unsubscribe at its hub: {problem}")
     return problems
 
 
-def callback(house: House, token: str) -> str:
-    return f"{house.callback}/websub/{token}"
+def callback_url(databases: FeedDatabases, token: str) -> str:
+    return f"{databases.callback_url}/websub/{token}"
 
 
-async def send(fetcher: Fetcher, feed: str, hub_url: str, body: bytes) -> Answer | str:
-    """The hub's answer, or why it was not asked; redirects that keep what is sent are followed.
+async def post_to_hub(
+    fetcher: Fetcher, feed: str, hub_url: str, body: bytes
+) -> FetchResponse | str:
+    """The hub's answer after redirects, or why there was no request.
 
     `feed` is where the feed was fetched: it must not name a private hub of another host.
     """
-    source, there = parse_url(feed), parse_url(hub_url)
-    if isinstance(source, Refused):
+    source, target = parse_url(feed), parse_url(hub_url)
+    if isinstance(source, UrlRefusal):
         return f"{feed} cannot have a hub: {source.detail}"
-    if isinstance(there, Refused):
-        return f"{hub_url} cannot be asked: {there.detail}"
-    for _ in range(MOST_HOPS):
-        answer = await fetcher.post(there, body, FORM, source=source)
-        if answer.status not in AGAIN or answer.location is None:
+    if isinstance(target, UrlRefusal):
+        return f"{hub_url} cannot be requested: {target.detail}"
+    for _ in range(MAX_REDIRECTS):
+        answer = await fetcher.post(target, body, FORM_TYPE, source=source)
+        if answer.status not in REPEAT_STATUSES or answer.location is None:
             return answer
-        source, there = there, answer.location
+        source, target = target, answer.location
     return answer
 
 
-def trouble(answer: Answer | str, *secret: str) -> str:
-    """What is wrong with a hub's answer, which may repeat what it was told; nothing if it is well."""
+def response_problem(answer: FetchResponse | str, *secrets_: str) -> str:
+    """What is wrong with a hub's answer, without the secrets that it may repeat; empty if it is fine."""
     if isinstance(answer, str):
         return answer
     if answer.status is None:
         return f"{answer.error}."
     if answer.status // 100 == 2:  # noqa: PLR2004 - success
         return ""
-    said = " ".join(answer.body[:MOST_READ].decode("utf-8", "replace").split())
-    for one in filter(None, secret):
-        said = said.replace(one, "…")
-    said = said[:LONGEST_REASON]
-    return f"HTTP {answer.status} {answer.reason}".rstrip() + (f": {said}" if said else ".")
+    text = " ".join(answer.body[:MAX_READ_BYTES].decode("utf-8", "replace").split())
+    for secret in filter(None, secrets_):
+        text = text.replace(secret, "…")
+    text = text[:MAX_REASON_CHARS]
+    return f"HTTP {answer.status} {answer.reason}".rstrip() + (f": {text}" if text else ".")

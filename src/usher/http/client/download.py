@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
-from usher.chunk_store import Draft, Kept
+from usher.chunk_store import PartialFile, StoredFile
 from usher.errors import BadContent, BadInput, NotAllowed, NotFound, Unreachable
-from usher.http.client.pool import Lines, Stream
+from usher.http.client.pool import HttpPool, StreamedResponse
 
 Kind = Literal["content", "index"]
 PATHS: Final[Mapping[Kind, str]] = {"content": "/get_chunk/", "index": "/index_chunk/"}
@@ -28,7 +28,7 @@ SUM: Final = re.compile(r'"([0-9a-f]{64})"')
 FROM: Final = re.compile(r"bytes (\d{1,18})-")
 
 
-async def pull(
+async def download_chunk(
     base: str,
     chunk: int,
     kind: Kind,
@@ -38,7 +38,7 @@ async def pull(
     size: int | None = None,
     ticket: str = "",
     patience: float = PATIENCE,
-) -> Kept:
+) -> StoredFile:
     """Get a chunk's file from the component at `base`, as in `10.0.0.7:5000`, with or without http:// before it.
 
     Unreachable if it cannot be had now, NotFound if it is not there, BadContent if it is not what MGMT says it is. If
@@ -49,17 +49,17 @@ async def pull(
     limit = MAX_FILE_BYTES[kind]
     if size is not None and size > limit:
         raise BadContent(f"{what} is too large: it has {size:,} bytes, more than {limit:,}.")
-    wanted = Wanted(what, address, f"{PATHS[kind]}{chunk}", sha256, size, limit)
-    draft = Draft(to)
+    wanted = ChunkSource(what, address, f"{PATHS[kind]}{chunk}", sha256, size, limit)
+    draft = PartialFile(to)
     try:
-        await Errand(wanted, draft, ticket, patience).run()
-        return await asyncio.to_thread(draft.keep)
+        await Download(wanted, draft, ticket, patience).run()
+        return await asyncio.to_thread(draft.commit)
     finally:
-        draft.drop()
+        draft.discard()
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ChunkSource:
     """A file, where it is, and what is known of it; `what` is for people."""
 
     what: str
@@ -70,10 +70,12 @@ class Wanted:
     limit: int  # bytes
 
 
-class Errand:
+class Download:
     """One file on its way."""
 
-    def __init__(self, wanted: Wanted, draft: Draft, ticket: str, patience: float) -> None:
+    def __init__(
+        self, wanted: ChunkSource, draft: PartialFile, ticket: str, patience: float
+    ) -> None:
         self._wanted, self._draft = wanted, draft
         self._lines = lines_to(wanted, patience)
         self._headers = {"Host": urlsplit(wanted.address).netloc.rpartition("@")[2]}
@@ -106,17 +108,17 @@ class Errand:
             self._begin(answer)
             await self._take(answer)
 
-    def _begin(self, answer: Stream) -> None:
+    def _begin(self, answer: StreamedResponse) -> None:
         """Whether this is what was asked for."""
         match answer.status:
             case 200:
-                self._draft.restart()
+                self._draft.truncate()
                 self._etag = answer.headers.get("etag", "")
                 self._foresee(answer)
             case 206 if begins(answer) == self._draft.size:
                 pass
             case 206 | 416:
-                self._draft.restart()
+                self._draft.truncate()
                 raise Unreachable(f"{self._wanted.what} came in parts that do not fit.")
             case 401 | 403:
                 hint = "Check this component's token with `usher tokens list`."
@@ -126,7 +128,7 @@ class Errand:
             case status:
                 raise Unreachable(f"{self._wanted.what} cannot be had: HTTP {status}.")
 
-    def _foresee(self, answer: Stream) -> None:
+    def _foresee(self, answer: StreamedResponse) -> None:
         """Do not even begin with a file that says it is another one."""
         said = SUM.fullmatch(self._etag)
         if said and self._wanted.sha256 and said[1] != self._wanted.sha256:
@@ -136,7 +138,7 @@ class Errand:
         if length.isdecimal() and int(length) > most:
             raise self._wrong(f"it is longer than {most:,} bytes")
 
-    async def _take(self, answer: Stream) -> None:
+    async def _take(self, answer: StreamedResponse) -> None:
         most = self._most_bytes()
         async for part in answer.parts():
             if self._draft.size + len(part) > most:
@@ -159,13 +161,13 @@ class Errand:
         return BadContent(f"{self._wanted.what} is not what was promised: {reason}.")
 
 
-def begins(answer: Stream) -> int:
+def begins(answer: StreamedResponse) -> int:
     """Where a part of a file begins."""
     found = FROM.match(answer.headers.get("content-range", ""))
     return int(found[1]) if found else -1
 
 
-def lines_to(wanted: Wanted, patience: float) -> Lines:
+def lines_to(wanted: ChunkSource, patience: float) -> HttpPool:
     try:
         parts = urlsplit(wanted.address)
         host, port = parts.hostname, parts.port
@@ -174,4 +176,4 @@ def lines_to(wanted: Wanted, patience: float) -> Lines:
     if not host or parts.scheme != "http":
         raise BadInput(f"{wanted.address!r} is not the address of a component.", hint="HOST:PORT")
     hint = "Check that it runs there; MGMT gives the chunk to another if it does not come back."
-    return Lines(host, port or 80, timeout=patience, name=f"{wanted.what},", hint=hint)
+    return HttpPool(host, port or 80, timeout=patience, name=f"{wanted.what},", hint=hint)

@@ -25,7 +25,7 @@ Told = TypeVar("Told")
 
 
 @dataclass(slots=True)
-class Answer:
+class HttpResponse:
     """An answer, filled in by the parser as it comes."""
 
     status: int = 0
@@ -62,7 +62,7 @@ class Answer:
         self.done = True
 
 
-class Talk(asyncio.Protocol, Generic[Told]):
+class ClientConnection(asyncio.Protocol, Generic[Told]):
     """One connection: a question at a time; `hear` gives the answer as soon as all of it has come."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class Talk(asyncio.Protocol, Generic[Told]):
     async def say(self, question: bytes, until: float = math.inf) -> Told:
         """The answer; TimeoutError if it does not come by then, a moment of the loop's clock."""
         if self._transport is None or self.is_closed:
-            raise Closed("the server hung up")
+            raise ConnectionClosed("the server hung up")
         loop = asyncio.get_running_loop()
         self._heard = 0
         outcome: asyncio.Future[Told] = loop.create_future()
@@ -112,14 +112,18 @@ class Talk(asyncio.Protocol, Generic[Told]):
             if answer is not None:
                 self._outcome.set_result(answer)
             elif self._heard > MOST_BYTES:
-                raise Broken("the answer is too long")
+                raise BrokenResponse("the answer is too long")
         except (OSError, httptools.HttpParserError) as error:
             self._outcome.set_exception(error)
 
     def connection_lost(self, error: Exception | None) -> None:
         self.is_closed = True
         if self._outcome is not None and not self._outcome.done():
-            quiet = Broken("the answer broke off") if self._heard else Closed("the server hung up")
+            quiet = (
+                BrokenResponse("the answer broke off")
+                if self._heard
+                else ConnectionClosed("the server hung up")
+            )
             self._outcome.set_exception(error or quiet)
 
 
@@ -128,11 +132,11 @@ def late(outcome: "asyncio.Future[Any]") -> None:
         outcome.set_exception(TimeoutError())
 
 
-class Line(Talk[Answer]):
+class HttpConnection(ClientConnection[HttpResponse]):
     """A connection whose answers go to the parser as they come."""
 
-    async def ask(self, request: bytes) -> Answer:
-        self._answer = Answer()
+    async def ask(self, request: bytes) -> HttpResponse:
+        self._answer = HttpResponse()
         self._parser = httptools.HttpResponseParser(self._answer)
         answer = await self.say(request)
         answer.status = self._parser.get_status_code()
@@ -140,12 +144,12 @@ class Line(Talk[Answer]):
         answer.kept = self._parser.get_http_version() == "1.1" and not answer.is_last
         return answer
 
-    def hear(self, part: bytes) -> Answer | None:
+    def hear(self, part: bytes) -> HttpResponse | None:
         self._parser.feed_data(part)
         return self._answer if self._answer.done else None
 
 
-class Stream(Answer):
+class StreamedResponse(HttpResponse):
     """An answer whose body is taken part by part; who says nothing for `patience` seconds has broken off."""
 
     def __init__(self, reader: asyncio.StreamReader, patience: float) -> None:
@@ -163,12 +167,12 @@ class Stream(Answer):
         while not self.headed:
             await self.hear()
             if self.heard > MOST_HEAD and not self.headed:
-                raise Broken("the answer has no end of its head")
+                raise BrokenResponse("the answer has no end of its head")
 
     async def hear(self) -> None:
         part = await self._reader.read(PART)
         if not part:
-            raise Broken("the answer broke off")
+            raise BrokenResponse("the answer broke off")
         self.heard += len(part)
         self._parser.feed_data(part)
 
@@ -184,15 +188,15 @@ class Stream(Answer):
                     await self.hear()
 
 
-class Broken(OSError):
+class BrokenResponse(OSError):
     """An answer that cannot be used."""
 
 
-class Closed(OSError):
+class ConnectionClosed(OSError):
     """The other side had hung up before it said anything."""
 
 
-class Lines:
+class HttpPool:
     """The connections to one server; `name` and `hint` are for people who read that it is away."""
 
     def __init__(
@@ -208,27 +212,31 @@ class Lines:
         self._host, self._port, self._tls = host, port, tls
         self._timeout = timeout
         self._name, self._hint = name, hint
-        self._idle: list[Line] = []
+        self._idle: list[HttpConnection] = []
 
-    async def ask(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+    async def ask(
+        self, method: str, path: str, body: bytes, headers: Mapping[str, str]
+    ) -> HttpResponse:
         """One request; a kept connection that the server has closed meanwhile is replaced by a new one."""
-        request = written(method, path, body, headers)
+        request = request_bytes(method, path, body, headers)
         with self._reaching():
             async with asyncio.timeout(self._timeout):
                 return await self._ask(request)
 
     async def ask_untimed(
         self, method: str, path: str, body: bytes, headers: Mapping[str, str]
-    ) -> Answer:
+    ) -> HttpResponse:
         """The same, for whoever has a timeout around it."""
-        request = written(method, path, body, headers)
+        request = request_bytes(method, path, body, headers)
         with self._reaching():
             return await self._ask(request)
 
     @asynccontextmanager
-    async def stream(self, path: str, headers: Mapping[str, str]) -> AsyncIterator[Stream]:
+    async def stream(
+        self, path: str, headers: Mapping[str, str]
+    ) -> AsyncIterator[StreamedResponse]:
         """GET something long, on a connection of its own; the timeout is for its head and for each part."""
-        request = written("GET", path, b"", headers)
+        request = request_bytes("GET", path, b"", headers)
         with self._reaching():
             async with asyncio.timeout(self._timeout):
                 reader, writer = await asyncio.open_connection(
@@ -236,14 +244,14 @@ class Lines:
                 )
             try:
                 writer.write(request)
-                stream = Stream(reader, self._timeout)
+                stream = StreamedResponse(reader, self._timeout)
                 async with asyncio.timeout(self._timeout):
                     await stream.begin()
                 yield stream
             finally:
                 writer.close()
 
-    async def _ask(self, request: bytes) -> Answer:
+    async def _ask(self, request: bytes) -> HttpResponse:
         while self._idle:
             line = self._idle.pop()
             if line.is_closed:
@@ -251,16 +259,18 @@ class Lines:
                 continue
             try:
                 return await self._ask_on(line, request)
-            except (Closed, ConnectionError):
+            except (ConnectionClosed, ConnectionError):
                 continue
         return await self._ask_on(await self._dial(), request)
 
-    async def _dial(self) -> Line:
+    async def _dial(self) -> HttpConnection:
         loop = asyncio.get_running_loop()
-        _, line = await loop.create_connection(Line, self._host, self._port, ssl=self._tls)
+        _, line = await loop.create_connection(
+            HttpConnection, self._host, self._port, ssl=self._tls
+        )
         return line
 
-    async def _ask_on(self, line: Line, request: bytes) -> Answer:
+    async def _ask_on(self, line: HttpConnection, request: bytes) -> HttpResponse:
         kept = False
         try:
             answer = await line.ask(request)
@@ -291,7 +301,7 @@ class Lines:
             self._idle.pop().close()
 
 
-def lines_to_mgmt(url: str, *, timeout: float) -> tuple[Lines, str]:
+def mgmt_pool(url: str, *, timeout: float) -> tuple[HttpPool, str]:
     """Connections to MGMT at that address, with TLS if it begins with https, and the value of their Host header."""
     parts = urlsplit(url if "://" in url else f"http://{url}")
     if parts.scheme not in DEFAULT_PORTS or not parts.hostname:
@@ -299,10 +309,10 @@ def lines_to_mgmt(url: str, *, timeout: float) -> tuple[Lines, str]:
     tls = ssl.create_default_context() if parts.scheme == "https" else None
     port = parts.port or DEFAULT_PORTS[parts.scheme]
     host = parts.netloc.rpartition("@")[2]
-    return Lines(parts.hostname, port, timeout=timeout, tls=tls), host
+    return HttpPool(parts.hostname, port, timeout=timeout, tls=tls), host
 
 
-def written(method: str, path: str, body: bytes, headers: Mapping[str, str]) -> bytes:
+def request_bytes(method: str, path: str, body: bytes, headers: Mapping[str, str]) -> bytes:
     """The request as it goes out; a header with a line break in it would be two."""
     lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
     if body or method != "GET":

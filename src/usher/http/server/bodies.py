@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from usher.errors import BadInput
-from usher.http.server.middleware import Declined, Unread
+from usher.http.server.middleware import HttpError, UnreadBodyError
 
 MOST_BYTES: Final = 10_000_000
 BODY_SECONDS: Final = 60  # for a whole body; whoever is slower holds a connection for nothing
@@ -17,18 +17,18 @@ CLOSE: Final = {"Connection": "close"}
 Asked = TypeVar("Asked")
 
 
-def written(told: object) -> Response:
+def to_response(told: object) -> Response:
     if isinstance(told, Response):
         return told
     return Response(msgspec.json.encode(told), media_type="application/json")
 
 
-async def read(request: Request) -> bytes:
+async def read_body(request: Request) -> bytes:
     """The body, as far as we take one; one that says it is too long is not read at all."""
     encoding = request.headers.get("content-encoding", "identity")
     if encoding != "identity":
         message = f"The body is encoded with {encoding!r}; send it as it is."
-        raise Declined(
+        raise HttpError(
             415, "unsupported_encoding", message, headers={"Accept-Encoding": "identity"}
         )
     declared = request.headers.get("content-length", "")
@@ -39,7 +39,7 @@ async def read(request: Request) -> bytes:
             return await collect(request)
     except TimeoutError:
         message = f"The body did not arrive within {BODY_SECONDS} seconds."
-        raise Unread(408, "too_slow", message, headers=CLOSE) from None
+        raise UnreadBodyError(408, "too_slow", message, headers=CLOSE) from None
 
 
 async def collect(request: Request) -> bytes:
@@ -51,12 +51,14 @@ async def collect(request: Request) -> bytes:
     return bytes(body)
 
 
-def too_large() -> Unread:
+def too_large() -> UnreadBodyError:
     message = f"The body is larger than {MOST_BYTES:,} bytes."
-    return Unread(413, "too_large", message, hint="Ask in several requests.", headers=CLOSE)
+    return UnreadBodyError(
+        413, "too_large", message, hint="Ask in several requests.", headers=CLOSE
+    )
 
 
-def decoded(  # what comes out is as the endpoint declares
+def decode_body(  # what comes out is as the endpoint declares
     decode: Callable[[bytes], Any], body: bytes, hint: str = ""
 ) -> Any:  # noqa: ANN401
     try:
@@ -67,10 +69,10 @@ def decoded(  # what comes out is as the endpoint declares
         message = (
             f"The body is not JSON: {error}." if body else "The body is empty; JSON is wanted."
         )
-        raise Declined(400, "malformed", message) from error
+        raise HttpError(400, "malformed", message) from error
 
 
-def queried(shape: type[Asked], request: Request, hint: str = "") -> Asked:
+def decode_query(shape: type[Asked], request: Request, hint: str = "") -> Asked:
     """The query as the endpoint declares it; a name that is there twice is an error, lest one of them be ignored."""
     given = request.query_params.multi_items()
     if len(given) > len(dict(given)):

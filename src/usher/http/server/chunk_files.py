@@ -1,4 +1,4 @@
-"""Chunk files over HTTP, as crawlers and builders serve them: one by its id, and a list of all."""
+"""Endpoints that serve chunk files: one chunk by its id, and the list of all."""
 
 import asyncio
 import re
@@ -8,61 +8,64 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
-from usher.chunk_store import Kept, Shelf
+from usher.chunk_store import ChunkStore
 from usher.errors import BadInput, NotFound
-from usher.http.server.component import Call, Endpoint
-from usher.http.server.files import FileAnswer
+from usher.http.server.component import ComponentCall, ComponentEndpoint
+from usher.http.server.endpoint import AccessRule, Endpoint
+from usher.http.server.files import FileResponse
 from usher.tickets import Action
 
-CHUNK: Final = re.compile(r"([0-9]{1,18})c?", re.ASCII)  # the seed writes 101 and 101c
-LISTED: Final = 1000
+CHUNK_ID: Final = re.compile(r"([0-9]{1,18})c?", re.ASCII)  # the seed writes 101 and 101c
+MAX_LIST_LENGTH: Final = 1000
 
 
-class Page(Struct, forbid_unknown_fields=True):
-    """Which chunks to list: so many, after that one."""
+class ChunkListQuery(Struct, forbid_unknown_fields=True):
+    """At most `n` chunks with ids above `after`."""
 
-    n: Annotated[int, Meta(ge=1, le=LISTED)] = LISTED
+    n: Annotated[int, Meta(ge=1, le=MAX_LIST_LENGTH)] = MAX_LIST_LENGTH
     after: int = -1
 
 
-class Listed(Struct):
+class ChunkListEntry(Struct):
     chunk_id: int
     bytes: int
     sha256: str
 
 
 def chunk_endpoints(
-    shelf: Shelf,
+    store: ChunkStore,
     path: str,
     media_type: str = "application/warc",
     action: Action = "content",
-) -> Sequence[Endpoint]:
-    """`GET /get_chunk/<id>` and `GET /get_chunks`, or by whichever name `path` says."""
+) -> Sequence[ComponentEndpoint]:
+    """`GET /get_chunk/<id>` and `GET /get_chunks`, where `path` is `/get_chunk`."""
+    access = AccessRule("ticket", action=action)
 
-    async def one(call: Call) -> FileAnswer:
-        found = await asyncio.to_thread(shelf.find, chunk_of(call.words["id"]))
-        if found is None:
-            raise NotFound(f"There is no chunk {call.words['id']} here.")
-        return FileAnswer(found.path, found.sha256, media_type)
+    async def get_chunk(call: ComponentCall[None]) -> FileResponse:
+        id_ = call.path_params["id"]
+        file = await asyncio.to_thread(store.find, chunk_id(id_))
+        if file is None:
+            raise NotFound(f"There is no chunk {id_} here.")
+        return FileResponse(file.path, file.sha256, media_type)
 
-    async def every(call: Call) -> list[Listed]:
-        return await asyncio.to_thread(listed, shelf, call.query(Page))
+    async def list_chunks(call: ComponentCall[ChunkListQuery]) -> list[ChunkListEntry]:
+        return await asyncio.to_thread(chunk_list, store, call.body)
 
     return (
-        Endpoint("GET", f"{path}/{{id}}", one, action),
-        Endpoint("GET", f"{path}s", every, action),
+        Endpoint("GET", f"{path}/{{id}}", get_chunk, access=access),
+        Endpoint("GET", f"{path}s", list_chunks, ChunkListQuery, access=access),
     )
 
 
-def chunk_of(word: str) -> int:
-    found = CHUNK.fullmatch(word)
-    if found is None:
-        raise BadInput(f"{word[:40]!a} is no chunk id.", hint="A number, as in 101.")
-    return int(found[1])
+def chunk_id(text: str) -> int:
+    match = CHUNK_ID.fullmatch(text)
+    if match is None:
+        raise BadInput(f"{text[:40]!a} is no chunk id.", hint="A number, as in 101.")
+    return int(match[1])
 
 
-def listed(shelf: Shelf, page: Page) -> list[Listed]:
-    """In order of their ids; whoever wants more asks for those after the last."""
-    ids = islice((one for one in shelf.chunks() if one > page.after), page.n)
-    found: list[tuple[int, Kept | None]] = [(chunk, shelf.find(chunk)) for chunk in ids]
-    return [Listed(chunk, kept.size, kept.sha256) for chunk, kept in found if kept]
+def chunk_list(store: ChunkStore, query: ChunkListQuery) -> list[ChunkListEntry]:
+    """The chunks by id; a caller pages with `after`."""
+    ids = islice((id_ for id_ in store.chunks() if id_ > query.after), query.n)
+    files = ((id_, store.find(id_)) for id_ in ids)
+    return [ChunkListEntry(id_, file.size, file.sha256) for id_, file in files if file]

@@ -1,89 +1,32 @@
-"""The HTTP face of a component: its own endpoints, and those that every component has.
+"""The HTTP server of a component: its own endpoints and the probes, guarded by tickets where needed.
 
-Comes from crawlers, builders, index servers and front-ends; goes to the watchdog, to each other, and to whoever asks.
-
-    async with face(chunk_endpoints(shelf, "/get_chunk"), read_bind("127.0.0.1:0")) as address:
-        ...
+async with serve_component(chunk_endpoints(store, "/get_chunk"), read_bind("127.0.0.1:0")) as address:
+...
 """
 
 import asyncio
-import platform
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import cache, partial
-from typing import Any, Final, Literal, TypeVar, cast
+from typing import Any, Final
 
-import msgspec
-from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route, Router
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
-from usher import __version__
-from usher.errors import NotFound
-from usher.http.server.bodies import decoded, queried, read, written
-from usher.http.server.listen import Bind, serving
-from usher.http.server.messages import Status, Version
-from usher.http.server.middleware import Declined, Porch, bearer
-from usher.http.server.rpc_connections import Answered, Switchboard
+from usher.http.server.bodies import decode_body
+from usher.http.server.endpoint import AccessRule, BodyT, Call, Endpoint, Router, decoder
+from usher.http.server.listen import Bind, serve_app
+from usher.http.server.middleware import Middleware, bearer
+from usher.http.server.probes import probe_endpoints
+from usher.http.server.rpc_connections import RpcHandler, RpcServer
 from usher.http.server.ticket_guard import DEFAULT_GRACE_SECONDS, Guard, guard_for
-from usher.telemetry import Log, exposition, observed
-from usher.tickets import Action
+from usher.telemetry import Log, log_failure
 
 log = Log("web")
-Shape = TypeVar("Shape")
+ComponentCall = Call[BodyT, None, None]
+ComponentEndpoint = Endpoint[Any, Any, None, None]
+QUERY: Final = AccessRule("ticket")
 NO_REQUEST: Final = Request({"type": "http", "headers": [], "query_string": b"", "path_params": {}})
-HEALTH: Final = ("/get_health_status", "/get_health", "/health_status")  # the seed's names for it
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One request as its handler sees it."""
-
-    request: Request
-
-    @property
-    def words(self) -> Mapping[str, str]:
-        """Of the path."""
-        return self.request.path_params
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        return self.request.headers
-
-    def query(self, shape: type[Shape]) -> Shape:
-        return queried(shape, self.request)
-
-    async def body(self, shape: type[Shape]) -> Shape:
-        return as_told(shape, await read(self.request))
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """One thing that can be asked; what is no Response is answered as JSON.
-
-    `action` is what a ticket must permit. Probes and public pages are `open`: no ticket, no log. Those that look at
-    nothing but the body can be asked over `quick` lines too.
-    """
-
-    method: Literal["GET", "POST"]
-    path: str
-    handler: Callable[[Call], Awaitable[object]]
-    action: Action = "query"
-    open: bool = False
-    quick: bool = False
-
-
-def as_told(shape: type[Shape], body: bytes) -> Shape:
-    told: Shape = decoded(decoder(cast("Hashable", shape)), body)
-    return told
-
-
-@cache
-def decoder(shape: Hashable) -> Callable[[bytes], Any]:
-    return msgspec.json.Decoder(shape).decode
 
 
 def healthy() -> str:
@@ -92,7 +35,7 @@ def healthy() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardOptions:
-    """What a component needs to tell who may ask it; `host` is where others reach it, if not where it listens."""
+    """What a component needs to verify its callers; `host` is its public address, if not where it listens."""
 
     mgmt: str = ""
     token: str = ""
@@ -114,31 +57,30 @@ LOOPBACK_ONLY: Final = GuardOptions()
 
 
 @asynccontextmanager
-async def face(
-    endpoints: Sequence[Endpoint],
+async def serve_component(
+    endpoints: Sequence[ComponentEndpoint],
     bind: Bind,
     *,
     health: Callable[[], str] = healthy,
     options: GuardOptions = LOOPBACK_ONLY,
 ) -> AsyncIterator[str]:
-    """Serve a component's endpoints; where other machines can reach it, only to bearers of a ticket."""
+    """Serve a component's endpoints; callers on other machines need a ticket."""
     guard = options.guard(bind)
     app = component_app(endpoints, health=health, guard=guard, any_name=options.insecure)
-    asked = {one.path.encode(): partial(briefly, one.handler) for one in endpoints if one.quick}
-    lines = (
-        Switchboard(asked, guard, any_name=options.insecure or guard is not None) if asked else None
-    )
+    handlers = {one.path.encode(): rpc_handler(one) for one in endpoints if one.rpc}
+    any_name = options.insecure or guard is not None
+    rpc = RpcServer(handlers, guard, any_name=any_name) if handlers else None
     async with (
-        serving(app, bind, lines.protocol if lines else None) as address,
-        refreshed(guard, options.host or bind.reached(address)),
+        serve_app(app, bind, rpc.protocol if rpc else None) as address,
+        refreshing(guard, options.host or bind.reached(address)),
     ):
         yield address
 
 
 @asynccontextmanager
-async def refreshed(guard: Guard | None, host: str) -> AsyncIterator[None]:
-    """Keep a guard up to date meanwhile."""
-    task = observed(asyncio.create_task(guard.run(host)), log) if guard else None
+async def refreshing(guard: Guard | None, host: str) -> AsyncIterator[None]:
+    """Keep the guard up to date until the block ends."""
+    task = log_failure(asyncio.create_task(guard.run(host)), log) if guard else None
     try:
         yield
     finally:
@@ -148,104 +90,41 @@ async def refreshed(guard: Guard | None, host: str) -> AsyncIterator[None]:
 
 
 def component_app(
-    endpoints: Sequence[Endpoint],
+    endpoints: Sequence[ComponentEndpoint],
     *,
     health: Callable[[], str] = healthy,
     guard: Guard | None = None,
     any_name: bool = False,
 ) -> ASGIApp:
-    """The endpoints as one ASGI application; `health` says how the component is, in the watchdog's words."""
-    every = [*endpoints, *probes(health)]
-    paths: dict[str, Resource] = {}
-    for endpoint in every:
-        paths.setdefault(endpoint.path, Resource(guard)).add(endpoint)
-    plain = {path: resource for path, resource in paths.items() if "{" not in path}
-    routes = [Route(path, resource) for path, resource in paths.items() if path not in plain]
-    quiet = frozenset(endpoint.path for endpoint in every if endpoint.open)
-    others = Router([*routes, Route("/{path:path}", Nowhere())], redirect_slashes=False)
-    app = Paths(plain, others)
-    # Where a token is needed, a name that others gave us leads nobody's browser anywhere.
-    return Porch(app, quiet=quiet, any_name=any_name or guard is not None)
+    """The endpoints and the probes as an ASGI application; `health` is in the watchdog's words."""
+    all_endpoints = [*endpoints, *probe_endpoints(health)]
+    unlogged = frozenset(one.path for one in all_endpoints if one.access.scope == "open")
+    # A server that demands tickets gives nothing to a page that reaches it by a name of its own.
+    return Middleware(
+        ComponentRouter(guard, all_endpoints),
+        unlogged=unlogged,
+        any_name=any_name or guard is not None,
+    )
 
 
-def probes(health: Callable[[], str]) -> list[Endpoint]:
-    async def get_health_status(_call: Call) -> Status:
-        return Status(health())
+class ComponentRouter(Router[None, None]):
+    """Demands a ticket for each endpoint that is not open, if there is a guard."""
 
-    return [
-        Endpoint("GET", "/healthz", healthz, open=True),
-        Endpoint("GET", "/metrics", metrics, open=True),
-        Endpoint("GET", "/version", version, open=True),
-        *(Endpoint("GET", path, get_health_status, open=True) for path in HEALTH),
-    ]
-
-
-async def healthz(_call: Call) -> Status:
-    return Status("ok")
-
-
-async def metrics(_call: Call) -> Response:
-    return Response(exposition(), media_type=CONTENT_TYPE_LATEST)
-
-
-async def version(_call: Call) -> Version:
-    return Version(__version__, platform.python_version())
-
-
-@dataclass(frozen=True, slots=True)
-class Brief(Call):
-    """A question over a quick line, which is nothing but its body."""
-
-    given: bytes
-
-    async def body(self, shape: type[Shape]) -> Shape:
-        return as_told(shape, self.given)
-
-
-async def briefly(
-    handler: Callable[[Call], Awaitable[object]], given: bytes
-) -> Response | Answered:
-    told = await handler(Brief(NO_REQUEST, given))
-    return told if isinstance(told, Response) else Answered(200, msgspec.json.encode(told))
-
-
-class Resource:
-    """One path: finds the endpoint for the method, sees who asks, calls the handler, writes the answer."""
-
-    def __init__(self, guard: Guard | None) -> None:
+    def __init__(self, guard: Guard | None, endpoints: Sequence[ComponentEndpoint]) -> None:
+        super().__init__(None, endpoints)
         self._guard = guard
-        self._endpoints: dict[str, Endpoint] = {}
 
-    def add(self, endpoint: Endpoint) -> None:
-        self._endpoints[endpoint.method] = endpoint
-        if endpoint.method == "GET":
-            self._endpoints["HEAD"] = endpoint
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        endpoint = self._endpoints.get(scope["method"])
-        if endpoint is None:
-            allowed = ", ".join(sorted(self._endpoints))
-            message = f"{scope['method']} is not possible here, only {allowed}."
-            raise Declined(405, "method_not_allowed", message, headers={"Allow": allowed})
-        request = Request(scope, receive)
-        if self._guard and not endpoint.open:
-            await self._guard.check(bearer(request.headers), endpoint.action)
-        told = await endpoint.handler(Call(request))
-        await written(told)(scope, receive, send)
+    async def authorize(self, access: AccessRule, request: Request) -> None:
+        if self._guard and access.scope != "open":
+            await self._guard.check(bearer(request.headers), access.action)
 
 
-class Paths:
-    """The resource of a path that has no words in it, found without a look at all the others."""
+def rpc_handler(endpoint: ComponentEndpoint) -> RpcHandler:
+    """The endpoint's handler for RPC connections, where a request is nothing but its body."""
+    decode = decoder(endpoint) if endpoint.request else None
 
-    def __init__(self, plain: Mapping[str, Resource], others: ASGIApp) -> None:
-        self._plain, self._others = plain, others
+    async def handle(body: bytes) -> object:
+        request = decode_body(decode, body) if decode else None
+        return await endpoint.handler(Call(NO_REQUEST, request, None, None))
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._plain.get(scope.get("path", ""), self._others)(scope, receive, send)
-
-
-class Nowhere:
-    """Every other path, by any method."""
-
-    async def __call__(self, scope: Scope, _receive: Receive, _send: Send) -> None:
-        raise NotFound(f"There is nothing at {scope['path'][:200]}.")
+    return handle

@@ -17,7 +17,7 @@ from usher.errors import BadInput
 _HOST: Final = re.compile(r"[A-Za-z0-9._:\[\]-]{1,255}")
 
 
-def conditional(
+def conditional_response(
     asked: Mapping[str, str],
     body: bytes,
     media: str,
@@ -50,7 +50,7 @@ def whole(moment: datetime) -> datetime:
     return moment.replace(microsecond=0)
 
 
-def origin(headers: Mapping[str, str]) -> str:
+def server_origin(headers: Mapping[str, str]) -> str:
     """What the caller calls us, which is what links in a document for others have to begin with."""
     scheme = "https" if headers.get("x-forwarded-proto") == "https" else "http"
     host = headers.get("host", "")

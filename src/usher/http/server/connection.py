@@ -21,12 +21,12 @@ from usher.http.server.middleware import (
     LINGER_BYTES,
     LINGER_SECONDS,
     SERVER_FAILED,
-    Declined,
+    HttpError,
     note_failure,
     problem,
     with_security,
 )
-from usher.http.server.single_write import Holding, Speaker
+from usher.http.server.single_write import SingleWriteProtocol, SingleWriteTransport
 from usher.telemetry import HTTP_REFUSED, Log
 
 log = Log("web")
@@ -37,7 +37,7 @@ HEAD_SECONDS: Final = 10.0
 HEADER_SEPARATORS_BYTES: Final = 4  # colon, space and line end
 
 
-class LimitedConnection(Speaker):
+class LimitedConnection(SingleWriteProtocol):
     """uvicorn's HTTP protocol with the limits of this module."""
 
     def __init__(self, **options: Any) -> None:  # noqa: ANN401 - uvicorn's own options
@@ -49,7 +49,7 @@ class LimitedConnection(Speaker):
         self._expects_fields = True  # the parser is before or in a head, or perhaps in a trailer
         self._in_head = False
         self._is_moved = False  # a head, a chunk or a message ended in the current part
-        self._error: Declined | None = None
+        self._error: HttpError | None = None
         self.is_over = False  # what the client sends from now on is discarded
         self._discardable_bytes = LINGER_BYTES
         self.address = ""
@@ -170,7 +170,7 @@ class LimitedConnection(Speaker):
             self._fail(too_large_head())
         super().on_message_complete()
 
-    def _fail(self, error: Declined) -> None:
+    def _fail(self, error: HttpError) -> None:
         """Stop the parser; it forgets the exceptions of some of its callbacks."""
         self._error = error
         raise error
@@ -222,13 +222,13 @@ class LimitedConnection(Speaker):
             return
         id_ = secrets.token_hex(8)
         response = problem(error, id_, ())
-        if response.status_code >= SERVER_FAILED and not isinstance(error, Declined):
+        if response.status_code >= SERVER_FAILED and not isinstance(error, HttpError):
             note_failure(error, "GET", "", id_)
         HTTP_REFUSED.labels(str(response.status_code)).inc()
         peer = ":".join(map(str, self.client or ()))
         log.debug("refused", status=response.status_code, peer=peer, id=id_)
         self.transport.write(raw_answer(response, id_, self.server_state.default_headers))
-        cast("Holding", self.transport).let_go()
+        cast("SingleWriteTransport", self.transport).let_go()
         self.transport.write_eof()
         self.deadline = self.loop.time() + LINGER_SECONDS
 
@@ -250,26 +250,26 @@ def head_bytes(url: bytes, headers: list[tuple[bytes, bytes]]) -> int:
     )
 
 
-def too_large_head() -> Declined:
+def too_large_head() -> HttpError:
     message = f"The head of a request may have {MAX_HEAD_BYTES:,} bytes and {MAX_HEADERS} headers."
-    return Declined(431, "head_too_large", message, hint="Send fewer or shorter headers.")
+    return HttpError(431, "head_too_large", message, hint="Send fewer or shorter headers.")
 
 
-def slow_head() -> Declined:
+def slow_head() -> HttpError:
     message = f"The head of the request did not arrive within {HEAD_SECONDS:g} seconds."
-    return Declined(408, "too_slow", message, hint="Send it again.")
+    return HttpError(408, "too_slow", message, hint="Send it again.")
 
 
-def malformed() -> Declined:
+def malformed() -> HttpError:
     message = "This is not an HTTP/1.1 request."
-    return Declined(400, "malformed", message, hint="Check the client, or use another one.")
+    return HttpError(400, "malformed", message, hint="Check the client, or use another one.")
 
 
-def too_many_connections() -> Declined:
+def too_many_connections() -> HttpError:
     message = "The server has too many connections."
-    return Declined(503, "too_many_connections", message, hint="Try again later.")
+    return HttpError(503, "too_many_connections", message, hint="Try again later.")
 
 
-def too_many_requests() -> Declined:
+def too_many_requests() -> HttpError:
     message = f"More than {MAX_PIPELINED_REQUESTS} requests wait on this connection."
-    return Declined(503, "too_many_requests", message, hint="Wait for answers before asking more.")
+    return HttpError(503, "too_many_requests", message, hint="Wait for answers before asking more.")

@@ -16,13 +16,13 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from usher.errors import NotFound
-from usher.http.server.middleware import Declined
+from usher.http.server.middleware import HttpError
 
 PIECE: Final = 1 << 18
 RANGE: Final = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
 
-class FileAnswer(Response):
+class FileResponse(Response):
     """A file with an ETag; of ranges only a single one is served, which is all that resuming needs."""
 
     def __init__(self, path: Path, sha256: str, media_type: str) -> None:
@@ -42,7 +42,7 @@ class FileAnswer(Response):
             await send({**start, "headers": self.raw_headers})
             if scope["method"] == "HEAD":
                 first = end
-            await pour(file, first, end, Request(scope, receive), send)
+            await send_file(file, first, end, Request(scope, receive), send)
         finally:
             os.close(file)
 
@@ -77,7 +77,7 @@ def span(text: str, size: int) -> tuple[int, int]:
     if found[1] and found[2] and int(found[2]) < first:
         return 0, size
     if first >= size:
-        raise Declined(
+        raise HttpError(
             416,
             "past_the_end",
             f"It has {size} bytes.",
@@ -86,7 +86,7 @@ def span(text: str, size: int) -> tuple[int, int]:
     return first, end
 
 
-async def pour(file: int, first: int, end: int, request: Request, send: Send) -> None:
+async def send_file(file: int, first: int, end: int, request: Request, send: Send) -> None:
     """Send these bytes, one piece after the other, unless nobody listens any more."""
     while first < end:
         piece = await asyncio.to_thread(os.pread, file, min(PIECE, end - first), first)

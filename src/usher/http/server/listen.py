@@ -68,7 +68,7 @@ def read_bind(text: str) -> Bind:
     return Bind(found[1] or found[2], int(found[3]))
 
 
-class Server(uvicorn.Server):
+class HttpServer(uvicorn.Server):
     """uvicorn's, but the signals are ours: it would end the process by them, and not with exit code 0."""
 
     def __init__(self, config: uvicorn.Config, address: str, ready: Callable[[str], None]) -> None:
@@ -102,14 +102,14 @@ class Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def serving(
+async def serve_app(
     app: ASGIApp, bind: Bind, http: type[asyncio.Protocol] | None = None
 ) -> AsyncIterator[str]:
     """Serve beside whatever else this loop does; gives the address, and drains at the end."""
-    with listening(bind) as sock:
+    with listening_socket(bind) as sock:
         address = f"http://{Bind(*sock.getsockname()[:2])}"
         ready = asyncio.Event()
-        server = Server(configured(app, http), address, lambda _: ready.set())
+        server = HttpServer(uvicorn_config(app, http), address, lambda _: ready.set())
         task = asyncio.create_task(server.serve(sockets=[sock]))
         task.add_done_callback(lambda _: ready.set())
         try:
@@ -121,7 +121,7 @@ async def serving(
 
 
 @asynccontextmanager
-async def stopped_by(server: Server, stop: asyncio.Event | None) -> AsyncIterator[None]:
+async def stop_on(server: HttpServer, stop: asyncio.Event | None) -> AsyncIterator[None]:
     """Stop a server when this event is set, which somebody else does; without one, by our own signals."""
     if stop is None:
         with signals(server):
@@ -141,7 +141,7 @@ async def stopped_by(server: Server, stop: asyncio.Event | None) -> AsyncIterato
 
 
 @contextmanager
-def signals(server: Server) -> Iterator[None]:
+def signals(server: HttpServer) -> Iterator[None]:
     loop = asyncio.get_running_loop()
     ours = (signal.SIGTERM, signal.SIGINT)
     for one in ours:
@@ -154,7 +154,7 @@ def signals(server: Server) -> Iterator[None]:
 
 
 @contextmanager
-def listening(bind: Bind) -> Iterator[socket.socket]:
+def listening_socket(bind: Bind) -> Iterator[socket.socket]:
     """A socket at that address; whoever calls before we are ready waits in its queue."""
     try:
         found = socket.getaddrinfo(bind.host, bind.port, type=socket.SOCK_STREAM)
@@ -170,7 +170,7 @@ def listening(bind: Bind) -> Iterator[socket.socket]:
         yield sock
 
 
-def configured(app: ASGIApp, http: type[asyncio.Protocol] | None = None) -> uvicorn.Config:
+def uvicorn_config(app: ASGIApp, http: type[asyncio.Protocol] | None = None) -> uvicorn.Config:
     """Uvicorn without its lifespan, proxies, access log and name; what it warns of goes to our log."""
     theirs = logging.getLogger("uvicorn")
     theirs.handlers[:] = logging.getLogger("usher").handlers

@@ -23,7 +23,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from usher.errors import NotAllowed, UsherError
-from usher.http.server.messages import Problem
+from usher.messages.server import Problem
 from usher.telemetry import Log
 
 log = Log("web")
@@ -46,7 +46,7 @@ SECURITY = (
 )
 
 
-class Declined(Exception):
+class HttpError(Exception):
     """A request that HTTP itself lets us decline: no body we can read, no such method.
 
     It is no UsherError because no command line will ever meet it.
@@ -69,12 +69,12 @@ class Declined(Exception):
         self.headers = headers or {}
 
 
-class Unread(Declined):
+class UnreadBodyError(HttpError):
     """Declined before its body had all come: the rest is not wanted, and the connection closed."""
 
 
-class Porch:
-    """The outermost of our own ASGI applications; paths in `quiet` leave no line in the log.
+class Middleware:
+    """The outermost of our own ASGI applications; paths in `unlogged` leave no line in the log.
 
     An error that was caused by one of the kinds in `ours` is our fault and not the caller's.
     """
@@ -83,12 +83,12 @@ class Porch:
         self,
         app: ASGIApp,
         *,
-        quiet: frozenset[str],
+        unlogged: frozenset[str],
         any_name: bool,
         ours: tuple[type[Exception], ...] = (),
     ) -> None:
         self.app = app
-        self.quiet = quiet
+        self.unlogged = unlogged
         self.any_name = any_name
         self.ours = ours
 
@@ -110,7 +110,7 @@ class Porch:
             if exchange.status:
                 raise  # half an answer is out: the server breaks the connection, and logs why
             await exchange.fail(error, self.ours)
-        if exchange.path not in self.quiet:
+        if exchange.path not in self.unlogged:
             exchange.note()
 
 
@@ -145,7 +145,7 @@ class Exchange:
         response = problem(error, self.id, ours)
         if response.status_code >= SERVER_FAILED:
             note_failure(error, self.method, self.shown, self.id)
-        if isinstance(error, Unread):
+        if isinstance(error, UnreadBodyError):
             await self.answer_and_linger(response)
         else:
             await response(self.scope, self.receive, self.send)
@@ -189,7 +189,7 @@ def problem(error: Exception, request_id: str, ours: tuple[type[Exception], ...]
         case UsherError():
             status, headers = status_of(error, ours), dict[str, str]()
             code, message, hint = error.code, error.message, error.hint
-        case Declined():
+        case HttpError():
             status, headers = error.status, dict(error.headers)
             code, message, hint = error.code, error.message, error.hint
         case _:
@@ -225,7 +225,7 @@ def read_host(headers: Headers, http_version: str) -> str:
         return hosts[0].decode("latin-1")
     if not hosts and http_version == "1.0":
         return ""
-    raise Declined(
+    raise HttpError(
         400,
         "bad_host",
         f"The request has {len(hosts)} Host headers." if len(hosts) != 1 else "Host is empty.",
@@ -260,15 +260,15 @@ def bearer(headers: Headers) -> str:
     """The token that came along, if one did."""
     kind, _, secret = headers.get("authorization", "").strip().partition(" ")
     if kind and (kind.lower() != "bearer" or not secret.strip()):
-        raise unproven("Authorization is to be `Bearer` and a token.")
+        raise unauthorized("Authorization is to be `Bearer` and a token.")
     return secret.strip()
 
 
 HOW_TO_PROVE = "Make a token with `usher tokens add` and send it as Authorization: Bearer TOKEN."
 
 
-def unproven(message: str, *, hint: str = HOW_TO_PROVE) -> Declined:
-    return Declined(401, "unproven", message, hint=hint, headers={"WWW-Authenticate": "Bearer"})
+def unauthorized(message: str, *, hint: str = HOW_TO_PROVE) -> HttpError:
+    return HttpError(401, "unproven", message, hint=hint, headers={"WWW-Authenticate": "Bearer"})
 
 
 def origin_host(origin: str) -> str:

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple, cast
 
+import msgspec
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
@@ -26,7 +27,7 @@ from usher.http.server.connection import MAX_HEAD_BYTES, MAX_HEADERS, LimitedCon
 from usher.http.server.connection_limits import ConnectionState, SendProgress
 from usher.http.server.middleware import (
     SERVER_FAILED,
-    Declined,
+    HttpError,
     bearer,
     check_name,
     check_site,
@@ -34,7 +35,7 @@ from usher.http.server.middleware import (
     problem,
     read_host,
 )
-from usher.http.server.single_write import Holding
+from usher.http.server.single_write import SingleWriteTransport
 from usher.http.server.ticket_guard import Guard
 from usher.telemetry import Log
 from usher.tickets import Ticket
@@ -47,28 +48,28 @@ SMALL_QUESTION_BYTES: Final = 65_536
 MAX_QUESTIONS_BYTES: Final = 64_000_000
 
 
-class Answered(NamedTuple):
+class RpcResponse(NamedTuple):
     """As much of an answer as a quick line needs."""
 
     status_code: int
     body: bytes
 
 
-class QuestionHead(NamedTuple):
+class RpcRequestHead(NamedTuple):
     """The head of a question."""
 
     path: bytes
     length: int
 
 
-Asked = Callable[[bytes], Awaitable[Response | Answered]]
+RpcHandler = Callable[[bytes], Awaitable[object]]
 
 
-class Switchboard:
+class RpcServer:
     """What can be asked over quick lines, by its path, and by whom; `protocol` is what uvicorn is to speak."""
 
     def __init__(
-        self, asked: Mapping[bytes, Asked], guard: Guard | None, *, any_name: bool
+        self, asked: Mapping[bytes, RpcHandler], guard: Guard | None, *, any_name: bool
     ) -> None:
         self.asked, self.guard = asked, guard
         self._any_name = any_name
@@ -78,7 +79,7 @@ class Switchboard:
     @property
     def protocol(self) -> type[asyncio.Protocol]:
         """What makes uvicorn's protocols for it."""
-        return cast("type[asyncio.Protocol]", partial(Switching, self))
+        return cast("type[asyncio.Protocol]", partial(UpgradableConnection, self))
 
     async def admit(self, headers: Headers) -> Ticket | None:
         """Count one more upgraded connection and return its ticket, if it needs one; raises if it may not upgrade."""
@@ -89,7 +90,7 @@ class Switchboard:
         ticket = await self.guard.check(bearer(headers), "query") if self.guard else None
         if self._lines >= MAX_LINES:
             message = f"The server has {MAX_LINES} upgraded connections already."
-            raise Declined(503, "too_many_connections", message, hint="Ask over HTTP.")
+            raise HttpError(503, "too_many_connections", message, hint="Ask over HTTP.")
         self._lines += 1
         return ticket
 
@@ -97,13 +98,13 @@ class Switchboard:
         """Stop counting an upgraded connection that has ended."""
         self._lines -= 1
 
-    def reserve(self, question: QuestionHead) -> int:
+    def reserve(self, question: RpcRequestHead) -> int:
         """How many bytes were reserved for a question; raises if there is no room for it."""
         if question.length <= SMALL_QUESTION_BYTES:
             return 0
         if self._reserved_bytes + question.length > MAX_QUESTIONS_BYTES:
             message = "The server holds too many large questions."
-            raise Declined(503, "too_many_questions", message, hint="Try again later.")
+            raise HttpError(503, "too_many_questions", message, hint="Try again later.")
         self._reserved_bytes += question.length
         return question.length
 
@@ -124,10 +125,10 @@ def read_upgrade(head: bytes) -> Headers | None:
     return headers if headers.get("upgrade", "") == NAME else None
 
 
-class Switching(LimitedConnection):
+class UpgradableConnection(LimitedConnection):
     """HTTP, until the first that is said is the wish for a quick line."""
 
-    def __init__(self, board: Switchboard, **given: Any) -> None:  # noqa: ANN401 - uvicorn's own
+    def __init__(self, board: RpcServer, **given: Any) -> None:  # noqa: ANN401 - uvicorn's own
         super().__init__(**given)
         self._board, self._is_new = board, True
 
@@ -148,7 +149,7 @@ class Switching(LimitedConnection):
 
     async def _check_and_upgrade(self, headers: Headers) -> None:
         """Answer 101 if the token is good and a line is free, otherwise as HTTP does."""
-        inner = cast("Holding", self.transport).inner
+        inner = cast("SingleWriteTransport", self.transport).inner
         try:
             ticket = await self._board.admit(headers)
         except Exception as error:  # noqa: BLE001 - the caller gets the reason
@@ -160,25 +161,25 @@ class Switching(LimitedConnection):
             self._board.leave()
             return
         self.connections.discard(self)
-        Line(self._board, ticket, inner, self)
+        RpcServerConnection(self._board, ticket, inner, self)
         inner.resume_reading()
 
 
-class Line(asyncio.Protocol):
+class RpcServerConnection(asyncio.Protocol):
     """One quick line: a question at a time, those that come early wait."""
 
     def __init__(
         self,
-        board: Switchboard,
+        board: RpcServer,
         ticket: Ticket | None,
         transport: asyncio.Transport,
-        http: Switching,
+        http: UpgradableConnection,
     ) -> None:
         self._board, self._ticket, self._transport = board, ticket, transport
         self._state = cast("ConnectionState", http.server_state)
         self._address = http.address
         self._heard = bytearray()
-        self._question: QuestionHead | None = None  # whose body has not all arrived
+        self._question: RpcRequestHead | None = None  # whose body has not all arrived
         self._reserved_bytes = 0
         self._task: asyncio.Task[None] | None = None
         self._is_ending = self._is_reading_paused = self._is_writing_paused = False
@@ -253,7 +254,7 @@ class Line(asyncio.Protocol):
             self._state.tasks.add(self._task)
             self._task.add_done_callback(self._answered)
 
-    def _read_head(self) -> QuestionHead | None:
+    def _read_head(self) -> RpcRequestHead | None:
         """The head of the next question, if it has arrived and there is room for its body."""
         end = self._heard.find(b"\n", 0, LONGEST_HEAD)
         if end < 0 and len(self._heard) < LONGEST_HEAD:
@@ -263,11 +264,11 @@ class Line(asyncio.Protocol):
             self._transport.close()  # not one of ours
             return None
         del self._heard[: end + 1]
-        question = QuestionHead(path, int(length))
+        question = RpcRequestHead(path, int(length))
         self._since = self._loop.time()
         try:
             self._reserved_bytes = self._board.reserve(question)
-        except Declined as error:
+        except HttpError as error:
             self._write(refusal(error, path))
             self._transport.close()
             return None
@@ -291,31 +292,39 @@ class Line(asyncio.Protocol):
         try:
             if self._board.guard and self._ticket:
                 self._board.guard.check_again(self._ticket)
-            told = await self._handler(path)(body)
-        except Exception as error:  # noqa: BLE001 - whoever asked is told
-            told = refusal(error, path)
-        self._write(told)
+            response = rpc_response(await self._handler(path)(body))
+        except Exception as error:  # noqa: BLE001 - the caller gets the reason
+            response = refusal(error, path)
+        self._write(response)
         log.debug(
             "asked",
             path=path.decode("latin-1"),
-            status=told.status_code,
+            status=response.status_code,
             ms=round((time.monotonic() - began) * 1000, 1),
         )
 
-    def _write(self, told: Response | Answered) -> None:
+    def _write(self, response: Response | RpcResponse) -> None:
         if self._transport.is_closing():  # uvloop raises an error then
             return
-        self._transport.write(b"%d %d\n%s" % (told.status_code, len(told.body), told.body))
+        self._transport.write(
+            b"%d %d\n%s" % (response.status_code, len(response.body), response.body)
+        )
 
-    def _handler(self, path: bytes) -> Asked:
+    def _handler(self, path: bytes) -> RpcHandler:
         if (found := self._board.asked.get(path)) is None:
             raise NotFound(f"Nothing is asked at {path[:100]!r} over a quick line.")
         return found
 
 
+def rpc_response(answer: object) -> Response | RpcResponse:
+    if isinstance(answer, Response):
+        return answer
+    return RpcResponse(200, msgspec.json.encode(answer))
+
+
 def refusal(error: Exception, path: bytes) -> Response:
     id_ = secrets.token_hex(8)
     told = problem(error, id_, ())
-    if told.status_code >= SERVER_FAILED and not isinstance(error, Declined):
+    if told.status_code >= SERVER_FAILED and not isinstance(error, HttpError):
         note_failure(error, "POST", path.decode("latin-1"), id_)
     return told

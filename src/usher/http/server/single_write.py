@@ -12,14 +12,14 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 HEAD: Final = b"HTTP/"
 
 
-class Speaker(HttpToolsProtocol):
+class SingleWriteProtocol(HttpToolsProtocol):
     """uvicorn's protocol on a connection that holds heads back."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(cast("asyncio.Transport", Holding(transport)))
+        super().connection_made(cast("asyncio.Transport", SingleWriteTransport(transport)))
 
 
-class Holding:
+class SingleWriteTransport:
     """A connection; what begins like a head waits for what is written next, or for the loop's next round."""
 
     def __init__(self, transport: asyncio.Transport) -> None:

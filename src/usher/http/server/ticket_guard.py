@@ -15,10 +15,10 @@ from urllib.parse import urlencode
 import msgspec
 
 from usher.errors import NotAllowed, Unreachable, UsherError
-from usher.http.client.pool import lines_to_mgmt
+from usher.http.client.pool import mgmt_pool
 from usher.http.server.listen import Bind
-from usher.http.server.middleware import unproven
-from usher.messages import GuardState
+from usher.http.server.middleware import unauthorized
+from usher.messages.components import GuardState
 from usher.telemetry import Log
 from usher.tickets import Action, Ticket, verify
 
@@ -42,7 +42,7 @@ class Guard:
         grace_seconds: float = DEFAULT_GRACE_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._lines, name = lines_to_mgmt(mgmt, timeout=TIMEOUT_SECONDS)
+        self._lines, name = mgmt_pool(mgmt, timeout=TIMEOUT_SECONDS)
         self._headers = {"Host": name, "Authorization": f"Bearer {token}"}
         self._grace_seconds = grace_seconds
         self._clock = clock
@@ -89,7 +89,7 @@ class Guard:
     async def check(self, secret: str, action: Action) -> Ticket:
         """The caller's ticket, if it permits this; raises 401, 403, or Unreachable while MGMT was never heard of."""
         if not secret:
-            raise unproven("A ticket is needed here.", hint=TICKET_HINT)
+            raise unauthorized("A ticket is needed here.", hint=TICKET_HINT)
         if self._heard_at is None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(TIMEOUT_SECONDS):
@@ -97,9 +97,9 @@ class Guard:
         now = self._now()
         ticket = verify(secret, self._key, self._host)
         if ticket is None:
-            raise unproven("This is no ticket for this component.", hint=TICKET_HINT)
+            raise unauthorized("This is no ticket for this component.", hint=TICKET_HINT)
         if ticket.expires < now:
-            raise unproven("This ticket has expired.", hint=TICKET_HINT)
+            raise unauthorized("This ticket has expired.", hint=TICKET_HINT)
         self.check_again(ticket)
         if action not in ticket.actions:
             raise NotAllowed(
@@ -111,7 +111,7 @@ class Guard:
     def check_again(self, ticket: Ticket) -> None:
         """Raise if the token behind a ticket that was good has been revoked since."""
         if ticket.token_id in self._revoked:
-            raise unproven("The token behind this ticket was revoked.", hint=TICKET_HINT)
+            raise unauthorized("The token behind this ticket was revoked.", hint=TICKET_HINT)
 
     def _now(self) -> float:
         """The database's time, as far as MGMT is heard of; Unreachable after the grace period."""

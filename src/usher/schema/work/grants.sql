@@ -5,72 +5,71 @@ grant select on work.schema_migrations to usher_door, usher_mgmt, usher_reader;
 grant select on work.tld, work.domain, work.hosts to usher_door, usher_mgmt, usher_reader;
 grant insert on work.tld, work.domain, work.hosts to usher_door;
 
-grant select on work.house, work.guestbook, work.content_type to usher_door, usher_mgmt, usher_reader;
-grant update (revision, cadence, filters, max_pages, max_depth) on work.house to usher_door;
+grant select on work.settings, work.guestbook, work.content_type to usher_door, usher_mgmt, usher_reader;
+grant update (revision, cadence, filters, max_pages, max_depth) on work.settings to usher_door;
 grant insert, update on work.guestbook to usher_door;
 grant usage on sequence work.guestbook_id_seq to usher_door;
 grant update (next_fetch, crawl_started, last_crawl_started, last_crawl_ended, cadence, adaptive, crawl_delay, ready_at,
     policy, policy_reason, scope, scope_ranges, filters, max_pages, max_depth, pages, revision) on work.hosts to usher_door;
 
 -- Waking a host whose page came in.
-grant update (claim_at, empty_looks) on work.hosts to usher_door;
+grant update (claim_at, empty_checks) on work.hosts to usher_door;
 
 -- Hands out chunks, records what becomes of them, seats them, watches components. Judging URLs stays with the door.
-grant select on work.component, work.chunk, work.placement, work.event, work.query_stat, work.pace to usher_mgmt, usher_reader;
+grant select on work.component, work.chunk, work.placement, work.event, work.query_stat, work.politeness_group to usher_mgmt, usher_reader;
 grant select, insert on work.token to usher_mgmt;
 grant update (used_at, revoked_at, address) on work.token to usher_mgmt;
 grant select on work.ticket_key to usher_mgmt;
-grant insert, update on work.component, work.chunk, work.placement, work.pace to usher_mgmt;
+grant insert, update on work.component, work.chunk, work.placement, work.politeness_group to usher_mgmt;
 grant delete on work.placement to usher_mgmt;
-grant select on work.unseated, work.seat_count to usher_mgmt, usher_reader;
-grant insert, delete on work.unseated to usher_mgmt;
-grant insert, update on work.seat_count to usher_mgmt;
+grant select on work.unplaced_chunk, work.server_load to usher_mgmt, usher_reader;
+grant insert, delete on work.unplaced_chunk to usher_mgmt;
+grant insert, update on work.server_load to usher_mgmt;
 grant insert on work.event, work.query_stat to usher_mgmt;
 grant delete on work.event, work.query_stat to usher_mgmt;
 grant select on work.query_day, work.query_day_term to usher_mgmt, usher_reader;
 grant insert, update, delete on work.query_day, work.query_day_term to usher_mgmt;
 grant update on work.guestbook to usher_mgmt;
-grant update (next_fetch, crawl_started, last_crawl_started, last_crawl_ended, ready_at, claim_at, empty_looks, troubles,
-    trouble_at, trouble, pace_id, held_by, robots_at, robots_delay, rest_until) on work.hosts to usher_mgmt;
+grant update (next_fetch, crawl_started, last_crawl_started, last_crawl_ended, ready_at, claim_at, empty_checks, troubles,
+    trouble_at, trouble, politeness_group_id, held_by, robots_at, robots_delay, rest_until) on work.hosts to usher_mgmt;
 grant select on work.robots, work.sitemap to usher_mgmt, usher_reader;
 grant insert, update on work.robots, work.sitemap to usher_mgmt;
 grant select on work.feed_offer to usher_mgmt, usher_reader;
 grant insert, update on work.feed_offer to usher_mgmt;
 grant select on work.watchdog_round to usher_mgmt, usher_reader;
 grant insert, update on work.watchdog_round to usher_mgmt;
-grant select on work.outdated, work.retire to usher_mgmt, usher_reader;
-grant insert, update, delete on work.outdated to usher_mgmt;
-grant insert, delete on work.retire to usher_mgmt;
+grant select on work.stale_copy, work.retirement to usher_mgmt, usher_reader;
+grant insert, update, delete on work.stale_copy to usher_mgmt;
+grant insert, delete on work.retirement to usher_mgmt;
 grant execute on function work.retire_copies(bigint[]) to usher_mgmt;
-grant select on work.thin, work.made_of to usher_mgmt, usher_reader;
-grant insert, update, delete on work.thin to usher_mgmt;
-grant insert, update on work.made_of to usher_mgmt;
-grant execute on function work.in_every_row(bigint), work.is_over(bigint), work.is_untold(work.guestbook)
+grant select on work.compaction_candidate, work.chunk_source to usher_mgmt, usher_reader;
+grant insert, update, delete on work.compaction_candidate to usher_mgmt;
+grant insert, update on work.chunk_source to usher_mgmt;
+grant execute on function work.in_every_row(bigint), work.is_obsolete(bigint), work.may_hold_unreported_text(work.guestbook)
     to usher_mgmt;
-grant update ("rows", seated_rows, crawl_delay) on work.house to usher_mgmt;
+grant update ("rows", placed_rows, crawl_delay) on work.settings to usher_mgmt;
 grant execute on function
     work.settle(bigint[], text[], bigint[], text[], smallint[], smallint[], integer[], text[], text[], timestamptz[],
         bigint[], boolean[], smallint[], text[], timestamptz)
     to usher_door, usher_mgmt;
-grant execute on function work.close_crawls(bigint[], timestamptz), work.keep_door_out(bigint[]) to usher_door, usher_mgmt;
+grant execute on function work.close_crawls(bigint[], timestamptz), work.lock_out_knocks(bigint[]) to usher_door, usher_mgmt;
 grant execute on function
     work.report(bigint[], text[], bigint[], text[], smallint[], smallint[], integer[], text[], text[], timestamptz[],
         bigint[], boolean[], smallint[], text[], timestamptz),
     work.finish_crawl(bigint, bigint, text, bigint, boolean, bigint[], text[], text[], smallint[], smallint[], integer[],
         text[], text[], timestamptz[], bigint[], boolean[], smallint[], text[], timestamptz),
-    work.outdate(bigint[], bigint[], bigint[], timestamptz), work.let_go(bigint[], timestamptz),
-    work.give_back(bigint, timestamptz), work.wake(bigint[], timestamptz), work.replace_copies(bigint[], bigint[]),
-    work.trouble_rest(smallint, interval)
+    work.record_stale_copies(bigint[], bigint[], bigint[], timestamptz), work.release_hosts(bigint[], timestamptz),
+    work.return_pages(bigint, timestamptz), work.wake(bigint[], timestamptz), work.replace_copies(bigint[], bigint[]),
+    work.rest_after_trouble(smallint, interval)
     to usher_mgmt;
 grant execute on function
-    work.rest_of(work.hosts, work.house),
     work.claim_links(bigint[], integer[], integer[], integer[], bigint, interval[], interval[], boolean[], timestamptz)
     to usher_mgmt;
 
 -- PUBLIC may call nothing here. These compute from their arguments alone.
 grant execute on function work.domain64_decode(bigint), work.domain64_encode(integer, integer, integer, integer),
     work.domain64_from_hex(text), work.domain64_hex(bigint), work.domain64_range(integer, integer, integer),
-    work.max_bigint() to usher_door, usher_mgmt, usher_reader;
+    work.max_bigint(), work.effective_crawl_delay(interval, interval, interval) to usher_door, usher_mgmt, usher_reader;
 
 -- The first document's relations, to look at.
 grant usage on schema mgmt to usher_mgmt, usher_reader;

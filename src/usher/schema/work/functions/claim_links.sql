@@ -25,7 +25,7 @@ as $$
 #variable_conflict use_column
 declare
     largest_sweep constant integer := 500000;  -- hosts
-    grouped constant boolean := exists (select from work.pace);
+    grouped constant boolean := exists (select from work.politeness_group);
     many constant integer := cardinality(callers);
     n integer := ns[1];
     width integer := widths[1];
@@ -100,7 +100,7 @@ begin
             exit when looked = '{}';
             seen := seen || looked;
             if grouped then
-                looked := work.rested(looked, at, owners);
+                looked := work.rested_hosts(looked, at, owners);
             end if;
 
             select array_agg(p.place), array_agg(p.domain64), min(p.admitted_at) into picked, found, since
@@ -120,9 +120,9 @@ begin
             ) p;
 
             if picked is null or not looked <@ found then
-                perform work.look_later(array(select unnest(looked) except select unnest(found)), at);
+                perform work.check_later(array(select unnest(looked) except select unnest(found)), at);
                 sweep := least(sweep * 10, largest_sweep);
-                perform work.clear_line(sweep, at, owners, grouped);
+                perform work.skip_idle_hosts(sweep, at, owners, grouped);
             end if;
             mine := mine || picked;
             whose := whose || found;
@@ -161,7 +161,7 @@ begin
     return query
     with resting as (
         update work.hosts h
-        set ready_at = t.until, claim_at = t.until, empty_looks = 0, held_by = case when t.held then chunks[t.turn] end
+        set ready_at = t.until, claim_at = t.until, empty_checks = 0, held_by = case when t.held then chunks[t.turn] end
         from (
             select k.ctid as place, s.turn, held.held, rest.rest,
                 case when held.held then at + leases[s.turn] else greatest(k.ready_at, at) + s.pages * rest.rest end
@@ -172,16 +172,16 @@ begin
                 group by s.domain64
             ) s
             join work.hosts k on k.domain64 = s.domain64
-            cross join work.house
-            cross join lateral (select work.rest_of(k, house) as rest) rest
+            cross join work.settings
+            cross join lateral (select work.effective_crawl_delay(k.crawl_delay, k.robots_delay, settings.crawl_delay) as rest) rest
             cross join lateral (
                 select holds[s.turn] and (k.robots_at is null or rest.rest > interval '0') as held
             ) held
         ) t
         where h.ctid = t.place
         returning h.domain64, h.name, case
-            when h.pace_id is null then t.rest
-            else greatest(t.rest, (select p.crawl_delay from work.pace p where p.id = h.pace_id))
+            when h.politeness_group_id is null then t.rest
+            else greatest(t.rest, (select p.crawl_delay from work.politeness_group p where p.id = h.politeness_group_id))
         end as crawl_delay
     ), mine as (
         update work.guestbook g

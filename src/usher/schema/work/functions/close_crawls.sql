@@ -1,7 +1,7 @@
 -- Of these hosts, returns those that no transaction admits pages for at this moment; none can until this one ends. A knock has a
 -- lock FOR KEY SHARE on the hosts it admits for, which only FOR UPDATE conflicts with. Look for pages in a later statement:
 -- it sees what the knocks before have committed. Skips locked hosts, because a knock may wait for pages that the caller wrote.
-create function work.keep_door_out(domain64s bigint[]) returns bigint[]
+create function work.lock_out_knocks(domain64s bigint[]) returns bigint[]
     language sql
     set search_path = '' set enable_seqscan = off
 as $$
@@ -30,15 +30,15 @@ declare
     );
 begin
     if over <> '{}' then
-        over := work.keep_door_out(over);
+        over := work.lock_out_knocks(over);
     end if;
     if over = '{}' then
         return;
     end if;
     return query
     update work.hosts h
-    set next_fetch = h.crawl_started + coalesce(h.cadence, (select cadence from work.house)), crawl_started = null,
-        last_crawl_started = h.crawl_started, last_crawl_ended = at, claim_at = 'infinity', empty_looks = 0
+    set next_fetch = h.crawl_started + coalesce(h.cadence, (select cadence from work.settings)), crawl_started = null,
+        last_crawl_started = h.crawl_started, last_crawl_ended = at, claim_at = 'infinity', empty_checks = 0
     where h.domain64 = any(over) and h.crawl_started is not null
         and not exists (select from work.guestbook g where g.domain64 = h.domain64 and g.state = 'pending' offset 0)
         and not exists (select from work.guestbook g where g.domain64 = h.domain64 and g.state = 'crawling' offset 0)

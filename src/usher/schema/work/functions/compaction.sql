@@ -1,5 +1,5 @@
 -- Whether a page may have a text that was not reported: its crawler reported no more than that it was crawled.
-create function work.is_untold(page work.guestbook) returns boolean
+create function work.may_hold_unreported_text(page work.guestbook) returns boolean
     language sql immutable
 as $$
     select page.indexed_in is null and page.text64 is null and page.reason is null and page.state <> 'error'
@@ -17,26 +17,26 @@ as $$
         join work.component c on c.id = p.component_id
         where p.chunk_id = chunk and p.state = 'loaded' and p."row" <= h."rows" and c.health = 'healthy'
     )
-    from work.house h;
+    from work.settings h;
 $$;
 
 -- Whether a chunk is not needed any more: it has the text of no page, every row has what came instead, and no new chunk is
 -- being made of it.
-create function work.is_over(chunk bigint) returns boolean
+create function work.is_obsolete(chunk bigint) returns boolean
     language sql stable
     set search_path = '' set enable_seqscan = off
 as $$
     select
         not exists (
-            select from work.guestbook g where g.chunk_id = chunk and (g.indexed_in = chunk or work.is_untold(g))
+            select from work.guestbook g where g.chunk_id = chunk and (g.indexed_in = chunk or work.may_hold_unreported_text(g))
         )
         and not exists (
             select from work.guestbook g where g.indexed_in = chunk and g.chunk_id is distinct from g.indexed_in
         )
-        and not exists (select from work.made_of m where m.source_id = chunk and m.open)
+        and not exists (select from work.chunk_source m where m.source_id = chunk and m.open)
         and work.in_every_row(chunk)
         and not exists (
-            select from (select distinct newer, ready from work.outdated where chunk_id = chunk) o
+            select from (select distinct newer, ready from work.stale_copy where chunk_id = chunk) o
             where case when o.newer is null then not o.ready else not work.in_every_row(o.newer) end
         );
 $$;

@@ -1,5 +1,5 @@
 -- Starts a new incarnation in one transaction. No copy counts as loaded until its server has compared it; moves under way
--- are undone, so that a server with a copy keeps its seat. What servers have to take out follows from work.outdated when
+-- are undone, so that a server with a copy keeps its seat. What servers have to take out follows from work.stale_copy when
 -- they load the chunk. Ids continue at the next billion: the lost history issued fewer. Doorkeepers forget their hosts.
 create function work.begin_incarnation(why text) returns uuid
     language plpgsql security definer
@@ -32,7 +32,7 @@ begin
     where p.state <> 'wanted'
     on conflict do nothing;
     update work.placement set state = 'wanted', unreported = true, since = now() where state <> 'wanted';
-    delete from work.retire;
+    delete from work.retirement;
 
     perform pg_catalog.setval(
         pg_catalog.format('%I.%I', s.schemaname, s.sequencename)::regclass,
@@ -40,7 +40,7 @@ begin
     )
     from pg_catalog.pg_sequences s
     where s.schemaname = 'work';
-    update work.house set revision = revision + 1000000;
+    update work.settings set revision = revision + 1000000;
 
     insert into work.incarnation (id, since, reason) values (new_id, now(), why)
     on conflict (is_current) do update set id = excluded.id, since = excluded.since, reason = excluded.reason;

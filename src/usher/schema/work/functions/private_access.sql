@@ -10,7 +10,7 @@ begin
     set revision = h.revision + 1, troubles = 0,
         ready_at = case when h.held_by is null then least(h.ready_at, at) else h.ready_at end,
         claim_at = case when h.held_by is null then least(h.claim_at, at) else h.claim_at end,
-        empty_looks = 0
+        empty_checks = 0
     where h.name = host_name
     returning h.domain64 into number;
     if number is null then

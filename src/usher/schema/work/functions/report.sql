@@ -42,7 +42,7 @@ begin
         return next;
     end loop;
     if moved then
-        perform work.outdate(ids, old, new, at);
+        perform work.record_stale_copies(ids, old, new, at);
     end if;
     if returned then
         perform work.replace_copies(ids, new);
@@ -58,7 +58,7 @@ $$;
 
 -- Makes the pages of a chunk that its crawler did not report pending again. They were not lost with their crawler, so this
 -- counts no attempt: a crawler may return a page of a host that rests as often as it must.
-create function work.give_back(chunk bigint, at timestamptz) returns void
+create function work.return_pages(chunk bigint, at timestamptz) returns void
     language plpgsql
     set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
 as $$
@@ -125,7 +125,7 @@ begin
             etags, modified, texts, hidden, schemes, reasons, at
         ) s;
         if moved then
-            perform work.outdate(ids, old, new, at);
+            perform work.record_stale_copies(ids, old, new, at);
         end if;
         if returned then
             perform work.replace_copies(ids, new);
@@ -151,7 +151,7 @@ begin
                 where g.state = 'crawled'
             )
         ) then
-            perform work.give_back(chunk, at);
+            perform work.return_pages(chunk, at);
         else
             perform from work.report(
                 numbers, names, array_fill(chunk, array[rest]), array_fill('unchanged'::text, array[rest]),
@@ -160,7 +160,7 @@ begin
         end if;
     end if;
     if exists (select from work.hosts h where h.held_by = chunk) then
-        perform work.let_go(array[chunk], at);
+        perform work.release_hosts(array[chunk], at);
     end if;
 end
 $$;

@@ -36,11 +36,11 @@ begin
     ),
     host as materialized (
         select
-            h.domain64, h.adaptive, coalesce(h.cadence, house.cadence) as cadence,
+            h.domain64, h.adaptive, coalesce(h.cadence, settings.cadence) as cadence,
             exists (select from work.guestbook w where w.domain64 = h.domain64 and w.state = 'pending' offset 0) as waits
         from (select distinct o.domain64 from outcome o) o
         cross join lateral (select * from work.hosts where domain64 = o.domain64 offset 0) h
-        cross join work.house
+        cross join work.settings
     ),
     -- Page by page and by index, in the order of their key: a join read every page that is being crawled (28 ms for ten of
     -- ten thousand; 0.8 ms so).

@@ -1,20 +1,20 @@
 -- Chunks with outdated copies or few texts: when to check them next, and how many pages are left. Chunks with none left are
 -- retired; several with few are merged into one new chunk.
-create table work.thin (
+create table work.compaction_candidate (
     chunk_id bigint primary key references work.chunk (id),
-    look_at timestamptz not null,
+    check_at timestamptz not null,
     pages integer not null default 0,
     alive integer
 );
 
-comment on column work.thin.pages is 'How many pages it was crawled with, if few of them brought a text.';
-comment on column work.thin.alive is 'How many pages are left, if these are few enough to be put into another chunk.';
+comment on column work.compaction_candidate.pages is 'How many pages it was crawled with, if few of them brought a text.';
+comment on column work.compaction_candidate.alive is 'How many pages are left, if these are few enough to be put into another chunk.';
 
-create index thin_look on work.thin (look_at);
-create index thin_sparse on work.thin (chunk_id) where alive is not null;
+create index compaction_candidate_check on work.compaction_candidate (check_at);
+create index compaction_candidate_sparse on work.compaction_candidate (chunk_id) where alive is not null;
 
 -- The sources of a chunk that compaction made.
-create table work.made_of (
+create table work.chunk_source (
     chunk_id bigint not null references work.chunk (id),
     source_id bigint not null references work.chunk (id),
     pages bigint[] not null,
@@ -23,10 +23,10 @@ create table work.made_of (
     primary key (chunk_id, source_id)
 );
 
-comment on column work.made_of.pages is 'What was alive of the source when this began.';
-comment on column work.made_of.given is 'Of these, what the last builder that took it was told to put into it.';
-comment on column work.made_of.open is 'Until every row has the new chunk, or it was given up.';
+comment on column work.chunk_source.pages is 'What was alive of the source when this began.';
+comment on column work.chunk_source.given is 'Of these, what the last builder that took it was told to put into it.';
+comment on column work.chunk_source.open is 'Until every row has the new chunk, or it was given up.';
 
 -- A source is in one open chunk at a time.
-create unique index made_of_open on work.made_of (source_id) where open;
-create index made_of_source on work.made_of (source_id);
+create unique index chunk_source_open on work.chunk_source (source_id) where open;
+create index chunk_source_of_source on work.chunk_source (source_id);

@@ -19,15 +19,15 @@ create table work.domain (
 );
 
 -- Groups of hosts that share a server, and therefore its politeness: one host of a group is asked at a time.
-create table work.pace (
+create table work.politeness_group (
     id bigint generated always as identity primary key,
-    name text not null unique constraint pace_is_named check (name <> ''),
-    crawl_delay interval constraint pace_delay_not_negative check (crawl_delay >= interval '0'),
+    name text not null unique constraint politeness_group_is_named check (name <> ''),
+    crawl_delay interval constraint politeness_group_delay_not_negative check (crawl_delay >= interval '0'),
     ready_at timestamptz not null default '-infinity',
     rest_until timestamptz
 );
 
-comment on column work.pace.rest_until is 'The same for the group: the latest rest_until of its hosts when it was set.';
+comment on column work.politeness_group.rest_until is 'The same for the group: the latest rest_until of its hosts when it was set.';
 
 -- Every host that is known, with its settings and clocks. `claim_at` and `ready_at` decide when a claim takes pages of it. The
 -- `ready_at` of a held host is the lease of its chunk, so a rest that the host asked for is in `rest_until`. A crawler may send
@@ -47,13 +47,13 @@ create table work.hosts (
     last_crawl_started timestamptz,
     last_crawl_ended timestamptz,
     crawl_delay interval constraint hosts_crawl_delay_not_negative check (crawl_delay >= interval '0'),
-    pace_id bigint references work.pace (id),
+    politeness_group_id bigint references work.politeness_group (id),
     robots_at timestamptz,
     robots_delay interval constraint hosts_robots_delay_not_negative check (robots_delay >= interval '0'),
     ready_at timestamptz not null default '-infinity',
     rest_until timestamptz,
     claim_at timestamptz not null default 'infinity',
-    empty_looks smallint not null default 0,
+    empty_checks smallint not null default 0,
     held_by bigint,
     troubles smallint not null default 0,
     trouble_at timestamptz,
@@ -83,7 +83,7 @@ comment on column work.hosts.ready_at is 'Politeness: nobody asks the host for a
 comment on column work.hosts.rest_until is
     'The end of the last rest after a refusal or failure (Retry-After); it outlives the chunk that holds the host.';
 comment on column work.hosts.claim_at is 'When a claim looks at this host next; infinity if nothing of it waits.';
-comment on column work.hosts.empty_looks is 'Claims that found nothing here in a row: the next look comes later.';
+comment on column work.hosts.empty_checks is 'Claims that found nothing here in a row: the next look comes later.';
 comment on column work.hosts.held_by is 'The chunk whose crawler alone asks this host until it reports; ready_at is its lease.';
 comment on column work.hosts.troubles is 'Refusals and failures in a row, each doubling its rest.';
 comment on column work.hosts.scope is 'Which links found on this host may bring new hosts or pages in.';
@@ -92,7 +92,7 @@ comment on column work.hosts.max_depth is 'How many clicks a new page may be fro
 comment on column work.hosts.pages is 'At least so many pages are known: counted when it had as many as it may, else 0.';
 comment on column work.hosts.revision is 'Counts changes of policy, scope and filters.';
 
-create index hosts_of_pace on work.hosts (pace_id, domain64) where pace_id is not null;
+create index hosts_of_politeness_group on work.hosts (politeness_group_id, domain64) where politeness_group_id is not null;
 -- What a claim reads: the host that has rested longest goes first, and a host that rests costs nothing.
 create index hosts_to_claim on work.hosts (claim_at) where claim_at < 'infinity' and policy = 'open';
 create index hosts_held on work.hosts (held_by) where held_by is not null;

@@ -1,0 +1,53 @@
+"""`usher add`: ask the door to admit URLs."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from usher.cli.app import App, json_option, pass_app, run
+
+
+@click.command()
+@click.argument("urls", nargs=-1, metavar="[URL]...")
+@click.option("--full", is_flag=True, help="Knock for the whole host of each URL.")
+@click.option("--pass", "hall_pass", is_flag=True, help="Use a hall pass: admit pages not yet due.")
+@click.option(
+    "--file",
+    "files",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Read URLs from this file, one per line; may be repeated.",
+)
+@click.option("--dry-run", is_flag=True, help="Show the door's answers; change nothing.")
+@click.option("--summary", is_flag=True, help="Show only the counts.")
+@click.option("--jsonl", "as_lines", is_flag=True, help="Print each answer as a line of JSON.")
+@json_option
+@pass_app
+@click.pass_context
+def add(ctx: click.Context, app: App, /, **options: Any) -> None:  # noqa: ANN401 - as click read them
+    """Knock at the door: ask it to admit URLs, so that they are crawled.
+
+    The door answers each URL with a verdict (admit, wait or refuse) and a reason. It queues what it
+    admits, and registers a host on its first URL. `-` reads URLs from standard input. Blank lines
+    and lines that start with # are skipped.
+
+    Exit code 0 if at least one URL was admitted or already waits, 3 if all were refused.
+
+    \b
+    Examples:
+      usher add https://example.com/
+      usher add --dry-run example.com/news example.com/about
+      usher add --full --pass www.nasa.gov      crawl the whole host again, now
+      usher add --file urls.txt
+      zcat urls.gz | usher add --jsonl - > answers.jsonl
+    """
+    from usher.cli.actions import add as actions
+
+    given = actions.AddOptions(**options)
+    if not given.urls and not given.files:
+        raise click.UsageError("Give a URL, --file FILE, or - for standard input.")
+    if given.as_json and given.as_lines:
+        raise click.UsageError("Give --json or --jsonl, not both.")
+    counts = run(actions.add_urls(app, given))
+    ctx.exit(3 if counts.all_refused else 0)

@@ -1,0 +1,1913 @@
+-- migrate:up
+
+-- `make migrations` writes this file from those that `order` lists. Do not edit it.
+
+create schema if not exists work;
+
+create schema if not exists mgmt;
+
+-- functions/domain64.sql
+
+-- A domain64 is the number of a host: TLD, domain and subdomain in one bigint, so that all hosts of a domain are one range.
+
+create function work.max_bigint() returns bigint
+    immutable parallel safe language sql
+    return 9223372036854775807;
+
+comment on function work.max_bigint() is 'The largest value of a bigint, as seed 003 names it.';
+
+create function work.domain64_encode(tld integer, domain integer, subdomain integer, reserved integer default 0)
+    returns bigint
+    immutable strict parallel safe language plpgsql
+as $$
+begin
+    if tld not between 1 and 127 then
+        raise numeric_value_out_of_range using message = format('tld %s is not between 1 and 127', tld);
+    end if;
+    if domain not between 0 and 16777215 then
+        raise numeric_value_out_of_range using message = format('domain %s is not between 0 and 16777215', domain);
+    end if;
+    if subdomain not between 0 and 16777215 then
+        raise numeric_value_out_of_range
+            using message = format('subdomain %s is not between 0 and 16777215', subdomain);
+    end if;
+    if reserved not between 0 and 255 then
+        raise numeric_value_out_of_range using message = format('reserved %s is not between 0 and 255', reserved);
+    end if;
+    return (tld::bigint << 56) | (domain::bigint << 32) | (subdomain::bigint << 8) | reserved;
+end
+$$;
+
+comment on function work.domain64_encode(integer, integer, integer, integer) is
+    'TT:DDDDDD:SSSSSS:RR as one positive bigint.';
+
+-- The parts of a domain64; an error if it is none.
+create function work.domain64_decode(
+    domain64 bigint, out tld integer, out domain integer, out subdomain integer, out reserved integer
+)
+    immutable strict parallel safe language plpgsql
+as $$
+begin
+    tld := (domain64 >> 56)::integer;
+    if domain64 <= 0 or tld = 0 then
+        raise numeric_value_out_of_range using message = format('%s is not a domain64', domain64);
+    end if;
+    domain := ((domain64 >> 32) & 16777215)::integer;
+    subdomain := ((domain64 >> 8) & 16777215)::integer;
+    reserved := (domain64 & 255)::integer;
+end
+$$;
+
+-- A domain64 as 16 hexadecimal digits, and back.
+create function work.domain64_hex(domain64 bigint) returns text
+    immutable strict parallel safe language plpgsql
+as $$
+begin
+    perform work.domain64_decode(domain64);
+    return upper(lpad(to_hex(domain64), 16, '0'));
+end
+$$;
+
+create function work.domain64_from_hex(digits text) returns bigint
+    immutable strict parallel safe language plpgsql
+as $$
+declare
+    value bigint;
+begin
+    if digits !~ '^[0-9A-Fa-f]{1,16}$' then
+        raise invalid_text_representation using message = format('%s is not 1 to 16 hexadecimal digits', digits);
+    end if;
+    value := ('x' || lpad(digits, 16, '0'))::bit(64)::bigint;
+    perform work.domain64_decode(value);
+    return value;
+end
+$$;
+
+create function work.domain64_range(tld integer, domain integer default null, subdomain integer default null)
+    returns int8range
+    immutable parallel safe language plpgsql
+as $$
+declare
+    lowest bigint := work.domain64_encode(tld, coalesce(domain, 0), coalesce(subdomain, 0));
+    span bigint := case
+        when domain is null then 1::bigint << 56
+        when subdomain is null then 1::bigint << 32
+        else 1::bigint << 8
+    end;
+begin
+    if domain is null and subdomain is not null then
+        raise invalid_parameter_value using message = 'a subdomain without a domain has no range';
+    end if;
+    -- The prefix after the last one is no bigint; nothing is lost, a host's reserved byte is 0.
+    if lowest > work.max_bigint() - span then
+        return int8range(lowest, work.max_bigint());
+    end if;
+    return int8range(lowest, lowest + span);
+end
+$$;
+
+comment on function work.domain64_range(integer, integer, integer) is
+    'Every number under a TLD, a domain or one host: half-open, the last subdomain inside.';
+
+-- tables/settings.sql
+
+-- Settings for all hosts that have none of their own, and of the index; one row. max_depth (clicks from where a crawl came in)
+-- and max_pages (of one host) keep a crawl out of traps.
+create table work.settings (
+    is_only boolean primary key default true constraint settings_is_only check (is_only),
+    revision integer not null default 1,
+    cadence interval not null default interval '30 days' constraint settings_cadence_positive check (cadence > interval '0'),
+    crawl_delay interval not null default interval '1 second'
+        constraint settings_crawl_delay_not_negative check (crawl_delay >= interval '0'),
+    max_pages integer not null default 1000000 constraint settings_max_pages_positive check (max_pages > 0),
+    max_depth smallint not null default 20 constraint settings_max_depth_not_negative check (max_depth >= 0),
+    filters jsonb not null default '[]' constraint settings_filters_are_a_list check (jsonb_typeof(filters) = 'array'),
+    "rows" smallint not null default 1 constraint settings_rows_positive check ("rows" between 1 and 1000),
+    placed_rows smallint not null default 0
+);
+
+comment on column work.settings.revision is 'Counts changes of the filters, so that whoever judged by older ones knows.';
+comment on column work.settings.placed_rows is 'How many rows the seats of all chunks were last looked through for.';
+
+-- The filters of a new installation; `usher hosts rules` shows and changes them. Session ids and the order of parameters
+-- make many URLs of one page.
+insert into work.settings (filters) values ('[
+    {"name": "long", "rule": "length", "most": 1000},
+    {"name": "loops", "rule": "repeats", "most": 3},
+    {"name": "media", "rule": "extension", "any": ["avif", "bmp", "eps", "gif", "heic", "ico", "jpeg", "jpg",
+        "png", "psd", "svg", "tif", "tiff", "webp", "eot", "otf", "ttf", "woff", "woff2", "aac", "avi", "flac",
+        "flv", "m4a", "m4v", "mkv", "mov", "mp3", "mp4", "mpeg", "mpg", "ogg", "ogv", "wav", "webm", "wma",
+        "wmv"]},
+    {"name": "downloads", "rule": "extension", "any": ["7z", "apk", "bin", "bz2", "deb", "dmg", "exe", "gz",
+        "iso", "jar", "msi", "pkg", "rar", "rpm", "tar", "tgz", "xz", "zip", "zst", "doc", "docx", "epub",
+        "odp", "ods", "odt", "ppt", "pptx", "xls", "xlsx"]},
+    {"name": "sessions", "rule": "sessions"},
+    {"name": "permutations", "rule": "order"}
+]');
+
+-- tables/hosts.sql
+
+-- Top-level domains, domains and hosts: the three parts of a domain64 (functions/domain64.sql).
+
+create table work.tld (
+    code smallint primary key constraint tld_code_in_range check (code between 1 and 127),
+    name text not null unique
+);
+
+comment on table work.tld is '127 with an empty name stands for every name whose TLD has no code of its own.';
+
+insert into work.tld (code, name)
+values (1, 'gov'), (2, 'mil'), (3, 'com'), (4, 'edu'), (5, 'net'), (6, 'org'), (127, '');
+
+create table work.domain (
+    tld smallint not null references work.tld,
+    number integer not null constraint domain_number_in_range check (number between 1 and 16777215),
+    name text not null,
+    primary key (tld, number),
+    unique (tld, name)
+);
+
+-- Groups of hosts that share a server, and therefore its politeness: one host of a group is asked at a time.
+create table work.politeness_group (
+    id bigint generated always as identity primary key,
+    name text not null unique constraint politeness_group_is_named check (name <> ''),
+    crawl_delay interval constraint politeness_group_delay_not_negative check (crawl_delay >= interval '0'),
+    ready_at timestamptz not null default '-infinity',
+    rest_until timestamptz
+);
+
+comment on column work.politeness_group.rest_until is 'The same for the group: the latest rest_until of its hosts when it was set.';
+
+-- Every host that is known, with its settings and clocks. `claim_at` and `ready_at` decide when a claim takes pages of it. The
+-- `ready_at` of a held host is the lease of its chunk, so a rest that the host asked for is in `rest_until`. A crawler may send
+-- the links of the last pages after it reported them: the door admits them, and the crawl continues with the start it had.
+create table work.hosts (
+    id bigint generated always as identity primary key,
+    domain64 bigint not null unique
+        constraint domain64_domain check (domain64 > 0 and domain64 <= work.max_bigint()),
+    name text not null unique,
+    next_fetch timestamptz not null,
+    tld smallint not null generated always as ((domain64 >> 56)::smallint) stored,
+    domain integer not null generated always as (((domain64 >> 32) & 16777215)::integer) stored,
+    scheme smallint not null default 1 constraint hosts_scheme_known check (scheme between 1 and 4),
+    cadence interval constraint hosts_cadence_positive check (cadence > interval '0'),
+    adaptive boolean not null default false,
+    crawl_started timestamptz,
+    last_crawl_started timestamptz,
+    last_crawl_ended timestamptz,
+    crawl_delay interval constraint hosts_crawl_delay_not_negative check (crawl_delay >= interval '0'),
+    politeness_group_id bigint references work.politeness_group (id),
+    robots_at timestamptz,
+    robots_delay interval constraint hosts_robots_delay_not_negative check (robots_delay >= interval '0'),
+    ready_at timestamptz not null default '-infinity',
+    rest_until timestamptz,
+    claim_at timestamptz not null default 'infinity',
+    empty_checks smallint not null default 0,
+    held_by bigint,
+    troubles smallint not null default 0,
+    trouble_at timestamptz,
+    trouble text not null default '',
+    policy text not null default 'open' constraint hosts_policy_known check (policy in ('open', 'paused', 'blocked')),
+    policy_reason text not null default '',
+    scope text not null default 'host'
+        constraint hosts_scope_known check (scope in ('host', 'domain', 'listed', 'any')),
+    scope_ranges int8multirange not null default '{}',
+    filters jsonb not null default '[]' constraint hosts_filters_are_a_list check (jsonb_typeof(filters) = 'array'),
+    max_pages integer constraint hosts_max_pages_positive check (max_pages > 0),
+    max_depth smallint constraint hosts_max_depth_not_negative check (max_depth >= 0),
+    pages integer not null default 0 constraint hosts_pages_not_negative check (pages >= 0),
+    revision integer not null default 1,
+    constraint hosts_domain_is_registered foreign key (tld, domain) references work.domain
+);
+
+comment on column work.hosts.name is 'Host name in lower-case ASCII, with its port where that is not the default.';
+comment on column work.hosts.next_fetch is 'The host clock: the host is due from this time on.';
+comment on column work.hosts.crawl_started is 'When the crawl that is open now began; null while none is.';
+comment on column work.hosts.last_crawl_started is 'When the last crawl that ended began; it continues if the door reopens it.';
+comment on column work.hosts.last_crawl_ended is 'When the last crawl ended: its last page was reported then.';
+comment on column work.hosts.crawl_delay is 'Rest between two requests; null for the default.';
+comment on column work.hosts.robots_at is 'When its robots.txt was last read.';
+comment on column work.hosts.robots_delay is 'The rest between two requests that its robots.txt asks for, up to a limit.';
+comment on column work.hosts.ready_at is 'Politeness: nobody asks the host for a page before this time.';
+comment on column work.hosts.rest_until is
+    'The end of the last rest after a refusal or failure (Retry-After); it outlives the chunk that holds the host.';
+comment on column work.hosts.claim_at is 'When a claim looks at this host next; infinity if nothing of it waits.';
+comment on column work.hosts.empty_checks is 'Claims that found nothing here in a row: the next look comes later.';
+comment on column work.hosts.held_by is 'The chunk whose crawler alone asks this host until it reports; ready_at is its lease.';
+comment on column work.hosts.troubles is 'Refusals and failures in a row, each doubling its rest.';
+comment on column work.hosts.scope is 'Which links found on this host may bring new hosts or pages in.';
+comment on column work.hosts.max_pages is 'How many pages may be known of it; null for the house''s.';
+comment on column work.hosts.max_depth is 'How many clicks a new page may be from where the crawl came in; null for the house''s.';
+comment on column work.hosts.pages is 'At least so many pages are known: counted when it had as many as it may, else 0.';
+comment on column work.hosts.revision is 'Counts changes of policy, scope and filters.';
+
+create index hosts_of_politeness_group on work.hosts (politeness_group_id, domain64) where politeness_group_id is not null;
+-- What a claim reads: the host that has rested longest goes first, and a host that rests costs nothing.
+create index hosts_to_claim on work.hosts (claim_at) where claim_at < 'infinity' and policy = 'open';
+create index hosts_held on work.hosts (held_by) where held_by is not null;
+-- The few hosts that are paused or blocked.
+create index hosts_closed on work.hosts (policy) where policy <> 'open';
+-- Not for hosts whose crawl is open: each of their claims would write into this index for nothing.
+create index hosts_due on work.hosts (next_fetch) where crawl_started is null;
+
+-- tables/robots.sql
+
+-- The robots.txt of a host, for all crawlers.
+create table work.robots (
+    domain64 bigint not null references work.hosts (domain64),
+    scheme smallint not null constraint robots_scheme_known check (scheme between 1 and 4),
+    status smallint,
+    body text not null default '' constraint robots_body_bounded check (octet_length(body) <= 2000000),
+    fetched_at timestamptz not null,
+    expires_at timestamptz not null,
+    failures smallint not null default 0,
+    error text not null default '',
+    primary key (domain64, scheme)
+);
+
+comment on column work.robots.status is 'As the server answered; null if it did not.';
+comment on column work.robots.failures is 'Times in a row that it could not be had: nothing is fetched meanwhile.';
+
+-- Sitemaps that robots.txt or another sitemap names; each is fetched like a page.
+create table work.sitemap (
+    domain64 bigint not null references work.hosts (domain64),
+    path text collate "C" not null,
+    scheme smallint not null,
+    found_in text not null,
+    found_at timestamptz not null,
+    read_at timestamptz,
+    pages integer,
+    sitemaps integer,
+    problem text not null default '',
+    primary key (domain64, path)
+);
+
+comment on column work.sitemap.found_in is 'robots.txt, or the sitemap that names it.';
+comment on column work.sitemap.pages is 'How many pages it named when it was last read.';
+
+-- tables/feed_offers.sql
+
+-- Feeds that pages of a host link to, as candidates for subscriptions.
+create table work.feed_offer (
+    url text collate "C" primary key constraint feed_offer_url_short check (octet_length(url) between 1 and 2100),
+    domain64 bigint not null references work.hosts (domain64),
+    found_at timestamptz not null,
+    seen_at timestamptz not null
+);
+
+comment on column work.feed_offer.domain64 is 'The host of the page that offers it, which may be another than the feed''s.';
+comment on column work.feed_offer.seen_at is 'When a page offered it last, to the day.';
+
+create index feed_offer_of_host on work.feed_offer (domain64);
+
+-- tables/private_access.sql
+
+create table work.private_access (
+    host text not null references work.hosts (name),
+    port integer not null constraint private_access_port_known check (port between 1 and 65535),
+    addresses inet[] not null constraint private_access_pinned check (cardinality(addresses) between 1 and 16),
+    granted_at timestamptz not null,
+    primary key (host, port)
+);
+
+comment on table work.private_access is 'Hosts that are not public and that the operator named: where crawlers may connect to.';
+comment on column work.private_access.addresses is 'What the name resolved to when the operator named it; no other address is used.';
+
+-- tables/guestbook.sql
+
+-- Content types of pages.
+create table work.content_type (
+    code smallint primary key,
+    name text not null unique
+);
+
+insert into work.content_type (code, name)
+values
+    (1, 'application/octet-stream'), (2, 'text/html'), (3, 'application/pdf'), (4, 'text/plain'),
+    (5, 'application/rss+xml'), (6, 'application/atom+xml'), (7, 'application/feed+json'), (8, 'application/xml'),
+    (9, 'application/json'), (10, 'application/xhtml+xml'), (11, 'text/markdown'), (12, 'image'), (13, 'audio'),
+    (14, 'video'), (15, 'application/zip');
+
+-- One row for each page. There is no foreign key to chunk: PostgreSQL would check it for each page that comes in (ADR 0010).
+-- The statement that gives a chunk its pages creates it, and chunks are never deleted. Fixed-width columns come first.
+-- * `lost_copy`: the crawler compares with a copy that is lost, so "unchanged" must not settle the page.
+-- * `last_modified_assigned`: a page that its server gives no date for was modified when it was first fetched (seed 003). A
+--   server compares If-Modified-Since with its own clock, so it gets only dates that it sent.
+create table work.guestbook (
+    id bigint generated always as identity primary key,
+    domain64 bigint not null,
+    next_fetch timestamptz not null,
+    admitted_at timestamptz,
+    last_fetched timestamptz,
+    last_modified timestamptz,
+    chunk_id bigint,
+    indexed_in bigint,
+    text64 bigint,
+    same_as bigint,
+    cadence interval constraint guestbook_cadence_positive check (cadence > interval '0'),
+    content_length integer not null default 0 constraint guestbook_length_not_negative check (content_length >= 0),
+    scheme smallint not null default 1 constraint guestbook_scheme_known check (scheme between 1 and 4),
+    content_type smallint not null default 1,
+    status smallint,
+    failures smallint not null default 0 constraint guestbook_failures_not_negative check (failures >= 0),
+    misses smallint not null default 0,
+    attempts smallint not null default 0,
+    priority smallint not null default 1,
+    depth smallint not null default 0 constraint guestbook_depth_not_negative check (depth >= 0),
+    gone boolean not null default false,
+    noindex boolean not null default false,
+    lost_copy boolean not null default false,
+    last_modified_assigned boolean not null default false,
+    state text not null default 'idle'
+        constraint guestbook_state_known check (state in ('idle', 'pending', 'crawling', 'crawled', 'error')),
+    path text collate "C" not null constraint guestbook_path_short check (octet_length(path) between 1 and 2000),
+    content_sha1 text,
+    etag text,
+    reason text constraint guestbook_reason_short check (octet_length(reason) <= 4000),
+    constraint guestbook_admitted_if_waiting check (state not in ('pending', 'crawling') or admitted_at is not null),
+    unique (domain64, path)
+);
+
+comment on table work.guestbook is 'Every page we know, one row a URL, for ever: a page may be gone, its row never is.';
+comment on column work.guestbook.last_fetched is 'Set by a fetch and by nothing else.';
+comment on column work.guestbook.indexed_in is 'The chunk that its newest text came in; null while there is nothing to find.';
+comment on column work.guestbook.text64 is 'A hash of the text, without what surrounds it.';
+comment on column work.guestbook.same_as is 'The page that had the same text before this one did.';
+comment on column work.guestbook.content_type is 'A code of work.content_type.';
+comment on column work.guestbook.misses is 'Answers in a row that it is not there; the second one counts.';
+comment on column work.guestbook.attempts is 'Crawls of this admission that were lost with their crawler.';
+comment on column work.guestbook.priority is 'Lower goes first; 0 is the front, where a hall pass puts a page.';
+comment on column work.guestbook.depth is 'Clicks from where a crawl came in, by the shortest way that was found.';
+comment on column work.guestbook.noindex is 'The page, or its server, asks not to be found.';
+comment on column work.guestbook.lost_copy is
+    'Its copy was lost while it was being fetched: if it is reported as unchanged, it is fetched once more, whole.';
+comment on column work.guestbook.last_modified_assigned is
+    'The server sent no date, and last_modified is the time of the fetch: no condition for a request.';
+comment on column work.guestbook.reason is 'Why its last fetch failed, or where it moved, in words.';
+
+-- The queue is this index: pending pages by host, the front first.
+create index guestbook_pending on work.guestbook (domain64, priority, id) where state = 'pending';
+create index guestbook_crawling on work.guestbook (domain64) where state = 'crawling';
+create index guestbook_retry on work.guestbook (next_fetch) where state = 'error';
+create index guestbook_chunk on work.guestbook (chunk_id) where chunk_id is not null;
+-- The page that had a text first.
+create index guestbook_text on work.guestbook (text64, id) where text64 is not null and same_as is null;
+-- Pages whose text is in another chunk than the one they were last crawled in; those of the same are in guestbook_chunk.
+-- A page that is crawled for the first time never gets here.
+create index guestbook_indexed on work.guestbook (indexed_in)
+    where indexed_in is not null and chunk_id is distinct from indexed_in;
+
+-- Pages enter and leave the partial indexes often, and dead entries at their heads make a queue slow.
+alter table work.guestbook set (
+    autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0
+);
+
+-- A new page is updated twice soon, when it is claimed and when it is settled, each time in these indexes. With full leaves a
+-- sixth of the server's time went into the search for entries to remove: 98 ms of CPU for a thousand pages claimed and
+-- settled, 87 ms with this.
+alter index work.guestbook_pkey set (fillfactor = 70);
+alter index work.guestbook_domain64_path_key set (fillfactor = 70);
+
+-- tables/tokens.sql
+
+-- Tokens of callers from other machines; only the hash is stored. A token may expire, and belongs to one address.
+create table work.token (
+    id bigint generated always as identity primary key,
+    name text not null unique constraint token_is_named check (name <> ''),
+    hash bytea not null unique,
+    scope text not null constraint token_scope_known check (scope in ('read', 'work', 'admin')),
+    type text constraint token_type_known check (type in ('crawler', 'index-builder', 'index-server', 'front-end', 'manager')),
+    address text constraint token_address_short check (address <> '' and length(address) <= 255),
+    created_at timestamptz not null default now(),
+    expires_at timestamptz,
+    used_at timestamptz,
+    revoked_at timestamptz,
+    constraint token_work_has_type check (scope <> 'work' or type is not null)
+);
+
+comment on column work.token.address is
+    'The host of the one component that may use it: set by the operator, or by the first call of the component.';
+comment on column work.token.used_at is 'The last use, to the minute.';
+
+-- The key that signs tickets; only MGMT may read it, and components get keys that are derived from it. One row.
+create table work.ticket_key (
+    is_only boolean primary key default true constraint ticket_key_is_only check (is_only),
+    key bytea not null constraint ticket_key_long check (length(key) >= 32)
+);
+
+-- Two random UUIDs hold 244 random bits; PostgreSQL has no other source of them without an extension.
+insert into work.ticket_key (key)
+values (sha256(convert_to(gen_random_uuid()::text || gen_random_uuid()::text, 'UTF8')));
+
+-- tables/components.sql
+
+-- One of Usher's processes, as it declares itself and as the watchdog sees it.
+create table work.component (
+    id bigint generated always as identity primary key,
+    host text not null constraint component_host_short check (host <> '' and length(host) <= 255),
+    type text constraint component_type_known
+        check (type in ('crawler', 'index-builder', 'index-server', 'front-end', 'manager')),
+    token_id bigint references work.token (id),
+    state text not null default 'online'
+        constraint component_state_known check (state in ('online', 'waiting', 'paused', 'error')),
+    state_since timestamptz not null default now(),
+    state_reason text not null default '',
+    health text not null default 'healthy'
+        constraint component_health_known check (health in ('healthy', 'failure', 'probation')),
+    health_since timestamptz not null default now(),
+    health_reason text not null default '',
+    misses smallint not null default 0,
+    down interval not null default interval '0',
+    health_url text,
+    seen_at timestamptz,
+    called_at timestamptz,
+    registered_at timestamptz not null default now(),
+    renews_leases boolean not null default false,
+    "row" smallint constraint component_row_positive check ("row" > 0),
+    machine text not null default '',
+    weight smallint not null default 1 constraint component_weight_positive check (weight > 0),
+    draining boolean not null default false,
+    offered_chunks bigint[] not null default '{}',
+    constraint component_rows_are_of_index_servers check ("row" is null or type = 'index-server')
+);
+
+comment on table work.component is 'MGMT''s seed calls it host; so does the view mgmt.host.';
+comment on column work.component.host is 'Its name or address and port, as others reach it.';
+comment on column work.component.state is 'What it declares.';
+comment on column work.component.health is 'What the watchdog found.';
+comment on column work.component.health_url is 'Where the watchdog last got a health status; null until it gets the first.';
+comment on column work.component.seen_at is 'The last sign of life: a call to us, or an answer to the watchdog.';
+comment on column work.component.called_at is 'Its last call to MGMT; seen_at also counts answers to the watchdog.';
+comment on column work.component.renews_leases is 'It names its chunks to POST /v1/lease, so its other calls renew no lease.';
+comment on column work.component.offered_chunks is
+    'The last answer to GET /get_chunks of an index server; the next one begins after its last chunk.';
+
+create index component_row on work.component ("row") where type = 'index-server';
+-- Callers without a name differ by address and role, so one host may have a component of each type.
+create unique index component_host_role on work.component (host, coalesce(type, ''));
+
+-- The last complete round of the leading watchdog; one row.
+create table work.watchdog_round (
+    is_only boolean primary key default true constraint watchdog_round_is_only check (is_only),
+    ended_at timestamptz not null,
+    seconds double precision not null,
+    clock_skew_seconds double precision not null,
+    machine text not null,
+    silent_since timestamptz,
+    silent_components integer not null default 0
+);
+
+comment on column work.watchdog_round.clock_skew_seconds is
+    'How far the clock of the watchdog''s machine is ahead of the database''s.';
+comment on column work.watchdog_round.silent_since is
+    'Since when no component answers or calls; the watchdog suspects its own network then, and does nothing about them.';
+
+-- tables/chunks.sql
+
+-- A batch of pages, from the crawler that fetches them to the rows that hold their index. `page_ids` records the pages that the
+-- chunk was given: a page that another chunk takes later leaves work.guestbook.chunk_id. Builders and index servers drop
+-- documents of all other pages. A chunk that compaction makes of others has no crawler.
+create table work.chunk (
+    id bigint generated always as identity primary key,
+    state text not null default 'crawling' constraint chunk_state_known
+        check (state in ('crawling', 'crawled', 'error')),
+    crawler_id bigint references work.component (id),
+    claimed_at timestamptz not null,
+    lease_until timestamptz,
+    crawled_at timestamptz,
+    bytes bigint constraint chunk_bytes_not_negative check (bytes >= 0),
+    sha256 text,
+    page_ids bigint[],
+    index_state text constraint chunk_index_state_known
+        check (index_state in ('building', 'built', 'error', 'parked', 'retired')),
+    builder_id bigint references work.component (id),
+    build_claimed_at timestamptz,
+    build_lease_until timestamptz,
+    build_attempts smallint not null default 0,
+    built_at timestamptz,
+    index_bytes bigint constraint chunk_index_bytes_not_negative check (index_bytes >= 0),
+    index_sha256 text,
+    reason text not null default '',
+    propagated_at timestamptz,
+    constraint chunk_has_a_crawler check (crawler_id is not null or state <> 'crawling'),
+    constraint chunk_crawling_is_leased check ((state = 'crawling') = (lease_until is not null)),
+    constraint chunk_building_is_leased
+        check ((index_state is not distinct from 'building') = (build_lease_until is not null)),
+    constraint chunk_built_when_crawled check (index_state is null or state = 'crawled')
+);
+
+comment on column work.chunk.crawler_id is 'Null if it is made of other chunks.';
+comment on column work.chunk.page_ids is
+    'The pages that its crawler was given, recorded when the crawl ends; null if the chunk is made of others.';
+comment on column work.chunk.reason is 'Why it is in error or parked.';
+comment on column work.chunk.propagated_at is 'When every row had it; found out by us, whatever anybody says.';
+
+create index chunk_lease on work.chunk (lease_until) where state = 'crawling';
+create index chunk_of_crawler on work.chunk (crawler_id, id) where propagated_at is null;
+create index chunk_of_builder on work.chunk (builder_id, id) where propagated_at is null;
+create index chunk_to_build on work.chunk (id) where state = 'crawled' and index_state is null;
+create index chunk_build_lease on work.chunk (build_lease_until) where index_state = 'building';
+create index chunk_failed on work.chunk (id) where state = 'error' or index_state in ('error', 'parked');
+create index chunk_to_propagate on work.chunk (id) where index_state = 'built' and propagated_at is null;
+create index chunk_retired on work.chunk (id) where index_state = 'retired';
+
+-- tables/placements.sql
+
+-- One chunk on one server of one row.
+create table work.placement (
+    chunk_id bigint not null references work.chunk (id),
+    component_id bigint not null references work.component (id),
+    "row" smallint not null,
+    state text not null default 'wanted'
+        constraint placement_state_known check (state in ('wanted', 'loaded', 'leaving')),
+    since timestamptz not null,
+    released_at timestamptz,
+    unreported boolean not null default false,
+    primary key (component_id, chunk_id),
+    constraint placement_released_when_leaving check (released_at is null or state = 'leaving')
+);
+
+comment on column work.placement.released_at is
+    'When its successor was loaded: from then on nobody counts on this copy, and its server may drop it.';
+comment on column work.placement.unreported is
+    'Loaded when the database was dumped, and its server has not reported since the restore. It may have the copy.';
+
+create unique index placement_in_row on work.placement (chunk_id, "row") where state <> 'leaving';
+create index placement_of_chunk on work.placement (chunk_id);
+create index placement_wanted on work.placement (component_id, chunk_id) where state = 'wanted';
+create index placement_leaving on work.placement (component_id, chunk_id) where state = 'leaving';
+create index placement_unreported on work.placement (chunk_id) where unreported;
+
+-- Built chunks without a server in a row, because no server of the row can take them.
+create table work.unplaced_chunk (
+    "row" smallint not null,
+    chunk_id bigint not null references work.chunk (id),
+    primary key ("row", chunk_id)
+);
+
+-- How many placements each server has, and how often they changed. Triggers maintain it (functions/server_load.sql), because
+-- both are read for each chunk that is built and each request for the map.
+create table work.server_load (
+    component_id bigint not null references work.component (id),
+    "row" smallint not null,
+    placements bigint not null,
+    changes bigint not null,
+    primary key (component_id, "row")
+);
+
+-- tables/stale_copies.sql
+
+-- Copies of pages in chunks that are out of date: a newer text came in another chunk, or the page left the index. A row stays
+-- as long as the chunk, because any server may load it again.
+create table work.stale_copy (
+    page_id bigint not null,
+    chunk_id bigint not null,
+    newer bigint,
+    at timestamptz not null,
+    held boolean not null default false,
+    ready boolean not null default false,
+    primary key (chunk_id, page_id)
+);
+
+comment on column work.stale_copy.newer is 'The chunk with the newer text; null if the page is not to be found any more.';
+comment on column work.stale_copy.held is 'Too much of the host would go at once: somebody has to look first.';
+comment on column work.stale_copy.ready is 'Whether it was looked at by those who know how much of the host would go.';
+
+create index stale_copy_of_page on work.stale_copy (page_id);
+create index stale_copy_newer on work.stale_copy (newer) where newer is not null;
+create index stale_copy_to_judge on work.stale_copy (at) where newer is null and not ready and not held;
+create index stale_copy_held on work.stale_copy (chunk_id) where held;
+
+-- Pages that each server must remove from its index, until it reports that it did.
+create table work.retirement (
+    component_id bigint not null references work.component (id),
+    chunk_id bigint not null,
+    page_id bigint not null,
+    primary key (component_id, chunk_id, page_id)
+);
+
+-- tables/compaction.sql
+
+-- Chunks with outdated copies or few texts: when to check them next, and how many pages are left. Chunks with none left are
+-- retired; several with few are merged into one new chunk.
+create table work.compaction_candidate (
+    chunk_id bigint primary key references work.chunk (id),
+    check_at timestamptz not null,
+    pages integer not null default 0,
+    alive integer
+);
+
+comment on column work.compaction_candidate.pages is 'How many pages it was crawled with, if few of them brought a text.';
+comment on column work.compaction_candidate.alive is 'How many pages are left, if these are few enough to be put into another chunk.';
+
+create index compaction_candidate_check on work.compaction_candidate (check_at);
+create index compaction_candidate_sparse on work.compaction_candidate (chunk_id) where alive is not null;
+
+-- The sources of a chunk that compaction made.
+create table work.chunk_source (
+    chunk_id bigint not null references work.chunk (id),
+    source_id bigint not null references work.chunk (id),
+    pages bigint[] not null,
+    given bigint[] not null default '{}',
+    open boolean not null default true,
+    primary key (chunk_id, source_id)
+);
+
+comment on column work.chunk_source.pages is 'What was alive of the source when this began.';
+comment on column work.chunk_source.given is 'Of these, what the last builder that took it was told to put into it.';
+comment on column work.chunk_source.open is 'Until every row has the new chunk, or it was given up.';
+
+-- A source is in one open chunk at a time.
+create unique index chunk_source_open on work.chunk_source (source_id) where open;
+create index chunk_source_of_source on work.chunk_source (source_id);
+
+-- tables/events.sql
+
+-- What happened to components and chunks. The watchdog deletes old rows.
+create table work.event (
+    id bigint generated always as identity primary key,
+    at timestamptz not null,
+    component_id bigint references work.component (id),
+    chunk_id bigint,
+    kind text not null,
+    before text,
+    after text,
+    reason text not null default ''
+);
+
+create index event_of_component on work.event (component_id, id);
+-- Reports of foreign pages: found by chunk, to record each once, and by time, for `usher status`.
+create index event_foreign_pages on work.event (chunk_id) where kind = 'foreign_pages';
+create index event_foreign_pages_at on work.event (at) where kind = 'foreign_pages';
+create index event_at on work.event (at);
+
+-- tables/statistics.sql
+
+-- Queries of front ends. The watchdog deletes old ones and adds them up by day.
+create table work.query_stat (
+    id bigint generated always as identity primary key,
+    at timestamptz not null,
+    term text not null,
+    seconds double precision not null constraint query_stat_seconds_not_negative check (seconds >= 0),
+    component_id bigint references work.component (id)
+);
+
+create index query_stat_at on work.query_stat (at);
+
+-- Deleted queries, added up by day.
+create table work.query_day (
+    day date primary key,
+    number bigint not null,
+    seconds double precision not null,
+    slowest double precision not null
+);
+
+-- The most frequent terms of each day.
+create table work.query_day_term (
+    day date not null references work.query_day (day) on delete cascade,
+    term text not null,
+    number bigint not null,
+    seconds double precision not null,
+    slowest double precision not null,
+    latest timestamptz not null,
+    primary key (day, term)
+);
+
+-- tables/incarnation.sql
+
+-- A database that was restored has another history than its components. The incarnation tells them: it changes with every
+-- restore, and a component that sees a new one compares what it holds with what the database believes.
+create table work.incarnation (
+    id uuid not null,
+    since timestamptz not null,
+    reason text not null,
+    is_current boolean primary key default true,
+    constraint incarnation_is_one_row check (is_current)
+);
+
+comment on table work.incarnation is 'One row. The id changes when the database is restored: see work.begin_incarnation.';
+
+-- A database that was never restored.
+insert into work.incarnation (id, since, reason) values (gen_random_uuid(), now(), 'created');
+
+-- Chunks that were searchable in the database as it was restored, until every row has them again, or their pages were
+-- crawled again because no copy is left. As long as a row lacks one, its answers are partial.
+create table work.unrestored (
+    chunk_id bigint primary key references work.chunk (id)
+);
+
+-- tables/mgmt_views.sql
+
+-- The six relations of MGMT's database as its first document draws them, to read only.
+
+-- A link that waits is in no chunk (seed 000), although the guestbook remembers the chunk it was in last.
+create view mgmt.link as
+select
+    g.id as index,
+    case g.scheme when 1 then 'https' when 2 then 'http' when 3 then 'sftp' else 'ftp' end || '://' || h.name || g.path as link,
+    case when g.state <> 'pending' then g.chunk_id end as chunk_id,
+    g.state
+from work.guestbook g
+join work.hosts h using (domain64);
+
+create view mgmt.chunk as
+select id as index, id from work.chunk;
+
+create view mgmt.host as
+select
+    id as index,
+    host,
+    case type
+        when 'crawler' then 'Crawler' when 'index-builder' then 'Index Builder' when 'index-server' then 'Index Server'
+        when 'front-end' then 'Front-End' when 'manager' then 'Manager'
+    end as type,
+    state,
+    health
+from work.component;
+
+create view mgmt.crawler as
+select
+    k.id as index, k.id as chunk_id, c.host as c_host,
+    case when k.propagated_at is not null then 'propagated' else k.state end as c_task
+from work.chunk k
+join work.component c on c.id = k.crawler_id;
+
+-- A chunk that a builder had and that waits for another one has failed, or its lease has ended.
+create view mgmt.index_builder as
+select
+    k.id as index, k.id as chunk_id, c.host as ib_host,
+    case
+        when k.propagated_at is not null then 'propagated'
+        when k.index_state is null or k.index_state = 'parked' then 'error'
+        else k.index_state
+    end as ib_task
+from work.chunk k
+join work.component c on c.id = k.builder_id;
+
+create view mgmt.index_server as
+select row_number() over (order by p.chunk_id, p."row") as index, p."row", p.chunk_id, c.host as is_host
+from work.placement p
+join work.component c on c.id = p.component_id
+where p.state <> 'leaving';
+
+-- functions/guards.sql
+
+-- A foreign key to hosts that is checked once a statement: a check for each row cost 22 % of the door's speed (ADR 0010).
+create function work.guestbook_host_exists() returns trigger
+    language plpgsql
+as $$
+begin
+    -- "offset 0" keeps the look-up by index: the planner cannot know how few rows a batch has.
+    if exists (
+        select from fresh where not exists (select from work.hosts h where h.domain64 = fresh.domain64 offset 0)
+    ) then
+        raise foreign_key_violation using message = 'a page of guestbook has no host';
+    end if;
+    return null;
+end
+$$;
+
+create trigger guestbook_host_exists after insert on work.guestbook
+    referencing new table as fresh for each statement execute function work.guestbook_host_exists();
+
+-- Refuses every delete.
+create function work.never_deleted() returns trigger
+    language plpgsql
+as $$
+begin
+    raise restrict_violation using message = format('rows of %I.%I are never deleted', tg_table_schema, tg_table_name);
+end
+$$;
+
+create trigger guestbook_is_never_deleted before delete or truncate on work.guestbook
+    for each statement execute function work.never_deleted();
+
+create trigger hosts_are_never_deleted before delete or truncate on work.hosts
+    for each statement execute function work.never_deleted();
+
+create trigger chunks_are_never_deleted before delete or truncate on work.chunk
+    for each statement execute function work.never_deleted();
+
+-- A host keeps its domain64 and its name forever; the domain64 is also the key of the guestbook.
+create function work.never_renumbered() returns trigger
+    language plpgsql
+as $$
+begin
+    raise restrict_violation using message = 'a host keeps its number and its name';
+end
+$$;
+
+create trigger hosts_are_never_renumbered before update of domain64, name on work.hosts
+    for each row when (old.domain64 <> new.domain64 or old.name <> new.name) execute function work.never_renumbered();
+
+-- functions/private_access.sql
+
+-- The operator allows crawlers to connect to a registered host at one port and these addresses. What was read of its
+-- robots.txt before, and its rest after failures, are forgotten. No role may write the table itself.
+create function work.allow_private(host_name text, host_port integer, pinned inet[], at timestamptz) returns boolean
+    language plpgsql security definer set search_path = ''
+as $$
+declare
+    number bigint;
+begin
+    update work.hosts h
+    set revision = h.revision + 1, troubles = 0,
+        ready_at = case when h.held_by is null then least(h.ready_at, at) else h.ready_at end,
+        claim_at = case when h.held_by is null then least(h.claim_at, at) else h.claim_at end,
+        empty_checks = 0
+    where h.name = host_name
+    returning h.domain64 into number;
+    if number is null then
+        return false;
+    end if;
+    insert into work.private_access (host, port, addresses, granted_at)
+    values (host_name, host_port, pinned, at)
+    on conflict (host, port) do update set addresses = excluded.addresses, granted_at = excluded.granted_at;
+    update work.robots r set expires_at = at where r.domain64 = number and r.error <> '' and r.expires_at > at;
+    return true;
+end
+$$;
+
+-- Crawlers may not connect to this host any more unless its addresses are public.
+create function work.forbid_private(host_name text) returns boolean
+    language plpgsql security definer set search_path = ''
+as $$
+begin
+    delete from work.private_access p where p.host = host_name;
+    update work.hosts h set revision = h.revision + 1 where h.name = host_name;
+    return found;
+end
+$$;
+
+-- Makes doors that cache the host read it again: it is the address of a component.
+create function work.component_is_no_host() returns trigger
+    language plpgsql security definer set search_path = ''
+as $$
+begin
+    update work.hosts h set revision = h.revision + 1 where h.name = new.host;
+    return null;
+end
+$$;
+
+create trigger component_is_no_host after insert on work.component
+    for each row execute function work.component_is_no_host();
+
+-- functions/server_load.sql
+
+-- Maintains work.server_load: how many placements each server has that are not leaving, and how often they changed.
+create function work.count_placements() returns trigger
+    language plpgsql set search_path = ''
+as $$
+begin
+    if tg_op = 'INSERT' then
+        insert into work.server_load as s (component_id, "row", placements, changes)
+        select n.component_id, n."row", count(*) filter (where n.state <> 'leaving'), 1
+        from new_rows n
+        group by n.component_id, n."row"
+        order by n.component_id, n."row"
+        on conflict (component_id, "row") do update
+        set placements = s.placements + excluded.placements, changes = s.changes + 1;
+    elsif tg_op = 'DELETE' then
+        update work.server_load s
+        set placements = s.placements - o.placements, changes = s.changes + 1
+        from (
+            select component_id, "row", count(*) filter (where state <> 'leaving') as placements
+            from old_rows group by component_id, "row"
+        ) o
+        where s.component_id = o.component_id and s."row" = o."row";
+    else
+        insert into work.server_load as s (component_id, "row", placements, changes)
+        select b.component_id, b."row", sum(b.placement), 1
+        from (
+            select component_id, "row", (state <> 'leaving')::integer as placement from new_rows
+            union all
+            select component_id, "row", -(state <> 'leaving')::integer from old_rows
+        ) b
+        group by b.component_id, b."row"
+        order by b.component_id, b."row"
+        on conflict (component_id, "row") do update
+        set placements = s.placements + excluded.placements, changes = s.changes + 1;
+    end if;
+    return null;
+end
+$$;
+
+create trigger count_new_placements after insert on work.placement
+    referencing new table as new_rows for each statement execute function work.count_placements();
+
+create trigger count_old_placements after delete on work.placement
+    referencing old table as old_rows for each statement execute function work.count_placements();
+
+create trigger count_changed_placements after update on work.placement
+    referencing old table as old_rows new table as new_rows for each statement execute function work.count_placements();
+
+-- functions/effective_crawl_delay.sql
+
+-- The pause between two requests to a host: what the operator set for the host, else the longer of the general delay and the
+-- delay that its robots.txt asks for. This function is the only place of the rule. PostgreSQL inlines it.
+create function work.effective_crawl_delay(host_delay interval, robots_delay interval, general_delay interval) returns interval
+    language sql immutable
+as $$ select coalesce(host_delay, greatest(general_delay, robots_delay)) $$;
+
+-- functions/politeness.sql
+
+-- How long a host rests after a refusal or failure: as long as it asks, or twice as long each time, up to a day.
+create function work.rest_after_trouble(troubles smallint, asked interval) returns interval
+    language sql immutable
+as $$ select least(greatest(asked, interval '10 seconds' * power(2, least(troubles, 14))), interval '1 day') $$;
+
+-- The group of a host rests with it, at least as long as the group's own delay says.
+create function work.rest_groups(hosts bigint[], at timestamptz) returns void
+    language sql
+    set search_path = '' set enable_seqscan = off
+as $$
+    update work.politeness_group p
+    set ready_at = greatest(p.ready_at, t.ready_at, at + t.rest)
+    from (
+        select h.politeness_group_id, count(*) * max(coalesce(g.crawl_delay, interval '0')) as rest, max(h.ready_at) as ready_at
+        from unnest(hosts) as s (domain64)
+        join work.hosts h on h.domain64 = s.domain64
+        join work.politeness_group g on g.id = h.politeness_group_id
+        group by h.politeness_group_id
+    ) t
+    where p.id = t.politeness_group_id;
+$$;
+
+-- Of hosts that are ready, returns those whose group is ready too; a claim sees the others again when their group is ready. It
+-- returns one host of a group, so that its hosts take turns, and none of a group of which the claim has a host already (`given`).
+create function work.rested_hosts(hosts bigint[], at timestamptz, given bigint[]) returns bigint[]
+    language plpgsql set search_path = '' set enable_seqscan = off
+as $$
+#variable_conflict use_column
+declare
+    grouped bigint[] := array(
+        select distinct h.politeness_group_id from work.hosts h where h.domain64 = any(hosts) and h.politeness_group_id is not null
+    );
+    busy bigint[];
+    free bigint[];
+begin
+    if grouped = '{}' then
+        return hosts;
+    end if;
+    busy := array(select distinct h.politeness_group_id from work.hosts h where h.domain64 = any(given) and h.politeness_group_id is not null);
+    free := array(
+        select p.id from work.politeness_group p
+        where p.id = any(grouped) and p.id <> all(busy) and p.ready_at <= at order by p.id for no key update skip locked
+    );
+    update work.hosts h
+    set claim_at = greatest(p.ready_at, at + interval '100 ms')
+    from work.politeness_group p
+    where h.domain64 = any(hosts) and p.id = h.politeness_group_id and p.id <> all(free);
+    return array(
+        select s.domain64
+        from (
+            select turn.domain64, turn.place, h.politeness_group_id,
+                row_number() over (partition by h.politeness_group_id order by turn.place) as number
+            from unnest(hosts) with ordinality as turn (domain64, place)
+            join work.hosts h on h.domain64 = turn.domain64
+        ) s
+        where s.politeness_group_id is null or (s.politeness_group_id = any(free) and s.number = 1)
+        order by s.place
+    );
+end
+$$;
+
+-- Releases the hosts that chunks held. Each rests once more, because it may have been asked just now, at least as long as it
+-- asked for, and its group with it. A host without pages stays out of the line of claims.
+create function work.release_hosts(chunks bigint[], at timestamptz) returns void
+    language plpgsql
+    set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
+as $$
+#variable_conflict use_column
+begin
+    with free as (
+        update work.hosts h
+        set held_by = null, empty_checks = 0,
+            ready_at = mine.ready_at,
+            claim_at = case when h.claim_at = 'infinity' then h.claim_at else mine.ready_at end
+        from (
+            select k.domain64, greatest(
+                at + work.effective_crawl_delay(k.crawl_delay, k.robots_delay, settings.crawl_delay), k.rest_until
+            ) as ready_at
+            from work.hosts k
+            cross join work.settings
+            where k.held_by = any(chunks)
+            order by k.domain64
+            for no key update of k
+        ) mine
+        where h.domain64 = mine.domain64
+        returning h.domain64, h.politeness_group_id, h.ready_at
+    )
+    update work.politeness_group p
+    set ready_at = greatest(f.ready_at, at + coalesce(p.crawl_delay, interval '0'), p.rest_until)
+    from (select politeness_group_id, max(ready_at) as ready_at from free where politeness_group_id is not null group by politeness_group_id) f
+    where p.id = f.politeness_group_id;
+end
+$$;
+
+-- functions/close_crawls.sql
+
+-- Of these hosts, returns those that no transaction admits pages for at this moment; none can until this one ends. A knock has a
+-- lock FOR KEY SHARE on the hosts it admits for, which only FOR UPDATE conflicts with. Look for pages in a later statement:
+-- it sees what the knocks before have committed. Skips locked hosts, because a knock may wait for pages that the caller wrote.
+create function work.lock_out_knocks(domain64s bigint[]) returns bigint[]
+    language sql
+    set search_path = '' set enable_seqscan = off
+as $$
+    select array(
+        select h.domain64 from work.hosts h
+        where h.domain64 = any(domain64s)
+        order by h.domain64
+        for update skip locked
+    );
+$$;
+
+-- Ends the open crawls of these hosts where no page is pending or being crawled. The next crawl is due a cadence after this one
+-- began. Claims do not look at the host until a page comes in. A host that the door admits pages for at this moment stays open.
+create function work.close_crawls(domain64s bigint[], at timestamptz) returns setof bigint
+    language plpgsql
+    set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
+as $$
+#variable_conflict use_column
+declare
+    over bigint[] := array(
+        select h.domain64 from work.hosts h
+        where h.domain64 = any(domain64s) and h.crawl_started is not null
+            and not exists (select from work.guestbook g where g.domain64 = h.domain64 and g.state = 'pending' offset 0)
+        order by h.domain64
+        for no key update
+    );
+begin
+    if over <> '{}' then
+        over := work.lock_out_knocks(over);
+    end if;
+    if over = '{}' then
+        return;
+    end if;
+    return query
+    update work.hosts h
+    set next_fetch = h.crawl_started + coalesce(h.cadence, (select cadence from work.settings)), crawl_started = null,
+        last_crawl_started = h.crawl_started, last_crawl_ended = at, claim_at = 'infinity', empty_checks = 0
+    where h.domain64 = any(over) and h.crawl_started is not null
+        and not exists (select from work.guestbook g where g.domain64 = h.domain64 and g.state = 'pending' offset 0)
+        and not exists (select from work.guestbook g where g.domain64 = h.domain64 and g.state = 'crawling' offset 0)
+    returning h.domain64;
+end
+$$;
+
+-- functions/claim_queue.sql
+
+-- The line of claims: hosts by `claim_at`; infinity if a host has no pending page.
+
+-- Hosts that got pages to crawl are claimed as soon as they have rested.
+create function work.wake(domain64s bigint[], at timestamptz) returns void
+    language sql
+    set search_path = '' set enable_seqscan = off
+as $$
+    update work.hosts h
+    set claim_at = least(h.claim_at, greatest(h.ready_at, at)), empty_checks = 0
+    from (
+        select domain64 from work.hosts where domain64 = any(domain64s) order by domain64 for no key update
+    ) t
+    where h.domain64 = t.domain64;
+$$;
+
+-- For hosts without pending pages. Those with a page that is being crawled are checked again after a pause that doubles: if
+-- several transactions settled the last pages at once, none of them saw that the crawl was over, and it ends here. All others
+-- leave the line of claims until a page comes in, which wakes them.
+create function work.check_later(hosts bigint[], at timestamptz) returns void
+    language plpgsql
+    set search_path = '' set enable_seqscan = off
+as $$
+declare
+    idle constant bigint[] := work.lock_out_knocks(hosts);
+begin
+    perform work.close_crawls(idle, at);
+    update work.hosts h
+    set empty_checks = case when busy.busy then h.empty_checks + 1 else 0 end,
+        claim_at = case
+            when busy.busy then at + interval '1 second' * power(2, least(h.empty_checks, 11)) else 'infinity'
+        end
+    from work.hosts old
+    cross join lateral (
+        select exists (
+            select from work.guestbook g where g.domain64 = old.domain64 and g.state = 'crawling' offset 0
+        ) as busy
+    ) busy
+    where h.domain64 = any(idle) and old.domain64 = h.domain64 and h.claim_at < 'infinity'
+        and not exists (select from work.guestbook g where g.domain64 = h.domain64 and g.state = 'pending' offset 0);
+end
+$$;
+
+-- Removes from the head of the line the hosts that have nothing to give now: hosts without pending pages, and
+-- hosts whose group rests or was given to another crawler by this claim. Hosts with pages are not locked, so that claims of
+-- other processes find them.
+create function work.skip_idle_hosts(number integer, at timestamptz, claimed bigint[], grouped boolean) returns void
+    language plpgsql
+    set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
+as $$
+#variable_conflict use_column
+declare
+    first bigint[] := array(
+        select h.domain64 from work.hosts h
+        where h.claim_at <= at and h.claim_at < 'infinity' and h.policy = 'open'
+        order by h.claim_at
+        limit number
+    );
+    empty bigint[] := array(
+        select f.domain64 from unnest(first) as f (domain64)
+        where not exists (
+            select from work.guestbook g where g.domain64 = f.domain64 and g.state = 'pending' offset 0
+        )
+    );
+begin
+    if empty <> '{}' then
+        perform work.check_later(empty, at);
+    end if;
+    if grouped then
+        update work.hosts h
+        set claim_at = greatest(resting.ready_at, at + interval '100 ms')
+        from (
+            select k.domain64, p.ready_at
+            from work.hosts k
+            join work.politeness_group p on p.id = k.politeness_group_id
+            where k.domain64 = any(first) and (
+                p.ready_at > at
+                or p.id in (select o.politeness_group_id from work.hosts o where o.domain64 = any(claimed) and o.politeness_group_id is not null)
+            )
+            order by k.domain64
+            for no key update of k skip locked
+        ) resting
+        where h.domain64 = resting.domain64 and h.claim_at < 'infinity';
+    end if;
+end
+$$;
+
+-- functions/claim_links.sql
+
+-- A new chunk for each of some crawlers, or more pages for one chunk of one crawler: up to n pages of up to `width` hosts, at
+-- most `each` of one host; nothing unless there are n, or a page has waited long enough. A function, because it must read the
+-- pages of a host after it locked the host (ADR 0011). Its cost does not depend on the size of the guestbook: hosts that rest
+-- or have no pending page are not read.
+-- * A host rests once for each of its pages. With `hold` the host belongs to the caller until it reports or its lease ends,
+--   because only then the time of its last request is known.
+-- * Crawlers that ask together get pages of different hosts. If these are not enough for one of them, it gets nothing and may
+--   ask again alone. They are served one after the other, unless all want the same and the hosts have enough pages.
+-- * A claim continues until it has enough pages or no ready host is left. When it meets a host without pages it clears the
+--   head of the line, each time ten times as far: a host costs this once, because only a new page brings it back.
+-- * All is written at once: the fixed cost of the three writes is as large as that of five pages. Locked pages do not move, so
+--   they are written by ctid, without another index lookup. (CPU beside one write a crawler: 0.94 for one crawler of ten
+--   pages of ten hosts, 0.82 for eight of them.)
+-- * A crawler gets only dates that the server sent as conditions for its requests.
+create function work.claim_links(
+    callers bigint[], ns integer[], widths integer[], eaches integer[], chunk bigint, waits interval[],
+    leases interval[], holds boolean[], at timestamptz
+) returns table (
+    turn integer, chunk_id bigint, id bigint, host text, scheme smallint, path text, etag text, last_modified timestamptz,
+    crawl_delay interval, text64 bigint, depth smallint
+)
+    language plpgsql security definer
+    set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
+as $$
+#variable_conflict use_column
+declare
+    largest_sweep constant integer := 500000;  -- hosts
+    grouped constant boolean := exists (select from work.politeness_group);
+    many constant integer := cardinality(callers);
+    n integer := ns[1];
+    width integer := widths[1];
+    each integer := eaches[1];
+    need constant integer := (n - 1) / each + 1;  -- hosts, if each has enough pages
+    round integer;
+    sweep integer;  -- hosts at the head of the line that are checked together
+    looked bigint[];
+    seen bigint[] := '{}';
+    before integer;  -- hosts that were seen in earlier turns
+    picked tid[];
+    found bigint[];
+    mine tid[];
+    whose bigint[];
+    since timestamptz;
+    oldest timestamptz;
+    taken tid[] := '{}';  -- the pages of all turns, their hosts, and whose turn it was
+    owners bigint[] := '{}';
+    turns integer[] := '{}';
+    served integer[] := '{}';
+    made bigint[];
+    chunks bigint[];  -- of each turn
+begin
+    if many > 1 and not grouped and need <= width and n = all(ns) and width = all(widths) and each = all(eaches) then
+        select array_agg(g.place), array_agg(g.domain64), array_agg(((h.place - 1) / need + 1)::integer)
+        into picked, found, turns
+        from (
+            select h.domain64, row_number() over (order by h.claim_at) as place
+            from (
+                select h.domain64, h.claim_at from work.hosts h
+                where h.claim_at <= at and h.claim_at < 'infinity' and h.policy = 'open'
+                order by h.claim_at
+                limit need * many
+                for no key update skip locked
+            ) h
+        ) h
+        cross join lateral (
+            select g.ctid as place, g.domain64 from work.guestbook g
+            where g.domain64 = h.domain64 and g.state = 'pending'
+            order by g.priority, g.id
+            limit case when h.place % need = 0 then n - (need - 1) * each else each end
+            for no key update skip locked
+        ) g;
+        if cardinality(picked) = n * many then
+            taken := picked;
+            owners := found;
+            served := array(select generate_series(1, many));
+        else
+            turns := '{}';
+        end if;
+    end if;
+    for turn in 1..case when served = '{}' then many else 0 end loop
+        n := ns[turn];
+        width := widths[turn];
+        each := eaches[turn];
+        mine := '{}';
+        whose := '{}';
+        oldest := null;
+        before := cardinality(seen);
+        round := 0;
+        sweep := 5;
+        loop
+            round := round + 1;
+            looked := array(
+                select h.domain64 from work.hosts h
+                where h.claim_at <= at and h.claim_at < 'infinity' and h.policy = 'open' and h.domain64 <> all(seen)
+                order by h.claim_at
+                -- As many as it takes if each of them has enough; then as many as there are pages to find.
+                limit least(width, case when round = 1 then (n - 1) / each + 1 else n - cardinality(mine) end)
+                for no key update skip locked
+            );
+            exit when looked = '{}';
+            seen := seen || looked;
+            if grouped then
+                looked := work.rested_hosts(looked, at, owners);
+            end if;
+
+            select array_agg(p.place), array_agg(p.domain64), min(p.admitted_at) into picked, found, since
+            from (
+                select g.place, g.domain64, g.admitted_at
+                from unnest(looked) with ordinality as turn (domain64, place)
+                cross join lateral (
+                    select g.ctid as place, g.id, g.domain64, g.priority, g.admitted_at
+                    from work.guestbook g
+                    where g.domain64 = turn.domain64 and g.state = 'pending'
+                    order by g.priority, g.id
+                    limit least(each, n - cardinality(mine))
+                    for no key update skip locked
+                ) g
+                order by turn.place, g.priority, g.id
+                limit n - cardinality(mine)
+            ) p;
+
+            if picked is null or not looked <@ found then
+                perform work.check_later(array(select unnest(looked) except select unnest(found)), at);
+                sweep := least(sweep * 10, largest_sweep);
+                perform work.skip_idle_hosts(sweep, at, owners, grouped);
+            end if;
+            mine := mine || picked;
+            whose := whose || found;
+            oldest := least(oldest, since);
+            exit when cardinality(mine) >= n;
+        end loop;
+        if mine = '{}' or (
+            chunk is null and cardinality(mine) < n and (served <> '{}' or oldest > at - waits[turn])
+        ) then
+            seen := seen[:before];
+            continue;
+        end if;
+        served := served || turn;
+        taken := taken || mine;
+        owners := owners || whose;
+        turns := turns || array_fill(turn, array[cardinality(mine)]);
+    end loop;
+    if served = '{}' then
+        return;
+    end if;
+
+    if chunk is null then
+        with new as (
+            insert into work.chunk (crawler_id, claimed_at, lease_until)
+            select callers[s.turn], at, at + leases[s.turn] from unnest(served) as s (turn) order by s.turn
+            returning work.chunk.id
+        )
+        select array_agg(new.id order by new.id) into made from new;
+    else
+        made := array[chunk];
+    end if;
+    for i in 1..cardinality(served) loop
+        chunks[served[i]] := made[i];
+    end loop;
+
+    return query
+    with resting as (
+        update work.hosts h
+        set ready_at = t.until, claim_at = t.until, empty_checks = 0, held_by = case when t.held then chunks[t.turn] end
+        from (
+            select k.ctid as place, s.turn, held.held, rest.rest,
+                case when held.held then at + leases[s.turn] else greatest(k.ready_at, at) + s.pages * rest.rest end
+                    as until
+            from (
+                select s.domain64, min(s.turn) as turn, count(*) as pages
+                from unnest(owners, turns) as s (domain64, turn)
+                group by s.domain64
+            ) s
+            join work.hosts k on k.domain64 = s.domain64
+            cross join work.settings
+            cross join lateral (select work.effective_crawl_delay(k.crawl_delay, k.robots_delay, settings.crawl_delay) as rest) rest
+            cross join lateral (
+                select holds[s.turn] and (k.robots_at is null or rest.rest > interval '0') as held
+            ) held
+        ) t
+        where h.ctid = t.place
+        returning h.domain64, h.name, case
+            when h.politeness_group_id is null then t.rest
+            else greatest(t.rest, (select p.crawl_delay from work.politeness_group p where p.id = h.politeness_group_id))
+        end as crawl_delay
+    ), mine as (
+        update work.guestbook g
+        set state = 'crawling', chunk_id = chunks[t.turn]
+        from unnest(taken, turns) as t (place, turn)
+        where g.ctid = t.place
+        returning t.turn, g.id, g.domain64, g.scheme, g.path, g.etag, g.text64, g.depth, g.priority,
+            case when not g.last_modified_assigned then g.last_modified end as last_modified,
+            -- A page that should be in the index and is not is fetched whole, whether it changed or not.
+            g.indexed_in is not null or g.noindex or g.text64 is null as kept
+    )
+    select
+        m.turn, chunks[m.turn], m.id, h.name, m.scheme, m.path, case when m.kept then m.etag end,
+        case when m.kept then m.last_modified end, h.crawl_delay, case when m.kept then m.text64 end, m.depth
+    from mine m
+    join resting h on h.domain64 = m.domain64
+    order by m.turn, m.priority, m.id;
+    if grouped then
+        perform work.rest_groups(owners, at);
+    end if;
+end
+$$;
+
+-- functions/settle.sql
+
+-- The results of fetches, for a batch of pages that were being crawled. Pages in any other state were settled before; they are
+-- left alone and not returned.
+-- * 304, or another page around the same text, counts as success and keeps what is known of the text.
+-- * In the index is the last text of a page, in the chunk it came in (`indexed_in`). A page leaves the index if it is gone (410,
+--   or 404 twice if it was in the index), moved, barred by robots.txt, or asks not to be indexed.
+-- * A failed page is retried after a growing pause, at most its cadence.
+-- * Adaptive hosts halve the cadence of a page that changed and lengthen it by half if not, in whole seconds, between an eighth
+--   and four times the cadence of the host.
+-- * A page whose copy was lost meanwhile is pending again if its crawler reports it as unchanged.
+-- * A page without a date of its server has the date of its first fetch, also if it is reported without any description.
+-- Returns with each page the chunks its text was in `before` and is in `after`, and whether its host has pending pages (`waits`).
+-- A function, because the driver parses a statement of this length at every call (0.2 ms). The first page of a batch with a text
+-- is found by a window: with a self-join a thousand pages with texts took 184 ms of CPU, and take 50 ms so.
+create function work.settle(
+    domain64s bigint[], paths text[], chunks bigint[], results text[], statuses smallint[], types smallint[],
+    lengths integer[], hashes text[], etags text[], modified timestamptz[], texts bigint[], hidden boolean[],
+    schemes smallint[], reasons text[], at timestamptz
+) returns table (
+    domain64 bigint, path text, state text, next_fetch timestamptz, id bigint, before bigint, after bigint, waits boolean
+)
+    language plpgsql
+    set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
+as $$
+#variable_conflict use_column
+begin
+    return query
+    with outcome as (
+        select *
+        from unnest(
+            domain64s, paths, chunks, results, statuses, types, lengths, hashes, etags, modified, texts, hidden, schemes,
+            reasons
+        ) as o (
+            domain64, path, chunk_id, result, status, content_type, content_length, content_sha1, etag, last_modified,
+            text64, noindex, scheme, reason
+        )
+    ),
+    host as materialized (
+        select
+            h.domain64, h.adaptive, coalesce(h.cadence, settings.cadence) as cadence,
+            exists (select from work.guestbook w where w.domain64 = h.domain64 and w.state = 'pending' offset 0) as waits
+        from (select distinct o.domain64 from outcome o) o
+        cross join lateral (select * from work.hosts where domain64 = o.domain64 offset 0) h
+        cross join work.settings
+    ),
+    -- Page by page and by index, in the order of their key: a join read every page that is being crawled (28 ms for ten of
+    -- ten thousand; 0.8 ms so).
+    locked as (
+        select
+            o.*, g.id, g.indexed_in, g.misses, g.cadence as own_cadence, g.lost_copy, g.last_modified as dated_before,
+            g.content_sha1 is distinct from o.content_sha1 as differs
+        from (select * from outcome order by domain64, path collate "C") o
+        cross join lateral (
+            select b.id, b.state, b.chunk_id, b.indexed_in, b.misses, b.cadence, b.content_sha1, b.lost_copy,
+                b.last_modified
+            from work.guestbook b
+            where b.domain64 = o.domain64 and b.path = o.path
+            offset 0
+            for no key update
+        ) g
+        where g.state = 'crawling' and g.chunk_id is not distinct from o.chunk_id
+        offset 0
+    ),
+    page as (
+        select
+            l.*,
+            l.result <> 'failure' as settled,
+            l.result not in ('failure', 'barred') as fetched,
+            l.result = 'success' or (l.result = 'unchanged' and l.status = 200 and not l.lost_copy) as described,
+            l.result = 'unchanged' and l.lost_copy as again,
+            l.result = 'success' or (l.result = 'unchanged' and not l.lost_copy and l.dated_before is null) as dated,
+            l.result = 'gone' and (l.status is distinct from 404 or l.indexed_in is null or l.misses > 0) as gone,
+            l.result = 'success' and l.differs as changed,
+            host.adaptive and l.result in ('success', 'unchanged') as adapts,
+            host.cadence as base,
+            coalesce(l.own_cadence, host.cadence) as cadence,
+            host.waits
+        from locked l
+        join host on host.domain64 = l.domain64
+    ),
+    paced as (
+        select
+            page.*,
+            -- The page that had the text first: a known one, or the first of this batch.
+            case
+                when page.result = 'success' and page.text64 is not null then coalesce(
+                    (
+                        select b.id from work.guestbook b
+                        where b.text64 = page.text64 and b.same_as is null and b.id <> page.id
+                            and b.indexed_in is not null
+                        order by b.id limit 1
+                    ),
+                    nullif(min(page.id) filter (where page.result = 'success') over (partition by page.text64), page.id)
+                )
+            end as original,
+            case
+                when adapts then make_interval(
+                    secs => least(
+                        greatest(
+                            case
+                                when changed then div(extract(epoch from cadence), 2)
+                                else div(extract(epoch from cadence) * 3, 2)
+                            end,
+                            3600,
+                            div(extract(epoch from base), 8)
+                        ),
+                        extract(epoch from base) * 4
+                    )
+                )
+            end as adapted
+        from page
+    )
+    update work.guestbook g set
+        state = case when not settled then 'error' when again then 'pending' else 'crawled' end,
+        lost_copy = false,
+        last_fetched = case when fetched then at else g.last_fetched end,
+        last_modified = case when dated then coalesce(paced.last_modified, at) else g.last_modified end,
+        last_modified_assigned = case when dated then paced.last_modified is null else g.last_modified_assigned end,
+        content_type = case when described then paced.content_type else g.content_type end,
+        content_length = case when described then paced.content_length else g.content_length end,
+        content_sha1 = case when described then paced.content_sha1 else g.content_sha1 end,
+        etag = case when described then paced.etag else g.etag end,
+        scheme = coalesce(paced.scheme, g.scheme),
+        status = paced.status,
+        reason = paced.reason,
+        text64 = case when paced.result = 'success' then paced.text64 else g.text64 end,
+        same_as = case when paced.result = 'success' then paced.original else g.same_as end,
+        noindex = case when described then paced.noindex else g.noindex end,
+        indexed_in = case
+            when paced.gone or paced.result in ('moved', 'barred') or (described and paced.noindex) then null
+            when paced.result = 'success' then paced.chunk_id
+            else g.indexed_in
+        end,
+        misses = case when paced.result = 'gone' then least(g.misses + 1, 32000) when settled then 0 else g.misses end,
+        gone = case when paced.result = 'failure' then g.gone else paced.gone end,
+        failures = case when settled then 0 else least(g.failures + 1, 32000) end,
+        attempts = 0,
+        cadence = coalesce(adapted, g.cadence),
+        next_fetch = at + case
+            when paced.result = 'gone' and not paced.gone then least(paced.cadence, interval '1 hour')
+            when settled then coalesce(adapted, paced.cadence)
+            else least(paced.cadence, interval '1 hour' * power(2, least(g.failures, 20)))
+        end
+    from paced
+    where g.id = paced.id
+    returning
+        g.domain64, g.path, g.state, g.next_fetch, g.id, paced.indexed_in, g.indexed_in, paced.waits;
+end
+$$;
+
+-- functions/stale_copies.sql
+
+-- Records the copies of pages whose text was in one chunk (`before`) and is in another now (`after`), or in none. Compaction
+-- checks these chunks later, because less is left of them. Copies that were outdated by a chunk that is itself outdated for
+-- that page now get the newest one.
+create function work.record_stale_copies(pages bigint[], before bigint[], after bigint[], at timestamptz) returns void
+    language plpgsql
+    set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
+as $$
+#variable_conflict use_column
+begin
+    with given as (
+        select g.page_id, g.chunk_id, g.newer
+        from unnest(pages, before, after) as g (page_id, chunk_id, newer)
+        where g.chunk_id is not null and g.chunk_id is distinct from g.newer
+    ), candidate as (
+        insert into work.compaction_candidate (chunk_id, check_at)
+        select distinct g.chunk_id, record_stale_copies.at from given g order by g.chunk_id
+        on conflict do nothing
+    )
+    insert into work.stale_copy as o (page_id, chunk_id, newer, at)
+    select g.page_id, g.chunk_id, g.newer, record_stale_copies.at from given g
+    order by g.chunk_id, g.page_id
+    on conflict (chunk_id, page_id) do update set newer = excluded.newer, at = excluded.at, ready = false, held = false;
+    update work.stale_copy o
+    set newer = g.indexed_in, ready = false, held = false
+    from work.guestbook g
+    where o.newer = any(before) and g.id = o.page_id and g.id = any(pages)
+        and o.newer is distinct from g.indexed_in and o.chunk_id is distinct from g.indexed_in;
+end
+$$;
+
+-- Pages that disappeared and are in a chunk again: the new copy replaces the ones they had before, whether these were held back
+-- or not judged yet. Most pages are new and have no copies, so it checks first whether there are any.
+create function work.replace_copies(pages bigint[], after bigint[]) returns void
+    language plpgsql
+    set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
+as $$
+begin
+    if exists (select from work.stale_copy o where o.held)
+        or exists (select from work.stale_copy o where o.newer is null and not o.ready and not o.held)
+    then
+        update work.stale_copy o
+        set newer = g.newer, held = false
+        from unnest(pages, after) as g (page_id, newer)
+        where o.page_id = g.page_id and o.page_id = any(pages) and o.newer is null and not o.ready
+            and g.newer is not null and o.chunk_id <> g.newer;
+    end if;
+end
+$$;
+
+-- Tells servers to remove the outdated copies of these chunks whose newer text their row has too; returns how many copies.
+create function work.retire_copies(chunks bigint[]) returns bigint
+    language sql
+    set search_path = '' set enable_seqscan = off
+as $$
+    with due as (
+        select p.component_id, o.chunk_id, o.page_id
+        from work.stale_copy o
+        join work.placement p on p.chunk_id = o.chunk_id and p.state in ('loaded', 'leaving')
+        where (o.chunk_id = any(chunks) or o.newer = any(chunks))
+            and (
+                (o.newer is null and o.ready)
+                or exists (
+                    select from work.placement n
+                    where n.chunk_id = o.newer and n."row" = p."row" and n.state in ('loaded', 'leaving')
+                )
+            )
+        order by 1, 2, 3
+    ), told as (
+        insert into work.retirement (component_id, chunk_id, page_id) select * from due
+        on conflict do nothing
+        returning 1
+    )
+    select count(*) from told;
+$$;
+
+-- functions/report.sql
+
+-- Reports of pages. One call does all that follows from them: as separate statements these were three to seven round trips for
+-- each chunk.
+
+-- Settles pages of held chunks (work.settle). Then it records copies that are outdated by that, replaces the copies of pages
+-- that are back, wakes hosts whose pages are pending again, and closes crawls that are over.
+create function work.report(
+    domain64s bigint[], paths text[], chunks bigint[], results text[], statuses smallint[], types smallint[],
+    lengths integer[], hashes text[], etags text[], modified timestamptz[], texts bigint[], hidden boolean[],
+    schemes smallint[], reasons text[], at timestamptz
+) returns table (
+    domain64 bigint, path text, state text, next_fetch timestamptz, id bigint, before bigint, after bigint, waits boolean
+)
+    language plpgsql
+    set search_path = ''
+as $$
+declare
+    ids bigint[];
+    old bigint[];
+    new bigint[];
+    moved boolean := false;
+    over bigint[];
+    back bigint[];
+    returned boolean := false;
+begin
+    for domain64, path, state, next_fetch, id, before, after, waits in
+        select * from work.settle(
+            domain64s, paths, chunks, results, statuses, types, lengths, hashes, etags, modified, texts, hidden, schemes,
+            reasons, at
+        )
+    loop
+        ids := ids || id;
+        old := old || before;
+        new := new || after;
+        moved := moved or (before is not null and before is distinct from after);
+        returned := returned or (before is null and after is not null);
+        if state = 'pending' then
+            back := back || domain64;
+        end if;
+        if not waits then
+            over := over || domain64;
+        end if;
+        return next;
+    end loop;
+    if moved then
+        perform work.record_stale_copies(ids, old, new, at);
+    end if;
+    if returned then
+        perform work.replace_copies(ids, new);
+    end if;
+    if back is not null then
+        perform work.wake(back, at);
+    end if;
+    if over is not null then
+        perform work.close_crawls(over, at);
+    end if;
+end
+$$;
+
+-- Makes the pages of a chunk that its crawler did not report pending again. They were not lost with their crawler, so this
+-- counts no attempt: a crawler may return a page of a host that rests as often as it must.
+create function work.return_pages(chunk bigint, at timestamptz) returns void
+    language plpgsql
+    set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
+as $$
+#variable_conflict use_column
+declare
+    hosts bigint[];
+begin
+    with back as (
+        update work.guestbook g
+        set state = 'pending'
+        where g.chunk_id = chunk and g.state = 'crawling'
+        returning g.domain64
+    )
+    select array_agg(distinct domain64) into hosts from back;
+    perform work.wake(hosts, at);
+end
+$$;
+
+-- A crawler has the content of a chunk on its disk, and reports all pages. The pages of the chunk are recorded in the same
+-- statement. Pages without a report go `back`, or count as fetched and unchanged; if `back` is null, they go back if the
+-- crawler reported others before. Returns how many pages it reported and how many were left, or null if it has no lease on
+-- the chunk: then nothing changes.
+create function work.finish_crawl(
+    crawler bigint, chunk bigint, sha256 text, bytes bigint, back boolean,
+    domain64s bigint[], paths text[], results text[], statuses smallint[], types smallint[],
+    lengths integer[], hashes text[], etags text[], modified timestamptz[], texts bigint[], hidden boolean[],
+    schemes smallint[], reasons text[], at timestamptz,
+    out told integer, out rest integer
+)
+    language plpgsql
+    set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
+as $$
+declare
+    ids bigint[];
+    old bigint[];
+    new bigint[];
+    moved boolean;
+    over bigint[];
+    again bigint[];
+    returned boolean;
+    numbers bigint[];
+    names text[];
+begin
+    update work.chunk k
+    set state = 'crawled', crawled_at = at, lease_until = null, sha256 = finish_crawl.sha256, bytes = finish_crawl.bytes,
+        page_ids = array(select g.id from work.guestbook g where g.chunk_id = chunk)
+    where k.id = chunk and k.crawler_id = crawler and k.state = 'crawling' and k.lease_until > at;
+    if not found then
+        return;
+    end if;
+    told := 0;
+    rest := 0;
+    if domain64s is not null then
+        -- As work.report, without returning the settled pages.
+        select
+            count(*), array_agg(s.id), array_agg(s.before), array_agg(s.after),
+            bool_or(s.before is not null and s.before is distinct from s.after),
+            bool_or(s.before is null and s.after is not null),
+            array_agg(s.domain64) filter (where s.state = 'pending'),
+            array_agg(s.domain64) filter (where not s.waits)
+        into told, ids, old, new, moved, returned, again, over
+        from work.settle(
+            domain64s, paths, array_fill(chunk, array[cardinality(domain64s)]), results, statuses, types, lengths, hashes,
+            etags, modified, texts, hidden, schemes, reasons, at
+        ) s;
+        if moved then
+            perform work.record_stale_copies(ids, old, new, at);
+        end if;
+        if returned then
+            perform work.replace_copies(ids, new);
+        end if;
+        if again is not null then
+            perform work.wake(again, at);
+        end if;
+        if over is not null then
+            perform work.close_crawls(over, at);
+        end if;
+    end if;
+
+    -- By the index on the chunk, not by the one on pages that are being crawled.
+    select array_agg(g.domain64 order by g.id), array_agg(g.path order by g.id) into numbers, names
+    from (select g.id, g.domain64, g.path, g.state from work.guestbook g where g.chunk_id = chunk offset 0) g
+    where g.state = 'crawling';
+    if numbers is not null then
+        rest := cardinality(numbers);
+        if coalesce(
+            back,
+            exists (
+                select from (select g.state from work.guestbook g where g.chunk_id = chunk offset 0) g
+                where g.state = 'crawled'
+            )
+        ) then
+            perform work.return_pages(chunk, at);
+        else
+            perform from work.report(
+                numbers, names, array_fill(chunk, array[rest]), array_fill('unchanged'::text, array[rest]),
+                null, null, null, null, null, null, null, null, null, null, at
+            );
+        end if;
+    end if;
+    if exists (select from work.hosts h where h.held_by = chunk) then
+        perform work.release_hosts(array[chunk], at);
+    end if;
+end
+$$;
+
+-- functions/compaction.sql
+
+-- Whether a page may have a text that was not reported: its crawler reported no more than that it was crawled.
+create function work.may_hold_unreported_text(page work.guestbook) returns boolean
+    language sql immutable
+as $$
+    select page.indexed_in is null and page.text64 is null and page.reason is null and page.state <> 'error'
+        and not page.noindex and not page.gone;
+$$;
+
+-- Whether every row has a chunk on a healthy server.
+create function work.in_every_row(chunk bigint) returns boolean
+    language sql stable
+    set search_path = '' set enable_seqscan = off
+as $$
+    select h."rows" = (
+        select count(*)
+        from work.placement p
+        join work.component c on c.id = p.component_id
+        where p.chunk_id = chunk and p.state = 'loaded' and p."row" <= h."rows" and c.health = 'healthy'
+    )
+    from work.settings h;
+$$;
+
+-- Whether a chunk is not needed any more: it has the text of no page, every row has what came instead, and no new chunk is
+-- being made of it.
+create function work.is_obsolete(chunk bigint) returns boolean
+    language sql stable
+    set search_path = '' set enable_seqscan = off
+as $$
+    select
+        not exists (
+            select from work.guestbook g where g.chunk_id = chunk and (g.indexed_in = chunk or work.may_hold_unreported_text(g))
+        )
+        and not exists (
+            select from work.guestbook g where g.indexed_in = chunk and g.chunk_id is distinct from g.indexed_in
+        )
+        and not exists (select from work.chunk_source m where m.source_id = chunk and m.open)
+        and work.in_every_row(chunk)
+        and not exists (
+            select from (select distinct newer, ready from work.stale_copy where chunk_id = chunk) o
+            where case when o.newer is null then not o.ready else not work.in_every_row(o.newer) end
+        );
+$$;
+
+-- functions/incarnation.sql
+
+-- Starts a new incarnation in one transaction. No copy counts as loaded until its server has compared it; moves under way
+-- are undone, so that a server with a copy keeps its seat. What servers have to take out follows from work.stale_copy when
+-- they load the chunk. Ids continue at the next billion: the lost history issued fewer. Doorkeepers forget their hosts.
+create function work.begin_incarnation(why text) returns uuid
+    language plpgsql security definer
+    set search_path = ''
+as $$
+declare
+    new_id uuid := gen_random_uuid();
+    step constant bigint := 1000000000;
+begin
+    -- As `placements.plan_alone`: reports of servers under the old incarnation end before this, or are refused after it.
+    perform pg_catalog.pg_advisory_xact_lock(129138533167649);
+
+    delete from work.placement p
+    where p.state = 'leaving' and (
+        p.released_at is not null
+        or exists (
+            select from work.placement s
+            where s.chunk_id = p.chunk_id and s."row" = p."row"
+                and (s.state = 'loaded' or (s.state = 'leaving' and s.released_at is null and s.component_id < p.component_id))
+        )
+    );
+    delete from work.placement p
+    where p.state = 'wanted' and exists (
+        select from work.placement s where s.chunk_id = p.chunk_id and s."row" = p."row" and s.state = 'leaving'
+    );
+    insert into work.unrestored (chunk_id)
+    select distinct p.chunk_id
+    from work.placement p
+    join work.chunk k on k.id = p.chunk_id and k.index_state = 'built'
+    where p.state <> 'wanted'
+    on conflict do nothing;
+    update work.placement set state = 'wanted', unreported = true, since = now() where state <> 'wanted';
+    delete from work.retirement;
+
+    perform pg_catalog.setval(
+        pg_catalog.format('%I.%I', s.schemaname, s.sequencename)::regclass,
+        (coalesce(s.last_value, 0) / step + 1) * step
+    )
+    from pg_catalog.pg_sequences s
+    where s.schemaname = 'work';
+    update work.settings set revision = revision + 1000000;
+
+    insert into work.incarnation (id, since, reason) values (new_id, now(), why)
+    on conflict (is_current) do update set id = excluded.id, since = excluded.since, reason = excluded.reason;
+    return new_id;
+end
+$$;
+
+revoke execute on all functions in schema work from public;
+
+-- migrate:down
+
+drop schema if exists mgmt cascade;
+
+do $$
+declare
+    command text;
+begin
+    foreach command in array array(
+        select format('drop table if exists %I.%I cascade', schemaname, tablename) from pg_tables
+        where schemaname = 'work' and tablename <> 'schema_migrations'
+        union all
+        select format('drop routine if exists %s cascade', oid::regprocedure) from pg_proc
+        where pronamespace = 'work'::regnamespace
+        union all
+        select format('drop domain if exists %s cascade', oid::regtype) from pg_type
+        where typnamespace = 'work'::regnamespace and typtype = 'd'
+    )
+    loop
+        execute command;
+    end loop;
+end
+$$;
