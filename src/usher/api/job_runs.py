@@ -157,7 +157,9 @@ async def claim(call: MgmtCall[JobClaimRequest]) -> JobClaimAnswer:
     host = host_of_manager(call.caller.token, asked.host)
     async with queue_transaction(call) as conn:
         now = await server_time(conn)
-        found = await jobs.claim(conn, asked.type, host, asked.n, lease=lease, tries=tries, now=now)
+        found = await jobs.claim(
+            conn, asked.type, host, asked.n, lease=lease, max_attempts=tries, now=now
+        )
         fewer = len(found) < asked.n
         due = await jobs.next_due(conn, asked.type, host) if fewer else None
     return JobClaimAnswer(found, now + lease, due)
@@ -254,7 +256,9 @@ def judged(end: RunEnd, held: ActiveRun, policy: Policy) -> JobOutcome:
     why: EndReason = "cancelled" if held.cancel and end.state is None and code else "ended"
     rules = replace(policy, max_attempts=held.max_attempts or policy.max_attempts)
     luck = random.random()  # noqa: S311 - spreads retries
-    return job_outcome(ProcessEnd(code, why), attempts=held.attempts, policy=rules, luck=luck)
+    return job_outcome(
+        ProcessEnd(code, why), attempts=held.attempts, policy=rules, random_share=luck
+    )
 
 
 def message(end: RunEnd, found: JobOutcome) -> str | None:

@@ -62,13 +62,13 @@ async def watchdog(context: RoleContext, stop: asyncio.Event, ready: Ready) -> N
 async def scheduler(context: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
     from usher.queue.service import run_scheduler
 
-    await run_scheduler(context.settings, ready=ready, told=stop)
+    await run_scheduler(context.settings, ready=ready, stop_event=stop)
 
 
 async def manager(context: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
     from usher.queue.service import QueueServiceOptions, run_manager
 
-    await run_manager(context.loaded, QueueServiceOptions(), ready=ready, told=stop)
+    await run_manager(context.loaded, QueueServiceOptions(), ready=ready, stop_event=stop)
 
 
 async def crawler(context: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
