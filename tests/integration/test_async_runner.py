@@ -39,7 +39,7 @@ async def result(here: House, name: str, *args: str, type_: str = "quick") -> An
 
 async def cancel(here: House, id_: int) -> None:
     async with here.db.transaction() as conn:
-        await jobs.cancel(conn, [id_], why="enough", now=datetime.now(UTC))
+        await jobs.cancel(conn, [id_], reason="enough", now=datetime.now(UTC))
 
 
 async def has_output(here: House, id_: int, text: str) -> None:
@@ -49,7 +49,7 @@ async def has_output(here: House, id_: int, text: str) -> None:
 
 
 async def begun(here: House, id_: int) -> None:
-    await until(lambda: id_ in here.manager.ledger.runs)
+    await until(lambda: id_ in here.manager.running.runs)
 
 
 async def test_coroutines_and_functions_run_and_end_like_processes(database: str) -> None:
@@ -310,7 +310,7 @@ async def test_a_thousand_jobs_run_once_each(database: str, tmp_path: Path) -> N
         lines = [line.split() for line in book.read_text().splitlines()]
         assert sorted(int(line[0]) for line in lines) == sorted(ids)
         assert {line[1] for line in lines} == {"1"}
-        assert two.manager.ledger.runs == {}
+        assert two.manager.running.runs == {}
 
 
 async def test_told_to_stop_jobs_end_and_told_twice_they_are_given_back(database: str) -> None:

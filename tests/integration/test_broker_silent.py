@@ -52,18 +52,18 @@ async def test_a_server_that_swallows_answers_is_detected_without_a_query(rows: 
     async with swallowing(silent.host) as (proxy, is_passing):
         rows.maps.rows[1] = {proxy: rows.maps.rows[1][silent.host]}
         async with rows.hall() as hall:
-            assert hall.asked(proxy)
+            assert hall.is_available(proxy)
             is_passing.clear()
             began = time.monotonic()
             async with asyncio.timeout(20):
-                while hall.asked(proxy):
+                while hall.is_available(proxy):
                     await hall.refresh()
             assert time.monotonic() - began >= PROBE_TIMEOUT_SECONDS
             answer = await search(hall)
             assert (answer.results.total, answer.partial) == (TOTAL, False)
             assert rows.seats[1].asked
             is_passing.set()
-            assert await becomes(hall, lambda: hall.asked(proxy))
+            assert await becomes(hall, lambda: hall.is_available(proxy))
 
 
 async def search(hall: ClusterView) -> SearchResult:

@@ -19,7 +19,7 @@ from usher.crawl.page.pdf_process import BROKEN, PdfProcess
 from usher.crawl.page_visit import PageVisitor
 from usher.crawl.politeness import PolitenessPolicy
 from usher.crawl.recent_links import RecentLinks
-from usher.messages import PageReport, PageToFetch
+from usher.messages.crawler import PageReport, PageToFetch
 
 
 def clock() -> float:
@@ -109,7 +109,7 @@ async def test_nothing_is_requested_after_the_lease(web: Website) -> None:
 async def test_the_crawl_delay_counts_from_the_request_for_robots_txt(web: Website) -> None:
     web.add("/robots.txt", at_home("User-agent: *\nCrawl-delay: 0.4\n", "text/plain"))
     async with fetching() as fetcher, PageVisitor(PolitenessPolicy(fetcher)) as visitor:
-        seen = await visitor.visit(PageToFetch(web.url("/a")), lease())
+        seen = await visitor.visit(PageToFetch(web.url("/a"), 0), lease())
     assert seen is not None
     assert seen.outcome.page.result == "success"
     robots, first = web.log
@@ -159,7 +159,7 @@ async def test_concurrent_visits_request_robots_txt_once(web: Website) -> None:
         PageVisitor(PolitenessPolicy(fetcher)) as visitor,
     ):
         seen = await asyncio.gather(
-            *(visitor.visit(PageToFetch(web.url("/a")), lease()) for _ in range(8))
+            *(visitor.visit(PageToFetch(web.url("/a"), 0), lease()) for _ in range(8))
         )
     assert len(web.asked("/robots.txt")) == 1
     assert {one.outcome.page.status for one in seen if one} == {200}
@@ -186,9 +186,9 @@ def told(result: str, status: int | None = None, rest: float | None = None) -> P
 def test_a_failing_host_is_skipped(pages: list[PageReport], left: int) -> None:
     turn = HostQueue(
         [
-            PageToFetch("https://a.com/1"),
-            PageToFetch("https://a.com/2"),
-            PageToFetch("https://a.com/3"),
+            PageToFetch("https://a.com/1", 0),
+            PageToFetch("https://a.com/2", 0),
+            PageToFetch("https://a.com/3", 0),
         ]
     )
     for one in pages:

@@ -84,10 +84,10 @@ async def house(database: str) -> AsyncIterator[House]:
 
 
 async def test_what_is_not_inside(house: House) -> None:
-    assert (await house.finding("javascript:x")).words.startswith("It cannot come in: ")
+    assert (await house.finding("javascript:x")).words.startswith("It cannot be admitted: ")
     assert await house.told("https://y.example/?a=1&b=2") == (
         False,
-        "Nobody has asked that it come in.",
+        "It was never added.",
         "usher add 'https://y.example/?a=1&b=2'",
     )
     assert (await house.finding("https://x.example/b")).command == "usher add https://x.example/b"

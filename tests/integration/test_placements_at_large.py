@@ -27,7 +27,7 @@ from support.mgmt.index_servers import (
 )
 from usher.db.pool import Connection, connect
 from usher.mgmt import placements
-from usher.mgmt.placement_rules import PlacedCopy, RowServer, droppable
+from usher.mgmt.placement_rules import PlacedCopy, PlacementServer, droppable
 from usher.mgmt.placements import PlanResult
 
 LONG_AGO = NOW - timedelta(hours=1)
@@ -159,7 +159,7 @@ async def drop_as_the_rule_says(conn: Connection) -> None:
         conn,
         "select id, row from work.component where type = 'index-server' and health = 'healthy'",
     )
-    due = droppable(copies, [RowServer(id_, row, "") for id_, row in fit])
+    due = droppable(copies, [PlacementServer(id_, row, "") for id_, row in fit])
     assert await placements.drop(conn, now=NOW) == len(due)
     left = {PlacedCopy(*one) for one in await rows_of(conn, COPIES)}
     assert left == set(copies) - set(due)

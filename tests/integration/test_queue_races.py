@@ -25,7 +25,7 @@ async def all_rows(conn: Connection, query: str) -> list[tuple[object, ...]]:
 
 
 async def cancel(conn: Connection, *ids: int) -> dict[int, JobState]:
-    return await jobs.cancel(conn, ids, why="not wanted", now=NOW)
+    return await jobs.cancel(conn, ids, reason="not wanted", now=NOW)
 
 
 async def settle(

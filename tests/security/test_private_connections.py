@@ -17,7 +17,7 @@ from usher.crawl.http.fetch import Fetcher
 from usher.crawl.own_endpoints import own_endpoints
 from usher.crawl.page_visit import PageVisit, PageVisitor
 from usher.crawl.politeness import PolitenessPolicy
-from usher.messages import PageToFetch
+from usher.messages.crawler import PageToFetch
 from usher.private_hosts import PrivateAllowList, PrivateHostPermission, parse_allow_list
 from usher.settings import Settings
 
@@ -159,7 +159,9 @@ def visited(*paths: str) -> list[PageVisit]:
                 PageVisitor(PolitenessPolicy(fetcher)) as visitor,
             ):
                 lease = ChunkLease(asyncio.get_running_loop().time() + 60)
-                seen = [await visitor.visit(PageToFetch(site.url(path)), lease) for path in paths]
+                seen = [
+                    await visitor.visit(PageToFetch(site.url(path), 0), lease) for path in paths
+                ]
         return [one for one in seen if one is not None]
 
     return in_namespace(lambda: asyncio.run(visit()))

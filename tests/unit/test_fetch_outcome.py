@@ -6,7 +6,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from usher.api.mgmt_messages import PageResult
 from usher.crawl.fetch_outcome import (
     asks_for_pause,
     barred_outcome,
@@ -17,12 +16,12 @@ from usher.crawl.fetch_outcome import (
 )
 from usher.crawl.http.response import FailureKind, FetchResponse
 from usher.crawl.page.parse import ParsedPage
-from usher.messages import PageReport, PageToFetch
+from usher.messages.crawler import PageReport, PageToFetch
 from usher.urls import Url, parse
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
 HERE = "https://example.com/page"
-ENCODE, DECODE = msgspec.json.encode, msgspec.json.Decoder(PageResult).decode
+ENCODE, DECODE = msgspec.json.encode, msgspec.json.Decoder(PageReport).decode
 
 
 def url(text: str) -> Url:
@@ -46,7 +45,7 @@ def broken(kind: FailureKind, words: str, status: int | None = None) -> FetchRes
 
 def page(given: FetchResponse, walk: ParsedPage | None = None, **known: Any) -> PageReport:  # noqa: ANN401 - of a link
     """The result, once MGMT would take it."""
-    found = outcome_of(PageToFetch(HERE, **known), given, walk, now=NOW).page
+    found = outcome_of(PageToFetch(HERE, 0, **known), given, walk, now=NOW).page
     DECODE(ENCODE(found))
     return found
 
@@ -59,7 +58,7 @@ def test_a_fetched_page_is_described() -> None:
     )
     found = page(given, ParsedPage("html", text64=-5))
     assert (found.result, found.status, found.reason) == ("success", 200, None)
-    assert (found.etag, found.content_type, found.length) == ('"a"', "text/html", 8)
+    assert (found.etag, found.content_type, found.content_length) == ('"a"', "text/html", 8)
     assert found.last_modified == NOW - timedelta(days=1)
     assert (found.text64, found.noindex, found.scheme) == ("-5", False, None)
 
@@ -117,8 +116,8 @@ def test_a_failure_without_a_status_is_no_response() -> None:
     assert (silent.result, silent.reason) == ("failure", "no data for 15 s")
     assert is_no_response(silent)
     assert not is_no_response(page(answer(500)))
-    assert is_no_response(failed_outcome(PageToFetch(HERE), "why").page)
-    assert not is_no_response(barred_outcome(PageToFetch(HERE), "Disallow: /").page)
+    assert is_no_response(failed_outcome(PageToFetch(HERE, 0), "why").page)
+    assert not is_no_response(barred_outcome(PageToFetch(HERE, 0), "Disallow: /").page)
     assert not asks_for_pause(silent)
 
 
@@ -132,7 +131,7 @@ def test_a_lost_connection_is_a_failure_but_a_long_body_is_not() -> None:
 
 
 def test_the_target_of_a_redirect_is_reported_as_a_link() -> None:
-    found = outcome_of(PageToFetch(HERE), answer(301, b"", Location="/there"), None, now=NOW)
+    found = outcome_of(PageToFetch(HERE, 0), answer(301, b"", Location="/there"), None, now=NOW)
     assert found.page.result == "moved"
     assert found.page.reason == "HTTP 301, permanent redirect to https://example.com/there"
     assert list(found.links) == ["https://example.com/there"]
@@ -164,7 +163,7 @@ def test_the_other_scheme_is_the_same_page() -> None:
 def test_a_page_with_another_canonical_page_is_not_indexed() -> None:
     there = "https://example.com/there"
     for walk in (ParsedPage("html", canonical=there), ParsedPage("html", refresh=there)):
-        found = outcome_of(PageToFetch(HERE), answer(), walk, now=NOW)
+        found = outcome_of(PageToFetch(HERE, 0), answer(), walk, now=NOW)
         assert (found.page.noindex, found.page.reason) == (True, f"its canonical page is {there}")
         assert there in found.links
     for own in (HERE, "http://example.com/page", "https://other.org/page"):

@@ -13,7 +13,7 @@ import psycopg
 
 from usher.db.pool import Connection, Database
 from usher.mgmt import chunks
-from usher.mgmt.chunks import ClaimedChunk, ClaimRequest, ClaimRows
+from usher.mgmt.chunks import ClaimedChunk, ClaimRows, PageClaim
 
 MAX_CLAIMS_PER_STATEMENT: Final = 16  # crawlers served by one statement
 MAX_BATCHED_PAGES: Final = (
@@ -30,7 +30,7 @@ class WaitingClaim:
     """Somebody who waits for pages."""
 
     crawler: int
-    ask: ClaimRequest
+    ask: PageClaim
     rows: "asyncio.Future[ClaimRows]"
 
 
@@ -42,7 +42,7 @@ class ClaimBatcher:
         self._line: list[WaitingClaim] = []
         self._at_work: asyncio.Task[None] | None = None
 
-    async def take(self, crawler: int, ask: ClaimRequest) -> ClaimedChunk | None:
+    async def take(self, crawler: int, ask: PageClaim) -> ClaimedChunk | None:
         """A new chunk for a crawler; None while too few pages wait and none for too long."""
         if ask.n > MAX_BATCHED_PAGES:
             async with self._db.connection() as conn:

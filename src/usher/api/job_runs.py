@@ -20,10 +20,10 @@ from usher.api.queue_messages import (
     MAX_JOBS_PER_CLAIM,
     MAX_JOBS_PER_REQUEST,
     ChildJobsRequest,
-    ClaimAnswer,
-    ClaimRequest,
     ExtendAnswer,
     ExtendRequest,
+    JobClaimAnswer,
+    JobClaimRequest,
     MessageRequest,
     OutputRequest,
     QueuedJobs,
@@ -39,8 +39,8 @@ from usher.db.clock import server_time
 from usher.db.pool import Connection
 from usher.errors import BadInput, NotAllowed
 from usher.http.server.endpoint import Endpoint
-from usher.http.server.messages import Status
 from usher.http.server.middleware import HttpError
+from usher.messages.server import Status
 from usher.mgmt.tokens import Token
 from usher.queue import jobs, run_api
 from usher.queue.child_programs import Origin, known_refusal
@@ -150,17 +150,19 @@ def kept(output: str, policy: Policy) -> str:
 # -- what managers do
 
 
-async def claim(call: MgmtCall[ClaimRequest]) -> ClaimAnswer:
+async def claim(call: MgmtCall[JobClaimRequest]) -> JobClaimAnswer:
     asked = call.body
     lease = span(asked.lease, "lease", SECOND, DAY)
     tries = asked.max_attempts or call.context.policies.of(asked.type).max_attempts
     host = host_of_manager(call.caller.token, asked.host)
     async with queue_transaction(call) as conn:
         now = await server_time(conn)
-        found = await jobs.claim(conn, asked.type, host, asked.n, lease=lease, tries=tries, now=now)
+        found = await jobs.claim(
+            conn, asked.type, host, asked.n, lease=lease, max_attempts=tries, now=now
+        )
         fewer = len(found) < asked.n
         due = await jobs.next_due(conn, asked.type, host) if fewer else None
-    return ClaimAnswer(found, now + lease, due)
+    return JobClaimAnswer(found, now + lease, due)
 
 
 def host_of_manager(token: Token | None, declared: str) -> str:
@@ -254,7 +256,9 @@ def judged(end: RunEnd, held: ActiveRun, policy: Policy) -> JobOutcome:
     why: EndReason = "cancelled" if held.cancel and end.state is None and code else "ended"
     rules = replace(policy, max_attempts=held.max_attempts or policy.max_attempts)
     luck = random.random()  # noqa: S311 - spreads retries
-    return job_outcome(ProcessEnd(code, why), attempts=held.attempts, policy=rules, luck=luck)
+    return job_outcome(
+        ProcessEnd(code, why), attempts=held.attempts, policy=rules, random_share=luck
+    )
 
 
 def message(end: RunEnd, found: JobOutcome) -> str | None:
@@ -269,8 +273,8 @@ ENDPOINTS = (
         "POST",
         "/v1/jobs/claim",
         claim,
-        ClaimRequest,
-        ClaimAnswer,
+        JobClaimRequest,
+        JobClaimAnswer,
         f"Take up to {MAX_JOBS_PER_CLAIM:,} jobs of a type to run them",
         access=MANAGER,
     ),

@@ -20,11 +20,11 @@ from usher.api.queue_messages import (
     MAX_JOBS_PER_REQUEST,
     CancelAnswer,
     CancelRequest,
-    JobDetails,
     JobList,
     JobResult,
     JobsQuery,
     JobTree,
+    JobView,
     NewJob,
     NewJobs,
     QueuedJob,
@@ -117,11 +117,11 @@ def entered(found: Sequence[EnqueuedJob]) -> QueuedJobs:
     return QueuedJobs([QueuedJob(one.id, one.new) for one in found])
 
 
-async def show_job(call: MgmtCall[None]) -> JobDetails:
+async def show_job(call: MgmtCall[None]) -> JobView:
     async with queue_transaction(call) as conn:
         found = await queries.show_job(conn, path_id(call))
         why = await waiting_reasons(conn, found.job.id, now=await server_time(conn))
-    return JobDetails(
+    return JobView(
         shown_to(call, found.job),
         found.live,
         why,
@@ -167,7 +167,7 @@ async def cancel_job(call: MgmtCall[CancelRequest]) -> CancelAnswer:
     id_ = path_id(call)
     async with queue_transaction(call) as conn:
         why, now = without_nul(call.body.why), await server_time(conn)
-        found = await jobs.cancel(conn, [id_], why=why, now=now)
+        found = await jobs.cancel(conn, [id_], reason=why, now=now)
         if id_ not in found:
             ended = await queries.show_job(conn, id_)
             raise wrong_state(f"Job {id_} has ended already: {ended.job.state}.")
@@ -198,7 +198,7 @@ ENDPOINTS = (
         "/v1/jobs/{id}",
         show_job,
         None,
-        JobDetails,
+        JobView,
         "One job, why it waits, and what became of it",
         access=READ_QUEUE,
     ),

@@ -104,7 +104,7 @@ class QueuedJobs(Struct):
     jobs: list[QueuedJob]
 
 
-class JobDetails(Struct):
+class JobView(Struct):
     """A job, why it waits, each run that ended, its kin, and the rows it wrote."""
 
     job: StoredJob
@@ -156,25 +156,25 @@ class CancelAnswer(Struct):
 # -- runs
 
 
-class RunRequest(StrictRequest):
+class ClaimedRunRequest(StrictRequest):
     """The claim is that of the run, as in USHER_CLAIM."""
 
     claim: UUID
 
 
-class MessageRequest(RunRequest):
+class MessageRequest(ClaimedRunRequest):
     message: Message
 
 
-class OutputRequest(RunRequest):
+class OutputRequest(ClaimedRunRequest):
     output: str
 
 
-class ResultRequest(RunRequest):
+class ResultRequest(ClaimedRunRequest):
     result: Any
 
 
-class WrittenRowsRequest(RunRequest):
+class WrittenRowsRequest(ClaimedRunRequest):
     table: Name
     rows: Annotated[list[Row], JOB_LIST]
 
@@ -185,7 +185,7 @@ class ChildJobsRequest(NewJobs, kw_only=True):
     claim: UUID
 
 
-class ClaimRequest(StrictRequest):
+class JobClaimRequest(StrictRequest):
     """Without a host: that of the manager's token."""
 
     type: Type
@@ -195,7 +195,7 @@ class ClaimRequest(StrictRequest):
     max_attempts: Attempts | None = None
 
 
-class ClaimAnswer(Struct):
+class JobClaimAnswer(Struct):
     """Jobs to run now, until when without a sign of life; `next_due` where there were fewer than asked for."""
 
     jobs: list[ClaimedJob]
@@ -203,7 +203,7 @@ class ClaimAnswer(Struct):
     next_due: datetime | None
 
 
-class RunEnd(RunRequest):
+class RunEnd(ClaimedRunRequest):
     """How a run ended, by its state or by its exit code; `pending` gives it back as if it had not begun."""
 
     id: Id
@@ -233,7 +233,7 @@ class SettleAnswer(Struct):
     lost: list[int]
 
 
-class RunClaim(RunRequest):
+class RunClaim(ClaimedRunRequest):
     id: Id
 
 

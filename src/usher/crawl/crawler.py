@@ -22,7 +22,7 @@ from usher.crawl.warc.chunk_writer import WarcChunkWriter
 from usher.crawl.warc.writer import CrawlInfo
 from usher.errors import Conflict, DiskUnusable, UsherError
 from usher.http.client.mgmt_client import Client
-from usher.messages import LinkChunk, PageReport, PageToFetch
+from usher.messages.crawler import LinkChunk, PageReport, PageToFetch
 from usher.telemetry import CRAWLED_PAGES, Log, log_failure
 from usher.urls import UrlRefusal
 

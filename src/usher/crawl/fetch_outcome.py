@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from usher.crawl.http.response import REDIRECT_STATUSES, FetchResponse
 from usher.crawl.page.parse import ParsedPage
-from usher.messages import PageReport, PageToFetch
+from usher.messages.crawler import PageReport, PageToFetch
 from usher.private_hosts import PrivateAllowList, may_lead
 from usher.urls import Scheme, Url, UrlRefusal, parse
 
@@ -138,8 +138,8 @@ def may_follow(allowed: PrivateAllowList, host: str, link: str) -> bool:
 def _describe_content(page: PageReport, response: FetchResponse, now: datetime) -> None:
     """Copy what the headers say about the content; implausible values are left out."""
     page.content_type = _bounded(response.media_type, MAX_CONTENT_TYPE_LENGTH)
-    page.length = len(response.body)
-    page.sha1 = sha1(response.body, usedforsecurity=False).hexdigest()
+    page.content_length = len(response.body)
+    page.content_sha1 = sha1(response.body, usedforsecurity=False).hexdigest()
     page.etag = _bounded(response.etag, MAX_ETAG_LENGTH)
     changed = response.last_modified
     if changed is not None and changed.year >= FIRST_YEAR and changed <= now + MAX_CLOCK_SKEW:

@@ -10,7 +10,7 @@ from usher.crawl.page_visit import PageVisit
 from usher.crawl.recent_links import RecentLinks
 from usher.crawl.sitemap import ParsedSitemap
 from usher.http.client.mgmt_client import Client
-from usher.messages import SitemapLink
+from usher.messages.crawler import SitemapLink
 from usher.telemetry import LINKS_FOUND
 from usher.urls import UrlRefusal
 

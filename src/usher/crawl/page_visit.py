@@ -23,7 +23,7 @@ from usher.crawl.politeness import (
     effective_crawl_delay,
 )
 from usher.crawl.sitemap import ParsedSitemap
-from usher.messages import PageToFetch
+from usher.messages.crawler import PageToFetch
 from usher.private_hosts import PrivateHostPermission
 from usher.urls import Scheme, Url, UrlRefusal
 

@@ -12,7 +12,7 @@ from usher.crawl.politeness import PolitenessPolicy
 from usher.crawl.private_permission import needed_permission
 from usher.crawl.service import make_fetcher
 from usher.errors import BadInput, Unreachable
-from usher.messages import PageToFetch, PrivateAccess
+from usher.messages.crawler import PageToFetch, PrivateAccess
 from usher.settings import Settings
 from usher.urls import UrlRefusal, parse
 
@@ -34,7 +34,7 @@ async def fetch_page(settings: Settings, text: str) -> PageVisit:
     ):
         permission = await needed_permission(url)
         access = PrivateAccess(permission.port, permission.addresses) if permission else None
-        visit = await visitor.visit(PageToFetch(str(url), private=access), lease)
+        visit = await visitor.visit(PageToFetch(str(url), 0, private=access), lease)
     if visit is None:
         raise Unreachable(f"The crawl delay of {url} is longer than {FETCH_SECONDS:g} seconds.")
     return visit
@@ -54,7 +54,7 @@ def visit_report(visit: PageVisit) -> dict[str, Any]:
         "robots": rules.robots.explain(page.link) if rules and has_rules else None,
         "delay": rules.robots.crawl_delay if rules else None,
         "type": page.content_type,
-        "length": page.length if response else None,
+        "length": page.content_length if response else None,
         "seconds": round(response.seconds, 3) if response else None,
         "ip": response.ip if response else None,
         "headers": response.headers if response else [],

@@ -33,7 +33,7 @@ cross join lateral (
 ) counted
 where number > 0;
 
--- name: known_pages
+-- name: count_known_pages
 -- How many pages of a host are known, counted up to how many it may have.
 select count(*)
 from (select from work.guestbook g where g.domain64 = %(domain64)s limit %(most)s) page;
@@ -61,7 +61,7 @@ update work.hosts set
 where name = any(%(names)s)
 returning name;
 
--- name: change_house
+-- name: change_settings
 -- Set what holds for every host that does not say otherwise.
 update work.settings set
     cadence = coalesce(%(cadence)s::interval, cadence),
@@ -70,6 +70,25 @@ update work.settings set
     max_depth = coalesce(%(max_depth)s::smallint, max_depth),
     revision = revision + 1
 returning revision, cadence, filters, max_pages, max_depth;
+
+-- name: recrawl_entrances
+-- For each host the number of pages that are being crawled. If its root is waiting or being crawled, also its first page that
+-- is not, because a full knock at a waiting page admits no other page.
+select h.name, page.scheme, page.path, coalesce(busy.number, 0)
+from unnest(%(hosts)s::bigint[]) as given (domain64)
+join work.hosts h using (domain64)
+left join lateral (
+    select g.scheme, g.path from work.guestbook g
+    where g.domain64 = given.domain64 and g.state not in ('pending', 'crawling')
+    order by g.path limit 1
+) page on exists (
+    select from work.guestbook root
+    where root.domain64 = given.domain64 and root.path = '/' and root.state in ('pending', 'crawling')
+)
+left join lateral (
+    select count(*) as number from work.guestbook g
+    where g.domain64 = given.domain64 and g.state = 'crawling'
+) busy on true;
 
 -- name: export_numbers
 -- Every name with its number, in the order of the numbers, a page at a time.

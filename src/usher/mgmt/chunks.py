@@ -15,8 +15,8 @@ from psycopg.rows import TupleRow
 
 from usher.db.pool import Connection
 from usher.db.statements import array, load_statements
-from usher.door.guestbook import PageReport, SettledPage, report_columns
-from usher.messages import PrivateAccess
+from usher.door.guestbook import FetchReport, SettledPage, report_columns
+from usher.messages.crawler import PrivateAccess
 from usher.mgmt import compaction_merge, page_versions, placements
 from usher.urls import Url, url_text
 
@@ -51,7 +51,7 @@ class ClaimedChunk:
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimRequest:
+class PageClaim:
     """How many pages are wanted: of how many hosts, how many of each, and how long the first may wait for the last.
 
     With `hold` a host that rests between requests is the crawler's alone until it reports.
@@ -118,7 +118,7 @@ class PageLocation:
 
 
 async def claim_links(
-    conn: Connection, crawler: int, ask: ClaimRequest, *, now: datetime
+    conn: Connection, crawler: int, ask: PageClaim, *, now: datetime
 ) -> ClaimedChunk | None:
     """A new chunk for a crawler; None while too few pages wait and none for too long."""
     [pack] = await claim_all(conn, [(crawler, ask)], now=now)
@@ -126,7 +126,7 @@ async def claim_links(
 
 
 async def more_links(
-    conn: Connection, crawler: int, chunk: int, ask: ClaimRequest, *, now: datetime
+    conn: Connection, crawler: int, chunk: int, ask: PageClaim, *, now: datetime
 ) -> list[ClaimedPage]:
     """More pages for a chunk that the crawler holds (`hold` it first): as many as there are, up to n."""
     [pack] = await claim_all(conn, [(crawler, ask)], chunk=chunk, now=now)
@@ -135,7 +135,7 @@ async def more_links(
 
 async def claim_all(
     conn: Connection,
-    asked: Sequence[tuple[int, ClaimRequest]],
+    asked: Sequence[tuple[int, PageClaim]],
     *,
     now: datetime,
     chunk: int | None = None,
@@ -149,7 +149,7 @@ async def claim_all(
 
 async def claim_rows(
     conn: Connection,
-    asked: Sequence[tuple[int, ClaimRequest]],
+    asked: Sequence[tuple[int, PageClaim]],
     *,
     now: datetime,
     chunk: int | None = None,
@@ -204,14 +204,14 @@ async def lock_chunk(
 
 async def find_page(conn: Connection, url: Url) -> PageLocation | None:
     """The page of that address, in whatever state."""
-    return await store.page_of_chunk.row(conn, PageLocation, host=url.host, path=url.path)
+    return await store.find_page.row(conn, PageLocation, host=url.host, path=url.path)
 
 
 async def report(
-    conn: Connection, outcomes: Sequence[PageReport], *, now: datetime
+    conn: Connection, reports: Sequence[FetchReport], *, now: datetime
 ) -> list[SettledPage]:
     """What became of pages of held chunks; copies outdated by it are noted, crawls that are over by it are closed."""
-    return await store.report.rows(conn, SettledPage, **report_columns(outcomes), now=now)
+    return await store.report.rows(conn, SettledPage, **report_columns(reports), now=now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +227,7 @@ async def rest_hosts(
     conn: Connection, troubles: Sequence[HostTrouble], *, now: datetime
 ) -> dict[int, datetime]:
     """Let hosts rest, for every crawler; when each is ready again."""
-    found = await store.slow_down.tuples(
+    found = await store.rest_hosts.tuples(
         conn,
         domain64s=[one.domain64 for one in troubles],
         whys=[one.why for one in troubles],
@@ -239,7 +239,7 @@ async def rest_hosts(
 
 async def clear_troubles(conn: Connection, domain64s: Sequence[int], *, now: datetime) -> int:
     """Hosts that answer, after a quiet while, are trusted again."""
-    return await store.forgive.run(conn, domain64s=sorted(set(domain64s)), now=now)
+    return await store.clear_troubles.run(conn, domain64s=sorted(set(domain64s)), now=now)
 
 
 async def finish_crawl(
@@ -250,7 +250,7 @@ async def finish_crawl(
     sha256: str | None,
     size: int | None,
     now: datetime,
-    outcomes: Sequence[PageReport] = (),
+    reports: Sequence[FetchReport] = (),
     back: bool | None = False,
 ) -> FinishedCrawl | None:
     """The chunk is crawled, and this became of its pages; None, and nothing changes, if the crawler has no lease on it.
@@ -258,8 +258,8 @@ async def finish_crawl(
     Pages without a report, now or before, were fetched and nothing more is known of them; or they go `back`, if
     that is None only if others were reported before.
     """
-    given = report_columns(outcomes)
-    del given["chunks"]
+    columns = report_columns(reports)
+    del columns["chunk_id"]  # the chunk that this finishes
     return await store.finish_crawl.row(
         conn,
         FinishedCrawl,
@@ -268,7 +268,7 @@ async def finish_crawl(
         sha256=sha256,
         bytes=size,
         back=back,
-        **given,
+        **columns,
         now=now,
     )
 
@@ -282,7 +282,7 @@ async def fail_crawls(
     )
     lost = [id_ for (id_,) in found]
     if lost:
-        await store.let_go.tuples(conn, chunks=lost, now=now)
+        await store.release_hosts.tuples(conn, chunks=lost, now=now)
         await page_versions.take_back(conn, lost, max_losses=MAX_CRAWL_ATTEMPTS, now=now)
     return lost
 

@@ -20,7 +20,7 @@ where crawler_id = %(crawler)s and state = 'crawling' and lease_until > %(now)s
 order by id
 limit 2;
 
--- name: page_of_chunk
+-- name: find_page
 -- The page of that address, if it is in the chunk (or in any, if none is named) and being crawled.
 select g.domain64, g.path, g.chunk_id, g.state
 from work.guestbook g
@@ -31,16 +31,21 @@ where h.name = %(host)s and g.path = %(path)s;
 -- What became of pages of held chunks, and all that follows from it.
 select domain64, path, state, next_fetch, id, before, after, waits
 from work.report(
-    %(domain64s)s, %(paths)s, %(chunks)s, %(results)s, %(statuses)s, %(types)s, %(lengths)s, %(hashes)s, %(etags)s,
-    %(modified)s, %(texts)s, %(hidden)s, %(schemes)s, %(reasons)s, %(now)s
+    domain64s => %(domain64)s, paths => %(path)s, results => %(result)s, chunk_ids => %(chunk_id)s, statuses => %(status)s,
+    content_types => %(content_type)s, content_lengths => %(content_length)s, content_sha1s => %(content_sha1)s,
+    etags => %(etag)s, last_modifieds => %(last_modified)s, text64s => %(text64)s, noindexes => %(noindex)s,
+    schemes => %(scheme)s, reasons => %(reason)s, at => %(now)s
 );
 
 -- name: finish_crawl
 -- The crawler has the chunk's content on its disk, and says what became of pages; nothing unless the chunk is its own.
 select told, rest
 from work.finish_crawl(
-    %(crawler)s, %(chunk)s, %(sha256)s, %(bytes)s, %(back)s, %(domain64s)s, %(paths)s, %(results)s, %(statuses)s,
-    %(types)s, %(lengths)s, %(hashes)s, %(etags)s, %(modified)s, %(texts)s, %(hidden)s, %(schemes)s, %(reasons)s, %(now)s
+    crawler => %(crawler)s, chunk => %(chunk)s, sha256 => %(sha256)s, bytes => %(bytes)s, back => %(back)s,
+    domain64s => %(domain64)s, paths => %(path)s, results => %(result)s, statuses => %(status)s,
+    content_types => %(content_type)s, content_lengths => %(content_length)s, content_sha1s => %(content_sha1)s,
+    etags => %(etag)s, last_modifieds => %(last_modified)s, text64s => %(text64)s, noindexes => %(noindex)s,
+    schemes => %(scheme)s, reasons => %(reason)s, at => %(now)s
 )
 where told is not null;
 
@@ -71,7 +76,7 @@ with lost as (
 )
 select lost.id from lost cross join woken;
 
--- name: let_go
+-- name: release_hosts
 -- The hosts that chunks held alone rest once more and are free.
 select work.release_hosts(%(chunks)s::bigint[], %(now)s);
 
@@ -214,7 +219,7 @@ where k.id > %(after)s and k.propagated_at is null
 order by k.id
 limit %(n)s;
 
--- name: slow_down
+-- name: rest_hosts
 -- Hosts that refused us or could not be reached rest, for everyone, and their groups with them. A host that a chunk holds
 -- rests on when the chunk ends.
 with given as (
@@ -246,7 +251,7 @@ with given as (
 )
 select domain64, ready_at from slowed;
 
--- name: forgive
+-- name: clear_troubles
 -- Hosts that answer again after a quiet while begin anew.
 update work.hosts
 set troubles = 0, trouble = '', trouble_at = null

@@ -21,7 +21,7 @@ from usher.mgmt.component_names import (
 )
 from usher.mgmt.health import Health, HealthLimits, HealthRecord, condition
 from usher.mgmt.health import HealthChange as Transition
-from usher.mgmt.placement_rules import RowServer, row_for
+from usher.mgmt.placement_rules import PlacementServer, row_for
 
 store = load_statements(__file__)
 ROWS_LOCK: Final = 0x7573_6865_7220  # "usher", 32: rows are given by one at a time
@@ -250,10 +250,10 @@ async def record_health(
 
 async def servers(
     conn: Connection, *, now: datetime, patience: HealthLimits = DEFAULT_LIMITS
-) -> list[RowServer]:
+) -> list[PlacementServer]:
     """The index servers as seating sees them."""
     return [
-        RowServer(
+        PlacementServer(
             one.id,
             one.row,
             one.machine,

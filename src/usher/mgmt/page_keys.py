@@ -37,7 +37,7 @@ class ForeignCount:
 
 
 @dataclass(frozen=True, slots=True)
-class SuspectComponent:
+class ForeignPageSuspect:
     """The component whose content was wrong, the crawler of the chunk, and whether MGMT knew of it."""
 
     chunk_id: int
@@ -63,7 +63,7 @@ async def report(
     prefix = f"{reporter.type} {reporter.host} dropped "
     suspects = await store.suspects.rows(
         conn,
-        SuspectComponent,
+        ForeignPageSuspect,
         chunks=[report.chunk_id for report in dropped],
         reporter=reporter.id,
         prefix=prefix,
@@ -86,7 +86,7 @@ async def report(
     return [suspect.chunk_id for suspect in suspects]
 
 
-def reason(reporter: ComponentRecord, suspect: SuspectComponent, dropped: ForeignCount) -> str:
+def reason(reporter: ComponentRecord, suspect: ForeignPageSuspect, dropped: ForeignCount) -> str:
     """How many were dropped, whose content it was, and examples: these last, because the text is cut."""
     noun = "page" if reporter.type == "index-builder" else "document"
     plural = "" if dropped.count == 1 else "s"

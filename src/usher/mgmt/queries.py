@@ -139,7 +139,7 @@ async def show_chunk(conn: Connection, id_: int) -> ChunkDetails:
         ChunkPage(page, str(Url(Scheme(scheme), host, path)), state)
         for page, scheme, host, path, state in pages
     ]
-    made_of = [source for (source,) in await store.made_of.tuples(conn, chunk=id_)]
+    made_of = [source for (source,) in await store.chunk_sources.tuples(conn, chunk=id_)]
     merged_into = [other for (other,) in await store.merged_into.tuples(conn, chunk=id_)]
     return ChunkDetails(chunk, placed, found, made_of, merged_into)
 
@@ -156,7 +156,7 @@ class QueryTimes:
 
 
 @dataclass(frozen=True, slots=True)
-class QueryTerm:
+class QueryTermTimes:
     """What was asked for, how often, and how long it took."""
 
     term: str
@@ -181,10 +181,12 @@ async def query_days(conn: Connection, *, since: datetime) -> list[QueryDay]:
     return await store.query_days.rows(conn, QueryDay, since=since.astimezone(UTC).date())
 
 
-async def query_day_terms(conn: Connection, *, since: datetime, n: int = 20) -> list[QueryTerm]:
+async def query_day_terms(
+    conn: Connection, *, since: datetime, n: int = 20
+) -> list[QueryTermTimes]:
     """The most frequent terms of those days, as far as each day keeps them."""
     return await store.query_day_terms.rows(
-        conn, QueryTerm, since=since.astimezone(UTC).date(), n=n
+        conn, QueryTermTimes, since=since.astimezone(UTC).date(), n=n
     )
 
 
@@ -194,6 +196,6 @@ async def queries(conn: Connection, *, since: datetime) -> QueryTimes:
     return found
 
 
-async def terms(conn: Connection, *, since: datetime, n: int = 20) -> list[QueryTerm]:
+async def terms(conn: Connection, *, since: datetime, n: int = 20) -> list[QueryTermTimes]:
     """What was asked for most often since then."""
-    return await store.terms.rows(conn, QueryTerm, since=since, most=MAX_QUERIES, n=n)
+    return await store.terms.rows(conn, QueryTermTimes, since=since, most=MAX_QUERIES, n=n)

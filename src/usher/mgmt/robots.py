@@ -18,7 +18,7 @@ BROKEN, TOO_MANY = 500, 429
 
 
 @dataclass(frozen=True, slots=True)
-class StoredRobots:
+class RobotsRow:
     """What a host's robots.txt said, and until when that is good."""
 
     status: int | None
@@ -44,17 +44,17 @@ class RobotsReport:
         return self.status is not None and self.status < BROKEN and self.status != TOO_MANY
 
 
-async def find_robots(conn: Connection, host: str, scheme: Scheme) -> StoredRobots | None:
-    return await store.find_robots.row(conn, StoredRobots, host=host, scheme=scheme)
+async def find_robots(conn: Connection, host: str, scheme: Scheme) -> RobotsRow | None:
+    return await store.find_robots.row(conn, RobotsRow, host=host, scheme=scheme)
 
 
 async def store_robots(
     conn: Connection, host: str, scheme: Scheme, told: RobotsReport, *, now: datetime
-) -> StoredRobots | None:
+) -> RobotsRow | None:
     """Keep what was read, and the pace it asks for; None for a host that nobody knows."""
-    return await store.keep_robots.row(
+    return await store.store_robots.row(
         conn,
-        StoredRobots,
+        RobotsRow,
         host=host,
         scheme=scheme,
         status=told.status,
@@ -86,7 +86,7 @@ async def record_sitemap_read(
     conn: Connection, url: Url, *, pages: int, sitemaps: int, problem: str, now: datetime
 ) -> bool:
     """What a sitemap named; a page that turned out to be one is one from now on."""
-    found = await store.sitemap_read.tuples(
+    found = await store.record_sitemap_read.tuples(
         conn,
         host=url.host,
         path=url.path,
@@ -100,7 +100,7 @@ async def record_sitemap_read(
 
 
 @dataclass(frozen=True, slots=True)
-class StoredSitemap:
+class SitemapRow:
     """A sitemap as `usher hosts show` lists it."""
 
     scheme: int
@@ -113,9 +113,9 @@ class StoredSitemap:
     problem: str
 
 
-async def sitemaps_of(conn: Connection, domain64: int, *, n: int) -> list[StoredSitemap]:
-    return await store.sitemaps_of.rows(conn, StoredSitemap, domain64=domain64, n=n)
+async def sitemaps_of(conn: Connection, domain64: int, *, n: int) -> list[SitemapRow]:
+    return await store.sitemaps_of.rows(conn, SitemapRow, domain64=domain64, n=n)
 
 
-async def robots_of(conn: Connection, domain64: int) -> list[StoredRobots]:
-    return await store.robots_of.rows(conn, StoredRobots, domain64=domain64)
+async def robots_of(conn: Connection, domain64: int) -> list[RobotsRow]:
+    return await store.robots_of.rows(conn, RobotsRow, domain64=domain64)

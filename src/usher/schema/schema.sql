@@ -2,6 +2,24 @@ CREATE SCHEMA mgmt;
 
 CREATE SCHEMA work;
 
+CREATE FUNCTION work.adapted_cadence(cadence interval, host_cadence interval, changed boolean) RETURNS interval
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    select make_interval(
+        secs => least(
+            greatest(
+                case
+                    when changed then div(extract(epoch from cadence), 2)
+                    else div(extract(epoch from cadence) * 3, 2)
+                end,
+                3600,
+                div(extract(epoch from host_cadence), 8)
+            ),
+            extract(epoch from host_cadence) * 4
+        )
+    )
+$$;
+
 CREATE FUNCTION work.allow_private(host_name text, host_port integer, pinned inet[], at timestamp with time zone) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO ''
@@ -460,7 +478,7 @@ CREATE FUNCTION work.effective_crawl_delay(host_delay interval, robots_delay int
     LANGUAGE sql IMMUTABLE
     AS $$ select coalesce(host_delay, greatest(general_delay, robots_delay)) $$;
 
-CREATE FUNCTION work.finish_crawl(crawler bigint, chunk bigint, sha256 text, bytes bigint, back boolean, domain64s bigint[], paths text[], results text[], statuses smallint[], types smallint[], lengths integer[], hashes text[], etags text[], modified timestamp with time zone[], texts bigint[], hidden boolean[], schemes smallint[], reasons text[], at timestamp with time zone, OUT told integer, OUT rest integer) RETURNS record
+CREATE FUNCTION work.finish_crawl(crawler bigint, chunk bigint, sha256 text, bytes bigint, back boolean, domain64s bigint[], paths text[], results text[], statuses smallint[], content_types smallint[], content_lengths integer[], content_sha1s text[], etags text[], last_modifieds timestamp with time zone[], text64s bigint[], noindexes boolean[], schemes smallint[], reasons text[], at timestamp with time zone, OUT told integer, OUT rest integer) RETURNS record
     LANGUAGE plpgsql
     SET search_path TO ''
     SET plan_cache_mode TO 'force_generic_plan'
@@ -497,8 +515,8 @@ begin
             array_agg(s.domain64) filter (where not s.waits)
         into told, ids, old, new, moved, returned, again, over
         from work.settle(
-            domain64s, paths, array_fill(chunk, array[cardinality(domain64s)]), results, statuses, types, lengths, hashes,
-            etags, modified, texts, hidden, schemes, reasons, at
+            domain64s, paths, array_fill(chunk, array[cardinality(domain64s)]), results, statuses, content_types,
+            content_lengths, content_sha1s, etags, last_modifieds, text64s, noindexes, schemes, reasons, at
         ) s;
         if moved then
             perform work.record_stale_copies(ids, old, new, at);
@@ -566,6 +584,10 @@ begin
 end
 $$;
 
+CREATE FUNCTION work.hinted_pause(host_cadence interval) RETURNS interval
+    LANGUAGE sql IMMUTABLE
+    AS $$ select make_interval(secs => greatest(3600, div(extract(epoch from host_cadence), 8))) $$;
+
 CREATE FUNCTION work.in_every_row(chunk bigint) RETURNS boolean
     LANGUAGE sql STABLE
     SET search_path TO ''
@@ -579,6 +601,10 @@ CREATE FUNCTION work.in_every_row(chunk bigint) RETURNS boolean
     )
     from work.settings h;
 $$;
+
+CREATE FUNCTION work.is_gone(result text, status smallint, is_indexed boolean, misses smallint) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+    AS $$ select result = 'gone' and (status is distinct from 404 or not is_indexed or misses > 0) $$;
 
 CREATE FUNCTION work.is_obsolete(chunk bigint) RETURNS boolean
     LANGUAGE sql STABLE
@@ -796,7 +822,7 @@ begin
 end
 $$;
 
-CREATE FUNCTION work.report(domain64s bigint[], paths text[], chunks bigint[], results text[], statuses smallint[], types smallint[], lengths integer[], hashes text[], etags text[], modified timestamp with time zone[], texts bigint[], hidden boolean[], schemes smallint[], reasons text[], at timestamp with time zone) RETURNS TABLE(domain64 bigint, path text, state text, next_fetch timestamp with time zone, id bigint, before bigint, after bigint, waits boolean)
+CREATE FUNCTION work.report(domain64s bigint[], paths text[], chunk_ids bigint[], results text[], statuses smallint[], content_types smallint[], content_lengths integer[], content_sha1s text[], etags text[], last_modifieds timestamp with time zone[], text64s bigint[], noindexes boolean[], schemes smallint[], reasons text[], at timestamp with time zone) RETURNS TABLE(domain64 bigint, path text, state text, next_fetch timestamp with time zone, id bigint, before bigint, after bigint, waits boolean)
     LANGUAGE plpgsql
     SET search_path TO ''
     AS $$
@@ -811,8 +837,8 @@ declare
 begin
     for domain64, path, state, next_fetch, id, before, after, waits in
         select * from work.settle(
-            domain64s, paths, chunks, results, statuses, types, lengths, hashes, etags, modified, texts, hidden, schemes,
-            reasons, at
+            domain64s, paths, chunk_ids, results, statuses, content_types, content_lengths, content_sha1s, etags,
+            last_modifieds, text64s, noindexes, schemes, reasons, at
         )
     loop
         ids := ids || id;
@@ -951,7 +977,17 @@ begin
 end
 $$;
 
-CREATE FUNCTION work.settle(domain64s bigint[], paths text[], chunks bigint[], results text[], statuses smallint[], types smallint[], lengths integer[], hashes text[], etags text[], modified timestamp with time zone[], texts bigint[], hidden boolean[], schemes smallint[], reasons text[], at timestamp with time zone) RETURNS TABLE(domain64 bigint, path text, state text, next_fetch timestamp with time zone, id bigint, before bigint, after bigint, waits boolean)
+CREATE FUNCTION work.revisit_pause(cadence interval, result text, gone boolean, failures smallint) RETURNS interval
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    select case
+        when result = 'failure' then least(cadence, interval '1 hour' * power(2, least(failures, 20)))
+        when result = 'gone' and not gone then least(cadence, interval '1 hour')
+        else cadence
+    end
+$$;
+
+CREATE FUNCTION work.settle(domain64s bigint[], paths text[], chunk_ids bigint[], results text[], statuses smallint[], content_types smallint[], content_lengths integer[], content_sha1s text[], etags text[], last_modifieds timestamp with time zone[], text64s bigint[], noindexes boolean[], schemes smallint[], reasons text[], at timestamp with time zone) RETURNS TABLE(domain64 bigint, path text, state text, next_fetch timestamp with time zone, id bigint, before bigint, after bigint, waits boolean)
     LANGUAGE plpgsql
     SET search_path TO ''
     SET plan_cache_mode TO 'force_generic_plan'
@@ -964,8 +1000,8 @@ begin
     with outcome as (
         select *
         from unnest(
-            domain64s, paths, chunks, results, statuses, types, lengths, hashes, etags, modified, texts, hidden, schemes,
-            reasons
+            domain64s, paths, chunk_ids, results, statuses, content_types, content_lengths, content_sha1s, etags,
+            last_modifieds, text64s, noindexes, schemes, reasons
         ) as o (
             domain64, path, chunk_id, result, status, content_type, content_length, content_sha1, etag, last_modified,
             text64, noindex, scheme, reason
@@ -1005,7 +1041,7 @@ begin
             l.result = 'success' or (l.result = 'unchanged' and l.status = 200 and not l.lost_copy) as described,
             l.result = 'unchanged' and l.lost_copy as again,
             l.result = 'success' or (l.result = 'unchanged' and not l.lost_copy and l.dated_before is null) as dated,
-            l.result = 'gone' and (l.status is distinct from 404 or l.indexed_in is null or l.misses > 0) as gone,
+            work.is_gone(l.result, l.status, l.indexed_in is not null, l.misses) as gone,
             l.result = 'success' and l.differs as changed,
             host.adaptive and l.result in ('success', 'unchanged') as adapts,
             host.cadence as base,
@@ -1029,21 +1065,7 @@ begin
                     nullif(min(page.id) filter (where page.result = 'success') over (partition by page.text64), page.id)
                 )
             end as original,
-            case
-                when adapts then make_interval(
-                    secs => least(
-                        greatest(
-                            case
-                                when changed then div(extract(epoch from cadence), 2)
-                                else div(extract(epoch from cadence) * 3, 2)
-                            end,
-                            3600,
-                            div(extract(epoch from base), 8)
-                        ),
-                        extract(epoch from base) * 4
-                    )
-                )
-            end as adapted
+            case when adapts then work.adapted_cadence(cadence, base, changed) end as adapted
         from page
     )
     update work.guestbook g set
@@ -1072,11 +1094,7 @@ begin
         failures = case when settled then 0 else least(g.failures + 1, 32000) end,
         attempts = 0,
         cadence = coalesce(adapted, g.cadence),
-        next_fetch = at + case
-            when paced.result = 'gone' and not paced.gone then least(paced.cadence, interval '1 hour')
-            when settled then coalesce(adapted, paced.cadence)
-            else least(paced.cadence, interval '1 hour' * power(2, least(g.failures, 20)))
-        end
+        next_fetch = at + work.revisit_pause(coalesce(adapted, paced.cadence), paced.result, paced.gone, g.failures)
     from paced
     where g.id = paced.id
     returning

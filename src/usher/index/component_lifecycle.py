@@ -1,20 +1,22 @@
-"""The directory of a builder or an index server, which one process at a time may use, and its background tasks."""
+"""What index servers, builders and front-ends share: a locked directory, background tasks, registration at MGMT."""
 
 import asyncio
 import fcntl
 import os
 import re
 from collections.abc import AsyncIterator, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from usher.chunk_store import make_folder, translate_disk_errors
-from usher.errors import Conflict
+from usher.errors import Conflict, UsherError
+from usher.http.client.mgmt_client import Client
 from usher.private_files import open_file
 from usher.telemetry import Log, log_failure
 
 log = Log("index")
+REGISTER_RETRY_SECONDS: Final = 2.0
 
 
 def directory_name(host: str) -> str:
@@ -47,3 +49,27 @@ async def background_task(work: Coroutine[Any, Any, None]) -> AsyncIterator[None
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+async def register(
+    mgmt: Client,
+    stop: asyncio.Event,
+    kind: str,
+    *,
+    row: int | None = None,
+    weight: int | None = None,
+) -> bool:
+    """Register at MGMT, retrying while MGMT is unavailable; False if `stop` is set before."""
+    while not stop.is_set():
+        try:
+            await mgmt.set_state("online", type=kind, row=row, weight=weight)
+        except UsherError as error:
+            if error.status < 500:  # noqa: PLR2004 - MGMT has refused this component
+                raise
+            log.warning("mgmt_away", error=error.message)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(REGISTER_RETRY_SECONDS):
+                    await stop.wait()
+        else:
+            return True
+    return False
