@@ -13,12 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from usher.errors import DiskUnusable
-from usher.private_files import (
-    OWNER_ONLY_UMASK,
-    make_data_directory,
-    make_directory,
-    open_file,
-)
+from usher.private_files import OWNER_ONLY_UMASK, make_data_directory, make_directory, open_file
 
 PARTIAL_SUFFIX: Final = ".part"
 CHUNKS_PER_FOLDER: Final = 1000

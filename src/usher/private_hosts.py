@@ -1,6 +1,6 @@
 """Which private hosts may be requested, and which pages may link to them.
 
-The setting `allow_private` lists hosts for a process. A `PrivateHostPermission` is for one host that the operator
+The setting `allow_private` lists hosts for a process. A `HostPermission` is for one host that the operator
 named.
 """
 
@@ -64,7 +64,7 @@ class AllowListEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class PrivateAllowList:
+class AllowList:
     """What the setting `allow_private` lists."""
 
     entries: tuple[AllowListEntry, ...] = ()
@@ -74,7 +74,7 @@ class PrivateAllowList:
 
 
 @dataclass(frozen=True, slots=True)
-class PrivateHostPermission:
+class HostPermission:
     """The operator's permission for one host name at one port, at these addresses and no others."""
 
     name: str
@@ -92,9 +92,7 @@ def name_and_port(url: Url) -> tuple[str, int]:
     return name, DEFAULT_PORTS[url.scheme] if port is None else port
 
 
-def may_lead(
-    allowed: PrivateAllowList, source: str, target: str, *, permitted: bool = False
-) -> bool:
+def may_lead(allowed: AllowList, source: str, target: str, *, permitted: bool = False) -> bool:
     """Return whether a page of the host `source` may cause a request to the host `target`.
 
     A private host is requested only for its own pages. Hosts that `allow_private` lists trust each other. An empty
@@ -108,11 +106,9 @@ def may_lead(
     return not (permitted or listed or is_private_host(target))
 
 
-def parse_allow_list(text: str) -> PrivateAllowList:
+def parse_allow_list(text: str) -> AllowList:
     """Parse a list of names, addresses and networks, each with or without a port."""
-    return PrivateAllowList(
-        tuple(_entry(item.lower()) for item in re.split(r"[,\s]+", text) if item)
-    )
+    return AllowList(tuple(_entry(item.lower()) for item in re.split(r"[,\s]+", text) if item))
 
 
 def _entry(item: str) -> AllowListEntry:

@@ -93,12 +93,7 @@ class Settings:
         minimum=0,
         allow_infinity=True,
     )
-    chunk_lease: float = setting(
-        300.0,
-        "lease of a chunk in seconds",
-        minimum=1,
-        maximum=86400,
-    )
+    chunk_lease: float = setting(300.0, "lease of a chunk in seconds", minimum=1, maximum=86400)
     mgmt_url: str = setting("http://127.0.0.1:8411", "URL of MGMT, for every component")
     token: str = setting("", "token of a component for MGMT", secret=True)
     open_loopback: bool = setting(
@@ -122,12 +117,7 @@ class Settings:
     )
     contact: str = setting("", "address or web page of the operator; part of the User-Agent")
     allow_private: str = setting("", "private hosts, addresses and networks that may be crawled")
-    fetch_seconds: float = setting(
-        60.0,
-        "maximum seconds to fetch a page",
-        minimum=1,
-        maximum=600,
-    )
+    fetch_seconds: float = setting(60.0, "maximum seconds to fetch a page", minimum=1, maximum=600)
     fetch_bytes: int = setting(
         10_000_000,
         "maximum bytes of a page; the rest is not read",

@@ -10,9 +10,7 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 @contextmanager
-def stop_events(
-    stop: asyncio.Event | None = None,
-) -> Iterator[tuple[asyncio.Event, asyncio.Event]]:
+def stop_events(stop: asyncio.Event | None = None) -> Iterator[tuple[asyncio.Event, asyncio.Event]]:
     """Yield the events of the first and the second signal; with `stop`, the caller sets the first one itself."""
     if stop is not None:
         yield stop, asyncio.Event()

@@ -216,7 +216,7 @@ async def test_nothing_is_left_behind(site: Website) -> None:
 
 async def test_private_addresses_are_not_connected_to(site: Website) -> None:
     names = {"rebound.test": ["127.0.0.1"], "both.test": ["10.0.0.1", "127.0.0.1"]}
-    async with fetching(allow=private_hosts.PrivateAllowList(), names=names) as fetcher:
+    async with fetching(allow=private_hosts.AllowList(), names=names) as fetcher:
         for host in ("127.0.0.1", "2130706433", "0x7f.1", "[::1]", "[::ffff:7f00:1]", "both.test"):
             answer = await get(fetcher, site, "/about", host)
             assert (answer.status, answer.kind) == (None, "private"), host

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from usher.crawl.http.address_guard import BAD_PORTS, refusal_reason
 from usher.errors import BadInput
-from usher.private_hosts import AllowListEntry, PrivateAllowList, parse_allow_list
+from usher.private_hosts import AllowList, AllowListEntry, parse_allow_list
 
-NONE = PrivateAllowList()
+NONE = AllowList()
 PUBLIC = [
     "1.1.1.1", "8.8.8.8", "93.184.216.34", "100.63.255.255", "100.128.0.0", "172.15.0.1", "172.32.0.1", "192.167.1.1",
     "198.17.1.1", "198.20.0.0", "223.255.255.255", "2606:4700:4700::1111", "2a00:1450::1", "2001:200::1", "2003::1",
@@ -140,7 +140,7 @@ def test_unlisted_private_hosts_are_refused(text: str, host: str, address: str, 
 
 
 def test_a_list_is_parsed_with_any_spacing() -> None:
-    assert parse_allow_list(" a.b ,\n*.c:80  ") == PrivateAllowList(
+    assert parse_allow_list(" a.b ,\n*.c:80  ") == AllowList(
         (AllowListEntry("a.b"), AllowListEntry(".c", port=80))
     )
     assert parse_allow_list(" , ") == NONE
