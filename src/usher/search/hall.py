@@ -115,8 +115,9 @@ class Hall:
         BROKEN.set(sum(server.broken for server in self.servers.values()))
 
     async def _hear(self) -> None:
-        rows = await self.mgmt.servers_map()
+        # The rows last: a server that becomes healthy between the calls is then in both maps, not in neither.
         cluster, probation = await self._holdings()
+        rows = await self.mgmt.servers_map()
         now = time.monotonic()
         changed = (rows, cluster, probation) != self._drawn
         self._changes += changed
@@ -137,10 +138,13 @@ class Hall:
             self.servers[host].show(ticket)
 
     async def _holdings(self) -> tuple[ClusterMap, Holdings]:
-        """Who holds what, not more often than its size allows; another's MGMT may not know it."""
+        """Who holds what, not more often than its size allows, unless no row is complete.
+
+        Another's MGMT may not know this map.
+        """
         began = time.monotonic()
         _, known, probation = self._drawn
-        if began < self._holdings_due and not self.is_outdated:
+        if began < self._holdings_due and any(map(self.whole, self.seats.benches)):
             return known, probation
         with suppress(UsherError):
             known = await self.mgmt.cluster_map()
