@@ -55,8 +55,8 @@ async def watchdog(context: RoleContext, stop: asyncio.Event, ready: Ready) -> N
     from usher.mgmt.health import HealthLimits
     from usher.mgmt.watchdog import watch
 
-    patience = HealthLimits(3, timedelta(seconds=5), timedelta(seconds=300))
-    await watch(context.settings, ready=ready, tick=2.0, patience=patience, told=stop)
+    limits = HealthLimits(3, timedelta(seconds=5), timedelta(seconds=300))
+    await watch(context.settings, ready=ready, tick=2.0, limits=limits, told=stop)
 
 
 async def scheduler(context: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
