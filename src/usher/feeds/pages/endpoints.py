@@ -17,7 +17,7 @@ from starlette.responses import Response
 from usher.api.access import READ
 from usher.api.context import MgmtCall, MgmtEndpoint
 from usher.api.mgmt_calls import database_time
-from usher.api.openapi import PAGE, Endpoints
+from usher.api.openapi import HTML_MEDIA_TYPE, Endpoints
 from usher.errors import BadInput, NotAllowed, NotFound, UsherError
 from usher.feeds.pages import atom, landing_page, queries, render, views
 from usher.feeds.pages.databases import LazyDatabases
@@ -88,7 +88,9 @@ class FeedEndpoints:
 
     def _home(self, path: str) -> MgmtEndpoint:
         what = "What this is, and where everything is: a page for browsers, data for others"
-        return Endpoint("GET", path, self.home, None, LandingPage, what, access=READ, media=PAGE)
+        return Endpoint(
+            "GET", path, self.home, None, LandingPage, what, access=READ, media=HTML_MEDIA_TYPE
+        )
 
     def _page(
         self, path: str, show: Calls[Any], request: type | None, summary: str
@@ -101,7 +103,9 @@ class FeedEndpoints:
             except UsherError as error:
                 return self.trouble(error, path)
 
-        return Endpoint("GET", path, shown, request, None, summary, access=READ, media=PAGE)
+        return Endpoint(
+            "GET", path, shown, request, None, summary, access=READ, media=HTML_MEDIA_TYPE
+        )
 
     def _data(
         self, path: str, tell: Calls[Any], request: type | None, response: type, summary: str
@@ -133,7 +137,9 @@ class FeedEndpoints:
         if away := error.status == HTTPStatus.SERVICE_UNAVAILABLE:
             log.warning("request_failed", path=path, reason=error.message)
         more = {"Retry-After": str(RETRY_SECONDS)} if away else {}
-        return Response(self._pages.trouble(error), error.status, {**HTML, **more}, media_type=PAGE)
+        return Response(
+            self._pages.trouble(error), error.status, {**HTML, **more}, media_type=HTML_MEDIA_TYPE
+        )
 
     async def home(self, call: MgmtCall[None]) -> Response:
         page = landing_page.accepts_html(call.headers.get("accept", ""))
@@ -238,7 +244,7 @@ def number_of(call: MgmtCall[Any], what: Literal["feed", "item"]) -> int:
 
 
 def html(call: MgmtCall[Any], body: str) -> Response:
-    return conditional_response(call.headers, body.encode(), PAGE, HTML)
+    return conditional_response(call.headers, body.encode(), HTML_MEDIA_TYPE, HTML)
 
 
 def json(call: MgmtCall[Any], value: object) -> Response:
