@@ -48,7 +48,9 @@ async def mgmt(context: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
     from usher.queue.policy import read_policies
 
     rules, bind = read_policies(context.loaded.workers), context.ports.bind("mgmt")
-    await serve(context.settings, bind, rules=rules, annex=feed_endpoints, ready=ready, stop=stop)
+    await serve(
+        context.settings, bind, rules=rules, extra_endpoints=feed_endpoints, ready=ready, stop=stop
+    )
 
 
 async def watchdog(context: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
