@@ -52,9 +52,9 @@ def test_json_has_everything(web: Website) -> None:
     ("path", "why"),
     [
         ("/private/page", "robots.txt: Disallow: /private/ (group *)"),
-        ("/noindex", "asks not to be found"),
+        ("/noindex", "forbids indexing (noindex)"),
         ("/status/404", "HTTP 404"),
-        ("/stalled", "the answer was not whole within 3 s"),
+        ("/stalled", "the response was incomplete after 3 s"),
         ("/redirect/301", "moved to"),
         ("/sitemap.xml", "success"),
     ],
@@ -81,7 +81,7 @@ def test_robots_that_cannot_be_had_is_no_permission(web: Website) -> None:
     web.add("/robots.txt", ROBOTS["broken"])
     done = fetch(web, "/about")
     assert done.code == 3
-    assert "robots.txt cannot be had (HTTP 500), so nothing is fetched" in done.out
+    assert "Could not read robots.txt (HTTP 500); the host is skipped" in done.out
 
 
 def test_the_rest_that_a_host_wants_is_kept_between_robots_and_page(web: Website) -> None:

@@ -91,7 +91,13 @@ def test_directives_are_obeyed(database: str, tmp_path: Path) -> None:
     with crawled(database, tmp_path, pages, "/") as (house, web):
         assert web.asked("/unseen/*") == []
         for path in ("/noindex", "/noindex-header"):
-            assert found(house, path)[:5] == ("crawled", 200, "asks not to be found", True, False)
+            assert found(house, path)[:5] == (
+                "crawled",
+                200,
+                "forbids indexing (noindex)",
+                True,
+                False,
+            )
         canonical = f"its canonical page is {web.url('/about')}"
         for path in ("/canonical", "/refresh"):
             assert found(house, path)[:5] == ("crawled", 200, canonical, True, False)
@@ -108,11 +114,11 @@ def test_redirects_make_pages_of_their_own(database: str, tmp_path: Path) -> Non
     }
     with crawled(database, tmp_path, pages, "/old") as (house, web):
         for path, status, how, to in (
-            ("/old", 301, "moved for good", "/older"),
-            ("/older", 308, "moved for good", "/new"),
-            ("/for-now", 302, "sends elsewhere", "/new"),
+            ("/old", 301, "permanent redirect to", "/older"),
+            ("/older", 308, "permanent redirect to", "/new"),
+            ("/for-now", 302, "temporary redirect to", "/new"),
         ):
-            reason = f"HTTP {status}, {how}: {web.url(to)}"
+            reason = f"HTTP {status}, {how} {web.url(to)}"
             assert found(house, path)[:5] == ("crawled", status, reason, False, False)
         assert found(house, "/new")[:5] == ("crawled", 200, "", False, True)
         assert len(web.asked("/new")) == 1
@@ -127,7 +133,7 @@ def test_redirects_make_pages_of_their_own(database: str, tmp_path: Path) -> Non
         house.wait()
         assert found(house, "/new")[1:5] == (
             301,
-            f"HTTP 301, moved for good: {web.url('/newer')}",
+            f"HTTP 301, permanent redirect to {web.url('/newer')}",
             False,
             False,
         )

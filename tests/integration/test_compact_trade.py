@@ -20,7 +20,7 @@ from usher.index.builder_service import BuilderOptions as BuilderWish
 from usher.index.builder_service import run_builder
 from usher.index.server import IndexServerOptions as ServerWish
 from usher.index.server import run_index_server
-from usher.messages import PageReport
+from usher.messages.crawler import PageReport
 from usher.mgmt.watchdog import Watchdog
 from usher.query.results import Hits
 from usher.search.merge import merge

@@ -38,7 +38,7 @@ TYPES = [
 async def test_the_file_says_what_is_in_it(tmp_path: Path) -> None:
     kept = await chunk_file(tmp_path / "000" / "7.warc.gz", *EVERY)
     data = kept.path.read_bytes()
-    assert (kept.size, kept.records) == (len(data), len(EVERY))
+    assert kept.size == len(data)
     assert kept.sha256 == hashlib.sha256(data).hexdigest()
     assert [path.name for path in kept.path.parent.iterdir()] == ["7.warc.gz"]
 
@@ -101,7 +101,7 @@ def test_the_curious_can_unpack_it_with_gzip(tmp_path: Path) -> None:
 
 async def test_many_may_add_at_once_and_large_bodies_in_a_thread(tmp_path: Path) -> None:
     bodies = [noise(one, 40_000 * one) for one in range(12)]
-    writer = WarcWriter.begin(tmp_path / "7.warc.gz")
+    writer = WarcWriter(tmp_path / "7.warc.gz")
     await asyncio.gather(*(writer.add(page(f"/{n}", body)) for n, body in enumerate(bodies)))
     kept = await writer.close()
     found = {entry.url: entry.body for entry in read_entries(kept.path)}
@@ -109,10 +109,10 @@ async def test_many_may_add_at_once_and_large_bodies_in_a_thread(tmp_path: Path)
 
 
 async def test_an_abandoned_one_leaves_nothing(tmp_path: Path) -> None:
-    writer = WarcWriter.begin(tmp_path / "7.warc.gz")
+    writer = WarcWriter(tmp_path / "7.warc.gz")
     await writer.add(page(body=noise(1, 1_000_000)))
     assert len(list(tmp_path.iterdir())) == 1
-    writer.abandon()
+    writer.discard()
     assert not list(tmp_path.iterdir())
     with pytest.raises(DiskUnusable, match="given up"):
         await writer.close()
@@ -121,7 +121,7 @@ async def test_an_abandoned_one_leaves_nothing(tmp_path: Path) -> None:
 
 
 async def test_waiting_for_the_disk_holds_up_nobody(tmp_path: Path) -> None:
-    writer = WarcWriter.begin(tmp_path / "7.warc.gz")
+    writer = WarcWriter(tmp_path / "7.warc.gz")
     await writer.add(page(body=noise(1, 10_000_000)))
     longest, beaten = 0.0, time.monotonic()
     closing = asyncio.create_task(writer.close())
@@ -172,14 +172,14 @@ async def test_a_full_disk_costs_one_chunk_and_says_so(tmp_path: Path) -> None:
     shelf = ChunkStore(tmp_path)
     with small_disk(tmp_path, "2m"):
         before = await chunk_file(shelf.path(1), *EVERY)
-        writer = WarcWriter.begin(shelf.path(2))
+        writer = WarcWriter(shelf.path(2))
         with pytest.raises(DiskUnusable, match="No space left") as caught:
             for number in range(100):
                 await writer.add(page(body=noise(number, 100_000)))
         assert "free space" in caught.value.hint
         with pytest.raises(DiskUnusable):
             await writer.close()
-        writer.abandon()
+        writer.discard()
         assert shelf.chunks() == [1]
         assert not list(tmp_path.rglob("*.part"))
         assert hashlib.sha256(before.path.read_bytes()).hexdigest() == before.sha256

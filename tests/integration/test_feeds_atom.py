@@ -60,7 +60,7 @@ def check(body: bytes) -> None:
         keys = [(one.get("type"), one.get("hreflang")) for one in alternates]
         assert len(keys) == len(set(keys))
         assert alternates or element.find(f"{SPACE}content") is not None
-    assert root.find(f"{SPACE}author/{SPACE}stable_urn") is not None
+    assert root.find(f"{SPACE}author/{SPACE}name") is not None
     ids = [one.text for one in root.iter(f"{SPACE}id")]
     assert len(ids) == len(set(ids))
 

@@ -197,7 +197,7 @@ async def test_redirects_are_followed_and_end(room: Newsroom, site: Website) -> 
     assert (await room.page(first)).kind == "fetched"
     [(url,)] = await room.ask(f"select url from feeds.feed_item_page where item_id = {first}")
     assert url == site.url("/there")
-    assert "more than 8 times" in (await room.page(second)).words
+    assert "More than 8 redirects" in (await room.page(second)).words
 
 
 async def test_a_charset_is_read_and_nothing_in_a_page_breaks_the_store(

@@ -166,7 +166,7 @@ async def test_a_hub_in_trouble_is_asked_ever_less_often(room: Room) -> None:
     id_ = await room.add("a")
     told = await room.poll(id_)
     assert told.kind == "fresh"
-    assert told.problems == ["Its hub does not take us: HTTP 500 So: no"]
+    assert told.problems == ["Could not subscribe at its hub: HTTP 500 So: no"]
     assert (await room.ask(STATE))[0][:3] == ("asked", "HTTP 500 So: no", 1)
     for wait, asked in ((5, 1), (6, 2), (11, 2), (11, 3), (30, 3), (11, 4)):
         await room.poll(id_, timedelta(minutes=wait))
@@ -224,7 +224,7 @@ async def test_renewed_before_it_ends(room: Room) -> None:
     told = await room.poll(id_, timedelta(minutes=5))
     assert told.next_at is not None
     assert told.next_at - room.now < timedelta(minutes=48)
-    assert told.why == "Its hub wants to be asked again."
+    assert told.why == "The subscription at its hub must be renewed."
     assert len(room.hub.asked) == 1
     await room.run("update feeds.websub set lease_until = now() + interval '2 h'")
     await room.poll(id_, timedelta(minutes=48))
@@ -237,19 +237,19 @@ async def test_a_hub_that_does_as_it_says_is_relied_on_and_no_longer(room: Room)
     id_ = await room.add("a")
     await room.poll(id_)
     told = await room.poll(id_, HOUR)
-    assert told.why != "Its hub tells us of news."
+    assert told.why != "Its hub announces news."
     await room.run("update feeds.websub set pinged_at = now(), trusted = true, pings = 1")
     await room.run("update feeds.feed_poll set polled_at = now() - interval '2 h'")
     room.change("a", "b")
     told = await room.poll(id_, HOUR)
     assert len(told.new) == 1
-    assert told.why == "Its hub tells us of news."
+    assert told.why == "Its hub announces news."
     assert told.next_at is not None
     assert timedelta(hours=12) <= told.next_at - room.now < rules.REQUESTED_LEASE
     room.change("a", "b", "c")  # and the hub says nothing
     told = await room.poll(id_, 2 * HOUR)
     assert len(told.new) == 1
-    assert told.why != "Its hub tells us of news."
+    assert told.why != "Its hub announces news."
 
 
 async def test_where_the_operator_says_how_often_no_hub_slows_it(room: Room) -> None:

@@ -120,8 +120,8 @@ async def test_a_kept_line_is_closed_in_time(site: Website) -> None:
     async with fetching(FetchLimits(keep=0.1)) as fetcher:
         await get(fetcher, site, "/about")
         await asyncio.sleep(0.3)
-        assert not fetcher._lines._open
-        assert not fetcher._lines._places
+        assert not fetcher._pool._open
+        assert not fetcher._pool._hosts
         assert (await get(fetcher, site, "/about")).status == 200
     assert len({asked.connection for asked in site.log}) == 2
 
@@ -136,8 +136,8 @@ async def test_there_are_never_more_lines_than_allowed() -> None:
             ]
             assert [answer.status for answer in answers] == [200] * 4
             await asyncio.sleep(0)
-            assert len(fetcher._lines._open) == 1
-            assert len(fetcher._lines._places) == 1
+            assert len(fetcher._pool._open) == 1
+            assert len(fetcher._pool._hosts) == 1
 
 
 async def test_a_line_that_died_is_replaced_once(site: Website) -> None:
@@ -152,7 +152,7 @@ async def test_a_line_that_died_is_replaced_once(site: Website) -> None:
     site.add("/bye", said(GOOD, 0.01, end="keep"))
     async with fetching() as fetcher:
         await get(fetcher, site, "/moody")
-        (line,) = fetcher._lines._open
+        (line,) = fetcher._pool._open
         # The other side hangs up while we write: to us the line still looks good.
         port = line._transport.get_extra_info("sockname")[1] if line._transport else 0
         guests = {link.getpeername()[1]: link for link in site._guests.values()}
@@ -165,7 +165,7 @@ async def test_a_host_that_always_hangs_up_is_asked_once(site: Website) -> None:
     async with fetching() as fetcher:
         answer = await get(fetcher, site, "/closed")
     assert (answer.status, answer.kind) == (None, "reset")
-    assert answer.error == "the connection was closed without an answer"
+    assert answer.error == "the host closed the connection without a response"
     assert len(site.asked("/closed")) == 1
 
 
@@ -187,7 +187,7 @@ async def test_cancelling_hangs_up(site: Website) -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
         await asyncio.sleep(0.01)
-        assert not fetcher._lines._open
+        assert not fetcher._pool._open
         assert (await get(fetcher, site, "/about")).status == 200
 
 
@@ -196,7 +196,7 @@ async def test_closing_ends_what_is_under_way(site: Website) -> None:
         tasks = [asyncio.create_task(get(fetcher, site, "/stalled")) for _ in range(3)]
         await until(lambda: bool(site.asked("/stalled")))
     assert [answer.kind for answer in await asyncio.gather(*tasks)] == ["reset"] * 3
-    assert not fetcher._lines._open
+    assert not fetcher._pool._open
 
 
 async def test_nothing_is_left_behind(site: Website) -> None:
@@ -221,9 +221,7 @@ async def test_what_is_private_is_not_dialled(site: Website) -> None:
             answer = await get(fetcher, site, "/about", host)
             assert (answer.status, answer.kind) == (None, "private"), host
         answer = await get(fetcher, site, "/about", "rebound.test")
-        assert answer.error.startswith(
-            "127.0.0.1 is this machine itself; to crawl it, type: usher "
-        )
+        assert answer.error.startswith("127.0.0.1 is this machine itself; to crawl it, run: usher ")
     assert not site.log
 
 
@@ -240,7 +238,7 @@ async def test_of_many_addresses_those_that_are_allowed_are_dialled(site: Websit
 async def test_ports_of_other_services_are_not_dialled() -> None:
     async with fetching() as fetcher:
         answer = await fetcher.get(url("http://localhost:25/"))
-    assert (answer.kind, answer.error) == ("port", "port 25 is not one of the web")
+    assert (answer.kind, answer.error) == ("port", "port 25 is not a web port")
 
 
 async def test_other_schemes_are_not_fetched() -> None:
@@ -282,9 +280,9 @@ async def test_a_name_that_takes_too_long(site: Website) -> None:
         return ["127.0.0.1"]
 
     limits = FetchLimits(lookup=0.1)
-    async with Fetcher(AGENT, limits=limits, allow=LOOPBACK, look=slow) as fetcher:
+    async with Fetcher(AGENT, limits=limits, allow=LOOPBACK, lookup=slow) as fetcher:
         answer = await get(fetcher, site, "/about", "slow.test")
-        assert (answer.kind, answer.error) == ("dns", "the name was not looked up within 0.1 s")
+        assert (answer.kind, answer.error) == ("dns", "the name did not resolve within 0.1 s")
         await asyncio.sleep(0.5)  # it was heard meanwhile
         assert (await get(fetcher, site, "/about", "slow.test")).status == 200
 
@@ -295,13 +293,15 @@ async def test_the_total_is_for_everything(site: Website) -> None:
         return ["127.0.0.1"]
 
     limits = FetchLimits(total=0.4)
-    async with Fetcher(AGENT, limits=limits, allow=LOOPBACK, look=slow) as fetcher:
+    async with Fetcher(AGENT, limits=limits, allow=LOOPBACK, lookup=slow) as fetcher:
         answer = await get(fetcher, site, "/stalled", "slow.test")
-    assert (answer.kind, answer.error) == ("timeout", "the answer was not whole within 0.4 s")
+    assert (answer.kind, answer.error) == ("timeout", "the response was incomplete after 0.4 s")
     assert answer.seconds < 3
-    async with Fetcher(AGENT, limits=FetchLimits(total=0.1), allow=LOOPBACK, look=slow) as fetcher:
+    async with Fetcher(
+        AGENT, limits=FetchLimits(total=0.1), allow=LOOPBACK, lookup=slow
+    ) as fetcher:
         answer = await get(fetcher, site, "/stalled", "slow.test")
-    assert (answer.kind, answer.error) == ("timeout", "no answer within 0.1 s")
+    assert (answer.kind, answer.error) == ("timeout", "no response within 0.1 s")
 
 
 async def test_names_are_remembered_and_asked_for_once() -> None:
@@ -312,12 +312,12 @@ async def test_names_are_remembered_and_asked_for_once() -> None:
         time.sleep(0.02)
         return ["192.0.2.1"] * 3 + ["192.0.2.2"] if name != "none" else []
 
-    names = DnsResolver(look, most=2)
-    found = await asyncio.gather(*(names.find("a", 1) for _ in range(5)))
+    names = DnsResolver(look, max_names=2)
+    found = await asyncio.gather(*(names.resolve("a", 1) for _ in range(5)))
     assert found == [("192.0.2.1", "192.0.2.2")] * 5
     assert asked == ["a"]
     for name in ("b", "a", "c", "b", "a"):
-        await names.find(name, 1)
+        await names.resolve(name, 1)
     assert asked == ["a", "b", "c", "a"]
     await names.close()
 

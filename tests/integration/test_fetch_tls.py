@@ -138,7 +138,7 @@ def test_a_good_certificate_is_good(run: Run, papers: Papers) -> None:
     [
         ("expired", "the certificate has expired"),
         ("other", "the certificate is for another name"),
-        ("own", "the certificate is signed by itself"),
+        ("own", "the certificate is self-signed"),
     ],
 )
 def test_a_bad_one_is_refused(run: Run, papers: Papers, name: str, words: str) -> None:
@@ -157,7 +157,7 @@ async def test_the_system_does_not_know_our_signature(papers: Papers) -> None:
         async with fetching() as fetcher:
             answer = await fetcher.get(url(f"https://localhost:{met.port}/"))
         await asyncio.sleep(0.05)
-    assert answer.error == "the certificate is signed by somebody unknown"
+    assert answer.error == "the certificate has an unknown issuer"
 
 
 @pytest.mark.parametrize("run", LOOPS)
@@ -171,7 +171,7 @@ def test_who_does_not_speak_tls(run: Run) -> None:
         port = server.sockets[0].getsockname()[1]
         async with server, fetching() as fetcher:
             answer = await fetcher.get(url(f"https://localhost:{port}/"))
-        assert (answer.kind, answer.error) == ("tls", "the other side does not speak TLS")
+        assert (answer.kind, answer.error) == ("tls", "the host does not speak TLS")
 
     run(main())
 
@@ -191,7 +191,10 @@ def test_who_hangs_up_or_says_nothing_in_the_handshake(run: Run) -> None:
             )
             mute = await fetcher.get(url(f"https://localhost:{silent.getsockname()[1]}/"))
         silent.close()
-        assert (left.kind, left.error) == ("tls", "the connection broke off in the TLS handshake")
+        assert (left.kind, left.error) == (
+            "tls",
+            "the connection was lost during the TLS handshake",
+        )
         assert (mute.kind, mute.error) == ("connect", "no connection within 0.3 s")
         await asyncio.sleep(0.05)
 

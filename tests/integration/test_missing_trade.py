@@ -14,7 +14,8 @@ from usher.errors import Conflict
 from usher.http.client.mgmt_client import Client
 from usher.http.server.listen import Bind
 from usher.index import builder_service, server
-from usher.messages import LostChunks, MissingChunk, PageReport
+from usher.messages.crawler import PageReport
+from usher.messages.index_server import LostChunks, MissingChunk
 
 pytestmark = EMBEDDED
 
@@ -110,8 +111,8 @@ async def test_a_server_is_told_what_becomes_of_what_it_misses(trade: Trade) -> 
     async with Client(trade.server.address, host="127.0.0.1") as client:
         assert await client.missing(
             [MissingChunk(chunk, "no\0where"), MissingChunk(chunk + 1)]
-        ) == (LostChunks(build=[chunk]))
-        assert await client.missing([MissingChunk(chunk)]) == LostChunks()
-        assert await client.missing([]) == LostChunks()
+        ) == (LostChunks([chunk], [], []))
+        assert await client.missing([MissingChunk(chunk)]) == LostChunks([], [], [])
+        assert await client.missing([]) == LostChunks([], [], [])
     state = "select index_state, reason from work.chunk where id = %s"
     assert trade.ask(state, chunk) == [(None, "nowhere")]

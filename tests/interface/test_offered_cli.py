@@ -10,7 +10,7 @@ async def test_feeds_on_offer_until_they_are_subscribed_to(database: str) -> Non
     at = {"DATABASE_URL": database}
     nothing = usher("feeds", "offered", environment=at)
     assert (nothing.code, nothing.out) == (0, "")
-    assert "offers a feed" in nothing.err
+    assert "No crawled page links to a feed" in nothing.err
     usher("hosts", "add", "a.com", "b.com", environment=at)
     async with await connect(database) as conn:
         for host in ("a.com", "b.com"):

@@ -17,7 +17,7 @@ from usher.crawl.http.fetch import Fetcher
 from usher.crawl.own_endpoints import own_endpoints
 from usher.crawl.page_visit import PageVisit, PageVisitor
 from usher.crawl.politeness import PolitenessPolicy
-from usher.messages import PageToFetch
+from usher.messages.crawler import PageToFetch
 from usher.private_hosts import PrivateAllowList, PrivateHostPermission, parse_allow_list
 from usher.settings import Settings
 
@@ -43,7 +43,7 @@ def client(resolver: Resolver, allow: str = "", own: Sequence[str] = ()) -> Fetc
         limits=QUICK,
         allow=parse_allow_list(allow) if allow else PrivateAllowList(),
         own=own_endpoints(settings, own),
-        look=resolver,
+        lookup=resolver,
     )
 
 
@@ -156,10 +156,12 @@ def visited(*paths: str) -> list[PageVisit]:
         with Website(pages, host=PUBLIC, port=80) as site:
             async with (
                 client(Resolver(intra=PRIVATE), "intra.test") as fetcher,
-                PageVisitor(PolitenessPolicy(fetcher, "usher")) as visitor,
+                PageVisitor(PolitenessPolicy(fetcher)) as visitor,
             ):
                 lease = ChunkLease(asyncio.get_running_loop().time() + 60)
-                seen = [await visitor.visit(PageToFetch(site.url(path)), lease) for path in paths]
+                seen = [
+                    await visitor.visit(PageToFetch(site.url(path), 0), lease) for path in paths
+                ]
         return [one for one in seen if one is not None]
 
     return in_namespace(lambda: asyncio.run(visit()))
@@ -175,6 +177,6 @@ def test_the_crawler_reports_no_links_to_private_names() -> None:
     seen, listed = visited("/", "/map.xml")
     own = f"http://{PUBLIC}/own"
     assert (seen.outcome.links, seen.outcome.page.result) == ([own], "success")
-    assert seen.outcome.page.reason == "1 of its links lead to private hosts and were left out"
+    assert seen.outcome.page.reason == "links to private hosts left out: 1"
     assert listed.sitemap is not None
     assert ([entry.url for entry in listed.sitemap.pages], listed.sitemap.skipped) == ([own], 1)

@@ -26,7 +26,7 @@ from usher.http.server.endpoint import AccessRule, Endpoint
 from usher.http.server.listen import read_bind
 from usher.http.server.middleware import HttpError
 from usher.http.server.ticket_guard import OUT_OF_TOUCH_SECONDS, Guard
-from usher.messages import GuardState
+from usher.messages.components import GuardState
 from usher.search.index_servers import SEARCH, IndexServer
 from usher.tickets import PREFIX, Ticket, audience_key, sign, verify
 

@@ -185,7 +185,7 @@ def test_only_so_many_items_are_read_by_either() -> None:
     assert quick == slow
     assert quick is not None
     assert len(quick.items) == 2
-    assert quick.problems == ("It has more than 2 items; the rest was not read.",)
+    assert quick.problems == ("It has more than 2 items; the others were not read.",)
     assert (
         fast_parser.parse_fast(RSS, PAGE, 3)
         == feedparser_reader.parse_with_feedparser(RSS, PAGE, 3)
@@ -204,6 +204,8 @@ DECLINED: Final = {
     "what CDF has": (b"<channel>", b'<channel href="x">'),
     "base64": (b"<description>", b'<description type="application/octet-stream">'),
     "a language told too late": (b"</channel>", b"<language>fr</language></channel>"),
+    "an event": (b"<item>", b"<item><ev:startdate>2021-10-01</ev:startdate>"),
+    "a rating": (b"<item>", b"<rating>x</rating><item>"),
     "an image in an item": (b"<item>", b"<item><image><url>x</url></image>"),
 }
 

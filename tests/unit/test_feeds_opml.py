@@ -72,7 +72,7 @@ def test_shapes_of_long_ago() -> None:
         <outline type="link" text="L" url="https://l.example/"/></outline></body></opml>"""
     )
     assert found.subscriptions == (Subscription("https://b.example/rss", "B", "", ("X",)),)
-    assert found.problems == ("'A' has no address that can be fetched.",)
+    assert found.problems == ("'A' has no web address.",)
 
 
 def test_a_broken_file_gives_what_it_can() -> None:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from support.feeds.samples import ATOM, JSON, PODCAST, RDF, RSS, VIDEO
+from support.feeds.samples import ATOM, JSON, PODCAST, RDF, RSS, RSS_WITH_EVENT, VIDEO
 from usher.feeds.model import (
     Author,
     Caption,
@@ -75,7 +75,7 @@ def test_rss_says_how_often_it_wants_to_be_read() -> None:
 
 @pytest.mark.seed("002.47")
 def test_an_item_of_rss() -> None:
-    item = read(RSS).items[0]
+    item = read(RSS_WITH_EVENT).items[0]
     assert (item.guid, item.permalink, item.link) == ("n-1", False, "https://news.example/1")
     assert (item.title, item.language, item.pub_date) == ("First", "en-gb", at(6, 10))
     assert item.authors == (Author("Joe", "joe@news.example"), Author("Ann"))
@@ -283,7 +283,7 @@ def test_json_feed() -> None:
         "sv",
     )
     assert (feed.hubs, feed.self_link) == (("https://hub.example/",), "https://j.example/feed.json")
-    assert feed.problems == ("Item 3 is not an object, and was passed over.",)
+    assert feed.problems == ("Item 3 is not an object and was skipped.",)
     assert (first.guid, first.link, first.pub_date) == ("7", "https://j.example/7", at(6, 8))
     assert (first.summary, first.content) == ("s", '<a href="https://j.example/y">y</a>')
     assert first.categories == (Category("a"), Category("b"))
@@ -326,7 +326,7 @@ def test_feedburner_keeps_the_link_that_it_replaced() -> None:
 def test_dates_in_the_future_are_told_of() -> None:
     feed = rss("<pubDate>Fri, 01 Jan 2100 00:00:00 GMT</pubDate>")
     assert feed.items[0].pub_date == datetime(2100, 1, 1, tzinfo=UTC)
-    problem = "1 of its items are dated in the future; they count as of when they were first seen."
+    problem = "1 items have a date in the future; the time of the first poll replaces it."
     assert feed.problems == (problem,)
 
 

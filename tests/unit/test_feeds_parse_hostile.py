@@ -197,7 +197,7 @@ def test_entities_of_the_feed_itself_are_known() -> None:
 
 
 def test_a_feed_that_is_too_large_is_refused_with_its_size() -> None:
-    assert read(b"<rss>" + b" " * 50_000_000) == NotAFeed("It has 50.0 MB; at most 20 MB are read.")
+    assert read(b"<rss>" + b" " * 50_000_000) == NotAFeed("It has 50.0 MB; the limit is 20 MB.")
     assert MAX_BYTES == 20_000_000
 
 
@@ -212,7 +212,7 @@ def test_of_many_items_the_first_are_read() -> None:
     feed = bounded(rss("<item><title>x</title></item>" * 100_000).encode())
     assert isinstance(feed, Feed)
     assert len(feed.items) == MAX_ITEMS
-    assert feed.problems == (f"It has more than {MAX_ITEMS} items; the rest was not read.",)
+    assert feed.problems == (f"It has more than {MAX_ITEMS} items; the others were not read.",)
     many = (
         b'{"version": "https://jsonfeed.org/version/1", "items": ['
         + b'{"id": "1"},' * 50_000
@@ -273,7 +273,7 @@ def test_what_is_large_and_broken_is_read_as_far_as_it_goes() -> None:
     assert body.startswith(part)
     assert part.count(b"<item>") in range(20, 30)
     assert feedparser_input.bounded(rss(f"<![CDATA[{'<p>' * 200}]]>").encode(), 100)[1] == ""
-    assert told == "It is large and not plain, so that only the beginning was read."
+    assert told == "It is too large for the slow parser; only the beginning was read."
     assert feedparser_input.bounded(b"<" * 1_000 + b" " * 10_000, 100)[0] == b""
 
 

@@ -30,7 +30,7 @@ def hear(
             hearing.feed(part)
     except FetchFailure as trouble:
         kind = trouble.kind
-    hearing.hand_over()
+    hearing.finish()
     return answer, kind, hearing
 
 
@@ -101,5 +101,5 @@ def test_one_answer_after_the_other() -> None:
         answer = FetchResponse(URL)
         hearing.begin(answer)
         hearing.feed(GOOD.replace(b"good", word))
-        hearing.hand_over()
+        hearing.finish()
         assert (answer.raw, hearing.reusable) == (word, True)

@@ -152,7 +152,7 @@ def test_pieces_give_what_one_tree_gives(monkeypatch: pytest.MonkeyPatch) -> Non
         "<title>Big</title><base href=/b/>" + script + "<table>" + "".join(rows) + "</table>"
     ).encode()
     pieces = parse_page(body, HERE, media_type="text/html")
-    for name in ("ONE_TREE", "SHORT", "FEW"):
+    for name in ("MAX_TAGS_PER_TREE", "MAX_CHARACTERS_PER_TREE", "MAX_SAFE_TAGS"):
         monkeypatch.setattr(markup, name, len(body))
     assert parse_page(body, HERE, media_type="text/html") == pieces
     assert len(pieces.links) == 3_000

@@ -42,10 +42,10 @@ def test_without_a_title_it_is_the_name_of_the_file() -> None:
     ("body", "problem"),
     [
         (paper(["Secret"], locked=True), "it is encrypted"),
-        (b"%PDF-1.4 nothing", "it is no readable PDF"),
-        (b"", "it is no readable PDF"),
+        (b"%PDF-1.4 nothing", "it is not a readable PDF"),
+        (b"", "it is not a readable PDF"),
         (paper([""]), "it has no text"),
-        (paper(["Words"])[:300], "it is no readable PDF"),
+        (paper(["Words"])[:300], "it is not a readable PDF"),
     ],
 )
 def test_what_cannot_be_read_says_why(body: bytes, problem: str) -> None:

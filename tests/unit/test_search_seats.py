@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from usher.messages import ServerRow
+from usher.messages.front_end import ServerRow
 from usher.search.row_map import DEPARTED_SECONDS, RowMap, SearchRow
 
 

@@ -24,6 +24,10 @@ A, B = "https://example.com/a", "https://example.com/b"
 DAY = datetime(2024, 5, 17, tzinfo=UTC)
 
 
+def parsed(body: str | bytes) -> ParsedSitemap:
+    return parse_sitemap(body if isinstance(body, bytes) else body.encode(), URL)
+
+
 def urlset(*entries: str, attributes: str = f'xmlns="{NS}"', prefix: str = "") -> str:
     inside = "\n".join(f"<{prefix}url>{entry}</{prefix}url>" for entry in entries)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n<{prefix}urlset {attributes}>{inside}</{prefix}urlset>\n'
@@ -34,7 +38,7 @@ def loc(text: str, lastmod: str = "") -> str:
 
 
 def urls(body: str | bytes) -> list[str]:
-    found = parse_sitemap(body if isinstance(body, bytes) else body.encode(), URL)
+    found = parsed(body if isinstance(body, bytes) else body.encode())
     assert found.problem == ""
     assert found.sitemaps == ()
     return [entry.url for entry in found.pages]
@@ -42,7 +46,7 @@ def urls(body: str | bytes) -> list[str]:
 
 def test_pages_come_with_their_dates() -> None:
     body = urlset(loc(A, "2024-05-17"), loc(B), f"<lastmod>2024-05-17</lastmod>\n {loc(A)}")
-    assert parse_sitemap(body.encode(), URL) == ParsedSitemap(
+    assert parsed(body) == ParsedSitemap(
         pages=(SitemapEntry(A, DAY), SitemapEntry(B), SitemapEntry(A, DAY))
     )
 
@@ -50,9 +54,7 @@ def test_pages_come_with_their_dates() -> None:
 def test_an_index_names_other_sitemaps() -> None:
     inside = f"<sitemap>{loc(A, '2024-05-17')}</sitemap><sitemap>{loc(B)}</sitemap>"
     body = f"<sitemapindex xmlns='{NS}'>{inside}</sitemapindex>"
-    assert parse_sitemap(body.encode(), URL) == ParsedSitemap(
-        sitemaps=(SitemapEntry(A, DAY), SitemapEntry(B))
-    )
+    assert parsed(body) == ParsedSitemap(sitemaps=(SitemapEntry(A, DAY), SitemapEntry(B)))
 
 
 SHAPES = {
@@ -138,22 +140,20 @@ RDF = f"""<rdf:RDF xmlns="http://purl.org/rss/1.0/"><channel><link>https://examp
 
 @pytest.mark.parametrize("body", [RSS, ATOM, RDF], ids=["rss", "atom", "rdf"])
 def test_feeds_are_read_as_sitemaps(body: str) -> None:
-    assert parse_sitemap(body.encode(), URL) == ParsedSitemap(
-        pages=(SitemapEntry(A, DAY), SitemapEntry(B))
-    )
+    assert parsed(body) == ParsedSitemap(pages=(SitemapEntry(A, DAY), SitemapEntry(B)))
 
 
 def test_prefixed_atom_is_read() -> None:
     body = ATOM.replace("<", "<a:").replace("<a:/", "</a:")
-    assert [entry.url for entry in parse_sitemap(body.encode(), URL).pages] == [A, B]
+    assert [entry.url for entry in parsed(body).pages] == [A, B]
 
 
 def test_an_empty_feed_is_no_problem() -> None:
     assert (
-        parse_sitemap(b"<rss><channel><link>https://example.com/</link></channel></rss>", URL)
+        parsed(b"<rss><channel><link>https://example.com/</link></channel></rss>")
         == ParsedSitemap()
     )
-    assert parse_sitemap(urlset().encode(), URL) == ParsedSitemap()
+    assert parsed(urlset().encode()) == ParsedSitemap()
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_an_empty_feed_is_no_problem() -> None:
     ],
 )
 def test_what_makes_no_url_is_skipped_and_counted(text: str) -> None:
-    found = parse_sitemap(urlset(loc(A), loc(text), loc(B)).encode(), URL)
+    found = parsed(urlset(loc(A), loc(text), loc(B)).encode())
     assert (found.pages, found.problem, found.skipped) == (
         (SitemapEntry(A), SitemapEntry(B)),
         "",
@@ -189,8 +189,8 @@ def test_relative_addresses_need_a_base() -> None:
 def test_only_so_many_entries_are_read() -> None:
     last = loc(f"{A}/last", "2024-05-17")
     whole = urlset(*[loc(A)] * (MAX_ENTRIES - 1), last)
-    assert parse_sitemap(whole.encode(), URL).problem == ""
-    found = parse_sitemap(whole.replace("</urlset>", f"<url>{loc(B)}</url></urlset>").encode(), URL)
+    assert parsed(whole).problem == ""
+    found = parsed(whole.replace("</urlset>", f"<url>{loc(B)}</url></urlset>").encode())
     assert found.problem == "Only the first 50,000 entries were read."
     assert len(found.pages) == MAX_ENTRIES
     assert found.pages[-1] == SitemapEntry(f"{A}/last", DAY)
@@ -198,11 +198,9 @@ def test_only_so_many_entries_are_read() -> None:
 
 @pytest.mark.parametrize("end", range(1, 28))
 def test_a_cut_file_yields_whole_addresses_only(end: int) -> None:
-    found = parse_sitemap(
-        urlset(loc(A), loc(B)).encode()[: -len("</loc></url></urlset>\n") - end], URL
-    )
+    found = parsed(urlset(loc(A), loc(B)).encode()[: -len("</loc></url></urlset>\n") - end])
     assert found == ParsedSitemap(
-        pages=(SitemapEntry(A),), problem="It stops before its end; entries may be missing."
+        pages=(SitemapEntry(A),), problem="The file is truncated; entries may be missing."
     )
 
 
@@ -221,24 +219,24 @@ def test_a_cut_file_yields_whole_addresses_only(end: int) -> None:
     ],
 )
 def test_what_is_no_sitemap_says_so(body: bytes) -> None:
-    found = parse_sitemap(body, URL)
+    found = parsed(body)
     assert found.pages == ()
-    assert found.problem == "It is no sitemap, no feed and no list of URLs."
+    assert found.problem == "This is not a sitemap, a feed or a list of URLs."
 
 
 def test_a_list_of_other_things_yields_its_urls_and_a_problem() -> None:
-    found = parse_sitemap(f"# Links\n{A}\nhello\n".encode(), URL)
+    found = parsed(f"# Links\n{A}\nhello\n".encode())
     assert (found.pages, found.skipped, found.problem[:17]) == (
         (SitemapEntry(A),),
         2,
-        "It is no sitemap,",
+        "This is not a sit",
     )
 
 
 def test_a_missing_root_is_noticed() -> None:
-    found = parse_sitemap(f"<url>{loc(A)}</url>".encode(), URL)
+    found = parsed(f"<url>{loc(A)}</url>".encode())
     assert found.pages == (SitemapEntry(A),)
-    assert found.problem == "It stops before its end; entries may be missing."
+    assert found.problem == "The file is truncated; entries may be missing."
 
 
 def test_entities_that_a_file_declares_are_not_expanded() -> None:
@@ -259,31 +257,33 @@ def test_packed_files_are_read_whole_twice_packed_and_in_parts() -> None:
 def test_broken_packing_yields_what_came_before() -> None:
     packed = gzip.compress("".join(f"{A}/{n * 7919 % 10007}\n" for n in range(20_000)).encode())
     for body in (packed[:-20_000], packed[:-20_000] + b"\xff" * 100_000):
-        found = parse_sitemap(body, URL)
+        found = parsed(body)
         assert found.problem in {
-            "The packed file ends before its end.",
-            "The packed file is broken.",
+            "The compressed file is truncated.",
+            "The compressed file is damaged.",
         }
         assert 1_000 < len(found.pages) < 20_000
-    assert parse_sitemap(b"\x1f\x8b", URL).problem == "The packed file ends before its end."
-    assert parse_sitemap(b"\x1f\x8b garbage", URL).problem == "The packed file is broken."
+    assert parsed(b"\x1f\x8b").problem == "The compressed file is truncated."
+    assert parsed(b"\x1f\x8b garbage").problem == "The compressed file is damaged."
 
 
 def test_a_file_of_nothing_but_parts_is_given_up() -> None:
-    found = parse_sitemap(gzip.compress(f"{A}\n".encode()) * 1_001, URL)
+    found = parsed(gzip.compress(f"{A}\n".encode()) * 1_001)
     assert (len(found.pages), found.problem) == (
         1_000,
-        "The packed file has more than 1,000 parts.",
+        "The compressed file has more than 1,000 parts.",
     )
-    assert parse_sitemap(b"<urlset>" + b"<!---->" * 500_001 + b"</urlset>", URL).skipped == 1
+    assert parsed(b"<urlset>" + b"<!---->" * 500_001 + b"</urlset>").skipped == 1
 
 
 def test_a_bomb_is_opened_no_further_than_allowed() -> None:
     packed = gzip.compress(urlset(loc(A)).encode() + bytes(MAX_BYTES), 1)
     for body in (packed, gzip.compress(packed)):
-        found = parse_sitemap(body, URL)
+        found = parsed(body)
         assert found.pages == (SitemapEntry(A),)
-        assert found.problem == f"It is larger than {MAX_BYTES:,} bytes; the rest was not read."
+        assert (
+            found.problem == f"The file is larger than {MAX_BYTES:,} bytes; the rest was not read."
+        )
 
 
 @pytest.mark.parametrize(
@@ -297,7 +297,7 @@ def test_a_bomb_is_opened_no_further_than_allowed() -> None:
 @pytest.mark.parametrize("start", [b"", b"<urlset>", b"<feed><entry>"])
 def test_hostile_files_are_read_in_time(start: bytes, piece: bytes) -> None:
     # What is looked at again for each piece would take minutes.
-    found = parse_sitemap(start + piece * (100_000 // len(piece)), URL)
+    found = parsed(start + piece * (100_000 // len(piece)))
     assert found.problem or found.skipped
     assert is_sitemap(start + piece * 9_000, "", "/") is (start == b"<urlset>")
 
@@ -330,7 +330,7 @@ NONSENSE = [
 @pytest.mark.parametrize(("text", "time"), MOMENTS.items())
 def test_dates_are_read(text: str, time: datetime) -> None:
     assert parse_date(text) == time
-    assert parse_sitemap(urlset(loc(A, text)).encode(), URL).pages == (SitemapEntry(A, time),)
+    assert parsed(urlset(loc(A, text)).encode()).pages == (SitemapEntry(A, time),)
 
 
 @pytest.mark.parametrize("text", NONSENSE)
@@ -367,7 +367,7 @@ PIECES = st.sampled_from([
     st.booleans(),
 )
 def test_anything_is_read(body: bytes, packed: bool) -> None:  # noqa: FBT001 - as hypothesis gives it
-    found = parse_sitemap(gzip.compress(body) if packed else body, URL)
+    found = parsed(gzip.compress(body) if packed else body)
     assert not (found.pages and found.sitemaps)
     assert all(entry.url for entry in (*found.pages, *found.sitemaps))
     assert isinstance(is_sitemap(body, "text/plain", "/sitemap.txt"), bool)

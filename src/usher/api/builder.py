@@ -12,16 +12,11 @@ from usher.api.mgmt_calls import (
     refuse_lost_lease,
     require_chunk,
 )
-from usher.api.mgmt_messages import (
-    BuildsQuery,
-    ChunkKept,
-    ContentChunk,
-    IndexState,
-    SourceChunk,
-    number_of,
-)
 from usher.db.pool import Connection
 from usher.http.server.endpoint import Endpoint
+from usher.messages.builder import BuildQuery, ContentChunk, IndexChunkReport, SourceChunk
+from usher.messages.components import ChunkState
+from usher.messages.fields import chunk_number
 from usher.mgmt import chunks, compaction_merge, components, missing_chunks, page_keys, placements
 from usher.mgmt.chunks import ChunkToBuild
 from usher.mgmt.components import ComponentRecord
@@ -29,7 +24,7 @@ from usher.mgmt.missing_chunks import MissingFile
 from usher.mgmt.page_keys import ChunkPageKeys
 
 
-async def get_content_chunks(call: MgmtCall[BuildsQuery]) -> list[ContentChunk]:
+async def get_content_chunks(call: MgmtCall[BuildQuery]) -> list[ContentChunk]:
     me, lease = await caller(call, "index-builder"), call.context.limits.lease
     if me.state == "paused":
         return []
@@ -62,7 +57,7 @@ def content_chunk(
     )
 
 
-async def pages_of(call: MgmtCall[BuildsQuery], claimed: list[int]) -> dict[int, ChunkPageKeys]:
+async def pages_of(call: MgmtCall[BuildQuery], claimed: list[int]) -> dict[int, ChunkPageKeys]:
     """The pages that crawled chunks may hold."""
     if not claimed:
         return {}
@@ -70,7 +65,7 @@ async def pages_of(call: MgmtCall[BuildsQuery], claimed: list[int]) -> dict[int,
         return {pages.chunk_id: pages for pages in await page_keys.page_keys(conn, claimed)}
 
 
-async def sources(call: MgmtCall[BuildsQuery], claimed: list[int]) -> dict[int, list[SourceChunk]]:
+async def sources(call: MgmtCall[BuildQuery], claimed: list[int]) -> dict[int, list[SourceChunk]]:
     """What chunks are to be made of that nobody crawled."""
     if not claimed:
         return {}
@@ -90,9 +85,9 @@ async def alone(conn: Connection, me: ComponentRecord) -> bool:
     return all(one.id == me.id for one in builders)
 
 
-async def set_index_state(call: MgmtCall[IndexState]) -> ChunkKept:
+async def set_index_state(call: MgmtCall[IndexChunkReport]) -> ChunkState:
     """Any state may be said again; what is over cannot be undone."""
-    asked, chunk = call.body, number_of(call.body.chunk_id)
+    asked, chunk = call.body, chunk_number(call.body.chunk_id)
     if asked.state == "propagated":
         me = await caller(call, *PROPAGATORS)
         async with mgmt_connection(call) as conn:
@@ -109,7 +104,7 @@ async def set_index_state(call: MgmtCall[IndexState]) -> ChunkKept:
 
 
 async def settle(
-    call: MgmtCall[IndexState], conn: Connection, me: ComponentRecord, chunk: int
+    call: MgmtCall[IndexChunkReport], conn: Connection, me: ComponentRecord, chunk: int
 ) -> bool:
     """Whether the builder had that chunk, and so had its say."""
     asked, now = call.body, database_time(call)
@@ -140,7 +135,7 @@ ENDPOINTS = (
         "GET",
         "/get_content_chunk_metadata",
         get_content_chunks,
-        BuildsQuery,
+        BuildQuery,
         list[ContentChunk],
         "Crawled chunks to build, each for the caller alone",
         access=work("index-builder"),
@@ -150,8 +145,8 @@ ENDPOINTS = (
         "POST",
         "/set_index_chunk_metadata",
         set_index_state,
-        IndexState,
-        ChunkKept,
+        IndexChunkReport,
+        ChunkState,
         "An index is being built, was built, or cannot be",
         access=work("index-builder", "index-server"),
     ),

@@ -4,30 +4,28 @@ from usher.api.access import READ, work
 from usher.api.callers import role_named
 from usher.api.context import MgmtCall
 from usher.api.mgmt_calls import database_time, lease_holders, mgmt_connection
-from usher.api.mgmt_messages import (
-    MOST_CHUNKS,
-    WORD,
-    ComponentList,
-    ComponentsQuery,
-    ComponentState,
-    EventList,
-    EventsQuery,
-    LeaseAnswer,
-    LeaseRequest,
-    ShownComponent,
-    ShownEvent,
-    StateKept,
-    number_of,
-)
 from usher.errors import NotFound
 from usher.http.server.endpoint import Endpoint
 from usher.http.server.middleware import HttpError
+from usher.messages.components import (
+    ComponentList,
+    ComponentsQuery,
+    ComponentStateRequest,
+    ComponentStatus,
+    ComponentView,
+    EventList,
+    EventsQuery,
+    EventView,
+    LeaseAnswer,
+    LeaseRequest,
+)
+from usher.messages.fields import CHUNK_ID, MAX_CHUNKS_PER_REQUEST, chunk_number
 from usher.mgmt import chunks, components, queries
 from usher.mgmt.component_names import TYPES, storable_text, type_of
 from usher.mgmt.components import ComponentRecord
 
 
-async def set_component_state(call: MgmtCall[ComponentState]) -> StateKept:
+async def set_component_state(call: MgmtCall[ComponentStateRequest]) -> ComponentStatus:
     asked, callers = call.body, call.context.callers
     callers.changed(call.caller, asked.host)
     roles = () if asked.type is None else (role_named(asked.type),)
@@ -42,18 +40,18 @@ async def set_component_state(call: MgmtCall[ComponentState]) -> StateKept:
             now=database_time(call),
         )
         if asked.anew and me.type == "crawler":
-            await chunks.restart_crawler(conn, me.id, n=MOST_CHUNKS, now=database_time(call))
+            await chunks.restart_crawler(conn, me.id, n=MAX_CHUNKS_PER_REQUEST, now=database_time(call))
     callers.changed(call.caller, asked.host)
-    return StateKept(me.host, me.type, asked.state, me.health, me.row)
+    return ComponentStatus(me.host, me.type, asked.state, me.health, me.row)
 
 
 async def renew_leases(call: MgmtCall[LeaseRequest]) -> LeaseAnswer:
-    if len(call.body.chunks) > MOST_CHUNKS:
-        message = f"{len(call.body.chunks):,} chunks are more than {MOST_CHUNKS:,}."
+    if len(call.body.chunks) > MAX_CHUNKS_PER_REQUEST:
+        message = f"{len(call.body.chunks):,} chunks are more than {MAX_CHUNKS_PER_REQUEST:,}."
         raise HttpError(413, "too_large", message, hint="Ask in several requests.")
     lease, held = call.context.limits.lease, set[int]()
     holders = await lease_holders(call)
-    wanted = dict.fromkeys(number_of(one) for one in call.body.chunks)
+    wanted = dict.fromkeys(chunk_number(one) for one in call.body.chunks)
     async with mgmt_connection(call, alone=True) as conn:
         for me in holders:
             held |= await chunks.renew(
@@ -71,22 +69,22 @@ async def list_components(call: MgmtCall[ComponentsQuery]) -> ComponentList:
     return ComponentList([shown_component(one) for one in found])
 
 
-async def show_component(call: MgmtCall[ComponentsQuery]) -> ShownComponent:
+async def show_component(call: MgmtCall[ComponentsQuery]) -> ComponentView:
     kind = None if call.body.type is None else type_of(call.body.type)
     async with call.context.mgmt_db.connection() as conn:
         return shown_component(await components.show(conn, call.path_params["host"], kind))
 
 
-def shown_component(one: ComponentRecord) -> ShownComponent:
-    return ShownComponent(**{name: getattr(one, name) for name in ShownComponent.__struct_fields__})
+def shown_component(one: ComponentRecord) -> ComponentView:
+    return ComponentView(**{name: getattr(one, name) for name in ComponentView.__struct_fields__})
 
 
 async def show_chunk(call: MgmtCall[None]) -> queries.ChunkDetails:
     word = call.path_params["id"]
-    if not WORD.fullmatch(word):
+    if not CHUNK_ID.fullmatch(word):
         raise NotFound(f"{storable_text(word, 40)!a} is not the id of a chunk.")
     async with call.context.mgmt_db.connection() as conn:
-        return await queries.show_chunk(conn, number_of(word))
+        return await queries.show_chunk(conn, chunk_number(word))
 
 
 async def list_events(call: MgmtCall[EventsQuery]) -> EventList:
@@ -95,8 +93,8 @@ async def list_events(call: MgmtCall[EventsQuery]) -> EventList:
         kind = None if asked.type is None else type_of(asked.type)
         one = None if asked.host is None else (await components.show(conn, asked.host, kind)).id
         found = await components.events(conn, one, asked.limit, before=asked.before)
-    fields = ShownEvent.__struct_fields__
-    shown = [ShownEvent(**{name: getattr(event, name) for name in fields}) for event in found]
+    fields = EventView.__struct_fields__
+    shown = [EventView(**{name: getattr(event, name) for name in fields}) for event in found]
     return EventList(shown, shown[-1].id if len(shown) == asked.limit else None)
 
 
@@ -105,8 +103,8 @@ ENDPOINTS = (
         "POST",
         "/set_component_state",
         set_component_state,
-        ComponentState,
-        StateKept,
+        ComponentStateRequest,
+        ComponentStatus,
         "A component says how it is; one that is new is registered",
         access=work(*TYPES),
     ),
@@ -133,7 +131,7 @@ ENDPOINTS = (
         "/v1/components/{host}",
         show_component,
         ComponentsQuery,
-        ShownComponent,
+        ComponentView,
         "One component; `type` says which where several share a host",
         access=READ,
     ),

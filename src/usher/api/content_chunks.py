@@ -17,18 +17,13 @@ from usher.api.mgmt_calls import (
     require_chunk,
     state_of,
 )
-from usher.api.mgmt_messages import (
-    ChunkKept,
-    ContentState,
-    Keep,
-    KeepQuery,
-    PageResult,
-    number_of,
-)
 from usher.db.pool import Connection
 from usher.door.guestbook import FetchResult, PageReport
 from usher.errors import BadInput, NotFound
 from usher.http.server.endpoint import Endpoint
+from usher.messages.components import ChunkIdsQuery, ChunkState, UnpropagatedChunks
+from usher.messages.crawler import ContentChunkReport, PageReport
+from usher.messages.fields import chunk_number
 from usher.mgmt import chunks, unreported_pages
 from usher.mgmt.chunks import Chunk, HostTrouble
 from usher.mgmt.component_names import ComponentType
@@ -53,9 +48,9 @@ class Numbered(Protocol):
     def chunk_id(self) -> int | None: ...
 
 
-async def set_content_state(call: MgmtCall[ContentState]) -> ChunkKept:
+async def set_content_state(call: MgmtCall[ContentChunkReport]) -> ChunkState:
     """Any state may be said again; what is over cannot be undone."""
-    asked, chunk = call.body, number_of(call.body.chunk_id)
+    asked, chunk = call.body, chunk_number(call.body.chunk_id)
     me = await caller(call, *(PROPAGATORS if asked.state == "propagated" else CRAWLER))
     done = asked.state == "crawled" and not asked.pages
     async with mgmt_connection(call, alone=done) as conn:
@@ -69,7 +64,7 @@ async def set_content_state(call: MgmtCall[ContentState]) -> ChunkKept:
 
 
 async def settle(
-    call: MgmtCall[ContentState], conn: Connection, me: ComponentRecord, chunk: int
+    call: MgmtCall[ContentChunkReport], conn: Connection, me: ComponentRecord, chunk: int
 ) -> None:
     asked, now = call.body, database_time(call)
     # A chunk that ends with this report keeps no host, so there is nothing to renew.
@@ -91,7 +86,7 @@ async def settle(
 
 
 async def finish(
-    call: MgmtCall[ContentState],
+    call: MgmtCall[ContentChunkReport],
     conn: Connection,
     me: ComponentRecord,
     chunk: int,
@@ -113,14 +108,14 @@ async def finish(
     return done is not None
 
 
-def said_before(found: Chunk, me: ComponentRecord, asked: ContentState) -> None:
+def said_before(found: Chunk, me: ComponentRecord, asked: ContentChunkReport) -> None:
     """Whoever has no lease may only say again what is so."""
     if found.crawler_id != me.id or found.state != asked.state or asked.state == "crawling":
         refuse_lost_lease(found, me)
 
 
 async def pace(
-    conn: Connection, found: Sequence[tuple[PageResult, PageReport]], now: datetime
+    conn: Connection, found: Sequence[tuple[PageReport, PageReport]], now: datetime
 ) -> None:
     """Hosts that refused us or did not answer rest, for every crawler; those that answer are forgiven in time."""
     answering = {outcome.domain64 for one, outcome in found if one.status is not None}
@@ -130,7 +125,7 @@ async def pace(
         await chunks.clear_troubles(conn, well, now=now)
 
 
-def trouble_of(one: PageResult, outcome: PageReport, answering: set[int]) -> HostTrouble | None:
+def trouble_of(one: PageReport, outcome: PageReport, answering: set[int]) -> HostTrouble | None:
     """An answer that asks us to come later is its host's trouble; so is none at all, if no page of it has one."""
     silent = one.result == "failure" and one.status is None and outcome.domain64 not in answering
     if not silent and one.status not in LATER and one.retry_after is None:
@@ -140,14 +135,14 @@ def trouble_of(one: PageResult, outcome: PageReport, answering: set[int]) -> Hos
 
 
 async def outcomes(
-    conn: Connection, chunk: int, pages: Sequence[PageResult]
-) -> list[tuple[PageResult, PageReport]]:
+    conn: Connection, chunk: int, pages: Sequence[PageReport]
+) -> list[tuple[PageReport, PageReport]]:
     """What became of the pages of a chunk; one that is not in it makes the whole report wrong."""
     inside = {(page.host, page.path): page for page in await unreported_pages.pages_of(conn, chunk)}
     codes = (
         await unreported_pages.content_types(conn) if any(one.content_type for one in pages) else {}
     )
-    found: dict[tuple[str, str], tuple[PageResult, PageReport]] = {}
+    found: dict[tuple[str, str], tuple[PageReport, PageReport]] = {}
     for one in pages:
         url = read(one.link)
         page = inside.get((url.host, url.path))
@@ -165,23 +160,23 @@ def read(link: str) -> Url:
 
 
 def outcome_of(
-    one: PageResult, page: Numbered, codes: Mapping[str, int] | None = None
+    one: PageReport, page: Numbered, codes: Mapping[str, int] | None = None
 ) -> PageReport:
     return PageReport(
-        page.domain64,
-        page.path,
-        result_of(one),
-        page.chunk_id,
-        one.status,
-        code_of(one.content_type, codes or {}),
-        one.length,
-        one.sha1,
-        one.etag,
-        one.last_modified,
-        number64(one.text64),
-        one.noindex,
-        None if one.scheme is None else Scheme[one.scheme.upper()],
-        one.reason,
+        domain64=page.domain64,
+        path=page.path,
+        result=result_of(one),
+        chunk_id=page.chunk_id,
+        status=one.status,
+        content_type=code_of(one.content_type, codes or {}),
+        content_length=one.content_length,
+        content_sha1=one.content_sha1,
+        etag=one.etag,
+        last_modified=one.last_modified,
+        text64=number64(one.text64),
+        noindex=one.noindex,
+        scheme=None if one.scheme is None else Scheme[one.scheme.upper()],
+        reason=one.reason,
     )
 
 
@@ -191,7 +186,7 @@ def number64(text: str | None) -> int | None:
     raise BadInput(f"text64 cannot be {text}: it has 64 bits.")
 
 
-def result_of(one: PageResult) -> FetchResult:
+def result_of(one: PageReport) -> FetchResult:
     """What is said least exactly says least: a page without anything about its content keeps what is known of it."""
     if one.result is not None:
         return one.result
@@ -199,7 +194,9 @@ def result_of(one: PageResult) -> FetchResult:
         raise BadInput(f"{one.link[:80]!a} has neither a state nor a result.")
     if one.state == "error":
         return "failure"
-    described = one.sha1 or one.etag or one.length or one.content_type or one.last_modified
+    described = (
+        one.content_sha1 or one.etag or one.content_length or one.content_type or one.last_modified
+    )
     return "success" if described and one.status != NOT_MODIFIED else "unchanged"
 
 
@@ -209,13 +206,13 @@ def code_of(content_type: str | None, codes: Mapping[str, int]) -> int:
     return codes.get(name) or codes.get(name.partition("/")[0]) or UNKNOWN_TYPE
 
 
-async def get_unpropagated(call: MgmtCall[KeepQuery]) -> Keep:
+async def get_unpropagated(call: MgmtCall[ChunkIdsQuery]) -> UnpropagatedChunks:
     holders, asked, kept = await lease_holders(call), call.body, set[int]()
     async with mgmt_connection(call, alone=True) as conn:
         for me in holders:
             kept.update(await chunks.unpropagated(conn, me.id, after=asked.after, n=asked.n))
     found = sorted(kept)[: asked.n]
-    return Keep(found, found[-1] if len(found) == asked.n else None)
+    return UnpropagatedChunks(found, found[-1] if len(found) == asked.n else None)
 
 
 ENDPOINTS = (
@@ -223,8 +220,8 @@ ENDPOINTS = (
         "POST",
         "/set_content_chunk_metadata",
         set_content_state,
-        ContentState,
-        ChunkKept,
+        ContentChunkReport,
+        ChunkState,
         "A chunk is being crawled, was crawled, or will not come",
         access=work("crawler", "index-builder", "index-server"),
     ),
@@ -232,8 +229,8 @@ ENDPOINTS = (
         "GET",
         "/get_chunks/unpropagated",
         get_unpropagated,
-        KeepQuery,
-        Keep,
+        ChunkIdsQuery,
+        UnpropagatedChunks,
         "What a crawler or builder must still keep",
         access=work("crawler", "index-builder"),
     ),

@@ -6,8 +6,7 @@ from typing import Final
 from usher.api.access import work
 from usher.api.content_chunks import outcome_of, read
 from usher.api.context import UNLIMITED_WAIT, MgmtCall
-from usher.api.door import host_of, summed_up
-from usher.api.door_messages import MOST_URLS
+from usher.api.door import host_of, link_verdicts
 from usher.api.mgmt_calls import (
     caller,
     database_time,
@@ -16,25 +15,25 @@ from usher.api.mgmt_calls import (
     reject_unstorable,
     require_chunk,
 )
-from usher.api.mgmt_messages import (
-    MOST_PAGES,
-    AddedLinks,
-    AddLinks,
-    LinkKept,
-    Links,
-    LinksQuery,
-    LinkState,
-    MoreLinks,
-    MoreQuery,
-    PageResult,
-    PageToFetch,
-    number_of,
-)
 from usher.db.pool import Connection
 from usher.door.rules import Knock
 from usher.errors import BadInput, NotFound
 from usher.http.server.endpoint import Endpoint
 from usher.http.server.middleware import HttpError
+from usher.messages.crawler import (
+    MAX_URLS_PER_REQUEST,
+    AddLinksRequest,
+    LinkChunk,
+    LinksQuery,
+    LinkStateAnswer,
+    LinkStateRequest,
+    LinkVerdicts,
+    MoreLinks,
+    MoreLinksQuery,
+    PageReport,
+    PageToFetch,
+)
+from usher.messages.fields import MAX_PAGES_PER_CHUNK, chunk_number
 from usher.mgmt import chunks
 from usher.mgmt.chunks import ClaimedPage, ClaimRequest
 from usher.mgmt.component_names import IDENTITY_HINT
@@ -43,10 +42,10 @@ from usher.mgmt.components import ComponentRecord
 AT_ONCE: Final = timedelta(0)
 
 
-async def get_links(call: MgmtCall[LinksQuery]) -> Links:
+async def get_links(call: MgmtCall[LinksQuery]) -> LinkChunk:
     me, asked, terms = await caller(call, "crawler"), call.body, call.context.limits
     if me.state == "paused":
-        return Links()
+        return LinkChunk()
     wait = terms.wait
     if asked.wait is not None and wait < UNLIMITED_WAIT:
         wait = min(wait, timedelta(seconds=asked.wait))
@@ -56,10 +55,10 @@ async def get_links(call: MgmtCall[LinksQuery]) -> Links:
     with reject_unstorable():
         pack = await call.context.claims.take(me.id, ask)
     if pack is None:
-        return Links()
+        return LinkChunk()
     links = [page.url for page in pack.pages]
     lease = terms.lease.total_seconds() if asked.pages else 0
-    return Links(pack.chunk_id, links, listed(pack.pages, asked.pages), lease)
+    return LinkChunk(pack.chunk_id, links, listed(pack.pages, asked.pages), lease)
 
 
 def listed(pages: list[ClaimedPage], wanted: bool) -> list[PageToFetch]:  # noqa: FBT001 - as it was asked
@@ -79,15 +78,17 @@ def listed(pages: list[ClaimedPage], wanted: bool) -> list[PageToFetch]:  # noqa
     ]
 
 
-async def get_more_links(call: MgmtCall[MoreQuery]) -> MoreLinks:
+async def get_more_links(call: MgmtCall[MoreLinksQuery]) -> MoreLinks:
     word, asked = call.path_params.get("number", "1"), call.body
     if not word.isascii() or not word.isdecimal():
         raise NotFound(f"There is nothing at /get_links/{word[:40]}.")
-    if not 1 <= int(word[:10]) <= MOST_PAGES:
-        raise BadInput(f"A crawler may ask for 1 to {MOST_PAGES} more links.")
+    if not 1 <= int(word[:10]) <= MAX_PAGES_PER_CHUNK:
+        raise BadInput(f"A crawler may ask for 1 to {MAX_PAGES_PER_CHUNK} more links.")
     me, now, lease = await caller(call, "crawler"), database_time(call), call.context.limits.lease
     async with mgmt_connection(call) as conn:
-        chunk = number_of(asked.chunk_id) if asked.chunk_id else await the_open_one(conn, me, now)
+        chunk = (
+            chunk_number(asked.chunk_id) if asked.chunk_id else await the_open_one(conn, me, now)
+        )
         if not await chunks.lock_chunk(conn, me.id, chunk, lease=lease, now=now):
             refuse_lost_lease(await require_chunk(conn, chunk), me)
         ask = ClaimRequest(int(word), wait=AT_ONCE, lease=lease, hold=asked.hold)
@@ -105,28 +106,28 @@ async def the_open_one(conn: Connection, me: ComponentRecord, now: datetime) -> 
     raise HttpError(409, "which_chunk", f"{me.host} {words}.", hint=hint)
 
 
-async def set_link_state(call: MgmtCall[LinkState]) -> LinkKept:
+async def set_link_state(call: MgmtCall[LinkStateRequest]) -> LinkStateAnswer:
     asked, now, lease = call.body, database_time(call), call.context.limits.lease
     url, me = read(asked.link), await caller(call, "crawler")
     async with mgmt_connection(call) as conn:
         page = await chunks.find_page(conn, url)
         if page is None:
             raise NotFound(f"{url} is no link that we know.")
-        chunk = number_of(asked.chunk_id) if asked.chunk_id else page.chunk_id
+        chunk = chunk_number(asked.chunk_id) if asked.chunk_id else page.chunk_id
         if chunk is None or chunk != page.chunk_id:
             raise HttpError(409, "not_yours", f"{url} is not in chunk {chunk or 'any'}.")
         if not await chunks.lock_chunk(conn, me.id, chunk, lease=lease, now=now):
             found = await require_chunk(conn, chunk)
             if found.crawler_id != me.id or page.state != asked.state:
                 refuse_lost_lease(found, me)
-            return LinkKept(chunk, page.state)  # said before
-        outcome = outcome_of(PageResult(link="", state=asked.state, status=asked.status), page)
+            return LinkStateAnswer(chunk, page.state)  # said before
+        outcome = outcome_of(PageReport(link="", state=asked.state, status=asked.status), page)
         settled = await chunks.report(conn, [outcome], now=now)
         more = ""
         if settled and asked.state == "error":
             ask = ClaimRequest(1, wait=AT_ONCE, lease=lease)
             more = await replaced(conn, me, chunk, ask, now)
-    return LinkKept(chunk, settled[0].state if settled else page.state, more or None)
+    return LinkStateAnswer(chunk, settled[0].state if settled else page.state, more or None)
 
 
 async def replaced(
@@ -137,10 +138,10 @@ async def replaced(
     return pages[0].url if pages else ""
 
 
-async def add_links(call: MgmtCall[AddLinks]) -> AddedLinks:
+async def add_links(call: MgmtCall[AddLinksRequest]) -> LinkVerdicts:
     asked = call.body
-    if len(asked.links) > MOST_URLS:
-        message = f"{len(asked.links):,} links are more than {MOST_URLS:,}."
+    if len(asked.links) > MAX_URLS_PER_REQUEST:
+        message = f"{len(asked.links):,} links are more than {MAX_URLS_PER_REQUEST:,}."
         raise HttpError(413, "too_large", message, hint="Add them in several requests.")
     door = call.context.doorkeeper
     found_on = host_of(asked.found_on)
@@ -148,8 +149,7 @@ async def add_links(call: MgmtCall[AddLinks]) -> AddedLinks:
     source, grace = found_on or host_of(asked.moved_from), call.context.limits.lease
     knock = Knock(source=source, grace=grace)
     answers = await door.knock(asked.links, knock=knock, found_on=found_on, depth=asked.depth)
-    told = summed_up(answers, listed=False)
-    return AddedLinks(told.counts, told.reasons)
+    return link_verdicts(answers)
 
 
 ENDPOINTS = (
@@ -158,7 +158,7 @@ ENDPOINTS = (
         "/get_links",
         get_links,
         LinksQuery,
-        Links,
+        LinkChunk,
         "A new chunk of pages to crawl; nothing while there are too few",
         access=work("crawler"),
         safe=False,
@@ -167,7 +167,7 @@ ENDPOINTS = (
         "GET",
         "/get_links/{number}",
         get_more_links,
-        MoreQuery,
+        MoreLinksQuery,
         MoreLinks,
         "More pages for a chunk that the crawler holds",
         access=work("crawler"),
@@ -177,8 +177,8 @@ ENDPOINTS = (
         "POST",
         "/set_link_state",
         set_link_state,
-        LinkState,
-        LinkKept,
+        LinkStateRequest,
+        LinkStateAnswer,
         "A page was crawled, or failed: then another comes in its place",
         access=work("crawler"),
     ),
@@ -186,9 +186,9 @@ ENDPOINTS = (
         "POST",
         "/add_links",
         add_links,
-        AddLinks,
-        AddedLinks,
-        f"Links that were found, up to {MOST_URLS:,}: the door judges them",
+        AddLinksRequest,
+        LinkVerdicts,
+        f"Links that were found, up to {MAX_URLS_PER_REQUEST:,}: the door judges them",
         access=work("crawler"),
     ),
 )

@@ -7,19 +7,18 @@ from msgspec import UNSET
 from usher.api.access import ADMIN
 from usher.api.context import MgmtCall
 from usher.api.door_messages import (
-    MOST_URLS,
     EntreeAnswer,
     EntreeRequest,
-    Judged,
     KnockAnswer,
     KnockRequest,
-    VerdictCounts,
+    UrlVerdict,
 )
 from usher.door.batch import BatchVerdicts, UrlVerdict
 from usher.door.rules import Knock
 from usher.errors import BadInput, NotFound
 from usher.http.server.endpoint import Endpoint
 from usher.http.server.middleware import HttpError
+from usher.messages.crawler import MAX_URLS_PER_REQUEST, LinkVerdicts, VerdictCounts
 from usher.urls import UrlRefusal, parse
 
 WORDS = "PUT /api/entree/{full|single}/{pass|nopass}"
@@ -28,8 +27,8 @@ NOT_IN_A_HOST = frozenset("/\\?#@ ")
 
 async def knock(call: MgmtCall[KnockRequest]) -> KnockAnswer:
     asked = call.body
-    if len(asked.urls) > MOST_URLS:
-        message = f"{len(asked.urls):,} URLs are more than {MOST_URLS:,}."
+    if len(asked.urls) > MAX_URLS_PER_REQUEST:
+        message = f"{len(asked.urls):,} URLs are more than {MAX_URLS_PER_REQUEST:,}."
         raise HttpError(413, "too_large", message, hint="Ask in several requests.")
     told = await call.context.doorkeeper.knock(
         asked.urls,
@@ -37,7 +36,12 @@ async def knock(call: MgmtCall[KnockRequest]) -> KnockAnswer:
         found_on=host_of(asked.found_on),
         dry_run=asked.dry_run,
     )
-    return summed_up(told, listed=asked.answers)
+    return KnockAnswer(
+        verdict_counts(told),
+        told.counts(),
+        told.brought,
+        [url_verdict(answer) for answer in told.answers] if asked.answers else UNSET,
+    )
 
 
 def host_of(found_on: str | None) -> str:
@@ -49,22 +53,21 @@ def host_of(found_on: str | None) -> str:
     return url.host
 
 
-def summed_up(told: BatchVerdicts, *, listed: bool) -> KnockAnswer:
-    reasons = told.counts()
-    verdicts: Counter[str] = Counter()
-    for reason, number in reasons.items():
-        verdicts[reason.verdict] += number
-    return KnockAnswer(
-        VerdictCounts(**verdicts),
-        reasons,
-        told.brought,
-        [judged(answer) for answer in told.answers] if listed else UNSET,
-    )
+def verdict_counts(answers: BatchVerdicts) -> VerdictCounts:
+    counts: Counter[str] = Counter()
+    for reason, count in answers.counts().items():
+        counts[reason.verdict] += count
+    return VerdictCounts(**counts)
 
 
-def judged(answer: UrlVerdict) -> Judged:
+def link_verdicts(answers: Answers) -> LinkVerdicts:
+    reasons = {str(reason): count for reason, count in answers.counts().items()}
+    return LinkVerdicts(verdict_counts(answers), reasons)
+
+
+def url_verdict(answer: UrlVerdict) -> UrlVerdict:
     canonical = None if answer.url is None else str(answer.url)
-    return Judged(answer.given, canonical, answer.verdict, answer.reason, answer.detail)
+    return UrlVerdict(answer.given, canonical, answer.verdict, answer.reason, answer.detail)
 
 
 async def entree(call: MgmtCall[EntreeRequest]) -> EntreeAnswer:
@@ -92,7 +95,7 @@ ENDPOINTS = (
         knock,
         KnockRequest,
         KnockAnswer,
-        f"May these URLs come in? Up to {MOST_URLS:,} at once",
+        f"May these URLs come in? Up to {MAX_URLS_PER_REQUEST:,} at once",
         access=ADMIN,
     ),
     Endpoint(

@@ -1,20 +1,17 @@
 """What requests and answers look like: read, checked and written by msgspec, drawn in openapi.json."""
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec import UNSET, Struct, UnsetType, field
 
 from usher.door.rules import KnockKind, Reason, Verdict
-
-MOST_URLS = 10_000
-# Counted by the endpoint, which answers 413; the reader of this type would answer 422.
-Urls = Annotated[list[str], Meta(extra_json_schema={"maxItems": MOST_URLS})]
+from usher.messages.crawler import UrlList, VerdictCounts
 
 
 class KnockRequest(Struct, forbid_unknown_fields=True):
     """URLs that ask to come in; a misspelt field is refused, lest a `dry-run` be none."""
 
-    urls: Urls
+    urls: UrlList
     kind: KnockKind = "single"
     hall_pass: bool = field(default=False, name="pass")
     found_on: str | None = None
@@ -22,7 +19,7 @@ class KnockRequest(Struct, forbid_unknown_fields=True):
     answers: bool = True
 
 
-class Judged(Struct, gc=False):
+class UrlVerdict(Struct, gc=False):
     """What the door says to one URL; `canonical` is null where it cannot be read."""
 
     url: str
@@ -32,19 +29,13 @@ class Judged(Struct, gc=False):
     detail: str
 
 
-class VerdictCounts(Struct):
-    admit: int = 0
-    wait: int = 0
-    refuse: int = 0
-
-
 class KnockAnswer(Struct):
     """How many of each verdict and reason, how many pages full knocks brought with them, and each URL's answer."""
 
     counts: VerdictCounts
     reasons: dict[Reason, int]
     brought: int
-    answers: list[Judged] | UnsetType = UNSET
+    answers: list[UrlVerdict] | UnsetType = UNSET
 
 
 class EntreeRequest(Struct):

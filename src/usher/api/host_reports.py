@@ -7,22 +7,22 @@ from typing import Final
 from usher.api.access import work
 from usher.api.content_chunks import read
 from usher.api.context import MgmtCall
-from usher.api.door import summed_up
-from usher.api.door_messages import MOST_URLS
-from usher.api.host_messages import (
-    FeedsKept,
-    FeedsOffered,
-    RobotsKept,
-    RobotsQuery,
-    RobotsRead,
-    SitemapRead,
-)
+from usher.api.door import link_verdicts
 from usher.api.mgmt_calls import Says, caller, database_time, mgmt_connection
-from usher.api.mgmt_messages import AddedLinks
 from usher.door.rules import Reason
 from usher.errors import NotFound
 from usher.http.server.endpoint import Endpoint
 from usher.http.server.middleware import HttpError
+from usher.messages.crawler import (
+    MAX_URLS_PER_REQUEST,
+    LinkVerdicts,
+    OfferedFeedsAnswer,
+    OfferedFeedsReport,
+    RobotsQuery,
+    RobotsReport,
+    SitemapReport,
+    StoredRobots,
+)
 from usher.mgmt import offered_feeds, robots
 from usher.private_hosts import may_lead
 from usher.urls import Url, UrlRefusal, parse
@@ -30,15 +30,15 @@ from usher.urls import Url, UrlRefusal, parse
 MOST_SITEMAPS: Final = 1_000  # told of at once
 
 
-async def get_robots(call: MgmtCall[RobotsQuery]) -> RobotsKept:
+async def get_robots(call: MgmtCall[RobotsQuery]) -> StoredRobots:
     asked = read(call.body.origin)
     await caller(call, "crawler")
     async with mgmt_connection(call, alone=True) as conn:
         found = await robots.find_robots(conn, asked.host, asked.scheme)
-    return shown(found) if found else RobotsKept()
+    return shown(found) if found else StoredRobots()
 
 
-async def set_robots(call: MgmtCall[RobotsRead]) -> RobotsKept:
+async def set_robots(call: MgmtCall[RobotsReport]) -> StoredRobots:
     """What a crawler read; the sitemaps that it names come in by the door."""
     asked, now = call.body, database_time(call)
     origin = read(asked.origin)
@@ -67,11 +67,11 @@ async def let_in(call: MgmtCall[Says], given: Sequence[str], where: Url, found_i
         await robots.add_sitemaps(conn, public, found_in=found_in, now=database_time(call))
 
 
-async def add_sitemap(call: MgmtCall[SitemapRead]) -> AddedLinks:
+async def add_sitemap(call: MgmtCall[SitemapReport]) -> LinkVerdicts:
     """The pages that a sitemap names: those that changed since we saw them are due."""
     asked, now = call.body, database_time(call)
-    if len(asked.links) > MOST_URLS:
-        message = f"{len(asked.links):,} links are more than {MOST_URLS:,}."
+    if len(asked.links) > MAX_URLS_PER_REQUEST:
+        message = f"{len(asked.links):,} links are more than {MAX_URLS_PER_REQUEST:,}."
         raise HttpError(413, "too_large", message, hint="Add them in several requests.")
     where, door = read(asked.link), call.context.doorkeeper
     await caller(call, "crawler")
@@ -89,11 +89,10 @@ async def add_sitemap(call: MgmtCall[SitemapRead]) -> AddedLinks:
             problem=asked.problem,
             now=now,
         )
-    answer = summed_up(told, listed=False)
-    return AddedLinks(answer.counts, answer.reasons)
+    return link_verdicts(told)
 
 
-async def add_feeds(call: MgmtCall[FeedsOffered]) -> FeedsKept:
+async def add_feeds(call: MgmtCall[OfferedFeedsReport]) -> OfferedFeedsAnswer:
     """Feeds that pages offer; what is no URL, or private and of another host, is left out."""
     asked = call.body
     where = read(asked.origin)
@@ -111,11 +110,11 @@ async def add_feeds(call: MgmtCall[FeedsOffered]) -> FeedsKept:
             if urls
             else []
         )
-    return FeedsKept(len(new))
+    return OfferedFeedsAnswer(len(new))
 
 
-def shown(found: robots.StoredRobots) -> RobotsKept:
-    return RobotsKept(
+def shown(found: robots.StoredRobots) -> StoredRobots:
+    return StoredRobots(
         found.status,
         found.body,
         found.fetched_at,
@@ -131,7 +130,7 @@ ENDPOINTS = (
         "/v1/robots",
         get_robots,
         RobotsQuery,
-        RobotsKept,
+        StoredRobots,
         "What a host's robots.txt said last; nothing if nobody has read it",
         access=work("crawler"),
     ),
@@ -139,8 +138,8 @@ ENDPOINTS = (
         "POST",
         "/v1/robots",
         set_robots,
-        RobotsRead,
-        RobotsKept,
+        RobotsReport,
+        StoredRobots,
         "A robots.txt that was read, or could not be had",
         access=work("crawler"),
     ),
@@ -148,17 +147,17 @@ ENDPOINTS = (
         "POST",
         "/v1/sitemap",
         add_sitemap,
-        SitemapRead,
-        AddedLinks,
-        f"Pages that a sitemap names, up to {MOST_URLS:,} at once: the door judges them",
+        SitemapReport,
+        LinkVerdicts,
+        f"Pages that a sitemap names, up to {MAX_URLS_PER_REQUEST:,} at once: the door judges them",
         access=work("crawler"),
     ),
     Endpoint(
         "POST",
         "/v1/feeds_offered",
         add_feeds,
-        FeedsOffered,
-        FeedsKept,
+        OfferedFeedsReport,
+        OfferedFeedsAnswer,
         "Feeds that pages of a host offer, for whoever wants to subscribe",
         access=work("crawler"),
     ),

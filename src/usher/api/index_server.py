@@ -5,26 +5,23 @@ from starlette.responses import Response
 from usher.api.access import read_and, work
 from usher.api.context import MgmtCall
 from usher.api.mgmt_calls import caller, check_incarnation, database_time, mgmt_connection
-from usher.api.mgmt_messages import (
-    MOST_CHUNKS,
-    AllChunksQuery,
-    ChunksQuery,
-    KeepQuery,
-    LeavingChunks,
-    LoadedAnswer,
-    LoadedRequest,
-    OldHosts,
-    RetiredCopies,
-    RetiredCopy,
-    RowHost,
-    ServerChunk,
-    number_of,
-)
 from usher.db.pool import Connection
 from usher.errors import BadInput
 from usher.http.server.endpoint import Endpoint
 from usher.http.server.middleware import HttpError
-from usher.messages import ClusterMap, MappedServer, ServerRow
+from usher.messages.components import AcceptedChunks, ChunkIdsQuery, ChunkIdsReport
+from usher.messages.fields import MAX_CHUNKS_PER_REQUEST, chunk_number
+from usher.messages.front_end import ClusterMap, MappedServer, ServerRow
+from usher.messages.index_server import (
+    AllChunksQuery,
+    ChunksQuery,
+    LeavingChunks,
+    RowServer,
+    SeedHosts,
+    ServerChunk,
+    StalePage,
+    StalePages,
+)
 from usher.mgmt import chunk_offers, page_versions, placements
 from usher.mgmt.component_names import IDENTITY_HINT
 from usher.mgmt.components import ComponentRecord
@@ -56,8 +53,8 @@ def server_chunk(one: WantedChunk) -> ServerChunk:
         one.chunk_id,
         one.crawler_host,
         one.index_builder_host,
-        [RowHost(row, host) for row, host in one.rows],
-        OldHosts(one.crawler_host, one.index_builder_host),
+        [RowServer(row, host) for row, host in one.rows],
+        SeedHosts(one.crawler_host, one.index_builder_host),
         one.peers,
         one.sha256,
         one.bytes,
@@ -66,32 +63,32 @@ def server_chunk(one: WantedChunk) -> ServerChunk:
     )
 
 
-async def set_loaded(call: MgmtCall[LoadedRequest]) -> LoadedAnswer:
+async def set_loaded(call: MgmtCall[ChunkIdsReport]) -> AcceptedChunks:
     asked, me = numbers(call.body), await caller(call, "index-server")
     async with mgmt_connection(call) as conn:
         await placements.keep_planners_out(conn)
         await check_incarnation(conn, call.headers)
         found = await placements.loaded(conn, me.id, asked, now=database_time(call))
-    return LoadedAnswer(known(asked, found, f"not wanted on {me.host}"))
+    return AcceptedChunks(known(asked, found, f"not wanted on {me.host}"))
 
 
-async def set_dropped(call: MgmtCall[LoadedRequest]) -> LoadedAnswer:
+async def set_dropped(call: MgmtCall[ChunkIdsReport]) -> AcceptedChunks:
     asked, me = numbers(call.body), await caller(call, "index-server")
     async with mgmt_connection(call) as conn:
         await placements.plan_alone(conn)
         await check_incarnation(conn, call.headers)
         found = await placements.dropped(conn, me.id, asked, now=database_time(call))
-    return LoadedAnswer(sorted(found))
+    return AcceptedChunks(sorted(found))
 
 
-def numbers(asked: LoadedRequest) -> list[int]:
+def numbers(asked: ChunkIdsReport) -> list[int]:
     given = [*([] if asked.chunk_id is None else [asked.chunk_id]), *asked.chunk_ids]
     if not given:
         raise BadInput("chunk_id is missing, or chunk_ids.")
-    if len(given) > MOST_CHUNKS:
-        message = f"{len(given):,} chunks are more than {MOST_CHUNKS:,}."
+    if len(given) > MAX_CHUNKS_PER_REQUEST:
+        message = f"{len(given):,} chunks are more than {MAX_CHUNKS_PER_REQUEST:,}."
         raise HttpError(413, "too_large", message, hint="Say it in several requests.")
-    return list(dict.fromkeys(number_of(one) for one in given))
+    return list(dict.fromkeys(chunk_number(one) for one in given))
 
 
 def known(asked: list[int], found: set[int], trouble: str) -> list[int]:
@@ -101,7 +98,7 @@ def known(asked: list[int], found: set[int], trouble: str) -> list[int]:
     return sorted(found)
 
 
-async def get_leaving(call: MgmtCall[KeepQuery]) -> LeavingChunks:
+async def get_leaving(call: MgmtCall[ChunkIdsQuery]) -> LeavingChunks:
     me, asked = await caller(call, "index-server"), call.body
     async with mgmt_connection(call, alone=True) as conn:
         found = await placements.leaving(
@@ -130,22 +127,24 @@ async def get_probation(call: MgmtCall[None]) -> Response:
     return ready.answer(call.headers.get("if-none-match"))
 
 
-async def get_retired(call: MgmtCall[ChunksQuery]) -> RetiredCopies:
+async def get_retired(call: MgmtCall[ChunksQuery]) -> StalePages:
     me, asked = await caller(call, "index-server"), call.body
     async with mgmt_connection(call, alone=True) as conn:
         found = await page_versions.to_retire(conn, me.id, n=asked.n)
-    return RetiredCopies(copies=[RetiredCopy(one.chunk_id, one.page_id, one.url) for one in found])
+    return StalePages(copies=[StalePage(one.chunk_id, one.page_id, one.url) for one in found])
 
 
-async def set_retired(call: MgmtCall[RetiredCopies]) -> RetiredCopies:
+async def set_retired(call: MgmtCall[StalePages]) -> StalePages:
     me, asked = await caller(call, "index-server"), call.body.copies
-    if len(asked) > MOST_CHUNKS:
-        raise HttpError(413, "too_large", f"{len(asked):,} copies are more than {MOST_CHUNKS:,}.")
+    if len(asked) > MAX_CHUNKS_PER_REQUEST:
+        raise HttpError(
+            413, "too_large", f"{len(asked):,} copies are more than {MAX_CHUNKS_PER_REQUEST:,}."
+        )
     async with mgmt_connection(call) as conn:
         done = [(one.chunk_id, one.page_id) for one in asked]
         await page_versions.retired(conn, me.id, done)
         found = await page_versions.to_retire(conn, me.id, n=1)
-    return RetiredCopies(copies=[RetiredCopy(one.chunk_id, one.page_id, one.url) for one in found])
+    return StalePages(copies=[StalePage(one.chunk_id, one.page_id, one.url) for one in found])
 
 
 ENDPOINTS = (
@@ -154,7 +153,7 @@ ENDPOINTS = (
         "/v1/retired",
         get_retired,
         ChunksQuery,
-        RetiredCopies,
+        StalePages,
         "Pages that the index server is to take out of chunks it has, for they are out of date",
         access=work("index-server"),
     ),
@@ -162,8 +161,8 @@ ENDPOINTS = (
         "POST",
         "/v1/retired",
         set_retired,
-        RetiredCopies,
-        RetiredCopies,
+        StalePages,
+        StalePages,
         "The index server has taken these out; answers with the next one, if there is one",
         access=work("index-server"),
     ),
@@ -190,8 +189,8 @@ ENDPOINTS = (
         "POST",
         "/set_chunk_loaded",
         set_loaded,
-        LoadedRequest,
-        LoadedAnswer,
+        ChunkIdsReport,
+        AcceptedChunks,
         "The index server has loaded chunks",
         access=work("index-server"),
     ),
@@ -199,7 +198,7 @@ ENDPOINTS = (
         "GET",
         "/get_chunks/leaving",
         get_leaving,
-        KeepQuery,
+        ChunkIdsQuery,
         LeavingChunks,
         "Chunks that the index server may drop now",
         access=work("index-server"),
@@ -208,8 +207,8 @@ ENDPOINTS = (
         "POST",
         "/set_chunk_dropped",
         set_dropped,
-        LoadedRequest,
-        LoadedAnswer,
+        ChunkIdsReport,
+        AcceptedChunks,
         "The index server has chunks no more",
         access=work("index-server"),
     ),

@@ -39,8 +39,8 @@ from usher.db.clock import server_time
 from usher.db.pool import Connection
 from usher.errors import BadInput, NotAllowed
 from usher.http.server.endpoint import Endpoint
-from usher.http.server.messages import Status
 from usher.http.server.middleware import HttpError
+from usher.messages.server import Status
 from usher.mgmt.tokens import Token
 from usher.queue import jobs, run_api
 from usher.queue.child_programs import Origin, known_refusal

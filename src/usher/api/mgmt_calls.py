@@ -13,17 +13,17 @@ from starlette.responses import Response
 
 from usher.api.callers import is_named
 from usher.api.context import MgmtCall
-from usher.api.mgmt_messages import ChunkKept, Told
 from usher.db.pool import CONFLICT_ERRORS, Connection
 from usher.errors import BadInput, NotAllowed, NotFound, Unreachable
 from usher.http.server.middleware import HttpError
-from usher.messages import INCARNATION_HEADER
+from usher.messages.components import ChunkState
+from usher.messages.fields import INCARNATION_HEADER, ComponentRequest
 from usher.mgmt import chunk_offers, chunks, incarnation, placements
 from usher.mgmt.chunks import Chunk
 from usher.mgmt.component_names import IDENTITY_HINT, ComponentType
 from usher.mgmt.components import ComponentRecord
 
-Says = TypeVar("Says", bound=Told)
+Says = TypeVar("Says", bound=ComponentRequest)
 Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")
 Handler = Callable[[MgmtCall[Asked]], Awaitable[Answer | Response]]
@@ -144,18 +144,18 @@ async def require_chunk(conn: Connection, chunk: int) -> Chunk:
     return found
 
 
-def state_of(chunk: Chunk) -> ChunkKept:
+def state_of(chunk: Chunk) -> ChunkState:
     """The state of a chunk's content, in the words of the seed."""
-    return ChunkKept(chunk.id, "propagated" if chunk.propagated_at else chunk.state)
+    return ChunkState(chunk.id, "propagated" if chunk.propagated_at else chunk.state)
 
 
-def index_state_of(chunk: Chunk) -> ChunkKept:
+def index_state_of(chunk: Chunk) -> ChunkState:
     """The state of a chunk's index, in the words of the seed; one that nobody builds now has failed, or waits."""
     if chunk.propagated_at:
-        return ChunkKept(chunk.id, "propagated")
+        return ChunkState(chunk.id, "propagated")
     if chunk.index_state is None or chunk.index_state == "parked":
-        return ChunkKept(chunk.id, "error" if chunk.build_attempts else "waiting")
-    return ChunkKept(chunk.id, chunk.index_state)
+        return ChunkState(chunk.id, "error" if chunk.build_attempts else "waiting")
+    return ChunkState(chunk.id, chunk.index_state)
 
 
 def refuse_lost_lease(chunk: Chunk, me: ComponentRecord) -> NoReturn:

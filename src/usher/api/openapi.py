@@ -10,7 +10,7 @@ from usher import __version__
 from usher.api.access import READ
 from usher.api.context import MgmtCall, MgmtEndpoint
 from usher.http.server.endpoint import Endpoint
-from usher.http.server.messages import Problem
+from usher.messages.server import Problem
 
 Endpoints = Sequence[MgmtEndpoint]
 REF = "#/components/schemas/{name}"

@@ -7,8 +7,8 @@ from usher.api.context import MgmtCall, MgmtEndpoint
 from usher.db.pool import Database
 from usher.errors import Unreachable
 from usher.http.server.endpoint import OPEN, Endpoint
-from usher.http.server.messages import Status
 from usher.http.server.probes import probe_endpoints
+from usher.messages.server import Status
 from usher.schema.state import (
     SchemaState,
     out_of_date_error,

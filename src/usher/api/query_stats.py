@@ -2,18 +2,16 @@
 
 import re
 from datetime import UTC, datetime
-from typing import Annotated, Final
-
-from msgspec import Meta
+from typing import Final
 
 from usher.api.access import work
 from usher.api.context import MgmtCall
 from usher.api.mgmt_calls import caller, database_time, mgmt_connection
-from usher.api.mgmt_messages import Seconds, Told
 from usher.errors import BadInput
 from usher.http.server.endpoint import Endpoint
-from usher.http.server.messages import Status
 from usher.http.server.middleware import HttpError
+from usher.messages.front_end import MAX_QUERIES_PER_REQUEST, QueryStat, QueryStats
+from usher.messages.server import Status
 from usher.mgmt import query_stats
 from usher.mgmt.component_names import storable_text
 from usher.mgmt.query_stats import ReportedQuery
@@ -21,17 +19,6 @@ from usher.mgmt.query_stats import ReportedQuery
 TIME: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(us|ms|s|m|min)?")
 UNITS: Final = {"us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "min": 60}
 LONGEST: Final = 86_400  # seconds
-MOST: Final = 1_000
-
-
-class QueryStat(Told, kw_only=True):
-    term: Annotated[str, Meta(max_length=1_000)]
-    timestamp: Annotated[float, Meta(ge=0, lt=4_102_444_800)] | None = None
-    query_time: str | Seconds
-
-
-class QueryStats(Told, kw_only=True):
-    queries: Annotated[list[QueryStat], Meta(extra_json_schema={"maxItems": MOST})]
 
 
 async def send_query_stats(call: MgmtCall[QueryStat]) -> Status:
@@ -46,8 +33,10 @@ async def send_query_stats(call: MgmtCall[QueryStat]) -> Status:
 
 async def send_many(call: MgmtCall[QueryStats]) -> Status:
     given = call.body.queries
-    if len(given) > MOST:
-        raise HttpError(413, "too_large", f"{len(given):,} queries are more than {MOST:,}.")
+    if len(given) > MAX_QUERIES_PER_REQUEST:
+        raise HttpError(
+            413, "too_large", f"{len(given):,} queries are more than {MAX_QUERIES_PER_REQUEST:,}."
+        )
     now = database_time(call)
     asked, me = [read(one, now) for one in given], await caller(call, "front-end", "index-server")
     if asked:

@@ -11,7 +11,7 @@ import msgspec
 from starlette.responses import Response
 
 from usher.db.pool import Connection, Database
-from usher.messages import ClusterMap, MappedServer, ServerRow
+from usher.messages.front_end import ClusterMap, MappedServer, ServerRow
 from usher.mgmt import placements
 from usher.mgmt.health import Health
 from usher.mgmt.placements import FullMap

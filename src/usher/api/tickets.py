@@ -1,40 +1,32 @@
 """Tickets at MGMT: components get permits for each other, and what they need to verify those of others."""
 
 from collections.abc import Mapping
-from typing import Annotated, Final
-
-from msgspec import Meta
+from typing import Final
 
 from usher.api.access import read_and
 from usher.api.context import MgmtCall
 from usher.api.mgmt_calls import mgmt_connection
-from usher.api.mgmt_messages import Host, Told
 from usher.errors import BadInput
 from usher.http.server.endpoint import AccessRule, Endpoint
 from usher.http.server.middleware import HttpError
-from usher.messages import GuardState, Tickets
+from usher.messages.components import (
+    MAX_HOSTS_PER_TICKET_REQUEST,
+    GuardQuery,
+    GuardState,
+    TicketRequest,
+    Tickets,
+)
 from usher.mgmt import components
 from usher.mgmt.component_names import TYPES, ComponentType
 from usher.mgmt.tokens import Token
 from usher.tickets import ACTIONS, LIFETIME_SECONDS, Action, Ticket, audience_key, sign
 
-MAX_HOSTS_PER_REQUEST: Final = 1_000
 # What each type of component asks of others.
 ACTIONS_OF_TYPE: Final[Mapping[ComponentType, tuple[Action, ...]]] = {
     "index-builder": ("content", "index"),
     "index-server": ("index",),
     "front-end": ("query",),
 }
-
-
-class TicketRequest(Told, kw_only=True):
-    """The components that the caller wants to ask."""
-
-    hosts: Annotated[list[Host], Meta(extra_json_schema={"maxItems": MAX_HOSTS_PER_REQUEST})]
-
-
-class GuardQuery(Told, kw_only=True):
-    """A component that wants to verify tickets."""
 
 
 def actions_of(token: Token) -> tuple[Action, ...]:
@@ -48,8 +40,8 @@ def actions_of(token: Token) -> tuple[Action, ...]:
 
 async def give_tickets(call: MgmtCall[TicketRequest]) -> Tickets:
     hosts, token = call.body.hosts, call.caller.token
-    if len(hosts) > MAX_HOSTS_PER_REQUEST:
-        message = f"{len(hosts):,} hosts are more than {MAX_HOSTS_PER_REQUEST:,}."
+    if len(hosts) > MAX_HOSTS_PER_TICKET_REQUEST:
+        message = f"{len(hosts):,} hosts are more than {MAX_HOSTS_PER_TICKET_REQUEST:,}."
         raise HttpError(413, "too_large", message, hint="Ask in several requests.")
     if token is None or not (actions := actions_of(token)):
         return Tickets({}, LIFETIME_SECONDS)  # on one machine, components need none

@@ -106,7 +106,7 @@ async def count_pages(
 
 async def count_known_pages(conn: Connection, *, number: int, most: int) -> int:
     """Pages of a host in any state, counted up to `most`."""
-    ((known,),) = await store.known_pages.tuples(conn, domain64=number, most=most)
+    ((known,),) = await store.count_known_pages.tuples(conn, domain64=number, most=most)
     return int(known)
 
 
@@ -164,7 +164,7 @@ async def change_settings(
     max_depth: int | None = None,
 ) -> DoorSettings:
     """Set what holds for every host that does not say otherwise."""
-    found = await store.change_house.row(
+    found = await store.change_settings.row(
         conn,
         DoorSettings,
         cadence=cadence,

@@ -33,7 +33,7 @@ cross join lateral (
 ) counted
 where number > 0;
 
--- name: known_pages
+-- name: count_known_pages
 -- How many pages of a host are known, counted up to how many it may have.
 select count(*)
 from (select from work.guestbook g where g.domain64 = %(domain64)s limit %(most)s) page;
@@ -61,7 +61,7 @@ update work.hosts set
 where name = any(%(names)s)
 returning name;
 
--- name: change_house
+-- name: change_settings
 -- Set what holds for every host that does not say otherwise.
 update work.settings set
     cadence = coalesce(%(cadence)s::interval, cadence),

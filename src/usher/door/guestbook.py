@@ -66,7 +66,7 @@ def array_text(values: Iterable[object]) -> str:
 
 async def disable_sequential_scans(conn: Connection) -> None:
     """For the rest of the transaction no table is read from end to end."""
-    await store.by_index.tuples(conn)
+    await store.disable_sequential_scans.tuples(conn)
 
 
 async def knock(

@@ -393,7 +393,7 @@ from work.guestbook g
 left join work.content_type t on t.code = g.content_type
 where g.domain64 = %(domain64)s and g.path = %(path)s;
 
--- name: by_index
+-- name: disable_sequential_scans
 -- For the rest of the transaction no table is read from end to end. A plan made while the guestbook was empty would
 -- read it whole, and be kept while it grows.
 select set_config('enable_seqscan', 'off', true);

@@ -56,7 +56,9 @@ async def find_known_pages(
 ) -> Collection[int]:
     """Which of these pages are in the guestbook: their places in the lists."""
     await guestbook.disable_sequential_scans(conn)
-    found = await store.known.tuples(conn, domain64s=array_text(domain64s), paths="\n".join(paths))
+    found = await store.find_known_pages.tuples(
+        conn, domain64s=array_text(domain64s), paths="\n".join(paths)
+    )
     return {position - 1 for (position,) in found}
 
 

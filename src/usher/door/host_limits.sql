@@ -23,7 +23,7 @@ written_down as (
 )
 select domain64, number from counted;
 
--- name: known
+-- name: find_known_pages
 -- Which of these pages are in the guestbook, by their position from 1 on.
 select given.position
 from rows from (

@@ -57,21 +57,21 @@ class HostRules:
 
 
 async def door_settings(conn: Connection) -> DoorSettings:
-    found = await store.house.row(conn, DoorSettings)
+    found = await store.door_settings.row(conn, DoorSettings)
     if found is None:
         raise SchemaOutOfDate("work.settings is empty.", hint="Run `usher db migrate`.")
     return found
 
 
 async def host_rules(conn: Connection, *, names: Sequence[str]) -> list[HostRules]:
-    return await store.judged_by.rows(conn, HostRules, names=list(names))
+    return await store.host_rules.rows(conn, HostRules, names=list(names))
 
 
 async def have_changed(
     conn: Connection, *, revisions: Mapping[int, int], house_revision: int
 ) -> bool:
     """Whether a host of these, or the door_settings, has have_changed since the revision given for its number."""
-    ((answer,),) = await store.changed.tuples(
+    ((answer,),) = await store.have_changed.tuples(
         conn,
         domain64s=list(revisions),
         revisions=list(revisions.values()),
@@ -88,7 +88,7 @@ async def known_ranges(conn: Connection, *, names: Sequence[str]) -> list[domain
     """The range that each name's number will be in: its domain's, its TLD's while the domain is new, or unknown."""
     split = [domain64.split(name) for name in names]
     tlds, domains = [name.tld for name in split], [name.domain for name in split]
-    found = await store.known_parts.tuples(conn, tlds=tlds, domains=domains)
+    found = await store.known_ranges.tuples(conn, tlds=tlds, domains=domains)
     return [range_of(tld, domain) for tld, domain in found]
 
 

@@ -104,7 +104,7 @@ from placed
 join highest using (tld, number)
 order by domain64;
 
--- name: judged_by
+-- name: host_rules
 -- What the doorkeeper must know of hosts to judge their URLs, with the revision that says when it is out of date.
 select
     h.domain64, h.name, h.revision, h.policy, h.policy_reason, h.filters, h.scope, h.scope_ranges,
@@ -115,7 +115,7 @@ from work.hosts h
 cross join work.settings
 where h.name = any(%(names)s);
 
--- name: house
+-- name: door_settings
 -- What holds for every host that does not say otherwise.
 select revision, cadence, filters, max_pages, max_depth
 from work.settings;
@@ -131,7 +131,7 @@ where next_fetch <= %(now)s
 order by id
 limit %(n)s;
 
--- name: known_parts
+-- name: known_ranges
 -- The code of each name's TLD and the number of its domain, null where there is none yet.
 select tld.code as tld, d.number as domain
 from unnest(%(tlds)s::text[], %(domains)s::text[]) with ordinality as given (tld, domain, position)
@@ -141,7 +141,7 @@ left join work.domain d
     and d.name = case when tld.code is null then given.domain || '.' || given.tld else given.domain end
 order by given.position;
 
--- name: changed
+-- name: have_changed
 -- Whether one of these hosts, or the house, is not as it was at the revision given.
 select exists (
     select

@@ -19,7 +19,8 @@ from usher.index.chunk_sources import download_index_chunk
 from usher.index.claimed_chunks import ClaimedChunks
 from usher.index.component_lifecycle import background_task
 from usher.index.metrics import BUILT, BUILT_DOCUMENTS, FOREIGN, count_skipped
-from usher.messages import ContentChunk, ForeignPages, SourceChunk
+from usher.messages.builder import ContentChunk, SourceChunk
+from usher.messages.components import ForeignPages
 from usher.telemetry import Log, log_failure
 
 log = Log("index")

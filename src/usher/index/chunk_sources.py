@@ -14,7 +14,8 @@ from typing import Final
 from usher.chunk_store import ChunkStore
 from usher.errors import BadContent, DiskUnusable, NotFound, Unreachable, UsherError
 from usher.http.client.download import download_chunk
-from usher.messages import MissingChunk, ServerChunk, SourceChunk
+from usher.messages.builder import SourceChunk
+from usher.messages.index_server import MissingChunk, ServerChunk
 
 DOWNLOAD_TIMEOUT_SECONDS: Final = 5.0
 AVOID_SECONDS: Final = 30.0  # during which a silent host is tried last
@@ -71,13 +72,11 @@ class ChunkSources:
         """The chunks that are lost; each is returned once, and again if it stays lost for as long."""
         latest = now() - self.lost_seconds
         lost = [
-            chunk.report
-            for chunk in self._unavailable.values()
+            chunk
+            for chunk, chunk in self._unavailable.items()
             if chunk.tries >= LOST_TRIES and chunk.since <= latest
         ]
-        for report in lost:
-            del self._unavailable[report.chunk_id]
-        return lost
+        return [self._unavailable.pop(chunk).said for chunk in lost]
 
     async def fetch(self, chunk: ServerChunk) -> bool:
         """Ensure that a chunk is in the store; True if it already was, Unreachable if no host has it."""

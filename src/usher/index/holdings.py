@@ -13,7 +13,7 @@ from usher.chunk_store import ChunkStore, translate_disk_errors
 from usher.errors import BadInput
 from usher.index import chunk_file
 from usher.index.engine import Engine
-from usher.messages import HeldChunk
+from usher.messages.index_server import HeldChunk
 from usher.private_files import write_file
 
 FILE: Final = "incarnation"

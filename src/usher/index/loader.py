@@ -21,7 +21,8 @@ from usher.index.engine import Engine
 from usher.index.holdings import NOT_COMPARED, forget_incarnation, held_chunks, write_incarnation
 from usher.index.metrics import DOCUMENTS, FOREIGN, LOADED, NOT_LOADED, RETIRED
 from usher.index.page_filter import PageFilter
-from usher.messages import ChunkPages, ForeignPages, HeldChunk, ServerChunk
+from usher.messages.components import ForeignPages
+from usher.messages.index_server import ChunkPages, HeldChunk, ServerChunk
 from usher.telemetry import Log
 from usher.urls import UrlRefusal, parse
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from usher.crawl.page.pdf import MAX_PAGES
 from usher.index.document import IndexDocument
-from usher.messages import ForeignPages
+from usher.messages.components import ForeignPages
 
 MAX_EXAMPLES: Final = 3
 MAX_EXAMPLE_CHARACTERS: Final = 200

@@ -33,7 +33,7 @@ async def retry(
     await components.add_events(conn, *happened)
     if wanted is None:
         return [RetriedChunk(id_, "waiting") for id_ in sorted(free)]
-    known = {id_ for (id_,) in await store.known.tuples(conn, ids=wanted)}
+    known = {id_ for (id_,) in await store.existing_chunks.tuples(conn, ids=wanted)}
     return [
         RetriedChunk(id_, "waiting" if id_ in free else "same" if id_ in known else "missing")
         for id_ in wanted
@@ -49,7 +49,7 @@ async def set_rows(conn: Connection, rows: int, *, now: datetime) -> list[str]:
         raise BadInput(f"There are 1 to {MAX_ROWS} rows.", hint="usher components rows --set 3")
     await components.lock_rows(conn)
     await placements.plan_alone(conn)  # nobody drops a copy that the look below counts on
-    if await store.only_beyond.tuples(conn, rows=rows):
+    if await store.chunks_only_beyond.tuples(conn, rows=rows):
         raise Conflict(
             f"Some chunks are loaded in later rows, and not in rows 1 to {rows}.",
             hint="Wait until they are: usher components rows",

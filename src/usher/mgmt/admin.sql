@@ -5,7 +5,7 @@ set index_state = null, build_attempts = 0, reason = ''
 where index_state = 'parked' and (%(ids)s::bigint[] is null or id = any(%(ids)s))
 returning id;
 
--- name: known
+-- name: existing_chunks
 -- Which of these chunks there are.
 select id from work.chunk where id = any(%(ids)s);
 
@@ -13,7 +13,7 @@ select id from work.chunk where id = any(%(ids)s);
 -- How many rows there shall be.
 update work.settings set "rows" = %(rows)s where "rows" <> %(rows)s returning "rows";
 
--- name: only_beyond
+-- name: chunks_only_beyond
 -- Chunks that are loaded in rows beyond this one and in no other; one is enough to know.
 select p.chunk_id
 from work.placement p

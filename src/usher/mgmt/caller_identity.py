@@ -81,7 +81,7 @@ async def recognise(
     conn: Connection, caller: CallerIdentity, *, now: datetime
 ) -> ComponentRecord | None:
     """The component that calls, seen now, in whatever role; None if none fits. Raise NotAllowed as `identify` does."""
-    rows = await store.meet.tuples(
+    rows = await store.recognise.tuples(
         conn, host=caller.host, roles=list(caller.roles), token=caller.token_id, now=now
     )
     if not rows:
@@ -137,7 +137,7 @@ async def _check_tokens(conn: Connection, caller: CallerIdentity) -> None:
 async def _bind_token(conn: Connection, one: ComponentRecord, token_id: int | None) -> None:
     if token_id is None or token_id == one.token_id:
         return
-    if not await store.bind.tuples(conn, id=one.id, token=token_id):
+    if not await store.bind_token.tuples(conn, id=one.id, token=token_id):
         raise not_its_token(one.host)
 
 
@@ -151,5 +151,5 @@ def not_its_token(host: str) -> NotAllowed:
 async def _learn_type(
     conn: Connection, one: ComponentRecord, kind: ComponentType | None, now: datetime
 ) -> None:
-    if kind is not None and await store.learn.tuples(conn, id=one.id, type=kind):
+    if kind is not None and await store.learn_type.tuples(conn, id=one.id, type=kind):
         await add_events(conn, NewEvent(now, "type", one.id, None, kind))

@@ -1,4 +1,4 @@
--- name: meet
+-- name: recognise
 -- The component of a host that plays one of these roles, the first of them if it plays several; else the one whose role
 -- is not known yet, else the only one there. It is seen now. Written once a second at most, and never waited for: calls
 -- of one component must not stand in line for its row.
@@ -55,11 +55,11 @@ insert into work.component (host, machine, state_since, health_since, seen_at, c
 values (%(host)s, %(machine)s, %(now)s, %(now)s, %(now)s, %(now)s, %(now)s)
 returning id;
 
--- name: learn
+-- name: learn_type
 -- A component's type, learned once.
 update work.component set type = %(type)s where id = %(id)s and type is null returning id;
 
--- name: bind
+-- name: bind_token
 -- A component's token: its first, or a new one when the old has been revoked or has expired.
 update work.component c
 set token_id = %(token)s

@@ -16,7 +16,7 @@ from psycopg.rows import TupleRow
 from usher.db.pool import Connection
 from usher.db.statements import array, load_statements
 from usher.door.guestbook import PageReport, SettledPage, report_columns
-from usher.messages import PrivateAccess
+from usher.messages.crawler import PrivateAccess
 from usher.mgmt import compaction_merge, page_versions, placements
 from usher.urls import Url, url_text
 
@@ -204,7 +204,7 @@ async def lock_chunk(
 
 async def find_page(conn: Connection, url: Url) -> PageLocation | None:
     """The page of that address, in whatever state."""
-    return await store.page_of_chunk.row(conn, PageLocation, host=url.host, path=url.path)
+    return await store.find_page.row(conn, PageLocation, host=url.host, path=url.path)
 
 
 async def report(
@@ -227,7 +227,7 @@ async def rest_hosts(
     conn: Connection, troubles: Sequence[HostTrouble], *, now: datetime
 ) -> dict[int, datetime]:
     """Let hosts rest, for every crawler; when each is ready again."""
-    found = await store.slow_down.tuples(
+    found = await store.rest_hosts.tuples(
         conn,
         domain64s=[one.domain64 for one in troubles],
         whys=[one.why for one in troubles],
@@ -239,7 +239,7 @@ async def rest_hosts(
 
 async def clear_troubles(conn: Connection, domain64s: Sequence[int], *, now: datetime) -> int:
     """Hosts that answer, after a quiet while, are trusted again."""
-    return await store.forgive.run(conn, domain64s=sorted(set(domain64s)), now=now)
+    return await store.clear_troubles.run(conn, domain64s=sorted(set(domain64s)), now=now)
 
 
 async def finish_crawl(
@@ -282,7 +282,7 @@ async def fail_crawls(
     )
     lost = [id_ for (id_,) in found]
     if lost:
-        await store.let_go.tuples(conn, chunks=lost, now=now)
+        await store.release_hosts.tuples(conn, chunks=lost, now=now)
         await page_versions.take_back(conn, lost, max_losses=MAX_CRAWL_ATTEMPTS, now=now)
     return lost
 

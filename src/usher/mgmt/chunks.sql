@@ -20,7 +20,7 @@ where crawler_id = %(crawler)s and state = 'crawling' and lease_until > %(now)s
 order by id
 limit 2;
 
--- name: page_of_chunk
+-- name: find_page
 -- The page of that address, if it is in the chunk (or in any, if none is named) and being crawled.
 select g.domain64, g.path, g.chunk_id, g.state
 from work.guestbook g
@@ -71,7 +71,7 @@ with lost as (
 )
 select lost.id from lost cross join woken;
 
--- name: let_go
+-- name: release_hosts
 -- The hosts that chunks held alone rest once more and are free.
 select work.release_hosts(%(chunks)s::bigint[], %(now)s);
 
@@ -214,7 +214,7 @@ where k.id > %(after)s and k.propagated_at is null
 order by k.id
 limit %(n)s;
 
--- name: slow_down
+-- name: rest_hosts
 -- Hosts that refused us or could not be reached rest, for everyone, and their groups with them. A host that a chunk holds
 -- rests on when the chunk ends.
 with given as (
@@ -246,7 +246,7 @@ with given as (
 )
 select domain64, ready_at from slowed;
 
--- name: forgive
+-- name: clear_troubles
 -- Hosts that answer again after a quiet while begin anew.
 update work.hosts
 set troubles = 0, trouble = '', trouble_at = null

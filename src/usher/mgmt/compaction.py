@@ -78,10 +78,12 @@ async def compact(
     await store.compact_alone.tuples(conn, lock=COMPACTION_LOCK)
     # All who write places take this lock before they lock chunks and pages, and here rows of work.compaction_candidate.
     await placements.plan_alone(conn)
-    made = [id_ for (id_,) in await store.close.tuples(conn, now=now)]
-    vain = await store.give_up.tuples(conn, before=now - MERGE_TIMEOUT, again=now + MERGE_TIMEOUT)
+    made = [id_ for (id_,) in await store.close_merges.tuples(conn, now=now)]
+    vain = await store.give_up_merges.tuples(
+        conn, before=now - MERGE_TIMEOUT, again=now + MERGE_TIMEOUT
+    )
     due = datetime.max.replace(tzinfo=UTC) if by_hand else now
-    seen = await store.look.rows(conn, CompactionCandidate, due=due, n=n)
+    seen = await store.check_candidates.rows(conn, CompactionCandidate, due=due, n=n)
     judged = {
         one.chunk_id: judge(one, now, timedelta(0) if by_hand else MIN_PROPAGATED_AGE)
         for one in seen
@@ -125,7 +127,7 @@ async def _retire(conn: Connection, chunks: Sequence[int], now: datetime) -> lis
     """Those of these that nobody needs leave."""
     if not chunks:
         return []
-    return [id_ for (id_,) in await store.retire.tuples(conn, chunks=list(chunks), now=now)]
+    return [id_ for (id_,) in await store.retire_chunks.tuples(conn, chunks=list(chunks), now=now)]
 
 
 async def _put_off(
@@ -136,12 +138,12 @@ async def _put_off(
 ) -> None:
     """Write down when to look at what stays."""
     if gone := [id_ for id_, what in judged.items() if what == "gone"]:
-        await store.forget.run(conn, chunks=gone)
+        await store.forget_candidates.run(conn, chunks=gone)
     if not seen:
         return
     sparse = {one.chunk_id: one.alive for one in seen if judged[one.chunk_id] == "sparse"}
     late = {"sparse": SETTLED_CHECK_INTERVAL, "dense": SETTLED_CHECK_INTERVAL}
-    await store.put_off.run(
+    await store.schedule_checks.run(
         conn,
         chunks=list(judged),
         look_ats=[now + late.get(what, WAITING_CHECK_INTERVAL) for what in judged.values()],
@@ -152,9 +154,9 @@ async def _put_off(
 async def _begin(conn: Connection, now: datetime) -> list[MergedChunk]:
     """New chunks of those with little left, as many at once as may be, if every row has all it should."""
     found: list[MergedChunk] = []
-    [(under_way,)] = await store.under_way.tuples(conn)
+    [(under_way,)] = await store.count_open_merges.tuples(conn)
     while under_way + len(found) < MAX_OPEN_MERGES:
-        taken = choose_sources(await store.sparse.tuples(conn, n=MAX_SOURCES_PER_CHUNK))
+        taken = choose_sources(await store.sparse_chunks.tuples(conn, n=MAX_SOURCES_PER_CHUNK))
         if not taken or (not found and not await _complete(conn)):
             break
         found.append(await _make(conn, taken, now))
@@ -184,7 +186,7 @@ def choose_sources(sparse: Sequence[tuple[int, list[int], int]]) -> dict[int, li
 async def _make(conn: Connection, taken: Mapping[int, list[int]], now: datetime) -> MergedChunk:
     pairs = [(source, page) for source, pages in taken.items() for page in pages]
     sources, pages = zip(*pairs, strict=True)
-    [(id_,)] = await store.begin.tuples(
+    [(id_,)] = await store.begin_merge.tuples(
         conn, sources=list(sources), pages=list(pages), now=now, again=now + WAITING_CHECK_INTERVAL
     )
     return MergedChunk(id_, sorted(taken), len(pairs))

@@ -2,7 +2,7 @@
 -- One at a time begins to make chunks of others.
 select pg_advisory_xact_lock(%(lock)s);
 
--- name: close
+-- name: close_merges
 -- Chunks that are made of others and that every row has now; what they are made of is looked at again.
 with done as (
     update work.chunk_source m
@@ -17,7 +17,7 @@ with done as (
 )
 select distinct chunk_id from done;
 
--- name: give_up
+-- name: give_up_merges
 -- Chunks that nobody could make, or nobody wanted to: what they are to be made of is free. One that was made and lost
 -- waits for people, like all that are parked: its pages know no other chunk.
 with vain as (
@@ -41,7 +41,7 @@ with vain as (
 )
 select id, reason from vain;
 
--- name: look
+-- name: check_candidates
 -- Chunks that are due to be looked at: how far they are, how many pages they had, how many are alive in them, of how many
 -- nobody knows, and whether nobody needs the chunk any more.
 with due as (
@@ -70,18 +70,18 @@ cross join lateral (
     offset 0
 ) pages;
 
--- name: put_off
+-- name: schedule_checks
 -- When to look at these again, and how much is left of those with little.
 update work.compaction_candidate t
 set check_at = g.check_at, alive = g.alive
 from unnest(%(chunks)s::bigint[], %(look_ats)s::timestamptz[], %(alive)s::integer[]) as g (chunk_id, check_at, alive)
 where t.chunk_id = g.chunk_id;
 
--- name: forget
+-- name: forget_candidates
 -- There is nothing more to see of these.
 delete from work.compaction_candidate where chunk_id = any(%(chunks)s);
 
--- name: retire
+-- name: retire_chunks
 -- Chunks that nobody needs leave: servers are told to drop them, and what was written down for them is forgotten.
 with over as (
     update work.chunk k
@@ -107,11 +107,11 @@ with over as (
 )
 select id from over order by id;
 
--- name: under_way
+-- name: count_open_merges
 -- How many chunks are being made of others.
 select count(distinct chunk_id) as number from work.chunk_source where open;
 
--- name: sparse
+-- name: sparse_chunks
 -- Chunks of which little is left, the oldest first, with the pages that are alive in them, and how often it was tried in
 -- vain to make another of them.
 select
@@ -141,7 +141,7 @@ where pages.ids is not null
     and not exists (select from work.chunk_source m where m.source_id = t.chunk_id and m.open)
 order by t.chunk_id;
 
--- name: begin
+-- name: begin_merge
 -- A chunk that is to be made of others: of each the pages that are named.
 with new as (
     insert into work.chunk (state, claimed_at, crawled_at) values ('crawled', %(now)s, %(now)s) returning id

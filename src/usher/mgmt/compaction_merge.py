@@ -30,12 +30,12 @@ class MergeSource:
 
 async def note_if_sparse(conn: Connection, chunk: int, *, now: datetime) -> None:
     """A crawled chunk is built: if few of its pages brought a text, as when most are as they were, it is noted."""
-    await store.born.run(conn, chunk=chunk, share=SPARSE_SHARE, now=now)
+    await store.note_if_sparse.run(conn, chunk=chunk, share=SPARSE_SHARE, now=now)
 
 
 async def manifest(conn: Connection, chunks: Sequence[int]) -> dict[int, list[MergeSource]]:
     """What the builder that took these chunks is to make them of; written down, to be compared when it has."""
-    await store.give.run(conn, chunks=list(chunks))
+    await store.assign_pages.run(conn, chunks=list(chunks))
     found: dict[int, list[MergeSource]] = {id_: [] for id_ in chunks}
     for id_, *source in await store.manifest.tuples(conn, chunks=list(chunks)):
         found[id_].append(MergeSource(*source))
@@ -51,7 +51,7 @@ async def finish_merge(conn: Connection, chunk: int, *, now: datetime) -> int:
     moved = [(page, source) for source, page, where, given in pages if given and where == source]
     done = {page for page, _ in moved}
     stale = [one for one in pages if one[1] not in done and one[2] != chunk]
-    await store.move.run(conn, chunk=chunk, pages=sorted(done))
+    await store.move_pages.run(conn, chunk=chunk, pages=sorted(done))
     await page_versions.record_stale_copies(
         conn, [(page, source, chunk) for page, source in moved], now=now
     )
@@ -60,5 +60,5 @@ async def finish_merge(conn: Connection, chunk: int, *, now: datetime) -> int:
     )
     if gone := [(source, page) for source, page, where, _ in stale if where is None]:
         sources, ids = zip(*gone, strict=True)
-        await store.as_judged.run(conn, chunk=chunk, sources=list(sources), pages=list(ids))
+        await store.copy_verdicts.run(conn, chunk=chunk, sources=list(sources), pages=list(ids))
     return len(moved)

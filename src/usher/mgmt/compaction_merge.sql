@@ -1,4 +1,4 @@
--- name: born
+-- name: note_if_sparse
 -- A chunk that was built, if few of its pages have a text in it.
 with mine as (
     select count(*) as pages, count(*) filter (where g.indexed_in = %(chunk)s or work.may_hold_unreported_text(g)) as alive
@@ -8,7 +8,7 @@ insert into work.compaction_candidate (chunk_id, check_at, pages)
 select %(chunk)s, %(now)s, pages from mine where alive <= %(share)s * pages
 on conflict (chunk_id) do update set pages = excluded.pages;
 
--- name: give
+-- name: assign_pages
 -- What is still alive of the pages that these chunks are to be made of; of one that was built before and lost, also what
 -- moved into it.
 update work.chunk_source m
@@ -55,11 +55,11 @@ cross join lateral (
     select id, indexed_in from work.guestbook where id = m.page_id offset 0 for no key update
 ) g;
 
--- name: move
+-- name: move_pages
 -- The text of these pages is in this chunk now.
 update work.guestbook set indexed_in = %(chunk)s where id = any(%(pages)s);
 
--- name: as_judged
+-- name: copy_verdicts
 -- Pages that disappeared while their chunk was made: whether they may go is known of where they were.
 update work.stale_copy o
 set ready = s.ready, held = s.held

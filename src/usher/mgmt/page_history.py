@@ -115,7 +115,7 @@ class PageHistory:
 
 async def host_rest(conn: Connection, domain64: int) -> HostRest:
     """The pace of a host that is there."""
-    [found] = await store.rest.rows(conn, HostRest, domain64=domain64)
+    [found] = await store.host_rest.rows(conn, HostRest, domain64=domain64)
     return found
 
 
@@ -128,19 +128,19 @@ async def page_history(
     indexed = crawled
     if text.indexed_in != chunk:
         indexed = None if text.indexed_in is None else await chunks.show(conn, text.indexed_in)
-    [workers] = await store.workers.rows(conn, WorkerCounts, quiet=now - MAX_WORKER_SILENCE)
+    [workers] = await store.worker_counts.rows(conn, WorkerCounts, quiet=now - MAX_WORKER_SILENCE)
     return PageHistory(
         text,
         crawled,
         indexed,
-        await store.copies.rows(conn, ChunkCopy, chunk=text.indexed_in),
-        await store.outdated.rows(conn, StaleCopy, page=page, n=MAX_STALE_COPIES),
+        await store.chunk_copies.rows(conn, ChunkCopy, chunk=text.indexed_in),
+        await store.stale_copies.rows(conn, StaleCopy, page=page, n=MAX_STALE_COPIES),
         workers,
     )
 
 
 async def text_of(conn: Connection, page: int) -> PageText:
-    [(*told, scheme, host, path)] = await store.text.tuples(conn, page=page)
+    [(*told, scheme, host, path)] = await store.page_text.tuples(conn, page=page)
     original = None if host is None else str(Url(Scheme(scheme), host, path))
     text64, noindex, indexed_in, misses, attempts, reason = told
     return PageText(text64, noindex, indexed_in, misses, attempts, reason, original)

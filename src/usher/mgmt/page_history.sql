@@ -1,4 +1,4 @@
--- name: rest
+-- name: host_rest
 -- When a host may be asked next, who holds it, and what keeps it from being asked sooner.
 select
     nullif(h.ready_at, '-infinity') as ready_at, nullif(h.claim_at, 'infinity') as claim_at, h.policy, h.policy_reason,
@@ -13,7 +13,7 @@ left join work.chunk k on k.id = h.held_by
 left join work.component c on c.id = k.crawler_id
 where h.domain64 = %(domain64)s;
 
--- name: text
+-- name: page_text
 -- What fetches told of a page beyond the page itself, and which page had its text before.
 select
     g.text64, g.noindex, g.indexed_in, g.misses, g.attempts, g.reason,
@@ -27,7 +27,7 @@ left join lateral (
 ) first on true
 where g.id = %(page)s;
 
--- name: copies
+-- name: chunk_copies
 -- Where a chunk is or is wanted, row by row, and whether its server is asked.
 select
     p."row", c.host, p.state, p.since,
@@ -43,7 +43,7 @@ cross join work.settings h
 where p.chunk_id = %(chunk)s and p."row" <= h."rows"
 order by p."row", p.state, c.host;
 
--- name: outdated
+-- name: stale_copies
 -- Copies of a page that are out of date: which servers have them still, because they were not told or have not done it,
 -- and whether one of these is asked.
 select
@@ -72,7 +72,7 @@ cross join lateral (
 group by o.chunk_id, o.newer, o.at, o.held
 order by o.at desc;
 
--- name: workers
+-- name: worker_counts
 -- How many rows there are, and how many crawlers and builders take on work.
 select
     h."rows",

@@ -36,7 +36,7 @@ async def record_stale_copies(
     if not moved:
         return
     pages, before, after = (list(one) for one in zip(*moved, strict=True))
-    await store.outdate.run(conn, pages=pages, before=before, after=after, now=now)
+    await store.record_stale_copies.run(conn, pages=pages, before=before, after=after, now=now)
 
 
 async def take_back(
@@ -66,7 +66,7 @@ async def judge(conn: Connection, *, n: int, now: datetime) -> dict[int, bool]:
         may_go = going <= MAX_DISAPPEARING_PAGES or going <= MAX_DISAPPEARING_SHARE * (left + going)
         verdicts[number] = may_go
         if may_go:
-            await store.let_go.tuples(conn, chunks=chunks, pages=pages)
+            await store.approve_removal.tuples(conn, chunks=chunks, pages=pages)
             await loaded(conn, sorted(set(chunks)))
         else:
             await store.hold_back.run(conn, chunks=chunks, pages=pages)

@@ -1,4 +1,4 @@
--- name: outdate
+-- name: record_stale_copies
 -- Pages whose text was in one chunk and is in another now, or nowhere.
 select work.record_stale_copies(%(pages)s::bigint[], %(before)s::bigint[], %(after)s::bigint[], %(now)s);
 
@@ -112,7 +112,7 @@ select
 from gone
 group by gone.domain64;
 
--- name: let_go
+-- name: approve_removal
 -- These may disappear.
 update work.stale_copy o
 set ready = true, held = false

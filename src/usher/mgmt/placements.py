@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from usher.db.pool import Connection
 from usher.db.statements import load_statements
-from usher.messages import HeldChunk
+from usher.messages.index_server import HeldChunk
 from usher.mgmt import components, incarnation, page_versions, placement_rules
 from usher.mgmt.health import Health, HealthLimits
 from usher.mgmt.placement_rules import ANSWERS, MovableChunk, PlacedCopy, Quota, RowServer
@@ -113,7 +113,7 @@ async def place_chunks(
 ) -> list[int]:
     """Seats for chunks that were built in this transaction; returns the rows that have no server for them."""
     await plan_alone(conn)
-    new = [id_ for (id_,) in await store.to_seat.tuples(conn, chunks=list(chunks))]
+    new = [id_ for (id_,) in await store.chunks_to_place.tuples(conn, chunks=list(chunks))]
     if not new:
         return []
     servers = await components.servers(conn, now=now, patience=patience)
@@ -125,14 +125,14 @@ async def place_chunks(
     seats = [(id_, chunk, where[id_]) for id_, taken in found.chunks.items() for chunk in taken]
     await _take(conn, seats, now)
     if found.missing:
-        await store.leave_unseated.run(conn, rows=found.missing, chunks=new)
+        await store.add_unplaced.run(conn, rows=found.missing, chunks=new)
     return found.missing
 
 
 async def remove_placements(conn: Connection, chunks: Sequence[int], *, copies: bool) -> None:
     """Take the places of these chunks away; `copies` those of loaded ones too. Call `plan_alone` first."""
     if chunks:
-        await store.unseat.run(conn, chunks=list(chunks), copies=copies)
+        await store.remove_placements.run(conn, chunks=list(chunks), copies=copies)
 
 
 async def plan(
@@ -161,13 +161,13 @@ async def plan(
 
 async def _look_through(conn: Connection, now: datetime) -> int:
     """How many rows there are; if it was another number before, all chunks are looked through once."""
-    [(rows, before)] = await store.house_rows.tuples(conn)
+    [(rows, before)] = await store.row_counts.tuples(conn)
     if rows != before:
         await plan_alone(conn)
         await store.narrow.run(conn, rows=rows)
         await store.widen.run(conn, rows=rows)
         await store.propagate.run(conn, chunks=None, now=now)
-        await store.looked_through.run(conn, rows=rows)
+        await store.set_placed_rows.run(conn, rows=rows)
     return int(rows)
 
 
@@ -216,10 +216,10 @@ async def _offers(
     must = {id_: -count for id_, count in quota.counts.items() if count < 0}
     found: list[tuple[Any, ...]] = []
     if waiting:
-        found += await store.unseated_offers.tuples(conn, row=row, n=waiting)
+        found += await store.unplaced_chunks.tuples(conn, row=row, n=waiting)
     if must:
         room = pack / max(pack, CANDIDATES_PER_MOVE * sum(must.values()))
-        found += await store.offers.tuples(
+        found += await store.movable_chunks.tuples(
             conn,
             row=row,
             givers=list(must),
@@ -239,7 +239,7 @@ async def _write(
     given = [(one.giver, one.chunk) for one in moves if one.giver is not None]
     if given:
         givers, chunks = zip(*given, strict=True)
-        await store.give_seats.run(conn, givers=list(givers), chunks=list(chunks), now=now)
+        await store.give_placements.run(conn, givers=list(givers), chunks=list(chunks), now=now)
     await _take(conn, [(one.taker, one.chunk, row) for one in moves], now)
     return PlanResult(len(moves) - len(given), len(given))
 
@@ -249,7 +249,7 @@ async def _take(conn: Connection, seats: Sequence[tuple[int, int, int]], now: da
     if not seats:
         return
     servers, chunks, rows = zip(*seats, strict=True)
-    found = await store.take_seats.tuples(
+    found = await store.take_placements.tuples(
         conn, servers=list(servers), chunks=list(chunks), rows=list(rows), now=now
     )
     if held := [chunk for chunk, there in found if there]:
@@ -258,7 +258,7 @@ async def _take(conn: Connection, seats: Sequence[tuple[int, int, int]], now: da
 
 async def _counts(conn: Connection) -> dict[tuple[int, int], int]:
     """Seats by server and row."""
-    return {(id_, row): seats for id_, row, seats in await store.seat_counts.tuples(conn)}
+    return {(id_, row): seats for id_, row, seats in await store.placement_counts.tuples(conn)}
 
 
 async def drop(conn: Connection, *, now: datetime, patience: HealthLimits = DEFAULT_LIMITS) -> int:
@@ -365,13 +365,13 @@ async def fill_new_server(
 
     The watchdog's next plan gives it its share of what other servers have.
     """
-    if server.row is None or await store.had_seats.tuples(conn, server=server.id):
+    if server.row is None or await store.had_placements.tuples(conn, server=server.id):
         return False
     async with conn.transaction():
         planned = await _plan_row(
             conn, server.row, MAX_FIRST_PLACEMENTS, now, DEFAULT_LIMITS, moving=False
         )
-        await store.had_no_seats.run(conn, server=server.id, row=server.row)
+        await store.record_empty_server.run(conn, server=server.id, row=server.row)
     return planned != PlanResult()
 
 
@@ -406,4 +406,4 @@ def _version(parts: Iterable[Any]) -> str:
 
 async def row_shortages(conn: Connection) -> list[RowShortage]:
     """What each row lacks."""
-    return [RowShortage(*one) for one in await store.missing.tuples(conn, n=MAX_COUNTED)]
+    return [RowShortage(*one) for one in await store.row_shortages.tuples(conn, n=MAX_COUNTED)]

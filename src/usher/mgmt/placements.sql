@@ -6,11 +6,11 @@ select pg_advisory_xact_lock(%(lock)s);
 -- Any number of servers report at once, but none while seats are given.
 select pg_advisory_xact_lock_shared(%(lock)s);
 
--- name: seat_counts
+-- name: placement_counts
 -- How many seats each server has, by row.
 select component_id, "row", placements from work.server_load where placements > 0;
 
--- name: to_seat
+-- name: chunks_to_place
 -- Of these chunks, those that are built and have no seat anywhere; all others were seated before, or wait for a server.
 select k.id
 from work.chunk k
@@ -18,7 +18,7 @@ where k.id = any(%(chunks)s) and k.index_state = 'built'
     and not exists (select from work.placement p where p.chunk_id = k.id and p.state <> 'leaving')
 order by k.id;
 
--- name: leave_unseated
+-- name: add_unplaced
 -- Chunks for which some rows have no server.
 insert into work.unplaced_chunk ("row", chunk_id)
 select r."row", c.chunk_id
@@ -26,7 +26,7 @@ from unnest(%(rows)s::smallint[]) as r ("row")
 cross join unnest(%(chunks)s::bigint[]) as c (chunk_id)
 on conflict do nothing;
 
--- name: house_rows
+-- name: row_counts
 -- How many rows there are, and for how many of them every chunk was looked through.
 select "rows", placed_rows from work.settings;
 
@@ -48,7 +48,7 @@ with unwanted as (
 )
 delete from work.placement where "row" > %(rows)s;
 
--- name: looked_through
+-- name: set_placed_rows
 -- All chunks were looked through for so many rows.
 update work.settings set placed_rows = %(rows)s;
 
@@ -56,7 +56,7 @@ update work.settings set placed_rows = %(rows)s;
 -- How many chunks have no seat in a row, counted up to a number.
 select count(*) from (select from work.unplaced_chunk where "row" = %(row)s limit %(n)s) u;
 
--- name: offers
+-- name: movable_chunks
 -- Seats of a row that may move: of each giver so many, those not loaded first, and all of which a taker still has a copy.
 -- A seat whose server has not reported since a restore stays, unless the server is gone: it may have the only copy.
 -- With each come the machines of its other seats, and the servers of this row that have a copy they may not drop yet.
@@ -90,7 +90,7 @@ join work.component c on c.id = o.component_id
 group by picked.chunk_id, picked.component_id, picked.wanted
 order by picked.chunk_id;
 
--- name: unseated_offers
+-- name: unplaced_chunks
 -- Chunks that have no seat in a row, with the same.
 select
     u.chunk_id, null::bigint as component_id, false as wanted,
@@ -102,7 +102,7 @@ left join work.component c on c.id = o.component_id
 group by u.chunk_id
 order by u.chunk_id;
 
--- name: give_seats
+-- name: give_placements
 -- Seats that are given away: what was loaded stays until its successor is, what was only wanted goes.
 with given as (
     select * from unnest(%(givers)s::bigint[], %(chunks)s::bigint[]) as g (component_id, chunk_id)
@@ -115,7 +115,7 @@ set state = 'leaving', since = %(now)s
 from given g
 where p.component_id = g.component_id and p.chunk_id = g.chunk_id and p.state = 'loaded';
 
--- name: take_seats
+-- name: take_placements
 -- New seats. A server that has a copy which nobody was told to drop has it loaded already; if that copy was its seat in
 -- another row, that row lacks one now.
 with given as (
@@ -138,7 +138,7 @@ set "row" = excluded."row", since = excluded.since, released_at = null,
     state = case when p.state = 'wanted' or p.released_at is not null then 'wanted' else 'loaded' end
 returning p.chunk_id, p.state = 'loaded';
 
--- name: unseat
+-- name: remove_placements
 -- Chunks that nobody will build need no seats, and get others if somebody does; of those that are no more the copies go
 -- too, so that a server which comes back with one is told to drop it.
 with unseated as (
@@ -276,11 +276,11 @@ left join work.component crawler on crawler.id = k.crawler_id
 join work.component builder on builder.id = k.builder_id
 order by s.is_around, k.id;
 
--- name: had_seats
+-- name: had_placements
 -- Whether a server ever had a seat, or there was none for it when it first asked.
 select component_id from work.server_load where component_id = %(server)s;
 
--- name: had_no_seats
+-- name: record_empty_server
 -- A server has asked what to load: from now on it waits for the watchdog's plan.
 insert into work.server_load (component_id, "row", placements, changes)
 values (%(server)s, %(row)s, 0, 0)
@@ -330,7 +330,7 @@ cross join lateral (
 ) m
 order by "row", host;
 
--- name: missing
+-- name: row_shortages
 -- Of each row: its seats, the chunks that have none, and the seats that are not loaded yet; the last two counted up to n.
 select
     r."row",

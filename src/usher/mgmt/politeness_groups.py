@@ -39,9 +39,9 @@ async def group(
     """
     check(name, delay)
     if hosts:
-        await store.add_pace.run(conn, name=name)
+        await store.add_group.run(conn, name=name)
     moved = await store.move_hosts.tuples(conn, pace=name, names=list(hosts))
-    if not await store.set_pace.tuples(conn, name=name, delay=delay, names=list(hosts)):
+    if not await store.set_group.tuples(conn, name=name, delay=delay, names=list(hosts)):
         raise NotFound(f"There is no group {name!r}.", hint=f"usher hosts group {name} HOST...")
     return [host for (host,) in moved]
 

@@ -1,4 +1,4 @@
--- name: add_pace
+-- name: add_group
 -- A group, if there is none of that name.
 insert into work.politeness_group (name) values (%(name)s) on conflict (name) do nothing;
 
@@ -17,7 +17,7 @@ left join work.politeness_group old on old.id = mine.politeness_group_id
 where h.domain64 = mine.domain64
 returning h.name;
 
--- name: set_pace
+-- name: set_group
 -- The rest between two requests, if one is given; and a group rests as long as the hosts that came to it.
 update work.politeness_group
 set crawl_delay = coalesce(%(delay)s::interval, crawl_delay),

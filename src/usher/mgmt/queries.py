@@ -139,7 +139,7 @@ async def show_chunk(conn: Connection, id_: int) -> ChunkDetails:
         ChunkPage(page, str(Url(Scheme(scheme), host, path)), state)
         for page, scheme, host, path, state in pages
     ]
-    made_of = [source for (source,) in await store.made_of.tuples(conn, chunk=id_)]
+    made_of = [source for (source,) in await store.chunk_sources.tuples(conn, chunk=id_)]
     merged_into = [other for (other,) in await store.merged_into.tuples(conn, chunk=id_)]
     return ChunkDetails(chunk, placed, found, made_of, merged_into)
 

@@ -132,7 +132,7 @@ join work.hosts h on h.domain64 = g.domain64
 order by g.id
 limit %(n)s;
 
--- name: made_of
+-- name: chunk_sources
 -- The chunks that one is made of, if it is.
 select source_id from work.chunk_source where chunk_id = %(chunk)s order by source_id;
 

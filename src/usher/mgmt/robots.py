@@ -52,7 +52,7 @@ async def store_robots(
     conn: Connection, host: str, scheme: Scheme, told: RobotsReport, *, now: datetime
 ) -> StoredRobots | None:
     """Keep what was read, and the pace it asks for; None for a host that nobody knows."""
-    return await store.keep_robots.row(
+    return await store.store_robots.row(
         conn,
         StoredRobots,
         host=host,
@@ -86,7 +86,7 @@ async def record_sitemap_read(
     conn: Connection, url: Url, *, pages: int, sitemaps: int, problem: str, now: datetime
 ) -> bool:
     """What a sitemap named; a page that turned out to be one is one from now on."""
-    found = await store.sitemap_read.tuples(
+    found = await store.record_sitemap_read.tuples(
         conn,
         host=url.host,
         path=url.path,

@@ -12,7 +12,7 @@ from work.robots r
 where r.domain64 = %(domain64)s
 order by r.scheme;
 
--- name: keep_robots
+-- name: store_robots
 -- A robots.txt that was read is good for a day. One that could not be had is asked for again after ten minutes, then
 -- twice as long each time, up to a day; what was read before is kept beside it, and so is the host's pace. A host that was
 -- held only until this was known, and needs no rest, is everybody's again.
@@ -68,7 +68,7 @@ order by h.domain64, s.path
 on conflict (domain64, path) do nothing
 returning domain64;
 
--- name: sitemap_read
+-- name: record_sitemap_read
 -- What a sitemap named when it was read.
 insert into work.sitemap as s (domain64, path, scheme, found_in, found_at, read_at, pages, sitemaps, problem)
 select h.domain64, %(path)s, %(scheme)s, 'a page', %(now)s, %(now)s, %(pages)s, %(sitemaps)s, %(problem)s

@@ -13,7 +13,7 @@ from usher.errors import BadInput, UsherError
 from usher.http.client.mgmt_client import NOT_MODIFIED, Client
 from usher.http.client.mgmt_responses import decode_answer
 from usher.http.server.credentials import credential
-from usher.messages import ClusterMap, ServerRow
+from usher.messages.front_end import ClusterMap, ServerRow
 from usher.query.results import Hits
 from usher.search.index_servers import IndexServer
 from usher.search.metrics import BROKEN

@@ -12,7 +12,7 @@ from usher.http.atom import ATOM_MEDIA_TYPE, to_xml
 from usher.http.server.component import QUERY, ComponentCall, ComponentEndpoint
 from usher.http.server.conditional import conditional_response, server_origin
 from usher.http.server.endpoint import OPEN, Endpoint
-from usher.http.server.messages import Status
+from usher.messages.server import Status
 from usher.query.language import parse_query
 from usher.search import assets, atom, json_results, result_view
 from usher.search.broker import Broker

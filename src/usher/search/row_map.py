@@ -10,7 +10,7 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Final
 
-from usher.messages import ServerRow
+from usher.messages.front_end import ServerRow
 
 DEPARTED_SECONDS: Final = 3_600.0  # during which the chunks of a departed server count as lost
 NEW_SHARE, NEW_CHUNKS = 0.01, 2  # so many new chunks a row may lack without being behind

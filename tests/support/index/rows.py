@@ -31,7 +31,7 @@ from usher.http.server.listen import read_bind
 from usher.index.document import IndexDocument
 from usher.index.engine import Engine
 from usher.index.rpc_handlers import QueryHandlers
-from usher.messages import INCARNATION_HEADER
+from usher.messages.fields import INCARNATION_HEADER
 from usher.search.cluster_map import ClusterView, MapClient
 from usher.search.front_end import FrontEndOptions, run_front_end
 from usher.settings import Settings

@@ -32,7 +32,13 @@ async def fetching(
             raise socket.gaierror(socket.EAI_NONAME, "not known") from None
 
     fetcher = Fetcher(
-        AGENT, limits=limits, allow=allow, lines_per_host=each, lines=most, ca=ca, look=look
+        AGENT,
+        limits=limits,
+        allow=allow,
+        connections_per_host=each,
+        connections=most,
+        ca=ca,
+        lookup=look,
     )
     async with fetcher:
         yield fetcher

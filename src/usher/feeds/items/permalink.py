@@ -10,12 +10,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 
 from usher.crawl.chunk_lease import ChunkLease
-from usher.crawl.fetch_outcome import GONE_STATUSES, REDIRECT_STATUSES
+from usher.crawl.fetch_outcome import GONE_STATUSES
 from usher.crawl.http.fetch import Fetcher, FetchResponse
+from usher.crawl.http.response import REDIRECT_STATUSES
 from usher.crawl.page import media_type
 from usher.crawl.page.charset import decode
 from usher.crawl.politeness import HostRules, PolitenessPolicy
-from usher.crawl.service import PRODUCT
 from usher.feeds.items import followup_jobs, full_pages
 from usher.feeds.items.followup_jobs import PageJob
 from usher.feeds.items.full_pages import PageRequest
@@ -77,7 +77,7 @@ async def fetch_item_page(
     else:
         source = "" if isinstance(feed, UrlRefusal) else feed.host
         async with RobotsCache(databases) as robots:
-            manners = PolitenessPolicy(fetcher, PRODUCT, robots.as_client())
+            manners = PolitenessPolicy(fetcher, robots.as_client())
             page = await fetch_page(manners, url, source=source, allowed=fetcher.allow)
     return await save_result(databases, request, page, now=now or databases.search.clock.now())
 
@@ -99,7 +99,7 @@ async def fetch_page(
         if rules and (refusal := robots_refusal(rules, here)):
             return refusal
         delay = rules.robots.crawl_delay or 0.0 if rules else 0.0
-        answer = await manners.ask(here, {}, delay=delay, lease=lease) if rules else None
+        answer = await manners.request(here, {}, delay=delay, lease=lease) if rules else None
         if answer is None:
             return FetchedPage(here, error="The host was busy for too long")
         if answer.status not in REDIRECT_STATUSES:
@@ -113,10 +113,10 @@ async def fetch_page(
 
 def robots_refusal(rules: HostRules, url: Url) -> FetchedPage | None:
     """Why robots.txt forbids the page; None if it does not."""
-    if rules.robots.wait:
+    if rules.robots.unavailable:
         return FetchedPage(url, error=f"Could not read robots.txt ({rules.why})")
-    if not rules.robots.allowed(str(url)):
-        rule = rules.robots.rule(str(url))
+    if not rules.robots.allows(str(url)):
+        rule = rules.robots.explain(str(url))
         return FetchedPage(url, error=f"robots.txt does not allow it: {rule}", final=True)
     return None
 

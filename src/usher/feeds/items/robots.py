@@ -15,7 +15,7 @@ from usher.db.pool import Connection, connect
 from usher.errors import UsherError
 from usher.feeds.store.databases import FeedDatabases, available_role
 from usher.http.client.mgmt_client import Client
-from usher.messages import StoredRobots
+from usher.messages.crawler import StoredRobots
 from usher.mgmt import robots
 from usher.urls import Url, UrlRefusal, parse
 

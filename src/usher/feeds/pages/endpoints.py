@@ -37,8 +37,8 @@ from usher.feeds.websub import callbacks
 from usher.http.atom import ATOM_MEDIA_TYPE, to_xml
 from usher.http.server.conditional import conditional_response, server_origin
 from usher.http.server.endpoint import OPEN, Endpoint
-from usher.http.server.messages import Status
 from usher.http.server.middleware import RETRY_SECONDS
+from usher.messages.server import Status
 from usher.settings import Settings
 from usher.telemetry import Log
 

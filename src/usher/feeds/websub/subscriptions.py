@@ -1,7 +1,4 @@
-"""Subscriptions at hubs, as rows: asked for, agreed to, denied, ended, and the news that hubs had.
-
-Comes from polls, which ask hubs, and from the callback, which hubs call; goes to feeds.websub.
-"""
+"""The subscriptions at hubs (feeds.websub)."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,17 +12,17 @@ store = load_statements(__file__)
 
 @dataclass(frozen=True, slots=True)
 class FeedHub:
-    """What a feed offers: its hub, and what it calls itself."""
+    """The hub and the self link of a feed; `wanted` if the feed is polled at all."""
 
     url: str
     wanted: bool
     hub: str
-    own: str
+    self_link: str
 
 
 @dataclass(frozen=True, slots=True)
 class CallbackSubscription:
-    """The subscription that a hub calls about; `status` is what the last poll was answered with."""
+    """The subscription that a hub calls back about; `status` is the HTTP status of the last poll."""
 
     id: int
     topic: str
@@ -38,13 +35,13 @@ class CallbackSubscription:
 
 
 async def feed_hub(conn: Connection, id_: int) -> FeedHub | None:
-    """What a feed offers."""
-    return await store.known.row(conn, FeedHub, id=id_)
+    """The hub of a feed; None if there is no such feed."""
+    return await store.feed_hub.row(conn, FeedHub, id=id_)
 
 
 async def hub_subscription(conn: Connection, id_: int) -> HubSubscription | None:
-    """How the subscription of a feed at its hub stands."""
-    return await store.standing.row(conn, HubSubscription, id=id_)
+    """The subscription of a feed at its hub."""
+    return await store.hub_subscription.row(conn, HubSubscription, id=id_)
 
 
 async def record_request(
@@ -57,8 +54,8 @@ async def record_request(
     try_at: datetime,
     now: datetime,
 ) -> None:
-    """A hub is about to be asked."""
-    await store.ask.run(
+    """Store a subscription request before it is sent."""
+    await store.record_request.run(
         conn,
         id=id_,
         hub=offer.hub,
@@ -73,17 +70,18 @@ async def record_request(
 async def record_failure(
     conn: Connection, id_: int, token: str, reason: str, *, try_at: datetime
 ) -> None:
-    await store.fail.run(conn, id=id_, token=token, reason=reason, try_at=try_at)
+    """Store why a request failed, and when to try again."""
+    await store.record_failure.run(conn, id=id_, token=token, reason=reason, try_at=try_at)
 
 
 async def begin_unsubscribe(conn: Connection, id_: int, *, now: datetime) -> HubSubscription | None:
-    """The hub is to tell us no more; the subscription that ends, if there is one."""
-    return await store.leave.row(conn, HubSubscription, id=id_, now=now)
+    """Store that a subscription ends; returns it, or None if there is none."""
+    return await store.begin_unsubscribe.row(conn, HubSubscription, id=id_, now=now)
 
 
 async def find_by_token(conn: Connection, token: str) -> CallbackSubscription | None:
-    """Whose address a hub calls."""
-    return await store.called.row(conn, CallbackSubscription, token=token)
+    """The subscription with this callback token."""
+    return await store.find_by_token.row(conn, CallbackSubscription, token=token)
 
 
 async def confirm_subscription(
@@ -95,35 +93,38 @@ async def confirm_subscription(
     renew_at: datetime,
     now: datetime,
 ) -> bool:
-    """The hub agreed to what we asked; false if we did not."""
-    found = await store.agree.tuples(
+    """Store that the hub confirmed a subscription; false if none was requested."""
+    rows = await store.confirm_subscription.tuples(
         conn, id=id_, token=token, until=until, renew_at=renew_at, now=now
     )
-    return bool(found)
+    return bool(rows)
 
 
 async def confirm_unsubscription(conn: Connection, id_: int, token: str) -> bool:
-    """The hub agreed that it is over; false if we did not ask that."""
-    return bool(await store.release.tuples(conn, id=id_, token=token))
+    """Store that the hub confirmed the end of a subscription; false if that was not requested."""
+    return bool(await store.confirm_unsubscription.tuples(conn, id=id_, token=token))
 
 
 async def record_denial(
     conn: Connection, id_: int, token: str, reason: str, *, try_at: datetime
 ) -> bool:
-    return bool(await store.deny.tuples(conn, id=id_, token=token, reason=reason, try_at=try_at))
+    """Store that the hub denied a subscription; false if none was requested."""
+    rows = await store.record_denial.tuples(conn, id=id_, token=token, reason=reason, try_at=try_at)
+    return bool(rows)
 
 
 async def count_ignored(conn: Connection, id_: int) -> None:
-    await store.ignore.run(conn, id=id_)
+    """Count a delivery without a valid signature."""
+    await store.count_ignored.run(conn, id=id_)
 
 
 async def record_ping(
     conn: Connection, id_: int, *, at: datetime, held: bool, now: datetime
 ) -> None:
-    """The hub has news, for which the feed is polled then, unless its server holds us off."""
-    await store.ping.run(conn, id=id_, at=at, held=held, now=now)
+    """Store that the hub announced news; the feed is polled at `at`, unless its server asked to wait."""
+    await store.record_ping.run(conn, id=id_, at=at, held=held, now=now)
 
 
 async def distrust_silent_hub(conn: Connection, id_: int) -> None:
-    """A poll found news; if the hub did not tell us since the one before, it is not to be relied on."""
-    await store.distrust.run(conn, id=id_)
+    """Distrust the hub if a poll found news that the hub did not announce."""
+    await store.distrust_silent_hub.run(conn, id=id_)

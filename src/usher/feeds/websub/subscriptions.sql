@@ -1,20 +1,20 @@
--- name: known
--- What a feed offers, and how its subscription at a hub stands.
+-- name: feed_hub
+-- The hub and the self link of a feed.
 select
     m.url, m.state = 'enabled' as wanted, coalesce(f.hub, '') as hub,
-    coalesce((select l.link from feeds.feed_link l where l.feed_id = f.id and l.relation = 'self' order by l.id limit 1), '') as own
+    coalesce((select l.link from feeds.feed_link l where l.feed_id = f.id and l.relation = 'self' order by l.id limit 1), '') as self_link
 from feeds.feed_metadata m
 left join feeds.feed f on f.id = m.feed_id
 where m.id = %(id)s;
 
--- name: standing
--- How the subscription of a feed at its hub stands.
+-- name: hub_subscription
+-- The subscription of a feed at its hub.
 select hub, topic, token, secret, state, errors, try_at, lease_until, renew_at, pinged_at, trusted
 from feeds.websub
 where metadata_id = %(id)s;
 
--- name: ask
--- A hub is about to be asked; one that agreed and is asked again still tells us meanwhile.
+-- name: record_request
+-- A subscription request that is about to be sent. A renewal leaves an active subscription active.
 insert into feeds.websub as w (metadata_id, hub, topic, token, secret, state, errors, asked_at, try_at)
 values (%(id)s, %(hub)s, %(topic)s, %(token)s, %(secret)s, 'asked', 1, %(now)s, %(try_at)s)
 on conflict (metadata_id) do update set
@@ -24,21 +24,21 @@ on conflict (metadata_id) do update set
     trusted = w.token = excluded.token and w.trusted,
     asked_at = excluded.asked_at, try_at = excluded.try_at;
 
--- name: fail
--- Why a hub that was asked did not agree, and when to try again.
+-- name: record_failure
+-- Why a request failed, and when to try again.
 update feeds.websub
 set reason = %(reason)s, try_at = greatest(try_at, %(try_at)s)
 where metadata_id = %(id)s and token = %(token)s;
 
--- name: leave
--- A hub is to tell us no more.
+-- name: begin_unsubscribe
+-- A subscription that is about to end.
 update feeds.websub
 set state = 'leaving', trusted = false, asked_at = %(now)s, reason = ''
 where metadata_id = %(id)s and state in ('asked', 'active')
 returning hub, topic, token, secret, state, errors, try_at, lease_until, renew_at, pinged_at, trusted;
 
--- name: called
--- Whose address a hub calls.
+-- name: find_by_token
+-- The subscription with this callback token.
 select
     w.metadata_id as id, w.topic, w.secret, w.state, m.state = 'enabled' as wanted, m.task_id, p.polled_at,
     coalesce(p.status, 0) as status
@@ -47,33 +47,33 @@ join feeds.feed_metadata m on m.id = w.metadata_id
 left join feeds.feed_poll p on p.metadata_id = w.metadata_id
 where w.token = %(token)s;
 
--- name: agree
--- The hub agreed to tell us, until then.
+-- name: confirm_subscription
+-- The hub confirmed the subscription until then.
 update feeds.websub
 set state = 'active', reason = '', errors = 0, lease_until = %(until)s, renew_at = %(renew_at)s, try_at = %(now)s
 where metadata_id = %(id)s and token = %(token)s and state in ('asked', 'active')
 returning metadata_id;
 
--- name: release
--- The hub agreed to tell us no more.
+-- name: confirm_unsubscription
+-- The hub confirmed the end of the subscription.
 update feeds.websub
 set state = 'left', lease_until = null, renew_at = null
 where metadata_id = %(id)s and token = %(token)s and state = 'leaving'
 returning metadata_id;
 
--- name: deny
--- The hub will not tell us, or not any more.
+-- name: record_denial
+-- The hub denied the subscription or ended it.
 update feeds.websub
 set state = 'denied', reason = %(reason)s, trusted = false, try_at = %(try_at)s
 where metadata_id = %(id)s and token = %(token)s and state in ('asked', 'active')
 returning metadata_id;
 
--- name: ignore
--- Somebody else than the hub said something, or nobody knows who.
+-- name: count_ignored
+-- Counts a delivery without a valid signature.
 update feeds.websub set ignored = ignored + 1 where metadata_id = %(id)s;
 
--- name: ping
--- The hub has news: it does as it says.
+-- name: record_ping
+-- The hub announced news, so it can be trusted.
 with pinged as (
     update feeds.websub
     set pings = pings + 1, pinged_at = %(now)s, trusted = true
@@ -85,8 +85,8 @@ set next_at = least(p.next_at, %(at)s), why = 'Its hub has news.'
 from pinged
 where p.metadata_id = pinged.metadata_id and not %(held)s;
 
--- name: distrust
--- A poll found news, and since the one before it the hub had not told us of any.
+-- name: distrust_silent_hub
+-- A poll found news that the hub did not announce since the poll before.
 update feeds.websub w
 set trusted = false
 from feeds.feed_poll p

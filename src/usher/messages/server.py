@@ -1,4 +1,4 @@
-"""What every one of our servers answers alike: how it is, which version it is, what went wrong."""
+"""What every Usher server answers: status, version, problem."""
 
 from msgspec import Struct
 
@@ -13,7 +13,7 @@ class Version(Struct):
 
 
 class Problem(Struct, omit_defaults=True):
-    """An error, as RFC 9457 wants it; `code` is for programs, `detail` and `hint` for people."""
+    """An error as in RFC 9457; `code` is for programs, `detail` and `hint` are for people."""
 
     title: str
     status: int
