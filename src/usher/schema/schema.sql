@@ -3729,7 +3729,7 @@ CREATE TABLE feeds.enclosure (
     mod_date timestamp with time zone NOT NULL
 );
 
-COMMENT ON COLUMN feeds.enclosure.mime_real IS 'What it turned out to be; for a job that looks.';
+COMMENT ON COLUMN feeds.enclosure.mime_real IS 'The real MIME type, for a job that checks it.';
 
 CREATE TABLE feeds.enclosure2category (
     enclosure_id bigint NOT NULL,
@@ -3837,11 +3837,11 @@ CREATE TABLE feeds.feed (
     CONSTRAINT feed_class_known CHECK ((class = ANY (ARRAY['text'::text, 'audio'::text, 'video'::text])))
 );
 
-COMMENT ON COLUMN feeds.feed.body_hash IS 'Of the bytes that were stored last: the same bytes bring nothing new.';
+COMMENT ON COLUMN feeds.feed.body_hash IS 'The hash of the last stored body; a poll that gets the same body finds nothing new.';
 
-COMMENT ON COLUMN feeds.feed.pub_date IS 'What the feed says; first_date is when we saw it first.';
+COMMENT ON COLUMN feeds.feed.pub_date IS 'The date that the feed gives; first_date is the time of the first poll.';
 
-COMMENT ON COLUMN feeds.feed.mod_date IS 'When it last said something else about itself.';
+COMMENT ON COLUMN feeds.feed.mod_date IS 'When the fields of the feed last changed.';
 
 CREATE TABLE feeds.feed2author (
     feed_id bigint NOT NULL,
@@ -3929,27 +3929,27 @@ CREATE TABLE feeds.feed_item (
     knocked boolean DEFAULT false NOT NULL
 );
 
-COMMENT ON COLUMN feeds.feed_item.key IS 'What it is known by in its feed: of its guid, else its link, else its text.';
+COMMENT ON COLUMN feeds.feed_item.key IS 'Identifies the item in its feed: the hash of its guid, else of its link, else of its text.';
 
-COMMENT ON COLUMN feeds.feed_item.hash IS 'Of all that the feed says about it: another one is a change.';
+COMMENT ON COLUMN feeds.feed_item.hash IS 'The hash of all fields that the feed gives; another hash is a change.';
 
-COMMENT ON COLUMN feeds.feed_item.page IS 'Whether content is its page, as fetched; polls leave that alone.';
+COMMENT ON COLUMN feeds.feed_item.page IS 'Whether content is the fetched page; polls do not overwrite it.';
 
-COMMENT ON COLUMN feeds.feed_item.content_clean IS 'Made by a job of its own; polls leave it alone.';
+COMMENT ON COLUMN feeds.feed_item.content_clean IS 'Written by the cleaning job; polls do not overwrite it.';
 
-COMMENT ON COLUMN feeds.feed_item.cleaned IS 'The hash of what content_clean was made of.';
+COMMENT ON COLUMN feeds.feed_item.cleaned IS 'The hash of the item when it was cleaned.';
 
-COMMENT ON COLUMN feeds.feed_item.digested IS 'The hash of what its words were taken from.';
+COMMENT ON COLUMN feeds.feed_item.digested IS 'The hash of the item when it was digested.';
 
-COMMENT ON COLUMN feeds.feed_item.pub_date IS 'What the feed says, but no later than when we read it; else fetch_date.';
+COMMENT ON COLUMN feeds.feed_item.pub_date IS 'The date that the feed gives, at most the time of the poll; else fetch_date.';
 
-COMMENT ON COLUMN feeds.feed_item.mod_date IS 'When it last changed here; not taken from the feed.';
+COMMENT ON COLUMN feeds.feed_item.mod_date IS 'When a poll last changed the item; not a date of the feed.';
 
-COMMENT ON COLUMN feeds.feed_item.fetch_date IS 'When we saw it first.';
+COMMENT ON COLUMN feeds.feed_item.fetch_date IS 'When a poll first found the item.';
 
-COMMENT ON COLUMN feeds.feed_item.same_as IS 'The item of another feed that told this story first.';
+COMMENT ON COLUMN feeds.feed_item.same_as IS 'The item of another feed that this one copies.';
 
-COMMENT ON COLUMN feeds.feed_item.knocked IS 'Whether its link has been to the door.';
+COMMENT ON COLUMN feeds.feed_item.knocked IS 'Whether its link has knocked at the door.';
 
 CREATE TABLE feeds.feed_item2author (
     feed_item_id bigint NOT NULL,
@@ -4078,11 +4078,11 @@ CREATE TABLE feeds.feed_item_page (
     CONSTRAINT feed_item_page_state_known CHECK ((state = ANY (ARRAY['wanted'::text, 'fetched'::text, 'failed'::text])))
 );
 
-COMMENT ON COLUMN feeds.feed_item_page.hash IS 'What the item said when its page was fetched.';
+COMMENT ON COLUMN feeds.feed_item_page.hash IS 'The hash of the item when its page was fetched.';
 
-COMMENT ON COLUMN feeds.feed_item_page.url IS 'Where the page was in the end.';
+COMMENT ON COLUMN feeds.feed_item_page.url IS 'The URL of the page after redirects.';
 
-COMMENT ON COLUMN feeds.feed_item_page.errors IS 'How many tries failed since it was wanted.';
+COMMENT ON COLUMN feeds.feed_item_page.errors IS 'Failed attempts since the page is wanted.';
 
 CREATE TABLE feeds.feed_item_text (
     item_id bigint NOT NULL,
@@ -4090,7 +4090,7 @@ CREATE TABLE feeds.feed_item_text (
     simhash bigint
 );
 
-COMMENT ON COLUMN feeds.feed_item_text.simhash IS 'Of its text; near copies differ in few bits. Null: too short to tell.';
+COMMENT ON COLUMN feeds.feed_item_text.simhash IS 'The simhash of the text; near-copies differ in few bits. Null if the text is too short.';
 
 CREATE TABLE feeds.feed_link (
     id bigint NOT NULL,
@@ -4144,19 +4144,19 @@ CREATE TABLE feeds.feed_metadata (
     CONSTRAINT feed_metadata_train_size_sane CHECK ((cleanup_train_size > 0))
 );
 
-COMMENT ON COLUMN feeds.feed_metadata.kind IS 'partial: the pages of its items are fetched.';
+COMMENT ON COLUMN feeds.feed_metadata.kind IS 'partial: jobs fetch the pages of its items.';
 
-COMMENT ON COLUMN feeds.feed_metadata.cleanup IS 'Whether its items are made into clean texts.';
+COMMENT ON COLUMN feeds.feed_metadata.cleanup IS 'Whether a task cleans its items.';
 
-COMMENT ON COLUMN feeds.feed_metadata.cleanup_learn IS 'Whether it is learned from its pages what all of them have.';
+COMMENT ON COLUMN feeds.feed_metadata.cleanup_learn IS 'Whether the cleaning job learns the template of its pages.';
 
-COMMENT ON COLUMN feeds.feed_metadata.cleanup_model IS 'What was learned; data, checked whenever it is read.';
+COMMENT ON COLUMN feeds.feed_metadata.cleanup_model IS 'The template of its pages as JSON, validated whenever it is read.';
 
-COMMENT ON COLUMN feeds.feed_metadata.period IS 'How often it is polled; null: at its own pace.';
+COMMENT ON COLUMN feeds.feed_metadata.period IS 'The poll interval of the operator; null: automatic.';
 
 COMMENT ON COLUMN feeds.feed_metadata.knocks IS 'Whether the links of its items knock at the door.';
 
-COMMENT ON COLUMN feeds.feed_metadata.task_id IS 'In control.task; no key, as that may be another database.';
+COMMENT ON COLUMN feeds.feed_metadata.task_id IS 'The task in control.task; no foreign key, because that may be another database.';
 
 ALTER TABLE feeds.feed_metadata ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME feeds.feed_metadata_id_seq
@@ -4185,9 +4185,9 @@ CREATE TABLE feeds.feed_poll (
     CONSTRAINT feed_poll_errors_not_negative CHECK ((errors >= 0))
 );
 
-COMMENT ON COLUMN feeds.feed_poll.silent IS 'Nobody answered at all: their fault, or ours.';
+COMMENT ON COLUMN feeds.feed_poll.silent IS 'The host did not answer at all; our own network may be down.';
 
-COMMENT ON COLUMN feeds.feed_poll.errors IS 'How many polls failed since the last that did not.';
+COMMENT ON COLUMN feeds.feed_poll.errors IS 'Failed polls since the last successful one.';
 
 CREATE TABLE feeds.geo (
     id bigint NOT NULL,
@@ -4270,17 +4270,17 @@ CREATE TABLE feeds.websub (
     CONSTRAINT websub_state_known CHECK ((state = ANY (ARRAY['asked'::text, 'active'::text, 'denied'::text, 'leaving'::text, 'left'::text])))
 );
 
-COMMENT ON COLUMN feeds.websub.token IS 'In the address that the hub calls: whoever knows it may say that the hub agreed.';
+COMMENT ON COLUMN feeds.websub.token IS 'Part of the callback URL; a caller who knows it can confirm the subscription.';
 
-COMMENT ON COLUMN feeds.websub.secret IS 'What the hub signs its news with.';
+COMMENT ON COLUMN feeds.websub.secret IS 'The key with which the hub signs its deliveries.';
 
-COMMENT ON COLUMN feeds.websub.errors IS 'How often it was asked since it last agreed.';
+COMMENT ON COLUMN feeds.websub.errors IS 'Requests since the hub last confirmed.';
 
-COMMENT ON COLUMN feeds.websub.try_at IS 'It is asked again no sooner than this.';
+COMMENT ON COLUMN feeds.websub.try_at IS 'The earliest time of the next request.';
 
-COMMENT ON COLUMN feeds.websub.ignored IS 'News that were not signed, or not by the hub.';
+COMMENT ON COLUMN feeds.websub.ignored IS 'Deliveries without a valid signature.';
 
-COMMENT ON COLUMN feeds.websub.trusted IS 'It told us of news, and no poll has since found any that it kept from us.';
+COMMENT ON COLUMN feeds.websub.trusted IS 'The hub announced news, and no poll has found news since that it did not announce.';
 
 ALTER TABLE ONLY feeds.author
     ADD CONSTRAINT author_mark_key UNIQUE (mark);
