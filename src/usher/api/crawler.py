@@ -52,7 +52,8 @@ async def get_links(call: MgmtCall[LinksQuery]) -> LinkChunk:
     if query.wait is not None and wait < UNLIMITED_WAIT:
         wait = min(wait, timedelta(seconds=query.wait))
     request = PageClaim(
-        query.n or limits.pages, query.hosts, query.each, wait, limits.lease, query.hold)
+        query.n or limits.pages, query.hosts, query.each, wait, limits.lease, query.hold
+    )
     with reject_unstorable():
         chunk = await call.context.claims.claim(crawler.id, request)
     if chunk is None:

@@ -138,9 +138,7 @@ class FeedEndpoints:
         if error.status == HTTPStatus.SERVICE_UNAVAILABLE:
             log.warning("request_failed", path=path, reason=error.message)
             headers["Retry-After"] = str(RETRY_SECONDS)
-        return Response(
-            self._pages.error(error), error.status, headers, media_type=HTML_MEDIA_TYPE
-        )
+        return Response(self._pages.error(error), error.status, headers, media_type=HTML_MEDIA_TYPE)
 
     async def home(self, call: MgmtCall[None]) -> Response:
         page = landing_page.LANDING_PAGE
