@@ -6,5 +6,5 @@ join work.hosts h on h.domain64 = g.domain64
 where g.chunk_id = %(chunk)s;
 
 -- name: content_types
--- Media types by name.
+-- The codes of media types.
 select name, code from work.content_type;
