@@ -73,10 +73,10 @@ class ChunkSources:
         latest = now() - self.lost_seconds
         lost = [
             chunk
-            for chunk, chunk in self._unavailable.items()
-            if chunk.tries >= LOST_TRIES and chunk.since <= latest
+            for chunk, state in self._unavailable.items()
+            if state.tries >= LOST_TRIES and state.since <= latest
         ]
-        return [self._unavailable.pop(chunk).said for chunk in lost]
+        return [self._unavailable.pop(chunk).report for chunk in lost]
 
     async def fetch(self, chunk: ServerChunk) -> bool:
         """Ensure that a chunk is in the store; True if it already was, Unreachable if no host has it."""
