@@ -73,8 +73,8 @@ class ChunkSources:
         latest = now() - self.lost_seconds
         lost = [
             number
-            for number, chunk in self._unavailable.items()
-            if chunk.tries >= LOST_TRIES and chunk.since <= latest
+            for number, state in self._unavailable.items()
+            if state.tries >= LOST_TRIES and state.since <= latest
         ]
         return [self._unavailable.pop(number).report for number in lost]
 
