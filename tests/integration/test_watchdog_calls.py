@@ -34,7 +34,7 @@ def now() -> datetime:
 
 
 def dog(patience: HealthLimits) -> Watchdog:
-    return Watchdog("", tick=0.05, timeout=0.4, patience=patience)
+    return Watchdog("", tick=0.05, timeout=0.4, limits=limits)
 
 
 async def rounds(conn: Connection, patience: HealthLimits, number: int = ROUNDS) -> None:
