@@ -33,7 +33,7 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-def dog(patience: HealthLimits) -> Watchdog:
+def dog(limits: HealthLimits) -> Watchdog:
     return Watchdog("", tick=0.05, timeout=0.4, limits=limits)
 
 

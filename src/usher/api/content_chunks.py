@@ -25,7 +25,7 @@ from usher.http.server.endpoint import Endpoint
 from usher.messages.components import ChunkIdsQuery, ChunkState, UnpropagatedChunks
 from usher.messages.crawler import ContentChunkReport, PageReport
 from usher.messages.fields import chunk_number
-from usher.mgmt import chunks, unreported_pages
+from usher.mgmt import chunk_pages, chunks
 from usher.mgmt.chunks import Chunk, HostTrouble
 from usher.mgmt.component_names import ComponentType
 from usher.mgmt.components import ComponentRecord
@@ -147,9 +147,9 @@ async def match_pages(
     conn: Connection, chunk: int, reports: Sequence[PageReport]
 ) -> list[tuple[PageReport, guestbook.FetchReport]]:
     """Each report with its row for the guestbook; NotFound if a page is not in the chunk."""
-    pages = {(page.host, page.path): page for page in await unreported_pages.pages_of(conn, chunk)}
+    pages = {(page.host, page.path): page for page in await chunk_pages.pages_of(conn, chunk)}
     has_types = any(report.content_type for report in reports)
-    codes = await unreported_pages.content_types(conn) if has_types else {}
+    codes = await chunk_pages.content_types(conn) if has_types else {}
     matched: dict[tuple[str, str], tuple[PageReport, guestbook.FetchReport]] = {}
     for report in reports:
         url = parse_link(report.link)

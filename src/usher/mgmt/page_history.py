@@ -137,4 +137,5 @@ async def page_history(
 async def text_of(conn: Connection, page: int) -> PageText:
     [(*fields, scheme, host, path)] = await store.page_text.tuples(conn, page=page)
     original = None if host is None else str(Url(Scheme(scheme), host, path))
-    return PageText(*fields, original=original)
+    text64, noindex, indexed_in, misses, attempts, reason = fields
+    return PageText(text64, noindex, indexed_in, misses, attempts, reason, original)
