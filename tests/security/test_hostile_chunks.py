@@ -270,16 +270,16 @@ def test_a_content_chunk_bomb_is_refused(tmp_path: Path, name: str) -> None:
         process.stdin.write(job + b"\n")
         process.stdin.flush()
         told: dict[str, object] = {}
-        while not {"made", "failed"} & set(told):
+        while not {"built", "error"} & set(told):
             told = json.loads(process.stdout.readline())
         peak_bytes = peak_bytes_of(process.pid)
     finally:
         process.kill()
         process.communicate()
     if words:
-        assert words in str(told["failed"])
+        assert words in str(told["error"])
     else:
-        assert told["made"]["documents"] == 1, "the good page"  # type: ignore[index]
+        assert told["built"]["documents"] == 1, "the good page"  # type: ignore[index]
     assert peak_bytes < 400 * MIB
 
 

@@ -72,11 +72,11 @@ class ChunkSources:
         """The chunks that are lost; each is returned once, and again if it stays lost for as long."""
         latest = now() - self.lost_seconds
         lost = [
-            chunk
-            for chunk, chunk in self._unavailable.items()
+            number
+            for number, chunk in self._unavailable.items()
             if chunk.tries >= LOST_TRIES and chunk.since <= latest
         ]
-        return [self._unavailable.pop(chunk).said for chunk in lost]
+        return [self._unavailable.pop(number).report for number in lost]
 
     async def fetch(self, chunk: ServerChunk) -> bool:
         """Ensure that a chunk is in the store; True if it already was, Unreachable if no host has it."""

@@ -2,6 +2,24 @@ CREATE SCHEMA mgmt;
 
 CREATE SCHEMA work;
 
+CREATE FUNCTION work.adapted_cadence(cadence interval, host_cadence interval, changed boolean) RETURNS interval
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    select make_interval(
+        secs => least(
+            greatest(
+                case
+                    when changed then div(extract(epoch from cadence), 2)
+                    else div(extract(epoch from cadence) * 3, 2)
+                end,
+                3600,
+                div(extract(epoch from host_cadence), 8)
+            ),
+            extract(epoch from host_cadence) * 4
+        )
+    )
+$$;
+
 CREATE FUNCTION work.allow_private(host_name text, host_port integer, pinned inet[], at timestamp with time zone) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO ''
@@ -460,7 +478,7 @@ CREATE FUNCTION work.effective_crawl_delay(host_delay interval, robots_delay int
     LANGUAGE sql IMMUTABLE
     AS $$ select coalesce(host_delay, greatest(general_delay, robots_delay)) $$;
 
-CREATE FUNCTION work.finish_crawl(crawler bigint, chunk bigint, sha256 text, bytes bigint, back boolean, domain64s bigint[], paths text[], results text[], statuses smallint[], types smallint[], lengths integer[], hashes text[], etags text[], modified timestamp with time zone[], texts bigint[], hidden boolean[], schemes smallint[], reasons text[], at timestamp with time zone, OUT told integer, OUT rest integer) RETURNS record
+CREATE FUNCTION work.finish_crawl(crawler bigint, chunk bigint, sha256 text, bytes bigint, back boolean, domain64s bigint[], paths text[], results text[], statuses smallint[], content_types smallint[], content_lengths integer[], content_sha1s text[], etags text[], last_modifieds timestamp with time zone[], text64s bigint[], noindexes boolean[], schemes smallint[], reasons text[], at timestamp with time zone, OUT reported integer, OUT unreported integer) RETURNS record
     LANGUAGE plpgsql
     SET search_path TO ''
     SET plan_cache_mode TO 'force_generic_plan'
@@ -485,8 +503,8 @@ begin
     if not found then
         return;
     end if;
-    told := 0;
-    rest := 0;
+    reported := 0;
+    unreported := 0;
     if domain64s is not null then
         -- As work.report, without returning the settled pages.
         select
@@ -495,10 +513,10 @@ begin
             bool_or(s.before is null and s.after is not null),
             array_agg(s.domain64) filter (where s.state = 'pending'),
             array_agg(s.domain64) filter (where not s.waits)
-        into told, ids, old, new, moved, returned, again, over
+        into reported, ids, old, new, moved, returned, again, over
         from work.settle(
-            domain64s, paths, array_fill(chunk, array[cardinality(domain64s)]), results, statuses, types, lengths, hashes,
-            etags, modified, texts, hidden, schemes, reasons, at
+            domain64s, paths, array_fill(chunk, array[cardinality(domain64s)]), results, statuses, content_types,
+            content_lengths, content_sha1s, etags, last_modifieds, text64s, noindexes, schemes, reasons, at
         ) s;
         if moved then
             perform work.record_stale_copies(ids, old, new, at);
@@ -519,7 +537,7 @@ begin
     from (select g.id, g.domain64, g.path, g.state from work.guestbook g where g.chunk_id = chunk offset 0) g
     where g.state = 'crawling';
     if numbers is not null then
-        rest := cardinality(numbers);
+        unreported := cardinality(numbers);
         if coalesce(
             back,
             exists (
@@ -530,7 +548,7 @@ begin
             perform work.return_pages(chunk, at);
         else
             perform from work.report(
-                numbers, names, array_fill(chunk, array[rest]), array_fill('unchanged'::text, array[rest]),
+                numbers, names, array_fill(chunk, array[unreported]), array_fill('unchanged'::text, array[unreported]),
                 null, null, null, null, null, null, null, null, null, null, at
             );
         end if;
@@ -566,6 +584,10 @@ begin
 end
 $$;
 
+CREATE FUNCTION work.hinted_pause(host_cadence interval) RETURNS interval
+    LANGUAGE sql IMMUTABLE
+    AS $$ select make_interval(secs => greatest(3600, div(extract(epoch from host_cadence), 8))) $$;
+
 CREATE FUNCTION work.in_every_row(chunk bigint) RETURNS boolean
     LANGUAGE sql STABLE
     SET search_path TO ''
@@ -579,6 +601,10 @@ CREATE FUNCTION work.in_every_row(chunk bigint) RETURNS boolean
     )
     from work.settings h;
 $$;
+
+CREATE FUNCTION work.is_gone(result text, status smallint, is_indexed boolean, misses smallint) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+    AS $$ select result = 'gone' and (status is distinct from 404 or not is_indexed or misses > 0) $$;
 
 CREATE FUNCTION work.is_obsolete(chunk bigint) RETURNS boolean
     LANGUAGE sql STABLE
@@ -796,7 +822,7 @@ begin
 end
 $$;
 
-CREATE FUNCTION work.report(domain64s bigint[], paths text[], chunks bigint[], results text[], statuses smallint[], types smallint[], lengths integer[], hashes text[], etags text[], modified timestamp with time zone[], texts bigint[], hidden boolean[], schemes smallint[], reasons text[], at timestamp with time zone) RETURNS TABLE(domain64 bigint, path text, state text, next_fetch timestamp with time zone, id bigint, before bigint, after bigint, waits boolean)
+CREATE FUNCTION work.report(domain64s bigint[], paths text[], chunk_ids bigint[], results text[], statuses smallint[], content_types smallint[], content_lengths integer[], content_sha1s text[], etags text[], last_modifieds timestamp with time zone[], text64s bigint[], noindexes boolean[], schemes smallint[], reasons text[], at timestamp with time zone) RETURNS TABLE(domain64 bigint, path text, state text, next_fetch timestamp with time zone, id bigint, before bigint, after bigint, waits boolean)
     LANGUAGE plpgsql
     SET search_path TO ''
     AS $$
@@ -811,8 +837,8 @@ declare
 begin
     for domain64, path, state, next_fetch, id, before, after, waits in
         select * from work.settle(
-            domain64s, paths, chunks, results, statuses, types, lengths, hashes, etags, modified, texts, hidden, schemes,
-            reasons, at
+            domain64s, paths, chunk_ids, results, statuses, content_types, content_lengths, content_sha1s, etags,
+            last_modifieds, text64s, noindexes, schemes, reasons, at
         )
     loop
         ids := ids || id;
@@ -951,7 +977,17 @@ begin
 end
 $$;
 
-CREATE FUNCTION work.settle(domain64s bigint[], paths text[], chunks bigint[], results text[], statuses smallint[], types smallint[], lengths integer[], hashes text[], etags text[], modified timestamp with time zone[], texts bigint[], hidden boolean[], schemes smallint[], reasons text[], at timestamp with time zone) RETURNS TABLE(domain64 bigint, path text, state text, next_fetch timestamp with time zone, id bigint, before bigint, after bigint, waits boolean)
+CREATE FUNCTION work.revisit_pause(cadence interval, result text, gone boolean, failures smallint) RETURNS interval
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    select case
+        when result = 'failure' then least(cadence, interval '1 hour' * power(2, least(failures, 20)))
+        when result = 'gone' and not gone then least(cadence, interval '1 hour')
+        else cadence
+    end
+$$;
+
+CREATE FUNCTION work.settle(domain64s bigint[], paths text[], chunk_ids bigint[], results text[], statuses smallint[], content_types smallint[], content_lengths integer[], content_sha1s text[], etags text[], last_modifieds timestamp with time zone[], text64s bigint[], noindexes boolean[], schemes smallint[], reasons text[], at timestamp with time zone) RETURNS TABLE(domain64 bigint, path text, state text, next_fetch timestamp with time zone, id bigint, before bigint, after bigint, waits boolean)
     LANGUAGE plpgsql
     SET search_path TO ''
     SET plan_cache_mode TO 'force_generic_plan'
@@ -964,8 +1000,8 @@ begin
     with outcome as (
         select *
         from unnest(
-            domain64s, paths, chunks, results, statuses, types, lengths, hashes, etags, modified, texts, hidden, schemes,
-            reasons
+            domain64s, paths, chunk_ids, results, statuses, content_types, content_lengths, content_sha1s, etags,
+            last_modifieds, text64s, noindexes, schemes, reasons
         ) as o (
             domain64, path, chunk_id, result, status, content_type, content_length, content_sha1, etag, last_modified,
             text64, noindex, scheme, reason
@@ -1005,7 +1041,7 @@ begin
             l.result = 'success' or (l.result = 'unchanged' and l.status = 200 and not l.lost_copy) as described,
             l.result = 'unchanged' and l.lost_copy as again,
             l.result = 'success' or (l.result = 'unchanged' and not l.lost_copy and l.dated_before is null) as dated,
-            l.result = 'gone' and (l.status is distinct from 404 or l.indexed_in is null or l.misses > 0) as gone,
+            work.is_gone(l.result, l.status, l.indexed_in is not null, l.misses) as gone,
             l.result = 'success' and l.differs as changed,
             host.adaptive and l.result in ('success', 'unchanged') as adapts,
             host.cadence as base,
@@ -1029,21 +1065,7 @@ begin
                     nullif(min(page.id) filter (where page.result = 'success') over (partition by page.text64), page.id)
                 )
             end as original,
-            case
-                when adapts then make_interval(
-                    secs => least(
-                        greatest(
-                            case
-                                when changed then div(extract(epoch from cadence), 2)
-                                else div(extract(epoch from cadence) * 3, 2)
-                            end,
-                            3600,
-                            div(extract(epoch from base), 8)
-                        ),
-                        extract(epoch from base) * 4
-                    )
-                )
-            end as adapted
+            case when adapts then work.adapted_cadence(cadence, base, changed) end as adapted
         from page
     )
     update work.guestbook g set
@@ -1072,11 +1094,7 @@ begin
         failures = case when settled then 0 else least(g.failures + 1, 32000) end,
         attempts = 0,
         cadence = coalesce(adapted, g.cadence),
-        next_fetch = at + case
-            when paced.result = 'gone' and not paced.gone then least(paced.cadence, interval '1 hour')
-            when settled then coalesce(adapted, paced.cadence)
-            else least(paced.cadence, interval '1 hour' * power(2, least(g.failures, 20)))
-        end
+        next_fetch = at + work.revisit_pause(coalesce(adapted, paced.cadence), paced.result, paced.gone, g.failures)
     from paced
     where g.id = paced.id
     returning
@@ -3711,7 +3729,7 @@ CREATE TABLE feeds.enclosure (
     mod_date timestamp with time zone NOT NULL
 );
 
-COMMENT ON COLUMN feeds.enclosure.mime_real IS 'What it turned out to be; for a job that looks.';
+COMMENT ON COLUMN feeds.enclosure.mime_real IS 'The real MIME type, for a job that checks it.';
 
 CREATE TABLE feeds.enclosure2category (
     enclosure_id bigint NOT NULL,
@@ -3819,11 +3837,11 @@ CREATE TABLE feeds.feed (
     CONSTRAINT feed_class_known CHECK ((class = ANY (ARRAY['text'::text, 'audio'::text, 'video'::text])))
 );
 
-COMMENT ON COLUMN feeds.feed.body_hash IS 'Of the bytes that were stored last: the same bytes bring nothing new.';
+COMMENT ON COLUMN feeds.feed.body_hash IS 'The hash of the last stored body; a poll that gets the same body finds nothing new.';
 
-COMMENT ON COLUMN feeds.feed.pub_date IS 'What the feed says; first_date is when we saw it first.';
+COMMENT ON COLUMN feeds.feed.pub_date IS 'The date that the feed gives; first_date is the time of the first poll.';
 
-COMMENT ON COLUMN feeds.feed.mod_date IS 'When it last said something else about itself.';
+COMMENT ON COLUMN feeds.feed.mod_date IS 'When the fields of the feed last changed.';
 
 CREATE TABLE feeds.feed2author (
     feed_id bigint NOT NULL,
@@ -3911,27 +3929,27 @@ CREATE TABLE feeds.feed_item (
     knocked boolean DEFAULT false NOT NULL
 );
 
-COMMENT ON COLUMN feeds.feed_item.key IS 'What it is known by in its feed: of its guid, else its link, else its text.';
+COMMENT ON COLUMN feeds.feed_item.key IS 'Identifies the item in its feed: the hash of its guid, else of its link, else of its text.';
 
-COMMENT ON COLUMN feeds.feed_item.hash IS 'Of all that the feed says about it: another one is a change.';
+COMMENT ON COLUMN feeds.feed_item.hash IS 'The hash of all fields that the feed gives; another hash is a change.';
 
-COMMENT ON COLUMN feeds.feed_item.page IS 'Whether content is its page, as fetched; polls leave that alone.';
+COMMENT ON COLUMN feeds.feed_item.page IS 'Whether content is the fetched page; polls do not overwrite it.';
 
-COMMENT ON COLUMN feeds.feed_item.content_clean IS 'Made by a job of its own; polls leave it alone.';
+COMMENT ON COLUMN feeds.feed_item.content_clean IS 'Written by the cleaning job; polls do not overwrite it.';
 
-COMMENT ON COLUMN feeds.feed_item.cleaned IS 'The hash of what content_clean was made of.';
+COMMENT ON COLUMN feeds.feed_item.cleaned IS 'The hash of the item when it was cleaned.';
 
-COMMENT ON COLUMN feeds.feed_item.digested IS 'The hash of what its words were taken from.';
+COMMENT ON COLUMN feeds.feed_item.digested IS 'The hash of the item when it was digested.';
 
-COMMENT ON COLUMN feeds.feed_item.pub_date IS 'What the feed says, but no later than when we read it; else fetch_date.';
+COMMENT ON COLUMN feeds.feed_item.pub_date IS 'The date that the feed gives, at most the time of the poll; else fetch_date.';
 
-COMMENT ON COLUMN feeds.feed_item.mod_date IS 'When it last changed here; not taken from the feed.';
+COMMENT ON COLUMN feeds.feed_item.mod_date IS 'When a poll last changed the item; not a date of the feed.';
 
-COMMENT ON COLUMN feeds.feed_item.fetch_date IS 'When we saw it first.';
+COMMENT ON COLUMN feeds.feed_item.fetch_date IS 'When a poll first found the item.';
 
-COMMENT ON COLUMN feeds.feed_item.same_as IS 'The item of another feed that told this story first.';
+COMMENT ON COLUMN feeds.feed_item.same_as IS 'The item of another feed that this one copies.';
 
-COMMENT ON COLUMN feeds.feed_item.knocked IS 'Whether its link has been to the door.';
+COMMENT ON COLUMN feeds.feed_item.knocked IS 'Whether its link has knocked at the door.';
 
 CREATE TABLE feeds.feed_item2author (
     feed_item_id bigint NOT NULL,
@@ -4060,11 +4078,11 @@ CREATE TABLE feeds.feed_item_page (
     CONSTRAINT feed_item_page_state_known CHECK ((state = ANY (ARRAY['wanted'::text, 'fetched'::text, 'failed'::text])))
 );
 
-COMMENT ON COLUMN feeds.feed_item_page.hash IS 'What the item said when its page was fetched.';
+COMMENT ON COLUMN feeds.feed_item_page.hash IS 'The hash of the item when its page was fetched.';
 
-COMMENT ON COLUMN feeds.feed_item_page.url IS 'Where the page was in the end.';
+COMMENT ON COLUMN feeds.feed_item_page.url IS 'The URL of the page after redirects.';
 
-COMMENT ON COLUMN feeds.feed_item_page.errors IS 'How many tries failed since it was wanted.';
+COMMENT ON COLUMN feeds.feed_item_page.errors IS 'Failed attempts since the page is wanted.';
 
 CREATE TABLE feeds.feed_item_text (
     item_id bigint NOT NULL,
@@ -4072,7 +4090,7 @@ CREATE TABLE feeds.feed_item_text (
     simhash bigint
 );
 
-COMMENT ON COLUMN feeds.feed_item_text.simhash IS 'Of its text; near copies differ in few bits. Null: too short to tell.';
+COMMENT ON COLUMN feeds.feed_item_text.simhash IS 'The simhash of the text; near-copies differ in few bits. Null if the text is too short.';
 
 CREATE TABLE feeds.feed_link (
     id bigint NOT NULL,
@@ -4126,19 +4144,19 @@ CREATE TABLE feeds.feed_metadata (
     CONSTRAINT feed_metadata_train_size_sane CHECK ((cleanup_train_size > 0))
 );
 
-COMMENT ON COLUMN feeds.feed_metadata.kind IS 'partial: the pages of its items are fetched.';
+COMMENT ON COLUMN feeds.feed_metadata.kind IS 'partial: jobs fetch the pages of its items.';
 
-COMMENT ON COLUMN feeds.feed_metadata.cleanup IS 'Whether its items are made into clean texts.';
+COMMENT ON COLUMN feeds.feed_metadata.cleanup IS 'Whether a task cleans its items.';
 
-COMMENT ON COLUMN feeds.feed_metadata.cleanup_learn IS 'Whether it is learned from its pages what all of them have.';
+COMMENT ON COLUMN feeds.feed_metadata.cleanup_learn IS 'Whether the cleaning job learns the template of its pages.';
 
-COMMENT ON COLUMN feeds.feed_metadata.cleanup_model IS 'What was learned; data, checked whenever it is read.';
+COMMENT ON COLUMN feeds.feed_metadata.cleanup_model IS 'The template of its pages as JSON, validated whenever it is read.';
 
-COMMENT ON COLUMN feeds.feed_metadata.period IS 'How often it is polled; null: at its own pace.';
+COMMENT ON COLUMN feeds.feed_metadata.period IS 'The poll interval of the operator; null: automatic.';
 
 COMMENT ON COLUMN feeds.feed_metadata.knocks IS 'Whether the links of its items knock at the door.';
 
-COMMENT ON COLUMN feeds.feed_metadata.task_id IS 'In control.task; no key, as that may be another database.';
+COMMENT ON COLUMN feeds.feed_metadata.task_id IS 'The task in control.task; no foreign key, because that may be another database.';
 
 ALTER TABLE feeds.feed_metadata ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME feeds.feed_metadata_id_seq
@@ -4167,9 +4185,9 @@ CREATE TABLE feeds.feed_poll (
     CONSTRAINT feed_poll_errors_not_negative CHECK ((errors >= 0))
 );
 
-COMMENT ON COLUMN feeds.feed_poll.silent IS 'Nobody answered at all: their fault, or ours.';
+COMMENT ON COLUMN feeds.feed_poll.silent IS 'The host did not answer at all; our own network may be down.';
 
-COMMENT ON COLUMN feeds.feed_poll.errors IS 'How many polls failed since the last that did not.';
+COMMENT ON COLUMN feeds.feed_poll.errors IS 'Failed polls since the last successful one.';
 
 CREATE TABLE feeds.geo (
     id bigint NOT NULL,
@@ -4252,17 +4270,17 @@ CREATE TABLE feeds.websub (
     CONSTRAINT websub_state_known CHECK ((state = ANY (ARRAY['asked'::text, 'active'::text, 'denied'::text, 'leaving'::text, 'left'::text])))
 );
 
-COMMENT ON COLUMN feeds.websub.token IS 'In the address that the hub calls: whoever knows it may say that the hub agreed.';
+COMMENT ON COLUMN feeds.websub.token IS 'Part of the callback URL; a caller who knows it can confirm the subscription.';
 
-COMMENT ON COLUMN feeds.websub.secret IS 'What the hub signs its news with.';
+COMMENT ON COLUMN feeds.websub.secret IS 'The key with which the hub signs its deliveries.';
 
-COMMENT ON COLUMN feeds.websub.errors IS 'How often it was asked since it last agreed.';
+COMMENT ON COLUMN feeds.websub.errors IS 'Requests since the hub last confirmed.';
 
-COMMENT ON COLUMN feeds.websub.try_at IS 'It is asked again no sooner than this.';
+COMMENT ON COLUMN feeds.websub.try_at IS 'The earliest time of the next request.';
 
-COMMENT ON COLUMN feeds.websub.ignored IS 'News that were not signed, or not by the hub.';
+COMMENT ON COLUMN feeds.websub.ignored IS 'Deliveries without a valid signature.';
 
-COMMENT ON COLUMN feeds.websub.trusted IS 'It told us of news, and no poll has since found any that it kept from us.';
+COMMENT ON COLUMN feeds.websub.trusted IS 'The hub announced news, and no poll has found news since that it did not announce.';
 
 ALTER TABLE ONLY feeds.author
     ADD CONSTRAINT author_mark_key UNIQUE (mark);
