@@ -1,4 +1,4 @@
-"""Creates or repairs .venv with the packages of one lock file and this checkout; safe after a crash and side by side."""
+"""Creates or repairs .venv with the packages of one lock file and this checkout; safe after a crash."""
 
 import fcntl
 import os

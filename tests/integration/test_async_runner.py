@@ -267,7 +267,7 @@ async def test_jobs_that_other_jobs_put_in_keep_to_child_programs(
             )
             [below] = await jobs.enqueue(conn, [quick(name)], now=now)
             await conn.execute(
-                "select control.descend(array[%s::bigint], %s, true)", [below.id, above.id]
+                "select control.record_children(array[%s::bigint], %s, true)", [below.id, above.id]
             )
         [row] = await here.logged([below.id])
         assert row[0] == state, row
@@ -339,7 +339,7 @@ async def test_a_run_that_lost_its_lease_is_cancelled_and_settles_nothing(databa
         await until(lambda: here.manager.busy.total() == 0)
         [(state, _, message, _)] = await here.logged([id_])
         assert state == "temporary-error"
-        assert message.startswith("Lost: no sign of life")
+        assert message.startswith("Lost: no heartbeat")
 
 
 async def test_the_late_end_of_a_lost_run_is_not_that_of_the_next(

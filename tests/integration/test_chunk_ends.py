@@ -75,8 +75,8 @@ async def test_a_chunk_ends_with_what_became_of_its_pages(
         )
         told = 1 if back is None else 2
         assert done == (told, 5 - told - told_before)
-        whole = {"error": 1, left: done.rest}
-        whole["crawled"] = whole.get("crawled", 0) + 4 - done.rest
+        whole = {"error": 1, left: done.unreported}
+        whole["crawled"] = whole.get("crawled", 0) + 4 - done.unreported
         assert await states(conn) == {state: n for state, n in whole.items() if n}
         chunk = await chunks.show(conn, pack.chunk_id)
         assert chunk

@@ -178,7 +178,7 @@ async def lose(conn: Connection, model: Model) -> None:
     """All leases run out."""
     model.now += LEASE + timedelta(seconds=1)
     lost = model.running()
-    rows = await conn.execute("select control.reap(100, %s)", [model.now])
+    rows = await conn.execute("select control.requeue_lost(100, %s)", [model.now])
     assert {id_ for (id_,) in await rows.fetchall()} == {job.id for job in lost}
     for job in lost:
         job.state = "permanent-error" if job.attempts >= 3 else "pending"

@@ -32,7 +32,7 @@ async def test_a_cancelled_run_keeps_the_reason(conn: Connection) -> None:
     await end(conn, runs[1:2], JobState.TEMPORARY_ERROR, message="no answer")
     await jobs.give_back(conn, [(runs[2].id, runs[2].claim)], now=NOW)
     await tasks.requeue_lost_jobs(conn, n=10, now=NOW + 2 * LEASE)
-    lost = "Lost: no sign of life from here since its lease ended"
+    lost = "Lost: no heartbeat from here since its lease expired"
     assert await messages(conn, *ids) == [
         ("cancelled", "wrong host"),
         ("cancelled", "wrong host: no answer"),

@@ -291,7 +291,7 @@ async def test_a_run_that_lost_its_lease_is_killed_and_settles_nothing(database:
         assert not running(pid)
         [(state, _, message, _)] = await here.logged([id_])
         assert state == "temporary-error"
-        assert message.startswith("Lost: no sign of life")
+        assert message.startswith("Lost: no heartbeat")
 
 
 @pytest.mark.parametrize("host", ["here", "elsewhere"])

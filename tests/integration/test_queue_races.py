@@ -145,7 +145,7 @@ async def test_a_child_that_arrives_during_a_claim_has_its_origin(database: str)
             await run.execute("lock table control.job in exclusive mode")
             claiming = await start_blocked(watcher, started(manager))
             [child] = await put(run, new(program="child"))
-            await run.execute("select control.descend(%s, %s, true)", [[child], parent.id])
+            await run.execute("select control.record_children(%s, %s, true)", [[child], parent.id])
         origins = {job.id: job.origin for job in await claiming}
     assert origins == {first: None, child: Origin("t", "parent")}
 

@@ -176,7 +176,7 @@ async def test_a_lost_run_counts_and_the_last_one_is_final(conn: Connection) -> 
         "select state, attempts, message from control.job_log where id = %s order by attempts",
         [entered.id],
     )
-    word = "Lost: no sign of life from gone since its lease ended"
+    word = "Lost: no heartbeat from gone since its lease expired"
     assert await rows.fetchall() == [("temporary-error", 1, word), ("permanent-error", 2, word)]
 
 

@@ -116,7 +116,7 @@ def test_limits_can_be_lifted_and_seconds_are_whole() -> None:
         ({"memory": -1}, "such as 64K"),
         ({"cpu": -3}, "at least 1"),
         ({"output": "1T"}, "at most 268,435,456"),
-        ({"directory": 3}, "text is wanted"),
+        ({"directory": 3}, "expected text"),
         ({"run": "shell"}, "auto, exec, fork"),
         ({"run": ["exec"]}, "auto, exec, fork"),
         ({"preload": "os"}, "a list of modules"),
@@ -191,7 +191,7 @@ def test_the_file_keeps_worker_tables_beside_the_settings(tmp_path: Path) -> Non
     assert loaded.settings.pool_size == 3
     assert loaded.workers == {"fetch": {"kill_after": "5m"}, "defaults": {}}
     assert read_policies(loaded.workers).of("fetch").kill_after == 5 * MINUTE
-    assert [shown.name for shown in loaded.shown()] == setting_names()
+    assert [shown.name for shown in loaded.rows()] == setting_names()
     assert load({}).workers == {}
 
 

@@ -39,7 +39,7 @@ from work.report(
 
 -- name: finish_crawl
 -- The crawler has the chunk's content on its disk, and says what became of pages; nothing unless the chunk is its own.
-select told, rest
+select reported, unreported
 from work.finish_crawl(
     crawler => %(crawler)s, chunk => %(chunk)s, sha256 => %(sha256)s, bytes => %(bytes)s, back => %(back)s,
     domain64s => %(domain64)s, paths => %(path)s, results => %(result)s, statuses => %(status)s,
@@ -47,7 +47,7 @@ from work.finish_crawl(
     etags => %(etag)s, last_modifieds => %(last_modified)s, text64s => %(text64)s, noindexes => %(noindex)s,
     schemes => %(scheme)s, reasons => %(reason)s, at => %(now)s
 )
-where told is not null;
+where reported is not null;
 
 -- name: fail_crawls
 -- Chunks whose content will not come: the pages that were being crawled wait again, and those that were lost too often are

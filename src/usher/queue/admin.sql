@@ -88,11 +88,11 @@ returning id, xmax = 0;
 
 -- name: wake
 -- Lets jobs that wait for these resources start, as far as there is room.
-select control.wake(%(ids)s::bigint[], %(now)s);
+select control.wake_resources(%(ids)s::bigint[], %(now)s);
 
 -- name: set_log_retention
 -- Sets how long the log is kept.
-update control.house set log_keep = %(retention)s;
+update control.settings set log_keep = %(retention)s;
 
 -- name: pause_resource
 -- Stops starting jobs of a resource; returns no row if there is none of that name.

@@ -32,7 +32,7 @@ select unique_key, id from control.job where unique_key = any(%(keys)s);
 
 -- name: record_children
 -- Records the parent of jobs.
-select control.descend(%(children)s::bigint[], %(parent)s, false);
+select control.record_children(%(children)s::bigint[], %(parent)s, false);
 
 -- name: add_needs
 -- Makes new jobs wait until those they need have completed.

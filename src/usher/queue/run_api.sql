@@ -42,7 +42,7 @@ where not exists (select from control.job j where j.id = g.id)
 
 -- name: record_children
 -- Records the parents of jobs.
-select control.descend(array_agg(g.child), g.parent, %(by_run)s)
+select control.record_children(array_agg(g.child), g.parent, %(by_run)s)
 from unnest(%(children)s::bigint[], %(parents)s::bigint[]) as g (child, parent)
 group by g.parent;
 

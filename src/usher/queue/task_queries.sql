@@ -51,4 +51,4 @@ select type::text, reason, since from control.paused_type order by type;
 
 -- name: log_retention
 -- How long the log is kept.
-select log_keep from control.house;
+select log_keep from control.settings;

@@ -65,15 +65,15 @@ select (select count(*) from requeued) as jobs, (select * from notified) as type
 
 -- name: requeue_lost_jobs
 -- Takes back jobs whose lease has expired.
-select control.reap(%(n)s, %(now)s);
+select control.requeue_lost(%(n)s, %(now)s);
 
 -- name: repair_resources
 -- Corrects the number of running jobs of resources; returns how many were wrong.
-select control.mend(%(now)s);
+select control.repair_resources(%(now)s);
 
 -- name: create_log_partitions
 -- Creates the partitions of the log for this month and the next ones; returns how many were missing.
-select control.make_log(%(months)s, %(now)s);
+select control.create_log_partitions(%(months)s, %(now)s);
 
 -- name: count_due_jobs
 -- How many jobs of each type could run now, counted up to a limit, and how long the oldest of these waits.

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from usher.api.access import READ
 from usher.api.context import MgmtCall, MgmtEndpoint
 from usher.api.mgmt_calls import database_time
-from usher.api.openapi import PAGE, Endpoints
+from usher.api.openapi import HTML_MEDIA_TYPE, Endpoints
 from usher.errors import BadInput, NotAllowed, NotFound, UsherError
 from usher.feeds.pages import atom, landing_page, queries, render, views
 from usher.feeds.pages.databases import LazyDatabases
@@ -87,7 +87,9 @@ class FeedEndpoints:
 
     def _home(self, path: str) -> MgmtEndpoint:
         what = "Description and links: a page for browsers, JSON for others"
-        return Endpoint("GET", path, self.home, None, LandingPage, what, access=READ, media=PAGE)
+        return Endpoint(
+            "GET", path, self.home, None, LandingPage, what, access=READ, media=HTML_MEDIA_TYPE
+        )
 
     def _page(
         self, path: str, show: Handler[Any], request: type | None, summary: str
@@ -100,7 +102,9 @@ class FeedEndpoints:
             except UsherError as error:
                 return self.error_page(error, path)
 
-        return Endpoint("GET", path, show_or_fail, request, None, summary, access=READ, media=PAGE)
+        return Endpoint(
+            "GET", path, show_or_fail, request, None, summary, access=READ, media=HTML_MEDIA_TYPE
+        )
 
     def _data(
         self, path: str, tell: Handler[Any], request: type | None, response: type, summary: str
@@ -134,7 +138,7 @@ class FeedEndpoints:
         if error.status == HTTPStatus.SERVICE_UNAVAILABLE:
             log.warning("request_failed", path=path, reason=error.message)
             headers["Retry-After"] = str(RETRY_SECONDS)
-        return Response(self._pages.error(error), error.status, headers, media_type=PAGE)
+        return Response(self._pages.error(error), error.status, headers, media_type=HTML_MEDIA_TYPE)
 
     async def home(self, call: MgmtCall[None]) -> Response:
         page = landing_page.LANDING_PAGE
@@ -238,7 +242,7 @@ def number_of(call: MgmtCall[Any], what: Literal["feed", "item"]) -> int:
 
 
 def html(call: MgmtCall[Any], body: str) -> Response:
-    return conditional_response(call.headers, body.encode(), PAGE, HTML_HEADERS)
+    return conditional_response(call.headers, body.encode(), HTML_MEDIA_TYPE, HTML_HEADERS)
 
 
 def json(call: MgmtCall[Any], value: object) -> Response:

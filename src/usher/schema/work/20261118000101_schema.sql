@@ -1740,7 +1740,7 @@ create function work.finish_crawl(
     domain64s bigint[], paths text[], results text[], statuses smallint[], content_types smallint[],
     content_lengths integer[], content_sha1s text[], etags text[], last_modifieds timestamptz[], text64s bigint[], noindexes boolean[],
     schemes smallint[], reasons text[], at timestamptz,
-    out told integer, out rest integer
+    out reported integer, out unreported integer
 )
     language plpgsql
     set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
@@ -1763,8 +1763,8 @@ begin
     if not found then
         return;
     end if;
-    told := 0;
-    rest := 0;
+    reported := 0;
+    unreported := 0;
     if domain64s is not null then
         -- As work.report, without returning the settled pages.
         select
@@ -1773,7 +1773,7 @@ begin
             bool_or(s.before is null and s.after is not null),
             array_agg(s.domain64) filter (where s.state = 'pending'),
             array_agg(s.domain64) filter (where not s.waits)
-        into told, ids, old, new, moved, returned, again, over
+        into reported, ids, old, new, moved, returned, again, over
         from work.settle(
             domain64s, paths, array_fill(chunk, array[cardinality(domain64s)]), results, statuses, content_types,
             content_lengths, content_sha1s, etags, last_modifieds, text64s, noindexes, schemes, reasons, at
@@ -1797,7 +1797,7 @@ begin
     from (select g.id, g.domain64, g.path, g.state from work.guestbook g where g.chunk_id = chunk offset 0) g
     where g.state = 'crawling';
     if numbers is not null then
-        rest := cardinality(numbers);
+        unreported := cardinality(numbers);
         if coalesce(
             back,
             exists (
@@ -1808,7 +1808,7 @@ begin
             perform work.return_pages(chunk, at);
         else
             perform from work.report(
-                numbers, names, array_fill(chunk, array[rest]), array_fill('unchanged'::text, array[rest]),
+                numbers, names, array_fill(chunk, array[unreported]), array_fill('unchanged'::text, array[unreported]),
                 null, null, null, null, null, null, null, null, null, null, at
             );
         end if;
