@@ -145,7 +145,7 @@ def long_files() -> list[Place]:
 CEILINGS: dict[Callable[[], list[Place]], int] = {
     indirect_subjects: 194,
     formula_docstrings: 29,
-    repeated_class_names: 1,
+    repeated_class_names: 2,
     constants_without_noun: 5,
     unclear_modules: 0,
     placeholder_variables: 166,
