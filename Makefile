@@ -1,6 +1,8 @@
-# make test   runs the tests; make soak   those that take long, and all again on Debian's PostgreSQL;
-# make chaos   faults on a whole cluster in network namespaces, for hours; make chaos-quick   the same in under five minutes;
-# make check   format, lint, types, import order.
+# make test          runs the tests
+# make soak          runs long tests, and all tests again on Debian's PostgreSQL
+# make chaos         injects faults into a whole cluster in network namespaces, for hours
+# make chaos-quick   does the same in under five minutes
+# make check         checks format, lint, types and import order
 .PHONY: test soak chaos chaos-quick check format migrations schema access conformance lock licences packages
 
 PY = .venv/bin/python
@@ -11,7 +13,7 @@ test: .venv/requirements-dev.lock packages
 soak: .venv/requirements-dev.lock packages
 	$(PY) -m pytest -n 3 --dist worksteal -m "soak or debian" $(ARGS)
 
-# Needs root and iproute2; docs/chaos.md says what the table means. ARGS="--seed 7" repeats a run.
+# Needs root and iproute2; docs/chaos.md explains the table. ARGS="--seed 7" repeats a run.
 chaos: .venv/requirements-dev.lock packages
 	PYTHONPATH=tests $(PY) -m chaos --faults 200 $(ARGS)
 
@@ -28,30 +30,30 @@ format: .venv/requirements-dev.lock
 	$(PY) -m ruff format
 	$(PY) -m ruff check --fix
 
-# The dbmate migration of each schema, from its files in tables/ and functions/.
+# Writes the dbmate migration of each schema from its files in tables/ and functions/.
 migrations: .venv/requirements-dev.lock
 	$(PY) scripts/migrations.py
 
-# The picture of the tables that tests compare with the migrations.
+# Writes schema.sql, which tests compare with the migrations.
 schema: .venv/requirements-dev.lock
 	scripts/schema
 
-# The page that says which token may call what.
+# Writes the page that lists which token may call which endpoint.
 access: .venv/requirements-dev.lock
 	$(PY) scripts/access_table.py >docs/access.md
 
-# The page that lists every statement of the seed documents with its tests.
+# Writes the page that lists every statement of the seed documents with its tests.
 conformance: .venv/requirements-dev.lock
 	$(PY) scripts/conformance.py >docs/conformance.md
 
 lock: .venv/requirements-dev.lock
 	scripts/lock
 
-# The page of dependencies and their licences, from what is installed.
+# Writes the page of dependencies and their licences from the installed packages.
 licences: .venv/requirements-dev.lock
 	$(PY) scripts/licences.py >docs/licences.md
 
-# What the tests use beside what is installed: programs of Debian's, a corpus of feeds; skipped where it cannot be had.
+# Installs what the tests use in addition: Debian packages and a corpus of feeds; skipped if it is not available.
 packages: .venv/requirements-dev.lock
 	@scripts/packages
 	@scripts/corpus

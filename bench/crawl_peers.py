@@ -5,7 +5,7 @@
 
 import sys
 
-# bench/ goes last: a bench may have the name of a standard module (queue), which others must still find.
+# bench/ comes last: bench/queue.py must not hide the standard module queue.
 sys.path.append(sys.path.pop(0))
 
 import asyncio
@@ -16,7 +16,7 @@ import time
 OK = 200
 
 
-def told(pages: int, seconds: float) -> None:
+def print_result(pages: int, seconds: float) -> None:
     used = resource.getrusage(resource.RUSAGE_SELF)
     cpu = used.ru_utime + used.ru_stime
     print(json.dumps({"pages": pages, "seconds": seconds, "cpu": cpu}))
@@ -31,7 +31,7 @@ def scrapy(url: str, file: str) -> None:
     from scrapy.http import HtmlResponse
     from scrapy.linkextractors import LinkExtractor
 
-    # As "Broad Crawls" in its documentation has it, without delays, for one host.
+    # The settings of "Broad Crawls" in its documentation, without delays, for one host.
     settings = {
         "SCHEDULER_PRIORITY_QUEUE": "scrapy.pqueues.DownloaderAwarePriorityQueue",
         "CONCURRENT_REQUESTS": 100,
@@ -53,7 +53,7 @@ def scrapy(url: str, file: str) -> None:
 
     class Walker(Spider):  # type: ignore[misc]
         name = "walker"
-        start_urls = [url]  # noqa: RUF012 - as Scrapy wants it
+        start_urls = [url]  # noqa: RUF012 - Scrapy requires a list
         links = LinkExtractor(allow=[f"^{re.escape(start)}/"])
 
         def parse(self, response):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
@@ -74,18 +74,18 @@ def scrapy(url: str, file: str) -> None:
     process.crawl(Walker)
     began = time.perf_counter()
     process.start()
-    told(pages, time.perf_counter() - began)
+    print_result(pages, time.perf_counter() - began)
 
 
 async def fetch_all(url: str) -> tuple[int, float, float]:
-    """All pages of the site, found first, then fetched by a client that does nothing else."""
+    """Find all pages of the site, then fetch them with a client that does nothing else."""
     from usher import private_hosts
     from usher.crawl.http.fetch import Fetcher
     from usher.crawl.page.parse import parse_page
     from usher.urls import Url, parse
 
     async with Fetcher(
-        "bench", allow=private_hosts.parse_allow_list("127.0.0.1"), lines_per_host=32
+        "bench", allow=private_hosts.parse_allow_list("127.0.0.1"), connections_per_host=32
     ) as client:
         start = parse(url)
         if not isinstance(start, Url):

@@ -1,8 +1,8 @@
-"""The door's speed beside a bare insert of the same rows, as the guestbook grows, and its memory."""
+"""Compares the door's speed with a plain insert of the same rows, by size of the guestbook; and its memory."""
 
 import sys
 
-# bench/ goes last: a bench may have the name of a standard module (queue), which others must still find.
+# bench/ comes last: bench/queue.py must not hide the standard module queue.
 sys.path.append(sys.path.pop(0))
 
 import asyncio
@@ -28,23 +28,22 @@ from usher.db.pool import Connection, Database, connect
 from usher.door.doorkeeper import Doorkeeper
 from usher.door.rules import Reason
 
-BATCHES = SMALL, LARGE = 512, 10_000
+SIZES = SMALL_SIZE, LARGE_SIZE = 512, 10_000
 CASES = {"all known and not due": 1.0, "45 % known": 0.45, "all new": 0.0}
-REAL = ("45 % known", LARGE)  # the case nearest to a crawl
+REAL = ("45 % known", LARGE_SIZE)  # the case nearest to a crawl
 SHAPES = ((10_000, False), (10_000, True), (200_000, False))  # hosts, and whether one owns half
 FACTOR, PRIME = 48_271, 2_147_483_647  # scatter the numbers of pages over hosts and paths
-WARM_BATCHES = 12  # more than it takes until driver and server both keep the statement's plan
+WARM_BATCHES = 12  # enough for driver and server to cache the plan
 LIMIT = """limit: insert … select from unnest(…) on conflict do nothing of the same rows into seed 003's table with as
-many rows, one transaction a batch, on the same server, through the same pool and driver. It gets numbers and paths
-ready made: it reads no URL, looks up no host, clock or filter, puts nothing into a queue (one index less), does not ask
-whether the host exists, nor say which rows were there. It hands the driver Python lists, as anyone would;
-packed_insert is the same with its arrays written as text, as the door does it, so that the driver has nothing to do"""
+many rows, one transaction a batch, on the same server, through the same pool and driver. It gets numbers and paths:
+it parses no URL, looks up no host, clock or filter, queues nothing (one index less), does not check the host, and
+does not return which rows existed. It passes Python lists to the driver; packed_insert passes text, as the door does"""
 NOTES = (
     " ".join(LIMIT.split()),
-    "the pages of a batch are drawn at random from all hosts, the worst case; every answer is checked",
-    "by: turn by turn, ours of one kind by ours of the other, and the limit's by the limit's",
-    "first batch: on a new connection, by a doorkeeper that knows no host",
-    "new pages stay: while it is measured a guestbook grows by 1 to 2 M pages (quick: 0.2 M), the limit's table too",
+    "the pages of a batch are random pages of all hosts, the worst case; every answer is checked",
+    "by: the ratio of two kinds in the same turn, for Usher and for the limit",
+    "first batch: on a new connection, by a doorkeeper without cached hosts",
+    "new pages stay: the guestbook and the limit's table grow by 1 to 2 M pages (--quick: 0.2 M)",
 )
 
 HOSTS = """
@@ -66,7 +65,7 @@ create table work.bare (
     unique (domain64, path)
 );
 """
-# A root for every host, and the twins of page(). Indexes are built afterwards, with room as one that grew has.
+# A root page for every host, and the pages of page(). Indexes are built afterwards, with free space.
 PAGES = """
 alter table work.{table} disable trigger user, drop constraint {table}_pkey, drop constraint {table}_domain64_path_key;
 insert into work.{table} (domain64, path, next_fetch {columns})
@@ -86,13 +85,13 @@ on conflict do nothing
 """
 
 Host = tuple[int, str]  # domain64, name
-Page = tuple[int, str, str]  # and path
-Outcome = tuple[float, float, dict[str, int]]  # when it began and ended, answers by reason
+Page = tuple[int, str, str]  # domain64, name of the host, path
+Outcome = tuple[float, float, dict[str, int]]  # start and end, answers by reason
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """How many pages the guestbook has, and whose they are; a giant owns every second one."""
+    """The number of pages and hosts in the guestbook; with `giant` one host has every second page."""
 
     rows: int
     hosts: int
@@ -114,7 +113,7 @@ def page(number: int, world: World, hosts: Sequence[Host]) -> Page:
 
 
 async def filled(dsn: str, world: World) -> list[Host]:
-    """Hosts that are due, pages that are not, and the same pages in the bare table."""
+    """Insert hosts that are due, pages that are not, and the same pages in the plain table; return the hosts."""
     bare = asdict(world) | {"table": "bare", "columns": "", "values": ""}
     ours = {"table": "guestbook", "columns": ", state", "values": ", 'crawled'"}
     async with await connect(dsn) as conn, await connect(dsn) as other:
@@ -136,7 +135,7 @@ async def hosts_of(conn: Connection) -> list[Host]:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """URLs to judge: new pages are numbered from `new` on, the known are every `parts`-th one."""
+    """URLs to knock for: new pages are numbered from `new` on, the known ones are every `parts`-th."""
 
     who: str
     urls: int
@@ -149,7 +148,7 @@ class Job:
     unseen_hosts: bool = False
 
     def pages(self, world: World, hosts: Sequence[Host]) -> list[Page]:
-        """In random order, and the same for all who contend."""
+        """Return the pages in random order, the same for all contenders."""
         chance = random.Random(self.new)  # noqa: S311 - not a secret
         known = round(self.urls * self.known)
         numbers = chance.sample(range(self.part, world.rows, self.parts), known)
@@ -165,13 +164,13 @@ def say(words: object) -> None:
 
 
 async def work(dsn: str, world: World) -> None:
-    """The life of a process that knocks: get a job ready, wait for the word, do it, say when and what."""
+    """Read jobs from stdin, prepare each, wait for the start command, run it, and print the outcome."""
     async with Database(dsn) as db:
         door = Doorkeeper(db)
         async with db.transaction() as conn:
             hosts = await hosts_of(conn)
         roots = [(domain64, name, "/") for domain64, name in hosts]
-        await knocking(door, cut(roots, LARGE))  # and so knows every host
+        await knocking(door, cut(roots, LARGE_SIZE))  # to cache every host
         for line in sys.stdin:
             job = Job(**json.loads(line))
             batches = cut(job.pages(world, hosts), job.batch)
@@ -211,16 +210,16 @@ async def inserting(who: str, door: Doorkeeper, batches: list[list[Page]]) -> Ou
 
 
 def in_text(values: list[object]) -> str:
-    """An array as PostgreSQL writes it; these values need no quotes. The driver takes longer over a list."""
+    """Return an array in PostgreSQL's text format; these values need no quotes. The driver is slower with a list."""
     return "{" + ",".join(map(str, values)) + "}"
 
 
 async def stream(dsn: str, path: str, first: int) -> None:
-    """Judge a file's URLs; say the peak of our memory after the first ones and after all, and our speed."""
+    """Knock for the URLs of a file; print the peak memory after the first ones and after all, and the speed."""
     count, early, begin = 0, 0.0, monotonic()
     async with Database(dsn) as db:
         with Path(path).open() as file:  # noqa: ASYNC230 - as the command line does
-            batches = iter(lambda: list(islice(file, LARGE)), [])
+            batches = iter(lambda: list(islice(file, LARGE_SIZE)), [])
             async for answers in Doorkeeper(db).stream(batches):
                 count += len(answers.answers)
                 early = peak_mib() if count <= first else early
@@ -230,23 +229,23 @@ async def stream(dsn: str, path: str, first: int) -> None:
 def peak_mib() -> float:
     try:
         lines = Path("/proc/self/status").read_text().splitlines()
-    except OSError:  # not Linux, where this would count what the parent held when it started us
+    except OSError:  # not Linux, where this would include memory of the parent
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
 
 
 class Child:
-    """Another process of this file; the words are the name of its function and what that takes."""
+    """Another process of this file; the words are the name of its function and its arguments."""
 
     def __init__(self, *words: str) -> None:
         command, pipe = [sys.executable, __file__, *words], subprocess.PIPE
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
 
-    def tell(self, words: object) -> None:
+    def send(self, words: object) -> None:
         if self.process.stdin:
             print(json.dumps(words), file=self.process.stdin, flush=True)
 
-    def hear(self) -> Any:  # noqa: ANN401 - any JSON
+    def receive(self) -> Any:  # noqa: ANN401 - any JSON
         line = self.process.stdout.readline() if self.process.stdout else ""
         if not line:
             raise RuntimeError("a process of the bench ended early, see above")
@@ -258,7 +257,7 @@ class Child:
 
 
 class Place:
-    """A world on a server, two processes that knock, and for each contender the next unused number."""
+    """A filled database, two processes that knock, and for each contender the next unused number."""
 
     def __init__(self, dsn: str, world: World, hosts: list[Host], ends: AsyncExitStack) -> None:
         self.dsn, self.world, self.hosts = dsn, world, hosts
@@ -266,24 +265,25 @@ class Place:
         for worker in self.workers:
             ends.callback(worker.end)
         self.next = dict.fromkeys(("usher", "limit", "packed_insert"), world.rows)
-        self.next["packed_insert"] += PRIME // 2  # away from the limit's, who fills the same table
+        # Numbers that the limit, which fills the same table, does not use.
+        self.next["packed_insert"] += PRIME // 2
         for who in self.next:
-            self.judge(who, SMALL * WARM_BATCHES, SMALL, parts=2)
-            self.judge(who, LARGE, LARGE, parts=2)
+            self.judge(who, SMALL_SIZE * WARM_BATCHES, SMALL_SIZE, parts=2)
+            self.judge(who, LARGE_SIZE, LARGE_SIZE, parts=2)
 
     def judge(
         self, who: str, urls: int, batch: int, *, known: float = 0, parts: int = 1, **how: bool
     ) -> float:
-        """Seconds from the first begin to the last end of so many processes with so many URLs each."""
+        """Return the seconds from the first start to the last end of the processes."""
         workers = self.workers[:parts]
         for part, worker in enumerate(workers):
-            worker.tell(asdict(Job(who, urls, batch, known, self.next[who], part, parts, **how)))
+            worker.send(asdict(Job(who, urls, batch, known, self.next[who], part, parts, **how)))
             self.next[who] += urls
         for worker in workers:
-            worker.hear()
+            worker.receive()
         for worker in workers:
-            worker.tell("go")
-        begins, ends, counts = zip(*(worker.hear() for worker in workers), strict=True)
+            worker.send("go")
+        begins, ends, counts = zip(*(worker.receive() for worker in workers), strict=True)
         there = round(urls * known)
         wanted = Counter({Reason.NEW_PAGE: urls - there, Reason.PAGE_NOT_DUE: there})
         if any(Counter(found) != wanted for found in counts):
@@ -297,14 +297,14 @@ class Place:
 def contest(
     bench: Bench, places: Sequence[Place], case: str, batch: int, *, more: bool
 ) -> list[Measure]:
-    """One case at all sizes, everyone in turns; in the first world two processes and lists too if there is time."""
+    """Measure one case at all sizes, in turns; with `more` also two processes and packed arrays at the first size."""
     what = f"{case}, batches of {batch:,}"
     kinds = {str(place.world): (place, 1) for place in places}
     if more:
         kinds[f"{places[0].world}, two processes"] = (places[0], 2)
     base, *others = kinds
     bench.say(f"{what}, {base}")
-    urls = 30 * SMALL if batch == SMALL else 2 * LARGE if bench.quick else 3 * LARGE
+    urls = 30 * SMALL_SIZE if batch == SMALL_SIZE else (3 - bench.quick) * LARGE_SIZE
     turns = {
         (who, kind): partial(place.rate, who, urls, batch, CASES[case], parts)
         for kind, (place, parts) in kinds.items()
@@ -315,22 +315,22 @@ def contest(
     def of(kind: str) -> dict[str, list[float]]:
         return {who: figures[f"{who} {kind}"] for who, there in turns if there == kind}
 
-    found = [(f"{what}, {kind}", "URLs/s", of(kind)) for kind in kinds]
+    measures = [(f"{what}, {kind}", "URLs/s", of(kind)) for kind in kinds]
     for kind in others:
         ratios = {who: list(map(truediv, of(kind)[who], of(base)[who])) for who in of(kind)}
-        found.append((f"{what}, {kind}, by {base}", "times", ratios))
-    return [frame.measured(*each, better="higher") for each in found]
+        measures.append((f"{what}, {kind}, by {base}", "times", ratios))
+    return [frame.measured(*each, better="higher") for each in measures]
 
 
 def first_batches(bench: Bench, place: Place) -> list[Measure]:
-    """What a process pays that has just been started."""
-    few = SMALL if bench.quick else LARGE
+    """Measure the first batch of a new process."""
+    few = SMALL_SIZE if bench.quick else LARGE_SIZE
     unseen = partial(place.judge, "usher", few, few, cold=True, unseen_hosts=True)
     turns = {f"{few:,}, each of a host never seen": {"usher": unseen}} | {
         f"{batch:,}, all new": {
             who: partial(place.judge, who, batch, batch, cold=True) for who in place.next
         }
-        for batch in BATCHES
+        for batch in SIZES
     }
     measures = []
     for what, contenders in turns.items():
@@ -341,7 +341,7 @@ def first_batches(bench: Bench, place: Place) -> list[Measure]:
 
 
 def memory(bench: Bench, place: Place, urls: int) -> list[Measure]:
-    """Stream a file, 45 % of it known pages."""
+    """Measure the memory while a file is streamed; 45 % of its pages are known."""
     what = f"a file of {short(urls)} URLs, 45 % known, {place.world}"
     bench.say(what)
     start, rows = place.next["usher"], place.world.rows
@@ -352,7 +352,7 @@ def memory(bench: Bench, place: Place, urls: int) -> list[Measure]:
         file.flush()
         child = Child("stream", place.dsn, file.name, str(urls // 10))
         try:
-            early, late, speed = child.hear()
+            early, late, speed = child.receive()
         finally:
             child.end()
     return [
@@ -374,7 +374,7 @@ async def measure(bench: Bench) -> list[Measure]:
                 world = World(rows, *shape)
                 bench.say(f"filling in {world}")
                 places.append(Place(dsn, world, await filled(dsn, world), ends))
-            for case in product(CASES, BATCHES):
+            for case in product(CASES, SIZES):
                 more = shape == SHAPES[0] and (not bench.quick or case == REAL)
                 measures += contest(bench, places, *case, more=more)
             measures += first_batches(bench, places[0])
@@ -384,7 +384,7 @@ async def measure(bench: Bench) -> list[Measure]:
 
 
 def run(bench: Bench) -> list[Measure]:
-    """Count the URLs that the door judges in a second, beside a bare insert of the same rows."""
+    """Count the URLs that the door decides in a second, and a plain insert of the same rows."""
     for note in NOTES:
         bench.note(note)
     return asyncio.run(measure(bench))

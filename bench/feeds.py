@@ -1,8 +1,8 @@
-"""Feeds polled for the first time and again, beside reader; and our fast parser beside feedparser."""
+"""Compares first and repeated polls of feeds with reader, and the fast parser with feedparser."""
 
 import sys
 
-# bench/ goes last: a bench may have the name of a standard module (queue), which others must still find.
+# bench/ comes last: bench/queue.py must not hide the standard module queue.
 sys.path.append(sys.path.pop(0))
 
 import asyncio
@@ -12,17 +12,17 @@ from functools import partial
 from pathlib import Path
 
 import frame
-from feeds_sides import Alone, Site, Whole
+from feeds_contenders import Alone, Site, Whole
 from frame import Bench, Measure, PeerMissing
 
-READER = ["reader==3.26", "sgmllib3k==1.0.0"]  # the second is what its own feedparser needs
-# Feeds and items of each: those that are read, and those that are only asked for.
+READER = ["reader==3.26", "sgmllib3k==1.0.0"]  # the second is a dependency of its feedparser
+# Feeds and items of each: for first polls, and for polls without news.
 SIZES = {True: ((32, 20), (160, 1)), False: ((300, 20), (1_000, 5))}
 WORKERS = 1, 4, 10
-AT_ONCE = 32  # of our polls in one process, as a job has it
-TARGETS = """targets: through the whole path at least 2 times reader with feeds polled for the first time, 3 times with
-feeds that have nothing new; the fast parser 15 times feedparser as reader uses it"""
-WHAT = """whole path: jobs of the queue, from before they are put in until the last is in the log, run by a manager with
+AT_ONCE = 32  # concurrent polls in one process, as in a job
+TARGETS = """targets for the whole path: at least 2 times reader for first polls, 3 times for polls without news;
+the fast parser 15 times feedparser as reader uses it"""
+WHAT = """whole path: jobs of the queue, from before they are added until the last is in the log, run by a manager with
 two processes; fetched, parsed and kept in PostgreSQL; links are not sent to the door unless said so, and words and
 near-copies are taken by a job that comes later (reader does neither). poll alone: the same in one process without jobs.
 reader: SQLite in a file, update_feeds with as many threads as are fastest. All poll the same nginx, each feed at an
@@ -32,7 +32,7 @@ Side = Alone | Whole
 
 
 def contenders(bench: Bench, dsn: str, home: Path, ends: ExitStack) -> dict[str, Side]:
-    """Ours in two ways, and reader if it can be had."""
+    """Return Usher in two variants, and reader if it can be installed."""
     alone = Alone("usher", sys.executable, dsn, home, ends)
     alone.at_once = AT_ONCE
     found: dict[str, Side] = {"usher": Whole(dsn, home, alone, ends), "usher, poll alone": alone}
@@ -45,15 +45,15 @@ def contenders(bench: Bench, dsn: str, home: Path, ends: ExitStack) -> dict[str,
 
 
 def known(sides: Mapping[str, Side], site: Site, *, plain: bool) -> None:
-    """Everybody has read these feeds once."""
+    """Let each contender poll these feeds once."""
     for name, side in sides.items():
-        if name != "usher, poll alone":  # it has the same database
+        if name != "usher, poll alone":  # it uses the same database
             side.subscribe(site.urls(plain=plain))
             side.poll(site.size)
 
 
 def tuned(bench: Bench, reader: Alone, site: Site) -> None:
-    """As many threads as make reader fastest with feeds that have nothing new, where they help most."""
+    """Return the number of threads with which reader is fastest for feeds without news, where threads help most."""
     reader.at_once = WORKERS[1]
     if not bench.quick:
         taken = {}
@@ -79,7 +79,7 @@ def to_the_door(side: Whole, site: Site) -> float:
 
 
 def shown(name: str, unit: str, figures: Mapping[str, Sequence[float]]) -> Iterator[Measure]:
-    """The whole path and the poll alone, each beside reader."""
+    """Measure the whole path and the poll alone, each against reader."""
     peers = {who: taken for who, taken in figures.items() if not who.startswith("usher")}
     for who, words in (("usher", "whole path"), ("usher, poll alone", "poll alone")):
         found = {"usher": figures[who], **peers}
@@ -113,7 +113,7 @@ def polling(bench: Bench, sides: Mapping[str, Side], read: Site, asked: Site) ->
 
 
 def parsing(bench: Bench, side: Alone, site: Site) -> Iterator[Measure]:
-    """Our parser beside feedparser, in one process."""
+    """Measure the fast parser against feedparser, in one process."""
     bench.say("parsing alone")
     taken: list[dict[str, float]] = [
         side.child.ask("parsed", site.bodies())[1] for _ in range(bench.repeats)
@@ -141,7 +141,7 @@ async def with_database(bench: Bench) -> list[Measure]:
 
 
 def run(bench: Bench) -> list[Measure]:
-    """Feeds polled for the first time and again, beside reader; and our fast parser beside feedparser."""
+    """Compares first and repeated polls of feeds with reader, and the fast parser with feedparser."""
     bench.note(TARGETS)
     bench.note(WHAT)
     return asyncio.run(with_database(bench))

@@ -1,11 +1,11 @@
-"""One process of a contender's, in its own venv: JSON lines in say what to do, out goes when it began and ended.
+"""One process of a contender in its own venv: reads commands as JSON lines, writes when each began and ended.
 
 `python feeds_peers.py usher|reader`; the server of ours named by libpq's PGHOST, PGUSER and so on.
 """
 
 import sys
 
-sys.path.pop(0)  # bench/ holds a queue.py, and everybody needs the standard one
+sys.path.pop(0)  # bench/queue.py must not hide the standard module queue
 
 import asyncio
 import json
@@ -22,19 +22,19 @@ NOW = datetime(2026, 11, 16, tzinfo=UTC)
 
 
 class Peer(ABC):
-    """The same of everybody: some feeds, polled once."""
+    """The interface of each contender: poll some feeds once."""
 
     @abstractmethod
     async def subscribe(self, urls: list[str], place: str) -> None:
-        """Begin with these feeds and nothing of them."""
+        """Start with these feeds and no items."""
 
     @abstractmethod
     async def poll(self, at_once: int) -> int:
-        """Poll all of them, so many at once; how many items there are then."""
+        """Poll all of them with this concurrency; return the number of items."""
 
 
 class Reader(Peer):
-    """As its documentation has it: SQLite in a file, `update_feeds` with threads."""
+    """As in its documentation: SQLite in a file, `update_feeds` with threads."""
 
     async def subscribe(self, urls: list[str], place: str) -> None:
         file = Path(place)
@@ -52,13 +52,13 @@ class Reader(Peer):
 
 
 class Usher(Peer):
-    """The poll alone, as the library has it, in one process and without the queue's jobs."""
+    """The poll alone, in one process and without jobs of the queue."""
 
     async def subscribe(self, urls: list[str], place: str) -> None:
         db: Any = import_module("usher.db.pool")
-        if not hasattr(self, "house"):
+        if not hasattr(self, "databases"):
             self.search = await db.Database("", size=16, role=ROLES[0]).__aenter__()
-            self.house = import_module("usher.feeds.store.databases").FeedDatabases(
+            self.databases = import_module("usher.feeds.store.databases").FeedDatabases(
                 self.search, None, ROLES, "", 5
             )
         fetch: Any = import_module("usher.crawl.http.fetch")
@@ -68,20 +68,22 @@ class Usher(Peer):
         self.fetcher = fetch.Fetcher(AGENT, allow=private_hosts.parse("127.0.0.0/8"))
         self.polling: Any = import_module("usher.feeds.poll.feed_poll")
         feeds = [opml.Subscription(url) for url in urls]
-        await feeding.subscribe(self.house, feeds, knocks=bool(place))
+        await feeding.subscribe(self.databases, feeds, knocks=bool(place))
 
     async def poll(self, at_once: int) -> int:
         left = [id_ for (id_,) in await self.ask("select id from feeds.feed_metadata order by id")]
 
         shared = import_module("usher.feeds.poll.shared_statements").SharedStatements(
-            self.house, defer_digest=True
+            self.databases, defer_digest=True
         )
 
         async def work() -> None:
             while left:
-                told = await self.polling.poll(self.house, self.fetcher, left.pop(), shared=shared)
-                if not told.good:
-                    raise RuntimeError(told.words)
+                outcome = await self.polling.poll(
+                    self.databases, self.fetcher, left.pop(), shared=shared
+                )
+                if not outcome.good:
+                    raise RuntimeError(outcome.words)
 
         async with asyncio.TaskGroup() as group:
             for _ in range(at_once):
@@ -95,7 +97,7 @@ class Usher(Peer):
 
 
 def parsed(bodies: list[str]) -> dict[str, float]:
-    """Entries a second that each parser reads, by what reads them."""
+    """Return the entries that each parser reads in a second."""
     feeds: Any = import_module("usher.feeds.parse.parser")
     feedparser: Any = import_module("feedparser")
     given = [body.encode() for body in bodies]

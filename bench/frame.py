@@ -1,6 +1,6 @@
-"""What every benchmark shares: interleaved repeats, ratios, peers in venvs of their own, one JSON object.
+"""Shared code of the benchmarks: interleaved repeats, ratios, peers in their own venvs, output as one JSON object.
 
-Comes from a `run(bench)` that returns measures; goes to stdout as one object, all talk to stderr.
+A benchmark is a function `run(bench)` that returns measures. The object goes to stdout, messages go to stderr.
 """
 
 import argparse
@@ -34,21 +34,21 @@ from usher.schema import migrate
 
 ROOT = Path(__file__).parents[1]
 PEERS = ROOT / ".bench"
-STOP_SECONDS = 90  # the keeper gives its server 60 and then 10
+STOP_SECONDS = 90  # the supervisor gives its server 60 and then 10
 INTERRUPTED = 130
 
 
 class PeerMissing(Exception):
-    """A peer could not be installed or does not run here; a bench may go on without it."""
+    """A peer could not be installed or does not run here; a benchmark may continue without it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One figure of ours beside the machine's limit and others' figures for the same work.
+    """One figure of Usher with the machine's limit and the peers' figures for the same work.
 
-    A ratio says how many times as good as the other we are, so that **above 1 Usher is better**, whatever the
-    unit: usher/other where higher is better (throughput), other/usher where lower is better (time, bytes).
-    The best peer is the one that makes this ratio smallest. A ratio is null where there is nothing to compare.
+    **A ratio above 1 means that Usher is better**, whatever the unit: usher/other if higher is better (throughput),
+    other/usher if lower is better (time, bytes). The best peer is the one with the smallest ratio. A ratio is null
+    if there is nothing to compare.
     """
 
     name: str
@@ -92,7 +92,7 @@ class Measure:
 
 
 def brief(value: float) -> float:
-    """Four digits that count; more would be noise."""
+    """Round to four significant digits; more would be noise."""
     return float(f"{value:.4g}")
 
 
@@ -103,7 +103,7 @@ def measured(
     *,
     better: Literal["lower", "higher"] = "lower",
 ) -> Measure:
-    """The medians of interleaved samples: "usher" is ours, "limit" the limit, every other name a peer."""
+    """Return the medians of interleaved samples: "usher", "limit", and every other name is a peer."""
     medians = {who: statistics.median(values) for who, values in samples.items()}
     usher, limit = medians.pop("usher"), medians.pop("limit", None)
     return Measure(name, unit, usher, medians, limit, better, samples["usher"])
@@ -112,7 +112,7 @@ def measured(
 def interleaved(
     contenders: Mapping[str, Callable[[], float]], repeats: int
 ) -> dict[str, list[float]]:
-    """Each contender's figures, taken in turns with another one first each time: noise hits all alike."""
+    """Return each contender's figures, measured in rotating turns, so that noise affects all equally."""
     names = list(contenders)
     figures: dict[str, list[float]] = {name: [] for name in names}
     for turn in range(repeats):
@@ -124,7 +124,7 @@ def interleaved(
 
 @dataclass(slots=True)
 class Bench:
-    """One run: how thorough it is to be, and what a reader of its figures must know."""
+    """One run: its thoroughness, and notes for the reader of its figures."""
 
     name: str
     quick: bool = False
@@ -143,7 +143,7 @@ class Bench:
 
 
 class Child:
-    """A process of a bench's own script, which does as it is told and says when it began and ended."""
+    """A process that executes commands and returns when each began and ended."""
 
     def __init__(self, python: str, script: Path, name: str, dsn: str) -> None:
         place = conninfo_to_dict(dsn)
@@ -163,11 +163,11 @@ class Child:
             env={**os.environ, **there},
         )
 
-    def tell(self, *words: object) -> None:
+    def send(self, *words: object) -> None:
         if self.process.stdin:
             print(json.dumps(words), file=self.process.stdin, flush=True)
 
-    def hear(self) -> tuple[float, float, Any]:
+    def receive(self) -> tuple[float, float, Any]:
         line = self.process.stdout.readline() if self.process.stdout else ""
         if not line:
             raise PeerMissing("a process of the bench ended early, see above")
@@ -175,9 +175,9 @@ class Child:
         return begin, end, answer
 
     def ask(self, *words: object) -> tuple[float, Any]:
-        """How long it took, and the answer."""
-        self.tell(*words)
-        begin, end, answer = self.hear()
+        """Send a command; return its duration and the answer."""
+        self.send(*words)
+        begin, end, answer = self.receive()
         return end - begin, answer
 
     def end(self) -> None:
@@ -186,12 +186,12 @@ class Child:
 
 
 def main(bench_name: str, run: Callable[[Bench], Sequence[Measure]]) -> NoReturn:
-    """Parse the command line, run, print the one object; 0 if it could be measured."""
+    """Parse the command line, run, print the object; exit with 0 if everything was measured."""
     parser = argparse.ArgumentParser(prog=f"bench/{bench_name}.py", description=run.__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer repeats, within 50 s")
     bench = Bench(bench_name, parser.parse_args().quick)
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
-        # A user's second start finds bytecode; without it we would measure the compiler.
+        # With cached bytecode, as at a user's second start; otherwise the compiler would be measured.
         os.environ["PYTHONPYCACHEPREFIX"] = str(PEERS / "bytecode")
     about = machine()
     with stdout_kept() as stdout:
@@ -202,15 +202,15 @@ def main(bench_name: str, run: Callable[[Bench], Sequence[Measure]]) -> NoReturn
 
 
 def attempted(bench: Bench, run: Callable[[Bench], Sequence[Measure]]) -> Sequence[Measure]:
-    """What the run measured; if it could not, the reason on stderr and an exit code."""
-    # As an exception, so that directories and servers are cleared away.
+    """Return what the run measured; on failure print the reason to stderr and exit."""
+    # As an exception, so that directories and servers are removed.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         return run(bench)
     except KeyboardInterrupt:
         bench.say("interrupted")
         sys.exit(INTERRUPTED)
-    except Exception as error:  # noqa: BLE001 - whatever it was, it is told once and ends here
+    except Exception as error:  # noqa: BLE001 - every error is printed once and ends the run
         if not isinstance(error, UsherError | PeerMissing):
             traceback.print_exc()
         bench.say(
@@ -221,14 +221,14 @@ def attempted(bench: Bench, run: Callable[[Bench], Sequence[Measure]]) -> Sequen
 
 @contextmanager
 def stdout_kept() -> Iterator[Any]:
-    """The real stdout, for us alone: what we or our children print meanwhile goes to stderr."""
+    """Yield the real stdout; other output of this process and its children goes to stderr."""
     with os.fdopen(os.dup(1), "w") as kept:
         os.dup2(2, 1)
         yield kept
 
 
 def machine() -> dict[str, Any]:
-    affinity = getattr(os, "sched_getaffinity", None)  # Linux: what a container leaves us
+    affinity = getattr(os, "sched_getaffinity", None)  # Linux: the cores of the container
     return {
         "cpu": cpu_model(),
         "cores": len(affinity(0)) if affinity else os.cpu_count(),
@@ -249,7 +249,7 @@ def cpu_model() -> str:
 
 
 def peer_venv(name: str, requirements: Sequence[str]) -> Path:
-    """The Python of a venv that holds these requirements and nothing of ours, made if it is not there."""
+    """Return the Python of a venv with these requirements and without Usher; create the venv if necessary."""
     wanted = "\n".join([platform.python_version(), *requirements])
     venv = PEERS / f"{name}-{hashlib.sha256(wanted.encode()).hexdigest()[:12]}"
     python, stamp = venv / "bin" / "python", venv / "installed"
@@ -260,7 +260,7 @@ def peer_venv(name: str, requirements: Sequence[str]) -> Path:
             install([sys.executable, "-m", "venv", "--clear", str(venv)], name)
             pip = [str(python), "-m", "pip", "install", "--quiet", "--no-input"]
             install([*pip, "--disable-pip-version-check", *requirements], name)
-            stamp.write_text(wanted)  # last: what was killed before this is made anew
+            stamp.write_text(wanted)  # written last: an incomplete venv is created again
     return python
 
 
@@ -272,7 +272,7 @@ def install(command: list[str], name: str) -> None:
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """A directory for data directories, gone at the end, after the servers of Usher's in it have stopped.
+    """Yield a directory for data directories; at the end stop the servers of Usher in it and remove it.
 
     Open to pass through: as root the server runs as a user who must reach what is below.
     """
@@ -300,7 +300,7 @@ def wait_until(done: Callable[[], bool], patience: float, *, pause: float = 0.00
 
 @asynccontextmanager
 async def database() -> AsyncIterator[str]:
-    """The DSN of a fresh embedded database with every schema up to date, good within the block."""
+    """Yield the DSN of a new embedded database with every schema."""
     with scratch() as home, lease_server(home / "data") as lodging:
         await migrate.ensure(AreaDatabases(dict.fromkeys(Area, lodging.dsn), lodging))
         yield lodging.dsn

@@ -1,8 +1,8 @@
-"""MGMT's claims beside crawlee's SQL queue and a bare claim by pgbench; its HTTP beside a bare server."""
+"""Compares MGMT's claims with crawlee's SQL queue and a minimal claim of pgbench, its HTTP with a minimal server."""
 
 import sys
 
-# bench/ goes last: a bench may have the name of a standard module (queue), which others must still find.
+# bench/ comes last: bench/queue.py must not hide the standard module queue.
 sys.path.append(sys.path.pop(0))
 
 import asyncio
@@ -16,8 +16,8 @@ from psycopg.conninfo import conninfo_to_dict
 
 import frame
 from frame import Bench, Child, Measure, PeerMissing
-from mgmt_sides import PEERS, Limit, mgmt, plain, text, together
-from queue_sides import made
+from mgmt_contenders import PEERS, Limit, mgmt, plain, text, together
+from queue_contenders import made
 from usher.db.pool import connect
 
 HOSTS, IDLE_HOSTS = 10_000, 200_000
@@ -27,13 +27,13 @@ ASKS = {
     "100 hosts of 10 pages": (1000, 100, 10),
 }  # n, width, depth
 PROCESSES = {1: "one process", 2: "two processes"}
-WARM_CLAIMS = 12  # more than it takes until driver and server both keep the statements' plans
-TASKS = 10, 1, 5, 20  # of crawlee in one process; the first where there is no time to try
+WARM_CLAIMS = 12  # enough for driver and server to cache the plans
+TASKS = 10, 1, 5, 20  # of crawlee in one process; --quick uses the first
 CONNECTIONS = dict(zip(ASKS, ((16, 4, 8), (8, 2, 4)), strict=True))  # of ours
 TRIES = 3
-MOST_CLIENTS = 8  # of pgbench, for whom two cores are fewer still; all share a hundred connections
+MAX_PGBENCH_CLIENTS = 8  # all processes share two cores and a hundred connections
 VENV = ["crawlee[sql-postgres]==1.11.0", "sqlalchemy==2.1.8", "asyncpg==0.32.0", "uvloop==0.23.0"]
-CHUNK_PAGES = 5  # the setting as it comes
+CHUNK_PAGES = 5  # the default of the setting
 TARGETS = """targets: claim and complete at least 8 times crawlee with 10 hosts of 1 page and 40 times with 100 of 10;
 /get_links and /get_servers_map at least 1,000 calls/s; a poll that finds nothing under 3 ms; a claim in the larger
 guestbook at least 0.8 of the limit, which is the same claim in the smaller one"""
@@ -58,7 +58,7 @@ def short(number: int) -> str:
 
 
 class Place:
-    """The databases and processes of one run, and how much is done in it."""
+    """The databases and processes of one run, and its size."""
 
     def __init__(self, bench: Bench, dsn: str, home: Path, ends: AsyncExitStack) -> None:
         self.bench, self.home, self.ends = bench, home, ends
@@ -79,18 +79,18 @@ class Place:
             bench.note(f"no limit: there is no {Limit.program}")
 
     def few(self, number: int) -> int:
-        """How much of it there is time for."""
+        """Return the part of the work that fits into the time."""
         return number // 8 if self.bench.quick else number
 
     def peers(self) -> list[Child]:
-        """Two processes of the peer's, the first of which begins to fill its queue; or none."""
+        """Start two processes of the peer, the first of which fills its queue; none if it is not installed."""
         try:
             python = str(frame.peer_venv("crawlee", VENV))
         except (PeerMissing, OSError) as error:
             self.bench.note(f"crawlee left out: {error}")
             return []
         children = [self.child("crawlee", "crawlee", python) for _ in PROCESSES]
-        children[0].tell("install", HOSTS, 3_000 if self.bench.quick else 50_000)
+        children[0].send("install", HOSTS, 3_000 if self.bench.quick else 50_000)
         return children
 
     def child(self, name: str, world: str, python: str = sys.executable) -> Child:
@@ -99,10 +99,10 @@ class Place:
         return child
 
     def tune(self) -> None:
-        """Wait for the peer's queue and keep the number of tasks that is fastest."""
+        """Wait for the peer's queue and choose the fastest number of tasks."""
         if not self.crawlee:
             return
-        self.crawlee[0].hear()
+        self.crawlee[0].receive()
         self.crawlee[1].ask("join")
         for processes in {} if self.bench.quick else PROCESSES:
             self.tasks[processes] = best(TASKS, partial(self.fetch, processes))
@@ -111,13 +111,13 @@ class Place:
         )
 
     def fetch(self, processes: int, tasks: int | None = None) -> float:
-        """The peer's requests a second."""
+        """Return the peer's requests a second."""
         workers = self.crawlee[:processes]
         return together(workers, self.few(1000) // processes, tasks or self.tasks[processes])
 
 
 def best(numbers: Sequence[int], rate: Callable[[int], float]) -> int:
-    """The one that is fastest, tried in turns."""
+    """Return the fastest option, tried in turns."""
     turns = {str(number): partial(rate, number) for number in numbers}
     figures = frame.interleaved(turns, TRIES)
     return max(numbers, key=lambda number: statistics.median(figures[str(number)]))
@@ -131,13 +131,13 @@ async def fill(dsn: str, *texts: str, **given: int) -> None:
 
 
 async def filled(place: Place) -> None:
-    """All worlds at once; the largest is what takes long."""
-    worlds, seats = place.worlds, {"seats": ROWS, "servers": SERVERS, "chunks": CHUNKS}
+    """Fill all databases concurrently; the largest one takes longest."""
+    worlds, sizes = place.worlds, {"row_count": ROWS, "servers": SERVERS, "chunks": CHUNKS}
     async with asyncio.TaskGroup() as all_at_once:
         for work in (
             fill(worlds["large"], "hosts", "pages", hosts=HOSTS, days=-1, rows=place.more),
             fill(worlds["small"], "hosts", "pages", hosts=HOSTS, days=-1, rows=place.rows),
-            fill(worlds["idle"], "hosts", "map", hosts=IDLE_HOSTS, days=-1, **seats),
+            fill(worlds["idle"], "hosts", "map", hosts=IDLE_HOSTS, days=-1, **sizes),
             fill(worlds["bare"], "bare", hosts=HOSTS, rows=place.rows),
         ):
             all_at_once.create_task(work)
@@ -146,7 +146,7 @@ async def filled(place: Place) -> None:
 
 
 def warmed(place: Place, world: str) -> Child:
-    """One of ours, with plans that are kept."""
+    """Start one process of Usher and warm up its plans."""
     child = place.child("usher", world)
     for shape in ASKS:
         warm(child, shape, 1)
@@ -160,7 +160,7 @@ def warm(child: Child, shape: str, connections: int) -> None:
 
 
 def tuned(place: Place, ours: list[Child]) -> None:
-    """Keep the number of connections that is fastest."""
+    """Choose the fastest number of connections."""
     for number, child in enumerate(ours, 1):
         for shape, numbers in CONNECTIONS.items():
             warm(child, shape, (numbers[0] if place.bench.quick else max(numbers)) // number)
@@ -182,7 +182,7 @@ def median(child: Child, *words: object) -> float:
 
 
 def costs(place: Place, ours: Child) -> Iterator[Measure]:
-    """What a claim takes in a guestbook many times as large."""
+    """Measure a claim in a guestbook that is many times as large."""
     place.bench.say("what a claim costs")
     there = {"usher": warmed(place, "large"), "limit": ours}
     for shape, ask in ASKS.items():
@@ -194,7 +194,7 @@ def costs(place: Place, ours: Child) -> Iterator[Measure]:
 
 
 def claiming(place: Place, ours: list[Child]) -> Iterator[Measure]:
-    """Both shapes, each beside pgbench; the peer has but one."""
+    """Measure both shapes of a claim, each with pgbench; the peer has only one."""
     tuned(place, ours)
     for processes, words in place.processes.items():
         place.bench.say(f"claim and complete, {words}")
@@ -203,14 +203,14 @@ def claiming(place: Place, ours: list[Child]) -> Iterator[Measure]:
             turns["crawlee"] = partial(place.fetch, processes)
         for shape, (n, *of) in ASKS.items():
             connections = place.connections[processes, shape]
-            # In whole rounds: a last chunk that is alone would count as much as a round of them.
+            # Whole rounds only: a single last chunk would take as long as a round.
             pages = place.few(10_000 if n == of[0] else 64_000 if place.bench.quick else 32_000)
             share = pages // processes // n * n
             turns[f"usher {shape}"] = partial(
                 together, ours[:processes], share, connections, n, *of
             )
             if place.limit:
-                clients = min(processes * connections, MOST_CLIENTS)
+                clients = min(processes * connections, MAX_PGBENCH_CLIENTS)
                 turns[f"limit {shape}"] = partial(place.limit.work, pages, clients, *of)
         figures = frame.interleaved(turns, 5)
         for shape in ASKS:
@@ -228,9 +228,7 @@ def idling(place: Place) -> Iterator[Measure]:
     place.bench.say("polls that find nothing")
     child, times = place.child("usher", "idle"), place.few(1000)
     first = median(child, "idle", 1)
-    place.bench.note(
-        f"the first poll takes {short(IDLE_HOSTS)} hosts out of the line: {first:,.0f} ms"
-    )
+    place.bench.note(f"the first poll skips {short(IDLE_HOSTS)} hosts: {first:,.0f} ms")
     turns = {
         "usher": partial(median, child, "idle", times),
         "limit": partial(median, child, "bare_idle", times),
@@ -243,7 +241,7 @@ def idling(place: Place) -> Iterator[Measure]:
 
 
 class Served:
-    """Servers of ours on the larger guestbook and on the idle one, bare ones, and clients for all."""
+    """Servers of Usher on the larger guestbook and on the idle one, minimal servers, and clients for all."""
 
     def __init__(self, place: Place) -> None:
         worlds = ("large", "large", "idle")
@@ -254,14 +252,14 @@ class Served:
         self.clients = place.child("clients", "bare")
 
     def rate(self, addresses: list[str], worth: int, calls: int, *words: object) -> float:
-        """What all clients together get in a second, if each call brings so much."""
+        """Return what all clients get in a second if each call returns this much."""
         seconds, _ = self.clients.ask("work", addresses, calls, *words)
         return worth * calls / seconds
 
     def turn(
         self, addresses: list[str], worth: int, calls: int, *words: object
     ) -> Callable[[], float]:
-        """The same, once clients and servers know each other."""
+        """Return the same after a warm-up."""
         self.rate(addresses, worth, calls // 4, *words)
         return partial(self.rate, addresses, worth, calls, *words)
 
@@ -290,7 +288,7 @@ def serving(place: Place) -> Iterator[Measure]:
 
 
 def crawled(place: Place, served: Served, shape: str, n: int, width: int, depth: int) -> Measure:
-    """Chunks from the claim to the word that all is crawled, beside the peer, who has no HTTP in between."""
+    """Measure chunks from the claim to the report over HTTP; the peer uses no HTTP."""
     path = f"/get_links?n={n}&hosts={width}&each={depth}"
     calls = place.few(2000 if n == width else 80)
     turns = {"usher": served.turn(served.busy, n, calls, "crawl", path, n)}
@@ -319,7 +317,7 @@ def measure(bench: Bench, loop: asyncio.Runner, ends: AsyncExitStack) -> list[Me
 
 
 def run(bench: Bench) -> list[Measure]:
-    """Count pages claimed and completed in a second, by SQL and by HTTP, beside a peer and pgbench."""
+    """Count pages claimed and completed in a second, by SQL and by HTTP, for Usher, a peer and pgbench."""
     for note in (TARGETS, LIMIT, PEER, WORLD):
         bench.note(" ".join(note.split()))
     with asyncio.Runner() as loop:

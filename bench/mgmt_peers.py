@@ -1,4 +1,4 @@
-"""One process of a contender's, in its own venv: JSON lines in say what to do, out goes when it began and ended.
+"""One process of a contender in its own venv: reads commands as JSON lines, writes when each began and ended.
 
 `python mgmt_peers.py usher|crawlee|clients`, the server named by libpq's PGHOST, PGUSER and so on; and `plain`, an HTTP
 server that answers at once and says at what address.
@@ -6,7 +6,7 @@ server that answers at once and says at what address.
 
 import sys
 
-sys.path.pop(0)  # bench/ holds a queue.py, and everybody needs the standard one
+sys.path.pop(0)  # bench/queue.py must not hide the standard module queue
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ from typing import Any
 
 AT_ONCE = timedelta(0)
 CLIENTS = 8
-CLAIMS = 8  # that are under way at once, each on a connection
+CLAIMS = 8  # concurrent claims, each on a connection
 LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 ETAG = re.compile(rb"\r\netag: *([^\r]+)", re.IGNORECASE)
 LINK = "https://agency-000001.mil/news/2026/00000001-a-page.html"
@@ -39,7 +39,7 @@ Message = MutableMapping[str, Any]
 
 
 async def timed(times: int, call: Callable[[], Awaitable[object]]) -> list[float]:
-    """The milliseconds of each call, which must bring nothing."""
+    """Return the milliseconds of each call, which must return no work."""
     taken = []
     for _ in range(times):
         begin = perf_counter()
@@ -51,17 +51,15 @@ async def timed(times: int, call: Callable[[], Awaitable[object]]) -> list[float
 
 
 class Usher:
-    """MGMT without its HTTP: one line for the claims of all tasks, one statement for a chunk that is crawled."""
+    """MGMT without HTTP: one batcher for the claims of all tasks, one statement for a crawled chunk."""
 
     def __init__(self) -> None:
         self.chunks: Any = import_module("usher.mgmt.chunks")
-        self.crawlers: list[
-            tuple[int, Any]
-        ] = []  # each has a connection of its own for its reports
+        self.crawlers: list[tuple[int, Any]] = []  # each has its own connection for reports
 
     async def open(self) -> None:
         self.db: Any = import_module("usher.db.pool").Database("", size=CLAIMS)
-        await self.db.__aenter__()  # for as long as this process lives
+        await self.db.__aenter__()  # open until this process ends
         self.claims: Any = import_module("usher.api.claim_batcher").ClaimBatcher(self.db)
         async with self.db.connection() as conn:
             rows = await conn.execute("select name, domain64 from work.hosts")
@@ -69,7 +67,7 @@ class Usher:
         await self.join()
 
     async def join(self) -> None:
-        """One more crawler."""
+        """Add a crawler."""
         identity: Any = import_module("usher.mgmt.caller_identity")
         host = f"crawler-{os.getpid()}-{len(self.crawlers)}:5000"
         conn = await import_module("usher.db.pool").connect("")
@@ -80,13 +78,13 @@ class Usher:
         return self.chunks.Ask(n=n, width=width, depth=depth, wait=AT_ONCE)
 
     async def full(self, crawler: int, ask: Any) -> Any:  # noqa: ANN401 - a Pack
-        pack = await self.claims.take(crawler, ask)
+        pack = await self.claims.claim(crawler, ask)
         if not pack or len(pack.pages) != ask.n:
             raise RuntimeError(f"a claim of {ask.n} gave {len(pack.pages) if pack else 0}")
         return pack
 
     async def complete(self, crawler: int, conn: Any, pack: Any) -> None:  # noqa: ANN401
-        """What a crawler reports at the end: something of each page, and of the chunk."""
+        """Return the report of a crawler: each page, and the chunk."""
         now, found = datetime.now(UTC), []
         for page in pack.pages:
             _, _, host, path = page.url.split("/", 3)
@@ -109,7 +107,7 @@ class Usher:
             raise RuntimeError("a chunk was lost")
 
     async def work(self, pages: int, tasks: int, *of: int) -> None:
-        """As many tasks as crawlers, which share the chunks among them."""
+        """Run as many tasks as crawlers; they share the chunks."""
         while len(self.crawlers) < tasks:
             await self.join()
         ask = self.asked(*of)
@@ -124,7 +122,7 @@ class Usher:
                 all_at_once.create_task(crawl(*crawler))
 
     async def cost(self, claims: int, *of: int) -> list[float]:
-        """The milliseconds of each claim; what was claimed is completed in between."""
+        """Return the milliseconds of each claim; complete the chunks in between."""
         ask, taken, (crawler, conn) = self.asked(*of), [], self.crawlers[0]
         for _ in range(claims):
             begin = perf_counter()
@@ -135,10 +133,10 @@ class Usher:
 
     async def idle(self, times: int) -> list[float]:
         ask, (crawler, _) = self.asked(5, 5, 5), self.crawlers[0]
-        return await timed(times, lambda: self.claims.take(crawler, ask))
+        return await timed(times, lambda: self.claims.claim(crawler, ask))
 
     async def bare_idle(self, times: int) -> list[float]:
-        """Only the look at the index of hosts, by the same driver."""
+        """Read only the index of hosts, with the same driver."""
 
         async def look() -> object:
             found = await self.crawlers[0][1].execute(IDLE, [datetime.now(UTC)])
@@ -148,10 +146,10 @@ class Usher:
 
 
 class Crawlee:
-    """Its SQL request queue, by name, with the engine of its guide; so many tasks fetch and mark at once."""
+    """Its SQL request queue with the engine of its guide; concurrent tasks fetch requests and mark them."""
 
     async def open(self) -> None:
-        warnings.simplefilter("ignore")  # it says that this client is experimental
+        warnings.simplefilter("ignore")  # it warns that this client is experimental
         logging.getLogger("crawlee").setLevel(logging.ERROR)
         make: Any = import_module("sqlalchemy.ext.asyncio").create_async_engine
         engine = make(
@@ -166,7 +164,7 @@ class Crawlee:
         self.queue: Any = None
 
     async def install(self, hosts: int, pages: int) -> None:
-        """Pages of as many hosts as ours, in an order in which hosts take turns."""
+        """Return pages of as many hosts as Usher has, with alternating hosts."""
         await self.join()
         links = [
             f"https://agency-{n % hosts:06}.com/news/2026/{n:08x}-a-page.html" for n in range(pages)
@@ -195,13 +193,13 @@ class Crawlee:
                 all_at_once.create_task(crawl())
 
     async def idle(self, times: int) -> list[float]:
-        """Of an empty queue."""
+        """Return the milliseconds of each poll of an empty queue."""
         empty: Any = await self.queues.open(name="idle", storage_client=self.client)
         return await timed(times, empty.fetch_next_request)
 
 
 class Caller:
-    """A component on one connection that stays open."""
+    """A component on one persistent connection."""
 
     def __init__(self, address: str, name: str) -> None:
         self.place = address.removeprefix("http://")
@@ -215,17 +213,17 @@ class Caller:
     async def call(
         self, method: str, path: str, body: bytes = b"", more: str = ""
     ) -> tuple[int, bytes, bytes]:
-        """Status, head and body of the answer."""
+        """Return status, head and body of the answer."""
         length = f"Content-Length: {len(body)}\r\n" if method == "POST" else ""
-        head = f"{method} {path} HTTP/1.1\r\n{self.headers}{more}{length}\r\n"
-        self.writer.write(head.encode() + body)
-        told = await self.reader.readuntil(b"\r\n\r\n")
-        status, found = int(told[9:12]), LENGTH.search(told)
+        request = f"{method} {path} HTTP/1.1\r\n{self.headers}{more}{length}\r\n"
+        self.writer.write(request.encode() + body)
+        head = await self.reader.readuntil(b"\r\n\r\n")
+        status, found = int(head[9:12]), LENGTH.search(head)
         there = found and status != UNCHANGED
         answer = await self.reader.readexactly(int(found[1])) if found and there else b""
         if status not in (OK, UNCHANGED):
             raise RuntimeError(f"{method} {path} was answered with {status}: {answer.decode()}")
-        return status, told, answer
+        return status, head, answer
 
     async def links(self, path: str) -> dict[str, Any]:
         _, _, answer = await self.call("GET", path)
@@ -238,14 +236,14 @@ class Caller:
         return chunk
 
     async def crawl(self, path: str, n: int) -> None:
-        """A claim, and the word that all of it is crawled."""
+        """Claim a chunk and report it as crawled."""
         chunk = await self.claim(path, n)
-        told = json.dumps({"chunk_id": chunk["chunk_id"], "state": "crawled"}).encode()
+        body = json.dumps({"chunk_id": chunk["chunk_id"], "state": "crawled"}).encode()
         json_type = "Content-Type: application/json\r\n"
-        await self.call("POST", "/set_content_chunk_metadata", told, json_type)
+        await self.call("POST", "/set_content_chunk_metadata", body, json_type)
 
     async def map(self) -> None:
-        """The servers map, which is as it was."""
+        """Get the servers map, which has not changed."""
         more = f"If-None-Match: {self.etag}\r\n" if self.etag else ""
         status, head, _ = await self.call("GET", "/get_servers_map", more=more)
         if self.etag and status != UNCHANGED:
@@ -255,7 +253,7 @@ class Caller:
 
 
 class Clients:
-    """Eight components that call as fast as they are answered, spread over the servers."""
+    """Eight components that call the servers as fast as these answer."""
 
     async def open(self) -> None:
         self.callers: dict[str, list[Caller]] = {}
@@ -290,7 +288,7 @@ class Clients:
 async def plain(
     scope: Message, _receive: object, send: Callable[[Message], Awaitable[None]]
 ) -> None:
-    """An answer of the same size that nobody had to think about."""
+    """Return a constant answer of the same size."""
     unchanged = scope["path"] == "/get_servers_map"
     body = b"" if unchanged else CHUNK
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]

@@ -2,7 +2,7 @@
 
 import sys
 
-# bench/ goes last: a bench may have the name of a standard module (queue), which others must still find.
+# bench/ comes last: bench/queue.py must not hide the standard module queue.
 sys.path.append(sys.path.pop(0))
 
 import asyncio
@@ -16,14 +16,14 @@ from psycopg.conninfo import conninfo_to_dict
 
 import frame
 from frame import Bench, Child, Measure, PeerMissing
-from queue_sides import PROCESSES, SCRIPT, TEXTS, House, Limit, Side, bare, made
+from queue_contenders import PROCESSES, SCRIPT, TEXTS, Limit, ManagerProcess, Side, bare, made
 from usher.db.pool import connect
 
 BATCHES = 1, 20, 100
 ENQUEUED = 1, 100, 10_000
 COST_BATCH, COST_CLAIMS = 20, 20
-NEWCOMERS = 5_000  # at the end of a resource's line, not held back yet
-# What else is in the queue when a claim's cost is taken.
+NEW_JOBS = 5_000  # of a resource, added last
+# Other jobs in the queue when the cost of a claim is measured.
 WORLDS = {
     "nothing": "nothing",
     "pending": "{} pending",
@@ -51,7 +51,7 @@ that the notes name. All under uvloop, drivers as each one's documentation has t
 
 
 def contenders(bench: Bench, dsn: str, ends: AsyncExitStack) -> list[Side]:
-    """Ours, and those peers that can be had."""
+    """Return Usher and the peers that can be installed."""
     sides = [Side("usher", sys.executable, dsn, ends)]
     for name, wanted in VENVS.items():
         try:
@@ -68,7 +68,7 @@ def contenders(bench: Bench, dsn: str, ends: AsyncExitStack) -> list[Side]:
 
 
 def size(bench: Bench, name: str, batch: int = 0) -> int:
-    """How many jobs take two or three seconds, in whole batches for two; quick: a tenth of it."""
+    """Return how many jobs take two or three seconds, in whole batches for two processes; --quick: a tenth."""
     ours = {0: 0, 1: 2_000, 20: 30_000, 100: 60_000}[batch]
     all_of = {"usher": ours, "procrastinate": 1_500, "pgqueuer": 40_000}
     return all_of[name] // (10 if bench.quick else 1)
@@ -86,9 +86,9 @@ def enqueueing(bench: Bench, sides: list[Side], limit: Limit | None) -> Iterator
 
 
 def claiming(bench: Bench, sides: list[Side], limit: Limit | None) -> Iterator[Measure]:
-    """Ours in batches, each beside pgbench and PgQueuer in such batches, and the peers at their best."""
+    """Measure Usher in batches against pgbench and PgQueuer in the same batches, and the peers at their best."""
     ours, *peers = sides
-    for processes, words in list(PROCESSES.items())[bench.quick :]:  # quick: two processes only
+    for processes, words in list(PROCESSES.items())[bench.quick :]:  # --quick: two processes only
         what = f"claim and settle, {words}"
         bench.say(what)
         turns: dict[str, Callable[[], float]] = {
@@ -98,7 +98,7 @@ def claiming(bench: Bench, sides: list[Side], limit: Limit | None) -> Iterator[M
             number = size(bench, "usher", batch)
             turns[f"usher {batch}"] = partial(ours.work, number, processes, {"batch": batch})
             for peer in peers:
-                if peer.name == "pgqueuer":  # the other takes one job at a time
+                if peer.name == "pgqueuer":  # the other claims one job at a time
                     way = {"batch_size": batch}
                     turns[f"same {batch}"] = partial(peer.work, number // 2, processes, way)
             if limit:
@@ -114,7 +114,7 @@ def claiming(bench: Bench, sides: list[Side], limit: Limit | None) -> Iterator[M
 
 
 def whole_path(bench: Bench, sides: list[Side]) -> Iterator[Measure]:
-    """Claim, run a no-op coroutine and settle: our managers inside their processes, beside the peers' workers."""
+    """Measure claim, no-op coroutine and settle: Usher's managers against the peers' workers."""
     ours = sides[0]
     if not bench.quick:
         ours.tune(size(bench, "pgqueuer"))
@@ -130,8 +130,8 @@ def whole_path(bench: Bench, sides: list[Side]) -> Iterator[Measure]:
 
 
 async def populated(dsn: str, kind: str, rows: int, due: int) -> None:
-    """A world, and jobs to claim in it, which were put in last."""
-    text = TEXTS[kind].replace(":rows", str(rows)).replace(":newcomers", str(NEWCOMERS))
+    """A queue with other jobs, and the jobs to claim, which were added last."""
+    text = TEXTS[kind].replace(":rows", str(rows)).replace(":newcomers", str(NEW_JOBS))
     async with await connect(dsn) as conn:
         await conn.execute(text.encode())
         await conn.execute(
@@ -151,7 +151,7 @@ async def all_populated(dsns: Mapping[str, str], rows: int, due: int) -> None:
 def costs(
     bench: Bench, dsns: Mapping[str, str], loop: asyncio.Runner, ends: AsyncExitStack
 ) -> Iterator[Measure]:
-    """What a claim costs beside many others; the limit is the same claim with nothing beside it."""
+    """Measure the cost of a claim among many other jobs; the limit is the same claim without them."""
     rows = 100_000 if bench.quick else 1_000_000
     many = f"{rows // 1000:,} k"
     bench.say(f"filling in {many} jobs of each kind")
@@ -164,10 +164,10 @@ def costs(
     bench.say("claims beside them")
     seconds, _ = claimers["busy"].ask("hold_back", COST_BATCH)
     what = f"claims hold back newcomers to a line of {many}"
-    yield Measure(what, "jobs/s", NEWCOMERS / seconds, better="higher")
+    yield Measure(what, "jobs/s", NEW_JOBS / seconds, better="higher")
 
     turns = {kind: partial(cost, child) for kind, child in claimers.items()}
-    frame.interleaved(turns, 1)  # until driver and server both keep the plan
+    frame.interleaved(turns, 1)  # until driver and server have cached the plan
     figures = frame.interleaved(turns, bench.repeats)
     for kind, taken in figures.items():
         what = f"claim of {COST_BATCH} beside {WORLDS[kind].format(many)}"
@@ -181,11 +181,11 @@ def cost(claimer: Child) -> float:
 
 def running(bench: Bench, side: Side, home: Path, ends: AsyncExitStack) -> Iterator[Measure]:
     bench.say("jobs run by a manager")
-    house = House(side, home, ends)
+    manager = ManagerProcess(side, home, ends)
     forks, execs = (300, 30) if bench.quick else (3_000, 300)
     turns = {
-        "fork": partial(house.rate, "fork", forks),
-        "exec": partial(house.rate, "exec", execs),
+        "fork": partial(manager.rate, "fork", forks),
+        "exec": partial(manager.rate, "exec", execs),
         "bare fork": partial(bare, "fork", forks),
         "bare exec": partial(bare, "exec", execs),
     }
@@ -196,7 +196,7 @@ def running(bench: Bench, side: Side, home: Path, ends: AsyncExitStack) -> Itera
         yield frame.measured(f"{what}, {runner} runner", "jobs/s", found, better="higher")
 
     side.clear()
-    taken = [house.latency(number) for number in range(1, 21 if bench.quick else 301)]
+    taken = [manager.latency(number) for number in range(1, 21 if bench.quick else 301)]
     p50, p95 = (statistics.quantiles(taken, n=20)[place] for place in (9, 18))
     yield Measure("insert to process started, fork runner, p50", "ms", p50, samples=taken)
     yield Measure("insert to process started, fork runner, p95", "ms", p95, samples=taken)
@@ -220,7 +220,7 @@ def measure(bench: Bench, loop: asyncio.Runner, ends: AsyncExitStack) -> list[Me
 
 
 def run(bench: Bench) -> list[Measure]:
-    """Count jobs put in, claimed and settled in a second, beside peers and pgbench; and what a claim costs."""
+    """Count jobs enqueued, claimed and settled in a second against peers and pgbench, and the cost of a claim."""
     for note in (TARGETS, LIMIT, PEERS):
         bench.note(" ".join(note.split()))
     with asyncio.Runner() as loop:

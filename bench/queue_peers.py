@@ -1,11 +1,11 @@
-"""One process of a contender's, in its own venv: JSON lines in say what to do, out goes when it began and ended.
+"""One process of a contender in its own venv: reads commands as JSON lines, writes when each began and ended.
 
 `python queue_peers.py usher|procrastinate|pgqueuer`, the server named by libpq's PGHOST, PGUSER and so on.
 """
 
 import sys
 
-sys.path.pop(0)  # bench/ holds a queue.py, and everybody needs the standard one
+sys.path.pop(0)  # bench/queue.py must not hide the standard module queue
 
 import asyncio
 import gc
@@ -19,7 +19,7 @@ from typing import Any
 
 TASK = "noop"
 PROGRAM = "__main__:noop"
-TAIL = timedelta(seconds=0.01)  # how soon an emptied queue is noticed
+TAIL = timedelta(seconds=0.01)  # polling interval for an empty queue
 LEASE, TRIES = timedelta(minutes=5), 4
 
 
@@ -28,18 +28,18 @@ async def noop(*_: object) -> None:
 
 
 class Peer(ABC):
-    """The same of everybody."""
+    """The interface of each contender."""
 
     @abstractmethod
     async def open(self) -> None:
-        """Get everything ready that a process does once."""
+        """Prepare what a process does once."""
 
-    async def install(self) -> None:  # noqa: B027 - our tables are there
-        """Make the tables, as the documentation says."""
+    async def install(self) -> None:  # noqa: B027 - Usher's tables exist
+        """Create the tables, as in the documentation."""
 
     @abstractmethod
     async def enqueue(self, number: int, batch: int) -> None:
-        """Put jobs in, so many with each call."""
+        """Enqueue jobs in batches of this size."""
 
     @abstractmethod
     async def work(self, way: dict[str, Any]) -> None:
@@ -47,7 +47,7 @@ class Peer(ABC):
 
 
 class Usher(Peer):
-    """The library's calls on one connection, each a transaction."""
+    """Usher's functions on one connection, each in a transaction."""
 
     async def open(self) -> None:
         self.jobs: Any = import_module("usher.queue.jobs")
@@ -66,7 +66,9 @@ class Usher(Peer):
 
     async def claim(self, batch: int) -> list[Any]:
         now = datetime.now(UTC)
-        found = self.jobs.claim(self.conn, TASK, "bench", batch, lease=LEASE, tries=TRIES, now=now)
+        found = self.jobs.claim(
+            self.conn, TASK, "bench", batch, lease=LEASE, max_attempts=TRIES, now=now
+        )
         return list(await found)
 
     async def settle(self, ours: list[Any]) -> None:
@@ -75,16 +77,16 @@ class Usher(Peer):
             raise RuntimeError("a claim was lost")
 
     async def run(self, way: dict[str, Any]) -> tuple[float, float]:
-        """Let a manager run the jobs. It stays, with its connections, as those of the peers do."""
+        """Let a manager run the jobs. It stays open with its connections, as the peers' workers do."""
         key = json.dumps(way)
         if key not in self.managers:
             self.managers[key] = InManager(way)
             await self.managers[key].open()
-            await asyncio.sleep(1)  # until its launcher is there
+            await asyncio.sleep(1)  # until its launcher runs
         return await self.managers[key].run(self.conn)
 
     async def cost(self, claims: int, batch: int) -> list[float]:
-        """The milliseconds of each claim; what was claimed is settled in between."""
+        """Return the milliseconds of each claim; settle the jobs in between."""
         taken = []
         for _ in range(claims):
             begin = perf_counter()
@@ -96,14 +98,14 @@ class Usher(Peer):
         return taken
 
     async def hold_back(self, batch: int) -> None:
-        """Claim until there is something that may run: those of a busy resource are held back meanwhile."""
+        """Claim until a job may run; jobs of a busy resource are skipped."""
         while not (ours := await self.claim(batch)):
             pass
         await self.settle(ours)
 
 
 class InManager:
-    """A manager in this process that runs the no-op as a coroutine, whenever its gate is open."""
+    """A manager in this process that runs the no-op as a coroutine while its gate is open."""
 
     def __init__(self, way: dict[str, Any]) -> None:
         self.way = way
@@ -126,7 +128,7 @@ class InManager:
         self.task = asyncio.create_task(self.manager.run(asyncio.Event(), asyncio.Event()))
 
     async def run(self, conn: Any) -> tuple[float, float]:  # noqa: ANN401 - one of Usher's
-        """Run every job; returns when it began to claim and when all were settled."""
+        """Run every job; return when the first claim began and when all were settled."""
         begin, is_empty = monotonic(), False
         self.gate.set()
         self.manager.ask(TASK)
@@ -140,10 +142,10 @@ class InManager:
 
 
 class Procrastinate(Peer):
-    """Async jobs, so many at once in a process; a pool that has a connection for each of them."""
+    """Concurrent async jobs in a process; a pool with a connection for each."""
 
     async def open(self) -> None:
-        logging.getLogger("procrastinate").setLevel(logging.ERROR)  # it minds that this is __main__
+        logging.getLogger("procrastinate").setLevel(logging.ERROR)  # it warns that this is __main__
         peer: Any = import_module("procrastinate")
         self.app = peer.App(connector=peer.PsycopgConnector(min_size=10, max_size=32))
         self.task = self.app.task(name=TASK)(noop)
@@ -161,7 +163,7 @@ class Procrastinate(Peer):
 
 
 class PgQueuer(Peer):
-    """A pool for the producer and a connection of its own for the worker, as the tuning guide has it."""
+    """A pool for the producer and a connection for the worker, as in its tuning guide."""
 
     async def open(self) -> None:
         asyncpg: Any = import_module("asyncpg")

@@ -1,8 +1,8 @@
-"""Index and search beside Tantivy used directly: documents a second, queries a second, and how long one takes."""
+"""Compares index and search with Tantivy used directly: documents and queries a second, and query times."""
 
 import sys
 
-# bench/ goes last: a bench may have the name of a standard module (queue), which others must still find.
+# bench/ comes last: bench/queue.py must not hide the standard module queue.
 sys.path.append(sys.path.pop(0))
 
 import asyncio
@@ -17,7 +17,15 @@ import uvloop
 
 import frame
 from frame import Bench, Measure
-from search_sides import EACH, Asker, Crawl, Direct, House, documents, queries
+from search_contenders import (
+    CHUNK_DOCUMENTS,
+    Crawl,
+    SearchClient,
+    SearchCluster,
+    TantivyDirect,
+    documents,
+    queries,
+)
 from usher.chunk_store import ChunkStore
 from usher.http.server.chunk_files import chunk_endpoints
 from usher.http.server.component import serve_component
@@ -25,22 +33,22 @@ from usher.http.server.listen import read_bind
 from usher.index.builder_service import SUFFIX
 
 DOCUMENTS, QUICK_DOCUMENTS = 20_000, 3_000
-QUERIES, QUICK_QUERIES = 400, 80  # of each repeat, none of them asked before
+QUERIES, QUICK_QUERIES = 400, 80  # of each repeat, all different
 CLIENTS = 8
 SERVERS = (1, 3)
 MOST_ATTEMPTS = 100
-SETTLE_SECONDS = 10  # in which a front-end that was just started learns how rare common words are
+SETTLE_SECONDS = 10  # in which a new front-end loads the statistics of common words
 TARGETS = """targets: at least 0.5 times the documents a second of Tantivy used directly; query p50 at most 5 ms more
 than its; a whole stack that crawled 20,000 documents under 1 GB"""
 WORLD = """ours: `usher mgmt`, `usher watchdog`, `usher index-server`s and `usher front` as processes around the
-embedded PostgreSQL, all on this machine; index chunks of 50 documents are on the shelf of a builder that the bench
-plays. Documents a second are those that a server pulls over HTTP, checks, adds, commits and reports, from its first
-commit to its last, with all its fields and stored texts. Queries go to /search.json, one to three neighbouring
-words of a title or heading: ten results with passages, the hosts they are on, and totals; every repeat asks new
-ones. Before that, a front-end of several servers is given 10 seconds to learn the statistics of common words, in
-which they also merge their segments. The limit is Tantivy in the bench's own process: four text fields, the default
-tokenizer, title, body and URL stored, one writer thread with the same heap that commits as often; its queries fetch
-ten documents and make a passage of each"""
+embedded PostgreSQL, all on this machine; index chunks of 50 documents are on the chunk_store of a builder that the
+bench plays. Documents a second are those that a server pulls over HTTP, checks, adds, commits and reports, from its
+first commit to its last, with all its fields and stored texts. Queries go to /search.json, one to three neighbouring
+words of a title or heading: ten results with passages, the hosts they are on, and totals; every repeat asks new ones.
+Before that, a front-end of several servers is given 10 seconds to learn the statistics of common words, in which they
+also merge their segments. The limit is Tantivy in the bench's own process: four text fields, the default tokenizer,
+title, body and URL stored, one writer thread with the same heap that commits as often; its queries fetch ten
+documents and make a passage of each"""
 Figures = dict[str, dict[str, list[float]]]
 
 
@@ -60,23 +68,25 @@ async def measured(bench: Bench, home: Path) -> list[Measure]:
     length = statistics.mean(len(one.body) for one in found)
     bench.note(f"{len(found)} documents of {length:,.0f} characters: {origin}")
     asked = iter(queries(found, 2 * len(SERVERS) * bench.repeats * of_each(bench)))
-    shelf, direct = ChunkStore(home / "built", SUFFIX), Direct(home / "direct")
+    chunk_store, direct = ChunkStore(home / "built", SUFFIX), TantivyDirect(home / "direct")
     figures: Figures = defaultdict(lambda: defaultdict(list))
     async with serve_component(
-        chunk_endpoints(shelf, "/index_chunk"), read_bind("127.0.0.1:0")
+        chunk_endpoints(chunk_store, "/index_chunk"), read_bind("127.0.0.1:0")
     ) as address:
-        with House(home / "house").open() as house:
-            await house.fill(found, shelf, address.removeprefix("http://"))
+        with SearchCluster(home / "cluster").open() as cluster:
+            await cluster.fill(found, chunk_store, address.removeprefix("http://"))
             for repeat in range(bench.repeats):
                 if repeat:
-                    await asyncio.to_thread(house.leave, house.rows)
+                    await asyncio.to_thread(cluster.leave, cluster.rows)
                 figures["index"]["limit"].append(await asyncio.to_thread(direct.fill, found))
-                figures["index"]["usher"].append(EACH * await asyncio.to_thread(house.row, 1))
+                figures["index"]["usher"].append(
+                    CHUNK_DOCUMENTS * await asyncio.to_thread(cluster.row, 1)
+                )
             for servers in SERVERS:
-                if servers > 1:  # the one that was filled last is still there
-                    await asyncio.to_thread(house.leave, house.rows)
-                    await asyncio.to_thread(house.row, servers)
-                await search(house, direct, servers, asked, bench, figures)
+                if servers > 1:  # the last one still runs
+                    await asyncio.to_thread(cluster.leave, cluster.rows)
+                    await asyncio.to_thread(cluster.row, servers)
+                await search(cluster, direct, servers, asked, bench, figures)
     return shown(figures)
 
 
@@ -85,11 +95,16 @@ def of_each(bench: Bench) -> int:
 
 
 async def search(
-    house: House, direct: Direct, servers: int, asked: Iterator[str], bench: Bench, figures: Figures
+    cluster: SearchCluster,
+    direct: TantivyDirect,
+    servers: int,
+    asked: Iterator[str],
+    bench: Bench,
+    figures: Figures,
 ) -> None:
-    """Queries to a front-end that asks so many servers, in turns with Tantivy itself."""
-    address = await asyncio.to_thread(house.start, "front", "front", "--bind", "127.0.0.1:0")
-    asker = Asker(address)
+    """Measure queries to a front-end with this number of servers, alternating with Tantivy."""
+    address = await asyncio.to_thread(cluster.start, "front", "front", "--bind", "127.0.0.1:0")
+    asker = SearchClient(address)
     try:
         await warm(asker)
         if servers > 1:
@@ -106,11 +121,11 @@ async def search(
             figures[f"rate {servers}"]["limit"].append(len(alone) / sum(alone))
     finally:
         asker.close()
-        await asyncio.to_thread(house.end, "front")
+        await asyncio.to_thread(cluster.end, "front")
 
 
-async def warm(asker: Asker) -> None:
-    """Until the front-end has a map of servers that answer."""
+async def warm(asker: SearchClient) -> None:
+    """Wait until the front-end has a map of servers that answer."""
     for attempt in count():
         try:
             await asker.one_by_one(["the", "a", "first", "page"] * 5)
@@ -142,7 +157,7 @@ def shown(figures: Figures) -> list[Measure]:
 
 
 def whole_stack(bench: Bench, home: Path) -> list[Measure]:
-    """Everything by one command: how much memory it takes, and how fast it is."""
+    """Measure memory and speed of `usher crawl`."""
     if shutil.which("nginx") is None:
         bench.note("no whole crawl: apt-get install nginx-light")
         return []

@@ -19,7 +19,7 @@ ACCEPTED = {
     "MPL-2.0",
     "PSF-2.0",
 }
-# Packages whose metadata names no exact licence; read in the licence file of the package.
+# Packages whose metadata names no exact licence; from the licence file of the package.
 FROM_LICENCE_FILE = {
     "cronsim": "BSD-3-Clause",
     "jinja2": "BSD-3-Clause",
@@ -59,13 +59,13 @@ def main() -> int:
 
 
 def locked() -> dict[str, str]:
-    """Name and version of every package in the lock."""
+    """Return name and version of every package in the lock."""
     text = (ROOT / "requirements.lock").read_text()
     return dict(re.findall(r"^([a-z0-9-]+)==(\S+)", text, re.MULTILINE))
 
 
 def licence(name: str) -> str:
-    """The licence of a package, from its metadata where that is exact."""
+    """Return the licence of a package, from its metadata if that is exact."""
     if name in FROM_LICENCE_FILE:
         return FROM_LICENCE_FILE[name]
     try:
@@ -82,7 +82,7 @@ def licence(name: str) -> str:
 
 
 def is_accepted(expression: str) -> bool:
-    """Whether an SPDX expression without brackets allows the use under accepted licences only."""
+    """Return whether an SPDX expression without brackets allows the use under accepted licences only."""
     choices = [choice.split(" AND ") for choice in expression.split(" OR ")]
     return any(ACCEPTED.issuperset(choice) for choice in choices)
 

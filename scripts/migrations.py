@@ -12,7 +12,7 @@ from usher.db.areas import SCHEMA_DIRECTORY, SCHEMAS, with_view_schemas
 FIRST_VERSION = 20261118000100
 SUFFIX = "_schema.sql"
 HEAD = "-- `make migrations` writes this file from those that `order` lists. Do not edit it."
-# Drops everything except dbmate's own table, also what was created later, as partitions are.
+# Drops everything except dbmate's own table, also what was created later, such as partitions.
 DOWN = """do $$
 declare
     command text;
@@ -42,12 +42,12 @@ def parts(schema: str) -> list[str]:
 
 
 def migration(schema: str) -> str:
-    """Return the migration that the files of a schema make."""
+    """Return the migration for the files of a schema."""
     directory = SCHEMA_DIRECTORY / schema
     first, *views = with_view_schemas(schema)
     create = [f"create schema if not exists {name};\n" for name in (first, *views)]
     files = [f"-- {part}\n\n{(directory / part).read_text('utf-8')}" for part in parts(schema)]
-    # PUBLIC, that is every login of the server, may execute new functions by default.
+    # By default PUBLIC, every login of the server, may execute new functions.
     revoke = f"revoke execute on all functions in schema {schema} from public;\n"
     drop = [f"drop schema if exists {name} cascade;\n" for name in views]
     up = ["-- migrate:up\n", f"{HEAD}\n", *create, *files, revoke]

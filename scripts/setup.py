@@ -1,4 +1,4 @@
-"""Makes or mends .venv so that it holds one lock file and this checkout; safe to run twice at once or after a crash."""
+"""Creates or repairs .venv with the packages of one lock file and this checkout; safe after a crash."""
 
 import fcntl
 import os
@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
-# Wheels only: a build would fetch its own tools, without hashes.
+# Wheels only: a build would download its own tools without hashes.
 BY_HASH = ("--require-hashes", "--only-binary", ":all:")
 
 
@@ -38,14 +38,14 @@ def install(lock: Path) -> None:
     install_installers(lock)
     pip(*BY_HASH, "-r", str(lock))
     pip("--no-deps", "--no-build-isolation", "-e", str(ROOT))
-    # The stamps come last: a start killed before this line installs again. The dev lock holds the other one too.
+    # The stamps are written last: a run that is killed before installs again. The dev lock includes the other one.
     names = {lock.name, "requirements.lock"}
     for name in names:
         shutil.copyfile(ROOT / name, VENV / name)
 
 
 def install_installers(lock: Path) -> None:
-    """Replace the pip and setuptools that came with Python by those of the lock, before they install the rest."""
+    """Replace the pip and setuptools of Python with those of the lock, before they install the rest."""
     entries = re.findall(r"^(?:pip|setuptools)==.*(?:\n[ \t].*)*", lock.read_text(), re.MULTILINE)
     with tempfile.NamedTemporaryFile("w", suffix=".lock") as file:
         file.write("\n".join(entries) + "\n")
@@ -74,7 +74,7 @@ def has_ensurepip() -> bool:
 
 
 def runs(python: Path) -> bool:
-    """Whether the venv's Python and its pip still work (it may point to a Python that has gone)."""
+    """Return whether the venv's Python and pip work; its Python may have been removed."""
     if not python.exists():
         return False
     return (

@@ -1,4 +1,4 @@
-"""Fixtures for every test: a real PostgreSQL, a real web site, a real browser, and a desk for commands."""
+"""Fixtures for every test: a real PostgreSQL, a real web site, a real browser, and a way to run commands."""
 
 import os
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ ONE_SERVER_MODULES = frozenset(
 )
 BYTECODE = None
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
-    # Hundreds of processes start: let them compile once, if not beside the sources. Workers have it from us.
+    # Hundreds of processes start: they share compiled files. Workers of xdist inherit the variable.
     BYTECODE = TemporaryDirectory(prefix="usher-bytecode-")
     os.environ["PYTHONPYCACHEPREFIX"] = BYTECODE.name
 pytest_plugins = [
@@ -29,21 +29,21 @@ pytest_plugins = [
     "support.processes.cli_fixtures",
     "support.site.fixtures",
 ]
-# How long one example takes says more about what else the machine does than about us.
-settings.register_profile("house", deadline=None)
-settings.load_profile("house")
+# No deadline: the duration of an example depends on the load of the machine.
+settings.register_profile("usher", deadline=None)
+settings.load_profile("usher")
 
 
 @pytest.fixture(autouse=True)
 def usual_umask() -> Iterator[None]:
-    """Undo what a role that a test ran in this process did to the umask."""
+    """Restore the umask after a test that ran a role in this process."""
     mask = os.umask(0o022)
     yield
     os.umask(mask)
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
-    """Bytes have a name in tests, not a picture: what is packed anew has other bytes in each process."""
+    """Name parameters of bytes by their argument: compressed bytes differ between processes of xdist."""
     return argname if isinstance(val, bytes) else None
 
 
@@ -52,9 +52,9 @@ def is_for_one_server(path: Path) -> bool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Carry what an attack test declares to the process that prints the table, also from a worker of xdist.
+    """Pass the marker of an attack test to the process that prints the table, also from a worker of xdist.
 
-    Tests of HTTP, files, processes and pages run on the embedded server only: they take long on a second one.
+    Tests of HTTP, files, processes and pages run on the embedded server only, to save time.
     """
     items[:] = [
         item

@@ -1,6 +1,6 @@
-"""What an attacker could use on this machine: root, addresses open to others without TLS, files open to other users.
+"""Security checks of `usher doctor`: running as root, public addresses without TLS, files open to other users.
 
-Returns checks for `usher doctor`. They only warn: each may be what the operator wants.
+They only warn, because each may be intended.
 """
 
 import ipaddress
@@ -30,7 +30,7 @@ PROC: Final = Path("/proc")
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One finding; a hint is the next command to try."""
+    """One result; the hint is the next command to try."""
 
     name: str
     level: Literal["good", "warning", "bad"]
@@ -39,17 +39,21 @@ class Check:
 
 
 def security_checks(loaded: LoadedSettings, environment: Mapping[str, str]) -> list[Check]:
-    """Every check of this module; one warning for each address and each file."""
+    """All checks, with one warning for each address and each file."""
     exposed = [*exposed_addresses(), *plain_addresses(loaded.settings)]
     loose = list(open_files(loaded, environment))
-    closed = Check("permissions", "good", "data, logs and secrets are closed to other users")
+    closed = Check(
+        "permissions", "good", "data, logs and secrets are not accessible to other users"
+    )
     return [user_check(), *(exposed or [network_check()]), *(loose or [closed])]
 
 
 def user_check() -> Check:
     if os.geteuid() == 0:
         hint = "Create a user for Usher (useradd --create-home NAME) and run it as that user."
-        return Check("user", "warning", "Usher runs as root; a flaw in it has the machine.", hint)
+        return Check(
+            "user", "warning", "Usher runs as root; a flaw in it exposes the whole machine.", hint
+        )
     with suppress(KeyError):
         return Check("user", "good", f"Usher runs as {pwd.getpwuid(os.geteuid()).pw_name}.")
     return Check("user", "good", f"Usher runs as user number {os.geteuid()}.")
@@ -57,8 +61,8 @@ def user_check() -> Check:
 
 def network_check() -> Check:
     if not (PROC / "net" / "tcp").exists():
-        return Check("network", "good", "not checked: this system does not show its sockets")
-    return Check("network", "good", "no Usher of this user listens for other machines")
+        return Check("network", "good", "not checked: this system does not list its sockets")
+    return Check("network", "good", "no Usher process of this user listens for other machines")
 
 
 def exposed_addresses() -> Iterator[Check]:
@@ -70,13 +74,13 @@ def exposed_addresses() -> Iterator[Check]:
             yield Check(
                 "network",
                 "warning",
-                f"Process {pid} listens at {address}, which other machines reach without TLS.",
+                f"Process {pid} listens at {address}, which other machines can reach without TLS.",
                 "Bind it to 127.0.0.1 behind a proxy with TLS, or use a private network.",
             )
 
 
 def public_sockets() -> dict[str, str]:
-    """Inode and address of every listening TCP socket that is not on loopback."""
+    """Address by inode of every listening TCP socket that is not on loopback."""
     sockets = {}
     for name in ("tcp", "tcp6"):
         with suppress(OSError):
@@ -85,13 +89,13 @@ def public_sockets() -> dict[str, str]:
                 host, port = local.split(":")
                 address = read_address(host)
                 if state == LISTENING and not is_loopback(address):
-                    shown = f"[{address}]" if address.version == 6 else address  # noqa: PLR2004
-                    sockets[rest[5]] = f"{shown}:{int(port, 16)}"
+                    text = f"[{address}]" if address.version == 6 else address  # noqa: PLR2004
+                    sockets[rest[5]] = f"{text}:{int(port, 16)}"
     return sockets
 
 
 def read_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """An address of /proc/net: hexadecimal words of four bytes, each in the machine's order."""
+    """An address of /proc/net: hexadecimal words of four bytes in little-endian order."""
     words = [bytes.fromhex(text[at : at + 8])[::-1] for at in range(0, len(text), 8)]
     return ipaddress.ip_address(b"".join(words))
 
@@ -134,15 +138,15 @@ def plain_addresses(settings: Settings) -> Iterator[Check]:
             yield Check(
                 "network",
                 "warning",
-                f"{name} is http://{host}: tokens and pages pass the network readable.",
+                f"{name} is http://{host}: tokens and pages are sent unencrypted.",
                 hint,
             )
 
 
 def open_files(loaded: LoadedSettings, environment: Mapping[str, str]) -> Iterator[Check]:
-    """A warning for each directory and file that other users can read or change, but should not."""
+    """A warning for each private directory and file that other users can access."""
     data = loaded.settings.data
-    # The account that runs root's PostgreSQL passes through the data directory.
+    # The account that runs root's PostgreSQL must traverse the data directory.
     yield from permission_warning(data, ROOT_DATA_MODE if os.geteuid() == 0 else DIRECTORY_MODE)
     for name in DIRECTORIES:
         yield from permission_warning(data / name, DIRECTORY_MODE)
@@ -153,7 +157,7 @@ def open_files(loaded: LoadedSettings, environment: Mapping[str, str]) -> Iterat
 
 
 def secret_files(loaded: LoadedSettings, environment: Mapping[str, str]) -> set[Path]:
-    """Files that tokens and passwords of the settings come from."""
+    """The files that contain tokens and passwords of the settings."""
     files = set()
     for name in secret_names():
         value, origin = getattr(loaded.settings, name), loaded.origins[name]
@@ -169,12 +173,12 @@ def secret_files(loaded: LoadedSettings, environment: Mapping[str, str]) -> set[
 def permission_warning(path: Path, allowed: int) -> Iterator[Check]:
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
-    except OSError:  # not there, or in a directory that is closed to us too
+    except OSError:  # missing, or in a directory that this user may not read
         return
     if mode & 0o077 & ~allowed:
         yield Check(
             "permissions",
             "warning",
-            f"{path} is open to other users of this machine (mode {mode:04o}).",
+            f"{path} is accessible to other users of this machine (mode {mode:04o}).",
             f"chmod {allowed:o} {shlex.quote(str(path))}",
         )

@@ -82,5 +82,5 @@ def test_few_chunks_are_left_whoever_is_killed(database: str, tmp_path: Path) ->
         assert eventually(over, 90), (stage.crawl.ask(SEATED), stage.crawl.log[-4000:])
         assert eventually(lambda: complete(stage, old, new), 30), stage.crawl.log[-4000:]
         story = stage.crawl.usher("explain", web.url("/0"))
-        assert "made of others" in story
+        assert "merged from other chunks" in story
         assert stage.cast.leave(["builder", "watchdog"]) == [0, 0]

@@ -8,7 +8,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from support.mgmt.mgmt_process import mgmt
 from support.queue.job_runs import manager
+from usher.http.client.mgmt_client import Client
 from usher.jobs.testing import drain
 
 PAGE = (Path(__file__).parents[2] / "docs" / "python.md").read_text()
@@ -21,8 +23,8 @@ def example(name: str) -> str:
     return part[1]
 
 
-def run(name: str, url: str) -> None:
-    exec(compile(example(name), name, "exec"), {"url": url})  # noqa: S102 - our own page
+def run(name: str, url: str, **names: str) -> None:
+    exec(compile(example(name), name, "exec"), {"url": url, **names})  # noqa: S102 - our own page
 
 
 @pytest.fixture
@@ -55,6 +57,19 @@ def test_on_a_connection_of_its_own(
 @pytest.mark.usefixtures("shop")
 def test_the_helpers_for_tests(database: str) -> None:
     run("testing", database)
+
+
+def test_the_mgmt_client(database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with mgmt(database, tmp_path / "log") as server:
+        run("client", database, mgmt_url=server.address)
+    assert capsys.readouterr().out == "['https://example.com/']\n"
+
+
+def test_the_methods_of_the_client_are_listed() -> None:
+    table = PAGE.partition("## The MGMT client")[2].partition("| component | methods |")[2]
+    listed = set(re.findall(r"`(\w+)`", table.partition("\n\n")[0]))
+    public = {name for name in dir(Client) if not name.startswith("_")}
+    assert public - {"forget_tickets"} == listed
 
 
 def test_the_grants_of_the_page(database: str) -> None:

@@ -98,18 +98,18 @@ def test_ctrl_c_lets_what_is_under_way_end_and_the_next_run_goes_on(
             assert eventually(lambda: len(web.log) > 12, 60), one.logs
             with show(data, "up", dsn=database) as other:
                 assert other.ends() == 3
-                assert "Another `usher` has the stage" in other.said
+                assert f"Usher is already running in {data} (pid {one.process.pid})." in other.said
             one.ctrl_c()
             assert one.ends() == 130
             assert "stopped: " in one.said
-            assert "fell" not in one.said
+            assert "crashed" not in one.said
         before = fetched(web)
         assert set(before.values()) == {1}
         assert len(before) < PAGES
         with show(data, "crawl", "--delay", "0", web.url("/"), dsn=database) as one:
             assert one.ends(60) == 0, one.logs
         assert fetched(web) == dict.fromkeys((f"/{number or ''}" for number in range(PAGES)), 1)
-        assert f"done: {PAGES} pages fetched, 0 failed, {PAGES} can be found" in one.said
+        assert f"done: {PAGES} pages fetched, 0 failed, {PAGES} searchable" in one.said
 
 
 @pytest.mark.soak
@@ -119,13 +119,13 @@ def test_whoever_is_killed_the_crawl_goes_on(database: str, tmp_path: Path) -> N
     with site() as web:
         with show(data, "crawl", "--delay", "0.1", web.url("/"), dsn=database) as one:
             assert eventually(lambda: len(web.log) > 5, 60), one.logs
-            before = one.parts()
-            assert set(before) == {"desk", "index", "build", "crawl"}
+            before = one.role_processes()
+            assert set(before) == {"mgmt", "search", "builder", "crawler"}
             for pid in before.values():
                 os.kill(pid, signal.SIGKILL)
             asked = len(web.log)
             assert eventually(lambda: len(web.log) > asked + 5, 60), one.logs
-            assert not set(before.values()) & set(one.parts().values())
+            assert not set(before.values()) & set(one.role_processes().values())
             below, ports = one.kin(), (data / "ports.json").read_text()
             one.process.kill()
         options = ("--delay", "0", "--then", "serve")

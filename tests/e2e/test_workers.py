@@ -110,14 +110,14 @@ def test_in_any_language(database: str, tmp_path: Path) -> None:
 
 
 def test_a_job_is_given_what_the_page_lists(database: str, tmp_path: Path) -> None:
-    listed = set(re.findall(r"`(USHER_\w+)`", section("What a job is given")))
+    listed = set(re.findall(r"`(USHER_\w+)`", section("The environment of a job")))
     add(database, "--type", "env", "--data", "d", "--", "/usr/bin/env")
     with manager({"DATABASE_URL": database, "USHER_TOKEN": "secret"}, tmp_path):
         [row] = done(database, 1)
     given = {line.partition("=")[0] for line in str(row[3]).splitlines()}
     passed = {name for name in given if name.startswith("USHER_")}
     assert passed == listed - {"USHER_TASK_ID", "USHER_CONFIG"}  # neither a task nor a file here
-    usual = set(re.findall(r"`([A-Z_]+)`", section("What a job is given"))) - listed
+    usual = set(re.findall(r"`([A-Z_]+)`", section("The environment of a job"))) - listed
     known = usual | {name for name in given if name.startswith("LC_") or "PROXY" in name.upper()}
     assert given - passed <= known | {"PWD", "SHLVL", "_"}
 

@@ -25,7 +25,7 @@ async def test_it() -> None: ...
 """
 
 
-def test_the_page_is_current_and_nothing_is_open() -> None:
+def test_the_page_is_current_and_complete() -> None:
     printed = subprocess.run([sys.executable, SCRIPT], capture_output=True, text=True, check=False)
     assert (printed.stderr, printed.returncode) == ("", 0)
     assert (TREE / "docs" / "conformance.md").read_text() == printed.stdout, (

@@ -1,4 +1,4 @@
-"""The decision table that people read in docs/door.md is the one that decides."""
+"""The decision table in docs/door.md is the one that the door uses."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ class Row(NamedTuple):
 
 
 class Case(NamedTuple):
-    """One situation: all that the table looks at."""
+    """One situation: everything that the table depends on."""
 
     knock: Knock
     page: DoorPage | None
@@ -40,7 +40,7 @@ class Case(NamedTuple):
 
 
 def tables(section: str) -> list[list[str]]:
-    """The cells of the table in a section of the page, heading first."""
+    """Return the cells of the table in a section of the page, heading first."""
     text = DOC.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
     lines = [line for line in text.splitlines() if line.startswith("|")]
     rows = [[cell.strip().strip("`") for cell in line.strip("|").split("|")] for line in lines]
@@ -50,7 +50,7 @@ def tables(section: str) -> list[list[str]]:
 HEADING, *TABLE = tables("The decision table")
 ROWS_READ = [Row(*cells) for cells in TABLE]
 
-# What each word of a column means for a situation.
+# The meaning of each value of a column.
 WORDS: dict[str, dict[str, Callable[[Case], bool]]] = {
     "kind": {
         "any": lambda _: True,
@@ -81,7 +81,7 @@ WORDS: dict[str, dict[str, Callable[[Case], bool]]] = {
 
 
 def cases() -> Iterator[Case]:
-    """Every situation there is, each clock on both sides of now and on the spot."""
+    """Yield every situation, with each clock before, at and after now."""
     moments = (NOW - WEEK, NOW, NOW + timedelta(microseconds=1), NOW + WEEK)
     pages: list[DoorPage | None] = [None]
     pages += [DoorPage(state, moment) for state in get_args(PageState) for moment in moments]
@@ -98,17 +98,17 @@ def row_for(case: Case) -> Row:
     return next(row for row in ROWS_READ if fits(row, case))
 
 
-def test_it_has_nine_rows_under_the_known_headings() -> None:
+def test_it_has_nine_rows_and_the_expected_headings() -> None:
     assert HEADING == COLUMNS
     assert [row.number for row in ROWS_READ] == [str(number) for number in range(1, 10)]
 
 
 @pytest.mark.seed("004.24")
 @pytest.mark.parametrize("row", ROWS_READ, ids=lambda row: row.number)
-def test_each_row_says_what_the_rules_decide(row: Row) -> None:
-    mine = [case for case in cases() if row_for(case) is row]
-    assert mine
-    for case in mine:
+def test_each_row_agrees_with_the_rules(row: Row) -> None:
+    own_cases = [case for case in cases() if row_for(case) is row]
+    assert own_cases
+    for case in own_cases:
         reason = judge(case.knock, case.page, case.clock, NOW)
         assert (reason, reason.verdict) == (row.reason, row.verdict), case
         assert DECISION_ROWS[case.knock.kind, reason] == int(row.number)

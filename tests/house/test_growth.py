@@ -1,4 +1,4 @@
-"""docs/growth.md names every table and every module that writes files, with what bounds it."""
+"""docs/growth.md names every table and every module that writes files, with its bound."""
 
 import ast
 import re
@@ -14,7 +14,7 @@ NOT_FILES = {"queue/runners/job_supervisor"}  # it sets the priority of its own 
 
 
 def rows(heading: str) -> list[list[str]]:
-    """The cells of each row of the table below a heading."""
+    """Return the cells of each row of the table below a heading."""
     part = PAGE.read_text(encoding="utf-8").split(f"\n## {heading}\n")[1].split("\n## ")[0]
     lines = [line for line in part.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
@@ -25,15 +25,15 @@ def names(cell: str) -> set[str]:
 
 
 def writes_files(path: Path) -> bool:
-    """Whether a module calls something that creates or writes a file."""
+    """Return whether a module calls a function that creates or writes a file."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if not isinstance(node, ast.Call):
             continue
         name = getattr(node.func, "attr", getattr(node.func, "id", ""))
-        words = {getattr(part, "attr", "") for given in node.args for part in ast.walk(given)}
+        words = {getattr(part, "attr", "") for value in node.args for part in ast.walk(value)}
         if "devnull" in words:
             continue
-        modes = {given.value for given in node.args if isinstance(given, ast.Constant)}
+        modes = {value.value for value in node.args if isinstance(value, ast.Constant)}
         if name in WRITERS or (
             name == "open" and (words & WRITE_FLAGS or modes & {"w", "wb", "a", "ab"})
         ):

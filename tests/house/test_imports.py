@@ -1,4 +1,4 @@
-"""Each command loads what it needs by itself, whatever others have loaded: what it imports late can come first."""
+"""Every module that a command imports inside a function can be the first module that is imported: no import cycles."""
 
 import ast
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 import usher
 
 CLI = Path(usher.__file__).parent / "cli"
-# What others wrote is loaded once; what is ours by each anew.
+# Third-party packages are imported once; each of our modules in a new fork.
 LOADS = """
 import os, sys, traceback
 from importlib import import_module
@@ -27,24 +27,24 @@ for name in sys.argv[1:]:
 """
 
 
-def late(path: Path) -> set[str]:
-    """The modules of ours that the functions of a file import."""
+def imported_in_functions(path: Path) -> set[str]:
+    """Return the modules of Usher that the functions of a file import."""
     functions = [
-        one
-        for one in ast.walk(ast.parse(path.read_text()))
-        if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
+        node
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     ]
-    found = {
-        one.module
+    modules = {
+        node.module
         for function in functions
-        for one in ast.walk(function)
-        if isinstance(one, ast.ImportFrom) and one.module
+        for node in ast.walk(function)
+        if isinstance(node, ast.ImportFrom) and node.module
     }
-    return {name for name in found if name.partition(".")[0] == "usher"}
+    return {name for name in modules if name.partition(".")[0] == "usher"}
 
 
-def test_what_commands_import_late_can_be_loaded_first() -> None:
-    names = sorted(set().union(*map(late, CLI.rglob("*.py"))))
+def test_modules_that_commands_import_can_be_loaded_first() -> None:
+    names = sorted(set().union(*map(imported_in_functions, CLI.rglob("*.py"))))
     assert len(names) > 20
     done = subprocess.run(
         [sys.executable, "-c", LOADS, *names], capture_output=True, text=True, check=False

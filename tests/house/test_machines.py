@@ -1,4 +1,4 @@
-"""Every statement of docs/machines.md about what happens when something dies names tests that exist."""
+"""Every row of "When something dies" in docs/machines.md names tests that exist."""
 
 import ast
 import re
@@ -13,7 +13,7 @@ ROWS = [line for line in SECTION.splitlines() if line.startswith("| ")][1:]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.split("|")[1].strip()[:40])
-def test_a_statement_names_its_tests(row: str) -> None:
+def test_each_row_names_its_tests(row: str) -> None:
     named = re.findall(r"`(tests/\S+\.py)::(\w+)`", row.split("|")[3])
     assert named, "name the tests of this row"
     for file, name in named:
@@ -22,5 +22,5 @@ def test_a_statement_names_its_tests(row: str) -> None:
         assert name in {node.name for node in ast.walk(tree) if isinstance(node, functions)}
 
 
-def test_there_are_statements() -> None:
+def test_there_are_rows() -> None:
     assert len(ROWS) > 10

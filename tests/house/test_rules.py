@@ -1,4 +1,4 @@
-"""The house keeps its own rules: SQL, schema, documents, sizes, what is exported."""
+"""The rules of the project: SQL statements, schema, documentation, file sizes, names."""
 
 import ast
 import re
@@ -31,18 +31,18 @@ STORES = [
     Statements(path) for path in sorted(PACKAGE.rglob("*.sql")) if path.with_suffix(".py").exists()
 ]
 STATEMENTS = [
-    pytest.param(store, one, id=f"{store.file.stem}.{one.name}")
+    pytest.param(store, statement, id=f"{store.file.stem}.{statement.name}")
     for store in STORES
-    for one in store
+    for statement in store
 ]
 FIRST = domain64.encode(domain64.Parts(3, 1, 1))
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 KNOCK = {
     "hosts": f"{{{FIRST}}}", "revisions": "{1}", "places": "{1,1}", "paths": "/7\n/new", "schemes": b"\1\1",
-    "hall_pass": False, "settings_revision": 1, "depth": 0, "grace": "5 min", "source": "", "now": NOW,
+    "hall_pass": False, "house_revision": 1, "depth": 0, "grace": "5 min", "source": "", "now": NOW,
 }  # fmt: skip
-# Every statement that runs for each batch, chunk or job, with parameters that make it do something. What functions do
-# is counted where they are tested (work.settle in test_guestbook.py, work.claim_links and others in test_chunks.py).
+# Every statement that runs for each batch, chunk or job, with parameters for which it reads rows. The tests of the SQL
+# functions check their plans (work.settle in test_guestbook.py, work.claim_links and others in test_chunks.py).
 HOT: dict[str, dict[str, Any]] = {
     "hosts.find": {"names": ["www.example7.com", "www.example8.com"]},
     "hosts.host_rules": {"names": ["www.example7.com", "www.example8.com"]},
@@ -56,22 +56,22 @@ HOT: dict[str, dict[str, Any]] = {
         "changed": f"{{{NOW},{NOW}}}",
         "now": NOW,
     },
-    "host_limits.count_up_to": {"domain64s": [FIRST], "maximums": [5]},
+    "host_limits.count_up_to": {"domain64s": [FIRST], "mosts": [5]},
     "host_limits.find_known_pages": {"domain64s": f"{{{FIRST},{FIRST}}}", "paths": "/7\n/new"},
     "admin.count_known_pages": {"domain64": FIRST, "most": 5},
 }
 
 
 def as_prepared(text: str) -> str:
-    """The statement with $1 for %(name)s, as PREPARE wants it."""
-    found = list(dict.fromkeys(re.findall(r"%\((\w+)\)s", text)))
-    for number, name in enumerate(found, 1):
+    """Return the statement with $1 for %(name)s, as PREPARE requires it."""
+    parameters = list(dict.fromkeys(re.findall(r"%\((\w+)\)s", text)))
+    for number, name in enumerate(parameters, 1):
         text = text.replace(f"%({name})s", f"${number}")
     return text.replace("%%", "%")
 
 
 @pytest.mark.parametrize(("store", "statement"), STATEMENTS)
-async def test_every_statement_is_sound_sql(
+async def test_every_statement_is_valid_sql(
     conn: Connection, store: Statements, statement: Statement
 ) -> None:
     del store
@@ -81,16 +81,14 @@ async def test_every_statement_is_sound_sql(
 
 
 @pytest.mark.parametrize(("store", "statement"), STATEMENTS)
-def test_every_statement_says_its_purpose_and_is_used(
-    store: Statements, statement: Statement
-) -> None:
-    assert statement.text.startswith("-- "), "the first line after the name says what it is for"
+def test_every_statement_has_a_purpose_and_is_used(store: Statements, statement: Statement) -> None:
+    assert statement.text.startswith("-- "), "the first line after the name states its purpose"
     code = store.file.with_suffix(".py").read_text()
     assert re.search(rf"\bstore\.{statement.name}\.(rows|row|tuples|run)\(", code)
 
 
 @pytest.mark.parametrize("store", STORES, ids=lambda store: store.file.stem)
-def test_every_statement_used_is_there(store: Statements) -> None:
+def test_every_used_statement_exists(store: Statements) -> None:
     code = store.file.with_suffix(".py").read_text()
     for name in re.findall(r"\bstore\.(\w+)\.", code):
         assert getattr(store, name)
@@ -98,11 +96,11 @@ def test_every_statement_used_is_there(store: Statements) -> None:
 
 @pytest.fixture(scope="module")
 async def crowded(migrated: Server) -> AsyncIterator[Connection]:
-    """A database with many pages of many hosts, to be looked at."""
-    many = [f"www.example{number}.com" for number in range(3000)]
+    """Yield a database with ten pages of each of 3,000 hosts."""
+    names = [f"www.example{number}.com" for number in range(3000)]
     async for dsn in clone(migrated, f" template {migrated.template} strategy file_copy"):
         async with await connect(dsn) as conn:
-            await hosts.register(conn, names=many, now=NOW)
+            await hosts.register(conn, names=names, now=NOW)
             await conn.execute(
                 "insert into work.guestbook (domain64, path, next_fetch) "
                 "select h.domain64, '/' || n, now() from work.hosts h, generate_series(1, 10) n"
@@ -127,17 +125,17 @@ async def test_hot_statements_use_an_index(crowded: Connection, name: str) -> No
     assert not re.findall(r"Seq Scan on (?!house|settings)\w+", lines)
 
 
-async def test_schema_sql_is_what_the_migrations_make(
+async def test_schema_sql_matches_the_migrations(
     places: AreaDatabases, request: pytest.FixtureRequest
 ) -> None:
     if "debian" in request.node.callspec.id:
-        pytest.skip("the picture is drawn by the embedded version")
-    drawn = (PACKAGE / "schema" / "schema.sql").read_text()
-    assert await schema_ddl(places, tuple(SCHEMAS)) == drawn, "run `make schema`"
+        pytest.skip("schema.sql is written by the embedded version")
+    written = (PACKAGE / "schema" / "schema.sql").read_text()
+    assert await schema_ddl(places, tuple(SCHEMAS)) == written, "run `make schema`"
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
-def test_every_schema_has_steps_and_grants(schema: str) -> None:
+def test_every_schema_has_migrations_and_grants(schema: str) -> None:
     assert migrations(schema)
     assert list(migrations(schema)) == sorted(migrations(schema))
     assert (PACKAGE / "schema" / schema / "grants.sql").exists()
@@ -147,16 +145,16 @@ def commands(command: click.Command, path: str = "usher") -> Iterator[str]:
     if isinstance(command, click.Group):
         context = click.Context(command)
         for name in command.list_commands(context):
-            found = command.get_command(context, name)
-            assert found is not None
-            if not found.hidden:
-                yield from commands(found, f"{path} {name}")
+            child = command.get_command(context, name)
+            assert child is not None
+            if not child.hidden:
+                yield from commands(child, f"{path} {name}")
     else:
         yield path
 
 
 @pytest.mark.parametrize("path", list(commands(root)))
-def test_every_command_is_documented_and_helps(path: str) -> None:
+def test_every_command_is_documented_and_has_help(path: str) -> None:
     assert f"`{path}" in (TREE / "docs" / "cli.md").read_text()
     done = subprocess.run(
         [sys.executable, "-m", *path.split(), "--help"], capture_output=True, text=True, check=False
@@ -177,17 +175,17 @@ def test_every_metric_is_documented() -> None:
         assert metric.name in text
 
 
-def test_every_error_is_in_the_drawn_tree_and_has_its_own_code() -> None:
-    found = errors.errors_by_code()
+def test_every_error_is_in_the_docstring_and_has_a_code() -> None:
+    by_code = errors.errors_by_code()
     defined = [
         name
         for name, value in vars(errors).items()
         if isinstance(value, type) and value.__module__ == "usher.errors"
     ]
-    assert len(found) == len(defined)
+    assert len(by_code) == len(defined)
     for name in defined:
         assert name in (errors.__doc__ or "")
-    assert {error.exit_code for error in found.values()} <= {1, 2, 3, 4, 5, 6}
+    assert {error.exit_code for error in by_code.values()} <= {1, 2, 3, 4, 5, 6}
 
 
 SOURCES = sorted(
@@ -196,14 +194,14 @@ SOURCES = sorted(
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(TREE)))
-def test_no_file_gets_away(path: Path) -> None:
+def test_no_python_file_is_too_long(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= 400
 
 
 @pytest.mark.parametrize(
     "path", [path for path in SOURCES if path.is_relative_to(PACKAGE)], ids=lambda path: path.stem
 )
-def test_modules_say_what_they_are_and_functions_stay_short(path: Path) -> None:
+def test_modules_have_docstrings_and_functions_are_short(path: Path) -> None:
     tree = ast.parse(path.read_text())
     assert ast.get_docstring(tree)
     for node in ast.walk(tree):
@@ -212,35 +210,37 @@ def test_modules_say_what_they_are_and_functions_stay_short(path: Path) -> None:
             assert length <= 40, f"{node.name} is {length} lines long"
 
 
-def test_no_name_says_nothing() -> None:
+def test_no_module_has_an_empty_name() -> None:
     words = {"manager", "util", "utils", "helper", "helpers", "common", "base", "misc"}
-    found = {path.stem for path in PACKAGE.rglob("*.py")} & words
-    assert not found - {"manager"}
+    modules = {path.stem for path in PACKAGE.rglob("*.py")}
+    assert modules & words == {"manager"}
 
 
-def test_every_advisory_lock_has_a_number_of_its_own() -> None:
-    """Two rooms with the same number would wait for each other in the default, single database."""
-    found = [
+def test_every_advisory_lock_has_its_own_number() -> None:
+    """Two packages with the same number would block each other in the default, single database."""
+    locks = [
         (number, path.name)
         for path in PACKAGE.rglob("*.py")
-        for number in re.findall(r"^LOCK\b.*= (0x[0-9a-f_]+)", path.read_text(), re.MULTILINE)
+        for number in re.findall(
+            r"^(?:\w+_)?LOCK\b.*= (0x[0-9a-f_]+)", path.read_text(), re.MULTILINE
+        )
     ]
-    assert len(found) > 3
-    assert len({number for number, _ in found}) == len(found), sorted(found)
+    assert len(locks) > 3
+    assert len({number for number, _ in locks}) == len(locks), sorted(locks)
 
 
 # Files that may read this machine's clock, although their packages write to the database.
 LOCAL_CLOCK = {
     "cli/wording.py": "ages on the screen",
-    "feeds/poll/find_feed.py": "dates of items in a document that is only looked at",
+    "feeds/poll/find_feed.py": "dates of items in a document that is not stored",
     "feeds/items/permalink.py": "Retry-After as a date, compared with the web server's clock",
-    "schema/dump.py": "a note in the manifest",
+    "schema/dump.py": "the time in the manifest",
 }
-DATABASE_PACKAGES = ("cli", "door", "feeds", "mgmt", "queue", "schema", "stage", "status", "web")
+DATABASE_PACKAGES = ("api", "cli", "door", "feeds", "local", "mgmt", "observe", "queue", "schema")
 
 
-def test_stored_times_are_the_databases() -> None:
-    """A machine whose clock is wrong must not write leases or judge them."""
+def test_stored_times_come_from_the_database() -> None:
+    """A machine with a wrong clock must not write or check leases."""
     readers = {
         path.relative_to(PACKAGE).as_posix()
         for package in DATABASE_PACKAGES

@@ -1,4 +1,4 @@
-"""People edit the files in tables/ and functions/ of each schema; its migration is written from them."""
+"""Developers edit the files in tables/ and functions/ of each schema; `make migrations` writes the migration."""
 
 import re
 import runpy
@@ -27,13 +27,13 @@ def sources(schema: str) -> list[Path]:
 
 def signatures(text: str) -> list[str]:
     """Return each function that a file defines, with the types of its arguments."""
-    found = []
+    functions = []
     for match in FUNCTION.finditer(text):
         arguments = split_arguments(text[match.end() :])
-        kept = [argument for argument in arguments if not argument.startswith("out ")]
-        types = [ARGUMENT.fullmatch(argument) for argument in kept]
-        found.append(f"{match[1]}({', '.join(type_[1] for type_ in types if type_)})")
-    return found
+        inputs = [argument for argument in arguments if not argument.startswith("out ")]
+        types = [ARGUMENT.fullmatch(argument) for argument in inputs]
+        functions.append(f"{match[1]}({', '.join(type_[1] for type_ in types if type_)})")
+    return functions
 
 
 def split_arguments(text: str) -> list[str]:
@@ -64,7 +64,7 @@ create or replace function work.b() returns void
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
-def test_the_migration_is_what_the_files_make(schema: str) -> None:
+def test_the_migration_matches_the_files(schema: str) -> None:
     [migration] = (SCHEMA_DIRECTORY / schema).glob("[0-9]*.sql")
     assert migration.read_text("utf-8") == SCRIPT["migration"](schema), "run `make migrations`"
 

@@ -1,4 +1,4 @@
-"""No task fails unseen: each is observed, or its result is awaited where it was created."""
+"""Every asyncio task is passed to `log_failure`, or the code that creates it awaits it, so that no error is lost."""
 
 import ast
 import asyncio
@@ -14,16 +14,15 @@ import usher
 from usher.telemetry import Log, log_failure
 
 PACKAGE = Path(usher.__file__).parent
-# Tasks that the creating code awaits (directly, or with gather), by file. A new one is observed, or counted here.
+# Number of tasks by file that the creating code awaits, directly or with gather.
 AWAITED = Counter(
     {
-        "cli/commands/crawler.py": 2,
-        "cli/commands/index.py": 2,
+        "cli/app.py": 2,
         "crawl/crawler.py": 2,
         "crawl/http/dns.py": 1,
         "crawl/service.py": 2,
         "door/doorkeeper.py": 1,
-        "feeds/poll/shared_statements.py": 1,  # its work hands every error to a future that is awaited
+        "feeds/poll/shared_statements.py": 1,  # every error goes to a future that is awaited
         "feeds/poll/batch_poller.py": 2,
         "feeds/worker.py": 1,
         "index/builder.py": 2,
@@ -34,13 +33,13 @@ AWAITED = Counter(
         "queue/manager.py": 3,
         "local/roles.py": 1,
         "local/supervisor.py": 3,
-        "api/claim_batcher.py": 1,  # its work hands every error to a future that is awaited
+        "api/claim_batcher.py": 1,  # every error goes to a future that is awaited
     }
 )
 
 
 def creates_task(node: ast.AST) -> bool:
-    """Whether this is a call that creates a task outside a TaskGroup."""
+    """Return whether this call creates a task outside a TaskGroup."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return False
     if node.func.attr == "ensure_future":
@@ -50,7 +49,7 @@ def creates_task(node: ast.AST) -> bool:
 
 
 def is_observed(call: ast.Call, tree: ast.AST) -> bool:
-    """Whether the task, or the name it is assigned to in the same function, is passed to `log_failure`."""
+    """Return whether the task, or its name in the same function, is passed to `log_failure`."""
     for function in ast.walk(tree):
         if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
@@ -66,8 +65,8 @@ def is_observed(call: ast.Call, tree: ast.AST) -> bool:
         }
         for node in inside:
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "log_failure":
-                given = node.args[0]
-                if given is call or (isinstance(given, ast.Name) and given.id in names):
+                task = node.args[0]
+                if task is call or (isinstance(task, ast.Name) and task.id in names):
                     return True
     return False
 

@@ -1,4 +1,4 @@
-"""The test site is trusted by every other test, so it has to prove that it does what it says."""
+"""The test web site (tests/support/site) behaves as the other tests expect."""
 
 import gc
 import gzip
@@ -38,7 +38,7 @@ def site() -> Iterator[Website]:
 
 
 def ask(site: Website, path: str, method: str = "GET", body: str = "", **headers: str) -> Reply:
-    """Ask as a decent client does; `If_None_Match=…` becomes that header."""
+    """Send a request with http.client; `If_None_Match=…` becomes that header."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     with closing(http.client.HTTPConnection(site.host, site.port, timeout=5)) as connection:
         connection.request(method, path, body or None, named)
@@ -53,7 +53,7 @@ def dial(site: Website, words: str = "") -> socket.socket:
 
 
 def overhear(site: Website, path: str, method: str = "GET") -> bytes:
-    """Take down every byte until the site hangs up, and whether it did so by a reset."""
+    """Return every byte until the site closes the connection, and RESET if it resets it."""
     heard = bytearray()
     with dial(site, f"{method} {path} HTTP/1.1\r\nHost: x:80\r\nConnection: close\r\n\r\n") as link:
         try:
@@ -65,7 +65,7 @@ def overhear(site: Website, path: str, method: str = "GET") -> bytes:
 
 
 def follow(site: Website, path: str, most: int = 50) -> list[str]:
-    """Follow redirects inside the site and give the paths passed, the last one included."""
+    """Follow redirects inside the site and return the paths, including the last one."""
     passed = [path]
     while len(passed) <= most:
         status, headers, _ = ask(site, passed[-1])
@@ -222,7 +222,7 @@ def test_stopping_leaves_nothing_behind() -> None:
 
 
 def test_nothing_goes_on_for_ever(site: Website) -> None:
-    _ = gzip_bomb(), zip_bomb(), crowd()  # built while nobody waits
+    _ = gzip_bomb(), zip_bomb(), crowd()  # built before the time is measured
     site.add_all({f"/robots/{name}": answer for name, answer in ROBOTS.items()})
     below = {path.replace("*", "2024/01") for path in site._pages}
 

@@ -72,7 +72,7 @@ async def test_a_chunk_that_cannot_be_built_says_why_and_hurts_no_other(
     wrong = await trade.crawl(titled("/wrong", "Wrong"), damage=noise(1, 5_000))
     good = await trade.crawl(titled("/good", "Good"))
     async with builds():
-        for chunk, words in ((gone, "is not at its crawler"), (wrong, "is not a WARC file")):
+        for chunk, words in ((gone, "no longer has the content"), (wrong, "is not a WARC file")):
             told = await soon(lambda chunk=chunk, words=words: words in trade.chunk(chunk)[1])  # type: ignore[misc]
             assert told, trade.chunk(chunk)
         [(crawler,)] = trade.ask("select host from work.component where type = 'crawler'")

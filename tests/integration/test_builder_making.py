@@ -24,7 +24,7 @@ from usher.index import chunk_file as chunkfile
 from usher.index.build_pool import BuildLimits, BuildPool, BuildWorker
 from usher.index.build_worker import WorkerMessage
 from usher.index.chunk_documents import BuildJob, build_chunk, page_key
-from usher.messages import ForeignPages
+from usher.messages.components import ForeignPages
 from usher.urls import Url, parse
 
 
@@ -73,11 +73,11 @@ async def test_pages_that_count_become_documents(tmp_path: Path) -> None:
         "/cut": "Cut",
     }
     assert (made.documents, made.size) == (7, index.stat().st_size)
-    assert made.left == {
+    assert made.skipped == {
         "unchanged": 2,
         "noindex": 2,
         "not fetched": 4,
-        "no address of ours": 1,
+        "not a web address": 1,
         "not reported as fetched": 1,
     }
     assert made.foreign == ForeignPages(7, 1, ["https://bank.test/"])
@@ -104,7 +104,7 @@ async def hostile(path: Path) -> BuildJob:
 
 def sent_at(place: int, sign: signal.Signals, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Send a signal to the first press that comes to this page; whom it was sent to."""
-    line, sent = BuildWorker._line, list[int]()
+    line, sent = BuildWorker._receive, list[int]()
 
     async def watched(
         press: BuildWorker, process: asyncio.subprocess.Process, at: int | None
@@ -114,7 +114,7 @@ def sent_at(place: int, sign: signal.Signals, monkeypatch: pytest.MonkeyPatch) -
             os.kill(process.pid, sign)
         return await line(press, process, at)
 
-    monkeypatch.setattr(BuildWorker, "_line", watched)
+    monkeypatch.setattr(BuildWorker, "_receive", watched)
     return sent
 
 
@@ -124,8 +124,8 @@ async def test_a_page_that_takes_too_long_is_left_out(
     job = await hostile(tmp_path / "chunk")
     async with BuildPool(1, BuildLimits(page=2)) as workshop:
         frozen = sent_at(1, signal.SIGSTOP, monkeypatch)
-        made = await workshop.make(job)
-    assert made.left == {"it takes longer than 2 seconds": 1}
+        made = await workshop.build(job)
+    assert made.skipped == {"it takes longer than 2 seconds": 1}
     assert sorted(texts_of(Path(job.index), 7).values()) == ["A", "C"]
     assert not any(map(running, frozen))
 
@@ -133,7 +133,7 @@ async def test_a_page_that_takes_too_long_is_left_out(
 async def test_a_page_that_needs_too_much_memory_is_left_out(tmp_path: Path) -> None:
     job = await hostile(tmp_path / "chunk")
     async with BuildPool(1, BuildLimits(memory=500_000_000)) as workshop:
-        made = await workshop.make(job)
+        made = await workshop.build(job)
     assert made.documents >= 2
     assert "A" in texts_of(Path(job.index), 7).values()
     assert "C" in texts_of(Path(job.index), 7).values()
@@ -144,13 +144,13 @@ async def test_a_press_that_dies_is_replaced_and_only_its_page_is_left_out(
 ) -> None:
     job = await hostile(tmp_path / "chunk")
     async with BuildPool(1) as workshop:
-        await workshop.make(msgspec.structs.replace(job, without={1: "not now"}))
+        await workshop.build(msgspec.structs.replace(job, skip={1: "not now"}))
         [press] = presses()
         killed = sent_at(1, signal.SIGKILL, monkeypatch)
-        made = await workshop.make(job)
+        made = await workshop.build(job)
         [other] = presses()
     assert killed[0] == press
-    assert made.left == {"it ended the process that read it (SIGKILL)": 1}
+    assert made.skipped == {"it ended the process that read it (SIGKILL)": 1}
     assert made.documents == 2
     assert not running(other)
     assert other != press
@@ -176,8 +176,8 @@ async def test_pages_beyond_the_limits_of_an_index_chunk_are_left_out(
     job = BuildJob(7, str(content), str(index), keys)
     monkeypatch.setattr(chunkfile, "MAX_DOCUMENTS", 3)
     made = build_chunk(job, lambda _: None)
-    assert (made.documents, made.left) == (3, {"the index chunk is full": 2})
+    assert (made.documents, made.skipped) == (3, {"the index chunk is full": 2})
     monkeypatch.setattr(chunkfile, "MAX_TOTAL_BYTES", 400)
     made = build_chunk(job, lambda _: None)
     assert made.documents in {1, 2}
-    assert made.left == {"the index chunk is full": 5 - made.documents}
+    assert made.skipped == {"the index chunk is full": 5 - made.documents}

@@ -217,11 +217,11 @@ async def test_one_host_is_enough_for_all_who_ask_at_once(database: str) -> None
     await admit(database, *pages("a.com", 2 * many))
     async with crawlers(database, many, 0) as (conn, all_of_them), Database(database) as db:
         claims = ClaimBatcher(db)
-        packs = await asyncio.gather(*(claims.take(me, PageClaim(n=2)) for me in all_of_them))
+        packs = await asyncio.gather(*(claims.claim(me, PageClaim(n=2)) for me in all_of_them))
         given = [page for pack in packs if pack for page in names(pack.pages)]
         assert sorted(given) == sorted(pages("a.com", 2 * many))
         assert sorted((await owners(conn)).values()) == sorted(all_of_them)
-        assert await claims.take(all_of_them[0], PageClaim(n=2)) is None
+        assert await claims.claim(all_of_them[0], PageClaim(n=2)) is None
 
 
 async def test_a_large_chunk_keeps_nobody_waiting(database: str) -> None:
@@ -232,10 +232,10 @@ async def test_a_large_chunk_keeps_nobody_waiting(database: str) -> None:
         async with await connect(database) as other, other.transaction():
             # Its chunk cannot be written as long as nobody may refer to its crawler.
             await other.execute("select from work.component where id = %s for update", [one])
-            large = asyncio.create_task(claims.take(one, PageClaim(n=MAX_BATCHED_PAGES + 1)))
+            large = asyncio.create_task(claims.claim(one, PageClaim(n=MAX_BATCHED_PAGES + 1)))
             while not await blocked(conn):  # noqa: ASYNC110 - it happens in the server
                 await asyncio.sleep(0.01)
-            assert hosts_of(await claims.take(two, PageClaim())) == {"b.com"}
+            assert hosts_of(await claims.claim(two, PageClaim())) == {"b.com"}
             assert not large.done()
         assert hosts_of(await large) == {"a.com"}
 
@@ -254,7 +254,7 @@ async def test_the_fault_of_one_is_not_that_of_others(database: str) -> None:
         claims = ClaimBatcher(db)
         askers = [*all_of_them, NOBODY]
         told = await asyncio.gather(
-            *(claims.take(me, PageClaim()) for me in askers), return_exceptions=True
+            *(claims.claim(me, PageClaim()) for me in askers), return_exceptions=True
         )
         assert [isinstance(one, ClaimedChunk) for one in told] == [True] * 4 + [False]
         assert isinstance(told[-1], psycopg.IntegrityError)
@@ -265,13 +265,13 @@ async def test_who_does_not_wait_any_more_gets_nothing(database: str, staying: i
     await admit(database, *(page for host in HOSTS for page in pages(host, 5)))
     async with crawlers(database, 8, 0) as (conn, all_of_them), Database(database) as db:
         claims = ClaimBatcher(db)
-        tasks = [asyncio.create_task(claims.take(me, PageClaim())) for me in all_of_them]
+        tasks = [asyncio.create_task(claims.claim(me, PageClaim())) for me in all_of_them]
         await asyncio.sleep(0)  # all are in the line, nobody is served
         for task in tasks[staying:]:
             task.cancel()
         told = await asyncio.gather(*tasks, return_exceptions=True)
         assert [isinstance(one, ClaimedChunk) for one in told] == [at < staying for at in range(8)]
-        assert await claims.take(all_of_them[7], PageClaim())
+        assert await claims.claim(all_of_them[7], PageClaim())
         assert len(await owners(conn)) == staying + 1
 
 
@@ -279,8 +279,8 @@ async def test_all_hear_that_the_database_is_away(database: str) -> None:
     async with crawlers(database, 1, 0), Database(database, patience=0.5) as db:
         claims = ClaimBatcher(db)
     told = await asyncio.gather(
-        *(claims.take(me, PageClaim()) for me in (1, 2, 3)), return_exceptions=True
+        *(claims.claim(me, PageClaim()) for me in (1, 2, 3)), return_exceptions=True
     )
     assert all(isinstance(one, Exception) for one in told)
     with pytest.raises((Unreachable, psycopg.Error)):
-        await claims.take(1, PageClaim())
+        await claims.claim(1, PageClaim())

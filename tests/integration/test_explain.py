@@ -84,10 +84,10 @@ async def house(database: str) -> AsyncIterator[House]:
 
 
 async def test_what_is_not_inside(house: House) -> None:
-    assert (await house.finding("javascript:x")).words.startswith("It cannot come in: ")
+    assert (await house.finding("javascript:x")).words.startswith("It cannot be admitted: ")
     assert await house.told("https://y.example/?a=1&b=2") == (
         False,
-        "Nobody has asked that it come in.",
+        "It was never added.",
         "usher add 'https://y.example/?a=1&b=2'",
     )
     assert (await house.finding("https://x.example/b")).command == "usher add https://x.example/b"
@@ -150,8 +150,8 @@ async def test_what_a_fetch_said(house: House) -> None:
         ({"state": "idle"}, "It is known, but nobody has asked that it be crawled.", "usher add "),
         ({"state": "crawled", "reason": "robots.txt: Disallow: /a (group *)"},
          "Its host forbids it, by robots.txt: Disallow: /a (group *).", "usher hosts show"),
-        ({"reason": "HTTP 301, moved for good: https://x.example/b"},
-         "It sends elsewhere: HTTP 301, moved for good: https://x.example/b.", "usher explain https://x.example/b"),
+        ({"reason": "HTTP 301, permanent redirect to https://x.example/b"},
+         "It sends elsewhere: HTTP 301, permanent redirect to https://x.example/b.", "usher explain https://x.example/b"),
         ({"reason": "asks not to be found", "noindex": True}, "The page asks not to be found.", "usher fetch"),
         ({"reason": None, "noindex": False}, "It was crawled, and there is nothing to find.", "usher fetch"),
         ({"gone": True, "status": 410}, "Its server says that it is gone (HTTP 410).", ""),

@@ -1,4 +1,4 @@
-"""Items found by words, feed, tag and date, however many there are; and one item with all that hangs on it."""
+"""Finds items by words, feed, tag and date, and one item with all its details."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -139,7 +139,7 @@ async def test_texts_that_are_too_much_for_an_index_are_found_by_their_beginning
     )
 
 
-async def test_one_with_all_that_hangs_on_it(conn: Connection) -> None:
+async def test_one_item_with_all_its_details(conn: Connection) -> None:
     given = item(
         "whole",
         content="<p>x</p>",
@@ -152,7 +152,7 @@ async def test_one_with_all_that_hangs_on_it(conn: Connection) -> None:
     await full_pages.want_pages(conn, [found.id], now=NOW)
     whole = await find_item(conn, found.id)
     assert whole.item == found
-    rest = whole.rest
+    rest = whole.details
     assert (rest.content, rest.page, rest.cleaned, rest.copies) == ("<p>x</p>", False, False, [])
     assert [one["name"] for one in rest.authors] == ["Ann"]
     assert [one["term"] for one in rest.categories] == ["Cats"]
@@ -164,7 +164,7 @@ async def test_one_with_all_that_hangs_on_it(conn: Connection) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "1~", "9" * 18 + "~1", "1~" + "9" * 19, "1~1\n", "٣~1"])
-def test_places_that_are_none(text: str) -> None:
+def test_invalid_positions_are_refused(text: str) -> None:
     with pytest.raises(BadInput):
         parse_position(text)
 
@@ -204,11 +204,11 @@ HOT: dict[str, tuple[Statement, dict[str, Any]]] = {
         search.store.matching,
         {**PAGE, "feed": 7, "tag": "news", "words": "w7"},
     ),
-    "shown": (search.store.shown, {"ids": [1, 2, 3], "excerpt": 100}),
-    "one": (search.store.one, {"id": 7}),
+    "shown": (search.store.item_summaries, {"ids": [1, 2, 3], "excerpt": 100}),
+    "one": (search.store.item_details, {"id": 7}),
     "undigested": (item_texts.store.undigested, {"feed": 7, "n": 100, "most": 1000}),
     "digest": (
-        item_texts.store.digest,
+        item_texts.store.digest_items,
         {
             "ids": [1],
             "hashes": "{}",
@@ -219,18 +219,18 @@ HOT: dict[str, tuple[Statement, dict[str, Any]]] = {
         },
     ),
     "mark_copies": (item_texts.store.mark_copies, {"ids": [1, 2], "near": 3, "most": 1000}),
-    "wanted": (full_pages.store.wanted, {"feed": 7, "n": 10}),
-    "tally": (full_pages.store.tally, {"feed": 7}),
-    "want": (full_pages.store.want, {"ids": [1], "now": NOW}),
+    "wanted": (full_pages.store.wanted_pages, {"feed": 7, "n": 10}),
+    "tally": (full_pages.store.page_counts, {"feed": 7}),
+    "want": (full_pages.store.want_pages, {"ids": [1], "now": NOW}),
     "put_error": (
-        full_pages.store.put_error,
+        full_pages.store.save_page_error,
         {"id": 1, "state": "wanted", "status": 1, "error": "", "next_at": NOW, "now": NOW},
     ),
 }
 
 
 @pytest.mark.soak
-async def test_by_index_however_many_there_are(conn: Connection) -> None:
+async def test_statements_use_indexes_with_many_rows(conn: Connection) -> None:
     for statement in FILL.split(";\n"):
         if statement.strip():
             await conn.execute(statement.encode())

@@ -25,11 +25,11 @@ FILL = """
 """
 KEY = UUID(int=1)
 HOT: dict[str, tuple[Statement, dict[str, Any]]] = {
-    "known": (save_feed.store.known, {"feed": 7, "keys": [KEY], "links": [KEY]}),
-    "times": (save_feed.store.times, {"feeds": [7], "n": 50, "credible": timedelta(days=1)}),
-    "to_knock": (save_feed.store.to_knock, {"feed": 7, "n": 50}),
-    "knocked": (save_feed.store.knocked, {"ids": [1], "links": ["l"]}),
-    "find": (subscriptions.store.find, {"ids": [7]}),
+    "known": (save_feed.store.stored_items, {"feed": 7, "keys": [KEY], "links": [KEY]}),
+    "times": (save_feed.store.item_times, {"feeds": [7], "n": 50, "credible": timedelta(days=1)}),
+    "to_knock": (save_feed.store.unknocked_links, {"feed": 7, "n": 50}),
+    "knocked": (save_feed.store.mark_knocked, {"ids": [1], "links": ["l"]}),
+    "find": (subscriptions.store.find_all, {"ids": [7]}),
 }
 
 

@@ -27,7 +27,7 @@ def source(directory: Path, chunk: int) -> Path:
 
 
 def job(directory: Path, *parts: MergeSource) -> BuildJob:
-    return BuildJob(9, "", str(directory / "made" / "9.idx"), [], parts=list(parts))
+    return BuildJob(9, "", str(directory / "made" / "9.idx"), [], sources=list(parts))
 
 
 def test_only_what_is_wanted_is_taken_and_as_it_is(tmp_path: Path) -> None:

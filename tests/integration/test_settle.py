@@ -114,7 +114,10 @@ async def test_gone_is_marked_and_a_failure_does_not_bring_it_back(conn: Connect
 @pytest.mark.parametrize("state", ["idle", "pending", "crawled", "error"])
 async def test_only_who_holds_the_page_may_settle_it(conn: Connection, state: str) -> None:
     number = await crawling(conn, "/", "/other")
-    wrong = [FetchReport(number, "/", "success", 8), FetchReport(number, "/nowhere", "success", 7)]
+    wrong = [
+        FetchReport(number, "/", "success", 8),
+        FetchReport(number, "/nowhere", "success", 7),
+    ]
     assert await guestbook.settle(conn, reports=wrong, now=NOW) == []
     await conn.execute("update work.guestbook set state = %s where path = '/'", [state])
     before = await guest(conn, number)

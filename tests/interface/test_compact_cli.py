@@ -20,7 +20,7 @@ async def test_chunks_are_compacted_by_hand(database: str) -> None:
     async with await connect(database) as conn:
         house = House(conn)
         await house.begin()
-        assert "nothing to compact" in at(database, "chunks", "compact").err
+        assert "Nothing to compact." in at(database, "chunks", "compact").err
         sources = await house.sparse(2)
         empty = await house.crawl(*paths(5))
         await house.crawl(*paths(5))
@@ -46,5 +46,5 @@ async def test_chunks_are_compacted_by_hand(database: str) -> None:
     at(database, "chunks", "list")
     story = " ".join(at(database, "explain", "https://a.com/0").out.split())
     assert f"chunk {made}: built" in story
-    assert "made of others" in story
+    assert "merged from other chunks" in story
     assert f"it was before, in chunk {sources[0]}" in story

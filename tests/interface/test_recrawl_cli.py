@@ -17,7 +17,7 @@ def test_recrawl_with_a_pass_while_pages_are_in_progress(database: str) -> None:
         conn.execute("update work.guestbook set state = 'crawling' where path = '/3'")
     passed = at(database, "hosts", "recrawl", "a.gov", "--pass", "--json")
     assert passed.json["reasons"] == {"full_pass": 1}
-    assert "a.gov: 1 page in progress: not admitted again" in passed.err
+    assert "a.gov: 1 page in progress, not admitted again" in passed.err
     with psycopg.connect(database) as conn:
         found = conn.execute("select path, state from work.guestbook order by path").fetchall()
     assert dict(found) == {"/": "pending", "/1": "pending", "/2": "pending", "/3": "crawling"}

@@ -1,4 +1,4 @@
-"""The status, a URL's story and a host's portrait at the command line."""
+"""`usher status`, `usher explain` and `usher hosts show` at the command line."""
 
 import os
 import pty
@@ -28,8 +28,8 @@ def kinds(ran: Ran) -> list[str]:
     return [one["kind"] for one in ran.json["holdups"]]
 
 
-def crowd(dsn: str) -> None:
-    """A page that is found in one row of two, one that waits, and components of all kinds."""
+def populate(dsn: str) -> None:
+    """A page that is searchable in one row of two, one that waits, and components of all types."""
     at(dsn, "add", "x.example/a", "x.example/b")
     change(
         dsn,
@@ -54,18 +54,18 @@ def crowd(dsn: str) -> None:
     )  # fmt: skip
 
 
-def test_nothing_is_there_yet(database: str) -> None:
+def test_an_empty_database_is_healthy(database: str) -> None:
     ran = at(database, "status")
     assert ran.code == 0, ran.err
-    assert "Nothing holds things up." in ran.out
+    assert "All stages are healthy." in ran.out
     assert "usher add URL" in ran.out
     told = at(database, "status", "--json")
     assert (told.code, told.json["well"], told.json["holdups"]) == (0, True, [])
     assert told.json["work"]["pages"]["known"] == 0
 
 
-def test_what_holds_things_up(database: str) -> None:
-    crowd(database)
+def test_problems_are_listed_with_commands(database: str) -> None:
+    populate(database)
     ran = at(database, "status")
     assert ran.code == 3
     assert "\x1b" not in ran.out
@@ -74,9 +74,9 @@ def test_what_holds_things_up(database: str) -> None:
         "STAGE", "crawl", "build", "load", "retire", "search", "jobs",
     ]  # fmt: skip
     for words in (
-        "1 crawler", "1 builder", "1 server", "1 in trouble", "HTTP 429", "2: no servers, 0 seats, 1 without a seat",
-        "What holds things up", " 1. No watchdog runs", "Everything waits for host x.example until",
-        "Row 2 has no server that answers: 1 chunk cannot be found there.", "→ usher index-server --row 2",
+        "1 crawler", "1 builder", "1 server", "1 failing", "HTTP 429", "2: no servers, 0 copies, 1 unplaced",
+        "Problems", " 1. No watchdog is running", "All waiting pages belong to host x.example, which rests until",
+        "Row 2 has no healthy server: 1 chunk is not searchable there.", "→ usher index-server --row 2",
     ):  # fmt: skip
         assert words in ran.out
     told = at(database, "status", "--json")
@@ -86,14 +86,12 @@ def test_what_holds_things_up(database: str) -> None:
     assert told.json["queue"]["types"] == []
 
 
-def test_readers_may_look_and_others_not(database: str) -> None:
+def test_only_readers_may_read_the_status(database: str) -> None:
     assert at(make_conninfo(database, user="usher_reader"), "status").code == 0
     assert at(make_conninfo(database, user="usher_worker"), "status").code == 4
 
 
-def test_a_schema_that_is_behind_or_ahead_holds_things_up(
-    empty_database: str, database: str
-) -> None:
+def test_a_schema_that_is_behind_or_ahead_is_a_problem(empty_database: str, database: str) -> None:
     ran = at(empty_database, "status", "--json")
     assert (ran.code, kinds(ran)) == (3, ["schema_behind", "schema_behind"])
     assert (ran.json["work"], ran.json["queue"]) == (None, None)
@@ -106,7 +104,7 @@ def test_a_schema_that_is_behind_or_ahead_holds_things_up(
     assert usher("status", environment=away).code == 5
 
 
-def test_watch_draws_again_until_interrupted(database: str) -> None:
+def test_watch_redraws_until_interrupted(database: str) -> None:
     assert at(database, "status", "--watch").code == 2
     mine, its = pty.openpty()
     environment = clean({"DATABASE_URL": database, "TERM": "xterm"})
@@ -126,17 +124,17 @@ def test_watch_draws_again_until_interrupted(database: str) -> None:
         os.close(mine)
         os.close(its)
     assert drawn.count(b"\x1b[H\x1b[J") == 2
-    assert b"Nothing holds things up." in drawn
+    assert b"All stages are healthy." in drawn
 
 
 def test_explain_from_the_door_to_the_result(database: str) -> None:
-    crowd(database)
+    populate(database)
     ran = at(database, "explain", "https://x.example/a")
     for words in (
-        "The door would answer now", "Behind the door", "last result: HTTP 200", "by c:1, claimed",
-        "allowed: no rule matches", "HTTP 200, 26 bytes, read", "9s between two requests, as its robots.txt asks",
-        "in trouble 2 times: HTTP 429", "hash fffffffffffffffe", ": built, built by b:1", "row 1: loaded on s:1",
-        "no seat in row 2", "Findable now: yes. In chunk", "in 1 of 2 rows.",
+        "Answers of the door now", "Crawl and index", "last result: HTTP 200", "by c:1, claimed",
+        "allowed: no rule matches", "HTTP 200, 26 bytes, read", "9s between requests, from its robots.txt",
+        "failed 2 times: HTTP 429", "hash fffffffffffffffe", ": built, built by b:1", "row 1: loaded on s:1",
+        "no copy in row 2", "Searchable now: yes. In chunk", "in 1 of 2 rows.",
     ):  # fmt: skip
         assert words in ran.out, words
     assert "\x1b" not in ran.out
@@ -145,21 +143,21 @@ def test_explain_from_the_door_to_the_result(database: str) -> None:
     assert told["index"]["copies"][0]["host"] == "s:1"
     assert (told["crawl"]["crawler"], told["robots"]["rule"]) == ("c:1", "no rule matches")
     waits = at(database, "explain", "https://x.example/b").out.splitlines()
-    assert waits[-2].startswith("Findable now: no. It waits: its host rests until")
+    assert waits[-2].startswith("Searchable now: no. It waits: its host rests until")
     assert waits[-1] == "  → usher hosts show x.example"
     assert "not allowed: Disallow: /b (group *)" in "\n".join(waits)
     no_url = at(database, "explain", "javascript:x").out
-    assert "Findable now: no. It cannot come in" in no_url
+    assert "Searchable now: no. It cannot be admitted" in no_url
     door = at(make_conninfo(database, user="usher_door"), "explain", "x.example/a")
-    assert (door.code, "Findable now: not known" in door.out) == (0, True)
+    assert (door.code, "Searchable now: unknown" in door.out) == (0, True)
 
 
-def test_a_host_as_crawlers_know_it(database: str) -> None:
-    crowd(database)
+def test_hosts_show_has_the_crawl_state(database: str) -> None:
+    populate(database)
     told = at(database, "hosts", "show", "x.example").out
     for words in (
-        "pace      ready in 60 minutes",
-        "robots    HTTP 200",
+        "politeness  ready in 60 minutes",
+        "robots      HTTP 200",
         "/sitemap.xml: 7 pages, read",
         "cut short",
     ):
@@ -177,7 +175,7 @@ def test_a_host_as_crawlers_know_it(database: str) -> None:
 
 
 def test_release(database: str) -> None:
-    crowd(database)
+    populate(database)
     assert at(database, "hosts", "release", "x.example").code == 3
     change(
         database,
@@ -186,7 +184,7 @@ def test_release(database: str) -> None:
     )
     assert "held_back" in kinds(at(database, "status", "--json"))
     ran = at(database, "hosts", "release", "x.example")
-    assert (ran.code, ran.err) == (0, "x.example: 1 page disappears\n")
+    assert (ran.code, ran.err) == (0, "x.example: 1 page will be removed from the index\n")
     with psycopg.connect(database) as conn:
         assert conn.execute("select count(*) from work.retirement").fetchone() == (1,)
         assert conn.execute("select held, ready from work.stale_copy").fetchone() == (False, True)

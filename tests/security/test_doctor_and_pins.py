@@ -156,7 +156,7 @@ def test_doctor_warns_of_loose_permissions(database: str, home: Path) -> None:
         before = path.stat().st_mode & 0o777
         path.chmod(0o755)
         [warning] = warnings(database, home, "permissions")
-        assert f"{path} is open" in warning["detail"]
+        assert f"{path} is accessible" in warning["detail"]
         assert warning["hint"] == f"chmod {before:o} {path}"
         path.chmod(before)
 

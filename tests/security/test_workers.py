@@ -320,7 +320,7 @@ def test_a_crawl_runs_no_jobs_unless_asked(data: Path) -> None:
             queue = Queue(lodging.dsn, {"USHER_DATA": str(data)})
             job = queue.add("/bin/true")
             with show(data, "crawl", "--again", "--then", "serve", site.url("/")) as crawl:
-                assert eventually(lambda: "search at" in crawl.said, 120), crawl.logs
+                assert eventually(lambda: "Search page" in crawl.said, 120), crawl.logs
                 desk = (data / "logs" / "desk.log").read_text()
                 assert "manager" not in desk
                 assert "scheduler" not in desk

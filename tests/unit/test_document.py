@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from usher.crawl.page.document import PageDocument
 from usher.index.document import (
     MAX_BODY,
     MAX_HEADINGS,
     MAX_TITLE,
     IndexDocument,
-    ParsedPage,
     SkippedPage,
     from_page,
     site_names,
@@ -25,8 +25,8 @@ NOW = datetime(2026, 11, 16, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
-    """A page as `crawl.page` reads it."""
+class SamplePage(PageDocument):
+    """A page as `crawl.page` parses it, with sample values."""
 
     url: str = "https://a.org/x"
     title: str = "A title"
@@ -34,21 +34,16 @@ class Read:
     text: str = "Some text."
     description: str = "It is about."
     language: str = "en-GB"
-    published: datetime | None = None
-    modified: datetime | None = None
-    canonical: str | None = None
-    noindex: bool = False
     simhash: int = -5
     text64: int = 7
-    problem: str = ""
 
 
-def made(page: ParsedPage) -> IndexDocument | SkippedPage:
+def document_of(page: PageDocument) -> IndexDocument | SkippedPage:
     return from_page(page, key="https://a.org/x", host="a.org", chunk=3, crawled=NOW, domain64=99)
 
 
 def test_a_page() -> None:
-    assert made(Read()) == IndexDocument(
+    assert document_of(SamplePage()) == IndexDocument(
         key="https://a.org/x", url="https://a.org/x", host="a.org", chunk=3, crawled=NOW, domain64=99, title="A title",
         headings=("One", "Two"), body="Some text.", description="It is about.", language="en", simhash=-5, text64=7,
     )  # fmt: skip
@@ -57,13 +52,13 @@ def test_a_page() -> None:
 @pytest.mark.parametrize(
     ("page", "reason"),
     [
-        (Read(noindex=True), "noindex"),
-        (Read(title=" ", text="\n "), "no text"),
-        (Read(title="", text="", problem="it is encrypted"), "it is encrypted"),
+        (SamplePage(noindex=True), "noindex"),
+        (SamplePage(title=" ", text="\n "), "no text"),
+        (SamplePage(title="", text="", problem="it is encrypted"), "it is encrypted"),
     ],
 )
-def test_a_page_with_nothing_to_find(page: Read, reason: str) -> None:
-    assert made(page) == SkippedPage("https://a.org/x", reason)
+def test_a_page_with_nothing_to_find(page: SamplePage, reason: str) -> None:
+    assert document_of(page) == SkippedPage("https://a.org/x", reason)
 
 
 def test_dates_are_in_utc_and_not_in_the_future() -> None:
@@ -71,20 +66,20 @@ def test_dates_are_in_utc_and_not_in_the_future() -> None:
     later = NOW + timedelta(days=2)
     naive = datetime(2020, 1, 1)  # noqa: DTZ001 - pages write such dates
     cases = [
-        (Read(published=east), datetime(2025, 12, 31, 23, tzinfo=UTC)),
-        (Read(modified=east), datetime(2025, 12, 31, 23, tzinfo=UTC)),
-        (Read(published=later, modified=naive), naive.replace(tzinfo=UTC)),
-        (Read(published=later), None),
+        (SamplePage(published=east), datetime(2025, 12, 31, 23, tzinfo=UTC)),
+        (SamplePage(modified=east), datetime(2025, 12, 31, 23, tzinfo=UTC)),
+        (SamplePage(published=later, modified=naive), naive.replace(tzinfo=UTC)),
+        (SamplePage(published=later), None),
     ]
     for page, expected in cases:
-        document = made(page)
+        document = document_of(page)
         assert isinstance(document, IndexDocument)
         assert document.published == expected
 
 
 def test_too_much_is_cut_and_counted() -> None:
-    page = Read(text="x" * (MAX_BODY + 5), title="t" * 5000, headings=["h" * 5000] * 500)
-    document = made(page)
+    page = SamplePage(text="x" * (MAX_BODY + 5), title="t" * 5000, headings=["h" * 5000] * 500)
+    document = document_of(page)
     assert isinstance(document, IndexDocument)
     assert len(document.body) == MAX_BODY
     assert document.shortened == 5
@@ -94,8 +89,8 @@ def test_too_much_is_cut_and_counted() -> None:
 
 @given(st.text(st.characters(), max_size=50), st.text(max_size=10))
 def test_any_text_can_be_written_to_a_file(text: str, code: str) -> None:
-    page = replace(Read(), title=text, text=f"x{text}\ud800", language=code, headings=[text])
-    document = made(page)
+    page = replace(SamplePage(), title=text, text=f"x{text}\ud800", language=code, headings=[text])
+    document = document_of(page)
     assert isinstance(document, IndexDocument)
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(document), type=IndexDocument) == document
 

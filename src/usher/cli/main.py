@@ -36,7 +36,7 @@ COMMANDS = {
     "crawl": "usher.cli.commands.local:crawl",
     "up": "usher.cli.commands.local:up",
     "demo": "usher.cli.commands.local:demo",
-    "part": "usher.cli.commands.local:part",
+    "role-process": "usher.cli.commands.local:role_process",
     "fetch": "usher.cli.commands.crawler:fetch",
     "crawler": "usher.cli.commands.crawler:crawler",
     "builder": "usher.cli.commands.index:builder",

@@ -78,13 +78,13 @@ async def pipe_batches(file: BinaryIO, on_read: OnRead) -> AsyncIterator[list[st
         yield batch
 
 
-async def wait_readable(handle: int, timeout: float | None) -> bool:
-    """Whether data or the end of the file can be read before the timeout."""
+async def wait_readable(handle: int, seconds: float | None) -> bool:
+    """Whether data or the end of the file can be read in so many seconds."""
     # asyncio's pipe reader makes the file non-blocking, and with it all output to the same terminal.
     loop, ready = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(handle, ready.set)
     try:
-        async with asyncio.timeout(timeout):
+        async with asyncio.timeout(seconds):
             await ready.wait()
     except TimeoutError:
         return False

@@ -16,7 +16,7 @@ URL_USER = re.compile(r"//[^/?#]*@")
 
 
 def display_time() -> datetime:
-    """This machine's time, for ages on the screen only; stored times come from the database's clock."""
+    """The time of this machine, for ages on the screen only; stored times come from the database's clock."""
     return datetime.now(UTC)
 
 
@@ -83,6 +83,10 @@ def records_json(records: Iterable[Any]) -> list[dict[str, Any]]:
 
 def json_value(value: object) -> object:
     match value:
+        case Mapping():
+            return json_fields(value)
+        case list() | tuple():
+            return [json_value(item) for item in value]
         case datetime():
             return value.astimezone(UTC).isoformat()
         case date():

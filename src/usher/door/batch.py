@@ -9,7 +9,7 @@ from typing import NamedTuple
 from usher.door.guestbook import PackedUrls, UrlJudgement
 from usher.door.host_cache import HostCache
 from usher.door.rules import Knock, Reason, Verdict
-from usher.private_hosts import PrivateAllowList, may_lead
+from usher.private_hosts import AllowList, may_lead
 from usher.urls import Url, UrlRefusal, parse
 
 UNKNOWN_HOST = "the host is not registered, and the scope of the linking host does not include it"
@@ -53,7 +53,7 @@ class KnockBatch:
     depth: int
     dry_run: bool
     filtered: bool = True
-    allowed: PrivateAllowList = PrivateAllowList()  # noqa: RUF009 - frozen
+    allowed: AllowList = AllowList()  # noqa: RUF009 - frozen
     brought: int = 0
     cache: HostCache = field(default_factory=HostCache)
     duplicates: dict[int, int] = field(default_factory=dict)  # position → position of the first

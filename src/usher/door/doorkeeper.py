@@ -19,7 +19,7 @@ from usher.door.host_cache import CachedHost, HostCache
 from usher.door.host_limits import LimitDecision, PageLimits
 from usher.door.rules import MAX_COUNTED_DEPTH, Knock
 from usher.errors import Unreachable
-from usher.private_hosts import PrivateAllowList
+from usher.private_hosts import AllowList
 from usher.telemetry import VERDICTS
 from usher.urls import Scheme, Url
 
@@ -33,7 +33,7 @@ MAX_ATTEMPTS = 20  # for a batch after deadlocks or changes of its hosts
 class Doorkeeper:
     """One for each process; all batches share its cache of hosts."""
 
-    def __init__(self, db: Database, allowed: PrivateAllowList = PrivateAllowList()) -> None:  # noqa: B008 - frozen
+    def __init__(self, db: Database, allowed: AllowList = AllowList()) -> None:  # noqa: B008 - frozen
         self.db, self.allowed = db, allowed
         self._cache = HostCache()
         self._limits = PageLimits()

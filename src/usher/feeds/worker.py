@@ -1,8 +1,7 @@
-"""A poll as a job: the function that the task of each feed runs.
+"""The programs that the queue runs for feeds: poll, permalink, clean, digest and name_all.
 
-Comes from the manager, with the number of a feed; goes to `poll`, and back as the job's message and exit code. A feed
-that fails ends its job for good: its task, not the queue, knows when to try again. Under a manager the process takes
-the jobs of other feeds that are due, too.
+A poll that fails ends its job permanently, because the feed's task decides when to try again. Under a manager the
+process also claims the jobs of other feeds that are due.
 """
 
 import asyncio
@@ -10,80 +9,71 @@ import os
 import signal
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Final
 
 import uvloop
 
 from usher.crawl.http.fetch import Fetcher
 from usher.crawl.service import make_fetcher
-from usher.db.areas import configured_dsns
-from usher.errors import BadSetting, NotFound, UsherError
-from usher.feeds.items.job_functions import clean, digest, name_all, permalink
+from usher.feeds.items.job_functions import (
+    QUEUE_VARIABLE,
+    clean,
+    digest,
+    job_settings,
+    name_all,
+    permalink,
+    run_job,
+)
 from usher.feeds.poll import batch_poller
 from usher.feeds.poll.batch_poller import BatchPoller, ClaimOptions
 from usher.feeds.poll.feed_poll import poll as poll_feed
 from usher.feeds.poll.outcome import PollOutcome
-from usher.feeds.store import databases as feed_databases
-from usher.feeds.store.databases import FeedDatabases
+from usher.feeds.store.databases import FeedDatabases, open_databases
 from usher.queue.policy import read_policies
-from usher.settings import LoadedSettings, load
+from usher.settings import LoadedSettings
 from usher.worker import PermanentError, TemporaryError
 
 __all__ = ["clean", "digest", "name_all", "permalink", "poll"]
 
-# What the manager gives is the queue as a worker may use it; a poll also sets its task's clock.
-QUEUE_VARIABLE: Final = "USHER_CONTROL_URL"
-
 
 def poll(number: str) -> None:
-    """Poll the feed of that number."""
-    try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            told = runner.run(_poll(int(number)))
-    except NotFound as error:
-        raise PermanentError(error.message) from error
-    except UsherError as error:
-        raise TemporaryError(error.message) from error
-    if not told.good:
-        raise PermanentError(batch_poller.job_message(told))
+    """Poll the feed with this number."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        outcome = run_job(_poll(int(number)), runner)
+    if not outcome.good:
+        raise PermanentError(batch_poller.job_message(outcome))
 
 
 async def _poll(id_: int) -> PollOutcome:
-    loaded = load({name: value for name, value in os.environ.items() if name != QUEUE_VARIABLE})
+    loaded = job_settings()
     settings = loaded.settings
-    if not all(configured_dsns(settings).values()) and not (settings.data / "postgres").exists():
-        # The manager was given the address by its environment, which it keeps from jobs.
-        raise BadSetting("A job must find the databases in usher.toml.", hint="database_url = …")
-    async with (
-        feed_databases.open_databases(settings) as databases,
-        make_fetcher(settings) as fetcher,
-    ):
+    async with open_databases(settings) as databases, make_fetcher(settings) as fetcher:
         if QUEUE_VARIABLE not in os.environ:
             return await poll_feed(databases, fetcher, id_)
-        return await _sweep(databases, fetcher, id_, loaded, os.environ)
+        return await _poll_batch(databases, fetcher, id_, loaded, os.environ)
 
 
-async def _sweep(
+async def _poll_batch(
     databases: FeedDatabases,
     fetcher: Fetcher,
     id_: int,
     loaded: LoadedSettings,
-    given: Mapping[str, str],
+    env: Mapping[str, str],
 ) -> PollOutcome:
-    """Its own feed and others; told to stop, what it had taken goes back first."""
+    """Poll this feed and others that are due; on SIGTERM return unfinished jobs to the queue."""
+    job_type, job, claim = (env[f"USHER_{name}"] for name in ("JOB_TYPE", "JOB_ID", "CLAIM"))
     async with databases.jobs() as queue:
-        type_, job, claim = (given[f"USHER_{name}"] for name in ("JOB_TYPE", "JOB_ID", "CLAIM"))
         async with queue.connection() as conn:
             host = await batch_poller.manager_of(conn, int(job))
         lease = timedelta(seconds=loaded.settings.job_lease)
-        post = ClaimOptions(host, type_, lease, read_policies(loaded.workers).of(type_))
-        sweeping = asyncio.create_task(BatchPoller(databases, fetcher, queue, post).run(id_))
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, sweeping.cancel)
+        options = ClaimOptions(host, job_type, lease, read_policies(loaded.workers).of(job_type))
+        poller = BatchPoller(databases, fetcher, queue, options)
+        polling = asyncio.create_task(poller.run(id_))
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, polling.cancel)
         try:
-            told = await sweeping
+            outcome = await polling
         except asyncio.CancelledError:
-            raise TemporaryError("PollOutcome to stop.") from None
+            raise TemporaryError("Stopped by a signal.") from None
         async with queue.connection() as conn:
             now = queue.clock.now()
-            await batch_poller.save_job_result(conn, told, job=int(job), claim=claim, now=now)
-        return told
+            await batch_poller.save_job_result(conn, outcome, job=int(job), claim=claim, now=now)
+        return outcome

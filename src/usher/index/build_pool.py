@@ -1,7 +1,6 @@
-"""The presses of a builder: a few processes that read pages, and are replaced when they die of one.
+"""The worker processes of a builder; a worker that crashes or hangs is replaced.
 
-Comes from the builder, chunk by chunk; goes to index chunks. A page that ends its press or takes too long is left out,
-and the rest of its chunk is made without it.
+If a page crashes its worker or takes too long, the pool builds the chunk again without that page.
 """
 
 import asyncio
@@ -21,137 +20,137 @@ from usher.index.chunk_documents import BuildJob, BuiltChunk
 from usher.telemetry import Log
 
 log = Log("index")
-MEMORY: Final = 4 << 30  # bytes of address space: Python and its libraries alone take half of one
-MOST_LEFT_OUT: Final = 5  # pages of a chunk; with more of that kind the chunk is a trap
-START_SECONDS: Final = 60.0  # until the first page: a machine with much to do starts slowly
-END_SECONDS: Final = 5.0
+MAX_MEMORY_BYTES: Final = 4 << 30  # of address space: Python and its libraries alone use 2 GB
+MAX_FATAL_PAGES: Final = 5  # per chunk; a chunk with more is hostile
+START_SECONDS: Final = 60.0  # until the first page: a busy machine starts processes slowly
+EXIT_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class BuildLimits:
-    """How long a page and a chunk may take, in seconds, and how much memory a press may have."""
+    """Seconds for a page and for a chunk, and bytes of memory for a worker."""
 
     page: float = 30.0
     chunk: float = 900.0
-    memory: int = MEMORY
+    memory: int = MAX_MEMORY_BYTES
 
 
 class WorkerFailure(Exception):
-    """A press died or was ended; at which page, if it had come to one."""
+    """A worker crashed or was killed; `page` is the position of the page that it read, if any."""
 
-    def __init__(self, page: int | None, words: str) -> None:
-        super().__init__(words)
+    def __init__(self, page: int | None, reason: str) -> None:
+        super().__init__(reason)
         self.page = page
-        self.words = words
+        self.reason = reason
 
 
 class BuildPool:
-    """As many presses as there are; whoever has work waits for a free one."""
+    """A fixed number of workers; a job waits for a free one."""
 
-    def __init__(self, presses: int, bounds: BuildLimits | None = None) -> None:
-        self._bounds = bounds or BuildLimits()
-        self._presses = [BuildWorker(self._bounds) for _ in range(presses)]
+    def __init__(self, processes: int, limits: BuildLimits | None = None) -> None:
+        self._limits = limits or BuildLimits()
+        self._workers = [BuildWorker(self._limits) for _ in range(processes)]
         self._free: asyncio.LifoQueue[BuildWorker] = asyncio.LifoQueue()  # the last one is warm
-        for press in self._presses:
-            self._free.put_nowait(press)
+        for worker in self._workers:
+            self._free.put_nowait(worker)
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await asyncio.gather(*(press.end() for press in self._presses))
+        await asyncio.gather(*(worker.stop() for worker in self._workers))
 
-    async def make(self, job: BuildJob) -> BuiltChunk:
-        """Make a chunk; BadContent says why that cannot be done."""
-        async with self._press() as press:
+    async def build(self, job: BuildJob) -> BuiltChunk:
+        """Build a chunk; BadContent says why that failed."""
+        async with self._free_worker() as worker:
             try:
-                async with asyncio.timeout(self._bounds.chunk):
-                    return await self._make(press, job)
+                async with asyncio.timeout(self._limits.chunk):
+                    return await self._build(worker, job)
             except TimeoutError:
-                await press.kill()
-                long = f"longer than {self._bounds.chunk:g} seconds"
+                await worker.kill()
+                long = f"longer than {self._limits.chunk:g} seconds"
                 raise BadContent(f"Reading chunk {job.chunk} takes {long}.") from None
             except asyncio.CancelledError:
-                await press.kill()
+                await worker.kill()
                 raise
 
-    async def _make(self, press: "BuildWorker", job: BuildJob) -> BuiltChunk:
-        vain = 0
+    async def _build(self, worker: "BuildWorker", job: BuildJob) -> BuiltChunk:
+        failures = 0
         while True:
             try:
-                return await press.make(job)
-            except WorkerFailure as stuck:
-                log.warning("press_stuck", chunk=job.chunk, page=stuck.page, error=stuck.words)
-                vain += 1
-                if vain > MOST_LEFT_OUT or (stuck.page is None and vain > 1):
-                    raise BadContent(f"Chunk {job.chunk} cannot be read: {stuck.words}.") from None
-                if stuck.page is not None:
-                    without = {**job.without, stuck.page: stuck.words}
-                    job = msgspec.structs.replace(job, without=without)
+                return await worker.build(job)
+            except WorkerFailure as failure:
+                page, reason = failure.page, failure.reason
+                log.warning("press_stuck", chunk=job.chunk, page=page, error=reason)
+                failures += 1
+                if failures > MAX_FATAL_PAGES or (page is None and failures > 1):
+                    raise BadContent(f"Chunk {job.chunk} cannot be read: {reason}.") from None
+                if page is not None:
+                    job = msgspec.structs.replace(job, skip={**job.skip, page: reason})
 
     @asynccontextmanager
-    async def _press(self) -> AsyncIterator["BuildWorker"]:
-        press = await self._free.get()
+    async def _free_worker(self) -> AsyncIterator["BuildWorker"]:
+        worker = await self._free.get()
         try:
-            yield press
+            yield worker
         finally:
-            self._free.put_nowait(press)
+            self._free.put_nowait(worker)
 
 
 class BuildWorker:
-    """One process; started when it is needed, and again when it is gone."""
+    """One worker process, started when it is needed."""
 
-    def __init__(self, bounds: BuildLimits) -> None:
-        self._bounds = bounds
+    def __init__(self, limits: BuildLimits) -> None:
+        self._limits = limits
         self._process: asyncio.subprocess.Process | None = None
 
-    async def make(self, job: BuildJob) -> BuiltChunk:
+    async def build(self, job: BuildJob) -> BuiltChunk:
+        """Build a chunk; WorkerFailure if the process crashes or hangs."""
         process = await self._started()
-        assert process.stdin is not None  # noqa: S101 - as it was started
-        place: int | None = None
-        with suppress(ConnectionError):  # then there is no line to read either
+        assert process.stdin is not None  # noqa: S101 - a pipe, see `_started`
+        position: int | None = None
+        with suppress(ConnectionError):  # reading the answer then fails too
             process.stdin.write(msgspec.json.encode(job) + b"\n")
             await process.stdin.drain()
-        while (line := await self._line(process, place)).made is None:
-            if line.failed:
-                raise BadContent(line.failed)
-            place = line.at
-        return line.made
+        while (message := await self._receive(process, position)).built is None:
+            if message.error:
+                raise BadContent(message.error)
+            position = message.position
+        return message.built
 
-    async def _line(self, process: asyncio.subprocess.Process, place: int | None) -> WorkerMessage:
+    async def _receive(
+        self, process: asyncio.subprocess.Process, position: int | None
+    ) -> WorkerMessage:
         assert process.stdout is not None  # noqa: S101
-        seconds = START_SECONDS if place is None else self._bounds.page
+        seconds = START_SECONDS if position is None else self._limits.page
         try:
             async with asyncio.timeout(seconds):
                 data = await process.stdout.readline()
         except TimeoutError:
             await self.kill()
-            raise WorkerFailure(place, f"it takes longer than {seconds:g} seconds") from None
+            raise WorkerFailure(position, f"it takes longer than {seconds:g} seconds") from None
         if not data.endswith(b"\n"):
-            code = await self._ended(process)
-            raise WorkerFailure(place, f"it ended the process that read it ({describe_exit(code)})")
+            # Let it exit by itself: a signal to an exiting process would lose its exit code.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(EXIT_SECONDS):
+                    await process.wait()
+            code = describe_exit(await self.kill())
+            raise WorkerFailure(position, f"it ended the process that read it ({code})")
         return msgspec.json.decode(data, type=WorkerMessage)
 
     async def _started(self) -> asyncio.subprocess.Process:
         if self._process is None:
-            # In a session of its own: Ctrl-C is for the builder, which lets it end.
+            # In a session of its own, so that Ctrl-C reaches only the builder, which stops its workers.
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "usher.index.build_worker", str(self._bounds.memory)),
+                *(sys.executable, "-m", "usher.index.build_worker", str(self._limits.memory)),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 start_new_session=True,
             )
         return self._process
 
-    async def _ended(self, process: asyncio.subprocess.Process) -> int:
-        """What it ended with. To signal what is ending takes its code away from who waits for it: let it end first."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(END_SECONDS):
-                await process.wait()
-        return await self.kill()
-
     async def kill(self) -> int:
-        """End it at once; what it ended with, if it had already."""
+        """Kill the process and return its exit code."""
         process, self._process = self._process, None
         if process is None:
             return 0
@@ -160,25 +159,20 @@ class BuildWorker:
                 process.kill()
         return await close_process(process)
 
-    async def end(self) -> None:
-        """Let it go: it ends when nobody talks to it any more."""
-        process, self._process = self._process, None
-        if process is None:
+    async def stop(self) -> None:
+        """Close stdin, on which the process exits; kill it if it does not."""
+        if self._process is None:
             return
-        assert process.stdin is not None  # noqa: S101
-        process.stdin.close()
-        try:
-            async with asyncio.timeout(END_SECONDS):
-                await process.wait()
-        except TimeoutError:
-            self._process = process
-            await self.kill()
-            return
-        await close_process(process)
+        assert self._process.stdin is not None  # noqa: S101
+        self._process.stdin.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(EXIT_SECONDS):
+                await self._process.wait()
+        await self.kill()
 
 
 async def close_process(process: asyncio.subprocess.Process) -> int:
-    """The exit code, once its pipes are closed too."""
+    """Wait for the exit code and close the pipes."""
     code = await process.wait()
     if process.stdin is not None:
         process.stdin.close()
@@ -190,7 +184,7 @@ async def close_process(process: asyncio.subprocess.Process) -> int:
 
 
 def describe_exit(code: int) -> str:
-    """An exit code as people say it."""
+    """An exit code in words, such as SIGKILL."""
     try:
         return signal.Signals(-code).name if code < 0 else f"exit code {code}"
     except ValueError:
@@ -198,5 +192,5 @@ def describe_exit(code: int) -> str:
 
 
 def available_cores() -> int:
-    """How many processes this machine can run at once, as far as we may."""
+    """The number of processor cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

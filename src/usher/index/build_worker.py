@@ -1,7 +1,6 @@
-"""The process that reads pages, which may be hostile: it takes jobs one after the other, and may die of any of them.
+"""The process that reads pages for a builder; a hostile page may crash it or exceed its memory limit.
 
-Comes from the builder, a line of JSON for each job; goes back as lines: at which page it is, and what was made. It ends
-with the builder, however that ends, and takes no more memory than it may.
+It reads jobs from stdin and writes messages to stdout, each a line of JSON. It exits when the builder exits.
 
     python -m usher.index.build_worker [BYTES]
 """
@@ -22,57 +21,57 @@ from usher.errors import UsherError
 from usher.index.chunk_documents import BuildJob, BuiltChunk, build_chunk
 from usher.index.chunk_merge import merge_chunks
 
-LONGEST: Final = 500  # characters of what went wrong
-SIZE_UNKNOWN: Final = "its text needs too much memory"
+MAX_ERROR_CHARACTERS: Final = 500
+OUT_OF_MEMORY: Final = "its text needs too much memory"
 
 
 class WorkerMessage(Struct, frozen=True, omit_defaults=True):
-    """One thing that a press says: where it is, or how it ended."""
+    """One message of a worker: the position of the page that it reads next, or the outcome of the job."""
 
-    at: int | None = None
-    made: BuiltChunk | None = None
-    failed: str = ""
+    position: int | None = None
+    built: BuiltChunk | None = None
+    error: str = ""
 
 
 def main() -> None:
-    for one in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(one, signal.SIG_IGN)  # the builder ends us, when our work is done
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # the builder stops its workers when they are done
     if len(sys.argv) > 1:
-        limit(int(sys.argv[1]))
-    answers = os.fdopen(os.dup(1), "wb", buffering=0)
-    os.dup2(2, 1)  # whatever a library prints is no answer
-    threading.Thread(target=end_with_builder, daemon=True).start()
+        limit_memory(int(sys.argv[1]))
+    messages = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)  # what a library prints must not be read as a message
+    threading.Thread(target=exit_with_builder, daemon=True).start()
     for line in sys.stdin.buffer:
-        do(line, answers)
+        run_job(line, messages)
 
 
-def end_with_builder() -> None:
-    """When the builder is gone, so are we, in the middle of whatever it was."""
+def exit_with_builder() -> None:
+    """Exit at once when the builder has closed stdin."""
     poll = select.poll()
-    poll.register(0, 0)  # that it was hung up is always told
+    poll.register(0, 0)  # poll reports a hangup without being asked for it
     poll.poll()
     os._exit(0)
 
 
-def do(line: bytes, answers: BinaryIO) -> None:
-    def say(what: WorkerMessage) -> None:
-        answers.write(msgspec.json.encode(what) + b"\n")
+def run_job(line: bytes, messages: BinaryIO) -> None:
+    def send(message: WorkerMessage) -> None:
+        messages.write(msgspec.json.encode(message) + b"\n")
 
     try:
         job = msgspec.json.decode(line, type=BuildJob)
-        work = build_chunk if job.parts is None else merge_chunks
-        say(WorkerMessage(made=work(job, lambda place: say(WorkerMessage(at=place)))))
+        work = build_chunk if job.sources is None else merge_chunks
+        send(WorkerMessage(built=work(job, lambda place: send(WorkerMessage(position=place)))))
     except MemoryError:
-        say(WorkerMessage(failed=SIZE_UNKNOWN))
+        send(WorkerMessage(error=OUT_OF_MEMORY))
     except UsherError as error:
-        say(WorkerMessage(failed=error.message[:LONGEST]))
-    except Exception as error:  # noqa: BLE001 - the builder has to know, whatever it was
-        say(WorkerMessage(failed=repr(error)[:LONGEST]))
+        send(WorkerMessage(error=error.message[:MAX_ERROR_CHARACTERS]))
+    except Exception as error:  # noqa: BLE001 - the builder must hear of every failure
+        send(WorkerMessage(error=repr(error)[:MAX_ERROR_CHARACTERS]))
 
 
-def limit(memory: int) -> None:
-    with suppress(ValueError, OSError):  # of a system that has no such limit, or a stricter one
-        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+def limit_memory(size: int) -> None:
+    with suppress(ValueError, OSError):  # the system has no such limit, or a stricter one
+        resource.setrlimit(resource.RLIMIT_AS, (size, size))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""The index builder: claims crawled chunks, pulls each from its crawler, makes its index chunk, and reports.
+"""The index builder: claims crawled chunks, downloads each from its crawler, builds its index chunk and reports it.
 
-Comes from MGMT; goes to the shelf, from which index servers pull, and back to MGMT: built, or why not. Killed at any
-moment, it goes on with what it had when it is started again, or others do when its leases end.
+A builder that is killed continues with its claims when it is restarted; otherwise other builders take them over when
+the leases end.
 """
 
 import asyncio
@@ -17,248 +17,250 @@ from usher.index.build_pool import BuildPool
 from usher.index.chunk_documents import BuildJob, BuiltChunk, MergeSource
 from usher.index.chunk_sources import download_index_chunk
 from usher.index.claimed_chunks import ClaimedChunks
-from usher.index.component_directory import background_task
+from usher.index.component_lifecycle import background_task
 from usher.index.metrics import BUILT, BUILT_DOCUMENTS, FOREIGN, count_skipped
-from usher.messages import ContentChunk, ForeignPages, SourceChunk
+from usher.messages.builder import ContentChunk, SourceChunk
+from usher.messages.components import ForeignPages
 from usher.telemetry import Log, log_failure
 
 log = Log("index")
-IDLE_PAUSE: Final = (0.1, 1.0)  # seconds between two questions: the first, the longest
-PATIENCE: Final = 60.0  # seconds that a crawler may be away before its chunk is given back
-PULL_PATIENCE: Final = 10.0
-AWAY_PAUSE: Final = 2.0
-MOST_AWAY: Final = 4  # so many times as many chunks may wait for crawlers that are away
-LONGEST_REASON: Final = 1_000
+IDLE_SECONDS: Final = (0.1, 1.0)  # between two claims without a chunk: at first, at most
+CRAWLER_TIMEOUT_SECONDS: Final = 60.0  # after which the chunk of a silent crawler is given back
+DOWNLOAD_TIMEOUT_SECONDS: Final = 10.0
+CRAWLER_RETRY_SECONDS: Final = 2.0
+MAX_WAITING_FACTOR: Final = 4  # chunks that may wait for silent crawlers, in multiples of `chunks`
+MAX_REASON_CHARACTERS: Final = 1_000
 
 
 class BuildFailure(NamedTuple):
-    """Why there is no index chunk, in words, and whether that is because its crawler has lost the content."""
+    """Why there is no index chunk; `missing` if the crawler has lost the content."""
 
     reason: str
     missing: bool = False
 
 
 class Builder:
-    """One process of it; `stop` lets what is under way end and takes nothing new."""
+    """Builds up to `chunks` chunks at once; when `stop` is set it finishes them and claims no more."""
 
     def __init__(
         self,
         mgmt: Client,
-        shelf: ChunkStore,
+        store: ChunkStore,
         claims: ClaimedChunks,
-        workshop: BuildPool,
-        fitness: ComponentHealth,
+        pool: BuildPool,
+        health: ComponentHealth,
+        *,
+        chunks: int,
+        renewal_seconds: float,
+        stop: asyncio.Event,
     ) -> None:
-        self.mgmt, self.shelf, self.claims, self.workshop = mgmt, shelf, claims, workshop
-        self.fitness = fitness
-        self._reporting: set[int] = set()
-        self.chunks = 4  # at once
-        self.renewal = 10.0  # seconds
-        self.open: dict[int, asyncio.Task[None]] = {}
-        self.away: set[int] = set()  # whose crawlers do not answer
+        self.mgmt, self.store, self.claims, self.pool = mgmt, store, claims, pool
+        self.health = health
+        self.chunks = chunks
+        self.renewal_seconds = renewal_seconds
+        self.tasks: dict[int, asyncio.Task[None]] = {}  # by chunk
         self.built = 0
-        self._stop = asyncio.Event()
-
-    def stop(self) -> None:
-        self._stop.set()
+        self._waiting_for_crawler: set[int] = set()
+        self._reporting: set[int] = set()
+        self._stop = stop
 
     async def run(self) -> None:
-        """Until told to stop: what it had before, then as many chunks at once as it may have."""
-        async with background_task(self._renew()):
-            await self._go_on()
-            pause = IDLE_PAUSE[0]
+        """Build until `stop` is set, beginning with the claims of the previous run."""
+        async with background_task(self._renew_leases()):
+            await self._resume()
+            pause = IDLE_SECONDS[0]
             while not self._stop.is_set():
-                if self._places() <= 0:
-                    await self._one_ends()
-                elif await self._roomy() and await self._begin():
-                    pause = IDLE_PAUSE[0]
+                if self._free_slots() <= 0:
+                    await self._wait_for_slot()
+                elif await self._has_disk_space() and await self._claim():
+                    pause = IDLE_SECONDS[0]
                 else:
-                    await self._rest(pause)
-                    pause = min(2 * pause, IDLE_PAUSE[1])
-            await asyncio.gather(*self.open.values(), return_exceptions=True)
+                    await self._sleep(pause)
+                    pause = min(2 * pause, IDLE_SECONDS[1])
+            await asyncio.gather(*self.tasks.values(), return_exceptions=True)
 
-    def _places(self) -> int:
-        """How many more it may have; one whose crawler is away takes no place, up to a point."""
-        most = MOST_AWAY * self.chunks - len(self.open)
-        return min(most, self.chunks - len(self.open) + len(self.away))
+    def _free_slots(self) -> int:
+        """How many more chunks to claim; a chunk with a silent crawler uses no slot, up to a limit."""
+        limit = MAX_WAITING_FACTOR * self.chunks - len(self.tasks)
+        return min(limit, self.chunks - len(self.tasks) + len(self._waiting_for_crawler))
 
-    async def _begin(self) -> bool:
-        """More chunks, if there are any."""
+    async def _claim(self) -> bool:
+        """Claim and start more chunks; False if there are none."""
         try:
-            found = await self.mgmt.get_content_chunks(self._places(), compact=True)
-            for one in found:
-                self._start(one)
+            claims = await self.mgmt.get_content_chunks(self._free_slots(), compact=True)
         except UsherError as error:
             log.warning("no_chunk", error=str(error))
             return False
-        return bool(found)
+        for claim in claims:
+            self._start(claim)
+        return bool(claims)
 
-    async def _go_on(self) -> None:
-        """Go on with what an earlier life of this builder had, as far as it is still ours."""
-        left = {one.chunk_id: one for one in await asyncio.to_thread(self.claims.take)}
+    async def _resume(self) -> None:
+        """Continue with the claims of the previous run whose leases are still valid."""
+        claims = {claim.chunk_id: claim for claim in await asyncio.to_thread(self.claims.restore)}
         held = []
-        if left:
+        if claims:
             with suppress(UsherError):
-                held = (await self.mgmt.renew(left)).held
-        for chunk, one in left.items():
+                held = (await self.mgmt.renew(claims)).held
+        for chunk, claim in claims.items():
             if chunk in held:
-                self._start(one)
+                self._start(claim)
             else:
                 self.claims.drop(chunk)
 
-    def _start(self, one: ContentChunk) -> None:
-        task = asyncio.create_task(self._build(one), name=f"chunk {one.chunk_id}")
-        self.open[one.chunk_id] = log_failure(task, log)
+    def _start(self, claim: ContentChunk) -> None:
+        task = asyncio.create_task(self._process(claim), name=f"chunk {claim.chunk_id}")
+        self.tasks[claim.chunk_id] = log_failure(task, log)
 
-    async def _one_ends(self) -> None:
+    async def _wait_for_slot(self) -> None:
         stop = asyncio.create_task(self._stop.wait())
-        # One whose crawler is away makes room too.
-        pause = asyncio.create_task(asyncio.sleep(IDLE_PAUSE[1]))
-        await asyncio.wait([*self.open.values(), stop, pause], return_when=asyncio.FIRST_COMPLETED)
+        # A slot also becomes free when a crawler falls silent, which no task signals.
+        pause = asyncio.create_task(asyncio.sleep(IDLE_SECONDS[1]))
+        await asyncio.wait([*self.tasks.values(), stop, pause], return_when=asyncio.FIRST_COMPLETED)
         stop.cancel()
         pause.cancel()
 
-    async def _rest(self, seconds: float) -> None:
+    async def _sleep(self, seconds: float) -> None:
+        """Sleep, but not beyond `stop`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._stop.wait()
 
-    async def _roomy(self) -> bool:
-        """Whether there is space for more; MGMT hears when that changes."""
-        trouble = await asyncio.to_thread(disk_problem, self.shelf.directory)
-        await self.fitness.be(self.mgmt, trouble)
-        return not trouble
+    async def _has_disk_space(self) -> bool:
+        """Whether the disk has space; tells MGMT when that changes."""
+        problem = await asyncio.to_thread(disk_problem, self.store.directory)
+        await self.health.be(self.mgmt, problem)
+        return not problem
 
     # -- one chunk
 
-    async def _build(self, one: ContentChunk) -> None:
-        chunk = one.chunk_id
+    async def _process(self, claim: ContentChunk) -> None:
+        """Build and report one chunk."""
+        chunk = claim.chunk_id
         try:
-            made = await self._made(one)
+            outcome = await self._build(claim)
             self._reporting.add(chunk)
-            await self._report(chunk, made)
-        except Conflict as error:  # not ours any more
+            await self._report(chunk, outcome)
+        except Conflict as error:  # the lease was lost
             log.warning("chunk_lost", chunk=chunk, error=str(error))
-            await asyncio.to_thread(self.shelf.drop, [chunk])
+            await asyncio.to_thread(self.store.drop, [chunk])
         except UsherError as error:
-            # The file stays until MGMT says that it is not wanted: it may have heard the report, and not we the answer.
+            # MGMT may have received the report, so the file stays until MGMT says that it is not needed.
             log.warning("chunk_not_reported", chunk=chunk, error=str(error))
-        except Exception as error:  # noqa: BLE001 - one chunk that fails must not end the others
+        except Exception as error:  # noqa: BLE001 - a failed chunk must not end the others
             log.error("chunk_failed", chunk=chunk, error=repr(error))  # noqa: TRY400 - ours has none
             with suppress(UsherError):
-                reason = self._without_paths(one, f"the builder failed: {error!r}")
-                await self.mgmt.not_built(chunk, reason[:LONGEST_REASON])
+                reason = self._without_paths(claim, f"the builder failed: {error!r}")
+                await self.mgmt.not_built(chunk, reason[:MAX_REASON_CHARACTERS])
         finally:
             self.claims.drop(chunk)
-            self.away.discard(chunk)
+            self._waiting_for_crawler.discard(chunk)
             self._reporting.discard(chunk)
-            self.open.pop(chunk, None)
+            self.tasks.pop(chunk, None)
 
-    async def _made(self, one: ContentChunk) -> BuiltChunk | BuildFailure:
-        """The index chunk, or why there is none."""
-        chunk = one.chunk_id
-        content, index = self.claims.content(chunk), self.shelf.path(chunk)
+    async def _build(self, claim: ContentChunk) -> BuiltChunk | BuildFailure:
+        chunk = claim.chunk_id
+        content, index = self.claims.content_path(chunk), self.store.path(chunk)
         try:
-            await asyncio.to_thread(self.claims.add, one)
-            parts = None if one.made_of is None else await self._pull_parts(one, one.made_of)
-            if parts is None and (lost := await self._pull_whole(one)):
-                return lost
+            await asyncio.to_thread(self.claims.add, claim)
+            sources = None
+            if claim.made_of is not None:
+                sources = await self._download_sources(chunk, claim.made_of)
+            elif failure := await self._download_content(claim):
+                return failure
             job = BuildJob(
                 chunk,
                 str(content),
                 str(index),
-                one.keys,
-                one.textless_keys,
-                parts=parts,
-                name=content_name(one),
+                claim.keys,
+                claim.textless_keys,
+                sources=sources,
+                name=content_name(claim),
             )
-            made = await self.workshop.make(job)
+            built = await self.pool.build(job)
         except UsherError as error:
-            return BuildFailure(self._without_paths(one, error.message))
-        self.shelf.remember_checksum(chunk, StoredFile(index, made.sha256, made.size))
-        return made
+            return BuildFailure(self._without_paths(claim, error.message))
+        self.store.remember_checksum(chunk, StoredFile(index, built.sha256, built.size))
+        return built
 
-    def _without_paths(self, one: ContentChunk, reason: str) -> str:
-        """Name chunks in place of the files of this machine: other machines show the reason."""
+    def _without_paths(self, claim: ContentChunk, reason: str) -> str:
+        """Replace paths of this machine by the names of chunks, because other machines show the reason."""
+        chunk = claim.chunk_id
         names = {
-            str(self.claims.content(one.chunk_id)): content_name(one),
-            str(self.shelf.path(one.chunk_id)): f"The index of chunk {one.chunk_id}",
+            str(self.claims.content_path(chunk)): content_name(claim),
+            str(self.store.path(chunk)): f"The index of chunk {chunk}",
         }
-        for source in one.made_of or []:
-            path = self.claims.source(one.chunk_id, source.chunk_id)
+        for source in claim.made_of or []:
+            path = self.claims.source_path(chunk, source.chunk_id)
             names |= dict.fromkeys((str(path), path.name), f"The index of chunk {source.chunk_id}")
-        for directory in (self.claims.directory, self.shelf.directory):
+        for directory in (self.claims.directory, self.store.directory):
             names[str(directory)] = "The builder's disk"
         for path_name, name in names.items():
             reason = reason.replace(path_name, name)
         return reason
 
-    async def _pull_whole(self, one: ContentChunk) -> BuildFailure | None:
-        """The content, unless its crawler has it no more, or another than it said."""
-        try:
-            await self._pull(one)
-        except NotFound:
-            words = (
-                f"The content of chunk {one.chunk_id} is not at its crawler {one.host} any more."
-            )
-            return BuildFailure(words, missing=True)
-        except BadContent as error:
-            return BuildFailure(error.message, missing=True)
-        return None
+    async def _download_content(self, claim: ContentChunk) -> BuildFailure | None:
+        """Download the content; a failure if the crawler no longer has it or has other content.
 
-    async def _pull(self, one: ContentChunk) -> None:
-        """The content; a crawler that is away for a moment is waited for, beside others."""
+        Waits for a silent crawler while other chunks are built; Unreachable if it stays silent.
+        """
+        chunk = claim.chunk_id
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + PATIENCE
+        deadline = loop.time() + CRAWLER_TIMEOUT_SECONDS
         while True:
             try:
-                ticket = await self.mgmt.ticket(one.host)
                 await download_chunk(
-                    one.host,
-                    one.chunk_id,
+                    claim.host,
+                    chunk,
                     "content",
-                    self.claims.content(one.chunk_id),
-                    one.sha256,
-                    size=one.bytes,
-                    ticket=ticket,
-                    patience=PULL_PATIENCE,
+                    self.claims.content_path(chunk),
+                    claim.sha256,
+                    size=claim.bytes,
+                    ticket=await self.mgmt.ticket(claim.host),
+                    patience=DOWNLOAD_TIMEOUT_SECONDS,
                 )
-                break
+            except NotFound:
+                reason = f"The crawler {claim.host} no longer has the content of chunk {chunk}."
+                return BuildFailure(reason, missing=True)
+            except BadContent as error:
+                return BuildFailure(error.message, missing=True)
             except Unreachable:
                 if loop.time() > deadline or self._stop.is_set():
                     raise
-                self.away.add(one.chunk_id)
-            await self._rest(AWAY_PAUSE)
-        self.away.discard(one.chunk_id)
+                self._waiting_for_crawler.add(chunk)
+                await self._sleep(CRAWLER_RETRY_SECONDS)
+            else:
+                self._waiting_for_crawler.discard(chunk)
+                return None
 
-    async def _pull_parts(self, one: ContentChunk, made_of: list[SourceChunk]) -> list[MergeSource]:
-        """The index chunks that one is made of, each from a server that has it."""
-        parts = []
-        for source in made_of:
-            path = self.claims.source(one.chunk_id, source.chunk_id)
+    async def _download_sources(self, chunk: int, sources: list[SourceChunk]) -> list[MergeSource]:
+        """Download the index chunks to merge, each from a server that has it."""
+        merge_sources = []
+        for source in sources:
+            path = self.claims.source_path(chunk, source.chunk_id)
             await download_index_chunk(source, path, self.mgmt.ticket)
-            parts.append(MergeSource(source.chunk_id, str(path), source.keys))
-        return parts
+            merge_sources.append(MergeSource(source.chunk_id, str(path), source.keys))
+        return merge_sources
 
-    async def _report(self, chunk: int, made: BuiltChunk | BuildFailure) -> None:
-        if isinstance(made, BuildFailure):
-            log.warning("not_built", chunk=chunk, error=made.reason)
+    async def _report(self, chunk: int, outcome: BuiltChunk | BuildFailure) -> None:
+        if isinstance(outcome, BuildFailure):
+            log.warning("not_built", chunk=chunk, error=outcome.reason)
             BUILT.labels("failed").inc()
-            reason = made.reason[:LONGEST_REASON]
-            await self.mgmt.not_built(chunk, reason, missing=made.missing)
+            reason = outcome.reason[:MAX_REASON_CHARACTERS]
+            await self.mgmt.not_built(chunk, reason, missing=outcome.missing)
             return
-        if made.foreign:
-            # Before the chunk is settled: a builder that is killed here builds it again and reports again.
-            await self._report_foreign(made.foreign)
-        await self.mgmt.built(chunk, sha256=made.sha256, size=made.size)
-        log.debug("built", chunk=chunk, documents=made.documents, left=made.left)
+        if outcome.foreign:
+            # Before the chunk is settled: a builder that is killed here builds and reports it again.
+            await self._report_foreign(outcome.foreign)
+        await self.mgmt.built(chunk, sha256=outcome.sha256, size=outcome.size)
+        log.debug("built", chunk=chunk, documents=outcome.documents, skipped=outcome.skipped)
         self.built += 1
         BUILT.labels("built").inc()
-        BUILT_DOCUMENTS.inc(made.documents)
-        count_skipped(made.left)
+        BUILT_DOCUMENTS.inc(outcome.documents)
+        count_skipped(outcome.skipped)
 
     async def _report_foreign(self, pages: ForeignPages) -> None:
-        """Tell MGMT that the crawler put pages into its content that the chunk was not given."""
+        """Tell MGMT that the content has pages that do not belong to the chunk."""
         log.warning(
             "foreign_pages", chunk=pages.chunk_id, count=pages.count, examples=pages.examples
         )
@@ -267,24 +269,24 @@ class Builder:
 
     # -- leases
 
-    async def _renew(self) -> None:
-        """Again and again; a chunk that is not ours any more is dropped at once."""
+    async def _renew_leases(self) -> None:
+        """Renew the leases forever; cancels chunks whose lease is lost."""
         while True:
-            await asyncio.sleep(self.renewal)
-            if not self.open:
+            await asyncio.sleep(self.renewal_seconds)
+            if not self.tasks:
                 continue
             try:
-                leases = await self.mgmt.renew(self.open)
+                leases = await self.mgmt.renew(self.tasks)
             except UsherError as error:
                 log.warning("leases_not_renewed", error=str(error))
                 continue
             for chunk in leases.lost:
-                # While a chunk is reported, the answer to the report says whether it is ours.
-                if (task := self.open.get(chunk)) and chunk not in self._reporting:
+                # For a chunk that is being reported, the response to the report decides.
+                if (task := self.tasks.get(chunk)) and chunk not in self._reporting:
                     log.warning("chunk_lost", chunk=chunk, error="its lease ended")
                     task.cancel()
 
 
-def content_name(one: ContentChunk) -> str:
-    """What errors call the content of a chunk."""
-    return f"The content of chunk {one.chunk_id} from {one.host}"
+def content_name(claim: ContentChunk) -> str:
+    """The name of the content in error messages."""
+    return f"The content of chunk {claim.chunk_id} from {claim.host}"

@@ -1,8 +1,4 @@
-"""An index builder as an actor: its face, its shelf, its presses, its client at MGMT; works until told to stop.
-
-Comes from settings and the command line; goes on until the event is set. What index servers still need of its files is
-kept.
-"""
+"""Runs an index builder: serves its files, claims and builds chunks, and deletes files that every row has loaded."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -21,53 +17,53 @@ from usher.http.server.listen import Bind
 from usher.index.build_pool import BuildLimits, BuildPool, available_cores
 from usher.index.builder import Builder
 from usher.index.claimed_chunks import ClaimedChunks
-from usher.index.component_directory import background_task, directory_name, lock_directory
+from usher.index.component_lifecycle import background_task, directory_name, lock_directory
 from usher.settings import Settings
 from usher.telemetry import Log
 
 log = Log("index")
 SUFFIX: Final = ".idx"
 MEDIA_TYPE: Final = "application/vnd.usher.index-chunk"
-PATIENCE: Final = 60.0  # seconds that MGMT may be away
-TIDY_SECONDS: Final = 30.0
-LONGEST_RENEWAL: Final = 10.0  # MGMT's leases may be shorter than ours say
+MGMT_RETRY_SECONDS: Final = 60.0
+CLEANUP_SECONDS: Final = 30.0
+MAX_RENEWAL_SECONDS: Final = 10.0  # MGMT's lease may be shorter than the setting on this machine
 Ready = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuilderOptions:
-    """What the operator asked of a builder; `host` is where servers reach it, if not where it listens."""
+    """Options of a builder; `host` is the address for index servers if it is not the bind address."""
 
     bind: Bind
     host: str = ""
     chunks: int = 4
     processes: int = field(default_factory=available_cores)
-    bounds: BuildLimits = field(default_factory=BuildLimits)
+    limits: BuildLimits = field(default_factory=BuildLimits)
     insecure: bool = False
 
 
 async def run_builder(
-    settings: Settings, wish: BuilderOptions, stop: asyncio.Event, *, ready: Ready
+    settings: Settings, options: BuilderOptions, stop: asyncio.Event, *, ready: Ready
 ) -> None:
-    """Run a builder until told to stop; then what is under way ends."""
+    """Run a builder until `stop` is set and the current chunks are finished."""
     keep_files_private(settings.data)
-    shelf, fitness = ChunkStore(settings.data / "built", SUFFIX), ComponentHealth()
+    store, health = ChunkStore(settings.data / "built", SUFFIX), ComponentHealth()
+    token = credential(settings)
     async with (
-        serving(settings, wish, shelf, fitness) as host,
-        Client(settings.mgmt_url, host=host, token=credential(settings), patience=PATIENCE) as mgmt,
-        BuildPool(wish.processes, wish.bounds) as workshop,
+        serve_files(settings, options, store, health) as host,
+        Client(settings.mgmt_url, host=host, token=token, patience=MGMT_RETRY_SECONDS) as mgmt,
+        BuildPool(options.processes, options.limits) as pool,
     ):
         await mgmt.set_state("online", type="index-builder", anew=True)
-        claims = ClaimedChunks(shelf.directory / "incoming")
-        builder = Builder(mgmt, shelf, claims, workshop, fitness)
-        builder.chunks = wish.chunks
-        builder.renewal = min(settings.chunk_lease / 3, LONGEST_RENEWAL)
+        builder = Builder(
+            *(mgmt, store, ClaimedChunks(store.directory / "incoming"), pool, health),
+            chunks=options.chunks,
+            renewal_seconds=min(settings.chunk_lease / 3, MAX_RENEWAL_SECONDS),
+            stop=stop,
+        )
         ready(f"index builder at {host}")
-        log.info("building", mgmt=settings.mgmt_url, host=host, processes=wish.processes)
-        async with (
-            background_task(tidied(mgmt, shelf, builder)),
-            background_task(told(builder, stop)),
-        ):
+        log.info("building", mgmt=settings.mgmt_url, host=host, processes=options.processes)
+        async with background_task(delete_propagated(mgmt, store, builder)):
             await builder.run()
         with suppress(UsherError):
             await mgmt.set_state("waiting", reason="stopped in order")
@@ -75,45 +71,40 @@ async def run_builder(
 
 
 @asynccontextmanager
-async def serving(
-    settings: Settings, wish: BuilderOptions, shelf: ChunkStore, fitness: ComponentHealth
+async def serve_files(
+    settings: Settings, options: BuilderOptions, store: ChunkStore, health: ComponentHealth
 ) -> AsyncIterator[str]:
-    """The builder's files, served, in a directory of its own; gives the name it goes by."""
+    """Serve the index chunks from a directory of this builder; yields the host name of the builder."""
     async with serve_component(
-        chunk_endpoints(shelf, "/index_chunk", MEDIA_TYPE, "index"),
-        wish.bind,
-        health=fitness.health,
-        options=guard_options(settings, wish.host, insecure=wish.insecure),
+        chunk_endpoints(store, "/index_chunk", MEDIA_TYPE, "index"),
+        options.bind,
+        health=health.health,
+        options=guard_options(settings, options.host, insecure=options.insecure),
     ) as address:
-        host = wish.host or wish.bind.reached(address)
-        shelf.directory /= directory_name(host)
-        with lock_directory(shelf.directory):
-            await asyncio.to_thread(tidy, shelf)
+        host = options.host or options.bind.reached(address)
+        store.directory /= directory_name(host)
+        with lock_directory(store.directory):
+            await asyncio.to_thread(remove_partial_files, store)
             yield host
 
 
-def tidy(shelf: ChunkStore) -> None:
-    """Remove what an earlier life of this builder left half-written."""
-    shelf.remove_leftovers()
-    for left in shelf.directory.glob(f"*/.*{SUFFIX}.*.new"):
+def remove_partial_files(store: ChunkStore) -> None:
+    """Delete the files that a killed builder did not finish."""
+    store.remove_leftovers()
+    for path in store.directory.glob(f"*/.*{SUFFIX}.*.new"):
         with suppress(OSError):
-            left.unlink()
+            path.unlink()
 
 
-async def told(builder: Builder, stop: asyncio.Event) -> None:
-    await stop.wait()
-    builder.stop()
-
-
-async def tidied(mgmt: Client, shelf: ChunkStore, builder: Builder) -> None:
-    """Drop what every row has, now and then."""
+async def delete_propagated(mgmt: Client, store: ChunkStore, builder: Builder) -> None:
+    """Delete the files of chunks that every row has loaded, periodically and forever."""
     while True:
-        await asyncio.sleep(TIDY_SECONDS)
-        # Both before the question: what is reported while MGMT answers must stay.
-        here = set(await asyncio.to_thread(shelf.chunks)) - set(builder.open)
+        await asyncio.sleep(CLEANUP_SECONDS)
+        # Both are read before MGMT answers: a chunk that is reported meanwhile must stay.
+        finished = set(await asyncio.to_thread(store.chunks)) - set(builder.tasks)
         try:
-            wanted = set(await mgmt.unpropagated())
+            needed = set(await mgmt.unpropagated())
         except UsherError as error:
             log.warning("not_tidied", error=str(error))
             continue
-        await asyncio.to_thread(shelf.drop, sorted(here - wanted))
+        await asyncio.to_thread(store.drop, sorted(finished - needed))

@@ -1,7 +1,6 @@
-"""A content chunk as the documents of its pages: which pages count, what they say, and why others are left out.
+"""Builds the index chunk of a content chunk: selects and parses its pages and writes their documents.
 
-Comes from a file of a crawler, ours or anybody's; goes to an index chunk. Runs in a process that may die of what it
-reads, so it says which page it is at.
+A page may crash the process, so the worker reports the position of each page before it reads it.
 """
 
 import hashlib
@@ -15,21 +14,21 @@ from msgspec.structs import replace
 
 from usher.chunk_store import make_folder, translate_disk_errors
 from usher.crawl.http.response import FetchResponse
-from usher.crawl.page import parse as page
+from usher.crawl.page import parse as page_parser
 from usher.crawl.warc.reader import WarcEntry, read_entries
 from usher.index import chunk_file
 from usher.index.document import IndexDocument, SkippedPage, from_page
 from usher.index.page_filter import PageFilter
-from usher.messages import ForeignPages
+from usher.messages.components import ForeignPages
 from usher.urls import Scheme, Url, UrlRefusal, parse
 
 MAX_REASONS: Final = 20
-MAX_REASON_CHARACTERS: Final = 100  # characters of a reason
+MAX_REASON_CHARACTERS: Final = 100
 WEB_SCHEMES: Final = frozenset({Scheme.HTTPS, Scheme.HTTP})
 
 
 class MergeSource(Struct, frozen=True):
-    """The index chunk of another chunk, and the pages to take from it, by their keys."""
+    """The index chunk of another chunk, and the keys of the pages to take from it."""
 
     chunk: int
     index: str
@@ -37,10 +36,9 @@ class MergeSource(Struct, frozen=True):
 
 
 class BuildJob(Struct, frozen=True):
-    """A chunk to make: from this file into that one, without the pages at these places, each for a reason.
+    """An index chunk to build: from the content file, or from `sources` if it is merged from other chunks.
 
-    Only pages with these keys count. One that is made of others has `parts` in place of content and keys. Errors call
-    the content by its `name`.
+    Only pages with these keys are indexed. `skip` has the reasons by page position. Errors call the content by `name`.
     """
 
     chunk: int
@@ -48,60 +46,62 @@ class BuildJob(Struct, frozen=True):
     index: str
     keys: list[str]
     textless_keys: list[str] = []
-    without: dict[int, str] = {}
-    parts: list[MergeSource] | None = None
+    skip: dict[int, str] = {}
+    sources: list[MergeSource] | None = None
     name: str = ""
 
 
 class BuiltChunk(Struct, frozen=True):
-    """An index chunk on the disk: how many documents it has, and how many pages were left out, by reason.
+    """An index chunk on disk; `skipped` counts the pages without a document by reason.
 
-    `foreign` are pages of the content that the chunk was not given.
+    `foreign` are pages of the content that do not belong to the chunk.
     """
 
     documents: int
     sha256: str
     size: int
-    left: dict[str, int] = {}
+    skipped: dict[str, int] = {}
     foreign: ForeignPages | None = None
 
 
-def build_chunk(job: BuildJob, at: Callable[[int], None]) -> BuiltChunk:
-    """Write the index chunk; `at` hears the place of each page before it is read."""
+def build_chunk(job: BuildJob, report_position: Callable[[int], None]) -> BuiltChunk:
+    """Write the index chunk of a content chunk."""
     documents: dict[str, list[IndexDocument]] = {}
-    left: Counter[str] = Counter()
-    own = PageFilter(job.chunk, job.keys, job.textless_keys)
+    skipped: Counter[str] = Counter()
+    page_filter = PageFilter(job.chunk, job.keys, job.textless_keys)
     budget = chunk_file.SizeBudget()
-    for place, entry in enumerate(read_entries(Path(job.content), name=job.name)):
-        at(place)
-        why = job.without.get(place) or skip_reason(entry)
+    for position, entry in enumerate(read_entries(Path(job.content), name=job.name)):
+        report_position(position)
+        reason = job.skip.get(position) or skip_reason(entry)
         url = parse(entry.url)
-        if why or isinstance(url, UrlRefusal) or url.scheme not in WEB_SCHEMES:
-            left[why or "no address of ours"] += 1
+        if reason or isinstance(url, UrlRefusal) or url.scheme not in WEB_SCHEMES:
+            skipped[reason or "not a web address"] += 1
             continue
-        if not own.has(page_key(url), str(url)):
+        key = page_key(url)
+        if not page_filter.has(key, str(url)):
             continue
-        found = list(read_page(entry, url, job.chunk))
-        left.update(
-            one.reason[:MAX_REASON_CHARACTERS] for one in found if isinstance(one, SkippedPage)
-        )
-        # Of a page that is there twice, the last visit counts.
-        documents[page_key(url)] = [one for one in found if isinstance(one, IndexDocument)]
-        if not budget.fits(documents[page_key(url)]):
-            del documents[page_key(url)]
-            left["the index chunk is full"] += 1
-    left["not reported as fetched"] += own.textless
-    index = write_chunk(job, [one for every in documents.values() for one in every], +left)
-    return replace(index, foreign=own.report)
+        # If the content has a page twice, the last visit counts.
+        documents[key] = []
+        for outcome in read_page(entry, url, job.chunk):
+            if isinstance(outcome, SkippedPage):
+                skipped[outcome.reason[:MAX_REASON_CHARACTERS]] += 1
+            else:
+                documents[key].append(outcome)
+        if not budget.fits(documents[key]):
+            del documents[key]
+            skipped["the index chunk is full"] += 1
+    skipped["not reported as fetched"] += page_filter.textless
+    built = write_chunk(job, [one for every in documents.values() for one in every], +skipped)
+    return replace(built, foreign=page_filter.report)
 
 
 def page_key(url: Url) -> str:
-    """What names a page in every index: as in the guestbook, http and https are the same."""
+    """The key of a page in the index; like the guestbook it does not distinguish http and https."""
     return f"{url.host}{url.path}"
 
 
 def skip_reason(entry: WarcEntry) -> str:
-    """Why a page is not for the index; empty if it is."""
+    """Why an entry of the content is not indexed; empty if it is."""
     result = entry.meta.get("result", "success")
     if result != "success":
         return "unchanged" if result == "unchanged" else "not fetched"
@@ -113,33 +113,34 @@ def skip_reason(entry: WarcEntry) -> str:
 
 
 def read_page(entry: WarcEntry, url: Url, chunk: int) -> Iterator[IndexDocument | SkippedPage]:
-    """What a page has to find; whatever it does to us, it is only this page."""
+    """Parse one page; a failure skips only this page."""
     key = page_key(url)
     answer = FetchResponse(url, headers=list(entry.headers))
     try:
-        pages = page.extract_documents(
+        pages = page_parser.extract_documents(
             entry.body,
             url,
             media_type=answer.media_type,
             charset=answer.charset,
             robots_tags=answer.headers_of("x-robots-tag"),
         )
-        for one in pages:
-            yield from_page(one, key=key, host=url.host, chunk=chunk, crawled=entry.at)
+        for page in pages:
+            yield from_page(page, key=key, host=url.host, chunk=chunk, crawled=entry.at)
     except MemoryError:
         yield SkippedPage(key, "it needs too much memory")
-    except Exception as error:  # noqa: BLE001 - a bug that one page brings out must not hide the others
+    except Exception as error:  # noqa: BLE001 - a parser bug must not cost the other pages
         yield SkippedPage(key, f"it cannot be read ({type(error).__name__})")
     else:
         if not pages:
             yield SkippedPage(key, "no text")
 
 
-def write_chunk(job: BuildJob, documents: list[IndexDocument], left: Counter[str]) -> BuiltChunk:
+def write_chunk(job: BuildJob, documents: list[IndexDocument], skipped: Counter[str]) -> BuiltChunk:
+    """Write the file of an index chunk."""
     path = Path(job.index)
     with translate_disk_errors(path):
         make_folder(path.parent)
         header = chunk_file.write(path, job.chunk, documents)
         with path.open("rb") as file:
-            sum_ = hashlib.file_digest(file, "sha256").hexdigest()
-    return BuiltChunk(header.documents, sum_, header.size, dict(left.most_common(MAX_REASONS)))
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    return BuiltChunk(header.documents, sha256, header.size, dict(skipped.most_common(MAX_REASONS)))

@@ -1,8 +1,4 @@
-"""An index chunk made of others: the documents of those pages that are still good, as they are.
-
-Comes from index chunks that servers have, of which little is left; goes to one new index chunk. Runs in a press, like
-the making of others.
-"""
+"""Builds an index chunk by merging the remaining documents of other index chunks."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -17,24 +13,24 @@ from usher.index.document import IndexDocument
 from usher.index.page_filter import PageFilter
 
 
-def merge_chunks(job: BuildJob, at: Callable[[int], None]) -> BuiltChunk:
-    """Write the index chunk; `at` hears the place of each part before it is read."""
+def merge_chunks(job: BuildJob, report_position: Callable[[int], None]) -> BuiltChunk:
+    """Write the merged index chunk; reports the position of each source before it is read."""
     documents: list[IndexDocument] = []
     budget = chunk_file.SizeBudget()
-    for place, part in enumerate(job.parts or []):
-        at(place)
-        for document in wanted_documents(part, job.chunk):
+    for position, source in enumerate(job.sources or []):
+        report_position(position)
+        for document in wanted_documents(source, job.chunk):
             if not budget.fits([document]):
                 raise BadInput(f"The sources of chunk {job.chunk} are too large for one chunk.")
             documents.append(document)
     return write_chunk(job, documents, Counter())
 
 
-def wanted_documents(part: MergeSource, chunk: int) -> Iterator[IndexDocument]:
-    """The documents of the pages that are wanted; those without a text have none.
+def wanted_documents(source: MergeSource, chunk: int) -> Iterator[IndexDocument]:
+    """The documents to take from a source.
 
-    The servers that loaded the part have reported what was foreign in it.
+    Foreign documents are not reported here: the servers that loaded the source have reported them.
     """
-    _, documents = chunk_file.read(Path(part.index), part.chunk)
-    own = PageFilter(part.chunk, part.keys)
-    return (replace(one, chunk=chunk) for one in own.passed(documents))
+    _, documents = chunk_file.read(Path(source.index), source.chunk)
+    page_filter = PageFilter(source.chunk, source.keys)
+    return (replace(document, chunk=chunk) for document in page_filter.passed(documents))

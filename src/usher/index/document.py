@@ -1,16 +1,12 @@
-"""What the index keeps of a page: its words, where it is, when it was, and what tells copies apart.
+"""The document that the index stores for a page, or for one page of a PDF."""
 
-Comes from a page that was taken apart (`crawl.page`) and what its fetch says; goes into an index chunk, one document
-per page, or per page of a PDF. A page with nothing to find is `Left`, with the reason.
-"""
-
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Annotated, Final, Protocol
+from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
+from usher.crawl.page.document import PageDocument
 from usher.query.tokens import language_code
 from usher.urls import MAX_HOST, MAX_PATH
 
@@ -21,39 +17,7 @@ MAX_HEADINGS: Final = 200
 MAX_LANGUAGE: Final = 35  # characters of a language tag
 MAX_ADDRESS: Final = len("https://") + MAX_HOST + MAX_PATH + len("#page=500")
 
-
-class ParsedPage(Protocol):
-    """What `crawl.page.read` gives for a page."""
-
-    @property
-    def url(self) -> object: ...
-    @property
-    def title(self) -> str: ...
-    @property
-    def headings(self) -> Sequence[str]: ...
-    @property
-    def text(self) -> str: ...
-    @property
-    def description(self) -> str: ...
-    @property
-    def language(self) -> str: ...
-    @property
-    def published(self) -> datetime | None: ...
-    @property
-    def modified(self) -> datetime | None: ...
-    @property
-    def canonical(self) -> object: ...
-    @property
-    def noindex(self) -> bool: ...
-    @property
-    def simhash(self) -> int: ...
-    @property
-    def text64(self) -> int: ...
-    @property
-    def problem(self) -> str: ...
-
-
-# A builder is not trusted: a document that is read from a file keeps the limits of `from_page`.
+# Index servers do not trust builders: a document that is read from a file must keep the limits of `from_page`.
 Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 Host = Annotated[str, Meta(max_length=MAX_HOST)]
 Address = Annotated[str, Meta(max_length=MAX_ADDRESS)]
@@ -63,7 +27,7 @@ Moment = Annotated[datetime, Meta(tz=True)]
 
 
 class IndexDocument(Struct, frozen=True, omit_defaults=True):
-    """One thing to find; `key` is the page in the guestbook, shared by all pages of a PDF."""
+    """One searchable document; `key` is the page in the guestbook, which all pages of a PDF share."""
 
     key: Address
     url: Address
@@ -80,7 +44,7 @@ class IndexDocument(Struct, frozen=True, omit_defaults=True):
     canonical: Address = ""
     simhash: int = 0
     text64: int = 0
-    shortened: int = 0  # how many characters of the text were left out
+    shortened: int = 0  # characters of the text that were cut off
 
 
 class SkippedPage(Struct, frozen=True):
@@ -91,7 +55,7 @@ class SkippedPage(Struct, frozen=True):
 
 
 def from_page(
-    page: ParsedPage, *, key: str, host: str, chunk: int, crawled: datetime, domain64: int = 0
+    page: PageDocument, *, key: str, host: str, chunk: int, crawled: datetime, domain64: int = 0
 ) -> IndexDocument | SkippedPage:
     """The document of a page, or why there is none."""
     body, title = _clean(page.text), _clean(page.title).strip()
@@ -101,18 +65,18 @@ def from_page(
         return SkippedPage(key, page.problem or "no text")
     return IndexDocument(
         key=key,
-        url=str(page.url),
+        url=page.url,
         host=host,
         chunk=chunk,
-        crawled=_moment(crawled),
+        crawled=_utc(crawled),
         domain64=domain64,
         title=title[:MAX_TITLE],
         headings=tuple(_clean(heading)[:MAX_TITLE] for heading in page.headings[:MAX_HEADINGS]),
         body=body[:MAX_BODY],
         description=_clean(page.description)[:MAX_DESCRIPTION],
         language=language_code(page.language),
-        published=_dated(page, crawled),
-        canonical=str(page.canonical or ""),
+        published=_publication_date(page, crawled),
+        canonical=page.canonical or "",
         simhash=page.simhash,
         text64=page.text64,
         shortened=max(0, len(body) - MAX_BODY),
@@ -121,23 +85,23 @@ def from_page(
 
 @lru_cache(10_000)
 def site_names(host: str) -> tuple[str, ...]:
-    """Every name that `site:` finds this host by: itself, without its port, and all that it is part of."""
-    bare = host if host.endswith("]") else host.rpartition(":")[0] or host
-    labels = bare.split(".")
-    parts = [] if bare.startswith("[") or labels[-1].isdigit() else range(1, len(labels))
-    return tuple(dict.fromkeys([host, bare, *(".".join(labels[part:]) for part in parts)]))
+    """The names for which `site:` matches this host: itself, itself without the port, and all parent domains."""
+    name = host if host.endswith("]") else host.rpartition(":")[0] or host
+    labels = name.split(".")
+    starts = [] if name.startswith("[") or labels[-1].isdigit() else range(1, len(labels))
+    return tuple(dict.fromkeys([host, name, *(".".join(labels[start:]) for start in starts)]))
 
 
-def _dated(page: ParsedPage, crawled: datetime) -> datetime | None:
-    """When the page says it was published, or else changed; a date in the future is a mistake."""
-    dates = [_moment(day) for day in (page.published, page.modified) if day is not None]
-    return next((day for day in dates if day <= _moment(crawled)), None)
+def _publication_date(page: PageDocument, crawled: datetime) -> datetime | None:
+    """When the page says it was published, or else changed; dates in the future are ignored."""
+    dates = [_utc(moment) for moment in (page.published, page.modified) if moment is not None]
+    return next((moment for moment in dates if moment <= _utc(crawled)), None)
 
 
-def _moment(day: datetime) -> datetime:
-    return day.replace(tzinfo=UTC) if day.tzinfo is None else day.astimezone(UTC)
+def _utc(moment: datetime) -> datetime:
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 def _clean(text: str) -> str:
-    """Without half characters, which no file can hold."""
+    """The text without lone surrogates, which cannot be encoded."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")

@@ -1,4 +1,4 @@
-"""What the outside can count of builders and index servers."""
+"""Metrics of builders and index servers."""
 
 from prometheus_client import Counter, Gauge, Histogram
 
@@ -6,45 +6,43 @@ from usher.telemetry import REGISTRY
 
 BUILT = Counter(
     "usher_index_built_total",
-    "Chunks that a builder was given, by result: built or failed.",
+    "Chunks that a builder processed, by result: built or failed.",
     ["result"],
     registry=REGISTRY,
 )
 BUILT_DOCUMENTS = Counter(
-    "usher_index_built_documents_total", "Documents in chunks that were built.", registry=REGISTRY
+    "usher_index_built_documents_total", "Documents in built chunks.", registry=REGISTRY
 )
 LEFT_OUT = Counter(
     "usher_index_left_out_total",
-    "Pages of built chunks that have no document: unchanged, not fetched, noindex, or unreadable.",
+    "Pages of built chunks without a document: unchanged, not fetched, noindex, or unreadable.",
     ["reason"],
     registry=REGISTRY,
 )
 FOREIGN = Counter(
     "usher_index_foreign_pages_total",
-    "Pages and documents that were dropped because their chunk was not given them.",
+    "Pages and documents that were dropped because they do not belong to their chunk.",
     registry=REGISTRY,
 )
 LOADED = Counter("usher_index_loaded_total", "Chunks that a server loaded.", registry=REGISTRY)
 NOT_LOADED = Counter(
     "usher_index_not_loaded_total",
-    "Times that a chunk could not be had or was not sound.",
+    "Attempts to load a chunk that failed because it was unavailable or damaged.",
     registry=REGISTRY,
 )
 RETIRED = Counter(
-    "usher_index_retired_total",
-    "Copies of pages taken out because they were out of date.",
-    registry=REGISTRY,
+    "usher_index_retired_total", "Outdated copies of pages that were removed.", registry=REGISTRY
 )
-DOCUMENTS = Gauge("usher_index_documents", "Documents to find on this server.", registry=REGISTRY)
+DOCUMENTS = Gauge("usher_index_documents", "Searchable documents.", registry=REGISTRY)
 ASKED = Counter(
     "usher_index_asked_total",
-    "Questions to a server, by kind and result: answered, late, busy or failed.",
+    "Requests to a server, by kind and result: answered, late, busy or failed.",
     ["kind", "result"],
     registry=REGISTRY,
 )
 ANSWER_SECONDS = Histogram(
     "usher_index_answer_seconds",
-    "Time from a question to its answer, by kind.",
+    "Time from a request to its response, by kind.",
     ["kind"],
     buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 5),
     registry=REGISTRY,
@@ -55,6 +53,6 @@ KNOWN_REASONS = frozenset(
 
 
 def count_skipped(reasons: dict[str, int]) -> None:
-    """Reasons that pages think up are one: each label is kept for ever."""
+    """Count skipped pages; unknown reasons share one label because labels are never freed."""
     for reason, number in reasons.items():
         LEFT_OUT.labels(reason if reason in KNOWN_REASONS else "unreadable").inc(number)

@@ -1,7 +1,4 @@
-"""Threads that work for an event loop, with half as much around each piece of work as asyncio's own way has.
-
-Comes from whoever may not hold up the loop; goes back into it, with what the work gave or raised.
-"""
+"""A thread pool for an event loop with half the overhead per call of asyncio's `run_in_executor`."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,51 +10,51 @@ T = TypeVar("T")
 
 
 class ThreadPool:
-    """So many threads; `waiting` counts what they have to do, and what they do now."""
+    """Runs functions in threads; `waiting` counts those that wait or run."""
 
-    def __init__(self, number: int, name: str) -> None:
+    def __init__(self, threads: int, name: str) -> None:
         self.waiting = 0
-        self._pool = ThreadPoolExecutor(number, name)
+        self._pool = ThreadPoolExecutor(threads, name)
 
-    async def do(self, work: Callable[[], T], seconds: float) -> T:
-        """What the work gives; TimeoutError if it takes longer, but work that has begun cannot be stopped."""
+    async def run(self, work: Callable[[], T], seconds: float) -> T:
+        """The result of `work`; TimeoutError if it takes longer, although a running function is not stopped."""
         loop = asyncio.get_running_loop()
-        outcome: asyncio.Future[T] = loop.create_future()
-        self._pool.submit(self._do, work, loop, outcome)
+        future: asyncio.Future[T] = loop.create_future()
+        self._pool.submit(self._run, work, loop, future)
         self.waiting += 1
-        timer = loop.call_later(seconds, settle, outcome, None, TimeoutError())
+        timer = loop.call_later(seconds, resolve, future, None, TimeoutError())
         try:
-            return await outcome
+            return await future
         finally:
             timer.cancel()
 
     def close(self) -> None:
-        """Wait for the work that has begun; the rest is not done."""
+        """Wait for running functions; those that wait are dropped."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def _do(
-        self, work: Callable[[], T], loop: asyncio.AbstractEventLoop, outcome: "asyncio.Future[T]"
+    def _run(
+        self, work: Callable[[], T], loop: asyncio.AbstractEventLoop, future: "asyncio.Future[T]"
     ) -> None:
         result: T | None = None
-        failure: BaseException | None = None
+        error: BaseException | None = None
         try:
             result = work()
-        except BaseException as error:  # noqa: BLE001 - whoever waits for it is told
-            failure = error
-        with suppress(RuntimeError):  # a loop that has been closed waits for nothing
-            loop.call_soon_threadsafe(self._over, outcome, result, failure)
+        except BaseException as raised:  # noqa: BLE001 - the caller gets it
+            error = raised
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(self._done, future, result, error)
 
-    def _over(
-        self, outcome: "asyncio.Future[Any]", result: object, failure: BaseException | None
+    def _done(
+        self, future: "asyncio.Future[Any]", result: object, error: BaseException | None
     ) -> None:
         self.waiting -= 1
-        settle(outcome, result, failure)
+        resolve(future, result, error)
 
 
-def settle(outcome: "asyncio.Future[Any]", result: object, failure: BaseException | None) -> None:
-    if outcome.done():
-        return  # nobody waits any more
-    if failure is None:
-        outcome.set_result(result)
+def resolve(future: "asyncio.Future[Any]", result: object, error: BaseException | None) -> None:
+    if future.done():
+        return  # it timed out or was cancelled
+    if error is None:
+        future.set_result(result)
     else:
-        outcome.set_exception(failure)
+        future.set_exception(error)

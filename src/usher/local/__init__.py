@@ -1,6 +1,5 @@
-"""The stage: every role on one machine, started, watched and ended together.
+"""The local stack: every role on one machine, for `usher up`, `usher crawl` and `usher demo`.
 
-Comes from `usher up`, `usher crawl` and `usher demo`; goes to a few processes, each with some of the roles in one event
-loop, and to the embedded PostgreSQL. Central names: `parts.PARTS`, which roles share a process; `troupe.Troupe`, the
-processes; `crawl.crawl`, one crawl from its first page to the search page.
+The roles share four processes (`roles.ROLE_PROCESSES`), which `supervisor.Supervisor` starts, restarts and stops.
+`crawl` runs one crawl from its first page until all its pages are searchable.
 """

@@ -1,10 +1,10 @@
 -- name: open_crawls
--- Hosts of which a crawl is open now.
+-- Hosts with an open crawl, the latest first.
 select domain64 from work.hosts where crawl_started is not null order by crawl_started desc limit %(n)s;
 
--- name: troubles
--- Why pages of some hosts failed, the commonest reason first.
-select coalesce(g.reason, 'HTTP ' || g.status, 'no answer') as reason, count(*) as pages
+-- name: failure_reasons
+-- Why pages of these hosts failed, the most common reason first.
+select coalesce(g.reason, 'HTTP ' || g.status, 'no response') as reason, count(*) as pages
 from work.guestbook g
 where g.domain64 = any(%(hosts)s) and g.state = 'error'
 group by 1

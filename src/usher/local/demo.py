@@ -1,7 +1,4 @@
-"""The small site that comes with Usher: served on loopback for `usher demo`, so that a newcomer needs no network.
-
-Comes from the files beside this one; goes to the crawler, like any site.
-"""
+"""The demo site: a few pages that come with Usher, served on loopback, so that `usher demo` needs no network."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -24,17 +21,14 @@ MEDIA_TYPES: Final = {
 
 @asynccontextmanager
 async def serve_site(bind: Bind) -> AsyncIterator[str]:
-    """Serve it; gives its address."""
-    pages = {
-        one.name: one.read_bytes()
-        for one in (files("usher.local") / "site").iterdir()
-        if one.is_file()
-    }
+    """Serve the site and yield its URL."""
+    directory = files("usher.local") / "site"
+    pages = {file.name: file.read_bytes() for file in directory.iterdir() if file.is_file()}
 
     async def page(call: ComponentCall[None]) -> Response:
         name = call.path_params.get("name") or "index.html"
         if name not in pages:
-            raise NotFound("There is no such page.")
+            raise NotFound("The page does not exist.")
         return Response(pages[name], media_type=MEDIA_TYPES[name[name.rindex(".") :]])
 
     endpoints: list[ComponentEndpoint] = [

@@ -1,7 +1,6 @@
-"""Where each role listens on this machine: the same place every time, so that it is the same component.
+"""The ports of the local stack, and the locks that allow one run per data directory.
 
-Comes from a file in the data directory, or from the usual ports as far as they are free; goes to every part. One
-troupe at a time lives in a data directory.
+Each role keeps its port between runs, because a component is identified by its address.
 """
 
 import asyncio
@@ -21,19 +20,20 @@ from usher.http.server.listen import Bind
 from usher.private_files import open_file, write_file
 
 LOOPBACK: Final = "127.0.0.1"
-SHUTDOWN_SECONDS: Final = 20.0  # for parts whose troupe was killed: they end by themselves
+SHUTDOWN_SECONDS: Final = 20.0  # processes of a killed run stop by themselves
+MAX_PID_BYTES: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """On loopback; only the search page may be shown to others."""
+    """All on loopback; only the search page may listen elsewhere."""
 
     mgmt: int = 8411
     front: int = 8400
     crawler: int = 8421
     builder: int = 8431
     server: int = 8441
-    site: int = 8499  # the demo's
+    site: int = 8499  # of the demo
 
     @property
     def mgmt_url(self) -> str:
@@ -43,28 +43,27 @@ class Ports:
         return Bind(LOOPBACK, getattr(self, role))
 
     @classmethod
-    def kept(cls, data: Path) -> Self:
-        """Those of the last time; what others have taken meanwhile is replaced, and kept for the next."""
-        found = cls.read(data)
+    def reserve(cls, data: Path) -> Self:
+        """The ports of the last run; replaces those that another program uses now, and stores them."""
         ports = {
-            name: port if is_free(port) else free_port() for name, port in asdict(found).items()
+            name: port if is_free(port) else free_port()
+            for name, port in asdict(cls.read(data)).items()
         }
         write_file(data / PORTS_FILE, json.dumps(ports).encode())
         return cls(**ports)
 
     @classmethod
     def read(cls, data: Path) -> Self:
-        """Those of the last time, or the usual ones."""
+        """The ports of the last run, or the defaults."""
         file = data / PORTS_FILE
         try:
-            known = json.loads(file.read_text(encoding="utf-8"))
-            return cls(**{one.name: int(known[one.name]) for one in fields(cls)})
+            stored = json.loads(file.read_text(encoding="utf-8"))
+            return cls(**{field.name: int(stored[field.name]) for field in fields(cls)})
         except FileNotFoundError:
             return cls()
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise DataUnusable(
-                f"{file} cannot be used: {error}.", hint="Remove it; it is made anew."
-            ) from error
+            hint = f"Remove it: rm {file}"
+            raise DataUnusable(f"{file} cannot be read: {error}.", hint=hint) from error
 
 
 def is_free(port: int) -> bool:
@@ -84,26 +83,32 @@ def free_port() -> int:
 
 
 @asynccontextmanager
-async def exclusive_run(data: Path, *, told: Callable[[str], None]) -> AsyncIterator[int]:
-    """The stage of a data directory for one troupe; gives a file that parts keep open as long as they live."""
-    with open_lock(data / "stage.lock") as ours, open_lock(data / "parts.lock") as theirs:
-        if not try_lock(ours):
-            hint = (
-                "Add pages to what runs with `usher add`, or choose another directory with --data."
+async def exclusive_run(data: Path, *, say: Callable[[str], None]) -> AsyncIterator[int]:
+    """Lock a data directory for one run; yields the lock file that its role processes keep open.
+
+    Raises Conflict if Usher already runs there, or if processes of an earlier run do not stop.
+    """
+    with open_lock(data / "run.lock") as run, open_lock(data / "processes.lock") as processes:
+        if not try_lock(run):
+            pid = os.pread(run, MAX_PID_BYTES, 0).decode()
+            raise Conflict(
+                f"Usher is already running in {data} (pid {pid}).",
+                hint="Add pages to it with `usher add`, or use another directory with --data.",
             )
-            raise Conflict(f"Another `usher` has the stage in {data}.", hint=hint)
-        # Parts that still end have the ports, and are the same components as those that are to start.
+        os.ftruncate(run, 0)
+        os.pwrite(run, str(os.getpid()).encode(), 0)
+        # Processes of an earlier run still have the ports, and are the same components.
         loop = asyncio.get_running_loop()
-        began, said = loop.time(), False
-        while not try_lock(theirs):
-            if loop.time() - began > SHUTDOWN_SECONDS:
-                hint = "See `ps` for processes called `usher … part`, and end them."
-                raise Conflict(f"Parts of an earlier run in {data} do not end.", hint=hint)
-            if not said:
-                told("waiting for parts of an earlier run to end …")
-            said = True
+        start, reported = loop.time(), False
+        while not try_lock(processes):
+            if loop.time() - start > SHUTDOWN_SECONDS:
+                hint = "Find them with `ps ax | grep role-process` and kill them."
+                raise Conflict(f"Processes of an earlier run in {data} do not stop.", hint=hint)
+            if not reported:
+                say("Waiting for processes of an earlier run to stop.")
+            reported = True
             await asyncio.sleep(0.1)
-        yield theirs
+        yield processes
 
 
 @contextmanager
@@ -116,7 +121,7 @@ def open_lock(file: Path) -> Iterator[int]:
 
 
 def try_lock(handle: int) -> bool:
-    """Whether the lock of an open file is ours now; whoever inherits the file has it too."""
+    """Lock an open file if it is free; child processes that inherit the file share the lock."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,7 +1,7 @@
-"""Parts: roles that share a process, each an async function that runs beside the others in one event loop.
+"""The roles of the local stack, and the processes that they share.
 
-Comes from the troupe, which starts a process for each part; goes on until TERM, or until nobody holds the other end of
-its standard input any more, which is how a part notices that the troupe was killed.
+Each role is an async function. The roles of one process run in one event loop until TERM, or until standard input ends
+because the supervisor was killed.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ from usher.settings import LoadedSettings, Settings
 from usher.shutdown import stop_events
 
 Ready = Callable[[str], None]
-# Seconds that a part has to end in order once the troupe is gone, and what of them the desk hears the others out.
-ALONE, HEARING = 6.0, 2.0
+STOP_SECONDS = 6.0  # how long a process may take to stop after its supervisor was killed
+REPORT_SECONDS = 2.0  # of these, how long MGMT still accepts reports from the others
 
 
 @dataclass(frozen=True, slots=True)
 class RoleContext:
-    """What every role is told."""
+    """What every role needs to start."""
 
     loaded: LoadedSettings
     ports: Ports
@@ -42,127 +42,130 @@ class RoleContext:
 Role = Callable[[RoleContext, asyncio.Event, Ready], Awaitable[None]]
 
 
-async def mgmt(post: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
+async def mgmt(context: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
     from usher.api.server import serve
     from usher.feeds.pages.endpoints import feed_endpoints
     from usher.queue.policy import read_policies
 
-    rules, bind = read_policies(post.loaded.workers), post.ports.bind("mgmt")
-    await serve(post.settings, bind, rules=rules, annex=feed_endpoints, ready=ready, stop=stop)
+    rules, bind = read_policies(context.loaded.workers), context.ports.bind("mgmt")
+    await serve(
+        context.settings, bind, rules=rules, extra_endpoints=feed_endpoints, ready=ready, stop=stop
+    )
 
 
-async def watchdog(post: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
+async def watchdog(context: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
     from usher.mgmt.health import HealthLimits
     from usher.mgmt.watchdog import watch
 
     limits = HealthLimits(3, timedelta(seconds=5), timedelta(seconds=300))
-    await watch(post.settings, ready=ready, tick=2.0, limits=limits, told=stop)
+    await watch(context.settings, ready=ready, tick=2.0, limits=limits, told=stop)
 
 
-async def scheduler(post: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
+async def scheduler(context: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
     from usher.queue.service import run_scheduler
 
-    await run_scheduler(post.settings, ready=ready, told=stop)
+    await run_scheduler(context.settings, ready=ready, stop_event=stop)
 
 
-async def manager(post: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
+async def manager(context: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
     from usher.queue.service import QueueServiceOptions, run_manager
 
-    await run_manager(post.loaded, QueueServiceOptions(), ready=ready, told=stop)
+    await run_manager(context.loaded, QueueServiceOptions(), ready=ready, stop_event=stop)
 
 
-async def crawler(post: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
+async def crawler(context: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
     from usher.crawl.service import CrawlerOptions, run_crawler
 
-    wish = CrawlerOptions(bind=post.ports.bind("crawler"), keep=post.keep_warc)
-    await run_crawler(post.settings, wish, stop, ready=ready)
+    options = CrawlerOptions(bind=context.ports.bind("crawler"), keep=context.keep_warc)
+    await run_crawler(context.settings, options, stop, ready=ready)
 
 
-async def builder(post: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
+async def builder(context: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
     from usher.index.builder_service import BuilderOptions, run_builder
 
     await run_builder(
-        post.settings, BuilderOptions(bind=post.ports.bind("builder")), stop, ready=ready
+        context.settings, BuilderOptions(bind=context.ports.bind("builder")), stop, ready=ready
     )
 
 
-async def server(post: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
+async def server(context: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
     from usher.index.server import IndexServerOptions, run_index_server
 
     await run_index_server(
-        post.settings, IndexServerOptions(bind=post.ports.bind("server"), row=1), stop, ready=ready
+        context.settings,
+        IndexServerOptions(bind=context.ports.bind("server"), row=1),
+        stop,
+        ready=ready,
     )
 
 
-async def front(post: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
+async def front(context: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
     from usher.http.server.listen import read_bind
     from usher.search.front_end import FrontEndOptions, run_front_end
 
-    bind = read_bind(post.front) if post.front else post.ports.bind("front")
+    bind = read_bind(context.front) if context.front else context.ports.bind("front")
     await run_front_end(
-        post.settings, FrontEndOptions(bind=bind, insecure=not bind.loopback), stop, ready=ready
+        context.settings, FrontEndOptions(bind=bind, insecure=not bind.loopback), stop, ready=ready
     )
 
 
-# In the order they start; they end the other way round. Fetching and indexing have a process each, so that neither
-# makes the other wait; the rest is light.
+# Processes start in this order and stop in reverse. Fetching and indexing have their own processes, so that neither
+# delays the other.
 ROLE_PROCESSES: Final[Mapping[str, Sequence[Role]]] = MappingProxyType(
     {
-        "desk": (mgmt, watchdog, scheduler, manager),
-        "index": (server, front),
-        "build": (builder,),
-        "crawl": (crawler,),
+        "mgmt": (mgmt, watchdog, scheduler, manager),
+        "search": (server, front),
+        "builder": (builder,),
+        "crawler": (crawler,),
     }
 )
-
-
-# A crawl needs none of them, and a manager runs whatever programs are in the queue.
+# A crawl needs none of them, and a manager runs any program that is in the queue.
 JOB_ROLES: Final = (scheduler, manager)
 
 
-def roles_of(part: str, *, jobs: bool) -> list[Role]:
-    """Return the roles of a part, without those that run jobs unless they are asked for."""
-    return [role for role in ROLE_PROCESSES[part] if jobs or role not in JOB_ROLES]
-
-
-async def run_process(part: str, post: RoleContext, *, ready: Ready) -> None:
-    """Every role of a part until told to stop; if one fails, all end, and the troupe starts them again."""
+async def run_process(name: str, context: RoleContext, *, ready: Ready) -> None:
+    """Run every role of a process until it is stopped; if one fails, all stop."""
     with stop_events() as (stop, _):
-        alone = asyncio.create_task(stop_without_parent(stop, HEARING if part == "desk" else 0))
+        pause = REPORT_SECONDS if name == "mgmt" else 0
+        orphaned = asyncio.create_task(stop_without_parent(stop, pause))
+        roles = [role for role in ROLE_PROCESSES[name] if context.jobs or role not in JOB_ROLES]
         try:
             async with asyncio.TaskGroup() as group:
-                # One after the other: the page is there when there is something that it can ask.
-                for role in roles_of(part, jobs=post.jobs):
-                    up = asyncio.Event()
-                    group.create_task(run_role(role, post, stop, up), name=role.__name__)
-                    await up.wait()
+                # One after the other, so that the search page starts after its index server.
+                for role in roles:
+                    started = asyncio.Event()
+                    work = run_role(role, context, stop, started)
+                    group.create_task(work, name=role.__name__)
+                    await started.wait()
                 if not stop.is_set():
-                    ready(part)
+                    ready(name)
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from None
         finally:
-            alone.cancel()
-            await asyncio.gather(alone, return_exceptions=True)
+            orphaned.cancel()
+            await asyncio.gather(orphaned, return_exceptions=True)
 
 
-async def run_role(role: Role, post: RoleContext, stop: asyncio.Event, up: asyncio.Event) -> None:
+async def run_role(
+    role: Role, context: RoleContext, stop: asyncio.Event, started: asyncio.Event
+) -> None:
     try:
-        await role(post, stop, lambda _words: up.set())
+        await role(context, stop, lambda _message: started.set())
     finally:
-        stop.set()  # none goes on without the others
-        up.set()
+        stop.set()  # the other roles stop too
+        started.set()
 
 
 async def stop_without_parent(stop: asyncio.Event, pause: float) -> None:
-    """Stop when our standard input ends, for whoever started us is gone; nobody is left to end us if we do not."""
+    """Set `stop` when standard input ends, because then the supervisor is gone; exit after a timeout."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
     with suppress(OSError, ValueError):
         await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
         while await reader.read(1024):
             pass
-        last = threading.Timer(ALONE, os._exit, [1])  # whatever the loop is busy with
-        last.daemon = True
-        last.start()
+        timer = threading.Timer(STOP_SECONDS, os._exit, [1])  # even if the event loop is blocked
+        timer.daemon = True
+        timer.start()
         await asyncio.sleep(pause)
         stop.set()

@@ -1,7 +1,4 @@
-"""The troupe: one process for each part, started again when it falls, ended in order.
-
-Comes from whoever runs everything on this machine; goes to child processes, whose words go to files there.
-"""
+"""Start one process for each group of roles, restart it when it crashes, and stop all in order."""
 
 import asyncio
 import os
@@ -19,79 +16,82 @@ from usher.private_files import make_directory, open_file
 from usher.telemetry import Log
 
 log = Log("stage")
-# Seconds before a part that fell is started again: the first, the longest.
-PAUSES: Final = (0.5, 30.0)
-STABLE_SECONDS: Final = 30.0  # seconds on its feet after which a part is trusted again
+FIRST_PAUSE_SECONDS: Final = 0.5  # before a crashed process is restarted; doubles with each crash
+MAX_PAUSE_SECONDS: Final = 30.0
+STABLE_SECONDS: Final = 30.0  # without a crash; the pause then starts from the first again
 START_SECONDS: Final = 90.0
-MAX_START_CRASHES: Final = 3  # of a part that never was on its feet
+MAX_START_CRASHES: Final = 3
 STOP_SECONDS: Final = 40.0
-MAX_LOG_BYTES: Final = 20_000_000  # bytes; then the file before it is dropped
-NOT_STARTED: Final = -1  # where there is no exit code
+MAX_LOG_BYTES: Final = 20_000_000  # a larger log becomes the old log at the next start
 ShowMessage = Callable[[str], None]
 
 
 class RoleProcess:
-    """One process, and another whenever it falls."""
+    """One process, which is restarted whenever it crashes; its output goes to a log file."""
 
     def __init__(
-        self, name: str, command: Sequence[str], directory: Path, told: ShowMessage
+        self, name: str, command: Sequence[str], directory: Path, say: ShowMessage
     ) -> None:
-        self.name, self.falls = name, 0
-        self.up = asyncio.Event()
+        self.name, self.crashes = name, 0
+        self.ready = asyncio.Event()
         self.log = directory / f"{name}.log"
-        self._command, self._told = command, told
+        self._command, self._say = command, say
         self._process: Process | None = None
-        self._ending = asyncio.Event()
+        self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    def start(self, kept_open: Sequence[int] = ()) -> None:
-        """Begin; the process holds these files open for as long as it lives."""
-        self._task = asyncio.create_task(self._keep_up(kept_open), name=f"part {self.name}")
+    def start(self, open_files: Sequence[int] = ()) -> None:
+        """Start the process; it inherits these files."""
+        self._task = asyncio.create_task(self._supervise(open_files), name=f"process {self.name}")
 
-    async def _keep_up(self, kept_open: Sequence[int]) -> None:
-        loop, pause = asyncio.get_running_loop(), PAUSES[0]
-        while not self._ending.is_set():
-            began = loop.time()
-            code = await self._run_once(kept_open)
-            self.up.clear()
-            if self._ending.is_set():
+    async def _supervise(self, open_files: Sequence[int]) -> None:
+        loop, pause = asyncio.get_running_loop(), FIRST_PAUSE_SECONDS
+        while not self._stopping.is_set():
+            start = loop.time()
+            code = await self._run_once(open_files)
+            self.ready.clear()
+            if self._stopping.is_set():
                 return
-            self.falls += 1
-            pause = PAUSES[0] if loop.time() - began > STABLE_SECONDS else min(2 * pause, PAUSES[1])
+            self.crashes += 1
+            stable = loop.time() - start > STABLE_SECONDS
+            pause = FIRST_PAUSE_SECONDS if stable else min(2 * pause, MAX_PAUSE_SECONDS)
             log.warning("fell", part=self.name, exit=code, again_in=pause, log=str(self.log))
-            self._told(f"{self.name} fell (exit {code}) and is started again; see {self.log}")
+            self._say(
+                f"The {self.name} process {crash_text(code)} and was restarted. See {self.log}."
+            )
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
-                    await self._ending.wait()
+                    await self._stopping.wait()
 
-    async def _run_once(self, kept_open: Sequence[int]) -> int:
+    async def _run_once(self, open_files: Sequence[int]) -> int | None:
+        """Run the process until it ends; its exit code, or None if it could not be started."""
         with open_log(self.log) as file:
             try:
-                # In a session of its own: Ctrl-C is for us, who end everybody in order.
+                # In its own session, because Ctrl-C goes to this process, which stops the others in order.
                 self._process = process = await asyncio.create_subprocess_exec(
                     *self._command,
                     stdin=PIPE,
                     stdout=PIPE,
                     stderr=file,
                     start_new_session=True,
-                    pass_fds=kept_open,
+                    pass_fds=open_files,
                 )
             except OSError as error:
                 log.warning("not_started", part=self.name, error=str(error))
-                return NOT_STARTED
-            if self._ending.is_set():
+                return None
+            if self._stopping.is_set():
                 self._send(signal.SIGTERM)
             out = process.stdout
             while out is not None and (line := await out.readline()):
                 file.write(line)
                 file.flush()
                 if line.strip() == self.name.encode():
-                    self.up.set()
+                    self.ready.set()
             return await process.wait()
 
-    async def end(self, hurry: asyncio.Event) -> None:
-        """Let it end in order, for a while or until somebody is in a hurry; then end it."""
-        self._ending.set()
+    async def stop(self, hurry: asyncio.Event) -> None:
+        """Send TERM; send KILL after a timeout or when `hurry` is set."""
+        self._stopping.set()
         if self._task is None:
             return
         self._send(signal.SIGTERM)
@@ -110,70 +110,75 @@ class RoleProcess:
 
 
 class Supervisor:
-    """All parts; entered when every one is on its feet or `stop` is set, left when every one has gone."""
+    """All role processes; entering waits until they are ready or `stop` is set, leaving stops them."""
 
     def __init__(
         self,
         command: Callable[[str], Sequence[str]],
         directory: Path,
         *,
-        told: ShowMessage,
+        say: ShowMessage,
         stop: asyncio.Event,
         hurry: asyncio.Event,
-        kept_open: Sequence[int] = (),
+        open_files: Sequence[int] = (),
     ) -> None:
         make_directory(directory)
-        self.parts = [RoleProcess(name, command(name), directory, told) for name in ROLE_PROCESSES]
-        self._stop, self._hurry, self._kept_open = stop, hurry, kept_open
+        self.processes = [
+            RoleProcess(name, command(name), directory, say) for name in ROLE_PROCESSES
+        ]
+        self._stop, self._hurry, self._open_files = stop, hurry, open_files
 
     async def __aenter__(self) -> Self:
-        for part in self.parts:
-            part.start(self._kept_open)
-        up: asyncio.Future[list[None]] = asyncio.gather(
-            *(wait_started(part) for part in self.parts)
-        )
+        for process in self.processes:
+            process.start(self._open_files)
+        ready: asyncio.Future[list[None]] = asyncio.gather(*map(wait_started, self.processes))
         stopped = asyncio.create_task(self._stop.wait())
         try:
-            either: list[asyncio.Future[Any]] = [up, stopped]
+            either: list[asyncio.Future[Any]] = [ready, stopped]
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            if up.done():
-                await up
+            if ready.done():
+                await ready
         except BaseException:
-            await self.end()
+            await self.stop_all()
             raise
         finally:
             stopped.cancel()
-            up.cancel()
-            await asyncio.gather(stopped, up, return_exceptions=True)
+            ready.cancel()
+            await asyncio.gather(stopped, ready, return_exceptions=True)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.end()
+        await self.stop_all()
 
-    async def end(self) -> None:
-        """The last first: what was fetched is still reported, and whom it is reported to is still there."""
-        for part in reversed(self.parts):
-            await part.end(self._hurry)
+    async def stop_all(self) -> None:
+        """Stop the processes in reverse order, so that the crawler can still report to MGMT."""
+        for process in reversed(self.processes):
+            await process.stop(self._hurry)
 
 
-async def wait_started(part: RoleProcess) -> None:
-    """Wait until a part is up; UsherError if it keeps falling or takes too long."""
+async def wait_started(process: RoleProcess) -> None:
+    """Wait until a process is ready; UsherError if it crashes repeatedly or takes too long."""
     with suppress(TimeoutError):
         async with asyncio.timeout(START_SECONDS):
-            while part.falls < MAX_START_CRASHES:
+            while process.crashes < MAX_START_CRASHES:
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(PAUSES[0]):
-                        await part.up.wait()
+                    async with asyncio.timeout(FIRST_PAUSE_SECONDS):
+                        await process.ready.wait()
                         return
-    why = f"fell {part.falls} times" if part.falls else f"took longer than {START_SECONDS:g} s"
-    raise UsherError(
-        f"The part '{part.name}' did not start: it {why}.",
-        hint=f"Its own words are in {part.log}.",
-    )
+    crashed = f"it crashed {process.crashes} times"
+    why = crashed if process.crashes else f"it took longer than {START_SECONDS:g} s"
+    hint = f"Read its log: {process.log}"
+    raise UsherError(f"The {process.name} process did not start: {why}.", hint=hint)
+
+
+def crash_text(code: int | None) -> str:
+    if code is None:
+        return "could not be started"
+    return f"crashed (signal {-code})" if code < 0 else f"crashed (exit code {code})"
 
 
 def open_log(file: Path) -> IO[bytes]:
-    """A log file to append to; one that grew large is put aside."""
+    """Open a log file to append to; a large one is renamed first."""
     with suppress(FileNotFoundError):
         if file.lstat().st_size > MAX_LOG_BYTES:
             file.replace(file.with_suffix(".old"))
@@ -181,5 +186,4 @@ def open_log(file: Path) -> IO[bytes]:
 
 
 def usher_command(*words: str) -> list[str]:
-    """Our own command, by the interpreter that runs us."""
     return [sys.executable, "-m", "usher", *words]

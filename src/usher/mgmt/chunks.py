@@ -15,7 +15,7 @@ from psycopg.rows import TupleRow
 from usher.db.pool import Connection
 from usher.db.statements import array, load_statements
 from usher.door.guestbook import FetchReport, SettledPage, report_columns
-from usher.messages import PrivateAccess
+from usher.messages.crawler import PrivateAccess
 from usher.mgmt import compaction_merge, page_versions, placements
 from usher.urls import Url, url_text
 

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from usher.db.pool import Connection
 from usher.db.statements import load_statements
-from usher.messages import HeldChunk
+from usher.messages.index_server import HeldChunk
 from usher.mgmt import components, incarnation, page_versions, placement_rules
 from usher.mgmt.health import Health, HealthLimits
 from usher.mgmt.placement_rules import ANSWERS, MovableChunk, PlacedCopy, PlacementServer, Quota

@@ -1,7 +1,4 @@
-"""What holds things up, in words: worst first, each with the command to try.
-
-Comes from what `stages` read and what is around the databases; goes to whoever asks. Pure.
-"""
+"""Find what blocks the stages: worst first, each as a sentence with the command to try. Pure functions."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,21 +9,14 @@ from typing import Final
 
 from usher import durations
 from usher.db.clock import SKEW_LIMIT, describe_skew
-from usher.mgmt.placements import RowShortage
-from usher.observe.stages import (
-    MAX_COUNTED,
-    FailingComponent,
-    FullDiskComponent,
-    JobTypeCounts,
-    QueueStatus,
-    WorkStatus,
-)
+from usher.observe.stages import MAX_COUNTED, JobTypeCounts, QueueStatus, WorkStatus
 
-MAX_WAIT: Final = timedelta(minutes=5)  # that something may wait although there is somebody for it
-MAX_POLITE_REST: Final = timedelta(minutes=1)  # more than politeness asks for
-MAX_JOB_DELAY: Final = timedelta(minutes=1)  # after which a job that could run, or be made, is late
+MAX_WAIT: Final = timedelta(minutes=5)  # before a stage with workers counts as slow
+MAX_POLITE_REST: Final = timedelta(minutes=1)
+MAX_JOB_DELAY: Final = timedelta(minutes=1)  # before a job or task that is due counts as late
 MAX_ROUND_AGE: Final = timedelta(minutes=2)
-MAX_NAMED_ROWS: Final = 3  # of many
+MAX_NAMED_ROWS: Final = 3
+MAX_CLOSED_PAGES: Final = 1_000  # counted per closed host
 GIGABYTE: Final = 1024**3
 LOW_DISK_BYTES: Final = GIGABYTE // 2
 WORKER_COMMANDS: Final = {
@@ -37,17 +27,17 @@ WORKER_COMMANDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class SystemState:
-    """What is around the stages: schemas that are not as this program knows them, and the free space for data."""
+    """Schemas that differ from this program's, free disk space, and clock skew."""
 
-    behind: Mapping[str, int] = field(default_factory=dict)  # schema → steps that are missing
+    behind: Mapping[str, int] = field(default_factory=dict)  # schema → missing migrations
     ahead: Sequence[str] = ()
     free: int | None = None  # bytes
-    clock_skew_seconds: float = 0.0  # how far this machine's clock is ahead of the database's
+    clock_skew_seconds: float = 0.0  # positive: this machine is ahead of the database
 
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """One thing that holds things up: a word for programs, words for people, and what to try."""
+    """One problem: its kind for programs, a sentence for people, and the command to try."""
 
     kind: str
     words: str
@@ -55,27 +45,27 @@ class Blocker:
 
 
 def find_blockers(
-    around: SystemState, work: WorkStatus | None, queue: QueueStatus | None, now: datetime
+    system: SystemState, work: WorkStatus | None, queue: QueueStatus | None, now: datetime
 ) -> list[Blocker]:
-    """All of them; what could not be read holds nothing up but itself."""
+    """All problems; an area that could not be read is None."""
     return [
-        *system_blockers(around),
+        *system_blockers(system),
         *(work_blockers(work, now) if work else ()),
         *(queue_blockers(queue, now) if queue else ()),
     ]
 
 
-def system_blockers(around: SystemState) -> Iterator[Blocker]:
-    for schema, steps in around.behind.items():
-        words = f"The database is {steps} migration{plural(steps)} behind (schema {schema})."
+def system_blockers(system: SystemState) -> Iterator[Blocker]:
+    for schema, steps in system.behind.items():
+        words = f"The database is {counted(steps, 'migration')} behind (schema {schema})."
         yield Blocker("schema_behind", words, "usher db migrate")
-    for schema in around.ahead:
-        words = f"Another version of Usher made the schema {schema}."
+    for schema in system.ahead:
+        words = f"Another version of Usher created the schema {schema}."
         yield Blocker("schema_ahead", words, "usher db status")
-    if around.free is not None and around.free < LOW_DISK_BYTES:
-        left = f"{around.free / GIGABYTE:.2f} GB are left for data."
-        yield Blocker("disk", f"The disk is nearly full: {left}", "usher doctor")
-    yield from clock_blockers("this machine", around.clock_skew_seconds)
+    if system.free is not None and system.free < LOW_DISK_BYTES:
+        words = f"The disk is nearly full: {system.free / GIGABYTE:.2f} GB are free for data."
+        yield Blocker("disk", words, "usher doctor")
+    yield from clock_blockers("this machine", system.clock_skew_seconds)
 
 
 def clock_blockers(machine: str, seconds: float) -> Iterator[Blocker]:
@@ -85,52 +75,53 @@ def clock_blockers(machine: str, seconds: float) -> Iterator[Blocker]:
 
 
 def work_blockers(work: WorkStatus, now: datetime) -> Iterator[Blocker]:
-    yield from chain(
+    return chain(
         watchdog_blockers(work, now),
         restore_blockers(work, now),
-        disk_blockers(work.full_disks),
+        disk_blockers(work),
         crawl_blockers(work, now),
         build_blockers(work, now),
         load_blockers(work, now),
         held_back_blockers(work),
         foreign_page_blockers(work, now),
-        component_blockers(work.failing, now),
+        component_blockers(work, now),
     )
 
 
 def watchdog_blockers(work: WorkStatus, now: datetime) -> Iterator[Blocker]:
     if not work.watched and work.crews:
-        words = "No watchdog runs: what fails is not noticed, and what it held does not come back."
+        words = "No watchdog is running: failed components are not detected or replaced."
         yield Blocker("no_watchdog", words, "usher watchdog")
     if not work.watched or work.last_round is None:
         return
     last = work.last_round
     if now - last.ended_at > MAX_ROUND_AGE:
-        words = f"The watchdog's last round ended {elapsed(last.ended_at, now)} ago: see its log on {last.machine}."
+        ago = rounded_duration(now - last.ended_at)
+        words = f"The watchdog's last round ended {ago} ago: see its log on {last.machine}."
         yield Blocker("watchdog_late", words, "usher doctor")
     if last.silent_since is not None:
         words = (
             f"None of {last.silent_components} components has answered or called since "
-            f"{time_text(last.silent_since, now)}: perhaps the network of {last.machine}, where the watchdog runs, "
-            "is down. Nothing is done about them."
+            f"{time_text(last.silent_since, now)}. The network of {last.machine}, where the watchdog runs, "
+            "may be down. The watchdog takes no action."
         )
         yield Blocker("all_silent", words, "usher components list")
     yield from clock_blockers(f"the watchdog's machine {last.machine}", last.clock_skew_seconds)
 
 
-def disk_blockers(stopped: Sequence[FullDiskComponent]) -> Iterator[Blocker]:
-    for component in stopped:
-        words = f"The {component.type} {component.host} takes no more work. {component.reason}"
+def disk_blockers(work: WorkStatus) -> Iterator[Blocker]:
+    for component in work.full_disks:
+        words = f"The {component.type} {component.host} accepts no more work. {component.reason}"
         yield Blocker("disk_full", words, f"usher components show {quote(component.host)}")
 
 
 def restore_blockers(work: WorkStatus, now: datetime) -> Iterator[Blocker]:
     restored = work.unrestored
     if restored and restored.chunks:
-        chunks = f"{capped_count(restored.chunks)} chunk{plural(restored.chunks)}"
         words = (
             f"The database was restored at {time_text(restored.since, now)} ({restored.reason}). "
-            f"Index servers have not confirmed {chunks} yet, and searches are marked partial."
+            f"Index servers have not confirmed {counted(restored.chunks, 'chunk')} yet, "
+            "and searches are marked partial."
         )
         yield Blocker("restoring", words, "usher components rows")
 
@@ -139,163 +130,152 @@ def crawl_blockers(work: WorkStatus, now: datetime) -> Iterator[Blocker]:
     pages, hosts = work.pages, work.hosts
     if pages.waiting:
         if not work.working("crawler"):
-            yield missing_worker(
-                work, "crawler", f"{capped_count(pages.waiting)} page{plural_wait(pages.waiting)}"
-            )
-        elif pages.oldest is not None and now - pages.oldest > MAX_WAIT and hosts.ready:
-            words = f"Pages could be fetched for {rounded_duration(now - pages.oldest)}, and no crawler takes them."
+            yield missing_worker(work, "crawler", counted(pages.waiting, "page"))
+        elif is_late(pages.oldest, now) and hosts.ready:
+            words = f"Pages have been ready for {elapsed(pages.oldest, now)}, but no crawler claims them."
             yield Blocker("crawlers_behind", words, "usher components list --type crawler")
         yield from resting_blockers(work, now)
     for host in hosts.shut:
-        why = f" ({host.reason})" if host.reason else ""
-        count = "1,000 or more" if host.pages >= 1_000 else f"{host.pages:,}"  # noqa: PLR2004 - as counted
-        words = f"{host.name} is {host.policy}{why}, and {count} of its pages wait."
+        reason = f" ({host.reason})" if host.reason else ""
+        more = " or more" if host.pages >= MAX_CLOSED_PAGES else ""
+        words = f"{host.name} is {host.policy}{reason}, and {host.pages:,}{more} of its pages wait."
         yield Blocker("host_shut", words, f"usher hosts open {quote(host.name)}")
 
 
 def resting_blockers(work: WorkStatus, now: datetime) -> Iterator[Blocker]:
-    """Every host of which pages wait rests, and not only out of politeness."""
+    """Every host with waiting pages rests for longer than its politeness delay."""
     hosts = work.hosts
     if hosts.ready or hosts.held or not hosts.longest:
         return
-    first = min(hosts.longest, key=lambda one: one.until)
+    first = min(hosts.longest, key=lambda host: host.until)
     if hosts.resting > len(hosts.longest) or first.until - now < MAX_POLITE_REST:
         return
-    why = f" ({first.reason})" if first.troubles and first.reason else ""
-    which = f"host {first.name}" if hosts.resting == 1 else f"{hosts.resting} hosts"
-    next_ = "" if hosts.resting == 1 else f", the first of them {first.name},"
-    words = f"Everything waits for {which}{next_} until {time_text(first.until, now)}{why}."
+    reason = f" ({first.reason})" if first.troubles and first.reason else ""
+    if hosts.resting == 1:
+        which = f"host {first.name}, which rests"
+    else:
+        which = f"{hosts.resting} hosts, which rest; {first.name} rests"
+    words = f"All waiting pages belong to {which} until {time_text(first.until, now)}{reason}."
     yield Blocker("hosts_rest", words, f"usher hosts show {quote(first.name)}")
 
 
-def missing_worker(work: WorkStatus, type_: str, what: str) -> Blocker:
-    """Nobody does the work of a type: because none is there, all are paused, or all fail."""
-    word, command = WORKER_COMMANDS[type_]
-    known = [crew for crew in work.crews if crew.type == type_]
-    paused = sum(crew.number for crew in known if crew.well and crew.state == "paused")
-    failing = sum(crew.number for crew in known if not crew.well)
-    look = f"usher components list --type {type_}"
+def missing_worker(work: WorkStatus, type_: str, waiting: str) -> Blocker:
+    """No component of a type works: there is none, all are paused, or all fail."""
+    noun, command = WORKER_COMMANDS[type_]
+    groups = [group for group in work.crews if group.type == type_]
+    paused = sum(group.number for group in groups if group.well and group.state == "paused")
+    failing = sum(group.number for group in groups if not group.well)
     if paused:
-        every = f"the only {word} is" if paused == 1 else f"all {paused} {word}s are"
-        return Blocker(f"{word}s_paused", f"{what}, and {every} paused.", look)
-    gone = f" ({failing} fail or have stopped)" if failing else ""
-    return Blocker(f"no_{word}", f"No {word} is online{gone} although {what}.", command)
+        every = f"the only {noun} is" if paused == 1 else f"all {paused} {noun}s are"
+        words = f"Waiting: {waiting}, but {every} paused."
+        return Blocker(f"{noun}s_paused", words, f"usher components list --type {type_}")
+    failed = f" ({failing} failed or stopped)" if failing else ""
+    return Blocker(f"no_{noun}", f"Waiting: {waiting}, but no {noun} is online{failed}.", command)
 
 
 def build_blockers(work: WorkStatus, now: datetime) -> Iterator[Blocker]:
     chunks = work.chunks
     if chunks.to_build and not work.working("index-builder"):
-        what = f"{capped_count(chunks.to_build)} chunk{plural_wait(chunks.to_build)} to be built"
-        yield missing_worker(work, "index-builder", what)
+        yield missing_worker(work, "index-builder", counted(chunks.to_build, "chunk"))
     elif is_late(chunks.to_build_since, now):
-        words = f"Chunks have waited for a builder for {elapsed(chunks.to_build_since, now)}: one more would help."
+        age = elapsed(chunks.to_build_since, now)
+        words = f"Chunks have waited for a builder for {age}: start another builder."
         yield Blocker("builders_behind", words, "usher builder")
     if chunks.parked:
-        words = f"{capped_count(chunks.parked)} chunk{plural(chunks.parked)} could not be built."
+        words = f"{counted(chunks.parked, 'chunk')} could not be built and will not be retried."
         yield Blocker("chunks_parked", words, "usher chunks list --state parked")
 
 
 def load_blockers(work: WorkStatus, now: datetime) -> Iterator[Blocker]:
     empty = [row for row in work.rows if not work.answering(row.row)]
     for row in empty[:MAX_NAMED_ROWS]:
-        if waits := row.unseated + row.seats:
-            chunks = f"{capped_count(waits)} chunk{plural(waits)}"
-            words = f"Row {row.row} has no server that answers: {chunks} cannot be found there."
+        if lost := row.unseated + row.seats:
+            are = "is" if lost == 1 else "are"
+            words = f"Row {row.row} has no healthy server: {counted(lost, 'chunk')} {are} not searchable there."
             yield Blocker("row_empty", words, f"usher index-server --row {row.row}")
-    lacking = [row for row in work.rows if row not in empty and is_incomplete(row)]
+    lacking = [row for row in work.rows if row not in empty and (row.wanted or row.unseated)]
     if lacking and is_late(work.chunks.to_load_since, now):
+        missing = ", ".join(
+            f"row {row.row} lacks {capped(row.wanted + row.unseated)}"
+            for row in lacking[:MAX_NAMED_ROWS]
+        )
         age = elapsed(work.chunks.to_load_since, now)
-        words = f"Built chunks have waited for {age} to be loaded: {incomplete_rows_text(lacking)}."
+        words = f"Built chunks have waited for {age} to be loaded: {missing}."
         yield Blocker("rows_behind", words, "usher components rows")
-
-
-def is_incomplete(row: RowShortage) -> bool:
-    return bool(row.wanted or row.unseated)
-
-
-def incomplete_rows_text(rows: Sequence[RowShortage]) -> str:
-    found = [
-        f"row {row.row} lacks {capped_count(row.wanted + row.unseated)}"
-        for row in rows[:MAX_NAMED_ROWS]
-    ]
-    return ", ".join(found)
 
 
 def held_back_blockers(work: WorkStatus) -> Iterator[Blocker]:
     for host in work.copies.hosts:
-        pages = f"{capped_count(host.pages)} page{plural(host.pages)} of {host.name}"
-        words = f"{pages} would disappear, so much of the host that they are held back."
+        pages = f"{counted(host.pages, 'page')} of {host.name}"
+        words = f"{pages} would be removed. They are held back because they are a large part of the host."
         yield Blocker("held_back", words, f"usher hosts release {quote(host.name)}")
 
 
 def foreign_page_blockers(work: WorkStatus, now: datetime) -> Iterator[Blocker]:
     for suspect in work.poisoned:
-        kind = suspect.type or "component"
-        chunks = f"{capped_count(suspect.chunks)} chunk{plural(suspect.chunks)}"
         words = (
-            f"The {kind} {suspect.host} put pages into {chunks} that it was not given. "
-            f"Last report, {time_text(suspect.at, now)}: {suspect.reason}."
+            f"The {suspect.type or 'component'} {suspect.host} put pages into {counted(suspect.chunks, 'chunk')} "
+            f"that were not assigned to it. Last report, {time_text(suspect.at, now)}: {suspect.reason}."
         )
         yield Blocker("foreign_pages", words, f"usher components show {quote(suspect.host)}")
 
 
-def component_blockers(failing: Sequence[FailingComponent], now: datetime) -> Iterator[Blocker]:
-    for one in (one for one in failing if one.held):
-        kind = one.type or "component"
-        words = f"The {kind} {one.host} has what is wanted and fails since {time_text(one.since, now)}: {one.reason}."
-        yield Blocker("component_fails", words, f"usher components show {quote(one.host)}")
+def component_blockers(work: WorkStatus, now: datetime) -> Iterator[Blocker]:
+    for component in work.failing:
+        if component.held:
+            name = f"{component.type or 'component'} {component.host}"
+            since = time_text(component.since, now)
+            words = f"The {name} holds needed chunks and fails since {since}: {component.reason}."
+            yield Blocker(
+                "component_fails", words, f"usher components show {quote(component.host)}"
+            )
 
 
 def queue_blockers(queue: QueueStatus, now: datetime) -> Iterator[Blocker]:
     paused = {entry.name for entry in queue.paused if entry.kind == "type"}
-    for one in queue.types:
-        if one.type in paused and one.waiting:
-            words = f"{capped_count(one.waiting)} job{plural(one.waiting)} of the paused type {one.type} wait."
-            yield Blocker("type_paused", words, f"usher jobs resume {one.type}")
-        elif one.since is not None and not one.running and now - one.since > MAX_JOB_DELAY:
-            yield Blocker(
-                "jobs_wait", waiting_jobs_text(one, now), f"usher manager --type {one.type}"
-            )
+    for jobs in queue.types:
+        if jobs.type in paused and jobs.waiting:
+            words = f"{counted(jobs.waiting, 'job')} of the paused type {jobs.type} wait."
+            yield Blocker("type_paused", words, f"usher jobs resume {jobs.type}")
+        elif jobs.since is not None and not jobs.running and now - jobs.since > MAX_JOB_DELAY:
+            yield waiting_jobs(jobs, now)
     overdue = queue.next_run is not None and now - queue.next_run > MAX_JOB_DELAY
-    again = sum(one.again for one in queue.types)
-    if not queue.scheduled and (overdue or again):
-        what = "tasks are due" if overdue else f"{capped_count(again)} jobs are to be tried again"
-        yield Blocker("no_scheduler", f"No scheduler runs although {what}.", "usher scheduler")
+    retries = sum(jobs.again for jobs in queue.types)
+    if not queue.scheduled and (overdue or retries):
+        due = "tasks are due" if overdue else f"{counted(retries, 'job')} must be retried"
+        yield Blocker("no_scheduler", f"No scheduler is running, but {due}.", "usher scheduler")
 
 
-def waiting_jobs_text(one: JobTypeCounts, now: datetime) -> str:
-    jobs = f"{capped_count(one.waiting)} job{plural(one.waiting)} of type {one.type}"
-    have = "has" if one.waiting == 1 else "have"
-    return f"{jobs} {have} waited for {elapsed(one.since, now)}, and none runs."
+def waiting_jobs(jobs: JobTypeCounts, now: datetime) -> Blocker:
+    have = "has" if jobs.waiting == 1 else "have"
+    waiting = f"{counted(jobs.waiting, 'job')} of type {jobs.type} {have} waited"
+    words = f"{waiting} for {elapsed(jobs.since, now)}, and none is running."
+    return Blocker("jobs_wait", words, f"usher manager --type {jobs.type}")
 
 
-def is_late(moment_: datetime | None, now: datetime) -> bool:
-    return moment_ is not None and now - moment_ > MAX_WAIT
+def is_late(since: datetime | None, now: datetime) -> bool:
+    return since is not None and now - since > MAX_WAIT
 
 
-def capped_count(count: int) -> str:
-    return f"at least {count:,}" if count >= MAX_COUNTED else f"{count:,}"
+def capped(number: int) -> str:
+    return f"at least {number:,}" if number >= MAX_COUNTED else f"{number:,}"
 
 
-def plural(count: int) -> str:
-    return "" if count == 1 else "s"
+def counted(number: int, noun: str) -> str:
+    return f"{capped(number)} {noun}{'' if number == 1 else 's'}"
 
 
-def plural_wait(count: int) -> str:
-    return " waits" if count == 1 else "s wait"
+def time_text(time: datetime, now: datetime) -> str:
+    day = "" if abs(time - now) < timedelta(hours=12) else f"{time.astimezone(UTC):%Y-%m-%d} "
+    return f"{day}{time.astimezone(UTC):%H:%M} UTC"
 
 
-def time_text(when: datetime, now: datetime) -> str:
-    day = "" if abs(when - now) < timedelta(hours=12) else f"{when.astimezone(UTC):%Y-%m-%d} "
-    return f"{day}{when.astimezone(UTC):%H:%M} UTC"
-
-
-def elapsed(when: datetime | None, now: datetime) -> str:
-    return rounded_duration(now - (when or now))
+def elapsed(since: datetime | None, now: datetime) -> str:
+    return rounded_duration(now - (since or now))
 
 
 def rounded_duration(length: timedelta) -> str:
-    """A span without what does not matter: `40s`, `12m`, `3h`, `5d`."""
+    """A duration in one unit: `40s`, `12m`, `3h`, `5d`."""
     for unit in (timedelta(days=1), timedelta(hours=1), timedelta(minutes=1)):
         if length >= 2 * unit:
             return durations.show(length // unit * unit)

@@ -1,7 +1,4 @@
-"""How far the crawl of some hosts is, cheap enough to be asked for again and again.
-
-Comes from the guestbook and the chunks on their way; goes to whoever watches a crawl and waits for its end.
-"""
+"""The progress of a crawl of some hosts; one reading is cheap enough to poll."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +13,7 @@ store = load_statements(__file__)
 
 @dataclass(frozen=True, slots=True)
 class CrawlProgress:
-    """Pages by state, those that can be found or will be (`indexed`), and chunks that are not everywhere yet."""
+    """Pages by state, pages that are or will be searchable (`indexed`), and chunks that are not in every row."""
 
     waiting: int
     crawling: int
@@ -26,28 +23,24 @@ class CrawlProgress:
     chunks_open: int
     chunks_unbuilt: int
     chunks_unpropagated: int
-    full_disk: str = ""  # which component stopped because its disk is full
-
-    @property
-    def known(self) -> int:
-        return self.waiting + self.crawling + self.crawled + self.failed
+    full_disk: str = ""  # names a component that stopped because its disk is full
 
     @property
     def fetched(self) -> bool:
-        """Whether nothing is left to fetch, for now."""
+        """Whether no page waits or is being fetched."""
         return not (self.waiting or self.crawling or self.chunks_open)
 
     @property
     def done(self) -> bool:
-        """Whether all that was fetched is built and in every row, too; what was parked never will be."""
+        """Whether every fetched page is also built and in every row; parked chunks do not count."""
         return self.fetched and not (self.chunks_unbuilt or self.chunks_unpropagated)
 
 
 async def read_progress(conn: Connection, hosts: Sequence[int]) -> CrawlProgress:
-    """How far these hosts are, by their numbers: reads their pages once, so at best by index alone."""
-    given = list(hosts)
-    [pages] = await store.pages.tuples(conn, hosts=given)
-    [chunks] = await store.chunks.tuples(conn, hosts=given, most=MAX_COUNTED)
+    """Count the pages and chunks of these hosts, given by their numbers."""
+    numbers = list(hosts)
+    [pages] = await store.pages.tuples(conn, hosts=numbers)
+    [chunks] = await store.chunks.tuples(conn, hosts=numbers, most=MAX_COUNTED)
     stopped = await store.full_disk.tuples(conn, prefix=f"{DISK_FULL}%")
     full_disk = "".join(f"{host} waits. {reason}" for host, reason in stopped)
     return replace(CrawlProgress(*pages, *chunks), full_disk=full_disk)

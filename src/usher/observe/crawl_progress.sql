@@ -1,5 +1,5 @@
 -- name: pages
--- The pages of some hosts by state, and how many of them can be found once their chunk is loaded.
+-- Pages of some hosts by state, and pages that are searchable once their chunk is loaded.
 select
     count(*) filter (where state = 'pending') as waiting,
     count(*) filter (where state = 'crawling') as crawling,
@@ -10,13 +10,13 @@ from work.guestbook
 where domain64 = any(%(hosts)s);
 
 -- name: full_disk
--- A component that stopped because its disk is full, and its words.
+-- A component that stopped because its disk is full, with its reason.
 select host, state_reason from work.component where state in ('waiting', 'error') and state_reason like %(prefix)s
 order by host limit 1;
 
 -- name: chunks
--- The chunks on their way that pages of some hosts are in, up to a limit each.
-with mine as (
+-- Chunks in progress that contain pages of some hosts, counted up to a limit per stage.
+with in_progress as (
     select 'open' as stage, k.id from (select id from work.chunk where state = 'crawling' limit %(most)s) k
   union all
     select 'unbuilt', k.id
@@ -31,9 +31,9 @@ select
     count(*) filter (where stage = 'open') as open,
     count(*) filter (where stage = 'unbuilt') as unbuilt,
     count(*) filter (where stage = 'unpropagated') as unpropagated
-from mine
+from in_progress p
 where exists (
-    -- "offset 0" keeps the look-up by chunk, also before anything is known of the sizes.
-    select from (select domain64 from work.guestbook where chunk_id = mine.id offset 0) g
+    -- "offset 0" forces a lookup by chunk, also before the tables are analyzed.
+    select from (select domain64 from work.guestbook where chunk_id = p.id offset 0) g
     where g.domain64 = any(%(hosts)s)
 );

@@ -1,7 +1,7 @@
-"""Is everything Usher needs here? One check after the other; each says what to do where it is not.
+"""The checks of `usher doctor`: versions, disk, databases, schemas, roles, clock and security.
 
-Comes from settings; goes to `usher doctor`. An embedded server is started and brought up to date, as any command that
-needs the database would; a server of the operator's own is only looked at.
+An embedded server is started and migrated, as by any command that needs the database. A server that the operator runs
+is only read.
 """
 
 import os
@@ -36,8 +36,8 @@ async def run_checks(loaded: LoadedSettings) -> list[Check]:
     if not all(configured_dsns(settings).values()):
         checks += [postgres_check(settings), disk_check(settings.data)]
     try:
-        with open_areas(settings) as found:
-            checks += [check async for check in database_checks(found, settings)]
+        with open_areas(settings) as areas:
+            checks += [check async for check in database_checks(areas, settings)]
     except UsherError as error:
         checks.append(failed_check("database", error))
     return [*checks, *security_checks(loaded, os.environ)]
@@ -52,32 +52,36 @@ def version_check() -> Check:
 
 def postgres_check(settings: Settings) -> Check:
     try:
-        found = binaries.find_binaries(settings.pg_bin)
+        programs = binaries.find_binaries(settings.pg_bin)
     except UsherError as error:
         return failed_check("postgres", error)
-    return Check("postgres", "good", f"{found.version} to embed, from {found.directory}")
+    return Check("postgres", "good", f"{programs.version} to embed, from {programs.directory}")
 
 
 def disk_check(data: Path) -> Check:
-    """Free space where the data directory is or will be."""
-    place = data.absolute()
-    while not place.exists():
-        place = place.parent
-    free = shutil.disk_usage(place).free
+    """Free space on the disk of the data directory."""
+    directory = data.absolute()
+    while not directory.exists():
+        directory = directory.parent
+    free = shutil.disk_usage(directory).free
     detail = f"{data}, {free / GIGABYTE:.1f} GB free"
-    if not os.access(place, os.W_OK):
-        return Check("data", "bad", f"{data} cannot be written.", "Choose another with --data.")
+    if not os.access(directory, os.W_OK):
+        return Check(
+            "data", "bad", f"{data} is not writable.", "Choose another directory with --data."
+        )
     if free < MIN_DISK_BYTES:
-        return Check("data", "bad", detail, "Free some space, or choose another place with --data.")
+        return Check(
+            "data", "bad", detail, "Free some space, or choose another directory with --data."
+        )
     return Check("data", "warning" if free < LOW_DISK_BYTES else "good", detail)
 
 
-async def database_checks(found: AreaDatabases, settings: Settings) -> AsyncIterator[Check]:
-    for dsn, schemas in found.databases().items():
-        ours = found.is_ours(dsn)
+async def database_checks(areas: AreaDatabases, settings: Settings) -> AsyncIterator[Check]:
+    for dsn, schemas in areas.databases().items():
+        ours = areas.is_ours(dsn)
         try:
             if ours:
-                await migrate.ensure(found)
+                await migrate.ensure(areas)
             async with await connect(dsn, patience=min(settings.connect_timeout, 3)) as conn:
                 yield await server_check(conn, dsn, schemas, ours=ours)
                 yield await clock_check(conn)
@@ -86,7 +90,7 @@ async def database_checks(found: AreaDatabases, settings: Settings) -> AsyncIter
         except UsherError as error:
             yield failed_check("database", error)
         except psycopg.errors.InsufficientPrivilege as error:
-            detail = f"this user may not look everywhere: {error.diag.message_primary}"
+            detail = f"this user may not read everything: {error.diag.message_primary}"
             yield Check("schema", "warning", detail, "Run doctor as the owner of the schemas.")
 
 
@@ -100,7 +104,7 @@ async def server_check(conn: Connection, dsn: str, schemas: list[str], *, ours: 
 
 
 async def clock_check(conn: Connection) -> Check:
-    """Compare this machine's clock with the database's, by which Usher goes."""
+    """Compare this machine's clock with the database's, which decides all times."""
     database = DatabaseClock()
     await database.sync(conn)
     seconds = database.skew.total_seconds()
@@ -112,14 +116,14 @@ async def clock_check(conn: Connection) -> Check:
 
 async def schema_check(conn: Connection, schemas: list[str]) -> Check:
     states = [await schema_state(conn, name) for name in schemas]
-    if older := [found.schema for found in states if found.of_older_checkout]:
-        detail = f"of a checkout from before the first release: {', '.join(older)}"
-        return Check("schema", "bad", detail, "See `usher db status`.")
-    if unknown := [found.schema for found in states if found.unknown]:
+    if older := [version.schema for version in states if version.of_older_checkout]:
+        detail = f"created by a checkout from before the first release: {', '.join(older)}"
+        return Check("schema", "bad", detail, "usher db status")
+    if unknown := [version.schema for version in states if version.unknown]:
         return Check(
             "schema", "bad", f"newer than this Usher: {', '.join(unknown)}", "Upgrade Usher."
         )
-    if behind := [found.schema for found in states if found.pending]:
+    if behind := [version.schema for version in states if version.pending]:
         return Check("schema", "bad", f"behind: {', '.join(behind)}", "usher db migrate")
     return Check("schema", "good", f"up to date: {', '.join(schemas)}")
 
@@ -128,12 +132,12 @@ async def role_check(conn: Connection) -> Check:
     try:
         finding = await roles.check(conn)
     except psycopg.errors.InsufficientPrivilege:
-        return Check("roles", "warning", "this user may not look at the grants")
+        return Check("roles", "warning", "this user may not read the grants")
     if finding.good and (closed := await roles.roles_not_settable(conn)):
         return Check(
             "roles",
             "warning",
-            f"user {conn.info.user} may not take on {', '.join(closed)}, so processes run with all of its rights",
+            f"user {conn.info.user} may not take on {', '.join(closed)}, so processes run with all its rights",
             f"`usher db roles create` as a user with CREATEROLE, or: grant {', '.join(closed)} to {conn.info.user}",
         )
     if finding.good:

@@ -1,6 +1,6 @@
-"""The life story of one URL, from the door to the result page: what is known, what would be answered, is it findable.
+"""Explain one URL: what the door knows and would answer, its crawl and index history, and whether it is searchable.
 
-Comes from a text that somebody calls a URL; goes to whoever shows it. Nothing is changed by asking.
+Nothing is changed.
 """
 
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from usher.addresses import is_private_host
-from usher.crawl.page.head import AGENT
+from usher.crawl.robots import AGENT
 from usher.crawl.robots import rules_for_response as read_robots
 from usher.db.pool import Connection, Database
 from usher.door import admin, filters, guestbook, hosts, private_access
@@ -27,7 +27,7 @@ from usher.mgmt.robots import RobotsRow
 from usher.mgmt.searchable import Searchability, searchability
 from usher.urls import Scheme, Url, UrlRefusal, parse
 
-# The row of the decision table that a reason comes from (docs/door.md); reasons before the table have none.
+# The row of the decision table (docs/door.md) for each reason; reasons that apply before the table have none.
 DECISION_ROWS: Final = MappingProxyType(
     {
         ("single", Reason.ALREADY_WAITING): 1,
@@ -44,7 +44,7 @@ DECISION_ROWS: Final = MappingProxyType(
 )
 
 
-# What lets in a page that is not there; the words are a command's, before the URL or its host.
+# The command that helps against a refusal, and whether its argument is the URL or the host.
 REMEDIES: Final = MappingProxyType(
     {
         Reason.HOST_NOT_DUE: ("usher add --pass", "url"),
@@ -59,7 +59,7 @@ REMEDIES: Final = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class DoorAnswer:
-    """What the door would answer to one way of knocking, and the row of the table it goes by."""
+    """The door's answer to one kind of knock."""
 
     kind: KnockKind
     hall_pass: bool
@@ -77,7 +77,7 @@ class DoorAnswer:
 
 @dataclass(frozen=True, slots=True)
 class RobotsDecision:
-    """What the host's robots.txt says of a URL, by which line, and what was read when."""
+    """Whether robots.txt allows a URL, by which rule, and the stored robots.txt."""
 
     allowed: bool
     rule: str
@@ -86,10 +86,7 @@ class RobotsDecision:
 
 @dataclass(frozen=True, slots=True)
 class UrlExplanation:
-    """All of it; what comes after a part that is None is None too.
-
-    Whoever may not look behind the door gets no `rest`, `robots`, `trail` and `finding`.
-    """
+    """Everything known about a URL; the fields from `rest` to `finding` are None if this user may not read them."""
 
     given: str
     now: datetime
@@ -109,15 +106,14 @@ class UrlExplanation:
 
     @property
     def is_private(self) -> bool:
-        """Whether links from other hosts are refused: not public, or named as private by the operator."""
+        """Whether links from other hosts are refused: the host is not public, or the operator permitted it."""
         return bool(self.private) or (self.url is not None and is_private_host(self.url.host))
 
 
 @dataclass(frozen=True, slots=True)
 class UrlRecord:
-    """What the tables say of a URL."""
+    """What the door's tables contain for a URL."""
 
-    house: hosts.DoorSettings
     host: HostDetails | None
     filters: tuple[Filter, ...]
     kept: str | FilterRefusal
@@ -128,64 +124,74 @@ class UrlRecord:
 async def explain(
     doorkeeper: Doorkeeper, given: str, *, now: datetime, reader: Database | None = None
 ) -> UrlExplanation:
-    """What the door knows, and with a `reader` also what came after it."""
+    """Explain a URL; the history after the door needs a `reader`."""
     url = parse(given)
     if isinstance(url, UrlRefusal):
         would = same_answers(Reason(url.reason), url.detail)
-        words = f"It cannot come in: {url.detail}"
+        words = f"It cannot be admitted: {url.detail}"
         return UrlExplanation(given, now, would, refused=url, finding=Searchability(words))
     async with doorkeeper.db.transaction() as conn:
-        seen = await read_record(conn, url)
-    would = await door_answers(doorkeeper, given, seen, now)
-    kept, filtered = (seen.kept, None) if isinstance(seen.kept, str) else (None, seen.kept)
-    story = UrlExplanation(
-        given, now, would, url, None, seen.host, seen.filters, kept, filtered, seen.page
+        record = await read_record(conn, url)
+    would = await door_answers(doorkeeper, given, record, now)
+    kept, filtered = (record.kept, None) if isinstance(record.kept, str) else (None, record.kept)
+    explanation = UrlExplanation(
+        given,
+        now,
+        would,
+        url=url,
+        host=record.host,
+        filters=record.filters,
+        path=kept,
+        filtered=filtered,
+        page=record.page,
+        private=record.private,
     )
-    story = replace(story, private=seen.private)
-    return story if reader is None else await add_crawl_history(reader, story, url)
+    return explanation if reader is None else await add_crawl_history(reader, explanation, url)
 
 
-async def add_crawl_history(reader: Database, story: UrlExplanation, url: Url) -> UrlExplanation:
-    """The rest of the story; what one may not see is left out."""
-    if story.host is None:
-        return replace(story, finding=not_in_guestbook(story, url))
+async def add_crawl_history(
+    reader: Database, explanation: UrlExplanation, url: Url
+) -> UrlExplanation:
+    """Add the history after the door, if this user may read it."""
+    if explanation.host is None:
+        return replace(explanation, finding=not_in_guestbook(explanation, url))
     try:
         async with reader.transaction() as conn:
-            return await read_crawl_history(conn, story, url, story.host)
+            return await read_crawl_history(conn, explanation, url, explanation.host)
     except NotAllowed:
-        return story
+        return explanation
 
 
 async def read_crawl_history(
-    conn: Connection, story: UrlExplanation, url: Url, host: HostDetails
+    conn: Connection, explanation: UrlExplanation, url: Url, host: HostDetails
 ) -> UrlExplanation:
-    page = story.page
+    page = explanation.page
     rest = await page_history.host_rest(conn, host.domain64)
-    told = await robots_decision(
+    decision = await robots_decision(
         conn, Url(Scheme(page.scheme), url.host, page.path) if page else url
     )
-    story = replace(story, rest=rest, robots=told)
+    explanation = replace(explanation, rest=rest, robots=decision)
     if page is None:
-        return replace(story, finding=not_in_guestbook(story, url))
-    way = await page_history.page_history(conn, page.id, page.chunk_id, now=story.now)
-    finding = searchability(str(url), page, rest, way, story.now)
-    return replace(story, trail=way, finding=finding)
+        return replace(explanation, finding=not_in_guestbook(explanation, url))
+    trail = await page_history.page_history(conn, page.id, page.chunk_id, now=explanation.now)
+    finding = searchability(str(url), page, rest, trail, explanation.now)
+    return replace(explanation, trail=trail, finding=finding)
 
 
 async def robots_decision(conn: Connection, url: Url) -> RobotsDecision | None:
-    """What robots.txt says, as the crawlers read it; None if none has."""
+    """The decision of the stored robots.txt; None if no crawler has read it."""
     read = await robots.find_robots(conn, url.host, url.scheme)
     if read is None:
         return None
     rules = read_robots(read.status, read.body.encode(), AGENT)
-    return RobotsDecision(rules.allowed(str(url)), rules.rule(str(url)), read)
+    return RobotsDecision(rules.allows(str(url)), rules.explain(str(url)), read)
 
 
-def not_in_guestbook(story: UrlExplanation, url: Url) -> Searchability:
-    """Why a page that is not in the guestbook is not: nobody asked, or the door would refuse it."""
-    first = story.would[0]
+def not_in_guestbook(explanation: UrlExplanation, url: Url) -> Searchability:
+    """Why a page is not in the guestbook: it was never requested, or the door would refuse it."""
+    first = explanation.would[0]
     if first.verdict is not Verdict.REFUSE:
-        return Searchability("Nobody has asked that it come in.", f"usher add {quote(str(url))}")
+        return Searchability("It was never added.", f"usher add {quote(str(url))}")
     why = f" ({first.detail})" if first.detail else ""
     words = f"It is not in the guestbook, and the door would refuse it: {first.reason}{why}."
     command, of = REMEDIES.get(first.reason, ("", ""))
@@ -195,24 +201,24 @@ def not_in_guestbook(story: UrlExplanation, url: Url) -> Searchability:
 
 
 async def read_record(conn: Connection, url: Url) -> UrlRecord:
-    house = await hosts.door_settings(conn)
+    defaults = await hosts.door_settings(conn)
     host = await admin.show_host(conn, name=url.host)
-    combined = tuple(filters.combine(house.filters, host.filters if host else []))
-    kept = filters.compile(combined).apply(url.path)
+    active = tuple(filters.combine(defaults.filters, host.filters if host else []))
+    kept = filters.compile(active).apply(url.path)
     page = None
     if host and isinstance(kept, str):
         page = await guestbook.page(conn, domain64=host.domain64, path=kept)
     private = await private_access.of_host(conn, url.host)
-    return UrlRecord(house, host, combined, kept, page, tuple(private))
+    return UrlRecord(host, active, kept, page, tuple(private))
 
 
 async def door_answers(
-    doorkeeper: Doorkeeper, given: str, seen: UrlRecord, now: datetime
+    doorkeeper: Doorkeeper, given: str, record: UrlRecord, now: datetime
 ) -> tuple[DoorAnswer, ...]:
-    """The door's own answers to single knocks, without effect; that its host is full concerns only them.
+    """The door's answers to all kinds of knock.
 
-    A full knock would touch every page of the host and undo it again, so its answer comes from the rules, which a
-    property test proves equal to the door's.
+    Single knocks are dry runs at the door. A full knock would change every page of the host and roll back, so its
+    answer comes from the rules; a property test proves that they agree. A full host refuses only single knocks.
     """
     singles = [
         await dry_knock(doorkeeper, given, Knock("single", hall_pass), now)
@@ -221,27 +227,27 @@ async def door_answers(
     first = singles[0]
     if first.row is None and first.reason is not Reason.HOST_FULL:
         return same_answers(first.reason, first.detail)
-    fulls = [full_knock_answer(seen, now, hall_pass=hall_pass) for hall_pass in (False, True)]
+    fulls = [full_knock_answer(record, now, hall_pass=hall_pass) for hall_pass in (False, True)]
     return (*singles, *fulls)
 
 
 async def dry_knock(doorkeeper: Doorkeeper, given: str, knock: Knock, now: datetime) -> DoorAnswer:
-    came = await doorkeeper.knock([given], knock=knock, dry_run=True, now=now)
-    (answer,) = came.answers
+    batch = await doorkeeper.knock([given], knock=knock, dry_run=True, now=now)
+    (answer,) = batch.answers
     return DoorAnswer(knock.kind, knock.hall_pass, answer.reason, answer.detail)
 
 
-def full_knock_answer(seen: UrlRecord, now: datetime, *, hall_pass: bool) -> DoorAnswer:
-    """The answer to a full knock; a host that is not registered yet would be due at once."""
-    host = seen.host
+def full_knock_answer(record: UrlRecord, now: datetime, *, hall_pass: bool) -> DoorAnswer:
+    """The answer to a full knock; an unregistered host is due at once."""
+    host = record.host
     is_due = host is None or host.crawl_started is not None or host.next_fetch <= now
-    is_waiting = seen.page is not None and seen.page.state in WAITING_STATES
+    is_waiting = record.page is not None and record.page.state in WAITING_STATES
     reason = judge_full(is_waiting=is_waiting, hall_pass=hall_pass, is_host_due=is_due)
     return DoorAnswer("full", hall_pass, reason)
 
 
 def same_answers(reason: Reason, detail: str) -> tuple[DoorAnswer, ...]:
-    """The same answer to every knock: the table is not reached."""
+    """The same answer to every knock, for a reason that applies before the table."""
     kinds: tuple[KnockKind, ...] = ("single", "full")
     return tuple(
         DoorAnswer(kind, hall_pass, reason, detail) for kind in kinds for hall_pass in (False, True)

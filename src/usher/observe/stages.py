@@ -1,7 +1,7 @@
-"""Every stage on the way of a URL, read: what waits and since when, what is under way, what failed, and who works.
+"""Read the state of every stage: what waits and since when, what is in progress, what failed, and the components.
 
-Comes from the work area and the queue; goes out as values. Nothing is counted further than `MOST`, whatever the tables
-hold, so that a look costs the same for ten pages and for ten million.
+Nothing is counted beyond `MAX_COUNTED`, so that a reading costs the same for ten pages and for ten million. The field
+names of the dataclasses are those of `usher status --json`.
 """
 
 from collections.abc import Sequence
@@ -22,16 +22,16 @@ from usher.urls import Scheme, Url
 
 store = load_statements(__file__)
 MAX_COUNTED: Final = 10_000
-MAX_HOSTS_SEARCHED: Final = 1_000  # looked at for the page that has waited longest
-MAX_NAMED: Final = 5  # of each kind, by name
-MAX_JOB_TYPES: Final = 1_000  # of jobs
+MAX_HOSTS_SEARCHED: Final = 1_000  # for the page that has waited longest
+MAX_NAMED: Final = 5  # of each kind
+MAX_JOB_TYPES: Final = 1_000
 HOUR: Final = timedelta(hours=1)
-RECENT: Final = timedelta(days=1)  # who is gone for longer, and has nothing, is not missed
+RECENT: Final = timedelta(days=1)  # a component without chunks is reported for this long
 
 
 @dataclass(frozen=True, slots=True)
-class PageCounts:
-    """Pages by state; `known` is about right if it is not `exact`. `oldest` could be fetched now."""
+class GuestbookCounts:
+    """Pages by state; `known` is an estimate unless `exact`. `oldest` is ready to be fetched."""
 
     waiting: int
     crawling: int
@@ -44,7 +44,7 @@ class PageCounts:
 
 @dataclass(frozen=True, slots=True)
 class RestingHost:
-    """A host of which pages wait, until when, and why if it is in trouble."""
+    """A host with waiting pages that may not be requested yet, with the reason if it failed."""
 
     name: str
     until: datetime
@@ -54,7 +54,7 @@ class RestingHost:
 
 @dataclass(frozen=True, slots=True)
 class ClosedHost:
-    """A host that is paused or blocked, and how many of its pages wait, up to 1,000."""
+    """A host that is paused or blocked, and the number of its waiting pages, up to 1,000."""
 
     name: str
     policy: str
@@ -64,7 +64,7 @@ class ClosedHost:
 
 @dataclass(frozen=True, slots=True)
 class HostCounts:
-    """Hosts of which pages wait: `ready`, `resting` (`troubled` among them) or `held` by a crawler; and others."""
+    """Hosts with waiting pages: `ready`, `resting` (of these `troubled` failed) or `held` by a crawler; and others."""
 
     ready: int
     resting: int
@@ -79,7 +79,7 @@ class HostCounts:
 
 @dataclass(frozen=True, slots=True)
 class ChunkCounts:
-    """Chunks on their way, and since when the first of those waits that wait."""
+    """Chunks by stage, and since when the oldest of them waits."""
 
     crawling: int
     to_build: int
@@ -92,7 +92,7 @@ class ChunkCounts:
 
 @dataclass(frozen=True, slots=True)
 class HeldBackHost:
-    """A host of which pages are held back from disappearing."""
+    """A host with pages that are held back from removal."""
 
     name: str
     pages: int
@@ -100,7 +100,7 @@ class HeldBackHost:
 
 @dataclass(frozen=True, slots=True)
 class OutdatedCopies:
-    """Outdated copies: those that servers are to take out, pages that wait for a look, and those held back."""
+    """Outdated copies: to be removed by servers, not checked yet, and held back."""
 
     to_retire: int
     unjudged: int
@@ -110,7 +110,7 @@ class OutdatedCopies:
 
 @dataclass(frozen=True, slots=True)
 class LastHour:
-    """What was done in the last hour; `pages` only since `pages_since` where there were too many to count."""
+    """What was done in the last hour; if there were too many `pages`, they are counted since `pages_since`."""
 
     pages: int
     pages_since: datetime | None
@@ -118,14 +118,14 @@ class LastHour:
     searches: int
 
     def pace(self, now: datetime) -> float:
-        """Pages a second, as far as they were counted."""
+        """Pages per second, over the time that was counted."""
         counted = HOUR if self.pages_since is None else now - self.pages_since
         return self.pages / max(counted.total_seconds(), 1)
 
 
 @dataclass(frozen=True, slots=True)
 class ComponentGroup:
-    """So many components that are alike; silent ones were not seen for long, or have stopped."""
+    """Components of one type, row, state and health; silent ones stopped or gave no sign of life recently."""
 
     type: str | None
     row: int | None
@@ -140,18 +140,18 @@ class ComponentGroup:
 
     @property
     def works(self) -> bool:
-        """Whether these take on work now."""
+        """Whether these components accept work."""
         return self.well and self.state != "paused"
 
     @property
     def answers(self) -> bool:
-        """Whether these, being index servers, are on the map that searches go by."""
+        """Whether these index servers are queried by front-ends."""
         return self.well and self.health == "healthy"
 
 
 @dataclass(frozen=True, slots=True)
 class FailingComponent:
-    """A component that is not well; `held` if it has what is wanted."""
+    """A component that is not healthy; `held` if it has chunks that are needed."""
 
     host: str
     type: str | None
@@ -164,7 +164,7 @@ class FailingComponent:
 
 @dataclass(frozen=True, slots=True)
 class SuspectComponent:
-    """A component whose content held foreign pages: in how many chunks, and what the last reporter says."""
+    """A component whose chunks contained pages that were not assigned to it, with the last report."""
 
     host: str
     type: str | None
@@ -184,9 +184,9 @@ class FullDiskComponent:
 
 @dataclass(frozen=True, slots=True)
 class WorkStatus:
-    """The work area."""
+    """The state of the work area."""
 
-    pages: PageCounts
+    pages: GuestbookCounts
     hosts: HostCounts
     chunks: ChunkCounts
     rows: Sequence[RowShortage]
@@ -194,24 +194,24 @@ class WorkStatus:
     crews: Sequence[ComponentGroup]
     failing: Sequence[FailingComponent]
     last_hour: LastHour
-    watched: bool  # a watchdog leads
-    last_round: WatchdogRound | None  # of the watchdog
+    watched: bool  # a watchdog is active
+    last_round: WatchdogRound | None
     poisoned: Sequence[SuspectComponent] = ()
     unrestored: UnrestoredState | None = None
     full_disks: Sequence[FullDiskComponent] = ()
 
     def working(self, type_: str) -> int:
-        """How many components of a type take on work."""
+        """The number of components of a type that accept work."""
         return sum(crew.number for crew in self.crews if crew.type == type_ and crew.works)
 
     def answering(self, row: int) -> int:
-        """How many index servers of a row are asked."""
+        """The number of index servers of a row that are queried."""
         return sum(crew.number for crew in self.crews if crew.row == row and crew.answers)
 
 
 @dataclass(frozen=True, slots=True)
 class JobTypeCounts:
-    """Jobs of a type; `since` is when the first of those that wait could have run."""
+    """Jobs of one type; `since` is when the oldest waiting job could have run."""
 
     type: str
     waiting: int
@@ -222,7 +222,7 @@ class JobTypeCounts:
 
 @dataclass(frozen=True, slots=True)
 class PausedEntry:
-    """A type of job or a resource whose jobs do not start."""
+    """A paused job type or resource."""
 
     kind: Literal["type", "resource"]
     name: str
@@ -230,18 +230,18 @@ class PausedEntry:
 
 @dataclass(frozen=True, slots=True)
 class QueueStatus:
-    """The control area; `done` and `failed` in the last hour."""
+    """The state of the control area; `done` and `failed` in the last hour."""
 
     types: Sequence[JobTypeCounts]
     done: int
     failed: int
-    next_run: datetime | None  # of the tasks that are enabled, the first
-    scheduled: bool  # a scheduler leads
+    next_run: datetime | None  # of the enabled tasks
+    scheduled: bool  # a scheduler is active
     paused: Sequence[PausedEntry] = ()
 
 
 async def read_work(conn: Connection, *, now: datetime) -> WorkStatus:
-    await store.by_index.tuples(conn)
+    await store.prefer_indexes.tuples(conn)
     quiet, n = now - MAX_WORKER_SILENCE, 2 * MAX_NAMED
     [chunks] = await store.chunks.rows(conn, ChunkCounts, most=MAX_COUNTED)
     [last_hour] = await store.last_hour.rows(conn, LastHour, since=now - HOUR, most=MAX_COUNTED)
@@ -251,12 +251,12 @@ async def read_work(conn: Connection, *, now: datetime) -> WorkStatus:
         chunks,
         await placements.row_shortages(conn),
         await read_outdated_copies(conn),
-        await store.crews.rows(conn, ComponentGroup, quiet=quiet),
+        await store.component_groups.rows(conn, ComponentGroup, quiet=quiet),
         await store.failing.rows(conn, FailingComponent, quiet=quiet, lately=now - RECENT, n=n),
         last_hour,
         await has_leader(conn, watchdog.WATCHDOG_LOCK),
         await watchdog.last_round(conn),
-        await store.poisoned.rows(
+        await store.suspects.rows(
             conn, SuspectComponent, lately=now - RECENT, most=MAX_COUNTED, n=MAX_NAMED
         ),
         await incarnation.unrestored(conn),
@@ -264,13 +264,13 @@ async def read_work(conn: Connection, *, now: datetime) -> WorkStatus:
     )
 
 
-async def read_pages(conn: Connection, now: datetime) -> PageCounts:
+async def read_pages(conn: Connection, now: datetime) -> GuestbookCounts:
     [(waiting, crawling, failed, counted, estimate)] = await store.pages.tuples(
         conn, most=MAX_COUNTED
     )
     exact = counted < MAX_COUNTED
     known = counted if exact else max(counted, estimate)
-    pages = PageCounts(waiting, crawling, failed, known, exact)
+    pages = GuestbookCounts(waiting, crawling, failed, known, exact)
     for since, host, scheme, path in await store.next_page.tuples(
         conn, now=now, hosts=MAX_HOSTS_SEARCHED
     ):
@@ -284,7 +284,7 @@ async def read_hosts(conn: Connection, now: datetime) -> HostCounts:
     return replace(
         counts,
         longest=await store.resting.rows(conn, RestingHost, now=now, most=MAX_COUNTED, n=MAX_NAMED),
-        shut=await store.shut_hosts.rows(conn, ClosedHost, most=MAX_COUNTED, n=MAX_NAMED),
+        shut=await store.closed_hosts.rows(conn, ClosedHost, most=MAX_COUNTED, n=MAX_NAMED),
     )
 
 
@@ -299,7 +299,7 @@ async def read_outdated_copies(conn: Connection) -> OutdatedCopies:
 
 
 async def read_queue(conn: Connection, *, now: datetime) -> QueueStatus:
-    await store.by_index.tuples(conn)
+    await store.prefer_indexes.tuples(conn)
     types = await store.jobs.rows(conn, JobTypeCounts, now=now, most=MAX_COUNTED, n=MAX_JOB_TYPES)
     [(done, failed, next_run)] = await store.ended.tuples(conn, since=now - HOUR, most=MAX_COUNTED)
     paused = await store.paused.rows(conn, PausedEntry, n=MAX_JOB_TYPES)
@@ -309,5 +309,5 @@ async def read_queue(conn: Connection, *, now: datetime) -> QueueStatus:
 
 
 async def has_leader(conn: Connection, lock: int) -> bool:
-    [(found,)] = await store.led.tuples(conn, lock=lock)
-    return bool(found)
+    [(locked,)] = await store.has_leader.tuples(conn, lock=lock)
+    return bool(locked)

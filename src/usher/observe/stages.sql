@@ -1,9 +1,9 @@
--- name: by_index
--- For the rest of the transaction tables are read by index and nothing is compiled: every look is short.
+-- name: prefer_indexes
+-- Disables sequential scans and JIT compilation for this transaction, because every statement here reads few rows.
 select set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true);
 
 -- name: pages
--- Pages by state, counted up to a limit each, and how many are known: counted so too, or about as many.
+-- Pages by state, each counted up to a limit, and the number of all pages with an estimate.
 select
     (select count(*) from (select from work.guestbook where state = 'pending' limit %(most)s) g) as waiting,
     (select count(*) from (select from work.guestbook where state = 'crawling' limit %(most)s) g) as crawling,
@@ -12,7 +12,7 @@ select
     (select reltuples::bigint from pg_class where oid = 'work.guestbook'::regclass) as estimate;
 
 -- name: next_page
--- Of the pages whose turn is next at hosts that are ready, the one that came in first; so many hosts are looked at.
+-- The oldest of the pages that are next at ready hosts, over a limited number of hosts.
 select g.admitted_at, h.name, g.scheme, g.path
 from (
     select domain64, name
@@ -32,14 +32,14 @@ order by g.admitted_at
 limit 1;
 
 -- name: hosts
--- Hosts of which pages wait: ready, resting, held by a crawler, in trouble; and those that are due or shut.
-with away as materialized (
+-- Hosts with waiting pages: ready, resting, held by a crawler, failing; and hosts that are due, paused or blocked.
+with unready as materialized (
     select held_by, troubles
     from work.hosts
     where claim_at > %(now)s and claim_at < 'infinity' and policy = 'open' and empty_checks = 0
     order by claim_at desc
     limit %(most)s
-), shut as materialized (
+), closed as materialized (
     select policy from work.hosts where policy <> 'open' limit %(most)s
 )
 select
@@ -51,11 +51,11 @@ select
             limit %(most)s
         ) h
     ) as ready,
-    (select count(*) from away where held_by is null) as resting,
-    (select count(*) from away where held_by is not null) as held,
-    (select count(*) from away where held_by is null and troubles > 0) as troubled,
-    (select count(*) from shut where policy = 'paused') as paused,
-    (select count(*) from shut where policy = 'blocked') as blocked,
+    (select count(*) from unready where held_by is null) as resting,
+    (select count(*) from unready where held_by is not null) as held,
+    (select count(*) from unready where held_by is null and troubles > 0) as troubled,
+    (select count(*) from closed where policy = 'paused') as paused,
+    (select count(*) from closed where policy = 'blocked') as blocked,
     (
         select count(*)
         from (
@@ -66,7 +66,7 @@ select
     ) as due;
 
 -- name: resting
--- Hosts of which pages wait and nobody may be asked: those in trouble first, the longest first.
+-- Hosts with waiting pages that rest: failing hosts first, then by the end of their rest, latest first.
 select h.name, h.claim_at as until, h.troubles, h.trouble as reason
 from (
     select name, claim_at, troubles, trouble, held_by
@@ -79,8 +79,8 @@ where h.held_by is null
 order by h.troubles > 0 desc, h.claim_at desc, h.name
 limit %(n)s;
 
--- name: shut_hosts
--- Hosts that are paused or blocked although pages of them wait.
+-- name: closed_hosts
+-- Paused and blocked hosts with waiting pages.
 select h.name, h.policy, h.policy_reason as reason, g.pages
 from (select domain64, name, policy, policy_reason from work.hosts where policy <> 'open' limit %(most)s) h
 cross join lateral (
@@ -92,7 +92,7 @@ order by g.pages desc, h.name
 limit %(n)s;
 
 -- name: chunks
--- Chunks on their way, counted up to a limit each, with the first of those that wait.
+-- Chunks by stage, each counted up to a limit, with the time of the oldest that waits.
 select
     (select count(*) from (select from work.chunk where state = 'crawling' limit %(most)s) k) as crawling,
     (
@@ -101,7 +101,7 @@ select
     ) as to_build,
     (
         select crawled_at from work.chunk
-        where state = 'crawled' and index_state is null and crawler_id is not null  -- others may wait
+        where state = 'crawled' and index_state is null and crawler_id is not null  -- a merged chunk may wait
         order by id limit 1
     ) as to_build_since,
     (select count(*) from (select from work.chunk where index_state = 'building' limit %(most)s) k) as building,
@@ -124,24 +124,24 @@ select
     ) as to_load_since;
 
 -- name: last_hour
--- Of the newest chunks, what was done since then. Pages are looked at from the newest chunk on, up to a limit;
--- `pages_since` is how far back that went, and null if all were.
+-- What was done since a time. Pages are counted from the newest chunk on, up to a limit; `pages_since` is the time that
+-- was reached, and null if all were counted.
 with newest as materialized (
     select id, crawled_at, built_at from work.chunk order by id desc limit %(most)s
-), looked_at as materialized (
+), counted as materialized (
     select k.crawled_at, g.last_fetched
     from (select id, crawled_at from newest where crawled_at >= %(since)s order by id desc) k
     cross join lateral (select last_fetched from work.guestbook where chunk_id = k.id offset 0) g
     limit %(most)s
 )
 select
-    (select count(*) from looked_at where last_fetched >= %(since)s) as pages,
-    (select min(crawled_at) from looked_at having count(*) >= %(most)s) as pages_since,
+    (select count(*) from counted where last_fetched >= %(since)s) as pages,
+    (select min(crawled_at) from counted having count(*) >= %(most)s) as pages_since,
     (select count(*) from newest where built_at >= %(since)s) as chunks,
     (select count(*) from (select from work.query_stat where at >= %(since)s limit %(most)s) q) as searches;
 
 -- name: copies
--- Copies that servers are to take out, pages that nobody has looked at yet, and pages held back; each up to a limit.
+-- Copies that servers must remove, pages not checked yet, and pages held back; each counted up to a limit.
 select
     (select count(*) from (select from work.retirement limit %(most)s) r) as to_retire,
     (
@@ -151,7 +151,7 @@ select
     (select count(*) from (select from work.stale_copy where held limit %(most)s) o) as held;
 
 -- name: held_back
--- The hosts of which most pages are held back from disappearing.
+-- The hosts with the most pages that are held back from removal.
 select h.name, s.pages
 from (
     select g.domain64, count(*) as pages
@@ -164,8 +164,8 @@ from (
 cross join lateral (select name from work.hosts where domain64 = s.domain64 offset 0) h
 order by s.pages desc, h.name;
 
--- name: crews
--- Components by type, row, state and health; those who were not seen for long, or have stopped, are silent.
+-- name: component_groups
+-- Components by type, row, state and health; silent ones stopped or gave no sign of life recently.
 select
     type, "row", state, health,
     coalesce(seen_at, registered_at) < %(quiet)s or (state = 'waiting' and state_reason like 'stopped%%') as silent,
@@ -175,7 +175,7 @@ group by 1, 2, 3, 4, 5
 order by 1, 2, 3, 4, 5;
 
 -- name: failing
--- Components that are not well and have what is wanted, and others that are not since lately; since when, and why.
+-- Unhealthy components that have needed chunks, and others that became unhealthy recently, with time and reason.
 select c.host, c.type, c.health, c.state, c.since, c.reason, held.held
 from (
     select
@@ -188,8 +188,8 @@ from (
         case
             when state_reason <> '' then state_reason
             when health <> 'healthy' then health_reason
-            when state = 'error' then 'it declared an error'
-            else 'not seen since'
+            when state = 'error' then 'it reported an error'
+            else 'no sign of life since then'
         end as reason
     from work.component
     where health <> 'healthy' or state = 'error' or coalesce(seen_at, registered_at) < %(quiet)s
@@ -211,8 +211,8 @@ where held.held or (c.since >= %(lately)s and not (c.state = 'waiting' and c.rea
 order by held.held desc, c.since desc, c.host
 limit %(n)s;
 
--- name: poisoned
--- Components whose content held pages that MGMT did not give them, lately: in how many chunks, and the last report.
+-- name: suspects
+-- Components whose recent chunks contained pages that MGMT did not assign to them: number of chunks and last report.
 select c.host, c.type, e.chunks, e.at, e.reason
 from (
     select
@@ -231,25 +231,25 @@ order by e.at desc, c.host
 limit %(n)s;
 
 -- name: full_disks
--- Components that stopped because their disk is full, and their words.
+-- Components that stopped because their disk is full, with their reason.
 select host, coalesce(type, 'component') as type, state_reason as reason
 from work.component
 where state in ('waiting', 'error') and state_reason like %(prefix)s
 order by host
 limit %(n)s;
 
--- name: led
--- Whether somebody has this lock: whoever leads does.
+-- name: has_leader
+-- Whether this advisory lock is held; the active watchdog or scheduler holds it.
 select exists (
     select from pg_locks
     where locktype = 'advisory' and granted and objsubid = 1
         and database = (select oid from pg_database where datname = current_database())
         and classid = (%(lock)s::bigint >> 32)::oid and objid = (%(lock)s::bigint & 4294967295)::oid
-) as led;
+) as locked;
 
 -- name: jobs
--- Of each type of job: what waits and since when it could run, what runs, what is to be tried again, each up to a limit.
--- Types and lanes are found by leaping from one to the next.
+-- For each job type: jobs that wait and since when they could run, that run, and that will be retried, up to a limit.
+-- The recursion reads one index entry per type, host rule and priority (a loose index scan).
 with recursive lanes as (
     (
         select j.type, j.host_rule, j.priority from control.job j
@@ -299,8 +299,8 @@ order by type
 limit %(n)s;
 
 -- name: ended
--- Jobs that ended since then, well or not, of the latest up to a limit; and when a task is to make more, but for the
--- upkeep of the queue itself, which nobody misses who has no jobs.
+-- Jobs that completed or failed since a time, of the latest up to a limit; and the next run of a task, without the
+-- maintenance tasks of the queue itself.
 with latest as materialized (
     select state from control.job_log where "end" >= %(since)s order by "end" desc limit %(most)s
 )
@@ -312,7 +312,7 @@ select
     ) as next_run;
 
 -- name: paused
--- Types of job and resources that the operator paused.
+-- Job types and resources that the operator paused.
 (select 'type' as kind, type::text as name from control.paused_type order by type limit %(n)s)
 union all
 (select 'resource', name from control.resource where paused_capacity is not null order by name limit %(n)s);

@@ -1,4 +1,4 @@
-"""Feeds as pages show them: read by our own parser, kept by our own store, on a database of the test's own."""
+"""Stored feeds for the tests of pages."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -8,6 +8,7 @@ from usher.db.pool import Connection, Database, connect
 from usher.feeds.model import Feed
 from usher.feeds.opml import Subscription
 from usher.feeds.parse.parser import parse
+from usher.feeds.poll.interval import NextPoll
 from usher.feeds.store import item_texts, save_feed, subscriptions
 from usher.feeds.store.save_feed import CacheValidators
 from usher.feeds.store.subscriptions import PollRecord
@@ -59,36 +60,34 @@ def item(
 async def add(
     conn: Connection, url: str, document: bytes, *, tags: Sequence[str] = (), now: datetime
 ) -> int:
-    """Subscribe to a feed that says this, and read it; its number."""
+    """Subscribe to a feed and save this document; returns its number."""
     found = await subscriptions.add(conn, [Subscription(url, tags=tuple(tags))], now=now)
     feed = parse(document, url=url, content_type="application/rss+xml", now=now)
     assert isinstance(feed, Feed), feed
     kept = await save_feed.save_feed(conn, url, feed, CacheValidators(), id_=found[url], now=now)
     await subscriptions.link_feed(conn, found[url], kept.feed_id)
-    await note(conn, found[url], url, now=now)
+    await record_poll(conn, found[url], url, now=now)
     return found[url]
 
 
-async def note(
+async def record_poll(
     conn: Connection, id_: int, url: str, *, error: str = "", errors: int = 0, now: datetime
 ) -> None:
-    noted = PollRecord(
+    record = PollRecord(
+        id=id_,
+        polled_at=now,
         host=url.split("/")[2],
-        silent=False,
         status=503 if error else 200,
         errors=errors,
         error=error,
-        new=0,
-        period=HOUR,
-        next_at=now + HOUR,
-        why="It brings something about every 2h.",
-        unmodified=0,
+        next_poll=NextPoll(now + HOUR, HOUR, "It publishes about every 2h."),
+        unmodified=False,
     )
-    await subscriptions.record_poll(conn, id_, noted, now=now)
+    await subscriptions.record_polls(conn, [record])
 
 
 def busy(base: str, *, per_day: Sequence[int], now: datetime) -> list[str]:
-    """So many items of each of the last days, today's last."""
+    """Items of the last days, with this many per day, today last."""
     found = []
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     for ago, number in enumerate(reversed(per_day)):
@@ -138,7 +137,7 @@ async def fill(dsn: str, *, now: datetime | None = None) -> dict[str, int]:
             conn, f"{quiet}/away", rss("Far away", [], base=quiet), tags=["news"], now=now
         )
         error = "HTTP 503 Service Unavailable."
-        await note(conn, found["failing"], f"{quiet}/away", error=error, errors=3, now=now)
+        await record_poll(conn, found["failing"], f"{quiet}/away", error=error, errors=3, now=now)
         found["disabled"] = await add(
             conn, f"{quiet}/off", rss("Switched off", [], base=quiet), now=now
         )
@@ -154,7 +153,7 @@ async def fill(dsn: str, *, now: datetime | None = None) -> dict[str, int]:
 
 
 def hostile(now: datetime) -> tuple[str, bytes]:
-    """A feed whose every word wants to be more than that."""
+    """A feed whose texts all contain markup or scripts."""
     base = "https://bad.example"
     items = [
         item(f"h{place}", text, text, base=base, date=now - HOUR, tags=[text])

@@ -49,10 +49,10 @@ class Show:
             found += [pid for pid in waiting if pid not in found]
         return found
 
-    def parts(self) -> dict[str, int]:
-        """The process that plays each part."""
+    def role_processes(self) -> dict[str, int]:
+        """The pid of each role process by its name."""
         lines = {pid: words(pid) for pid in self.kin()}
-        return {line[-1]: pid for pid, line in lines.items() if "part" in line}
+        return {line[-1]: pid for pid, line in lines.items() if "role-process" in line}
 
     def ctrl_c(self) -> None:
         """As a terminal does it: to the whole group."""
@@ -68,7 +68,7 @@ class Show:
         return code
 
     def is_up(self) -> None:
-        assert eventually(lambda: "Ctrl-C ends" in self.said, 60), self.logs
+        assert eventually(lambda: "Ctrl-C to stop" in self.said, 60), self.logs
 
     def ask(self, query: str) -> Any:  # noqa: ANN401 - JSON
         port = json.loads((self.data / "ports.json").read_text())["front"]

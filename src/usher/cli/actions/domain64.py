@@ -22,9 +22,7 @@ from usher.door.domain64_import import ImportResult, import_lines
 from usher.errors import BadInput
 
 BATCH_SIZE = 10_000
-HEX = re.compile(
-    r"0x([0-9A-Fa-f]{1,16})|([0-9A-Fa-f]{15,16})"
-)  # the TLD is at least 1, so a number has 15 or 16 digits
+HEX = re.compile(r"0x([0-9A-Fa-f]{1,16})|([0-9A-Fa-f]{15,16})")  # a TLD is at least 1
 DECIMAL = re.compile(r"[0-9]{17,19}")
 TLD_NAMES = {code: name for name, code in FIXED_TLDS.items()}
 
@@ -183,15 +181,15 @@ def batches(path: Path, *, reverse: bool) -> Iterator[list[PublishedLine]]:
         yield batch
 
 
-def show_imported(app: App, taken: ImportResult, *, dry_run: bool, as_json: bool) -> None:
-    counts = {"new": taken.new, "known": taken.known, "refused": len(taken.objections)}
+def show_imported(app: App, imported: ImportResult, *, dry_run: bool, as_json: bool) -> None:
+    counts = {"new": imported.new, "known": imported.known, "refused": len(imported.objections)}
     if as_json:
         objections = [
-            {**asdict(refused.line), "reason": refused.reason} for refused in taken.objections
+            {**asdict(refused.line), "reason": refused.reason} for refused in imported.objections
         ]
         show_json({"dry_run": dry_run, **counts, "objections": objections})
         return
-    for refused in taken.objections:
+    for refused in imported.objections:
         line = refused.line
         echo("  ".join(map(printable, (line.place, line.number, line.name, refused.reason))))
     app.say(", ".join(f"{number:,} {label}" for label, number in counts.items()))

@@ -1,18 +1,18 @@
-"""The work behind `usher feeds`: subscribed, looked at, polled, and told in lines."""
+"""`usher feeds`: subscribe, list, show, poll, import, export, enable and disable feeds."""
 
 import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import asdict, dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from usher import durations
-from usher.cli.app import App, show_field, show_json, show_table
+from usher.cli.app import App, show_field, show_json, show_more, show_table
 from usher.cli.output import echo
 from usher.cli.queue_access import parse_duration, relative_time
-from usher.cli.wording import display_time, json_fields, printable, time_text
+from usher.cli.wording import display_time, printable, record_json, records_json, time_text
 from usher.db.pool import Connection
 from usher.errors import BadInput, NotFound
 from usher.feeds import opml
@@ -22,9 +22,8 @@ from usher.feeds.opml import Subscription
 from usher.feeds.pages import queries
 from usher.feeds.pages.queries import HubStatus
 from usher.feeds.poll import interval
-from usher.feeds.poll import tasks as rounds
-from usher.feeds.store import databases as houses
-from usher.feeds.store import subscriptions
+from usher.feeds.poll import tasks as poll_tasks
+from usher.feeds.store import databases, subscriptions
 from usher.feeds.store.databases import FeedDatabases
 from usher.feeds.store.subscriptions import SubscriptionRow
 from usher.urls import Url, UrlRefusal, parse
@@ -36,26 +35,22 @@ if TYPE_CHECKING:
 
 FEED_NUMBER: Final = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
 MAX_EXPORTED_FEEDS: Final = 1_000_000
-MAX_LATEST_ITEMS: Final = 5  # items of a feed that is shown
+MAX_LATEST_ITEMS: Final = 5
 
 
 def open_feeds(app: App) -> AbstractAsyncContextManager[FeedDatabases]:
-    return houses.open_databases(app.settings, ready=False)
+    return databases.open_databases(app.settings, ready=False)
 
 
 @asynccontextmanager
 async def feeds_transaction(app: App) -> AsyncIterator[Connection]:
-    """A transaction at the feeds."""
-    async with open_feeds(app) as house, house.search.transaction() as conn:
+    async with open_feeds(app) as feeds, feeds.search.transaction() as conn:
         yield conn
-
-
-# -- subscribing
 
 
 @dataclass(frozen=True, slots=True)
 class AddedFeed:
-    """A feed that a command named, and whether it was subscribed to by that."""
+    """A feed of `usher feeds add`; `new` if it was not subscribed to before."""
 
     feed: SubscriptionRow
     new: bool
@@ -70,36 +65,36 @@ async def add_feeds(
     knocks: bool,
     check: bool,
 ) -> list[AddedFeed]:
-    """Subscribe to the feeds at these URLs, or to those that the pages there offer.
+    """Subscribe to the feeds at these URLs, or to the feeds that the pages there link to.
 
-    A feed that is subscribed to already is not requested and gets the tags only.
+    A feed with a subscription is not requested; it only gets the tags.
     """
     from usher.crawl.service import make_fetcher
     from usher.feeds.poll.find_feed import find_feed
 
-    wanted = [parse_feed_url(text) for text in urls]
-    async with open_feeds(app) as house, make_fetcher(app.settings) as fetcher:
-        async with house.search.transaction() as conn:
-            known = {str(url) for url in wanted if await lookup_feed(conn, str(url))}
-        feeds: dict[str, Subscription] = {}
-        for url in wanted:
-            asked = check and str(url) not in known
-            feed = await find_feed(fetcher, url) if asked else Subscription(str(url))
-            feeds[feed.url] = Subscription(feed.url, feed.title, feed.site, tuple(tags))
+    parsed = [parse_feed_url(text) for text in urls]
+    async with open_feeds(app) as feeds, make_fetcher(app.settings) as fetcher:
+        async with feeds.search.transaction() as conn:
+            subscribed = {str(url) for url in parsed if await lookup_feed(conn, str(url))}
+        wanted: dict[str, Subscription] = {}
+        for url in parsed:
+            request = check and str(url) not in subscribed
+            feed = await find_feed(fetcher, url) if request else Subscription(str(url))
+            wanted[feed.url] = Subscription(feed.url, feed.title, feed.site, tuple(tags))
         period = parse_duration(every) if every else None
-        new = await subscribe(house, list(feeds.values()), period=period, knocks=knocks)
-        async with house.search.transaction() as conn:
-            rows = [(await lookup_feed(conn, url), url in new) for url in feeds]
+        new = await subscribe(feeds, list(wanted.values()), period=period, knocks=knocks)
+        async with feeds.search.transaction() as conn:
+            rows = [(await lookup_feed(conn, url), url in new) for url in wanted]
     return [AddedFeed(feed, is_new) for feed, is_new in rows if feed]
 
 
 def show_added(app: App, added: Sequence[AddedFeed]) -> None:
-    for one in added:
-        feed = one.feed
+    for entry in added:
+        feed = entry.feed
         echo(feed.id)
         app.say(f"  {feed.url}")
-        if not one.new:
-            app.say("  was there already and keeps its settings")
+        if not entry.new:
+            app.say("  already subscribed; it keeps its settings")
         if feed.state != "enabled":
             app.say(f"  is {feed.state} and not polled → usher feeds enable {feed.id}")
 
@@ -108,67 +103,63 @@ def parse_feed_url(text: str) -> Url:
     url = parse(text)
     if isinstance(url, UrlRefusal):
         raise BadInput(
-            f"{text[:100]!a} is no URL of a feed: {url.detail}",
-            hint="As in https://example.com/feed",
+            f"{text[:100]!a} is not the URL of a feed: {url.detail}",
+            hint="Example: https://example.com/feed",
         )
     return url
 
 
 async def subscribe(
-    house: FeedDatabases,
-    feeds: Sequence[Subscription],
+    feeds: FeedDatabases,
+    wanted: Sequence[Subscription],
     *,
     period: timedelta | None = None,
     knocks: bool = True,
 ) -> set[str]:
-    """Subscriptions and their tasks, due at once; returns the URLs of those that are new."""
-    now = house.search.clock.now()
-    async with house.search.transaction() as conn:
-        made = await subscriptions.add(conn, feeds, period=period, knocks=knocks, now=now)
-        if made:
-            hosts = {id_: parse_feed_url(url).host for url, id_ in made.items()}
-            async with house.queue(conn) as queue:
-                tasks = await rounds.add(
-                    queue, hosts, period=period or interval.DEFAULT_PERIOD, now=now
-                )
+    """Store subscriptions with their poll tasks, due at once; return the URLs of the new ones."""
+    now = feeds.search.clock.now()
+    async with feeds.search.transaction() as conn:
+        new = await subscriptions.add(conn, wanted, period=period, knocks=knocks, now=now)
+        if new:
+            hosts = {id_: parse_feed_url(url).host for url, id_ in new.items()}
+            interval_ = period or interval.DEFAULT_PERIOD
+            async with feeds.queue(conn) as queue:
+                tasks = await poll_tasks.add(queue, hosts, period=interval_, now=now)
             await subscriptions.give_tasks(conn, tasks)
-    return set(made)
+    return set(new)
 
 
 async def import_feeds(app: App, file: Path) -> tuple[int, int, list[str]]:
-    """Subscribe to all of a list; how many are new, how many there were, and what was wrong."""
-    found = opml.read(file.read_bytes())
-    problems, good = list(found.problems), []
-    for one in found.subscriptions:
-        url = parse(one.url)
+    """Subscribe to the feeds of an OPML file; return the number of new and of all feeds, and the problems."""
+    outline = opml.read(file.read_bytes())
+    problems, wanted = list(outline.problems), []
+    for entry in outline.subscriptions:
+        url = parse(entry.url)
         if isinstance(url, UrlRefusal):
-            problems.append(f"{printable(one.url)} is no URL of a feed: {url.detail}")
+            problems.append(f"{printable(entry.url)} is not the URL of a feed: {url.detail}")
         else:
-            good.append(Subscription(str(url), one.title, one.site, one.tags))
-    async with open_feeds(app) as house:
-        return len(await subscribe(house, good)), len(good), problems
+            wanted.append(Subscription(str(url), entry.title, entry.site, entry.tags))
+    async with open_feeds(app) as feeds:
+        return len(await subscribe(feeds, wanted)), len(wanted), problems
 
 
 async def export_feeds(app: App, tag: str | None) -> bytes:
-    found = await find_feeds(app, tag=tag, limit=MAX_EXPORTED_FEEDS)
+    rows = await find_feeds(app, tag=tag, limit=MAX_EXPORTED_FEEDS)
     return opml.write(
-        Subscription(one.url, one.title, one.site, tuple(one.tags))
-        for one in found
-        if one.state == "enabled"
+        Subscription(feed.url, feed.title, feed.site, tuple(feed.tags))
+        for feed in rows
+        if feed.state == "enabled"
     )
 
 
-# -- looking
-
-
-async def find_feeds(app: App, *, limit: int, **wanted: Any) -> list[SubscriptionRow]:  # noqa: ANN401
+async def find_feeds(app: App, *, limit: int, **conditions: Any) -> list[SubscriptionRow]:  # noqa: ANN401
     async with feeds_transaction(app) as conn:
-        return await subscriptions.list_feeds(conn, n=limit, **wanted)
+        return await subscriptions.list_feeds(conn, n=limit, **conditions)
 
 
 @dataclass(frozen=True, slots=True)
 class FeedView:
-    """A feed as `show` has it: its items, the latest of them, how their pages are, how many are to be cleaned."""
+    """A feed with its number of items, its latest items, and the state of their pages and cleaning."""
 
     feed: SubscriptionRow
     number: int = 0
@@ -182,59 +173,56 @@ async def read_feed(app: App, text: str) -> FeedView:
     from usher.feeds.items import clean_job, full_pages
 
     async with feeds_transaction(app) as conn:
-        found = await require_feed(conn, text)
-        if found.feed_id is None:
-            return FeedView(found, cleaning=await clean_job.cleanup_status(conn, found.id))
+        feed = await require_feed(conn, text)
+        if feed.feed_id is None:
+            return FeedView(feed, cleaning=await clean_job.cleanup_status(conn, feed.id))
         return FeedView(
-            found,
-            await subscriptions.count_items(conn, found.feed_id),
-            await search.find_items(conn, feed=found.id, limit=MAX_LATEST_ITEMS),
-            await full_pages.page_counts(conn, found.feed_id),
-            await clean_job.cleanup_status(conn, found.id),
-            await queries.hub(conn, found.id),
+            feed,
+            await subscriptions.count_items(conn, feed.feed_id),
+            await search.find_items(conn, feed=feed.id, limit=MAX_LATEST_ITEMS),
+            await full_pages.page_counts(conn, feed.feed_id),
+            await clean_job.cleanup_status(conn, feed.id),
+            await queries.hub(conn, feed.id),
         )
 
 
 async def require_feed(conn: Connection, text: str) -> SubscriptionRow:
-    """The feed that a person named, by its number or its URL."""
-    found = await lookup_feed(
-        conn, int(text) if FEED_NUMBER.fullmatch(text) else str(parse_feed_url(text))
-    )
-    if found is None:
+    """The feed with this number or URL; NotFound if there is none."""
+    which = int(text) if FEED_NUMBER.fullmatch(text) else str(parse_feed_url(text))
+    feed = await lookup_feed(conn, which)
+    if feed is None:
         raise NotFound(f"There is no feed {printable(text)}.", hint="usher feeds list")
-    return found
+    return feed
 
 
 async def lookup_feed(conn: Connection, which: int | str) -> SubscriptionRow | None:
-    """The feed of that number or URL."""
-    found = await subscriptions.list_feeds(conn, which=which)
-    return found[0] if found else None
+    rows = await subscriptions.list_feeds(conn, which=which)
+    return rows[0] if rows else None
 
 
 def feed_json(feed: SubscriptionRow) -> dict[str, Any]:
-    """A feed as data; `feed_id` is its own number once it was read, so it is left out."""
-    return {name: value for name, value in json_fields(asdict(feed)).items() if name != "feed_id"}
+    """The fields of a feed, without the internal `feed_id`."""
+    return {name: value for name, value in record_json(feed).items() if name != "feed_id"}
 
 
-def show_feeds(app: App, found: Sequence[SubscriptionRow], *, limit: int, as_json: bool) -> None:
+def show_feeds(app: App, feeds: Sequence[SubscriptionRow], *, limit: int, as_json: bool) -> None:
     if as_json:
-        show_json([feed_json(one) for one in found])
+        show_json([feed_json(feed) for feed in feeds])
         return
     now = display_time()
     rows = [
         (
-            one.id,
-            state_text(one),
-            relative_time(one.succeeded_at, now),
-            relative_time(one.next_at, now) if one.state == "enabled" else "-",
-            printable(one.title, 40) or "-",
-            printable(one.url),
+            feed.id,
+            state_text(feed),
+            relative_time(feed.succeeded_at, now),
+            relative_time(feed.next_at, now) if feed.state == "enabled" else "-",
+            printable(feed.title, 40) or "-",
+            printable(feed.url),
         )
-        for one in found
+        for feed in feeds
     ]
     show_table(("ID", "STATE", "READ", "NEXT", "TITLE", "URL"), rows)
-    if len(found) == limit:
-        app.say(f"  → perhaps more: --after {found[-1].id}")
+    show_more(app, feeds, limit, feeds and feeds[-1].id)
 
 
 def state_text(feed: SubscriptionRow) -> str:
@@ -245,22 +233,20 @@ def state_text(feed: SubscriptionRow) -> str:
     return "new" if feed.polled_at is None else "good"
 
 
-def show_feed(looked: FeedView, *, as_json: bool) -> None:
-    feed = looked.feed
+def show_feed(view: FeedView, *, as_json: bool) -> None:
+    feed, now = view.feed, display_time()
     if as_json:
-        after = {
-            "items": looked.number,
-            "latest": [json_fields(asdict(one)) for one in looked.latest],
-            "pages": json_fields(asdict(looked.pages)) if looked.pages else None,
-            "cleaning": asdict(looked.cleaning) if looked.cleaning else None,
-            "hub": json_fields(asdict(looked.hub)) if looked.hub else None,
+        details = {
+            "items": view.number,
+            "latest": records_json(view.latest),
+            "pages": record_json(view.pages) if view.pages else None,
+            "cleaning": record_json(view.cleaning) if view.cleaning else None,
+            "hub": record_json(view.hub) if view.hub else None,
         }
-        show_json({**feed_json(feed), **after})
+        show_json({**feed_json(feed), **details})
         return
-    now = display_time()
-    show_field(
-        "feed", f"{feed.id}, {state_text(feed)}" + (f": {feed.reason}" if feed.reason else "")
-    )
+    reason = f": {feed.reason}" if feed.reason else ""
+    show_field("feed", f"{feed.id}, {state_text(feed)}{reason}")
     show_field("url", printable(feed.url))
     show_field("title", printable(feed.title) or "-")
     if feed.tags:
@@ -268,33 +254,30 @@ def show_feed(looked: FeedView, *, as_json: bool) -> None:
     if feed.error:
         show_field("error", printable(feed.error, 500))
     show_field("read", time_text(feed.succeeded_at, now) if feed.succeeded_at else "never")
-    show_field("polls", f"{feed.polls}, {feed.unmodified} of them brought nothing new")
+    show_field("polls", f"{feed.polls}, {feed.unmodified} of them without changes")
     if feed.state == "enabled" and feed.next_at:
-        show_field("next", f"{time_text(feed.next_at, now)}: {feed.why}")
-    show_field("every", durations.show(feed.every) if feed.every else "at its own pace")
-    if looked.hub:
-        reason = f": {looked.hub.reason}" if looked.hub.reason else ""
-        show_field("hub", printable(f"{looked.hub.state}, {looked.hub.hub}{reason}", 300))
-    show_field("items", str(looked.number))
-    for one in looked.latest:
-        show_field("", f"{one.pub_date:%Y-%m-%d %H:%M} {printable(one.title or one.link, 90)}")
-    show_processing(looked)
+        show_field("next poll", f"{time_text(feed.next_at, now)}: {feed.why}")
+    show_field("interval", durations.show(feed.every) if feed.every else "adaptive")
+    if view.hub:
+        reason = f": {view.hub.reason}" if view.hub.reason else ""
+        show_field("hub", printable(f"{view.hub.state}, {view.hub.hub}{reason}", 300))
+    show_field("items", str(view.number))
+    for item in view.latest:
+        show_field("", f"{item.pub_date:%Y-%m-%d %H:%M} {printable(item.title or item.link, 90)}")
+    show_processing(view)
     for problem in feed.problems:
         show_field("problem", printable(problem, 300))
 
 
-def show_processing(looked: FeedView) -> None:
-    """What is done with its items after a poll, where something is."""
-    pages, upkeep = looked.pages, looked.cleaning
-    if pages and (pages.wanted or pages.fetched or pages.failed or (upkeep and upkeep.partial)):
+def show_processing(view: FeedView) -> None:
+    """Show the state of fetching pages and cleaning texts, if the feed uses them."""
+    pages, cleaning = view.pages, view.cleaning
+    if pages and (pages.wanted or pages.fetched or pages.failed or (cleaning and cleaning.partial)):
         counts = f"{pages.fetched} fetched, {pages.wanted} wanted, {pages.failed} given up"
         show_field("pages", counts, *([printable(pages.error, 300)] if pages.error else []))
-    if upkeep and upkeep.cleans:
-        learned = ", with a model of its pages" if upkeep.learned else ""
-        show_field("clean", f"{upkeep.uncleaned} items still to be cleaned{learned}")
-
-
-# -- acting
+    if cleaning and cleaning.cleans:
+        learned = ", with a model of its pages" if cleaning.learned else ""
+        show_field("clean", f"{cleaning.uncleaned} items still to be cleaned{learned}")
 
 
 async def poll_feeds(app: App, texts: Sequence[str]) -> list["PollOutcome"]:
@@ -302,63 +285,44 @@ async def poll_feeds(app: App, texts: Sequence[str]) -> list["PollOutcome"]:
     from usher.crawl.service import make_fetcher
     from usher.feeds.poll.feed_poll import poll
 
-    async with open_feeds(app) as house, make_fetcher(app.settings) as fetcher:
-        async with house.search.transaction() as conn:
+    async with open_feeds(app) as feeds, make_fetcher(app.settings) as fetcher:
+        async with feeds.search.transaction() as conn:
             ids = [(await require_feed(conn, text)).id for text in texts]
-        return [await poll(house, fetcher, id_) for id_ in dict.fromkeys(ids)]
+        return [await poll(feeds, fetcher, id_) for id_ in dict.fromkeys(ids)]
 
 
-def show_polls(app: App, told: Sequence["PollOutcome"], *, as_json: bool) -> None:
+def show_polls(app: App, outcomes: Sequence["PollOutcome"], *, as_json: bool) -> None:
     if as_json:
-        internal = "stored_in"
-        show_json(
-            [
-                {
-                    name: value
-                    for name, value in json_fields(asdict(one)).items()
-                    if name != internal
-                }
-                for one in told
-            ]
-        )
+        fields = records_json(outcomes)
+        for outcome in fields:
+            del outcome["stored_in"]
+        show_json(fields)
         return
     now = display_time()
-    for one in told:
-        app.say(f"{one.feed}: {printable(one.words, 500)}")
-        if one.next_at is not None:
-            app.say(f"  next {time_text(one.next_at, now)}: {one.why}")
-        for problem in one.problems:
+    for poll in outcomes:
+        app.say(f"{poll.feed}: {printable(poll.words, 500)}")
+        if poll.next_at is not None:
+            app.say(f"  next poll {time_text(poll.next_at, now)}: {poll.why}")
+        for problem in poll.problems:
             app.say(f"  {printable(problem, 300)}")
 
 
 async def set_states(
     app: App, texts: Sequence[str], state: Literal["enabled", "disabled"], reason: str = ""
 ) -> list[tuple[int, str]]:
-    """Poll feeds, or do not; feed and task together."""
+    """Enable or disable feeds with their poll tasks; return their numbers and URLs."""
     from usher.crawl.service import make_fetcher
     from usher.feeds.websub.subscribe import unsubscribe
 
-    async with open_feeds(app) as house:
-        now = house.search.clock.now()
-        found = await change_states(house, texts, state, reason, now)
-        if state == "disabled" and house.callback_url:
+    async with open_feeds(app) as feeds:
+        async with feeds.search.transaction() as conn:
+            ids = sorted({(await require_feed(conn, text)).id for text in texts})
+            changed = await subscriptions.set_state(conn, ids, state, reason)
+            tasks = [task for _, _, task in changed if task is not None]
+            async with feeds.queue(conn) as queue:
+                await poll_tasks.set_state(queue, tasks, state, now=feeds.search.clock.now())
+        if state == "disabled" and feeds.callback_url:
             async with make_fetcher(app.settings) as fetcher:
-                for problem in await unsubscribe(house, fetcher, [id_ for id_, _ in found]):
+                for problem in await unsubscribe(feeds, fetcher, [id_ for id_, _, _ in changed]):
                     app.say(problem)
-        return found
-
-
-async def change_states(
-    house: FeedDatabases,
-    texts: Sequence[str],
-    state: Literal["enabled", "disabled"],
-    reason: str,
-    now: datetime,
-) -> list[tuple[int, str]]:
-    async with house.search.transaction() as conn:
-        ids = sorted({(await require_feed(conn, text)).id for text in texts})
-        found = await subscriptions.set_state(conn, ids, state, reason)
-        tasks = [task for _, _, task in found if task is not None]
-        async with house.queue(conn) as queue:
-            await rounds.set_state(queue, tasks, state, now=now)
-        return sorted((id_, url) for id_, url, _ in found)
+    return sorted((id_, url) for id_, url, _ in changed)

@@ -1,6 +1,6 @@
-"""The work behind `usher jobs`: jobs found, put in, tried again, cancelled, and the lines that tell of it."""
+"""`usher jobs`: list, count, add, retry and cancel jobs."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, BinaryIO
@@ -10,7 +10,7 @@ import msgspec
 from usher import durations
 from usher.api.jobs import new_job
 from usher.api.queue_messages import NewJob
-from usher.cli.app import App, show_json, show_table
+from usher.cli.app import App, show_json, show_more, show_table
 from usher.cli.area_access import checked_transaction
 from usher.cli.output import echo
 from usher.cli.queue_access import (
@@ -26,34 +26,34 @@ from usher.cli.queue_access import (
     queue_transaction,
     relative_time,
 )
-from usher.cli.wording import display_time, duration_text, json_fields, printable
+from usher.cli.wording import display_time, duration_text, printable, records_json
 from usher.db.clock import server_time
 from usher.errors import BadInput
 from usher.queue import admin, jobs, queries, run_api, waiting_reason
+from usher.queue.host_rules import normalize_host_rule
 from usher.queue.job_states import JobState
 from usher.queue.jobs import EnqueuedJob, JobRequest
-from usher.queue.periods import normalize_host_rule
 from usher.queue.queries import JobCount, JobDetails, JobTreeNode, ListedJob, QueueCounts, RowWriter
 
 BATCH_SIZE = 5_000
 MAX_LINE_BYTES = 1 << 24  # bytes
 MESSAGE_CHARACTERS = 60
-JSON_HINT = """As in {"type": "fetch", "program": "curl", "args": ["https://example.com/"]}"""
+JSON_HINT = """Example: {"type": "fetch", "program": "curl", "args": ["https://example.com/"]}"""
 REFUSED_RESULTS = ("live", "ended", "missing")
 RESULT_TEXTS: Mapping[str, str] = {
-    "pending": "waits for its turn",
-    "new": "is in again as job {}",
-    "live": "cannot be tried again: job {} waits or runs already",
-    "cancelled": "is cancelled",
-    "stopping": "runs, and is being stopped",
-    "ended": "has ended already",
-    "missing": "is not there: see usher jobs list",
+    "pending": "waits to run",
+    "new": "added again as job {}",
+    "live": "not retried: job {} already waits or runs",
+    "cancelled": "cancelled",
+    "stopping": "running; it is being stopped",
+    "ended": "already ended",
+    "missing": "not found: see usher jobs list",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class JobRequestResult:
-    """What became of the wish to try a job again or to cancel it, and which job is now meant."""
+    """The result of a retry or cancel request, and the job it applies to."""
 
     id: int
     what: str
@@ -69,7 +69,7 @@ async def find_jobs(
     since: str | None,
     after: str | None,
     limit: int,
-    **wanted: Any,  # noqa: ANN401 - as click read them
+    **conditions: Any,  # noqa: ANN401 - as click read them
 ) -> list[ListedJob]:
     after_id, after_end = parse_cursor(after)
     async with queue_transaction(app) as conn:
@@ -82,28 +82,24 @@ async def find_jobs(
             since=parse_since(since, await server_time(conn)) if since else None,
             after_id=after_id,
             after_end=after_end,
-            **wanted,
+            **conditions,
         )
 
 
 def parse_cursor(text: str | None) -> tuple[int | None, datetime | None]:
-    """Where a page of a list ended: a job, and in the log also when it ended."""
+    """The last job of a page (`12`); in the log with its end (`12@2026-11-16T08:00:00`)."""
     if text is None:
         return None, None
     number, _, end = text.partition("@")
     if not number.isdecimal() or len(number) > 18:  # noqa: PLR2004 - what a bigint holds
-        raise BadInput(f"{text[:40]!a} is not the number of a job.", hint="usher jobs list")
-    return int(number), parse_time(end, "As in 12@2026-11-16T08:00:00") if end else None
-
-
-def rows_json(rows: Iterable[Any]) -> list[dict[str, Any]]:
-    return [json_fields(asdict(row)) for row in rows]
+        raise BadInput(f"{text[:40]!a} is not a job number.", hint="usher jobs list")
+    return int(number), parse_time(end, "Example: 12@2026-11-16T08:00:00") if end else None
 
 
 def show_jobs(
-    app: App, found: list[ListedJob], wanted: Mapping[str, Any], *, only_ids: bool, as_json: bool
+    app: App, listed: list[ListedJob], options: Mapping[str, Any], *, only_ids: bool, as_json: bool
 ) -> None:
-    if show_for_programs(found, only_ids=only_ids, as_json=as_json):
+    if show_for_programs(listed, only_ids=only_ids, as_json=as_json):
         return
     now = display_time()
     rows = [
@@ -116,17 +112,16 @@ def show_jobs(
             command_line(job.program, job.args),
             printable(job.message or "", MESSAGE_CHARACTERS),
         )
-        for job in found
+        for job in listed
     ]
     show_table(("ID", "TYPE", "STATE", "TIME", "ON", "COMMAND", "MESSAGE"), rows)
-    if len(found) == wanted["limit"]:
-        app.say(f"  → perhaps more: --after {found[-1].id}")
+    show_more(app, listed, options["limit"], listed and listed[-1].id)
 
 
 def show_for_programs(rows: Sequence[Any], *, only_ids: bool, as_json: bool) -> bool:
-    """Whether a machine is to read it, which is then done."""
+    """Print JSON or numbers if one was asked for; whether it was."""
     if as_json:
-        show_json(rows_json(rows))
+        show_json(records_json(rows))
     elif only_ids:
         echo("".join(f"{row.id}\n" for row in rows), nl=False)
     return as_json or only_ids
@@ -134,11 +129,11 @@ def show_for_programs(rows: Sequence[Any], *, only_ids: bool, as_json: bool) -> 
 
 def state_text(job: ListedJob) -> str:
     if job.cancel and job.state == "running":
-        return "running, to be stopped"
+        return "running, being stopped"
     if job.held:
         return f"held by {printable(job.resource or '?', MESSAGE_CHARACTERS)}"
-    most = f" of {job.max_attempts}" if job.max_attempts else ""
-    return f"{job.state} ({job.attempts}{most})" if job.attempts > 1 or job.end else job.state
+    limit = f" of {job.max_attempts}" if job.max_attempts else ""
+    return f"{job.state} ({job.attempts}{limit})" if job.attempts > 1 or job.end else job.state
 
 
 def time_text(job: ListedJob, now: datetime) -> str:
@@ -148,9 +143,9 @@ def time_text(job: ListedJob, now: datetime) -> str:
 
 
 def show_log(
-    app: App, found: list[ListedJob], wanted: Mapping[str, Any], *, only_ids: bool, as_json: bool
+    app: App, listed: list[ListedJob], options: Mapping[str, Any], *, only_ids: bool, as_json: bool
 ) -> None:
-    if show_for_programs(found, only_ids=only_ids, as_json=as_json):
+    if show_for_programs(listed, only_ids=only_ids, as_json=as_json):
         return
     now = display_time()
     rows = [
@@ -165,17 +160,17 @@ def show_log(
             command_line(job.program, job.args),
             printable(job.message or "", MESSAGE_CHARACTERS),
         )
-        for job in found
+        for job in listed
     ]
     show_table(
         ("ID", "TYPE", "STATE", "EXIT", "ENDED", "TOOK", "ON", "COMMAND", "MESSAGE"),
         rows,
     )
-    if len(found) == wanted["limit"]:
-        last = found[-1]
-        # A job is there once, unless attempts are asked for.
-        end = f"@{last.end:%Y-%m-%dT%H:%M:%S.%f}" if "temporary-error" in wanted["states"] else ""
-        app.say(f"  → perhaps more: --after {last.id}{end}")
+    if listed:
+        # The log has a job once, and once more for each attempt that failed.
+        attempts = "temporary-error" in options["states"]
+        end = f"@{listed[-1].end:%Y-%m-%dT%H:%M:%S.%f}" if attempts else ""
+        show_more(app, listed, options["limit"], f"{listed[-1].id}{end}")
 
 
 def run_time(job: ListedJob) -> str:
@@ -191,13 +186,13 @@ def show_counts(counts: QueueCounts, *, as_json: bool) -> None:
     if as_json:
         show_json(asdict(counts))
         return
-    rows = [("now", *count_row(one)) for one in counts.live]
-    rows += [("last day", *count_row(one)) for one in counts.log]
+    rows = [("now", *count_row(count)) for count in counts.live]
+    rows += [("last day", *count_row(count)) for count in counts.log]
     show_table(("WHEN", "TYPE", "STATE", "JOBS"), rows)
 
 
-def count_row(one: JobCount) -> tuple[str, str, str]:
-    return one.type, one.state, f"{'≥ ' if one.more else ''}{one.number:,}"
+def count_row(count: JobCount) -> tuple[str, str, str]:
+    return count.type, count.state, f"{'≥ ' if count.more else ''}{count.number:,}"
 
 
 async def find_writers(app: App, table: str, row: str) -> list[RowWriter]:
@@ -205,42 +200,39 @@ async def find_writers(app: App, table: str, row: str) -> list[RowWriter]:
         return await queries.row_writers(conn, table, row)
 
 
-def show_writers(found: list[RowWriter], *, only_ids: bool, as_json: bool) -> None:
-    if show_for_programs(found, only_ids=only_ids, as_json=as_json):
+def show_writers(writers: list[RowWriter], *, only_ids: bool, as_json: bool) -> None:
+    if show_for_programs(writers, only_ids=only_ids, as_json=as_json):
         return
     rows = [
         (
-            one.id,
-            f"{one.at.astimezone(UTC):%Y-%m-%d %H:%M:%S}",
-            one.type or "-",
-            one.state or "forgotten",
-            command_line(one.program, one.args or ()) if one.program else "-",
+            job.id,
+            f"{job.at.astimezone(UTC):%Y-%m-%d %H:%M:%S}",
+            job.type or "-",
+            job.state or "deleted",
+            command_line(job.program, job.args or ()) if job.program else "-",
         )
-        for one in found
+        for job in writers
     ]
-    show_table(("ID", "WROTE IT", "TYPE", "STATE", "COMMAND"), rows)
+    show_table(("ID", "WRITTEN", "TYPE", "STATE", "COMMAND"), rows)
 
 
 async def set_log_retention(app: App, text: str) -> str:
-    wanted = parse_duration(text)
+    retention = parse_duration(text)
     async with queue_transaction(app) as conn:
-        await admin.set_log_retention(conn, wanted)
-    return durations.show(wanted)
+        await admin.set_log_retention(conn, retention)
+    return durations.show(retention)
 
 
 async def read_job(
     app: App, id_: int, attempt: int | None, host: str | None
 ) -> tuple[JobDetails, list[str]]:
+    """The job and, while it waits, the reasons."""
     async with queue_transaction(app) as conn:
-        found = await queries.show_job(conn, id_, attempt=attempt)
-        name = host.lower() if host else None
-        now = await server_time(conn)
-        told = (
-            await waiting_reason.waiting_reasons(conn, id_, host=name, now=now)
-            if found.live
-            else []
-        )
-        return found, told
+        details = await queries.show_job(conn, id_, attempt=attempt)
+        if not details.live:
+            return details, []
+        name, now = host.lower() if host else None, await server_time(conn)
+        return details, await waiting_reason.waiting_reasons(conn, id_, host=name, now=now)
 
 
 async def read_tree(app: App, id_: int) -> list[JobTreeNode]:
@@ -254,46 +246,46 @@ async def add_job(
     *,
     type_: str,
     at: str | None,
-    **wanted: Any,  # noqa: ANN401 - as click read them
+    **options: Any,  # noqa: ANN401 - as click read them
 ) -> EnqueuedJob:
     program, args = parse_command(words)
     async with queue_transaction(app) as conn:
         now = await server_time(conn)
         scheduled = parse_start(at, now) if at else None
-        needs = tuple(wanted.pop("needs", ()))
+        needs = tuple(options.pop("needs", ()))
         job = JobRequest(
-            parse_type(type_), program, args, scheduled=scheduled, needs=needs, **wanted
+            parse_type(type_), program, args, scheduled=scheduled, needs=needs, **options
         )
-        [entered] = await jobs.enqueue(conn, [job], now=now)
-        return entered
+        [enqueued] = await jobs.enqueue(conn, [job], now=now)
+        return enqueued
 
 
-def show_enqueued(app: App, entered: EnqueuedJob, *, as_json: bool) -> None:
+def show_enqueued(app: App, enqueued: EnqueuedJob, *, as_json: bool) -> None:
     if as_json:
-        show_json(asdict(entered))
+        show_json(asdict(enqueued))
         return
-    echo(entered.id)
-    if not entered.new:
-        app.say("it waits or runs already, with the same key")
+    echo(enqueued.id)
+    if not enqueued.new:
+        app.say("A job with this key already waits or runs.")
 
 
 async def add_from_file(app: App, file: BinaryIO) -> dict[str, int]:
-    """Jobs from lines of JSON, batch after batch; what came before a bad line is in."""
+    """Add jobs from lines of JSON in batches; the lines before a bad one are added."""
     total = {"new": 0, "known": 0}
     async with open_queue(app) as db:
         try:
             for batch in batches(file):
                 async with checked_transaction(db) as conn:
-                    made = await run_api.enqueue_with_parents(
+                    added = await run_api.enqueue_with_parents(
                         conn, batch, now=await server_time(conn)
                     )
-                new = sum(one.new for one in made)
+                new = sum(job.new for job in added)
                 total["new"] += new
-                total["known"] += len(made) - new
+                total["known"] += len(added) - new
         except BadInput as error:
             done = sum(total.values())
-            message = f"{error.message} The {done:,} jobs before are in." if done else error.message
-            raise BadInput(message, hint=error.hint) from error
+            before = f" The {done:,} jobs before it were added." if done else ""
+            raise BadInput(f"{error.message}{before}", hint=error.hint) from error
     return total
 
 
@@ -316,49 +308,48 @@ def batches(file: BinaryIO) -> Iterator[list[tuple[JobRequest, int | None]]]:
 
 
 def parse_job(line: bytes) -> tuple[JobRequest, int | None]:
-    wanted = msgspec.json.decode(line, type=NewJob)
-    job = new_job(wanted)
+    fields = msgspec.json.decode(line, type=NewJob)
+    job = new_job(fields)
     normalize_host_rule(job.host_rule)
     if any("\0" in word for word in (job.program, *job.args, job.key or "", job.data or "")):
-        raise ValueError("no text can hold a NUL byte")
-    return job, wanted.parent
+        raise ValueError("a text cannot contain a NUL byte")
+    return job, fields.parent
 
 
 def show_total(app: App, total: dict[str, int], *, as_json: bool) -> None:
     if as_json:
         show_json(total)
     else:
-        known = f", {total['known']:,} wait or run already" if total["known"] else ""
+        known = f", {total['known']:,} already wait or run" if total["known"] else ""
         app.say(f"{total['new']:,} new{known}")
 
 
 async def retry_jobs(app: App, ids: Sequence[int]) -> list[JobRequestResult]:
     async with queue_transaction(app) as conn:
-        found = await admin.retry_jobs(conn, ids, now=await server_time(conn))
-    return [JobRequestResult(one.id, one.what, one.job) for one in found]
+        retried = await admin.retry_jobs(conn, ids, now=await server_time(conn))
+    return [JobRequestResult(job.id, job.what, job.job) for job in retried]
 
 
 async def cancel_jobs(app: App, ids: Sequence[int], reason: str) -> list[JobRequestResult]:
-    wanted = list(dict.fromkeys(ids))
+    unique = list(dict.fromkeys(ids))
     async with queue_transaction(app) as conn:
-        found = await jobs.cancel(conn, wanted, why=reason, now=await server_time(conn))
-        over = {one.id for one in await admin.load_ended_jobs(conn, wanted)} - found.keys()
+        states = await jobs.cancel(conn, unique, reason=reason, now=await server_time(conn))
+        ended = {job.id for job in await admin.load_ended_jobs(conn, unique)}
 
-    def fate(id_: int) -> JobRequestResult:
-        if id_ in found:
-            return JobRequestResult(
-                id_, "stopping" if found[id_] is JobState.RUNNING else "cancelled", id_
-            )
-        return JobRequestResult(id_, "ended" if id_ in over else "missing")
+    def result(id_: int) -> JobRequestResult:
+        if id_ in states:
+            running = states[id_] is JobState.RUNNING
+            return JobRequestResult(id_, "stopping" if running else "cancelled", id_)
+        return JobRequestResult(id_, "ended" if id_ in ended else "missing")
 
-    return [fate(id_) for id_ in wanted]
+    return [result(id_) for id_ in unique]
 
 
-def show_results(found: Sequence[JobRequestResult], *, as_json: bool) -> bool:
-    """Tell what became of each; whether all went as wished."""
+def show_results(results: Sequence[JobRequestResult], *, as_json: bool) -> bool:
+    """Show each result; whether no request was refused."""
     if as_json:
-        show_json(rows_json(found))
+        show_json(records_json(results))
     else:
-        for one in found:
-            echo(f"{one.id}  {RESULT_TEXTS[one.what].format(one.job)}")
-    return not any(one.what in REFUSED_RESULTS for one in found)
+        for result in results:
+            echo(f"{result.id}  {RESULT_TEXTS[result.what].format(result.job)}")
+    return not any(result.what in REFUSED_RESULTS for result in results)

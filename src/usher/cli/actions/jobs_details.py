@@ -1,48 +1,51 @@
-"""A job at length: the lines of `usher jobs show` and the drawing of `usher jobs tree`."""
+"""`usher jobs show` and `usher jobs tree`: one job with all its fields, and its ancestors and descendants."""
 
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
 from usher.cli.app import show_field, show_table
 from usher.cli.output import echo
 from usher.cli.queue_access import command_line
-from usher.cli.wording import display_time, duration_text, json_fields, printable, time_text
+from usher.cli.wording import (
+    display_time,
+    duration_text,
+    printable,
+    record_json,
+    records_json,
+    time_text,
+)
 from usher.queue.queries import MAX_COUNTED_JOBS, JobDetails, JobTreeNode, ListedJob, StoredJob
 
-MAX_TEXT_CHARACTERS = (
-    2_000  # characters of a command line or a text, where one job is all there is to see
-)
+MAX_TEXT_CHARACTERS = 2_000  # of a command line or a text
 MAX_ROWS = 20
 
 
-def job_json(found: JobDetails, why: Sequence[str]) -> dict[str, Any]:
+def job_json(details: JobDetails, reasons: Sequence[str]) -> dict[str, Any]:
     return {
-        **json_fields(asdict(found.job)),
-        "live": found.live,
-        "why": list(why),
-        "runs": [json_fields(asdict(one)) for one in found.attempts],
-        "parent": found.parent,
-        "root_task": found.root_task,
-        "children": found.children,
-        "wrote": [json_fields(asdict(one)) for one in found.wrote],
-        "result": json_fields(asdict(found.result)) if found.result else None,
-        "needs": [asdict(need) for need in found.needs],
-        "needed_by": found.needed_by,
+        **record_json(details.job),
+        "live": details.live,
+        "why": list(reasons),
+        "runs": records_json(details.attempts),
+        "parent": details.parent,
+        "root_task": details.root_task,
+        "children": details.children,
+        "wrote": records_json(details.wrote),
+        "result": record_json(details.result) if details.result else None,
+        "needs": records_json(details.needs),
+        "needed_by": details.needed_by,
     }
 
 
-def show_job(found: JobDetails, why: Sequence[str]) -> None:
-    job, now = found.job, display_time()
-    for name, words in (*job_fields(job, now), *relation_fields(found)):
-        show_field(name, words)
-    for number, words in enumerate(why):
-        show_field("why" if number == 0 else "", printable(words, MAX_TEXT_CHARACTERS))
-    if found.attempts and (found.live or len(found.attempts) > 1):
-        show_attempts(found.attempts)
+def show_job(details: JobDetails, reasons: Sequence[str]) -> None:
+    job, now = details.job, display_time()
+    for name, text in (*job_fields(job, now), *relation_fields(details)):
+        show_field(name, text)
+    show_field("why", *(printable(reason, MAX_TEXT_CHARACTERS) for reason in reasons))
+    if details.attempts and (details.live or len(details.attempts) > 1):
+        show_attempts(details.attempts)
     if job.output:
         echo("output")
         for line in job.output.splitlines():
@@ -62,8 +65,8 @@ def job_fields(job: StoredJob, now: datetime) -> Iterator[tuple[str, str]]:
     if job.message:
         yield "message", printable(job.message, MAX_TEXT_CHARACTERS)
     if job.attempts:
-        most = f" of {job.max_attempts}" if job.max_attempts else ""
-        yield "attempt", f"{job.attempts}{most}"
+        limit = f" of {job.max_attempts}" if job.max_attempts else ""
+        yield "attempt", f"{job.attempts}{limit}"
     for name in ("resource", "host_rule", "key", "data"):
         if value := getattr(job, name):
             yield name.replace("_", " "), printable(value, MAX_TEXT_CHARACTERS)
@@ -71,69 +74,69 @@ def job_fields(job: StoredJob, now: datetime) -> Iterator[tuple[str, str]]:
         yield "priority", str(job.priority)
 
 
-def relation_fields(found: JobDetails) -> Iterator[tuple[str, str]]:
-    if found.root_task is not None:
-        own = "" if found.job.task_id is not None else " at the root"
-        yield "task", f"{found.root_task}{own}"
-    if found.parent is not None:
-        yield "parent", f"job {found.parent}"
-    if found.children:
-        more = "≥ " if found.children >= MAX_COUNTED_JOBS else ""
-        yield "children", f"{more}{found.children}: usher jobs tree {found.job.id}"
-    for need in found.needs[:MAX_ROWS]:
+def relation_fields(details: JobDetails) -> Iterator[tuple[str, str]]:
+    if details.root_task is not None:
+        own = "" if details.job.task_id is not None else " (of the root job)"
+        yield "task", f"{details.root_task}{own}"
+    if details.parent is not None:
+        yield "parent", f"job {details.parent}"
+    if details.children:
+        more = "≥ " if details.children >= MAX_COUNTED_JOBS else ""
+        yield "children", f"{more}{details.children}: usher jobs tree {details.job.id}"
+    for need in details.needs[:MAX_ROWS]:
         yield "needs", f"job {need.id}, {need.state or 'unknown'}"
-    if found.needed_by:
-        yield "needed by", ", ".join(f"job {id_}" for id_ in found.needed_by[:MAX_ROWS])
-    if found.result is not None:
+    if details.needed_by:
+        yield "needed by", ", ".join(f"job {id_}" for id_ in details.needed_by[:MAX_ROWS])
+    if details.result is not None:
         yield (
             "result",
-            printable(json.dumps(found.result.value, ensure_ascii=False), MAX_TEXT_CHARACTERS),
+            printable(json.dumps(details.result.value, ensure_ascii=False), MAX_TEXT_CHARACTERS),
         )
-    for row in found.wrote[:MAX_ROWS]:
+    for row in details.wrote[:MAX_ROWS]:
         yield "wrote", printable(f"{row.table} {row.row_id}")
-    if len(found.wrote) > MAX_ROWS:
-        yield "wrote", f"and {len(found.wrote) - MAX_ROWS} more rows"
+    if len(details.wrote) > MAX_ROWS:
+        yield "wrote", f"and {len(details.wrote) - MAX_ROWS} more rows"
 
 
 def show_attempts(attempts: Sequence[ListedJob]) -> None:
-    echo("runs that ended")
+    echo("ended attempts")
     rows = [
         (
-            f"  {one.attempts}",
-            one.state,
-            "-" if one.exit_code is None else one.exit_code,
-            "-" if one.start is None else f"{one.start.astimezone(UTC):%Y-%m-%d %H:%M:%S}",
-            "-" if one.start is None or one.end is None else duration_text(one.end - one.start),
-            one.hostname or "-",
-            printable(one.message or ""),
+            f"  {run.attempts}",
+            run.state,
+            "-" if run.exit_code is None else run.exit_code,
+            "-" if run.start is None else f"{run.start.astimezone(UTC):%Y-%m-%d %H:%M:%S}",
+            "-" if run.start is None or run.end is None else duration_text(run.end - run.start),
+            run.hostname or "-",
+            printable(run.message or ""),
         )
-        for one in attempts
+        for run in attempts
     ]
     show_table(("  ATTEMPT", "STATE", "EXIT", "STARTED", "TOOK", "ON", "MESSAGE"), rows)
 
 
-def show_tree(nodes: Sequence[JobTreeNode], asked: int) -> None:
-    """The root first, each job under the one that put it in."""
-    below: defaultdict[int | None, list[JobTreeNode]] = defaultdict(list)
-    there = {node.id for node in nodes}
+def show_tree(nodes: Sequence[JobTreeNode], marked: int) -> None:
+    """Draw the tree from its root, each job below its parent, and mark one job."""
+    children: defaultdict[int | None, list[JobTreeNode]] = defaultdict(list)
+    ids = {node.id for node in nodes}
     for node in nodes:
-        below[node.parent if node.parent in there else None].append(node)
+        children[node.parent if node.parent in ids else None].append(node)
     root = nodes[0]
     if root.task_id is not None:
         echo(f"task {root.task_id}")
-    # Not by recursion: a chain of jobs may be longer than Python's stack.
-    waiting = [(node, 0) for node in reversed(below[None])]
+    # A loop, because a chain of jobs may be longer than Python's stack.
+    waiting = [(node, 0) for node in reversed(children[None])]
     shown: set[int] = set()
     while waiting:
         node, depth = waiting.pop()
         if node.id in shown:
             continue
         shown.add(node.id)
-        echo(f"{'  ' * depth}{node_text(node, asked)}")
-        waiting += [(child, depth + 1) for child in reversed(below[node.id])]
+        echo(f"{'  ' * depth}{node_text(node, marked)}")
+        waiting += [(child, depth + 1) for child in reversed(children[node.id])]
 
 
-def node_text(node: JobTreeNode, asked: int) -> str:
+def node_text(node: JobTreeNode, marked: int) -> str:
     command = command_line(node.program, node.args or ()) if node.program else ""
-    words = f"{node.id}  {node.type or '-'}  {node.state or 'forgotten'}  {command}".rstrip()
-    return f"{words}  ←" if node.id == asked else words
+    text = f"{node.id}  {node.type or '-'}  {node.state or 'deleted'}  {command}".rstrip()
+    return f"{text}  ←" if node.id == marked else text

@@ -1,14 +1,13 @@
-"""The work behind `usher jobs pause|resume|paused` and `usher resources pause|resume`."""
+"""`usher jobs pause`, `resume` and `paused`: keep managers from starting jobs of a type."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 
 from usher.cli.app import App, show_json, show_table
 from usher.cli.queue_access import parse_type, queue_transaction, relative_time
-from usher.cli.wording import display_time, json_fields, printable
+from usher.cli.wording import display_time, printable, records_json
 from usher.db.clock import server_time
 from usher.queue import admin, task_queries
-from usher.queue.task_queries import PausedType, ResourceStatus
+from usher.queue.task_queries import PausedType
 
 
 async def pause_types(app: App, types: Sequence[str], reason: str) -> None:
@@ -31,20 +30,10 @@ async def find_paused(app: App) -> list[PausedType]:
 
 def show_paused(pauses: Sequence[PausedType], *, as_json: bool) -> None:
     if as_json:
-        show_json([json_fields(asdict(pause)) for pause in pauses])
+        show_json(records_json(pauses))
         return
     now = display_time()
     rows = [
         (pause.type, relative_time(pause.since, now), printable(pause.reason)) for pause in pauses
     ]
     show_table(("TYPE", "PAUSED", "REASON"), rows)
-
-
-async def pause_resource(app: App, name: str) -> ResourceStatus:
-    async with queue_transaction(app) as conn:
-        return await admin.pause_resource(conn, name)
-
-
-async def resume_resource(app: App, name: str) -> ResourceStatus:
-    async with queue_transaction(app) as conn:
-        return await admin.resume_resource(conn, name, now=await server_time(conn))

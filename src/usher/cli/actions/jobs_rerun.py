@@ -1,4 +1,4 @@
-"""The work behind `usher jobs rerun`: a job that ended, run in the foreground."""
+"""`usher jobs rerun`: run an ended job again in the foreground."""
 
 import socket
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from usher.queue.worker_login import worker_dsn
 from usher.shutdown import stop_events
 
 FAILED, NOT_STARTED, INTERRUPTED = 1, 2, 130
-PASSED_EXIT_CODES = (0, 1, 2)  # the exit codes that mean the same to us
+PASSED_EXIT_CODES = (0, 1, 2)  # mean the same for a job and for `usher`
 
 
 async def rerun_job(app: App, id_: int, extra: Sequence[str]) -> int:
@@ -31,11 +31,11 @@ async def rerun_job(app: App, id_: int, extra: Sequence[str]) -> int:
             event = await rerun(
                 RerunRequest(
                     db=db,
-                    post=post,
+                    config=post,
                     old=old,
-                    extra=tuple(extra),
-                    hear=print_output,
-                    talk=app.say,
+                    extra_args=tuple(extra),
+                    show_output=print_output,
+                    show_progress=app.say,
                     stop=stop,
                     kill=kill,
                 )
@@ -44,14 +44,13 @@ async def rerun_job(app: App, id_: int, extra: Sequence[str]) -> int:
 
 
 async def ended_job(conn: Connection, id_: int) -> admin.EndedJob:
-    """The job, which has ended."""
-    found = await admin.load_ended_jobs(conn, [id_])
-    if found:
-        return found[0]
+    """The job; BadInput if it has not ended."""
+    jobs = await admin.load_ended_jobs(conn, [id_])
+    if jobs:
+        return jobs[0]
     live = await queries.show_job(conn, id_)
-    raise BadInput(
-        f"Job {id_} has not ended: {live.job.state}.", hint=f"usher jobs retry {id_}, or cancel it"
-    )
+    hint = f"usher jobs retry {id_}, or usher jobs cancel {id_}"
+    raise BadInput(f"Job {id_} has not ended: it is {live.job.state}.", hint=hint)
 
 
 async def run_context(app: App, db: Database) -> ManagerConfig:
@@ -63,17 +62,17 @@ async def run_context(app: App, db: Database) -> ManagerConfig:
     )
 
 
-def print_output(words: str) -> None:
-    """Print a part of the program's output; `echo` makes its escape sequences visible."""
-    if words:
-        echo(words, nl=False)
+def print_output(text: str) -> None:
+    """Print output of the program; `echo` escapes control sequences."""
+    if text:
+        echo(text, nl=False)
 
 
 def exit_code(app: App, event: RunEnded | None) -> int:
     if event is None or event.why == "cancelled":
         return INTERRUPTED
     if event.detail or event.code not in PASSED_EXIT_CODES:
-        ended = f"exit code {event.code}" if event.code is not None else "it never ran"
+        ended = f"exit code {event.code}" if event.code is not None else "it did not start"
         app.say(f"{event.why}: {event.detail or ended}")
     if event.why in {"missing", "forbidden"}:
         return NOT_STARTED

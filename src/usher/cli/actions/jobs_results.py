@@ -1,4 +1,4 @@
-"""The work behind `usher jobs result`."""
+"""`usher jobs result`: wait for a job and print its result."""
 
 import asyncio
 import json
@@ -18,25 +18,25 @@ MAX_WAIT_SECONDS: Final = 2.0
 
 
 async def read_result(app: App, id_: int, wait: str | None) -> JobDetails:
-    """The job, after waiting up to `wait` for its end."""
+    """Wait up to this duration for the end of the job, and return the job."""
     seconds = parse_duration(wait).total_seconds() if wait else 0.0
     deadline = asyncio.get_running_loop().time() + seconds
     pause = FIRST_WAIT_SECONDS
     async with open_queue(app) as db:
         while True:
             async with checked_transaction(db) as conn:
-                shown = await queries.show_job(conn, id_)
+                details = await queries.show_job(conn, id_)
             left = deadline - asyncio.get_running_loop().time()
-            if not shown.live or left <= 0:
-                return shown
+            if not details.live or left <= 0:
+                return details
             await asyncio.sleep(min(pause, left))
             pause = min(2 * pause, MAX_WAIT_SECONDS)
 
 
-def show_result(shown: JobDetails) -> bool:
-    """Print the result as JSON; False if the job did not complete."""
-    job = shown.job
-    if shown.live:
+def show_result(details: JobDetails) -> bool:
+    """Print the result as JSON; False if the job has none. UsherError if it did not complete."""
+    job = details.job
+    if details.live:
         raise UsherError(
             f"Job {job.id} has not ended: it is {job.state}.",
             hint=f"usher jobs result {job.id} --wait 1m",
@@ -46,6 +46,6 @@ def show_result(shown: JobDetails) -> bool:
         raise UsherError(
             f"Job {job.id} did not complete: {job.state}{message}", hint=f"usher jobs show {job.id}"
         )
-    if shown.result is not None:
-        echo(json.dumps(shown.result.value, ensure_ascii=False))
-    return shown.result is not None
+    if details.result is not None:
+        echo(json.dumps(details.result.value, ensure_ascii=False))
+    return details.result is not None

@@ -1,4 +1,4 @@
-"""What a person sees while everything runs: how far a crawl is, where to search, and what went wrong."""
+"""`usher crawl`, `up` and `demo`: run the local stack, and show the progress of a crawl."""
 
 import asyncio
 import os
@@ -21,10 +21,10 @@ from usher.cli.output import echo
 from usher.cli.wording import printable
 from usher.door.rules import Verdict
 from usher.errors import UsherError
-from usher.local import crawl as stage
 from usher.local.crawl import (
     LocalRunOptions,
     LocalStack,
+    failure_reasons,
     knock_for_urls,
     running_stack,
     watch_progress,
@@ -33,28 +33,28 @@ from usher.observe.crawl_progress import CrawlProgress
 from usher.shutdown import stop_events
 from usher.telemetry import set_up_logging
 
-LINE_SECONDS: Final = 5.0  # between two lines where there is no terminal
+LINE_SECONDS: Final = 5.0  # between two lines without a terminal
 MAX_REASON_CHARACTERS: Final = 1_000
-RATE_SECONDS: Final = 10.0  # seconds that a rate is taken over
+RATE_SECONDS: Final = 10.0  # a rate is measured over these
 
 
 @dataclass(slots=True)
 class PageRate:
-    """Pages a second, lately."""
+    """Pages per second, measured over the last seconds."""
 
-    seen: deque[tuple[float, int]] = field(default_factory=deque)
+    counts: deque[tuple[float, int]] = field(default_factory=deque)
 
     def add(self, done: int) -> float:
         now = time.monotonic()
-        self.seen.append((now, done))
-        while len(self.seen) > 2 and now - self.seen[0][0] > RATE_SECONDS:  # noqa: PLR2004 - a difference
-            self.seen.popleft()
-        (first, before), (last, after) = self.seen[0], self.seen[-1]
+        self.counts.append((now, done))
+        while len(self.counts) > 2 and now - self.counts[0][0] > RATE_SECONDS:  # noqa: PLR2004 - a difference
+            self.counts.popleft()
+        (first, before), (last, after) = self.counts[0], self.counts[-1]
         return (after - before) / (last - first) if last > first else 0.0
 
 
 class ProgressDisplay:
-    """Lines that are redrawn on a terminal, or one now and then elsewhere; both on stderr."""
+    """The progress on stderr: redrawn on a terminal, else a line every few seconds."""
 
     def __init__(self, app: App, address: str) -> None:
         self._app, self._address = app, address
@@ -62,7 +62,7 @@ class ProgressDisplay:
         self._live: Live | None = None
 
     @contextmanager
-    def drawn(self) -> Iterator[None]:
+    def on_terminal(self) -> Iterator[None]:
         if self._app.quiet or not sys.stderr.isatty():
             yield
             return
@@ -70,135 +70,127 @@ class ProgressDisplay:
             yield
         self._live = None
 
-    def show(self, now: CrawlProgress, troubles: Sequence[tuple[str, int]]) -> None:
-        words = self._words(now, troubles)
+    def show(self, progress: CrawlProgress, reasons: Sequence[tuple[str, int]]) -> None:
+        summary = self._summary(progress)
         if self._live is not None:
-            self._live.update(Text("\n".join(words)))
+            lines = [summary, *reason_lines(reasons), f"  Search page: {self._address}"]
+            self._live.update(Text("\n".join(lines)))
         elif time.monotonic() - self._last >= LINE_SECONDS:
             self._last = time.monotonic()
-            self._app.say(words[0])
+            self._app.say(summary)
 
-    def _words(self, now: CrawlProgress, troubles: Sequence[tuple[str, int]]) -> list[str]:
+    def _summary(self, progress: CrawlProgress) -> str:
         parts = [
-            f"{now.crawled:,} fetched",
-            f"{now.waiting + now.crawling:,} waiting",
-            f"{now.indexed:,} to be found",
-            f"{self._rate.add(now.crawled + now.failed):,.0f} pages/s",
+            f"{progress.crawled:,} fetched",
+            f"{progress.waiting + progress.crawling:,} waiting",
+            f"{progress.indexed:,} searchable",
+            f"{self._rate.add(progress.crawled + progress.failed):,.0f} pages/s",
         ]
-        if now.failed:
-            parts.append(f"{now.failed:,} failed")
-        if on_the_way := now.chunks_unbuilt + now.chunks_unpropagated:
-            parts.append(f"{on_the_way} chunks on their way to the index")
-        if now.full_disk:
-            parts.append(now.full_disk)
-        lines = ["  ".join(parts)]
-        lines += [
-            f"  {number:,} times: {printable(reason, MAX_REASON_CHARACTERS)}"
-            for reason, number in troubles
-        ]
-        return [*lines, f"  search meanwhile at {self._address}"]
+        if progress.failed:
+            parts.append(f"{progress.failed:,} failed")
+        if chunks := progress.chunks_unbuilt + progress.chunks_unpropagated:
+            parts.append(f"{chunks} chunks being indexed")
+        if progress.full_disk:
+            parts.append(progress.full_disk)
+        return "  ".join(parts)
+
+
+def reason_lines(reasons: Sequence[tuple[str, int]]) -> list[str]:
+    return [
+        f"  {number:,} times: {printable(reason, MAX_REASON_CHARACTERS)}"
+        for reason, number in reasons
+    ]
 
 
 @asynccontextmanager
 async def start_stack(
-    app: App, errand: LocalRunOptions
+    app: App, options: LocalRunOptions
 ) -> AsyncIterator[tuple[LocalStack, asyncio.Event]]:
-    """Everything running, and an event for when somebody says stop; a second time hurries."""
-    if (
-        app.loaded.origins["log_level"] == "default"
-    ):  # a person reads here; the parts' logs have the rest
+    """Run the stack; yields it with the event that Ctrl-C sets. A second Ctrl-C stops it immediately."""
+    if app.loaded.origins["log_level"] == "default":
+        # This output is for a person; the processes write log files.
         set_up_logging(level="warning", form=app.settings.log_format)
     with stop_events() as (stop, hurry):
-        app.say("starting …")
-        async with running_stack(app.loaded, errand, stop, hurry, told=app.say) as house:
+        app.say("Starting.")
+        async with running_stack(app.loaded, options, stop, hurry, say=app.say) as stack:
             try:
-                yield house, stop
+                yield stack, stop
             finally:
                 if stop.is_set():
-                    app.say("ending in order … (once more to end now)")
+                    app.say("Stopping. Press Ctrl-C again to stop immediately.")
 
 
-async def crawl(app: App, errand: LocalRunOptions, *, serve: bool) -> None:
-    """Crawl what was named, and show how far it is."""
-    async with start_stack(app, errand) as (house, stop):
-        await crawl_urls(app, house, errand, stop)
+async def crawl(app: App, options: LocalRunOptions, *, serve: bool) -> None:
+    async with start_stack(app, options) as (stack, stop):
+        await crawl_urls(app, stack, options, stop)
         if serve and not stop.is_set():
-            app.say(f"search at {house.address} (Ctrl-C ends)")
+            app.say(f"Search page: {stack.address} (press Ctrl-C to stop)")
             await stop.wait()
 
 
 async def crawl_urls(
-    app: App, house: LocalStack, errand: LocalRunOptions, stop: asyncio.Event
+    app: App, stack: LocalStack, options: LocalRunOptions, stop: asyncio.Event
 ) -> None:
-    """From the first knock to the last page that can be found; Abort if somebody says stop before."""
-    if not stop.is_set():
-        answers, hosts = await knock_for_urls(house, errand)
-        for answer in answers:
-            if answer.verdict is Verdict.REFUSE:
-                why = answer.detail or answer.reason
-                app.say(
-                    f"{printable(answer.given)}: {printable(why, MAX_REASON_CHARACTERS)} (--again fetches it now)"
-                )
-        last = await show_progress(app, house, hosts, stop)
-        if last.done and last.failed and not last.crawled:
-            hint = f"`usher explain {errand.urls[0]}` says more."
-            raise UsherError("Nothing could be fetched.", hint=hint)
-        if last.done:
-            return
-    raise click.Abort
+    """Crawl from the first knock until every page is searchable; Abort if `stop` is set before."""
+    if stop.is_set():
+        raise click.Abort
+    answers, hosts = await knock_for_urls(stack, options)
+    for answer in answers:
+        if answer.verdict is Verdict.REFUSE:
+            reason = printable(answer.detail or answer.reason, MAX_REASON_CHARACTERS)
+            app.say(f"{printable(answer.given)}: {reason} (--again fetches it now)")
+    progress = await show_progress(app, stack, hosts, stop)
+    if not progress.done:
+        raise click.Abort
+    if progress.failed and not progress.crawled:
+        hint = f"usher explain {options.urls[0]}"
+        raise UsherError("No page could be fetched.", hint=hint)
 
 
 async def show_progress(
-    app: App, house: LocalStack, hosts: Sequence[int], stop: asyncio.Event
+    app: App, stack: LocalStack, hosts: Sequence[int], stop: asyncio.Event
 ) -> CrawlProgress:
-    began, screen, last = (
-        time.monotonic(),
-        ProgressDisplay(app, house.address),
-        CrawlProgress(0, 0, 0, 0, 0, 0, 0, 0),
-    )
-    with screen.drawn():
-        async for now in watch_progress(house, hosts, stop):
-            last = now
-            screen.show(now, await stage.failure_reasons(house, hosts))
-    word = "done" if last.done else "stopped"
-    seconds = time.monotonic() - began
+    start, display = time.monotonic(), ProgressDisplay(app, stack.address)
+    last = CrawlProgress(0, 0, 0, 0, 0, 0, 0, 0)
+    with display.on_terminal():
+        async for last in watch_progress(stack, hosts, stop):
+            display.show(last, await failure_reasons(stack, hosts))
     echo(
-        f"{word}: {last.crawled:,} pages fetched, {last.failed:,} failed, "
-        f"{last.indexed:,} can be found, {seconds:.0f} s"
+        f"{'done' if last.done else 'stopped'}: {last.crawled:,} pages fetched, {last.failed:,} failed, "
+        f"{last.indexed:,} searchable, {time.monotonic() - start:.0f} s"
     )
-    for reason, number in await stage.failure_reasons(house, hosts):
-        echo(f"  {number:,} times: {printable(reason, MAX_REASON_CHARACTERS)}")
+    for line in reason_lines(await failure_reasons(stack, hosts)):
+        echo(line)
     return last
 
 
-async def run_up(app: App, errand: LocalRunOptions) -> None:
-    async with start_stack(app, errand) as (house, stop):
+async def run_up(app: App, options: LocalRunOptions) -> None:
+    async with start_stack(app, options) as (stack, stop):
         if not stop.is_set():
-            echo(f"search at {house.address}, MGMT at {house.ports.mgmt_url} (Ctrl-C ends)")
+            mgmt = stack.ports.mgmt_url
+            echo(f"Search page: {stack.address}, MGMT: {mgmt} (press Ctrl-C to stop)")
         await stop.wait()
 
 
 async def run_demo(app: App, *, serve: bool, jobs: bool) -> None:
-    """The site that comes with us, crawled into a directory of its own."""
+    """Crawl the demo site into its own data directory."""
     from usher.local.demo import serve_site
 
-    own = demo_app(app)
-    errand = LocalRunOptions(delay=0, jobs=jobs)
+    own, options = demo_app(app), LocalRunOptions(delay=0, jobs=jobs)
     async with (
-        start_stack(own, errand) as (house, stop),
-        serve_site(house.ports.bind("site")) as address,
+        start_stack(own, options) as (stack, stop),
+        serve_site(stack.ports.bind("site")) as address,
     ):
-        app.say(f"a small site is served at {address}")
-        await crawl_urls(own, house, replace(errand, urls=[address]), stop)
+        app.say(f"Demo site: {address}")
+        await crawl_urls(own, stack, replace(options, urls=[address]), stop)
         if serve and not stop.is_set():
-            app.say(
-                f"search at {house.address} (Ctrl-C ends); try: keeper's cat, fog signals, 1893"
-            )
+            app.say(f"Search page: {stack.address} (press Ctrl-C to stop)")
+            app.say("Try: keeper's cat, fog signals, 1893")
             await stop.wait()
 
 
 def demo_app(app: App) -> App:
-    """The demo in a directory of its own, without settings: a database that was named is for real pages."""
+    """The demo with its own directory and default settings: a database that was named is for real pages."""
     overrides = {**app.overrides, "data": app.settings.data / "demo"}
     for name in [*os.environ]:
         if name == "DATABASE_URL" or name.startswith("USHER_"):

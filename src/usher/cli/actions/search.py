@@ -1,11 +1,7 @@
-"""The work behind `usher search`: who is asked, and what was found, told in lines.
-
-Commands import this when they run.
-"""
+"""`usher search`: ask a front-end or the index servers, and show the results."""
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from urllib.parse import urlencode, urlsplit
 
 import msgspec
@@ -13,10 +9,10 @@ import msgspec
 from usher.cli.app import App
 from usher.cli.commands.search import FRONT_URL
 from usher.cli.output import echo, style
-from usher.cli.wording import printable
+from usher.cli.wording import counted, printable
 from usher.errors import BadInput, Unreachable, UsherError, errors_by_code
 from usher.http.client.pool import HttpPool
-from usher.messages import Problem
+from usher.messages.server import Problem
 from usher.query.language import parse_query
 from usher.search.broker import Broker
 from usher.search.cluster_map import open_cluster
@@ -26,114 +22,105 @@ from usher.settings import Settings
 
 OK = 200
 TIMEOUT_SECONDS = 10.0
-MAX_LINE_CHARACTERS = 400  # characters of a line
+MAX_LINE_CHARACTERS = 400
 
 
 async def search(
-    settings: Settings, text: str, limit: int, *, front: str | None, mgmt: str | None
+    app: App, text: str, limit: int, *, front: str | None, mgmt: str | None
 ) -> SearchListing:
-    """What a front-end finds; without one, what a broker of our own does."""
+    """Results of the given front-end, of the local one, or of the index servers that MGMT knows."""
     if front:
-        return await search_front_end(settings, front, text, limit)
+        return await search_front_end(app.settings, front, text, limit)
     if mgmt is None:
-        with suppress(UsherError):  # nobody there, or somebody else
-            return await search_front_end(settings, FRONT_URL, text, limit)
-    return await search_index_servers(
-        replace(settings, mgmt_url=mgmt) if mgmt else settings, text, limit
-    )
+        with suppress(UsherError):  # no front-end runs on this machine
+            return await search_front_end(app.settings, FRONT_URL, text, limit)
+    return await search_index_servers(app.settings_for(mgmt), text, limit)
 
 
 async def search_front_end(settings: Settings, url: str, text: str, limit: int) -> SearchListing:
-    """As many pages as are needed, as one."""
+    """Fetch pages of results until there are enough, and return them as one."""
     parts = urlsplit(url if "://" in url else f"http://{url}")
     if parts.scheme != "http" or not parts.hostname:
         raise BadInput(f"{url!r} is not the address of a front-end.", hint=FRONT_URL)
     hint = "Start one with `usher front`, or ask the index servers with --mgmt."
-    lines = HttpPool(
+    pool = HttpPool(
         parts.hostname, parts.port or 80, timeout=TIMEOUT_SECONDS, name="The front-end", hint=hint
     )
     headers = {"Host": parts.netloc.rpartition("@")[2]}
     if settings.token:
         headers["Authorization"] = f"Bearer {settings.token}"
     try:
-        told = await fetch_page(lines, headers, text, 1)
-        while len(told.results) < min(limit, told.total) and told.page < told.pages:
-            more = await fetch_page(lines, headers, text, told.page + 1)
-            told.results += more.results
-            told.page = more.page
+        results = await fetch_page(pool, headers, text, 1)
+        while len(results.results) < min(limit, results.total) and results.page < results.pages:
+            more = await fetch_page(pool, headers, text, results.page + 1)
+            results.results += more.results
+            results.page = more.page
     finally:
-        lines.close()
-    told.page, told.results = 1, told.results[:limit]
-    return told
+        pool.close()
+    results.page, results.results = 1, results.results[:limit]
+    return results
 
 
 async def fetch_page(
-    lines: HttpPool, headers: dict[str, str], text: str, page: int
+    pool: HttpPool, headers: dict[str, str], text: str, page: int
 ) -> SearchListing:
-    asked = urlencode({"q": text, "page": page}, errors="replace")
-    answer = await lines.ask("GET", f"/search.json?{asked}", b"", headers)
+    query = urlencode({"q": text, "page": page}, errors="replace")
+    answer = await pool.ask("GET", f"/search.json?{query}", b"", headers)
     try:
         if answer.status == OK:
             return msgspec.json.decode(answer.body, type=SearchListing)
         problem = msgspec.json.decode(answer.body, type=Problem)
     except msgspec.MsgspecError as error:
-        raise Unreachable("That is no front-end.", hint="Check the address.") from error
+        raise Unreachable("The server is not a front-end.", hint="Check the address.") from error
     raise (errors_by_code().get(problem.code) or Unreachable)(problem.detail, hint=problem.hint)
 
 
 async def search_index_servers(settings: Settings, text: str, limit: int) -> SearchListing:
-    async with open_cluster(settings) as hall:
-        if not hall.has_map:
-            raise Unreachable(
-                hall.mgmt_error, hint="Start `usher up`, or say where with --front or --mgmt."
-            )
-        answer = await Broker(hall).search(parse_query(text), k=limit, hosts=True)
+    async with open_cluster(settings) as cluster:
+        if not cluster.has_map:
+            hint = "Start `usher up`, or give an address with --front or --mgmt."
+            raise Unreachable(cluster.mgmt_error, hint=hint)
+        answer = await Broker(cluster).search(parse_query(text), k=limit, hosts=True)
         return listing(answer, 1)
 
 
-def show_results_json(told: SearchListing) -> None:
-    echo(msgspec.json.format(msgspec.json.encode(told), indent=2).decode())
+def show_results_json(results: SearchListing) -> None:
+    echo(msgspec.json.format(msgspec.json.encode(results), indent=2).decode())
 
 
-def show_results(app: App, told: SearchListing) -> None:
-    """Results to stdout, and what else there is to say to stderr."""
-    for number, one in enumerate(told.results, 1):
-        show_result(number, one)
-    if told.partial:
-        app.say(f"Part of the index did not answer: {told.missing:.0%} of it is missing here.")
-    if told.ignored:
-        app.say(f"Left out: {', '.join(map(printable, told.ignored))}")
-    if told.suggestion:
-        app.say(f"Did you mean: {printable(told.suggestion)}")
-    if not told.results:
-        app.say("Nothing was found.")
-        app.say("  → usher explain URL says what became of a page you expected.")
+def show_results(app: App, results: SearchListing) -> None:
+    """Print the results to stdout and remarks to stderr."""
+    for number, result in enumerate(results.results, 1):
+        show_result(number, result)
+    if results.partial:
+        app.say(f"Part of the index did not answer: {results.missing:.0%} of it is missing.")
+    if results.ignored:
+        app.say(f"Ignored: {', '.join(map(printable, results.ignored))}")
+    if results.suggestion:
+        app.say(f"Did you mean: {printable(results.suggestion)}")
+    if not results.results:
+        app.say("No results.")
+        app.say("  → `usher explain URL` shows what happened to a page that you expected.")
         return
-    least = "at least " if told.at_least else ""
-    plural = "" if told.total == 1 else "s"
-    app.say(f"{least}{told.total:,} result{plural} in {duration(told.seconds)}")
+    minimum = "at least " if results.at_least else ""
+    app.say(f"{minimum}{counted(results.total, 'result')} in {duration(results.seconds)}")
 
 
-def show_result(number: int, one: SearchListingItem) -> None:
-    echo(f"{number:>3}. {highlighted(one.title_pieces, bold=True)}")
-    echo(f"     {style(printable(one.url, MAX_LINE_CHARACTERS), fg='cyan')}")
-    facts = [day(one.published)] if one.published else []
-    facts += [f"{one.copies} near-copies"] if one.copies else []
-    lead = f"{', '.join(facts)} · " if facts else ""
-    if one.snippet:
-        echo(f"     {lead}{highlighted(one.snippet_pieces)}")
-    elif lead:
-        echo(f"     {lead.removesuffix(' · ')}")
+def show_result(number: int, result: SearchListingItem) -> None:
+    echo(f"{number:>3}. {highlighted(result.title_pieces, bold=True)}")
+    echo(f"     {style(printable(result.url, MAX_LINE_CHARACTERS), fg='cyan')}")
+    facts = [day(result.published)] if result.published else []
+    facts += [f"{result.copies} near-duplicates"] if result.copies else []
+    parts = [", ".join(facts), highlighted(result.snippet_pieces) if result.snippet else ""]
+    if line := " · ".join(filter(None, parts)):
+        echo(f"     {line}")
     echo()
 
 
 def highlighted(pieces: Sequence[TextPiece], *, bold: bool = False) -> str:
-    """The words that were found stand out on a terminal; elsewhere click takes the colours away."""
+    """The text with its matched words in colour; without a terminal `echo` removes the colours."""
+    texts = [(printable(piece.text, MAX_LINE_CHARACTERS), piece.marked) for piece in pieces]
     return "".join(
-        style(
-            printable(one.text, MAX_LINE_CHARACTERS), bold=True, fg="yellow" if one.marked else None
-        )
-        if one.marked or bold
-        else printable(one.text, MAX_LINE_CHARACTERS)
-        for one in pieces
+        style(text, bold=True, fg="yellow" if marked else None) if marked or bold else text
+        for text, marked in texts
     )

@@ -1,7 +1,4 @@
-"""The work behind `usher stats`: what was searched for, read and told in lines.
-
-Commands import this when they run, because it brings the driver along.
-"""
+"""`usher stats queries`: counts, times and most frequent terms of searches."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -10,15 +7,15 @@ from usher.cli.app import App, show_field, show_json, show_table
 from usher.cli.area_access import mgmt_transaction
 from usher.cli.output import echo
 from usher.cli.queue_access import parse_since, relative_time
-from usher.cli.wording import display_time, json_fields, printable
+from usher.cli.wording import display_time, printable, records_json
 from usher.db.clock import server_time
-from usher.mgmt import queries as look
+from usher.mgmt import queries as mgmt_queries
 from usher.mgmt.queries import MAX_QUERIES, QueryDay, QueryTermTimes, QueryTimes
 
 
 @dataclass(frozen=True, slots=True)
 class QueryReport:
-    """Single queries with their terms, and the sums of earlier days with theirs."""
+    """Recent queries with their terms, and earlier days in sums with theirs."""
 
     queries: QueryTimes
     terms: list[QueryTermTimes]
@@ -30,10 +27,10 @@ async def read_queries(app: App, since: str, limit: int) -> QueryReport:
     async with mgmt_transaction(app) as conn:
         moment = parse_since(since, await server_time(conn))
         return QueryReport(
-            queries=await look.queries(conn, since=moment),
-            terms=await look.terms(conn, since=moment, n=limit),
-            days=await look.query_days(conn, since=moment),
-            day_terms=await look.query_day_terms(conn, since=moment, n=limit),
+            queries=await mgmt_queries.queries(conn, since=moment),
+            terms=await mgmt_queries.terms(conn, since=moment, n=limit),
+            days=await mgmt_queries.query_days(conn, since=moment),
+            day_terms=await mgmt_queries.query_day_terms(conn, since=moment, n=limit),
         )
 
 
@@ -41,28 +38,26 @@ def show_queries(report: QueryReport, *, as_json: bool) -> None:
     queries = report.queries
     if as_json:
         lists = {
-            "terms": [json_fields(asdict(term)) for term in report.terms],
-            "earlier_days": [json_fields(asdict(day)) for day in report.days],
-            "earlier_terms": [json_fields(asdict(term)) for term in report.day_terms],
+            "terms": records_json(report.terms),
+            "earlier_days": records_json(report.days),
+            "earlier_terms": records_json(report.day_terms),
         }
         show_json({**asdict(queries), **lists})
         return
-    more = ", the last of them" if queries.number >= MAX_QUERIES else ""
+    more = " (the latest)" if queries.number >= MAX_QUERIES else ""
     show_field("queries", f"{queries.number}{more}")
     if queries.number:
         show_field(
-            "time", f"median {duration_text(queries.median)}, mean {duration_text(queries.mean)}"
-        )
-        show_field(
-            "",
-            f"95 % within {duration_text(queries.p95)}, slowest {duration_text(queries.slowest)}",
+            "time",
+            f"median {latency(queries.median)}, mean {latency(queries.mean)}",
+            f"95 % within {latency(queries.p95)}, slowest {latency(queries.slowest)}",
         )
         echo()
         show_terms(report.terms)
     if report.days:
         echo()
         days = [
-            (f"{day.day}", day.number, duration_text(day.mean), duration_text(day.slowest))
+            (f"{day.day}", day.number, latency(day.mean), latency(day.slowest))
             for day in report.days
         ]
         show_table(("EARLIER DAY", "QUERIES", "MEAN", "SLOWEST"), days)
@@ -74,17 +69,17 @@ def show_terms(terms: Sequence[QueryTermTimes]) -> None:
     now = display_time()
     rows = [
         (
-            one.number,
-            duration_text(one.mean),
-            duration_text(one.slowest),
-            relative_time(one.latest, now),
-            printable(one.term),
+            term.number,
+            latency(term.mean),
+            latency(term.slowest),
+            relative_time(term.latest, now),
+            printable(term.term),
         )
-        for one in terms
+        for term in terms
     ]
     show_table(("QUERIES", "MEAN", "SLOWEST", "LATEST", "TERM"), rows)
 
 
-def duration_text(number: float) -> str:
-    """In milliseconds up to ten seconds."""
+def latency(number: float) -> str:
+    """Milliseconds below ten seconds, else seconds."""
     return f"{number * 1000:.0f}ms" if number < 10 else f"{number:.1f}s"  # noqa: PLR2004

@@ -1,223 +1,217 @@
-"""The work behind `usher status`: what was seen through the window, drawn as lines or told as JSON.
-
-Commands import this when they run, because it brings the driver along.
-"""
+"""`usher status`: show the stages and what blocks them, as text or JSON."""
 
 import asyncio
 import shutil
 import signal
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
 from usher.cli.actions.status_data import StatusReport, open_reader
-from usher.cli.app import App, show_json
+from usher.cli.app import App, show_json, table_lines
 from usher.cli.output import CLEAR_SCREEN, echo, style
-from usher.cli.wording import duration_text, json_value, printable, time_text
+from usher.cli.wording import (
+    counted,
+    duration_text,
+    json_value,
+    printable,
+    record_json,
+    records_json,
+    time_text,
+)
 from usher.observe.blockers import Blocker
 from usher.observe.stages import MAX_COUNTED, FailingComponent, QueueStatus, WorkStatus
 
-REFRESH_SECONDS = 2.0  # seconds between two drawings
-NO_TIME = timedelta(0)
-HEADINGS = ("STAGE", "WAITING", "OLDEST", "UNDER WAY", "FAILED", "LAST HOUR", "BY")
+REFRESH_SECONDS = 2.0
+HEADINGS = ("STAGE", "WAITING", "OLDEST", "IN PROGRESS", "FAILED", "LAST HOUR", "BY")
 STAGE_TYPES = ("crawler", "index-builder", "index-server", "front-end")
 SHORT_TYPES = {"index-builder": "builder", "index-server": "server", None: "unknown"}
-MAX_REASON_CHARACTERS = 1_000  # characters of a reason
+HOST_STATES = {
+    "ready": "ready",
+    "held": "being crawled",
+    "resting": "resting",
+    "troubled": "failing",
+    "paused": "paused",
+    "blocked": "blocked",
+    "due": "due",
+}
+MAX_REASON_CHARACTERS = 1_000
 MAX_PAUSED_NAMES = 3
 
 
 async def show_once(app: App, *, as_json: bool) -> bool:
-    """Show it; whether all is well."""
-    async with open_reader(app) as view:
-        seen = await view.look()
+    """Show the status; whether nothing is blocked."""
+    async with open_reader(app) as reader:
+        report = await reader.read()
     if as_json:
-        show_json(status_json(seen))
+        show_json(status_json(report))
     else:
-        echo("\n".join(render(seen)))
-    return not seen.blockers
+        echo("\n".join(render(report)))
+    return not report.blockers
 
 
 async def watch_status(app: App) -> bool:
-    """Draw it again and again on a terminal until interrupted; whether all was well at last."""
+    """Redraw the status on a terminal until interrupted; whether nothing was blocked at the end."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGINT, stop.set)
     loop.add_signal_handler(signal.SIGTERM, stop.set)
-    async with open_reader(app) as view:
+    async with open_reader(app) as reader:
         while True:
-            seen = await view.look()
+            report = await reader.read()
             height = shutil.get_terminal_size().lines - 1
-            echo(CLEAR_SCREEN + "\n".join(render(seen)[:height]))
+            echo(CLEAR_SCREEN + "\n".join(render(report)[:height]))
             try:
                 await asyncio.wait_for(stop.wait(), REFRESH_SECONDS)
             except TimeoutError:
                 continue
-            return not seen.blockers
+            return not report.blockers
 
 
-def render(seen: StatusReport) -> list[str]:
-    lines = [style(f"{seen.at:%Y-%m-%d %H:%M:%S} UTC", dim=True)]
-    rows = [*(work_rows(seen.work, seen.at) if seen.work else ())]
-    if seen.queue:
-        rows.append(job_row(seen.queue, seen.at))
+def render(report: StatusReport) -> list[str]:
+    lines = [style(f"{report.at:%Y-%m-%d %H:%M:%S} UTC", dim=True)]
+    rows = [*(work_rows(report.work, report.at) if report.work else ())]
+    if report.queue:
+        rows.append(job_row(report.queue, report.at))
     if rows:
-        lines += ["", *table(HEADINGS, rows)]
-    if seen.work:
-        lines += ["", *field_lines(list(summary_fields(seen.work, seen.at)))]
-    lines += ["", *blocker_lines(seen.blockers)]
-    if seen.work and not seen.work.pages.known:
-        lines.append("No page is known yet.\n    → usher add URL")
+        lines += ["", *table_lines(HEADINGS, rows)]
+    if report.work:
+        fields = summary_fields(report.work, report.at)
+        lines += ["", *(f"{name:<12}{text}" for name, text in fields)]
+    lines += ["", *blocker_lines(report.blockers)]
+    if report.work and not report.work.pages.known:
+        lines.append("The guestbook is empty.\n    → usher add URL")
     return lines
 
 
 def work_rows(work: WorkStatus, now: datetime) -> Iterator[Sequence[str]]:
-    """A line for each stage, in the order of the way."""
+    """One table row for each stage, in the order of the path of a URL."""
     pages, chunks, copies, last = work.pages, work.chunks, work.copies, work.last_hour
-    pace = f", {last.pace(now):.1f}/s" if last.pace(now) >= 1 else ""
-    wanted = sum(one.wanted for one in work.rows)
-    gone, held = copies.to_retire + copies.unjudged, f"{shown(copies.held)} held back"
+    rate = f", {last.pace(now):.1f}/s" if last.pace(now) >= 1 else ""
+    wanted = sum(row.wanted for row in work.rows)
+    outdated, held = copies.to_retire + copies.unjudged, f"{capped(copies.held)} held back"
     crawlers, builders, servers, fronts = (component_count(work, type_) for type_ in STAGE_TYPES)
     yield (
-        "crawl", shown(pages.waiting), age(pages.oldest, now), f"{shown(pages.crawling)} pages",
-        shown(pages.failed), f"{shown(last.pages)} pages{pace}", crawlers,
+        "crawl", capped(pages.waiting), age(pages.oldest, now), f"{capped(pages.crawling)} pages",
+        capped(pages.failed), f"{capped(last.pages)} pages{rate}", crawlers,
     )  # fmt: skip
     yield (
-        "build", shown(chunks.to_build), age(chunks.to_build_since, now), f"{shown(chunks.building)} chunks",
-        f"{shown(chunks.parked)} parked" if chunks.parked else "0", f"{shown(last.chunks)} chunks", builders,
+        "build", capped(chunks.to_build), age(chunks.to_build_since, now), f"{capped(chunks.building)} chunks",
+        f"{capped(chunks.parked)} parked" if chunks.parked else "0", f"{capped(last.chunks)} chunks", builders,
     )  # fmt: skip
     yield (
-        "load", shown(chunks.to_load), age(chunks.to_load_since, now), f"{shown(wanted)} copies", "-", "-", servers,
+        "load", capped(chunks.to_load), age(chunks.to_load_since, now), f"{capped(wanted)} copies", "-", "-", servers,
     )  # fmt: skip
-    yield "retire", shown(gone), "-", "-", held if copies.held else "-", "-", servers
-    yield "search", "-", "-", "-", "-", f"{shown(last.searches)} searches", fronts
+    yield "retire", capped(outdated), "-", "-", held if copies.held else "-", "-", servers
+    yield "search", "-", "-", "-", "-", f"{capped(last.searches)} searches", fronts
 
 
 def job_row(queue: QueueStatus, now: datetime) -> Sequence[str]:
-    oldest = min((one.since for one in queue.types if one.since), default=None)
-    waiting = sum(one.waiting + one.again for one in queue.types)
-    running = sum(one.running for one in queue.types)
-    leads = "a scheduler leads" if queue.scheduled else "no scheduler"
+    oldest = min((counts.since for counts in queue.types if counts.since), default=None)
+    waiting = sum(counts.waiting + counts.again for counts in queue.types)
+    running = sum(counts.running for counts in queue.types)
+    by = "scheduler active" if queue.scheduled else "no scheduler"
     if queue.paused:
         names = ", ".join(f"{entry.kind} {entry.name}" for entry in queue.paused[:MAX_PAUSED_NAMES])
         more = len(queue.paused) - MAX_PAUSED_NAMES
-        leads += f"; paused: {printable(names)}" + (f" and {more} more" if more > 0 else "")
+        by += f"; paused: {printable(names)}" + (f" and {more} more" if more > 0 else "")
     return (
-        "jobs", shown(waiting), age(oldest, now), f"{running:,} jobs", shown(queue.failed),
-        f"{shown(queue.done)} done", leads,
+        "jobs", capped(waiting), age(oldest, now), f"{running:,} jobs", capped(queue.failed),
+        f"{capped(queue.done)} done", by,
     )  # fmt: skip
 
 
 def age(since: datetime | None, now: datetime) -> str:
-    return "-" if since is None else duration_text(max(now - since, NO_TIME))
+    return "-" if since is None else duration_text(max(now - since, timedelta(0)))
 
 
 def component_count(work: WorkStatus, type_: str) -> str:
-    """`2 crawlers`, and how many there are beside them that are told to pause."""
-    number, word = work.working(type_), SHORT_TYPES.get(type_, type_)
-    paused = sum(
-        crew.number for crew in work.crews if crew.type == type_ and crew.well and not crew.works
-    )
-    aside = f", {paused} paused" if paused else ""
-    return f"{number or 'no'} {word}{'' if number == 1 else 's'}{aside}"
+    """`2 crawlers, 1 paused`."""
+    number, noun = work.working(type_), SHORT_TYPES.get(type_, type_)
+    groups = (group for group in work.crews if group.type == type_)
+    paused = sum(group.number for group in groups if group.well and not group.works)
+    return server_text(number, noun) + (f", {paused} paused" if paused else "")
+
+
+def server_text(number: int, noun: str) -> str:
+    return counted(number, noun) if number else f"no {noun}s"
 
 
 def summary_fields(work: WorkStatus, now: datetime) -> Iterator[tuple[str, str]]:
     pages, hosts = work.pages, work.hosts
     yield "pages", f"{'' if pages.exact else '≈ '}{pages.known:,} known"
     if pages.oldest_url:
-        yield "", f"waits longest, and could be fetched: {printable(pages.oldest_url)}"
-    states = ("ready", "held", "resting", "troubled", "paused", "blocked", "due")
-    words = ("ready", "being crawled", "resting", "in trouble", "paused", "blocked", "due")
-    counts = [(getattr(hosts, name), word) for name, word in zip(states, words, strict=True)]
-    yield "hosts", ", ".join(f"{shown(n)} {word}" for n, word in counts if n) or "none waits"
+        yield "", f"ready and waiting longest: {printable(pages.oldest_url)}"
+    counts = [(getattr(hosts, name), label) for name, label in HOST_STATES.items()]
+    yield "hosts", ", ".join(f"{capped(n)} {label}" for n, label in counts if n) or "none waiting"
     for host in (host for host in hosts.longest if host.troubles):
         yield "", f"{host.name} rests until {time_text(host.until, now)}: {printable(host.reason)}"
     for number, line in enumerate(row_lines(work)):
         yield "" if number else "rows", line
     yield "components", component_text(work)
-    for one in work.failing:
-        yield "", failing_text(one, now)
+    for component in work.failing:
+        yield "", failing_text(component, now)
     yield "watchdog", watchdog_text(work, now)
 
 
 def watchdog_text(work: WorkStatus, now: datetime) -> str:
-    """Whether one leads, and the age and duration of its last round."""
-    leads, last = "leads" if work.watched else "none runs", work.last_round
+    """Whether a watchdog is active, and its last round."""
+    active, last = "active" if work.watched else "none runs", work.last_round
     if last is None:
-        return leads
-    return f"{leads}; last round {age(last.ended_at, now)} ago, took {last.seconds:.2f} s, on {printable(last.machine)}"
+        return active
+    ago = f"{age(last.ended_at, now)} ago"
+    return f"{active}; last round {ago}, took {last.seconds:.2f} s, on {printable(last.machine)}"
 
 
 def row_lines(work: WorkStatus) -> Iterator[str]:
-    for one in work.rows:
-        servers = work.answering(one.row)
-        who = f"{servers or 'no'} server{'' if servers == 1 else 's'}"
-        lacks = [
-            f"{shown(one.wanted)} not loaded" if one.wanted else "",
-            f"{shown(one.unseated)} without a seat" if one.unseated else "",
+    for row in work.rows:
+        servers = server_text(work.answering(row.row), "server")
+        parts = [
+            f"{row.row}: {servers}",
+            f"{row.seats:,} copies",
+            f"{capped(row.wanted)} not loaded" if row.wanted else "",
+            f"{capped(row.unseated)} unplaced" if row.unseated else "",
         ]
-        yield ", ".join(filter(None, [f"{one.row}: {who}", f"{one.seats:,} seats", *lacks]))
+        yield ", ".join(filter(None, parts))
 
 
 def component_text(work: WorkStatus) -> str:
-    counted: Counter[str] = Counter()
-    for crew in work.crews:
-        how = "silent" if crew.silent and crew.health == "healthy" else crew.health
-        counted[f"{SHORT_TYPES.get(crew.type, crew.type)} {how}"] += crew.number
-    return ", ".join(f"{number} {kind}" for kind, number in counted.items()) or "none"
+    counts: Counter[str] = Counter()
+    for group in work.crews:
+        health = "silent" if group.silent and group.health == "healthy" else group.health
+        counts[f"{SHORT_TYPES.get(group.type, group.type)} {health}"] += group.number
+    return ", ".join(f"{number} {kind}" for kind, number in counts.items()) or "none"
 
 
-def failing_text(one: FailingComponent, now: datetime) -> str:
-    how = "is silent" if one.health == "healthy" else f"is in {one.health}"
-    how = "declares an error" if one.state == "error" else how
-    has = "" if one.held else "; it holds nothing"
-    return f"{one.host} {how} since {time_text(one.since, now)}: {printable(one.reason, MAX_REASON_CHARACTERS)}{has}"
+def failing_text(component: FailingComponent, now: datetime) -> str:
+    state = "silent" if component.health == "healthy" else f"in {component.health}"
+    state = "in error" if component.state == "error" else state
+    since = time_text(component.since, now)
+    reason = printable(component.reason, MAX_REASON_CHARACTERS)
+    empty = "" if component.held else "; it holds no chunks"
+    return f"{component.host} is {state} since {since}: {reason}{empty}"
 
 
-def blocker_lines(found: Sequence[Blocker]) -> Iterator[str]:
-    if not found:
-        yield style("Nothing holds things up.", fg="green")
+def blocker_lines(blockers: Sequence[Blocker]) -> Iterator[str]:
+    if not blockers:
+        yield style("All stages are healthy.", fg="green")
         return
-    yield style("What holds things up", fg="red", bold=True)
-    for number, one in enumerate(found, 1):
-        yield f"{number:>2}. {printable(one.words, MAX_REASON_CHARACTERS)}"
-        yield f"    → {printable(one.command, MAX_REASON_CHARACTERS)}"
+    yield style("Problems", fg="red", bold=True)
+    for number, blocker in enumerate(blockers, 1):
+        yield f"{number:>2}. {printable(blocker.words, MAX_REASON_CHARACTERS)}"
+        yield f"    → {printable(blocker.command, MAX_REASON_CHARACTERS)}"
 
 
-def shown(number: int) -> str:
+def capped(number: int) -> str:
     return f"≥ {MAX_COUNTED:,}" if number >= MAX_COUNTED else f"{number:,}"
 
 
-def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    widths = [max(len(line[at]) for line in (headings, *rows)) for at in range(len(headings))]
-    for number, line in enumerate((headings, *rows)):
-        cells = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
-        drawn_line = "  ".join(cells).rstrip()
-        yield style(drawn_line, bold=True) if number == 0 else drawn_line
-
-
-def field_lines(lines: Sequence[tuple[str, str]]) -> Iterator[str]:
-    for name, words in lines:
-        yield f"{name:<12}{words}"
-
-
-def status_json(seen: StatusReport) -> dict[str, Any]:
+def status_json(report: StatusReport) -> dict[str, Any]:
     return {
-        "at": json_value(seen.at),
-        "well": not seen.blockers,
-        "work": json_values(asdict(seen.work)) if seen.work else None,
-        "queue": json_values(asdict(seen.queue)) if seen.queue else None,
-        "holdups": [asdict(one) for one in seen.blockers],
+        "at": json_value(report.at),
+        "well": not report.blockers,
+        "work": record_json(report.work) if report.work else None,
+        "queue": record_json(report.queue) if report.queue else None,
+        "holdups": records_json(report.blockers),
     }
-
-
-def json_values(value: object) -> Any:  # noqa: ANN401 - any JSON
-    match value:
-        case dict():
-            return {name: json_values(one) for name, one in value.items()}
-        case list() | tuple():
-            return [json_values(one) for one in value]
-        case _:
-            return json_value(value)

@@ -1,7 +1,4 @@
-"""The way from `usher status` to the databases: both areas looked at, and what is around them.
-
-Commands import this when they run, because it brings the driver along.
-"""
+"""Read the state of both areas for `usher status`, with the schemas, the disk and the clock around them."""
 
 import shutil
 from collections.abc import AsyncIterator, Sequence
@@ -10,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from usher.cli.app import App
-from usher.cli.area_access import POOL_SIZE, prepare_schema
+from usher.cli.area_access import POOL_SIZE, READER, prepare_schema
 from usher.db.areas import AreaDatabases, open_areas
 from usher.db.clock import DatabaseClock
 from usher.db.pool import Connection, Database, connect
@@ -19,13 +16,12 @@ from usher.observe.stages import QueueStatus, WorkStatus, read_queue, read_work
 from usher.schema.state import schema_state
 from usher.settings import Settings
 
-READER = "usher_reader"
 AREAS = ("work", "control")
 
 
 @dataclass(frozen=True, slots=True)
 class StatusReport:
-    """All that was seen at a moment; an area whose schema is out of date was not looked at."""
+    """The state at one moment; None for an area whose schema is out of date."""
 
     at: datetime
     work: WorkStatus | None
@@ -35,15 +31,15 @@ class StatusReport:
 
 @dataclass(slots=True)
 class StatusReader:
-    """The databases that can be looked at, and what is around them."""
+    """The databases that can be read, and the schemas that are behind or ahead of this program."""
 
     settings: Settings
     areas: dict[str, Database]
     behind: dict[str, int]
     ahead: list[str]
 
-    async def look(self) -> StatusReport:
-        """One look, for each database in one transaction that only reads."""
+    async def read(self) -> StatusReport:
+        """Read each database in one read-only transaction."""
         clock = next((db.clock for db in self.areas.values()), DatabaseClock())
         now, work, queue = clock.now(), None, None
         if "work" in self.areas:
@@ -52,43 +48,40 @@ class StatusReader:
         if "control" in self.areas:
             async with read_transaction(self.areas["control"]) as conn:
                 queue = await read_queue(conn, now=now)
-        skew = clock.skew.total_seconds()
-        around = SystemState(self.behind, self.ahead, free_space(self.settings), skew)
-        return StatusReport(now, work, queue, find_blockers(around, work, queue, now))
+        data = self.settings.data
+        free = shutil.disk_usage(data).free if data.exists() else None
+        system = SystemState(self.behind, self.ahead, free, clock.skew.total_seconds())
+        return StatusReport(now, work, queue, find_blockers(system, work, queue, now))
 
 
 @asynccontextmanager
 async def open_reader(app: App) -> AsyncIterator[StatusReader]:
-    """A window on both areas; starts the embedded server if one lives there."""
     settings = app.settings
-    with open_areas(settings) as found:
+    with open_areas(settings) as areas:
         async with AsyncExitStack() as stack:
-            view = StatusReader(settings, {}, {}, [])
+            reader = StatusReader(settings, {}, {}, [])
             for schema in AREAS:
-                if await is_current(found, schema, view):
-                    db = await open_area(found, schema, settings)
-                    view.areas[schema] = await stack.enter_async_context(db)
-            yield view
+                if await is_current(areas, schema, reader):
+                    seconds = settings.connect_timeout
+                    role = await prepare_schema(areas, schema, READER, seconds)
+                    dsn = areas.dsn(schema)
+                    db = Database(dsn, size=POOL_SIZE, patience=seconds, role=role)
+                    reader.areas[schema] = await stack.enter_async_context(db)
+            yield reader
 
 
-async def is_current(found: AreaDatabases, schema: str, view: StatusReader) -> bool:
-    """Whether a schema can be looked at; one in the embedded server will be brought up to date."""
-    patience = view.settings.connect_timeout
-    async with await connect(found.dsn(schema), patience=patience) as conn:
-        known = await schema_state(conn, schema)
-    if known.unknown:
-        view.ahead.append(schema)
-    elif known.pending and not found.is_embedded(schema):
-        view.behind[schema] = len(known.pending)
+async def is_current(areas: AreaDatabases, schema: str, reader: StatusReader) -> bool:
+    """Whether a schema can be read; one of the embedded server is migrated before it is read."""
+    seconds = reader.settings.connect_timeout
+    async with await connect(areas.dsn(schema), patience=seconds) as conn:
+        version = await schema_state(conn, schema)
+    if version.unknown:
+        reader.ahead.append(schema)
+    elif version.pending and not areas.is_embedded(schema):
+        reader.behind[schema] = len(version.pending)
     else:
         return True
     return False
-
-
-async def open_area(found: AreaDatabases, schema: str, settings: Settings) -> Database:
-    role = await prepare_schema(found, schema, READER, settings.connect_timeout)
-    patience = settings.connect_timeout
-    return Database(found.dsn(schema), size=POOL_SIZE, patience=patience, role=role)
 
 
 @asynccontextmanager
@@ -96,8 +89,3 @@ async def read_transaction(db: Database) -> AsyncIterator[Connection]:
     async with db.transaction() as conn:
         await conn.execute("set transaction isolation level repeatable read, read only")
         yield conn
-
-
-def free_space(settings: Settings) -> int | None:
-    """Bytes left where our files are; None if none are."""
-    return shutil.disk_usage(settings.data).free if settings.data.exists() else None

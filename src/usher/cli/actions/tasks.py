@@ -1,13 +1,12 @@
-"""The work behind `usher tasks` and `usher resources`: read, changed, and told in lines."""
+"""`usher tasks`: list, add, change, run and remove tasks."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
 from usher import durations
 from usher.cli.actions.jobs_details import MAX_TEXT_CHARACTERS, show_attempts
-from usher.cli.app import App, show_field, show_json, show_table
+from usher.cli.app import App, show_field, show_json, show_more, show_table
 from usher.cli.output import echo
 from usher.cli.queue_access import (
     command_line,
@@ -18,34 +17,30 @@ from usher.cli.queue_access import (
     queue_transaction,
     relative_time,
 )
-from usher.cli.wording import display_time, json_fields, printable, time_text
+from usher.cli.wording import display_time, printable, record_json, records_json, time_text
 from usher.db.clock import server_time
 from usher.errors import BadInput
 from usher.queue import admin, queries, task_queries, tasks
 from usher.queue.jobs import EnqueuedJob
 from usher.queue.periods import TaskSchedule
 from usher.queue.queries import ListedJob
-from usher.queue.task_queries import MAX_COUNTED_JOBS, ResourceStatus, StoredTask
+from usher.queue.task_queries import StoredTask
 from usher.queue.tasks import TaskSpec
 
 MAX_RUNS = 5
 DEFAULT_TYPE = "default"
 CLOCK_FIELDS = ("periodicity", "hour", "minute", "second", "cron", "timezone")
-CLEARABLE_FIELDS = ("name", "resource", "data")  # by an empty word
+CLEARABLE_FIELDS = ("name", "resource", "data")  # an empty text removes the value
 
 
-async def find_tasks(app: App, *, after: int, limit: int, **wanted: Any) -> list[StoredTask]:  # noqa: ANN401
+async def find_tasks(app: App, *, after: int, limit: int, **conditions: Any) -> list[StoredTask]:  # noqa: ANN401
     async with queue_transaction(app) as conn:
-        return await task_queries.list_tasks(conn, after_id=after, n=limit, **wanted)
+        return await task_queries.list_tasks(conn, after_id=after, n=limit, **conditions)
 
 
-def task_json(task: StoredTask) -> dict[str, Any]:
-    return json_fields(asdict(task))
-
-
-def show_tasks(app: App, found: list[StoredTask], *, limit: int, as_json: bool) -> None:
+def show_tasks(app: App, tasks_: list[StoredTask], *, limit: int, as_json: bool) -> None:
     if as_json:
-        show_json([task_json(task) for task in found])
+        show_json(records_json(tasks_))
         return
     rows = [
         (
@@ -58,20 +53,19 @@ def show_tasks(app: App, found: list[StoredTask], *, limit: int, as_json: bool) 
             "-" if task.job_id is None else f"{task.job_id} {task.job_state}",
             command_line(task.program, task.args),
         )
-        for task in found
+        for task in tasks_
     ]
     show_table(("ID", "NAME", "TYPE", "RUNS", "NEXT", "LAST", "JOB", "COMMAND"), rows)
-    if len(found) == limit:
-        app.say(f"  → perhaps more: --after {found[-1].id}")
+    show_more(app, tasks_, limit, tasks_ and tasks_[-1].id)
 
 
 def clock_text(task: StoredTask) -> str:
-    """When it runs: `every 15m`, `every 1d at 02:30 Europe/Amsterdam`, `cron 0 8 * * *`."""
+    """The schedule: `every 15m`, `every 1d at 02:30 Europe/Amsterdam`, `cron 0 8 * * *`."""
     zone = f" {task.timezone}" if task.timezone != "UTC" else ""
     if task.cron is not None:
         return f"cron {task.cron}{zone}"
     often = f"every {durations.show(task.periodicity)}" if task.periodicity else "never"
-    if task.clock.cycle is None:
+    if task.schedule.cycle is None:
         return often
     hour = "*" if task.hour is None else f"{task.hour:02}"
     minute = "*" if task.hour is None and task.minute is None else f"{task.minute or 0:02}"
@@ -96,18 +90,15 @@ async def read_task(app: App, text: str) -> tuple[StoredTask, list[ListedJob]]:
 
 def show_task(task: StoredTask, runs: Sequence[ListedJob], *, as_json: bool) -> None:
     if as_json:
-        show_json({**task_json(task), "runs": [json_fields(asdict(one)) for one in runs]})
+        show_json({**record_json(task), "runs": records_json(runs)})
         return
     now = display_time()
     show_field("task", f"{task_label(task)}, {task.state}, type {task.type}")
     show_field("command", command_line(task.program, task.args, MAX_TEXT_CHARACTERS))
-    show_field(
-        "runs", clock_text(task) + (", as the program finds" if task.autoperiodicity else "")
-    )
-    show_field(
-        "next",
-        time_text(task.next_run, now) if task.state == "enabled" else "not while it is disabled",
-    )
+    adaptive = ", adapted by the program" if task.autoperiodicity else ""
+    show_field("runs", f"{clock_text(task)}{adaptive}")
+    enabled = task.state == "enabled"
+    show_field("next", time_text(task.next_run, now) if enabled else "not while it is disabled")
     show_field("last", time_text(task.latest_run, now) if task.latest_run else "never")
     if task.jitter:
         show_field("jitter", f"up to {durations.show(task.jitter)}")
@@ -126,10 +117,10 @@ async def add_task(
     *,
     type: str | None,  # noqa: A002 - the option's name
     jitter: str | None,
-    **wanted: Any,  # noqa: ANN401 - as click read them
+    **options: Any,  # noqa: ANN401 - as click read them
 ) -> StoredTask:
     program, args = parse_command(words)
-    given = {name: value for name, value in wanted.items() if value is not None}
+    given = {name: value for name, value in options.items() if value is not None}
     clock = parse_clock({name: given.pop(name) for name in CLOCK_FIELDS if name in given})
     pause = parse_duration(jitter) if jitter else timedelta()
     async with queue_transaction(app) as conn:
@@ -143,8 +134,8 @@ async def add_task(
 def parse_clock(given: dict[str, Any]) -> TaskSchedule:
     if given.keys() <= {"timezone"}:
         raise BadInput(
-            "A task must know when it runs.",
-            hint="As in --every 15m, --hour 2 --minute 30, or --cron '30 2 * * *'",
+            "The task has no schedule.",
+            hint="Examples: --every 15m, --hour 2 --minute 30, --cron '30 2 * * *'",
         )
     return TaskSchedule.read(**given)
 
@@ -155,9 +146,9 @@ async def change_task(
     words: Sequence[str],
     *,
     any_time: bool,
-    **wanted: Any,  # noqa: ANN401 - as click read them
+    **options: Any,  # noqa: ANN401 - as click read them
 ) -> StoredTask:
-    given = {name: value for name, value in wanted.items() if value is not None}
+    given = {name: value for name, value in options.items() if value is not None}
     if any_time:
         given |= dict.fromkeys(("hour", "minute", "second"))
     given |= {name: given[name] or None for name in CLEARABLE_FIELDS if name in given}
@@ -175,66 +166,34 @@ async def change_task(
 async def set_states(app: App, texts: Sequence[str], state: admin.TaskState) -> list[StoredTask]:
     async with queue_transaction(app) as conn:
         now = await server_time(conn)
-        found = {task.id: task for task in [await find_task(conn, text) for text in texts]}
-        return [await admin.set_task_state(conn, id_, state, now=now) for id_ in sorted(found)]
+        ids = {(await find_task(conn, text)).id for text in texts}
+        return [await admin.set_task_state(conn, id_, state, now=now) for id_ in sorted(ids)]
 
 
 async def run_tasks(app: App, texts: Sequence[str]) -> list[EnqueuedJob]:
     async with queue_transaction(app) as conn:
         now = await server_time(conn)
-        found = [await find_task(conn, text) for text in texts]
-        return [await admin.run_task(conn, task.id, now=now) for task in found]
+        ids = [(await find_task(conn, text)).id for text in texts]
+        return [await admin.run_task(conn, id_, now=now) for id_ in ids]
 
 
-def show_enqueued(app: App, entered: Sequence[EnqueuedJob], *, as_json: bool) -> None:
+def show_enqueued(app: App, jobs: Sequence[EnqueuedJob], *, as_json: bool) -> None:
     if as_json:
-        show_json([asdict(one) for one in entered])
+        show_json(records_json(jobs))
         return
-    for one in entered:
-        echo(one.id)
-        if not one.new:
-            app.say(f"job {one.id} of this task waits or runs already: usher jobs show {one.id}")
+    for job in jobs:
+        echo(job.id)
+        if not job.new:
+            app.say(f"Job {job.id} of this task already waits or runs: usher jobs show {job.id}")
+
+
+def show_live_job(app: App, task: StoredTask) -> None:
+    """Name the command that cancels the job of a task that was disabled or removed."""
+    if task.job_id is not None:
+        app.say(f"  → its job {task.job_id} is {task.job_state}: usher jobs cancel {task.job_id}")
 
 
 async def remove_tasks(app: App, texts: Sequence[str]) -> list[StoredTask]:
     async with queue_transaction(app) as conn:
-        found = {task.id: task for task in [await find_task(conn, text) for text in texts]}
-        return [await admin.delete_task(conn, id_) for id_ in sorted(found)]
-
-
-async def find_resources(
-    app: App, *, contains: str | None, after: str, limit: int
-) -> list[ResourceStatus]:
-    async with queue_transaction(app) as conn:
-        return await task_queries.list_resources(conn, contains=contains, after=after, n=limit)
-
-
-def show_resources(app: App, found: Sequence[ResourceStatus], *, limit: int, as_json: bool) -> None:
-    if as_json:
-        show_json([json_fields(asdict(one)) for one in found])
-        return
-    now = display_time()
-    rows = [
-        (
-            printable(one.name),
-            f"{one.running} of {one.capacity}{', paused' if one.paused else ''}",
-            durations.show(one.interval),
-            relative_time(one.latest_run, now),
-            f"≥ {MAX_COUNTED_JOBS}" if one.waiting >= MAX_COUNTED_JOBS else one.waiting,
-        )
-        for one in found
-    ]
-    show_table(("RESOURCE", "RUNNING", "INTERVAL", "LAST START", "WAITING"), rows)
-    if len(found) == limit:
-        app.say(f"  → perhaps more: --after {printable(found[-1].name)}")
-
-
-async def set_resource(
-    app: App, name: str, capacity: int | None, interval: str | None
-) -> tuple[ResourceStatus, bool]:
-    if not name:
-        raise BadInput("A resource has a name.", hint="usher resources list")
-    pause = parse_duration(interval) if interval else None
-    async with queue_transaction(app) as conn:
-        now = await server_time(conn)
-        return await admin.set_resource(conn, name, capacity=capacity, interval=pause, now=now)
+        ids = {(await find_task(conn, text)).id for text in texts}
+        return [await admin.delete_task(conn, id_) for id_ in sorted(ids)]

@@ -1,10 +1,7 @@
-"""The work behind `usher tokens`: tokens made, listed and revoked.
-
-Commands import this when they run, because it brings the driver along.
-"""
+"""`usher tokens`: create, list, move and revoke tokens."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import timedelta
 from itertools import count
 
@@ -12,7 +9,7 @@ from usher.cli.app import App, show_json, show_table
 from usher.cli.area_access import mgmt_transaction
 from usher.cli.output import echo
 from usher.cli.queue_access import relative_time
-from usher.cli.wording import display_time, json_fields, printable
+from usher.cli.wording import display_time, printable, records_json
 from usher.db.clock import server_time
 from usher.errors import BadInput
 from usher.mgmt import tokens
@@ -22,7 +19,7 @@ from usher.queue.policy import to_duration
 
 @dataclass(frozen=True, slots=True)
 class TokenOptions:
-    """The token that the operator asked for."""
+    """The options of `usher tokens add`."""
 
     name: str | None
     scope: str
@@ -40,39 +37,38 @@ def parse_lifetime(text: str | None) -> timedelta | None:
         raise BadInput(f"--expires cannot be {text!r}: {error}.", hint="--expires 90d") from error
 
 
-async def create_token(app: App, wish: TokenOptions) -> tuple[str, str]:
-    """The name and the secret."""
+async def create_token(app: App, options: TokenOptions) -> tuple[str, str]:
+    """Create a token; return its name and its secret."""
     async with mgmt_transaction(app) as conn:
-        name = wish.name
+        name = options.name
         if name is None:
-            taken = {token.name for token in await tokens.list_tokens(conn)}
-            names = (f"{wish.type or wish.scope}-{number}" for number in count(1))
-            name = next(free for free in names if free not in taken)
+            used = {token.name for token in await tokens.list_tokens(conn)}
+            names = (f"{options.type or options.scope}-{number}" for number in count(1))
+            name = next(free for free in names if free not in used)
         secret = await tokens.make(
             conn,
             name,
-            wish.scope,
-            wish.type,
-            address=wish.address,
-            lifetime=wish.lifetime,
+            options.scope,
+            options.type,
+            address=options.address,
+            lifetime=options.lifetime,
             now=await server_time(conn),
         )
         return name, secret
 
 
 async def move_token(app: App, name: str, address: str) -> str:
-    """The address as it is stored."""
+    """Change the address of a token; return it in canonical form."""
     async with mgmt_transaction(app) as conn:
         return await tokens.move(conn, name, address)
 
 
-def show_created(app: App, made: tuple[str, str], *, as_json: bool) -> None:
-    name, secret = made
+def show_created(app: App, name: str, secret: str, *, as_json: bool) -> None:
     if as_json:
         show_json({"name": name, "secret": secret})
         return
     echo(secret)
-    app.say(f"token {printable(name)}: keep it now, it is shown only once")
+    app.say(f"Token {printable(name)}: store the secret now. It is not shown again.")
 
 
 async def find_tokens(app: App) -> list[Token]:
@@ -80,29 +76,29 @@ async def find_tokens(app: App) -> list[Token]:
         return await tokens.list_tokens(conn)
 
 
-def show_tokens(found: Sequence[Token], *, as_json: bool) -> None:
+def show_tokens(listed: Sequence[Token], *, as_json: bool) -> None:
     if as_json:
-        show_json([json_fields(asdict(one)) for one in found])
+        show_json(records_json(listed))
         return
     now = display_time()
     rows = [
         (
-            printable(one.name),
-            one.scope,
-            one.type or "-",
-            one.address or "-",
-            relative_time(one.created_at, now),
-            relative_time(one.used_at, now),
-            relative_time(one.expires_at, now),
-            relative_time(one.revoked_at, now),
+            printable(token.name),
+            token.scope,
+            token.type or "-",
+            token.address or "-",
+            relative_time(token.created_at, now),
+            relative_time(token.used_at, now),
+            relative_time(token.expires_at, now),
+            relative_time(token.revoked_at, now),
         )
-        for one in found
+        for token in listed
     ]
-    show_table(("TOKEN", "SCOPE", "TYPE", "ADDRESS", "MADE", "USED", "EXPIRES", "REVOKED"), rows)
+    show_table(("TOKEN", "SCOPE", "TYPE", "ADDRESS", "CREATED", "USED", "EXPIRES", "REVOKED"), rows)
 
 
 async def revoke_tokens(app: App, names: Sequence[str]) -> dict[str, bool]:
-    """Each name, and whether it was good until now."""
+    """Revoke tokens; the value of each name is False if it was revoked before."""
     async with mgmt_transaction(app) as conn:
         now = await server_time(conn)
         return {name: await tokens.revoke(conn, name, now=now) for name in names}

@@ -1,4 +1,4 @@
-"""`usher bench`: runs a benchmark of this checkout."""
+"""`usher bench`: run a benchmark of this checkout."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ BENCH_DIRECTORY = Path(__file__).parents[4] / "bench"
 
 @click.command()
 @click.argument("name", required=False)
-@click.option("--quick", is_flag=True, help="A smaller run that ends within 50 s.")
+@click.option("--quick", is_flag=True, help="A smaller run of less than 50 s.")
 @click.pass_context
 def bench(ctx: click.Context, name: str | None, *, quick: bool) -> None:
     """Run a benchmark and print one JSON object; without a name, list them.
@@ -24,20 +24,18 @@ def bench(ctx: click.Context, name: str | None, *, quick: bool) -> None:
       usher bench
       usher bench embedded --quick
     """
-    there = sorted(
+    names = sorted(
         path.stem
         for path in BENCH_DIRECTORY.glob("[a-z]*.py")
         if path.stem != "frame" and "_" not in path.stem
     )
     if name is None:
-        echo("\n".join(there))
+        echo("\n".join(names))
         return
-    if name not in there:
+    if name not in names:
         raise NotFound(
             f"There is no benchmark named {name!r} in {BENCH_DIRECTORY}.",
-            hint=f"One of: {', '.join(there)}."
-            if there
-            else "Benchmarks come with the source checkout.",
+            hint=f"One of: {', '.join(names)}." if names else "Use a checkout of the source.",
         )
     command = [sys.executable, str(BENCH_DIRECTORY / f"{name}.py"), *(["--quick"] if quick else [])]
     ctx.exit(subprocess.run(command, check=False).returncode)

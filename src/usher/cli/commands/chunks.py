@@ -1,8 +1,8 @@
-"""`usher chunks`: packs of pages on their way from a crawler to the rows, looked at and helped on."""
+"""`usher chunks`: list, show, retry and compact chunks."""
 
 import click
 
-from usher.cli.app import App, json_option, pass_app, run
+from usher.cli.app import App, json_option, limit_option, pass_app, run
 
 STAGES = (
     "crawling", "crawled", "building", "built", "propagated", "retired", "error", "parked", "failed",
@@ -11,7 +11,7 @@ STAGES = (
 
 @click.group()
 def chunks() -> None:
-    """Look at chunks, which are pages on their way from a crawler to the rows, and help them on.
+    """List, show, retry and compact chunks: batches of pages on their way from a crawler to the rows.
 
     \b
     Examples:
@@ -25,13 +25,15 @@ def chunks() -> None:
 
 @chunks.command(name="list")
 @click.option(
-    "--state", type=click.Choice(STAGES), help="How far they are; failed: error or parked."
+    "--state", type=click.Choice(STAGES), help="Only in this state; failed: error or parked."
 )
-@click.option("--crawler", metavar="HOST", help="Only those that this crawler has and must keep.")
-@click.option("--builder", metavar="HOST", help="Only those that this builder has and must keep.")
-@click.option("--limit", default=100, show_default=True, type=click.IntRange(1, 100_000))
-@click.option("--after", type=click.IntRange(1, 2**63 - 1), metavar="ID", help="Begin after this.")
-@click.option("--summary", is_flag=True, help="Instead: how many are in each state.")
+@click.option("--crawler", metavar="HOST", help="Only chunks that this crawler must keep.")
+@click.option("--builder", metavar="HOST", help="Only chunks that this builder must keep.")
+@limit_option
+@click.option(
+    "--after", type=click.IntRange(1, 2**63 - 1), metavar="ID", help="Start after this chunk."
+)
+@click.option("--summary", is_flag=True, help="Show only the number of chunks in each state.")
 @json_option
 @pass_app
 def list_(
@@ -46,7 +48,7 @@ def list_(
     summary: bool,
     as_json: bool,
 ) -> None:
-    """List chunks, the newest first: how far they are, who has them, until when, and what went wrong.
+    """List chunks, newest first: state, last change, lease, crawler, builder and error.
 
     The summary counts up to 10,000 of each state; more are shown as ≥ 10000.
 
@@ -56,19 +58,19 @@ def list_(
       usher chunks list --crawler 10.0.0.1:5000
       usher chunks list --after 101 --limit 20
     """
-    from usher.cli.actions import chunks as packs
+    from usher.cli.actions import chunks as actions
 
     if summary:
         if state or crawler or builder or after:
-            raise click.UsageError("--summary counts them all; give it alone.")
-        packs.show_counts(run(packs.count_chunks(app)), as_json=as_json)
+            raise click.UsageError("--summary counts all chunks; use it without other filters.")
+        actions.show_counts(run(actions.count_chunks(app)), as_json=as_json)
         return
-    found = run(
-        packs.find_chunks(
+    listed = run(
+        actions.find_chunks(
             app, stage=state, crawler=crawler, builder=builder, limit=limit, after=after
         )
     )
-    packs.show_chunks(app, found, limit=limit, as_json=as_json)
+    actions.show_chunks(app, listed, limit=limit, as_json=as_json)
 
 
 @chunks.command()
@@ -76,10 +78,10 @@ def list_(
 @json_option
 @pass_app
 def show(app: App, chunk: str, *, as_json: bool) -> None:
-    """Show one chunk: who crawled and built it, or what it is made of, where its copies are, its pages."""
-    from usher.cli.actions import chunks as packs
+    """Show one chunk: its crawler and builder, or its source chunks, its copies and its pages."""
+    from usher.cli.actions import chunks as actions
 
-    packs.show_chunk(run(packs.read_chunk(app, chunk)), as_json=as_json)
+    actions.show_chunk(run(actions.read_chunk(app, chunk)), as_json=as_json)
 
 
 @chunks.command()
@@ -91,37 +93,37 @@ def show(app: App, chunk: str, *, as_json: bool) -> None:
 def retry(
     ctx: click.Context, app: App, ids: tuple[str, ...], *, everything: bool, as_json: bool
 ) -> None:
-    """Offer parked chunks, which nobody could build, to the builders again.
+    """Offer parked chunks, which could not be built, to the builders again.
 
-    Exit code 3 if none of those named was parked.
+    Exit code 3 if none of them was parked.
 
     \b
     Examples:
       usher chunks retry 101 102
       usher chunks retry --all
     """
-    from usher.cli.actions import chunks as packs
+    from usher.cli.actions import chunks as actions
 
     if bool(ids) == everything:
-        raise click.UsageError("Give chunks, or --all.")
-    done = run(packs.retry_chunks(app, None if everything else ids))
-    ctx.exit(0 if packs.show_retried(app, done, as_json=as_json) or everything else 3)
+        raise click.UsageError("Give chunks or --all.")
+    results = run(actions.retry_chunks(app, None if everything else ids))
+    ctx.exit(0 if actions.show_retried(app, results, as_json=as_json) or everything else 3)
 
 
 @chunks.command()
-@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@click.option("--dry-run", is_flag=True, help="Show the changes; change nothing.")
 @json_option
 @pass_app
 def compact(app: App, *, dry_run: bool, as_json: bool) -> None:
-    """Have chunks leave of which nothing can be found any more, and put those together of which little can.
+    """Retire chunks without searchable pages, and merge chunks with few of them.
 
-    The watchdog does so by itself, with chunks that every row has had for a day. This does not wait for that.
+    The watchdog does this automatically for chunks that every row has had for a day; this command does not wait.
 
     \b
     Examples:
       usher chunks compact --dry-run
       usher chunks compact
     """
-    from usher.cli.actions import chunks as packs
+    from usher.cli.actions import chunks as actions
 
-    packs.show_compacted(app, run(packs.compact_chunks(app, dry_run=dry_run)), as_json=as_json)
+    actions.show_compacted(app, run(actions.compact_chunks(app, dry_run=dry_run)), as_json=as_json)

@@ -1,49 +1,41 @@
-"""`usher crawler` runs on and fetches what MGMT hands out; `usher fetch` shows one page as it would see it."""
+"""`usher crawler` fetches the pages that MGMT assigns; `usher fetch` shows one page as the crawler sees it."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from usher.cli.app import App, json_option, pass_app, run, run_service, show_json
+from usher.cli.app import (
+    App,
+    bind_option,
+    host_option,
+    json_option,
+    mgmt_option,
+    pass_app,
+    run,
+    run_until_stopped,
+    show_field,
+    show_json,
+)
 from usher.cli.output import echo
 from usher.cli.wording import printable
 
-if TYPE_CHECKING:
-    from usher.crawl.service import CrawlerOptions
-    from usher.settings import Settings
-
-MAX_LINKS = 20  # links, without --links
-MAX_TEXT_CHARACTERS = 600  # characters
+MAX_LINKS = 20  # shown without --links
+MAX_TEXT_CHARACTERS = 600  # shown without --text
 MAX_LINE_CHARACTERS = 8_192
+FIELDS = ("url", "status", "result", "why", "robots", "delay", "type", "length", "moved_to")
 
 
 @click.command()
-@click.option("--mgmt", metavar="URL", help="MGMT's address (also USHER_MGMT_URL).", default=None)
+@mgmt_option
+@bind_option("127.0.0.1:8421", "Address where builders download crawled chunks.")
+@host_option
 @click.option(
-    "--bind",
-    default="127.0.0.1:8421",
-    show_default=True,
-    metavar="HOST:PORT",
-    help="Where builders fetch what was crawled.",
+    "--pages", type=click.IntRange(1, 1000), default=50, show_default=True, help="Pages per chunk."
 )
 @click.option(
-    "--host", default="", metavar="HOST:PORT", help="Where others reach it, if not there."
+    "--chunks", type=click.IntRange(1, 1000), default=8, show_default=True, help="Chunks at once."
 )
-@click.option(
-    "--pages",
-    type=click.IntRange(1, 1000),
-    default=50,
-    show_default=True,
-    help="Pages of a chunk.",
-)
-@click.option(
-    "--chunks",
-    type=click.IntRange(1, 1000),
-    default=8,
-    show_default=True,
-    help="Chunks at once.",
-)
-@click.option("--keep-warc", is_flag=True, help="Keep every file: an archive of what was crawled.")
+@click.option("--keep-warc", is_flag=True, help="Keep all WARC files as an archive.")
 @click.option("--insecure", is_flag=True, help="Serve files to other machines without a token.")
 @pass_app
 def crawler(
@@ -57,60 +49,41 @@ def crawler(
     keep_warc: bool,
     insecure: bool,
 ) -> None:
-    """Fetch the pages that MGMT hands out, until told to stop; any number of crawlers may work.
+    """Fetch the pages that MGMT assigns until stopped; several crawlers may run.
 
     \b
-    It obeys robots.txt, rests as long as each host wants, and writes what it fetched as WARC
-    files, which it serves to index builders and drops when every row of servers has them.
-    TERM or Ctrl-C lets what is under way end; the rest waits for others.
+    Obeys robots.txt and the delay of each host. Writes pages to WARC files, serves them to index
+    builders, and deletes them when every row of index servers has them. TERM or Ctrl-C finishes
+    the requests in progress; other crawlers get the rest.
 
     \b
     Examples:
       usher crawler
       USHER_CONTACT=https://example.org/bot usher crawler --mgmt http://10.0.0.1:8411
     """
-    from dataclasses import replace
-
     from usher.crawl.crawler import CrawlerLoad
-    from usher.crawl.service import CrawlerOptions
+    from usher.crawl.service import CrawlerOptions, run_crawler
     from usher.http.server.listen import read_bind
 
-    settings = replace(app.settings, mgmt_url=mgmt) if mgmt else app.settings
+    settings = app.settings_for(mgmt)
     load = CrawlerLoad(pages=pages, chunks=chunks)
-    wish = CrawlerOptions(
+    options = CrawlerOptions(
         bind=read_bind(bind), host=host, load=load, keep=keep_warc, insecure=insecure
     )
-    run_service(app, run_crawler(settings, wish))
-
-
-async def run_crawler(settings: "Settings", wish: "CrawlerOptions") -> None:
-    """Until told to stop; told twice, at once."""
-    import asyncio
-
-    from usher.crawl.service import run_crawler
-    from usher.shutdown import stop_events
-
-    with stop_events() as (stop, now):
-        task = asyncio.create_task(run_crawler(settings, wish, stop, ready=echo))
-        impatient = asyncio.create_task(now.wait())
-        await asyncio.wait([task, impatient], return_when=asyncio.FIRST_COMPLETED)
-        impatient.cancel()
-        if not task.done():
-            task.cancel()
-        await asyncio.gather(task, return_exceptions=now.is_set())
+    run_until_stopped(app, lambda stop: run_crawler(settings, options, stop, ready=echo))
 
 
 @click.command()
 @click.argument("url")
-@click.option("--links", "all_links", is_flag=True, help="Every link, not only the first ones.")
-@click.option("--text", "whole_text", is_flag=True, help="The whole text.")
+@click.option("--links", "all_links", is_flag=True, help="Show every link.")
+@click.option("--text", "whole_text", is_flag=True, help="Show the whole text.")
 @json_option
 @pass_app
 def fetch(app: App, url: str, *, all_links: bool, whole_text: bool, as_json: bool) -> None:
-    """Fetch one page as the crawler would, and show what it sees; nothing is stored.
+    """Fetch one page as the crawler would, and show the result; nothing is stored.
 
     \b
-    Exit code 0: it could be indexed. 3: it could not, and the first lines say why.
+    Exit code 0: the page can be indexed. 3: it cannot, and the first lines say why.
 
     \b
     Examples:
@@ -119,35 +92,33 @@ def fetch(app: App, url: str, *, all_links: bool, whole_text: bool, as_json: boo
     """
     from usher.crawl.show import fetch_page, visit_report
 
-    seen = run(fetch_page(app.settings, url))
-    found = visit_report(seen)
+    page = visit_report(run(fetch_page(app.settings, url)))
     if as_json:
-        show_json(found)
+        show_json(page)
     else:
-        show(
-            found,
-            most=None if all_links else MAX_LINKS,
-            text=None if whole_text else MAX_TEXT_CHARACTERS,
-        )
-    if not found["findable"]:
+        links = None if all_links else MAX_LINKS
+        show_page(page, links=links, text=None if whole_text else MAX_TEXT_CHARACTERS)
+    if not page["findable"]:
         raise SystemExit(3)
 
 
-def show(found: dict[str, Any], *, most: int | None, text: int | None) -> None:
-    for name in ("url", "status", "result", "why", "robots", "delay", "type", "length", "moved_to"):
-        if found.get(name) not in (None, ""):
-            echo(f"{name.replace('_', ' '):<11}{printable(str(found[name]), MAX_LINE_CHARACTERS)}")
-    for document in found["documents"]:
-        echo(f"{'title':<11}{printable(document['title'], MAX_LINE_CHARACTERS)}")
-        echo(f"{'language':<11}{printable(document['language'] or 'unknown')}")
+def show_page(page: dict[str, Any], *, links: int | None, text: int | None) -> None:
+    """Show a page with at most so many links, and so many characters of its text."""
+    for name in FIELDS:
+        if page.get(name) not in (None, ""):
+            show_line(name.replace("_", " "), str(page[name]))
+    for document in page["documents"]:
+        show_line("title", document["title"])
+        show_line("language", document["language"] or "unknown")
         for heading in document["headings"][:10]:
-            echo(f"{'heading':<11}{printable(heading, MAX_LINE_CHARACTERS)}")
-        words = document["text"]
-        if text is not None and len(words) > text:
-            words = f"{words[:text]}…"
-        echo(f"\n{words}\n")
-    links = found["links"]
-    for link in links[:most]:
-        echo(f"{'link':<11}{printable(link, MAX_LINE_CHARACTERS)}")
-    if most is not None and len(links) > most:
-        echo(f"{'':<11}and {len(links) - most:,} more (--links shows all)")
+            show_line("heading", heading)
+        cut = text is not None and len(document["text"]) > text
+        echo(f"\n{document['text'][:text]}{'…' if cut else ''}\n")
+    for link in page["links"][:links]:
+        show_line("link", link)
+    if links is not None and len(page["links"]) > links:
+        show_field("", f"and {len(page['links']) - links:,} more (--links shows all)")
+
+
+def show_line(name: str, value: str) -> None:
+    show_field(name, printable(value, MAX_LINE_CHARACTERS))

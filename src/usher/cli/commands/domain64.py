@@ -1,4 +1,4 @@
-"""`usher domain64`: the numbers of hosts, shown, taken out and brought in."""
+"""`usher domain64`: show, export and import the numbers of hosts."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from usher.cli.app import App, json_option, pass_app, run, show_json
 
 @click.group()
 def domain64() -> None:
-    """Look at the numbers of hosts, take them out, bring published ones in.
+    """Show, export and import the numbers of hosts.
 
     \b
     Examples:
@@ -25,7 +25,7 @@ def domain64() -> None:
 @json_option
 @pass_app
 def show(app: App, name_or_number: str, *, as_json: bool) -> None:
-    """Show the number of a name, or the name of a number, with its parts and its range.
+    """Show the number of a name or the name of a number, with its parts and its range.
 
     A name is a host, a domain or a TLD with its dot (.gov). A number is decimal, or hex with or
     without leading zeros or 0x.
@@ -37,29 +37,29 @@ def show(app: App, name_or_number: str, *, as_json: bool) -> None:
       usher domain64 show 72058173858513152
       usher domain64 show 0x100008700000100
     """
-    from usher.cli.actions.domain64 import lookup, show_number
+    from usher.cli.actions import domain64 as actions
 
-    found = run(lookup(app, name_or_number))
+    entry = run(actions.lookup(app, name_or_number))
     if as_json:
-        show_json(found)
+        show_json(entry)
     else:
-        show_number(found)
+        actions.show_number(entry)
 
 
 @domain64.command()
 @json_option
 @pass_app
 def export(app: App, *, as_json: bool) -> None:
-    """Print every number and name: hex, tab, name, in the order of the numbers.
+    """Print every number and name (hex, tab, name), ordered by number.
 
     \b
     Examples:
       usher domain64 export > numbers.tsv
       usher domain64 export --json | jq length
     """
-    from usher.cli.actions.domain64 import print_numbers
+    from usher.cli.actions import domain64 as actions
 
-    run(print_numbers(app, as_json=as_json))
+    run(actions.print_numbers(app, as_json=as_json))
 
 
 @domain64.command(name="import")
@@ -67,31 +67,31 @@ def export(app: App, *, as_json: bool) -> None:
 @click.option(
     "--reverse-labels",
     is_flag=True,
-    help="Turn round the labels before the domain, which Jemison wrote backwards.",
+    help="Reverse the labels before the domain, which Jemison wrote backwards.",
 )
-@click.option("--dry-run", is_flag=True, help="Say what would be taken; change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show the result; change nothing.")
 @json_option
 @pass_app
 @click.pass_context
 def import_(
     ctx: click.Context, app: App, file: Path, *, reverse_labels: bool, dry_run: bool, as_json: bool
 ) -> None:
-    """Register hosts under numbers that somebody published, exactly as they are.
+    """Register hosts with published numbers.
 
-    FILE is what `usher domain64 export` prints (text or JSON), or Jemison's generated domain64.json.
-    A line whose number or name is taken otherwise here is reported, and nothing of it is taken; the
-    others are. Exit code 3 if there was such a line.
+    FILE is the output of `usher domain64 export` (text or JSON), or Jemison's generated domain64.json.
+    A line whose number or name is already used differently is reported and skipped; the others are
+    imported. Exit code 3 if a line was skipped.
 
     \b
     Examples:
       usher domain64 import numbers.tsv
       usher domain64 import --dry-run --reverse-labels domain64.json
     """
-    from usher.cli.actions.domain64 import import_numbers, show_imported
+    from usher.cli.actions import domain64 as actions
     from usher.door.domain64_files import may_have_reversed_labels
 
     if not reverse_labels and may_have_reversed_labels(file):
-        app.say("Jemison wrote names with several labels backwards: see --reverse-labels")
-    taken = run(import_numbers(app, file, reverse=reverse_labels, dry_run=dry_run))
-    show_imported(app, taken, dry_run=dry_run, as_json=as_json)
-    ctx.exit(3 if taken.objections else 0)
+        app.say("Jemison wrote names with several labels backwards: see --reverse-labels.")
+    imported = run(actions.import_numbers(app, file, reverse=reverse_labels, dry_run=dry_run))
+    actions.show_imported(app, imported, dry_run=dry_run, as_json=as_json)
+    ctx.exit(3 if imported.objections else 0)

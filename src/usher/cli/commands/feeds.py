@@ -1,11 +1,11 @@
-"""`usher feeds`: feeds that are subscribed to, looked at, polled, and what is done with their items."""
+"""`usher feeds`: subscribe to feeds, list, poll, import and export them."""
 
 from pathlib import Path
 from typing import Any
 
 import click
 
-from usher.cli.app import App, json_option, pass_app, run, show_json
+from usher.cli.app import App, json_option, limit_option, pass_app, run, show_json
 from usher.cli.output import echo
 
 names_argument = click.argument("feeds", nargs=-1, required=True, metavar="FEED...")
@@ -13,9 +13,9 @@ names_argument = click.argument("feeds", nargs=-1, required=True, metavar="FEED.
 
 @click.group()
 def feeds() -> None:
-    """Subscribe to feeds, look at them, poll them.
+    """Subscribe to feeds, list and poll them.
 
-    A FEED is named by its number or its URL.
+    A FEED is a number or a URL.
 
     \b
     Examples:
@@ -28,65 +28,73 @@ def feeds() -> None:
 
 @feeds.command()
 @click.argument("urls", nargs=-1, required=True, metavar="URL...")
-@click.option("--every", metavar="SPAN", help="Poll it so often; else at its own pace.")
-@click.option("--tag", "tags", multiple=True, metavar="TAG", help="May be repeated; a/b is b in a.")
+@click.option("--every", metavar="DURATION", help="Poll interval. [adaptive]")
 @click.option(
-    "--knock/--no-knock", "knocks", default=True, help="Whether its links go to the door."
+    "--tag", "tags", multiple=True, metavar="TAG", help="May be repeated; a/b is tag b inside a."
+)
+@click.option(
+    "--knock/--no-knock", "knocks", default=True, help="Whether to knock at the door for its links."
 )
 @click.option("--partial", is_flag=True, help="Fetch the pages of its items.")
-@click.option("--clean", is_flag=True, help="Make clean texts of its items.")
+@click.option("--clean", is_flag=True, help="Extract clean texts from its items.")
 @click.option(
-    "--check/--no-check", default=True, help="Whether to look first, and to find the feed."
+    "--check/--no-check", default=True, help="Whether to fetch the URL and find the feed first."
 )
 @json_option
 @pass_app
-def add(app: App, /, urls: tuple[str, ...], *, as_json: bool, **wanted: Any) -> None:  # noqa: ANN401 - as click read them
-    """Subscribe to feeds and print their numbers; of a page, to the feed that it offers.
+def add(app: App, /, urls: tuple[str, ...], *, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - as click read them
+    """Subscribe to feeds and print their numbers; for a page, to the feed that it links to.
 
-    A feed that is there already keeps its settings and gets the tags.
+    An existing subscription keeps its settings and gets the tags.
 
     \b
     Examples:
       usher feeds add https://example.com/
       usher feeds add https://example.com/feed.xml --every 15m --tag news
     """
-    from usher.cli.actions import feeds as feeding
-    from usher.cli.actions import items
+    from usher.cli.actions import feeds as actions
+    from usher.cli.actions import feeds_processing
 
-    after = {"kind": wanted.pop("partial") or None, "clean": wanted.pop("clean") or None}
-    added = run(feeding.add_feeds(app, urls, **wanted))
-    new = [str(one.feed.id) for one in added if one.new]
-    if new and any(after.values()):
-        run(items.set_feed_processing(app, new, **after))
+    processing = {"kind": options.pop("partial") or None, "clean": options.pop("clean") or None}
+    added = run(actions.add_feeds(app, urls, **options))
+    new = [str(entry.feed.id) for entry in added if entry.new]
+    if new and any(processing.values()):
+        run(feeds_processing.set_feed_processing(app, new, **processing))
     if as_json:
-        show_json([feeding.feed_json(one.feed) for one in added])
+        show_json([actions.feed_json(entry.feed) for entry in added])
     else:
-        feeding.show_added(app, added)
+        actions.show_added(app, added)
 
 
 @feeds.command(name="list")
-@click.option("--state", type=click.Choice(["enabled", "disabled", "gone"]), help="In this state.")
-@click.option("--failing", is_flag=True, help="Whose last poll failed.")
-@click.option("--tag", metavar="TAG", help="With this tag.")
-@click.option("--contains", metavar="TEXT", help="With this in URL or title.")
-@click.option("--limit", default=100, show_default=True, type=click.IntRange(1, 100_000))
 @click.option(
-    "--after", default=0, type=click.IntRange(0, 2**63 - 1), metavar="ID", help="Begin after this."
+    "--state", type=click.Choice(["enabled", "disabled", "gone"]), help="Only in this state."
+)
+@click.option("--failing", is_flag=True, help="Only feeds whose last poll failed.")
+@click.option("--tag", metavar="TAG", help="Only with this tag.")
+@click.option("--contains", metavar="TEXT", help="Only with this text in URL or title.")
+@limit_option
+@click.option(
+    "--after",
+    default=0,
+    type=click.IntRange(0, 2**63 - 1),
+    metavar="ID",
+    help="Start after this feed.",
 )
 @json_option
 @pass_app
-def list_(app: App, /, *, as_json: bool, **wanted: Any) -> None:  # noqa: ANN401 - as click read them
-    """List feeds by number: how they are, when they were read, when they will be.
+def list_(app: App, /, *, as_json: bool, **conditions: Any) -> None:  # noqa: ANN401 - as click read them
+    """List feeds by number: state, last read and next poll.
 
     \b
     Examples:
       usher feeds list --failing
       usher feeds list --tag news --json
     """
-    from usher.cli.actions import feeds as feeding
+    from usher.cli.actions import feeds as actions
 
-    found = run(feeding.find_feeds(app, **wanted))
-    feeding.show_feeds(app, found, limit=wanted["limit"], as_json=as_json)
+    listed = run(actions.find_feeds(app, **conditions))
+    actions.show_feeds(app, listed, limit=conditions["limit"], as_json=as_json)
 
 
 @feeds.command()
@@ -94,10 +102,10 @@ def list_(app: App, /, *, as_json: bool, **wanted: Any) -> None:  # noqa: ANN401
 @json_option
 @pass_app
 def show(app: App, feed: str, *, as_json: bool) -> None:
-    """Show one feed: how its polls went, when the next one is and why then, and its latest items."""
-    from usher.cli.actions import feeds as feeding
+    """Show one feed: its polls, the next poll and the reason for its time, and its latest items."""
+    from usher.cli.actions import feeds as actions
 
-    feeding.show_feed(run(feeding.read_feed(app, feed)), as_json=as_json)
+    actions.show_feed(run(actions.read_feed(app, feed)), as_json=as_json)
 
 
 @feeds.command()
@@ -106,18 +114,18 @@ def show(app: App, feed: str, *, as_json: bool) -> None:
 @pass_app
 @click.pass_context
 def poll(ctx: click.Context, app: App, feeds: tuple[str, ...], *, as_json: bool) -> None:
-    """Poll feeds now and say what came; exit code 1 if one failed.
+    """Poll feeds now and show the result; exit code 1 if one failed.
 
     \b
     Examples:
       usher feeds poll 12
       usher feeds poll https://example.com/feed.xml --json
     """
-    from usher.cli.actions import feeds as feeding
+    from usher.cli.actions import feeds as actions
 
-    told = run(feeding.poll_feeds(app, feeds))
-    feeding.show_polls(app, told, as_json=as_json)
-    ctx.exit(0 if all(one.good for one in told) else 1)
+    outcomes = run(actions.poll_feeds(app, feeds))
+    actions.show_polls(app, outcomes, as_json=as_json)
+    ctx.exit(0 if all(poll.good for poll in outcomes) else 1)
 
 
 @feeds.command(name="import")
@@ -125,15 +133,15 @@ def poll(ctx: click.Context, app: App, feeds: tuple[str, ...], *, as_json: bool)
 @json_option
 @pass_app
 def import_(app: App, file: Path, *, as_json: bool) -> None:
-    """Subscribe to all feeds of an OPML file; its folders become tags.
+    """Subscribe to all feeds of an OPML file; folders become tags.
 
     \b
     Examples:
       usher feeds import subscriptions.opml
     """
-    from usher.cli.actions import feeds as feeding
+    from usher.cli.actions import feeds as actions
 
-    new, number, problems = run(feeding.import_feeds(app, file))
+    new, number, problems = run(actions.import_feeds(app, file))
     if as_json:
         show_json({"feeds": number, "new": new, "problems": problems})
         return
@@ -146,26 +154,26 @@ def import_(app: App, file: Path, *, as_json: bool) -> None:
 @click.option("--tag", metavar="TAG", help="Only feeds with this tag.")
 @pass_app
 def export(app: App, tag: str | None) -> None:
-    """Print the feeds that are polled as OPML, which every reader understands.
+    """Print the enabled feeds as OPML, for other feed readers.
 
     \b
     Examples:
       usher feeds export > subscriptions.opml
     """
-    from usher.cli.actions import feeds as feeding
+    from usher.cli.actions import feeds as actions
 
-    echo(run(feeding.export_feeds(app, tag)).decode(), nl=False)
+    echo(run(actions.export_feeds(app, tag)).decode(), nl=False)
 
 
 @feeds.command()
 @names_argument
-@click.option("--reason", default="", metavar="TEXT", help="Why, for those who ask later.")
+@click.option("--reason", default="", metavar="TEXT", help="Reason, shown with the feed.")
 @pass_app
 def disable(app: App, feeds: tuple[str, ...], reason: str) -> None:
-    """Poll feeds no more until they are enabled; their items stay."""
-    from usher.cli.actions import feeds as feeding
+    """Stop polling feeds until they are enabled; their items stay."""
+    from usher.cli.actions import feeds as actions
 
-    for id_, url in run(feeding.set_states(app, feeds, "disabled", reason)):
+    for id_, url in run(actions.set_states(app, feeds, "disabled", reason)):
         app.say(f"disabled: {id_} {url}")
 
 
@@ -173,27 +181,29 @@ def disable(app: App, feeds: tuple[str, ...], reason: str) -> None:
 @names_argument
 @pass_app
 def enable(app: App, feeds: tuple[str, ...]) -> None:
-    """Poll feeds again, from now on; also those that were gone."""
-    from usher.cli.actions import feeds as feeding
+    """Poll feeds again, from now on; also feeds that were gone."""
+    from usher.cli.actions import feeds as actions
 
-    for id_, url in run(feeding.set_states(app, feeds, "enabled")):
+    for id_, url in run(actions.set_states(app, feeds, "enabled")):
         app.say(f"enabled: {id_} {url}")
 
 
 @feeds.command(name="set")
 @names_argument
+@click.option("--partial/--full", "kind", default=None, help="Fetch the pages of its items or not.")
+@click.option("--clean/--no-clean", default=None, help="Extract clean texts or not.")
 @click.option(
-    "--partial/--full", "kind", default=None, help="Fetch the pages of its items, or not."
+    "--learn/--no-learn", "learns", default=None, help="Learn the text that all its pages repeat."
 )
-@click.option("--clean/--no-clean", default=None, help="Make clean texts of its items, or not.")
-@click.option("--learn/--no-learn", "learns", default=None, help="Learn what its pages all have.")
 @click.option(
     "--threshold",
     type=click.FloatRange(0, 1, min_open=True),
     metavar="SHARE",
-    help="Take out what stands where more than this share of texts repeats; 0.1 at first.",
+    help="Remove blocks in which more than this share of texts repeats. [0.1]",
 )
-@click.option("--train-size", type=click.IntRange(1, 200), metavar="N", help="Learn from N pages.")
+@click.option(
+    "--train-size", type=click.IntRange(1, 200), metavar="N", help="Number of pages to learn from."
+)
 @click.option(
     "--max-duplicates",
     type=click.IntRange(1, 200),
@@ -201,60 +211,64 @@ def enable(app: App, feeds: tuple[str, ...]) -> None:
     help="A text repeats if it is on more than N pages.",
 )
 @pass_app
-def set_(app: App, /, feeds: tuple[str, ...], **wanted: Any) -> None:  # noqa: ANN401 - as click read them
-    """Say what is done with the items of feeds after a poll.
+def set_(app: App, /, feeds: tuple[str, ...], **options: Any) -> None:  # noqa: ANN401 - as click read them
+    """Set how the items of feeds are processed after a poll.
 
     \b
     Examples:
       usher feeds set 12 --partial --clean
       usher feeds set 12 --learn --threshold 0.3
     """
-    from usher.cli.actions import items
+    from usher.cli.actions import feeds_processing as actions
 
-    if all(value is None for value in wanted.values()):
-        raise click.UsageError("Say what to set; --help lists what there is.")
-    for id_, url in run(items.set_feed_processing(app, feeds, **wanted)):
+    if all(value is None for value in options.values()):
+        raise click.UsageError("Give an option to set; see usher feeds set --help.")
+    for id_, url in run(actions.set_feed_processing(app, feeds, **options)):
         app.say(f"set: {id_} {url}")
 
 
 @feeds.command()
 @click.argument("feeds", nargs=-1, metavar="[FEED...]")
-@click.option("--again", is_flag=True, help="Also what is clean already, by what is learned anew.")
+@click.option(
+    "--again", is_flag=True, help="Also clean items that are clean, with what is learned now."
+)
 @json_option
 @pass_app
 def clean(app: App, feeds: tuple[str, ...], *, again: bool, as_json: bool) -> None:
-    """Make clean texts of items now; without a FEED, of all feeds that are to be clean.
+    """Extract clean texts from items now; without a FEED, of all feeds with --clean.
 
     \b
     Examples:
       usher feeds clean 12
       usher feeds clean --again 12
     """
-    from usher.cli.actions import items
+    from usher.cli.actions import feeds_processing as actions
 
-    items.show_cleaned(app, run(items.clean_feeds(app, feeds, again=again)), as_json=as_json)
+    actions.show_cleaned(app, run(actions.clean_feeds(app, feeds, again=again)), as_json=as_json)
 
 
 @feeds.command()
-@click.option("--host", metavar="HOST", help="Only of pages of this host.")
-@click.option("--limit", default=100, show_default=True, type=click.IntRange(1, 100_000))
+@click.option("--host", metavar="HOST", help="Only from pages of this host.")
+@limit_option
 @json_option
 @pass_app
 def offered(app: App, /, *, host: str | None, limit: int, as_json: bool) -> None:
-    """List feeds that crawled pages offer and nobody has subscribed to.
+    """List feeds that crawled pages link to and that you are not subscribed to.
 
     \b
     Examples:
       usher feeds offered --host example.com
       usher feeds add $(usher feeds offered --json | jq -r '.[].url')
     """
-    from usher.cli.actions import feeds_offered
+    from usher.cli.actions import feeds_offered as actions
 
-    found = run(feeds_offered.find_offered(app, host=host, limit=limit))
+    offers = run(actions.find_offered(app, host=host, limit=limit))
     if as_json:
-        show_json([{"host": one.host, "url": one.url, "seen": one.seen_at} for one in found])
+        show_json(
+            [{"host": offer.host, "url": offer.url, "seen": offer.seen_at} for offer in offers]
+        )
         return
-    for one in found:
-        echo(one.url)
-    if not found:
-        app.say("No page that was crawled offers a feed that is not subscribed to.")
+    for offer in offers:
+        echo(offer.url)
+    if not offers:
+        app.say("No crawled page links to a feed without a subscription.")

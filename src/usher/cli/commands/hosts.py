@@ -1,4 +1,4 @@
-"""`usher hosts`: the hosts we visit, looked at and changed."""
+"""`usher hosts`: list, register, change and recrawl hosts."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,14 +6,14 @@ from typing import Any, Literal, get_args
 
 import click
 
-from usher.cli.app import App, json_option, pass_app, run, show_json
+from usher.cli.app import App, json_option, limit_option, pass_app, run, show_json
 from usher.cli.commands.db import Command
 
 Policy = Literal["open", "paused", "blocked"]
 POLICIES = get_args(Policy)
 SCOPES = ("host", "domain", "listed", "any")
 names_argument = click.argument("names", nargs=-1, required=True, metavar="HOST...")
-DEFAULT = "default"  # the word for "as the house has it"
+DEFAULT = "default"  # restores the default of a cadence, delay or limit
 MAX_PAGES, MAX_DEPTH = 2_000_000_000, 32_000
 cadence_option = click.option(
     "--cadence", metavar="CADENCE", help="weekly, monthly …, or an interval such as 36h or 10d."
@@ -21,12 +21,12 @@ cadence_option = click.option(
 
 
 def or_default(number: click.IntRange | click.FloatRange) -> Callable[[Any], float | str]:
-    """A number, or the word for the house's."""
+    """A number or the word `default`."""
     return lambda text: DEFAULT if text == DEFAULT else number.convert(text, None, None)
 
 
 def limit_options(*, unset: bool) -> Callable[[Command], Command]:
-    """How many pages a host may have, and how deep."""
+    """Add the options for the limits of a host; `unset` accepts the word `default`."""
     pages, depth = click.IntRange(1, MAX_PAGES), click.IntRange(0, MAX_DEPTH)
 
     def add_to(command: Command) -> Command:
@@ -35,13 +35,13 @@ def limit_options(*, unset: bool) -> Callable[[Command], Command]:
                 "--max-depth",
                 type=or_default(depth) if unset else depth,
                 metavar="N",
-                help="Clicks from where a crawl comes in.",
+                help="Maximum clicks from the start of a crawl.",
             ),
             click.option(
                 "--max-pages",
                 type=or_default(pages) if unset else pages,
                 metavar="N",
-                help="How many pages a host may have.",
+                help="Maximum number of pages per host.",
             ),
         ):
             command = option(command)
@@ -51,10 +51,10 @@ def limit_options(*, unset: bool) -> Callable[[Command], Command]:
 
 
 def filter_options(command: Command) -> Command:
-    """The ways to give a list of filters."""
+    """Add the options for a list of filters."""
     file = click.Path(path_type=Path, exists=True, dir_okay=False)
     for option in (
-        click.option("--no-filters", is_flag=True, help="Remove its filters."),
+        click.option("--no-filters", is_flag=True, help="Remove all filters."),
         click.option(
             "--filter", "single", multiple=True, metavar="JSON", help="A filter; may be repeated."
         ),
@@ -66,7 +66,7 @@ def filter_options(command: Command) -> Command:
 
 @click.group()
 def hosts() -> None:
-    """Look at the hosts we visit and change how they are treated.
+    """List, register, change and recrawl hosts.
 
     \b
     Examples:
@@ -82,14 +82,14 @@ def hosts() -> None:
 @hosts.command(name="list")
 @click.option("--policy", type=click.Choice(POLICIES), help="Only hosts with this policy.")
 @click.option("--due", is_flag=True, help="Only hosts that are due or being crawled.")
-@click.option("--contains", metavar="TEXT", help="Only names with this text in them.")
+@click.option("--contains", metavar="TEXT", help="Only names that contain this text.")
 @click.option("--under", metavar="NAME", help="Only hosts of this TLD (.gov) or domain (nasa.gov).")
-@click.option("--limit", default=100, show_default=True, type=click.IntRange(1, 100_000))
-@click.option("--after", default="", metavar="NAME", help="Begin after this name.")
+@limit_option
+@click.option("--after", default="", metavar="NAME", help="Start after this name.")
 @json_option
 @pass_app
-def list_(app: App, /, *, as_json: bool, **wanted: Any) -> None:  # noqa: ANN401 - as click read them
-    """List hosts by name, with their clock.
+def list_(app: App, /, *, as_json: bool, **conditions: Any) -> None:  # noqa: ANN401 - as click read them
+    """List hosts by name: number, clock, cadence and policy.
 
     \b
     Examples:
@@ -97,13 +97,13 @@ def list_(app: App, /, *, as_json: bool, **wanted: Any) -> None:  # noqa: ANN401
       usher hosts list --under .gov --due --limit 20
       usher hosts list --after www.nasa.gov
     """
-    from usher.cli.actions.hosts import find_hosts, listed_json, show_hosts
+    from usher.cli.actions import hosts as actions
 
-    found = run(find_hosts(app, **wanted))
+    listed = run(actions.find_hosts(app, **conditions))
     if as_json:
-        show_json([listed_json(host) for host in found])
+        show_json([actions.listed_json(host) for host in listed])
     else:
-        show_hosts(app, found, limit=wanted["limit"])
+        actions.show_hosts(app, listed, limit=conditions["limit"])
 
 
 @hosts.command()
@@ -111,16 +111,16 @@ def list_(app: App, /, *, as_json: bool, **wanted: Any) -> None:  # noqa: ANN401
 @json_option
 @pass_app
 def show(app: App, host: str, *, as_json: bool) -> None:
-    """Show one host: number, clock, cadence, scope, limits, filters, and how many pages are in which state.
+    """Show one host: number, clock, cadence, scope, limits, filters, and its pages by state.
 
-    And as crawlers know it: when it may be asked next and what keeps it from being asked sooner, its
-    robots.txt and sitemaps, and pages held back from disappearing (`usher hosts release`).
-    States are counted up to 10,000 pages each; more are shown as ≥ 10000.
+    Also its crawl state: when it may be requested next and why not sooner, its robots.txt and
+    sitemaps, and pages that are held back from removal (`usher hosts release`).
+    Pages are counted up to 10,000 per state; more are shown as ≥ 10000.
     """
-    from usher.cli.actions.hosts_details import read_host_details, show_host_details
+    from usher.cli.actions import hosts_details as actions
 
-    found, site = run(read_host_details(app, host))
-    show_host_details(found, site, as_json=as_json)
+    view, state = run(actions.read_host_details(app, host))
+    actions.show_host_details(view, state, as_json=as_json)
 
 
 @hosts.command()
@@ -128,20 +128,21 @@ def show(app: App, host: str, *, as_json: bool) -> None:
 @pass_app
 @click.pass_context
 def release(ctx: click.Context, app: App, names: tuple[str, ...]) -> None:
-    """Let pages that are gone disappear from the index, although they are a large part of their host.
+    """Remove pages from the index that are gone, although they are a large part of their host.
 
-    More than a fifth of a host's pages that are gone within a day are held back until somebody has
-    looked: it may be the host that is ill. Exit code 3 if nothing was held back.
+    When more than a fifth of a host's pages are gone within a day, Usher holds them back until the
+    operator confirms, because the host may be broken. Exit code 3 if no pages were held back.
 
     \b
     Examples:
       usher status
       usher hosts release www.nasa.gov
     """
-    from usher.cli.actions.hosts_details import release_held_pages as let_go
-    from usher.cli.actions.hosts_details import show_released
+    from usher.cli.actions import hosts as actions
 
-    ctx.exit(0 if show_released(app, run(let_go(app, names))) else 3)
+    released = run(actions.release_held_pages(app, names))
+    actions.show_released(app, released)
+    ctx.exit(0 if any(released.values()) else 3)
 
 
 @hosts.command()
@@ -150,27 +151,25 @@ def release(ctx: click.Context, app: App, names: tuple[str, ...]) -> None:
 @json_option
 @pass_app
 def add(app: App, names: tuple[str, ...], cadence: str | None, *, as_json: bool) -> None:
-    """Register hosts, due now; those that are there stay as they are but for the cadence.
+    """Register hosts, due now; registered hosts only get the cadence.
 
     \b
     Examples:
       usher hosts add www.nasa.gov science.nasa.gov --cadence weekly
     """
-    from usher.cli.actions.hosts import add_hosts, numbers_json, show_numbers
+    from usher.cli.actions import hosts as actions
 
-    found = run(add_hosts(app, names, cadence))
+    registered = run(actions.add_hosts(app, names, cadence))
     if as_json:
-        show_json(numbers_json(found))
+        show_json(actions.numbers_json(registered))
     else:
-        show_numbers(found)
+        actions.show_numbers(registered)
 
 
 @hosts.command(name="set")
 @names_argument
 @cadence_option
-@click.option(
-    "--scope", type=click.Choice(SCOPES), help="Which new hosts links found here bring in."
-)
+@click.option("--scope", type=click.Choice(SCOPES), help="Which new hosts its links may admit.")
 @click.option(
     "--reach",
     multiple=True,
@@ -181,24 +180,24 @@ def add(app: App, names: tuple[str, ...], cadence: str | None, *, as_json: bool)
     "--crawl-delay",
     type=or_default(click.FloatRange(0, 86_400)),
     metavar="SECONDS",
-    help="Rest between requests.",
+    help="Delay between requests.",
 )
-@click.option("--adaptive/--no-adaptive", default=None, help="Let pages find their own pace.")
+@click.option("--adaptive/--no-adaptive", default=None, help="Adapt the cadence to each page.")
 @click.option(
     "--allow-private/--no-allow-private",
     "private",
     default=None,
-    help="Connect to a host that is not public, at the addresses its name has now.",
+    help="Permit connections to a host that is not public, at its current addresses.",
 )
 @limit_options(unset=True)
 @filter_options
 @pass_app
-def set_(app: App, /, names: tuple[str, ...], **wanted: Any) -> None:  # noqa: ANN401 - as click read them
-    """Change what is given for these hosts and keep the rest; all of them, or none if one is unknown.
+def set_(app: App, /, names: tuple[str, ...], **options: Any) -> None:  # noqa: ANN401 - as click read them
+    """Change settings of hosts; of all of them, or of none if one is unknown.
 
-    `default` as a cadence, delay or limit is the house's again (`usher hosts rules`).
-    Filters given replace the host's whole list. They add to the house's (`usher hosts rules`), and
-    replace those of the same name; {"name": "media", "off": true} turns one of the house's off.
+    The word `default` restores the default of a cadence, delay or limit (`usher hosts rules`).
+    The given filters replace all filters of the host. They add to the default filters and replace
+    those of the same name; {"name": "media", "off": true} disables a default filter.
 
     \b
     Examples:
@@ -208,31 +207,31 @@ def set_(app: App, /, names: tuple[str, ...], **wanted: Any) -> None:  # noqa: A
       usher hosts set http://wiki.internal:8080/ --allow-private
       usher hosts set www.nasa.gov --filter '{"name": "calendar", "rule": "path", "matches": "^/cal/"}'
     """
-    from usher.cli.actions.hosts import change_hosts
+    from usher.cli.actions import hosts as actions
 
-    nothing = [value in (None, ()) or name == "no_filters" for name, value in wanted.items()]
-    if all(nothing) and not wanted["no_filters"]:
-        raise click.UsageError("Say what to set; see usher hosts set --help.")
-    if wanted["reach"] and wanted["scope"] not in (None, "listed"):
-        raise click.UsageError("--reach is for --scope listed.")
-    app.say(f"set for {', '.join(run(change_hosts(app, names, **wanted)))}")
+    given = [name for name, value in options.items() if value not in (None, ())]
+    if given == ["no_filters"] and not options["no_filters"]:
+        raise click.UsageError("Give an option to set; see usher hosts set --help.")
+    if options["reach"] and options["scope"] not in (None, "listed"):
+        raise click.UsageError("--reach requires --scope listed.")
+    app.say(f"set for {', '.join(run(actions.change_hosts(app, names, **options)))}")
 
 
 @hosts.command()
 @names_argument
-@click.option("--reason", default="", help="Shown wherever a URL is refused for it.")
+@click.option("--reason", default="", help="Reason, shown with each refused URL.")
 @pass_app
 def block(app: App, names: tuple[str, ...], reason: str) -> None:
-    """Refuse every URL of these hosts, for good; pages that wait already are left alone."""
+    """Refuse every URL of these hosts permanently; pages that already wait stay queued."""
     change_policy(app, names, "blocked", reason)
 
 
 @hosts.command()
 @names_argument
-@click.option("--reason", default="", help="Shown wherever a URL is refused for it.")
+@click.option("--reason", default="", help="Reason, shown with each refused URL.")
 @pass_app
 def pause(app: App, names: tuple[str, ...], reason: str) -> None:
-    """Refuse every URL of these hosts for a while, until `usher hosts open`."""
+    """Refuse every URL of these hosts until `usher hosts open`."""
     change_policy(app, names, "paused", reason)
 
 
@@ -245,15 +244,15 @@ def open_(app: App, names: tuple[str, ...]) -> None:
 
 
 def change_policy(app: App, names: tuple[str, ...], policy: Policy, reason: str) -> None:
-    from usher.cli.actions.hosts import set_policy
+    from usher.cli.actions import hosts as actions
 
-    app.say(f"{policy}: {', '.join(run(set_policy(app, names, policy, reason)))}")
+    app.say(f"{policy}: {', '.join(run(actions.set_policy(app, names, policy, reason)))}")
 
 
 @hosts.command()
 @click.argument("names", nargs=-1, metavar="[HOST]...")
-@click.option("--pass", "hall_pass", is_flag=True, help="With a hall pass: due or not, all pages.")
-@click.option("--due", is_flag=True, help="Every host that is due: the nightly round.")
+@click.option("--pass", "hall_pass", is_flag=True, help="Use a hall pass: all pages, due or not.")
+@click.option("--due", is_flag=True, help="Every host that is due, as in the nightly recrawl.")
 @json_option
 @pass_app
 @click.pass_context
@@ -266,7 +265,7 @@ def recrawl(
     due: bool,
     as_json: bool,
 ) -> None:
-    """Knock for whole hosts: their root, and with it every due page (with --pass every known page).
+    """Knock for whole hosts: queue their root and every due page (with --pass every known page).
 
     Exit code 3 if all were refused.
 
@@ -275,60 +274,66 @@ def recrawl(
       usher hosts recrawl www.nasa.gov --pass
       usher hosts recrawl --due
     """
-    from usher.cli.actions.hosts import recrawl_due, recrawl_hosts, show_recrawls
+    from usher.cli.actions import hosts as actions
 
     if bool(names) == due or (due and hall_pass):
-        raise click.UsageError("Give hosts, with or without --pass, or --due alone.")
-    answers = run(recrawl_due(app) if due else recrawl_hosts(app, names, hall_pass=hall_pass))
-    refused = show_recrawls(app, answers, as_json=as_json)
+        raise click.UsageError("Give hosts, with or without --pass, or only --due.")
+    work = (
+        actions.recrawl_due(app) if due else actions.recrawl_hosts(app, names, hall_pass=hall_pass)
+    )
+    refused = actions.show_recrawls(app, run(work), as_json=as_json)
     ctx.exit(3 if refused else 0)
 
 
 @hosts.command()
 @click.argument("name", metavar="GROUP")
 @click.argument("names", nargs=-1, metavar="[HOST]...")
-@click.option("--delay", metavar="SPAN", help="Rest after a request to any of them, such as 2s.")
+@click.option(
+    "--delay", metavar="DURATION", help="Delay after a request to any of them, such as 2s."
+)
 @pass_app
 def group(app: App, name: str, names: tuple[str, ...], delay: str | None) -> None:
-    """Have hosts that share a server share a pace: one of them is asked at a time, then all rest.
+    """Group hosts on one server: one request at a time to all of them, with one shared delay.
 
-    The group is made if it is new; without hosts, its delay is changed. A host is in one group at most.
+    Creates the group if it is new; without hosts, only its delay changes. A host is in at most one group.
 
     \b
     Examples:
       usher hosts group wordpress one.example two.example --delay 2s
       usher hosts group wordpress --delay 5s
     """
-    from usher.cli.actions.hosts_groups import join_group
+    from usher.cli.actions import hosts_groups as actions
 
     if not names and delay is None:
         raise click.UsageError("Give hosts, a --delay, or both.")
-    app.say(f"{name}: {', '.join(run(join_group(app, name, names, delay))) or 'delay set'}")
+    joined = run(actions.join_group(app, name, names, delay))
+    app.say(f"{name}: {', '.join(joined) or 'delay set'}")
 
 
 @hosts.command()
 @names_argument
 @pass_app
 def ungroup(app: App, names: tuple[str, ...]) -> None:
-    """Give hosts a pace of their own again."""
-    from usher.cli.actions.hosts_groups import leave_group
+    """Remove hosts from their group."""
+    from usher.cli.actions import hosts_groups as actions
 
-    app.say(f"on their own: {', '.join(run(leave_group(app, names)))}")
+    app.say(f"ungrouped: {', '.join(run(actions.leave_group(app, names)))}")
 
 
 @hosts.command()
-@click.option("--limit", default=100, show_default=True, type=click.IntRange(1, 100_000))
-@click.option("--after", default="", metavar="GROUP", help="Begin after this name.")
+@limit_option
+@click.option("--after", default="", metavar="GROUP", help="Start after this name.")
 @json_option
 @pass_app
 def groups(app: App, limit: int, after: str, *, as_json: bool) -> None:
-    """List the groups of hosts that share a pace, with their first few hosts.
+    """List the groups of hosts that share a delay, with their first hosts.
 
     Hosts are counted up to 10,000; more are shown as ≥ 10000.
     """
-    from usher.cli.actions.hosts_groups import find_groups, show_groups
+    from usher.cli.actions import hosts_groups as actions
 
-    show_groups(app, run(find_groups(app, limit=limit, after=after)), limit=limit, as_json=as_json)
+    listed = run(actions.find_groups(app, limit=limit, after=after))
+    actions.show_groups(app, listed, limit=limit, as_json=as_json)
 
 
 @hosts.command()
@@ -337,8 +342,8 @@ def groups(app: App, limit: int, after: str, *, as_json: bool) -> None:
 @filter_options
 @json_option
 @pass_app
-def rules(app: App, /, *, as_json: bool, **wanted: Any) -> None:  # noqa: ANN401 - as click read them
-    """Show or set what holds for every host that does not say otherwise.
+def rules(app: App, /, *, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - as click read them
+    """Show or set the default rules, which apply to hosts without their own.
 
     \b
     Examples:
@@ -346,10 +351,10 @@ def rules(app: App, /, *, as_json: bool, **wanted: Any) -> None:  # noqa: ANN401
       usher hosts rules --cadence weekly --max-pages 100000
       usher hosts rules --filters filters.json
     """
-    from usher.cli.actions.hosts import default_rules, rules_json, show_rules
+    from usher.cli.actions import hosts as actions
 
-    found = run(default_rules(app, **wanted))
+    current = run(actions.default_rules(app, **options))
     if as_json:
-        show_json(rules_json(found))
+        show_json(actions.rules_json(current))
     else:
-        show_rules(found)
+        actions.show_rules(current)

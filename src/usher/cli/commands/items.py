@@ -1,4 +1,4 @@
-"""`usher items`: what feeds brought, listed, searched and shown."""
+"""`usher items`: list, search and show the items of feeds."""
 
 from typing import Any
 
@@ -7,19 +7,31 @@ import click
 from usher.cli.app import App, json_option, pass_app, run, show_json
 
 FILTER_OPTIONS = (
-    click.option("--feed", metavar="FEED", help="Of this feed, by its number or URL."),
-    click.option("--tag", default="", metavar="TAG", help="Of feeds, or in a category, so named."),
-    click.option("--since", metavar="TIME", help="From this time on, or from as long ago: 2h, 1d."),
-    click.option("--until", metavar="TIME", help="Before this time, or as long ago."),
-    click.option("--copies/--no-copies", default=True, help="Whether one story may be told twice."),
-    click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 100_000)),
-    click.option("--after", metavar="PLACE", help="Begin after this place, as the last page said."),
+    click.option("--feed", metavar="FEED", help="Of this feed (number or URL)."),
+    click.option(
+        "--tag", default="", metavar="TAG", help="Of feeds with this tag, or in this category."
+    ),
+    click.option("--since", metavar="TIME", help="Since this time or duration before now: 2h, 1d."),
+    click.option("--until", metavar="TIME", help="Before this time or duration before now."),
+    click.option(
+        "--copies/--no-copies", default=True, help="Show or hide copies of an item in other feeds."
+    ),
+    click.option(
+        "--limit",
+        default=50,
+        show_default=True,
+        type=click.IntRange(1, 100_000),
+        help="Rows to show.",
+    ),
+    click.option(
+        "--after", metavar="PLACE", help="Start after this place, from the previous page."
+    ),
     json_option,
 )
 
 
 def filter_options(command: Any) -> Any:  # noqa: ANN401 - as click has it
-    """Which items, as options of a command."""
+    """Add the options that select items."""
     for option in reversed(FILTER_OPTIONS):
         command = option(command)
     return command
@@ -27,7 +39,7 @@ def filter_options(command: Any) -> Any:  # noqa: ANN401 - as click has it
 
 @click.group()
 def items() -> None:
-    """Look at what feeds brought.
+    """List, search and show the items of feeds.
 
     \b
     Examples:
@@ -40,39 +52,39 @@ def items() -> None:
 @items.command(name="list")
 @filter_options
 @pass_app
-def list_(app: App, /, *, as_json: bool, **wanted: Any) -> None:  # noqa: ANN401 - as click read them
-    """List items by date, the latest first.
+def list_(app: App, /, *, as_json: bool, **conditions: Any) -> None:  # noqa: ANN401 - as click read them
+    """List items by date, latest first.
 
     \b
     Examples:
       usher items list --since 1d --no-copies
       usher items list --feed 12 --limit 5 --json
     """
-    from usher.cli.actions import items as reading
+    from usher.cli.actions import items as actions
 
-    found = run(reading.find_items(app, **wanted))
-    reading.show_items(app, found, limit=wanted["limit"], as_json=as_json)
+    listed = run(actions.find_items(app, **conditions))
+    actions.show_items(app, listed, limit=conditions["limit"], as_json=as_json)
 
 
 @items.command()
 @click.argument("words", nargs=-1, required=True, metavar="WORDS...")
 @filter_options
 @pass_app
-def search(app: App, /, words: tuple[str, ...], *, as_json: bool, **wanted: Any) -> None:  # noqa: ANN401
-    """Find items by their words, the latest first; exit code 3 if there are none.
+def search(app: App, /, words: tuple[str, ...], *, as_json: bool, **conditions: Any) -> None:  # noqa: ANN401
+    """Search items, latest first; exit code 3 if there are none.
 
-    Words as they are written, without endings cut off; "in this order", or, and -without.
+    Words match exactly, without stemming. Use "quotes" for a phrase, or for alternatives, -word to exclude.
 
     \b
     Examples:
       usher items search velvet seats --since 30d
       usher items search '"row of seats" -cinema' --tag news
     """
-    from usher.cli.actions import items as reading
+    from usher.cli.actions import items as actions
 
-    found = run(reading.find_items(app, words=" ".join(words), **wanted))
-    reading.show_items(app, found, limit=wanted["limit"], as_json=as_json)
-    click.get_current_context().exit(0 if found else 3)
+    listed = run(actions.find_items(app, words=" ".join(words), **conditions))
+    actions.show_items(app, listed, limit=conditions["limit"], as_json=as_json)
+    click.get_current_context().exit(0 if listed else 3)
 
 
 @items.command()
@@ -80,11 +92,11 @@ def search(app: App, /, words: tuple[str, ...], *, as_json: bool, **wanted: Any)
 @json_option
 @pass_app
 def show(app: App, item: int, *, as_json: bool) -> None:
-    """Show one item: its text, what hangs on it, its page, and which others tell the same story."""
-    from usher.cli.actions import items as reading
+    """Show one item: its text, media, page and copies."""
+    from usher.cli.actions import items as actions
 
-    found = run(reading.read_item(app, item))
+    full = run(actions.read_item(app, item))
     if as_json:
-        show_json(reading.item_json(found))
+        show_json(actions.item_json(full))
     else:
-        reading.show_item(found)
+        actions.show_item(full)

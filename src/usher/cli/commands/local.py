@@ -1,4 +1,4 @@
-"""`usher crawl`, `usher up` and `usher demo`: everything on this machine, by one command."""
+"""`usher crawl`, `usher up` and `usher demo`: run every role on this machine with one command."""
 
 from typing import Any
 
@@ -7,13 +7,14 @@ import click
 from usher.cli.app import App, pass_app, run_service
 from usher.cli.output import echo
 
-keep_option = click.option("--keep-warc", is_flag=True, help="Keep every WARC file: an archive.")
+keep_option = click.option("--keep-warc", is_flag=True, help="Keep all WARC files as an archive.")
 front_option = click.option(
-    "--front", default="", metavar="HOST:PORT", help="Where the search page is served."
+    "--front", default="", metavar="HOST:PORT", help="Address of the search page."
 )
 jobs_option = click.option(
-    "--jobs", is_flag=True, help="Also run tasks, feeds and other jobs: a scheduler and a manager."
+    "--jobs", is_flag=True, help="Also run a scheduler and a manager for tasks, feeds and jobs."
 )
+then_choice = click.Choice(["end", "serve"])
 
 
 @click.command()
@@ -22,30 +23,30 @@ jobs_option = click.option(
     "--delay",
     type=click.FloatRange(0, 86_400),
     metavar="SECONDS",
-    help="Rest between two requests to a host.",
+    help="Delay between two requests to a host.",
 )
-@click.option("--max-pages", type=click.IntRange(1), help="How many pages each host may have.")
-@click.option("--max-depth", type=click.IntRange(0, 30_000), help="How many clicks from the URL.")
-@click.option("--again", is_flag=True, help="Fetch again what is not due yet.")
+@click.option("--max-pages", type=click.IntRange(1), help="Maximum number of pages per host.")
+@click.option("--max-depth", type=click.IntRange(0, 30_000), help="Maximum clicks from the URL.")
+@click.option("--again", is_flag=True, help="Fetch pages again that are not due yet.")
 @click.option(
     "--then",
-    type=click.Choice(["end", "serve"]),
+    type=then_choice,
     default="end",
     show_default=True,
-    help="What to do when it is done: end, or go on serving the search page.",
+    help="When done: end, or keep serving the search page.",
 )
 @jobs_option
 @keep_option
 @front_option
 @pass_app
-def crawl(app: App, /, urls: tuple[str, ...], then: str, **given: Any) -> None:  # noqa: ANN401
-    """Crawl a site and make it searchable: everything that takes, on this machine, in one command.
+def crawl(app: App, /, urls: tuple[str, ...], then: str, **options: Any) -> None:  # noqa: ANN401
+    """Crawl a site and make it searchable, on this machine, with one command.
 
     \b
-    It starts an embedded PostgreSQL and every role that a crawl needs, shows how far it is, serves
-    the search page meanwhile, and ends when every page is fetched and can be found. Ctrl-C lets what
-    is under way end; run it again and it goes on where it was. Only hosts that you name are crawled.
-    No jobs run unless you ask for them with --jobs.
+    Starts an embedded PostgreSQL and every role that a crawl needs, shows the progress, serves the
+    search page meanwhile, and ends when every page is fetched and searchable. Ctrl-C finishes the
+    requests in progress; the next run continues. Only hosts that you name are crawled.
+    Jobs run only with --jobs.
 
     \b
     Examples:
@@ -53,11 +54,11 @@ def crawl(app: App, /, urls: tuple[str, ...], then: str, **given: Any) -> None: 
       usher crawl --then serve --delay 0.5 https://docs.example.com/
       usher crawl --again https://example.com/
     """
-    from usher.cli.actions.local import crawl
+    from usher.cli.actions import local as actions
     from usher.local.crawl import LocalRunOptions
 
-    errand = LocalRunOptions(urls=urls, **given)
-    run_service(app, crawl(app, errand, serve=then == "serve"))
+    given = LocalRunOptions(urls=urls, **options)
+    run_service(app, actions.crawl(app, given, serve=then == "serve"))
 
 
 @click.command()
@@ -65,53 +66,54 @@ def crawl(app: App, /, urls: tuple[str, ...], then: str, **given: Any) -> None: 
 @front_option
 @pass_app
 def up(app: App, *, keep_warc: bool, front: str) -> None:
-    """Run every role on this machine until told to stop, with the search page.
+    """Run every role on this machine, with the search page, until stopped.
 
     \b
-    Pages come in by `usher add`, by tasks and by feeds; settings are those of usher.toml.
+    Add pages with `usher add`, tasks or feeds. The settings come from usher.toml.
 
     \b
     Examples:
       usher up
       usher up --front 0.0.0.0:8400
     """
-    from usher.cli.actions.local import run_up
+    from usher.cli.actions import local as actions
     from usher.local.crawl import LocalRunOptions
 
-    run_service(app, run_up(app, LocalRunOptions(keep_warc=keep_warc, front=front, jobs=True)))
+    options = LocalRunOptions(keep_warc=keep_warc, front=front, jobs=True)
+    run_service(app, actions.run_up(app, options))
 
 
 @click.command()
-@click.option("--then", type=click.Choice(["end", "serve"]), default="serve", show_default=True)
+@click.option("--then", type=then_choice, default="serve", show_default=True)
 @jobs_option
 @pass_app
 def demo(app: App, then: str, *, jobs: bool) -> None:
-    """Crawl a small site that comes with Usher, without any network, and serve its search page.
+    """Crawl a small site that comes with Usher, without a network, and serve its search page.
 
     \b
-    Everything goes to a directory of its own (DATA/demo), and can be thrown away with it.
+    Everything is stored in the directory DATA/demo, which can be deleted afterwards.
 
     \b
     Examples:
       usher demo
     """
-    from usher.cli.actions.local import run_demo
+    from usher.cli.actions import local as actions
 
-    run_service(app, run_demo(app, serve=then == "serve", jobs=jobs))
+    run_service(app, actions.run_demo(app, serve=then == "serve", jobs=jobs))
 
 
 @click.command(hidden=True)
-@click.argument("part")
-@click.option("--keep-warc", is_flag=True)
-@click.option("--front", default="")
-@click.option("--jobs", is_flag=True)
+@click.argument("name")
+@keep_option
+@front_option
+@jobs_option
 @pass_app
-def part(app: App, part: str, *, keep_warc: bool, front: str, jobs: bool) -> None:
-    """Play one part of the troupe; `usher up` starts these."""
+def role_process(app: App, name: str, *, keep_warc: bool, front: str, jobs: bool) -> None:
+    """Run one process of the local stack; `usher up` starts these."""
     from usher.local.ports import Ports
     from usher.local.roles import ROLE_PROCESSES, RoleContext, run_process
 
-    if part not in ROLE_PROCESSES:
+    if name not in ROLE_PROCESSES:
         raise click.BadParameter(f"one of {', '.join(ROLE_PROCESSES)}")
-    post = RoleContext(app.loaded, Ports.read(app.settings.data), keep_warc, front, jobs)
-    run_service(app, run_process(part, post, ready=echo))
+    context = RoleContext(app.loaded, Ports.read(app.settings.data), keep_warc, front, jobs)
+    run_service(app, run_process(name, context, ready=echo))

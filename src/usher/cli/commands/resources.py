@@ -1,15 +1,15 @@
-"""`usher resources`: what must not be hammered, looked at and changed."""
+"""`usher resources`: list, set, pause and resume resources."""
 
 from typing import Any
 
 import click
 
-from usher.cli.app import App, json_option, pass_app, run
+from usher.cli.app import App, json_option, limit_option, pass_app, run
 
 
 @click.group()
 def resources() -> None:
-    """Look at resources, which keep jobs apart, and change them.
+    """List and set resources, which limit the number and rate of jobs.
 
     \b
     Examples:
@@ -19,20 +19,20 @@ def resources() -> None:
 
 
 @resources.command(name="list")
-@click.option("--contains", metavar="TEXT", help="Only names with this text in them.")
-@click.option("--limit", default=100, show_default=True, type=click.IntRange(1, 100_000))
-@click.option("--after", default="", metavar="NAME", help="Begin after this name.")
+@click.option("--contains", metavar="TEXT", help="Only names that contain this text.")
+@limit_option
+@click.option("--after", default="", metavar="NAME", help="Start after this name.")
 @json_option
 @pass_app
-def list_(app: App, /, *, as_json: bool, **wanted: Any) -> None:  # noqa: ANN401 - as click read them
-    """List resources by name: how many jobs may run at once and do, how far starts are apart, who waits.
+def list_(app: App, /, *, as_json: bool, **conditions: Any) -> None:  # noqa: ANN401 - as click read them
+    """List resources by name: running jobs and capacity, interval between starts, and waiting jobs.
 
     Waiting jobs are counted up to 10,000; more are shown as ≥ 10000.
     """
-    from usher.cli.actions import tasks
+    from usher.cli.actions import resources as actions
 
-    found = run(tasks.find_resources(app, **wanted))
-    tasks.show_resources(app, found, limit=wanted["limit"], as_json=as_json)
+    listed = run(actions.find_resources(app, **conditions))
+    actions.show_resources(app, listed, limit=conditions["limit"], as_json=as_json)
 
 
 @resources.command(name="set")
@@ -40,26 +40,26 @@ def list_(app: App, /, *, as_json: bool, **wanted: Any) -> None:  # noqa: ANN401
 @click.option(
     "--capacity",
     type=click.IntRange(1, 100_000),
-    help="How many of its jobs may run at once; 1 if new.",
+    help="How many of its jobs may run at once. [1]",
 )
 @click.option(
-    "--interval", metavar="SPAN", help="The least time between two starts; 10s if new, 0s for none."
+    "--interval", metavar="DURATION", help="Minimum time between two starts; 0s for none. [10s]"
 )
 @json_option
 @pass_app
 def set_(app: App, name: str, capacity: int | None, interval: str | None, *, as_json: bool) -> None:
-    """Set what is given for a resource, which is made if it is new; jobs that now have room start.
+    """Create or change a resource; waiting jobs start if it allows them now.
 
     \b
     Examples:
       usher resources set example.com --capacity 2 --interval 30s
       usher resources set disk --capacity 4 --interval 0s
     """
-    from usher.cli.actions import tasks
+    from usher.cli.actions import resources as actions
 
-    found, new = run(tasks.set_resource(app, name, capacity, interval))
-    tasks.show_resources(app, [found], limit=0, as_json=as_json)
-    app.say("made" if new else "set")
+    resource, new = run(actions.set_resource(app, name, capacity, interval))
+    actions.show_resources(app, [resource], as_json=as_json)
+    app.say("created" if new else "set")
 
 
 @resources.command()
@@ -67,16 +67,16 @@ def set_(app: App, name: str, capacity: int | None, interval: str | None, *, as_
 @json_option
 @pass_app
 def pause(app: App, name: str, *, as_json: bool) -> None:
-    """Let no further job of a resource start; those that run finish.
+    """Stop starting jobs of a resource; running jobs continue.
 
     \b
     Examples:
       usher resources pause example.com
     """
-    from usher.cli.actions import jobs_pauses, tasks
+    from usher.cli.actions import resources as actions
 
-    changed = run(jobs_pauses.pause_resource(app, name))
-    tasks.show_resources(app, [changed], limit=0, as_json=as_json)
+    resource = run(actions.pause_resource(app, name))
+    actions.show_resources(app, [resource], as_json=as_json)
 
 
 @resources.command()
@@ -84,13 +84,13 @@ def pause(app: App, name: str, *, as_json: bool) -> None:
 @json_option
 @pass_app
 def resume(app: App, name: str, *, as_json: bool) -> None:
-    """Let jobs of a paused resource start again.
+    """Start jobs of a paused resource again.
 
     \b
     Examples:
       usher resources resume example.com
     """
-    from usher.cli.actions import jobs_pauses, tasks
+    from usher.cli.actions import resources as actions
 
-    changed = run(jobs_pauses.resume_resource(app, name))
-    tasks.show_resources(app, [changed], limit=0, as_json=as_json)
+    resource = run(actions.resume_resource(app, name))
+    actions.show_resources(app, [resource], as_json=as_json)

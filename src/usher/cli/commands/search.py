@@ -1,66 +1,57 @@
-"""`usher front` serves the search page; `usher search` asks from the terminal."""
+"""`usher front` serves the search page; `usher search` searches from the terminal."""
 
 import click
 
-from usher.cli.app import App, json_option, pass_app, run
+from usher.cli.app import (
+    App,
+    bind_option,
+    host_option,
+    json_option,
+    mgmt_option,
+    pass_app,
+    run,
+    run_until_stopped,
+)
 from usher.cli.output import echo
 
 FRONT_URL = "http://127.0.0.1:8400"
-mgmt_option = click.option(
-    "--mgmt", metavar="URL", help="MGMT's address (also USHER_MGMT_URL).", default=None
-)
 
 
 @click.command()
 @mgmt_option
-@click.option(
-    "--bind",
-    default="127.0.0.1:8400",
-    show_default=True,
-    metavar="HOST:PORT",
-    help="Where the search page is served.",
-)
-@click.option(
-    "--host", default="", metavar="HOST:PORT", help="Where others reach it, if not there."
-)
+@bind_option("127.0.0.1:8400", "Address of the search page.")
+@host_option
 @click.option(
     "--deadline",
     type=click.FloatRange(0.05, 30),
     default=1.5,
     show_default=True,
     metavar="SECONDS",
-    help="How long index servers have for an answer.",
+    help="Time limit for the index servers.",
 )
-@click.option(
-    "--insecure",
-    is_flag=True,
-    help="Answer to any name on loopback too, as behind a proxy.",
-)
+@click.option("--insecure", is_flag=True, help="Accept any host name on loopback, for a proxy.")
 @pass_app
 def front(
     app: App, mgmt: str | None, bind: str, host: str, deadline: float, *, insecure: bool
 ) -> None:
-    """Serve the search page and its API, until told to stop; any number of front-ends may.
+    """Serve the search page and its API until stopped; several front-ends may run.
 
     \b
-    It asks one row of index servers, another if that one is late or not whole, and says so if a
-    part of the index did not answer. While MGMT is away it goes on with what it knew last.
+    Queries one row of index servers and fails over to another row if a server is late or missing.
+    Marks results as partial if part of the index did not answer. While MGMT is down it uses the
+    last known map of servers.
 
     \b
     Examples:
       usher front
       usher front --bind 0.0.0.0:8400 --mgmt http://10.0.0.1:8411
     """
-    from dataclasses import replace
-
-    from usher.cli.commands.index import run_until_stopped
     from usher.http.server.listen import read_bind
-    from usher.search.front_end import FrontEndOptions
-    from usher.search.front_end import run_front_end as serve
+    from usher.search.front_end import FrontEndOptions, run_front_end
 
-    settings = replace(app.settings, mgmt_url=mgmt) if mgmt else app.settings
-    wish = FrontEndOptions(bind=read_bind(bind), host=host, deadline=deadline, insecure=insecure)
-    run_until_stopped(app, lambda stop: serve(settings, wish, stop, ready=echo))
+    settings = app.settings_for(mgmt)
+    options = FrontEndOptions(bind=read_bind(bind), host=host, deadline=deadline, insecure=insecure)
+    run_until_stopped(app, lambda stop: run_front_end(settings, options, stop, ready=echo))
 
 
 @click.command()
@@ -72,10 +63,8 @@ def front(
     show_default=True,
     help="Results to show.",
 )
-@click.option(
-    "--front", "front_url", metavar="URL", help=f"The front-end to ask; {FRONT_URL} if it is there."
-)
-@click.option("--mgmt", metavar="URL", help="Ask the index servers that this MGMT knows.")
+@click.option("--front", "front_url", metavar="URL", help=f"Front-end to query. [{FRONT_URL}]")
+@click.option("--mgmt", metavar="URL", help="Query the index servers of this MGMT.")
 @json_option
 @pass_app
 def search(
@@ -90,9 +79,9 @@ def search(
     """Search the index; words, "phrases", -word, OR, site:, title:, lang:, after:, before:.
 
     \b
-    Without --front and --mgmt the search page of this machine is asked, and if there is none,
-    the index servers themselves. Put -- before words that begin with a minus.
-    Exit code 0: something was found. 3: nothing was. 5: nobody answered.
+    Without --front and --mgmt it queries the front-end on this machine; if none runs, the index
+    servers. Put -- before words that start with a minus sign.
+    Exit code 0: there are results. 3: there are none. 5: no server answered.
 
     \b
     Examples:
@@ -100,14 +89,14 @@ def search(
       usher search --limit 3 'site:example.org "annual report"'
       usher search --json -- jaguar -car
     """
-    from usher.cli.actions import search as found
+    from usher.cli.actions import search as actions
 
     if front_url and mgmt:
-        raise click.UsageError("--front and --mgmt are two ways to ask; give one of them.")
-    told = run(found.search(app.settings, " ".join(words), limit, front=front_url, mgmt=mgmt))
+        raise click.UsageError("Give --front or --mgmt, not both.")
+    results = run(actions.search(app, " ".join(words), limit, front=front_url, mgmt=mgmt))
     if as_json:
-        found.show_results_json(told)
+        actions.show_results_json(results)
     else:
-        found.show_results(app, told)
-    if not told.results:
+        actions.show_results(app, results)
+    if not results.results:
         raise SystemExit(3)

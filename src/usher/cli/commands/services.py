@@ -1,11 +1,11 @@
-"""Commands that run on: MGMT, managers, schedulers."""
+"""`usher mgmt`, `usher manager` and `usher scheduler`: services that run until stopped."""
 
 from collections.abc import Coroutine
 from typing import Any
 
 import click
 
-from usher.cli.app import App, pass_app, run_service
+from usher.cli.app import App, bind_option, pass_app, run_service
 from usher.cli.output import echo
 
 metrics_option = click.option(
@@ -14,20 +14,14 @@ metrics_option = click.option(
 
 
 @click.command()
-@click.option(
-    "--bind",
-    default="127.0.0.1:8411",
-    show_default=True,
-    metavar="HOST:PORT",
-    help="Where to listen; port 0 takes any that is free.",
-)
-@click.option("--insecure", is_flag=True, help="Let other machines and names in without tokens.")
+@bind_option("127.0.0.1:8411", "Address to listen on; port 0 selects a free port.")
+@click.option("--insecure", is_flag=True, help="Accept other machines and names without tokens.")
 @pass_app
 def mgmt(app: App, bind: str, *, insecure: bool) -> None:
-    """Serve the HTTP API until told to stop; prints its address when it is ready.
+    """Serve the HTTP API until stopped; prints its address when it is ready.
 
     \b
-    TERM or Ctrl-C lets requests under way end and leaves with exit code 0; a second one stops now.
+    TERM or Ctrl-C finishes the requests in progress; a second one stops immediately.
 
     \b
     Examples:
@@ -40,9 +34,14 @@ def mgmt(app: App, bind: str, *, insecure: bool) -> None:
     from usher.http.server.listen import read_bind
     from usher.queue.policy import read_policies
 
-    where, rules = read_bind(bind), read_policies(app.loaded.workers)
+    address, rules = read_bind(bind), read_policies(app.loaded.workers)
     served = serve(
-        app.settings, where, insecure=insecure, ready=echo, rules=rules, annex=feed_endpoints
+        app.settings,
+        address,
+        insecure=insecure,
+        ready=echo,
+        rules=rules,
+        extra_endpoints=feed_endpoints,
     )
     run_service(app, served)
 
@@ -59,21 +58,19 @@ def mgmt(app: App, bind: str, *, insecure: bool) -> None:
     "--host",
     default="",
     metavar="NAME",
-    help="This machine's name in host rules, instead of its own.",
+    help="Name of this machine in host rules. [its host name]",
 )
-@click.option(
-    "--max", "most", type=click.IntRange(1), help="At most so many processes of all types together."
-)
+@click.option("--max", "limit", type=click.IntRange(1), help="Maximum number of job processes.")
 @metrics_option
 @pass_app
 def manager(
-    app: App, types: tuple[str, ...], host: str, most: int | None, metrics: str | None
+    app: App, types: tuple[str, ...], host: str, limit: int | None, metrics: str | None
 ) -> None:
-    """Run jobs on this machine until told to stop; any number of managers may work.
+    """Run jobs on this machine until stopped; several managers may run.
 
     \b
-    TERM or Ctrl-C lets running jobs end; a second one stops them and gives them back.
-    How many run at once, for how long and how often is set by [worker.TYPE] in usher.toml.
+    TERM or Ctrl-C waits for running jobs; a second one stops them and returns them to the queue.
+    [worker.TYPE] in usher.toml sets how many jobs of a type run at once, their time limit and retries.
 
     \b
     Examples:
@@ -82,19 +79,19 @@ def manager(
     """
     from usher.queue.service import QueueServiceOptions, run_manager
 
-    wish = QueueServiceOptions(host, frozenset(types), most)
-    run_service(app, with_metrics(metrics, run_manager(app.loaded, wish, ready=echo)))
+    options = QueueServiceOptions(host, frozenset(types), limit)
+    run_service(app, with_metrics(metrics, run_manager(app.loaded, options, ready=echo)))
 
 
 @click.command()
 @metrics_option
 @pass_app
 def scheduler(app: App, metrics: str | None) -> None:
-    """Make jobs of tasks when their time comes, until told to stop.
+    """Create the jobs of tasks when they are due, until stopped.
 
     \b
-    It also brings back jobs that failed and jobs whose machine died. Several may run: one leads,
-    and another takes over when it is gone.
+    Also retries jobs that failed and jobs whose machine died. Several may run: one is active, and
+    another takes over when it ends.
 
     \b
     Examples:
@@ -106,7 +103,7 @@ def scheduler(app: App, metrics: str | None) -> None:
 
 
 async def with_metrics(address: str | None, work: Coroutine[Any, Any, None]) -> None:
-    """Serve metrics at /metrics, with the limits that all our HTTP servers have, until the work ends."""
+    """Run a service and serve its metrics at /metrics until it ends."""
     try:
         if address is None:
             await work
@@ -119,4 +116,4 @@ async def with_metrics(address: str | None, work: Coroutine[Any, Any, None]) -> 
         async with serve_app(app, bind):
             await work
     finally:
-        work.close()  # or Python warns that it never ran, where the address cannot be used
+        work.close()  # avoids a warning of Python if the address is unusable and the work never ran

@@ -1,4 +1,4 @@
-"""`usher stats`: what was searched for, and how long it took."""
+"""`usher stats`: statistics of searches."""
 
 import click
 
@@ -7,7 +7,7 @@ from usher.cli.app import App, json_option, pass_app, run
 
 @click.group()
 def stats() -> None:
-    """Look at what front-ends reported.
+    """Show what front-ends reported.
 
     \b
     Examples:
@@ -17,16 +17,22 @@ def stats() -> None:
 
 @stats.command()
 @click.option(
-    "--since", default="1d", show_default=True, metavar="TIME", help="A span back, or a time."
+    "--since",
+    default="1d",
+    show_default=True,
+    metavar="TIME",
+    help="A time, or a duration before now.",
 )
-@click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 10_000))
+@click.option(
+    "--limit", default=20, show_default=True, type=click.IntRange(1, 10_000), help="Terms to show."
+)
 @json_option
 @pass_app
 def queries(app: App, since: str, limit: int, *, as_json: bool) -> None:
-    """Show how many queries there were, how long they took, and what was asked for most often.
+    """Show the number of queries, their duration, and the most frequent terms.
 
-    Of more than 100,000 queries the last 100,000 are looked at. Queries older than query_days are summed up by day
-    (UTC); those days are listed separately, with their most frequent terms.
+    Only the latest 100,000 queries count. Queries older than query_days are stored as sums per day (UTC); these days
+    are listed separately, with their most frequent terms.
 
     \b
     Examples:
@@ -34,6 +40,6 @@ def queries(app: App, since: str, limit: int, *, as_json: bool) -> None:
       usher stats queries --since 2026-11-16T08:00 --limit 5 --json
       usher stats queries --since 365d
     """
-    from usher.cli.actions import stats as searched
+    from usher.cli.actions import stats as actions
 
-    searched.show_queries(run(searched.read_queries(app, since, limit)), as_json=as_json)
+    actions.show_queries(run(actions.read_queries(app, since, limit)), as_json=as_json)

@@ -1,4 +1,4 @@
-"""Commands that only look: version, settings, doctor, completion."""
+"""`usher version`, `settings`, `doctor` and `completion`: show the state of this installation."""
 
 import dataclasses
 import platform
@@ -25,14 +25,14 @@ def version(*, as_json: bool) -> None:
 
 @click.command()
 @json_option
-@click.option("--check", is_flag=True, help="Only say whether they can be used.")
+@click.option("--check", is_flag=True, help="Only check whether the settings are valid.")
 @pass_app
 def settings(app: App, *, as_json: bool, check: bool) -> None:
-    """Show every setting, its value and where it came from.
+    """Show every setting, its value and its origin.
 
     \b
-    Settings come from USHER_* variables over usher.toml over defaults. usher.toml is looked for in
-    the working directory, the user's configuration directory and /etc/usher, or named by --config.
+    USHER_* variables override usher.toml, which overrides the defaults. Usher reads usher.toml from
+    the working directory, the user's configuration directory or /etc/usher, or from --config.
 
     \b
     Examples:
@@ -42,14 +42,15 @@ def settings(app: App, *, as_json: bool, check: bool) -> None:
     """
     loaded = app.loaded
     if check:
-        app.say(f"settings are good ({loaded.file or 'no file'})")
+        app.say(f"The settings are valid ({loaded.file or 'no file'}).")
     elif as_json:
-        show_json([dataclasses.asdict(shown) for shown in loaded.shown()])
+        show_json([dataclasses.asdict(setting) for setting in loaded.rows()])
     else:
         rows = [
-            (shown.name, shown.value or "-", shown.origin, shown.help) for shown in loaded.shown()
+            (setting.name, setting.value or "-", setting.origin, setting.help)
+            for setting in loaded.rows()
         ]
-        show_table(("SETTING", "VALUE", "FROM", "MEANS"), rows)
+        show_table(("SETTING", "VALUE", "ORIGIN", "MEANING"), rows)
 
 
 @click.command()
@@ -57,9 +58,9 @@ def settings(app: App, *, as_json: bool, check: bool) -> None:
 @pass_app
 @click.pass_context
 def doctor(ctx: click.Context, app: App, *, as_json: bool) -> None:
-    """Check that everything Usher needs is here, and say what to do where it is not.
+    """Check this installation, and show what to do about each problem.
 
-    Exit code 0 when all is good (warnings included), 3 when something is not.
+    Exit code 0 if there are no problems or only warnings, 3 otherwise.
     """
     from usher.observe.doctor import run_checks
 
@@ -80,7 +81,7 @@ def doctor(ctx: click.Context, app: App, *, as_json: bool) -> None:
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print the script that completes usher's commands in your shell.
+    """Print the completion script for your shell.
 
     \b
     Examples:
@@ -88,5 +89,5 @@ def completion(ctx: click.Context, shell: str) -> None:
       usher completion fish > ~/.config/fish/completions/usher.fish
     """
     script = get_completion_class(shell)
-    assert script is not None  # noqa: S101 - the choice above holds only shells that click knows
+    assert script is not None  # noqa: S101 - click knows all shells of the choice above
     echo(script(ctx.find_root().command, {}, "usher", "_USHER_COMPLETE").source())

@@ -1,36 +1,46 @@
-"""`usher tasks`: programs that run again and again, looked at and changed."""
+"""`usher tasks`: list, add, change, run and remove tasks."""
 
 from typing import Any
 
 import click
 
-from usher.cli.app import App, confirm, json_option, pass_app, run, show_json, yes_option
+from usher.cli.app import (
+    App,
+    confirm,
+    json_option,
+    limit_option,
+    pass_app,
+    run,
+    show_json,
+    yes_option,
+)
 from usher.cli.commands.jobs import PROGRAM_SETTINGS, Command
 from usher.cli.output import echo
+from usher.cli.wording import record_json
 
 names_argument = click.argument("tasks", nargs=-1, required=True, metavar="TASK...")
 
 
 def task_options(command: Command) -> Command:
-    """All that can be set for a task."""
+    """Add the options for the settings of a task."""
     for option in (
-        click.option("--data", metavar="TEXT", help="Handed to the program as USHER_TASK_DATA."),
-        click.option("--priority", type=click.IntRange(-32_768, 32_767), help="Lower goes first."),
+        click.option("--data", metavar="TEXT", help="Passed to the program as USHER_TASK_DATA."),
+        click.option("--priority", type=click.IntRange(-32_768, 32_767), help="Lower numbers run first."),
         click.option("--host", "host_rule", metavar="RULE", help="A machine's name, allow:a,b or deny:a,b."),
-        click.option("--resource", metavar="NAME", help="What it must not hammer; made if it is new."),
+        click.option("--resource", metavar="NAME", help="Resource it uses; created if it is new."),
         click.option(
             "--auto/--no-auto", "autoperiodicity", default=None,
-            help="Whether the program may set how often it runs.",
+            help="Whether the program may change the interval.",
         ),
-        click.option("--jitter", metavar="SPAN", help="Spread each run by up to this."),
-        click.option("--timezone", metavar="ZONE", help="Of the time of day or cron expression; UTC if not given."),
-        click.option("--cron", metavar="EXPRESSION", help="Five fields, or @daily and the like."),
+        click.option("--jitter", metavar="DURATION", help="Delay each run at random by up to this."),
+        click.option("--timezone", metavar="ZONE", help="Of the time of day or cron expression. [UTC]"),
+        click.option("--cron", metavar="EXPRESSION", help="Five fields, or a name such as @daily."),
         click.option("--second", type=click.IntRange(0, 59), help="At this second of the minute."),
         click.option("--minute", type=click.IntRange(0, 59), help="At this minute of the hour."),
         click.option("--hour", type=click.IntRange(0, 23), help="At this hour of the day."),
-        click.option("--every", "periodicity", metavar="SPAN", help="How often: 90s, 15m, 1d."),
-        click.option("--type", metavar="TYPE", help="Which [worker.TYPE] settings hold for its jobs."),
-        click.option("--name", metavar="NAME", help="What to call it."),
+        click.option("--every", "periodicity", metavar="DURATION", help="Interval between runs: 90s, 15m, 1d."),
+        click.option("--type", metavar="TYPE", help="Selects the [worker.TYPE] settings of its jobs."),
+        click.option("--name", metavar="NAME", help="Its name."),
     ):  # fmt: skip
         command = option(command)
     return command
@@ -38,9 +48,9 @@ def task_options(command: Command) -> Command:
 
 @click.group()
 def tasks() -> None:
-    """Look at tasks, which make jobs again and again, and change them.
+    """List, add and change tasks, which run a program periodically.
 
-    A TASK is named by its number or its name.
+    A TASK is a number or a name.
 
     \b
     Examples:
@@ -52,32 +62,32 @@ def tasks() -> None:
 
 
 @tasks.command(name="list")
-@click.option("--state", type=click.Choice(["enabled", "disabled"]), help="In this state.")
+@click.option("--state", type=click.Choice(["enabled", "disabled"]), help="Only in this state.")
 @click.option("--type", metavar="TYPE", help="Of this type.")
 @click.option("--resource", metavar="NAME", help="Of this resource.")
-@click.option("--contains", metavar="TEXT", help="With this in name, program or arguments.")
-@click.option("--limit", default=100, show_default=True, type=click.IntRange(1, 100_000))
+@click.option("--contains", metavar="TEXT", help="With this text in name, program or arguments.")
+@limit_option
 @click.option(
     "--after",
     default=0,
     type=click.IntRange(0, 2**63 - 1),
     metavar="ID",
-    help="Begin after this task.",
+    help="Start after this task.",
 )
 @json_option
 @pass_app
-def list_(app: App, /, *, as_json: bool, **wanted: Any) -> None:  # noqa: ANN401 - as click read them
-    """List tasks by number, with their clocks.
+def list_(app: App, /, *, as_json: bool, **conditions: Any) -> None:  # noqa: ANN401 - as click read them
+    """List tasks by number: schedule, next and last run, and job.
 
     \b
     Examples:
       usher tasks list --state disabled
       usher tasks list --contains recrawl
     """
-    from usher.cli.actions import tasks as planning
+    from usher.cli.actions import tasks as actions
 
-    found = run(planning.find_tasks(app, **wanted))
-    planning.show_tasks(app, found, limit=wanted["limit"], as_json=as_json)
+    listed = run(actions.find_tasks(app, **conditions))
+    actions.show_tasks(app, listed, limit=conditions["limit"], as_json=as_json)
 
 
 @tasks.command()
@@ -85,11 +95,11 @@ def list_(app: App, /, *, as_json: bool, **wanted: Any) -> None:  # noqa: ANN401
 @json_option
 @pass_app
 def show(app: App, task: str, *, as_json: bool) -> None:
-    """Show one task with all that can be set for it, its live job and how the last ones ended."""
-    from usher.cli.actions import tasks as planning
+    """Show one task: its settings, its live job and its latest runs."""
+    from usher.cli.actions import tasks as actions
 
-    found, runs = run(planning.read_task(app, task))
-    planning.show_task(found, runs, as_json=as_json)
+    details, runs = run(actions.read_task(app, task))
+    actions.show_task(details, runs, as_json=as_json)
 
 
 @tasks.command(context_settings=PROGRAM_SETTINGS)
@@ -97,10 +107,10 @@ def show(app: App, task: str, *, as_json: bool) -> None:
 @json_option
 @click.argument("words", nargs=-1, required=True, metavar="PROGRAM [ARGS]...")
 @pass_app
-def add(app: App, /, words: tuple[str, ...], *, as_json: bool, **wanted: Any) -> None:  # noqa: ANN401 - as click read them
-    """Add a task and print its number; it runs every so often, at a time of day, or as cron would.
+def add(app: App, /, words: tuple[str, ...], *, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - as click read them
+    """Add a task and print its number; it runs at an interval, at a time of day, or by a cron expression.
 
-    A single word is split as a shell would, and run without one.
+    A single word is split as a shell would, but no shell runs.
 
     \b
     Examples:
@@ -109,20 +119,20 @@ def add(app: App, /, words: tuple[str, ...], *, as_json: bool, **wanted: Any) ->
       usher tasks add --every 2d --hour 6 -- ./report.sh
       usher tasks add --cron '*/10 8-18 * * MON-FRI' my.module:function
     """
-    from usher.cli.actions import tasks as planning
+    from usher.cli.actions import tasks as actions
 
-    found = run(planning.add_task(app, words, **wanted))
+    task = run(actions.add_task(app, words, **options))
     if as_json:
-        show_json(planning.task_json(found))
+        show_json(record_json(task))
         return
-    echo(found.id)
-    app.say(f"runs {planning.clock_text(found)}, first {planning.next_run_text(found)}")
+    echo(task.id)
+    app.say(f"runs {actions.clock_text(task)}, first {actions.next_run_text(task)}")
 
 
 @tasks.command(name="set")
 @click.argument("task")
 @task_options
-@click.option("--any-time", is_flag=True, help="No more tied to an hour, minute or second.")
+@click.option("--any-time", is_flag=True, help="Remove hour, minute and second.")
 @json_option
 @click.argument("words", nargs=-1, metavar="[-- PROGRAM [ARGS]...]")
 @pass_app
@@ -134,11 +144,11 @@ def set_(
     *,
     any_time: bool,
     as_json: bool,
-    **wanted: Any,  # noqa: ANN401 - as click read them
+    **options: Any,  # noqa: ANN401 - as click read them
 ) -> None:
-    """Change what is given for a task and keep the rest; an empty name, resource or data is none.
+    """Change settings of a task; an empty name, resource or data removes the value.
 
-    Another clock sets the next run anew. A job of it that lives stays as it is.
+    A new schedule sets the next run. A live job of the task stays unchanged.
 
     \b
     Examples:
@@ -147,41 +157,38 @@ def set_(
       usher tasks set 12 --every 1h --resource ''
       usher tasks set 12 -- curl -sS https://example.com/feed.xml
     """
-    from usher.cli.actions import tasks as planning
+    from usher.cli.actions import tasks as actions
 
-    if not (words or any_time or any(value is not None for value in wanted.values())):
-        raise click.UsageError("Say what to set; see usher tasks set --help.")
-    found = run(planning.change_task(app, task, words, any_time=any_time, **wanted))
+    if not (words or any_time or any(value is not None for value in options.values())):
+        raise click.UsageError("Give an option to set; see usher tasks set --help.")
+    changed = run(actions.change_task(app, task, words, any_time=any_time, **options))
     if as_json:
-        show_json(planning.task_json(found))
+        show_json(record_json(changed))
     else:
-        app.say(f"runs {planning.clock_text(found)}, next {planning.next_run_text(found)}")
+        app.say(f"runs {actions.clock_text(changed)}, next {actions.next_run_text(changed)}")
 
 
 @tasks.command()
 @names_argument
 @pass_app
 def enable(app: App, tasks: tuple[str, ...]) -> None:
-    """Let tasks run again; what they missed meanwhile is not made up for."""
-    from usher.cli.actions import tasks as planning
+    """Run tasks again; missed runs are not made up."""
+    from usher.cli.actions import tasks as actions
 
-    for task in run(planning.set_states(app, tasks, "enabled")):
-        app.say(f"enabled: {planning.task_label(task)}, next {planning.next_run_text(task)}")
+    for task in run(actions.set_states(app, tasks, "enabled")):
+        app.say(f"enabled: {actions.task_label(task)}, next {actions.next_run_text(task)}")
 
 
 @tasks.command()
 @names_argument
 @pass_app
 def disable(app: App, tasks: tuple[str, ...]) -> None:
-    """Make no more jobs of tasks until they are enabled; a job that lives stays."""
-    from usher.cli.actions import tasks as planning
+    """Create no jobs of tasks until they are enabled; live jobs continue."""
+    from usher.cli.actions import tasks as actions
 
-    for task in run(planning.set_states(app, tasks, "disabled")):
-        app.say(f"disabled: {planning.task_label(task)}")
-        if task.job_id is not None:
-            app.say(
-                f"  → its job {task.job_id} is {task.job_state}: usher jobs cancel {task.job_id}"
-            )
+    for task in run(actions.set_states(app, tasks, "disabled")):
+        app.say(f"disabled: {actions.task_label(task)}")
+        actions.show_live_job(app, task)
 
 
 @tasks.command(name="run")
@@ -190,15 +197,15 @@ def disable(app: App, tasks: tuple[str, ...]) -> None:
 @pass_app
 @click.pass_context
 def run_(ctx: click.Context, app: App, tasks: tuple[str, ...], *, as_json: bool) -> None:
-    """Make a job of each task now, whatever its clock and state say, and print the jobs' numbers.
+    """Create a job of each task now, also if it is disabled, and print the job numbers.
 
-    A task has one live job at most: if there is one, its number is printed, with exit code 3.
+    A task has at most one live job. If there is one, its number is printed, with exit code 3.
     """
-    from usher.cli.actions import tasks as planning
+    from usher.cli.actions import tasks as actions
 
-    entered = run(planning.run_tasks(app, tasks))
-    planning.show_enqueued(app, entered, as_json=as_json)
-    ctx.exit(0 if all(one.new for one in entered) else 3)
+    enqueued = run(actions.run_tasks(app, tasks))
+    actions.show_enqueued(app, enqueued, as_json=as_json)
+    ctx.exit(0 if all(job.new for job in enqueued) else 3)
 
 
 @tasks.command()
@@ -206,18 +213,15 @@ def run_(ctx: click.Context, app: App, tasks: tuple[str, ...], *, as_json: bool)
 @yes_option
 @pass_app
 def remove(app: App, tasks: tuple[str, ...], *, yes: bool) -> None:
-    """Forget tasks; their jobs stay, also in the log.
+    """Remove tasks; their jobs and the log stay.
 
     \b
     Examples:
       usher tasks remove nightly --yes
     """
-    from usher.cli.actions import tasks as planning
+    from usher.cli.actions import tasks as actions
 
     confirm(f"Remove {', '.join(tasks)}?", yes=yes)
-    for task in run(planning.remove_tasks(app, tasks)):
-        app.say(f"removed: {planning.task_label(task)}")
-        if task.job_id is not None:
-            app.say(
-                f"  → its job {task.job_id} is {task.job_state}: usher jobs cancel {task.job_id}"
-            )
+    for task in run(actions.remove_tasks(app, tasks)):
+        app.say(f"removed: {actions.task_label(task)}")
+        actions.show_live_job(app, task)

@@ -1,4 +1,4 @@
-"""`usher tokens`: what callers of MGMT prove themselves with."""
+"""`usher tokens`: create, list, move and revoke the tokens of callers of MGMT."""
 
 import click
 
@@ -10,7 +10,7 @@ TYPES = ("crawler", "index-builder", "index-server", "front-end", "manager")
 
 @click.group()
 def tokens() -> None:
-    """Make, list, move and revoke the tokens that callers of MGMT need.
+    """Create, list, move and revoke the tokens that authenticate callers of MGMT.
 
     \b
     Examples:
@@ -26,14 +26,14 @@ def tokens() -> None:
 @click.option(
     "--scope",
     type=click.Choice(SCOPES),
-    help="read: look; admin: everything; work (with --type): what such a component does.",
+    help="read: read only; admin: everything; work (with --type): what that component needs.",
 )
 @click.option(
     "--address",
     metavar="HOST:PORT",
-    help="Where others reach the component; else its first call decides. A manager's machine.",
+    help="Address of the component, or machine of a manager. [from its first call]",
 )
-@click.option("--expires", metavar="TIME", help="Until when it is good from now: 12h, 90d. [never]")
+@click.option("--expires", metavar="TIME", help="Lifetime from now: 12h, 90d. [unlimited]")
 @json_option
 @pass_app
 def add(
@@ -46,9 +46,9 @@ def add(
     *,
     as_json: bool,
 ) -> None:
-    """Make a token and print its secret, once: Usher keeps only a hash of it.
+    """Create a token and print its secret once; Usher stores only a hash.
 
-    A component gets a token of its own. Without a name it gets one from its type or scope.
+    Each component needs its own token. Without a name, the token is named after its type or scope.
 
     \b
     Examples:
@@ -56,22 +56,22 @@ def add(
       usher tokens add --type manager --address worker-1 --expires 90d
       usher tokens add dashboard --scope read
     """
-    from usher.cli.actions import tokens as proofs
+    from usher.cli.actions import tokens as actions
 
-    wish = proofs.TokenOptions(
-        name, scope or "work", type_, address, proofs.parse_lifetime(expires)
-    )
-    proofs.show_created(app, run(proofs.create_token(app, wish)), as_json=as_json)
+    lifetime = actions.parse_lifetime(expires)
+    options = actions.TokenOptions(name, scope or "work", type_, address, lifetime)
+    created, secret = run(actions.create_token(app, options))
+    actions.show_created(app, created, secret, as_json=as_json)
 
 
 @tokens.command(name="list")
 @json_option
 @pass_app
 def list_(app: App, *, as_json: bool) -> None:
-    """List tokens by name: role, address, when they were last used, when they expire."""
-    from usher.cli.actions import tokens as proofs
+    """List tokens by name: scope, type, address, last use and expiry."""
+    from usher.cli.actions import tokens as actions
 
-    proofs.show_tokens(run(proofs.find_tokens(app)), as_json=as_json)
+    actions.show_tokens(run(actions.find_tokens(app)), as_json=as_json)
 
 
 @tokens.command()
@@ -79,32 +79,32 @@ def list_(app: App, *, as_json: bool) -> None:
 @click.argument("address", metavar="HOST:PORT")
 @pass_app
 def move(app: App, name: str, address: str) -> None:
-    """Give a component's token another address; a component cannot do this itself.
+    """Change the address of a component's token; a component cannot do this itself.
 
     \b
     Examples:
       usher tokens move crawler-7 10.0.0.8:8421
     """
-    from usher.cli.actions import tokens as proofs
+    from usher.cli.actions import tokens as actions
 
-    app.say(f"{name} belongs to {run(proofs.move_token(app, name, address))} now")
+    app.say(f"{name} now belongs to {run(actions.move_token(app, name, address))}.")
 
 
 @tokens.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @pass_app
 def revoke(app: App, names: tuple[str, ...]) -> None:
-    """Make tokens good for nothing, within two seconds and for ever; all of them, or none if one is unknown."""
-    from usher.cli.actions import tokens as proofs
+    """Revoke tokens permanently, within two seconds; all of them, or none if one is unknown."""
+    from usher.cli.actions import tokens as actions
 
-    for name, new in run(proofs.revoke_tokens(app, names)).items():
-        app.say(f"revoked {name}" if new else f"{name} was revoked before")
+    for name, new in run(actions.revoke_tokens(app, names)).items():
+        app.say(f"revoked {name}" if new else f"{name} was already revoked")
 
 
 @tokens.command()
 @pass_app
 def local(app: App) -> None:
-    """Print the secret of the data directory, which lets programs of this user call MGMT on this machine.
+    """Print the secret of the data directory, with which programs of this user can call MGMT on this machine.
 
     \b
     Examples:

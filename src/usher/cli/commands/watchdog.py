@@ -1,4 +1,4 @@
-"""`usher watchdog`: runs on, and sees that everybody else does."""
+"""`usher watchdog`: checks the health of all components until stopped."""
 
 from datetime import timedelta
 
@@ -18,7 +18,7 @@ MIN_SECONDS = 0.1  # seconds
     default=5.0,
     show_default=True,
     metavar="SECONDS",
-    help="How often every component is pinged.",
+    help="Interval between two pings of a component.",
 )
 @click.option(
     "--misses",
@@ -26,7 +26,7 @@ MIN_SECONDS = 0.1  # seconds
     default=3,
     show_default=True,
     metavar="N",
-    help="Pings without a good answer that are a failure.",
+    help="Missed pings that count as a failure.",
 )
 @click.option(
     "--probation",
@@ -34,7 +34,7 @@ MIN_SECONDS = 0.1  # seconds
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long a component that came back must do without an error.",
+    help="How long a recovered component stays on probation.",
 )
 @click.option(
     "--grace",
@@ -49,11 +49,11 @@ MIN_SECONDS = 0.1  # seconds
 def watchdog(
     app: App, every: float, misses: int, probation: float, grace: float, metrics: str | None
 ) -> None:
-    """Ping every component, and bring back what the dead ones held, until told to stop.
+    """Ping every component and reassign the chunks of failed ones, until stopped.
 
     \b
-    Several may run: one leads, and another takes over when it is gone. It also takes back leases
-    that ended and keeps every chunk seated in every row, so at least one should always run.
+    Also ends expired leases and places every chunk in every row, so at least one should always run.
+    Several may run: one is active, and another takes over when it ends.
 
     \b
     Examples:

@@ -1,9 +1,7 @@
-"""HTML to a clean text and to HTML that can be shown.
+"""Turns HTML into plain text and into safe HTML. Pure.
 
-Comes from the content of items, as the feed had it or as their pages were; goes to `content_clean` and
-`content_clean_html`. Of a page it is the main part: without what a model knows to be on every page, else as it is found
-in any page; where that is too little, the whole. What a feed says is the main part already. However hostile, the time
-it takes stays in proportion to its length. Pure.
+From a page it takes the main part: the page without its template, else the main content by heuristics, else everything.
+The content of a feed is the main part already. The time is proportional to the length, even of hostile input.
 """
 
 from dataclasses import dataclass
@@ -26,14 +24,14 @@ from usher.feeds.items.sanitize import MAX_HTML_CHARS, sanitize
 
 CleanMethod = Literal["whole", "main", "model"]
 PLAIN_TYPES: Final = frozenset({"text", "text/plain"})
-MAX_SIMPLE_TAGS: Final = 2_000  # that any parser reads in no time, however they stand
+MAX_SIMPLE_TAGS: Final = 2_000  # any parser reads these quickly, however they are nested
 MAX_SIMPLE_CHARS: Final = 65_536
-MIN_KEPT_SHARE: Final = 0.02  # of a page that a model may leave; with less it knows another page
+MIN_KEPT_SHARE: Final = 0.02  # of a page; a template that leaves less belongs to another page
 
 
 @dataclass(frozen=True, slots=True)
 class CleanText:
-    """A clean text, the same as HTML, how it was found, and what was cut or could not be read."""
+    """A text, the same as HTML, how it was found, and what was cut or could not be read."""
 
     text: str
     html: str
@@ -50,31 +48,32 @@ def clean(
     model: PageTemplate | None = None,
     threshold: float = 0.1,
 ) -> CleanText:
-    """Clean what an item says, or its whole page; links begin at `base`."""
+    """Clean the content of an item or its page; relative links are resolved against `base`."""
     if type_.lower() in PLAIN_TYPES and not page:
-        return _of_text(content)
+        return _clean_plain(content)
     markup = parse_markup(content)
-    found = None
-    if page:
-        seen = sum(len(_text(_html(tree))) for tree in markup.trees)
-        found = _by_model(content, seen, base, model, threshold) if model is not None else None
-        found = found or _main(markup, seen, base)
-    return found or _cleaned(markup, base)
+    if not page:
+        return _clean_markup(markup, base)
+    length = sum(len(_text(_body(tree))) for tree in markup.trees)
+    cleaned = None
+    if model is not None:
+        cleaned = _without_template(content, length, base, model, threshold)
+    return cleaned or _main_part(markup, length, base) or _clean_markup(markup, base)
 
 
 def plain_text(content: str, type_: str = "") -> str:
-    """All that content says, as text."""
+    """All of the content as plain text."""
     if type_.lower() in PLAIN_TYPES or ("<" not in content and "&" not in content):
         return content.replace("\0", " ").strip()[:MAX_TEXT_CHARACTERS]
     if len(content) <= MAX_SIMPLE_CHARS and content.count("<") <= MAX_SIMPLE_TAGS:
         return _text(content)
-    return _lines([sanitize(tree).html for tree in parse_markup(content).trees])
+    return _texts([sanitize(tree).html for tree in parse_markup(content).trees])
 
 
-def _of_text(content: str) -> CleanText:
+def _clean_plain(content: str) -> CleanText:
     text = content.replace("\0", " ").strip()
-    blocks = [escape(one.strip(), quote=False) for one in text[:MAX_HTML_CHARS].split("\n\n")]
-    html = "\n".join(f"<p>{one}</p>" for one in blocks if one)
+    blocks = [escape(block.strip(), quote=False) for block in text[:MAX_HTML_CHARS].split("\n\n")]
+    html = "\n".join(f"<p>{block}</p>" for block in blocks if block)
     cut = (
         f"only its first {MAX_TEXT_CHARACTERS:,} characters were kept"
         if len(text) > MAX_TEXT_CHARACTERS
@@ -83,52 +82,54 @@ def _of_text(content: str) -> CleanText:
     return CleanText(text[:MAX_TEXT_CHARACTERS], html, problem=cut)
 
 
-def _by_model(
-    content: str, seen: int, base: str, model: PageTemplate, threshold: float
+def _without_template(
+    content: str, length: int, base: str, model: PageTemplate, threshold: float
 ) -> CleanText | None:
-    """Without what the model knows; nothing if it knows of nothing here, or of all."""
+    """The page without its template; None if the template matches nothing or everything."""
     markup = parse_markup(content)
     if not sum(prune(tree, model, threshold) for tree in markup.trees):
         return None
-    found = _cleaned(markup, base, "model")
-    return found if len(found.text) > MIN_KEPT_SHARE * seen else None
+    cleaned = _clean_markup(markup, base, "model")
+    return cleaned if len(cleaned.text) > MIN_KEPT_SHARE * length else None
 
 
-def _main(markup: Markup, seen: int, base: str) -> CleanText | None:
-    """The main part of a page; nothing if that is too little, or the page too large to look for it."""
-    html = _html(markup.trees[0]) if len(markup.trees) == 1 else ""
+def _main_part(markup: Markup, length: int, base: str) -> CleanText | None:
+    """The main part of a page; None if it is too short, or the page too large to search."""
+    html = _body(markup.trees[0]) if len(markup.trees) == 1 else ""
     if not html or html.count("<") > MAX_TAGS_FOR_MAIN:
         return None
     main = cast("str", extract_plain_text(html, "minimal_html", main_content=True, links=True))
-    found = _cleaned(parse_markup(main), base, "main")
-    return found if len(found.text) >= max(MIN_MAIN_CHARACTERS, MIN_MAIN_SHARE * seen) else None
+    cleaned = _clean_markup(parse_markup(main), base, "main")
+    return (
+        cleaned if len(cleaned.text) >= max(MIN_MAIN_CHARACTERS, MIN_MAIN_SHARE * length) else None
+    )
 
 
-def _html(tree: LexborHTMLParser) -> str:
+def _body(tree: LexborHTMLParser) -> str:
     return (tree.body.html if tree.body is not None else "") or ""
 
 
-def _cleaned(markup: Markup, base: str, how: CleanMethod = "whole") -> CleanText:
-    kept, left, cut = list[str](), MAX_HTML_CHARS, False
+def _clean_markup(markup: Markup, base: str, how: CleanMethod = "whole") -> CleanText:
+    parts, left, cut = list[str](), MAX_HTML_CHARS, False
     for tree in markup.trees:
         if left <= 0:
             cut = True
             break
-        part = sanitize(tree, base, most=left)
+        part = sanitize(tree, base, max_chars=left)
         cut = cut or part.cut
         if part.html:
-            kept.append(part.html)
+            parts.append(part.html)
             left -= len(part.html)
-    said = f"only its first {MAX_HTML_CHARS:,} characters were kept" if cut else ""
-    return CleanText(_lines(kept), "\n".join(kept), how, join_problems(markup.problem, said))
+    problem = f"only its first {MAX_HTML_CHARS:,} characters were kept" if cut else ""
+    return CleanText(_texts(parts), "\n".join(parts), how, join_problems(markup.problem, problem))
 
 
-def _lines(parts: list[str]) -> str:
+def _texts(parts: list[str]) -> str:
     return "\n".join(filter(None, map(_text, parts)))[:MAX_TEXT_CHARACTERS]
 
 
 def _text(html: str) -> str:
-    """The text of HTML that no longer can be deep, with blanks between the cells of tables."""
+    """The text of HTML whose depth is bounded, with spaces between table cells."""
     spaced = html.replace("<td", " <td").replace("<th", " <th")
     text = cast("str", extract_plain_text(spaced, links=False, list_bullets=False, alt_texts=False))
     return text.replace("\0", " ").strip()

@@ -1,8 +1,6 @@
-"""The job that cleans the items of a feed: those that are new or changed since, a batch at a time.
+"""Cleans the new and changed items of a feed in batches, and learns the template of its pages.
 
-Comes from the queue, as a job of the task `clean-N`, or from a person; goes to `content_clean` and
-`content_clean_html`, and on to the words that items are found by. Each batch is written in one statement, so that
-whoever is killed leaves only what the next job does.
+One statement writes each batch. A process that is killed leaves the rest to the next job.
 """
 
 import time
@@ -17,19 +15,19 @@ import psycopg
 
 from usher.db.pool import Connection, Database
 from usher.db.statements import array, load_statements
-from usher.errors import BadInput, NotFound
+from usher.errors import BadInput
 from usher.feeds.items import followup_jobs, page_template
 from usher.feeds.items.clean import CleanText, clean
 from usher.feeds.items.page_template import MAX_PAGES, PageTemplate
-from usher.feeds.store import item_texts
+from usher.feeds.store import item_texts, subscriptions
 from usher.feeds.store.databases import FeedDatabases
 
 store = load_statements(__file__)
 
 BATCH: Final = 100
-MAX_BATCH_BYTES: Final = 8_000_000  # bytes of items held at once
-MAX_TRAINING_CHARS: Final = 1_000_000  # characters of each page that something is learned from
-MAX_JOB_SECONDS: Final = 300.0  # that one job works; what is left then is for the next
+MAX_BATCH_BYTES: Final = 8_000_000
+MAX_TRAINING_CHARS: Final = 1_000_000  # of each page
+MAX_JOB_SECONDS: Final = 300.0
 MAX_PROBLEMS: Final = 10
 MAX_COUNTED_ITEMS: Final = 100_000
 MODEL_AGE: Final = timedelta(days=1)
@@ -37,7 +35,7 @@ MODEL_AGE: Final = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class CleanupSettings:
-    """How the items of a feed are to be cleaned."""
+    """How the items of a feed are cleaned."""
 
     id: int
     feed_id: int | None
@@ -50,7 +48,7 @@ class CleanupSettings:
 
 @dataclass(frozen=True, slots=True)
 class UncleanedItem:
-    """What is to be cleaned of an item."""
+    """The content of an item that is new or changed since it was cleaned."""
 
     id: int
     hash: UUID
@@ -63,7 +61,7 @@ class UncleanedItem:
 
 @dataclass(frozen=True, slots=True)
 class CleanupStatus:
-    """What is done with the items of a feed after a poll, and how many are still to be cleaned."""
+    """What follows a poll of a feed, and how many items are not cleaned yet."""
 
     partial: bool
     cleans: bool
@@ -75,7 +73,7 @@ class CleanupStatus:
 
 @dataclass(slots=True)
 class CleanOutcome:
-    """What came of it: how many items were cleaned, how, and what was wrong."""
+    """How many items were cleaned, by which methods, and what was wrong."""
 
     feed: int
     cleaned: int = 0
@@ -85,10 +83,9 @@ class CleanOutcome:
 
     @property
     def words(self) -> str:
-        how = ", ".join(f"{number} {name}" for name, number in sorted(self.how.items()))
-        return (
-            f"{self.cleaned} cleaned{f' ({how})' if how else ''}." + " There is more." * self.more
-        )
+        methods = ", ".join(f"{number} {name}" for name, number in sorted(self.how.items()))
+        cleaned = f"{self.cleaned} cleaned ({methods})." if methods else f"{self.cleaned} cleaned."
+        return f"{cleaned} There are more." if self.more else cleaned
 
 
 async def clean_feed(
@@ -98,45 +95,47 @@ async def clean_feed(
     now: datetime | None = None,
     seconds: float = MAX_JOB_SECONDS,
 ) -> CleanOutcome:
-    """Clean what is new or changed of a feed, for so long; what is left then is for the next job."""
-    db, until = databases.search, time.monotonic() + seconds
+    """Clean the new and changed items of a feed; after `seconds` the rest is left to the next job."""
+    db, deadline = databases.search, time.monotonic() + seconds
     async with db.connection() as conn:
-        found = await store.settings.row(conn, CleanupSettings, id=id_)
-    if found is None:
-        raise NotFound(f"There is no feed {id_}.", hint="usher feeds list")
-    told = CleanOutcome(id_)
-    if found.feed_id is None:
-        return told
-    model = await current_model(db, found, told, now or db.clock.now())
-    while not told.more and await clean_batch(db, found, model, told):
-        told.more = time.monotonic() > until
-    await item_texts.digest_feed(db, found.feed_id)
-    if told.more:
+        settings = await store.cleanup_settings.row(conn, CleanupSettings, id=id_)
+    if settings is None:
+        raise subscriptions.feed_not_found(id_)
+    outcome = CleanOutcome(id_)
+    if settings.feed_id is None:
+        return outcome
+    model = await current_model(db, settings, outcome, now or db.clock.now())
+    while not outcome.more and await clean_batch(db, settings, model, outcome):
+        outcome.more = time.monotonic() > deadline
+    await item_texts.digest_feed(db, settings.feed_id)
+    if outcome.more:
         async with db.transaction() as conn, databases.queue(conn) as queue:
             await followup_jobs.clean_soon(queue, [id_], now=now or db.clock.now())
-    return told
+    return outcome
 
 
 async def clean_batch(
-    db: Database, found: CleanupSettings, model: PageTemplate | None, told: CleanOutcome
+    db: Database, settings: CleanupSettings, model: PageTemplate | None, outcome: CleanOutcome
 ) -> bool:
     """Clean some items; false if there were none."""
     async with db.connection() as conn:
-        waiting = await uncleaned_items(conn, found.feed_id or 0)
-        made = [clean_item(one, model, found.threshold) for one in waiting]
+        items = await uncleaned_items(conn, settings.feed_id or 0)
+        texts = [clean_item(item, model, settings.threshold) for item in items]
         try:
-            await save_clean_texts(conn, waiting, made)
-        except psycopg.errors.DeadlockDetected:  # with a poll of the same feed: they come again
-            return bool(waiting)
-    told.cleaned += len(made)
-    told.how.update(one.how for one in made)
-    told.problems += problems(waiting, made)[: max(MAX_PROBLEMS - len(told.problems), 0)]
-    return bool(waiting)
-
-
-def problems(items: Sequence[UncleanedItem], made: Sequence[CleanText]) -> list[str]:
-    pairs = zip(items, made, strict=True)
-    return [f"Item {item.id}: {one.problem}." for item, one in pairs if one.problem]
+            await save_clean_texts(conn, items, texts)
+        except (
+            psycopg.errors.DeadlockDetected
+        ):  # a poll of the same feed; the next batch has them again
+            return bool(items)
+    outcome.cleaned += len(items)
+    outcome.how.update(text.how for text in texts)
+    problems = [
+        f"Item {item.id}: {text.problem}."
+        for item, text in zip(items, texts, strict=True)
+        if text.problem
+    ]
+    outcome.problems += problems[: max(MAX_PROBLEMS - len(outcome.problems), 0)]
+    return bool(items)
 
 
 def clean_item(item: UncleanedItem, model: PageTemplate | None, threshold: float) -> CleanText:
@@ -151,84 +150,89 @@ def clean_item(item: UncleanedItem, model: PageTemplate | None, threshold: float
 
 
 async def uncleaned_items(conn: Connection, feed_id: int, *, n: int = BATCH) -> list[UncleanedItem]:
-    """What is new or changed of a feed since it was cleaned."""
-    return await store.uncleaned.rows(conn, UncleanedItem, feed=feed_id, n=n, most=MAX_BATCH_BYTES)
-
-
-async def save_clean_texts(
-    conn: Connection, items: Sequence[UncleanedItem], made: Sequence[CleanText]
-) -> int:
-    """Keep clean texts; not of what changed meanwhile."""
-    return await store.put_clean.run(
-        conn,
-        ids=[one.id for one in items],
-        hashes=array([one.hash for one in items]),
-        versions=[item.version for item in items],
-        texts=[one.text for one in made],
-        htmls=[one.html for one in made],
+    """The items of a feed that are new or changed since they were cleaned."""
+    return await store.uncleaned_items.rows(
+        conn, UncleanedItem, feed=feed_id, n=n, most=MAX_BATCH_BYTES
     )
 
 
-# -- the model
+async def save_clean_texts(
+    conn: Connection, items: Sequence[UncleanedItem], texts: Sequence[CleanText]
+) -> int:
+    """Save clean texts, except of items that changed meanwhile; returns their number."""
+    return await store.save_clean_texts.run(
+        conn,
+        ids=[item.id for item in items],
+        hashes=array([item.hash for item in items]),
+        versions=[item.version for item in items],
+        texts=[text.text for text in texts],
+        htmls=[text.html for text in texts],
+    )
+
+
+# -- the template of the feed's pages
 
 
 async def current_model(
-    db: Database, found: CleanupSettings, told: CleanOutcome, now: datetime
+    db: Database, settings: CleanupSettings, outcome: CleanOutcome, now: datetime
 ) -> PageTemplate | None:
-    """What is known of the feed's pages, learned anew if that is old; a model that cannot be read is none."""
-    if not found.learns:
+    """The template of the feed's pages, learned again once it is old; None if there is none."""
+    if not settings.learns:
         return None
     model: PageTemplate | None = None
-    if found.model is not None:
+    if settings.model is not None:
         try:
-            model = page_template.read(found.model)
+            model = page_template.read(settings.model)
         except BadInput as error:
-            told.problems.append(error.message)
+            outcome.problems.append(error.message)
     if model is not None and now - model.learned_at < MODEL_AGE:
         return model
-    return await learn_model(db, found, model, now) or model
+    return await learn_model(db, settings, model, now) or model
 
 
 async def learn_model(
-    db: Database, found: CleanupSettings, old: PageTemplate | None, now: datetime
+    db: Database, settings: CleanupSettings, old: PageTemplate | None, now: datetime
 ) -> PageTemplate | None:
-    """Learn from the newest pages of a feed; with its first model all of its items are cleaned anew."""
+    """Learn from the newest pages of a feed; after the first template all items are cleaned again."""
     async with db.transaction() as conn:
-        n = min(found.train_size, MAX_PAGES)
-        rows = await store.training.tuples(conn, feed=found.feed_id, n=n, most=MAX_TRAINING_CHARS)
-        pages = [text for (text,) in rows]
-        model = page_template.learn(pages, found.max_duplicates, now)
+        rows = await store.training_pages.tuples(
+            conn,
+            feed=settings.feed_id,
+            n=min(settings.train_size, MAX_PAGES),
+            most=MAX_TRAINING_CHARS,
+        )
+        model = page_template.learn([text for (text,) in rows], settings.max_duplicates, now)
         if model is not None:
-            await store.keep_model.run(conn, id=found.id, model=page_template.to_json(model))
+            await store.save_model.run(conn, id=settings.id, model=page_template.to_json(model))
             if old is None:
-                await store.forget.run(conn, ids=[found.id])
+                await store.mark_uncleaned.run(conn, ids=[settings.id])
     return model
 
 
-# -- as the operator has it
+# -- what the operator sets
 
 
-async def set_cleaning(conn: Connection, ids: Sequence[int], **wanted: object) -> list[int]:
-    """Whether and how the items of feeds are cleaned; those that this changes are cleaned anew."""
+async def set_cleaning(conn: Connection, ids: Sequence[int], **options: object) -> list[int]:
+    """Set whether and how items are cleaned; feeds that this changes are cleaned again. Returns those feeds."""
     names = ("cleanup", "learns", "threshold", "train_size", "max_duplicates")
-    given = {name: wanted.get(name) for name in names}
-    changed = [id_ for (id_,) in await store.set_cleaning.tuples(conn, ids=list(ids), **given)]
-    if changed and any(given[name] is not None for name in names[1:]):
+    values = {name: options.get(name) for name in names}
+    changed = [id_ for (id_,) in await store.set_cleaning.tuples(conn, ids=list(ids), **values)]
+    if changed and any(values[name] is not None for name in names[1:]):
         await reset_cleaning(conn, changed)
     return changed
 
 
 async def reset_cleaning(conn: Connection, ids: Sequence[int]) -> None:
-    """Clean all of these feeds' items anew, by what is learned anew."""
-    await store.forget_model.run(conn, ids=list(ids))
-    await store.forget.run(conn, ids=list(ids))
+    """Forget the templates of these feeds, and clean all their items again."""
+    await store.delete_model.run(conn, ids=list(ids))
+    await store.mark_uncleaned.run(conn, ids=list(ids))
 
 
 async def feeds_to_clean(conn: Connection) -> list[int]:
-    """The feeds whose items are to be clean."""
-    return [id_ for (id_,) in await store.kept_clean.tuples(conn)]
+    """The feeds whose items are cleaned."""
+    return [id_ for (id_,) in await store.feeds_to_clean.tuples(conn)]
 
 
 async def cleanup_status(conn: Connection, id_: int) -> CleanupStatus | None:
-    """What is done with the items of a feed."""
-    return await store.upkeep.row(conn, CleanupStatus, id=id_, most=MAX_COUNTED_ITEMS)
+    """What follows a poll of a feed."""
+    return await store.cleanup_status.row(conn, CleanupStatus, id=id_, most=MAX_COUNTED_ITEMS)

@@ -1,13 +1,13 @@
--- name: settings
--- How the items of a feed are to be cleaned.
+-- name: cleanup_settings
+-- How the items of a feed are cleaned.
 select id, feed_id, cleanup_learn as learns, cleanup_train_size as train_size, cleanup_max_duplicates as max_duplicates,
     cleanup_threshold as threshold, cleanup_model as model
 from feeds.feed_metadata
 where id = %(id)s;
 
--- name: uncleaned
--- Items of a feed that are new or changed since they were cleaned, as many as are not too much to hold at once. `version`
--- changes with every update of the row.
+-- name: uncleaned_items
+-- Items of a feed that are new or changed since they were cleaned, up to a number of bytes. `version` changes with every
+-- update of the row.
 select id, hash, version, link, content, type, page
 from (
     select i.id, i.hash, i.version, coalesce(nullif(p.url, ''), i.link) as link, i.page,
@@ -25,8 +25,8 @@ from (
 where before < %(most)s
 order by id;
 
--- name: put_clean
--- Clean texts, of items that nothing has changed since; their words are to be taken anew.
+-- name: save_clean_texts
+-- Clean texts of items that have not changed since. The items are digested again.
 update feeds.feed_item i
 set content_clean = g.text, content_clean_html = g.html, cleaned = g.hash, digested = null
 from unnest(
@@ -34,31 +34,31 @@ from unnest(
 ) as g (id, hash, version, text, html)
 where i.id = g.id and i.xmin = g.version::xid;
 
--- name: training
--- The newest pages of a feed, and no more of each than is needed to know them by.
+-- name: training_pages
+-- The beginnings of the newest pages of a feed.
 select left(content, %(most)s) as content
 from feeds.feed_item
 where feed_id = %(feed)s and page
 order by pub_date desc, id desc
 limit %(n)s;
 
--- name: keep_model
--- What was learned from the pages of a feed, unless it is not to be learned any more.
+-- name: save_model
+-- The template of a feed's pages, unless the operator switched learning off.
 update feeds.feed_metadata set cleanup_model = %(model)s where id = %(id)s and cleanup_learn;
 
--- name: forget
--- All of these feeds' items are to be cleaned anew.
+-- name: mark_uncleaned
+-- Marks all items of feeds for cleaning.
 update feeds.feed_item i
 set cleaned = null
 from feeds.feed_metadata m
 where m.id = any(%(ids)s::bigint[]) and i.feed_id = m.feed_id and i.cleaned is not null;
 
--- name: forget_model
--- What was learned of these feeds.
+-- name: delete_model
+-- Deletes the templates of feeds.
 update feeds.feed_metadata set cleanup_model = null where id = any(%(ids)s::bigint[]) and cleanup_model is not null;
 
 -- name: set_cleaning
--- Whether and how the items of feeds are cleaned; what is null stays as it is. Returns those that it changes.
+-- Whether and how the items of feeds are cleaned. A null changes nothing. Returns the feeds that change.
 update feeds.feed_metadata m
 set cleanup = coalesce(%(cleanup)s, m.cleanup), cleanup_learn = coalesce(%(learns)s, m.cleanup_learn),
     cleanup_threshold = coalesce(%(threshold)s, m.cleanup_threshold),
@@ -72,12 +72,12 @@ where id = any(%(ids)s::bigint[]) and (m.cleanup, m.cleanup_learn, m.cleanup_thr
     )
 returning id;
 
--- name: kept_clean
--- The feeds whose items are to be clean.
+-- name: feeds_to_clean
+-- The feeds whose items are cleaned.
 select id from feeds.feed_metadata where cleanup order by id;
 
--- name: upkeep
--- What is done with the items of a feed after a poll, and how much of it is still to be done, counted up to a limit.
+-- name: cleanup_status
+-- What follows a poll of a feed, and how many items are not cleaned yet, counted up to a limit.
 select m.kind = 'partial' as partial, m.cleanup as cleans, m.cleanup_learn as learns, m.cleanup_threshold as threshold,
     m.cleanup_model is not null as learned, (
         select count(*) from (

@@ -1,7 +1,6 @@
-"""Words taken and copies marked for all feeds by one job, so that polls need not wait for it.
+"""Digests the items of all feeds in one job, so that polls do not wait for it.
 
-Comes from processes that poll many feeds; goes to `texts`, feed by feed. What comes in while the job ends is digested
-by the next one, which the next poll of that feed sends.
+Items that arrive while the job ends are digested by the next one, which the next poll of their feed queues.
 """
 
 from typing import Final
@@ -16,20 +15,19 @@ PROGRAM: Final = "usher.feeds.worker:digest"
 
 
 async def queue_digest_job(conn: Connection) -> None:
-    """Have the words taken of all that has none."""
-    await store.digest_soon.run(conn, program=PROGRAM)
+    """Queue the job unless one is waiting or running."""
+    await store.queue_digest_job.run(conn, program=PROGRAM)
 
 
 async def digest_all(db: Database) -> int:
-    """Digest all feeds, until there is nothing left; how many items that were."""
-    done = 0
+    """Digest the items of all feeds until none is left; returns the number of items."""
+    total = 0
     while feeds := await undigested_feeds(db):
-        before = done
-        for feed_id in feeds:
-            done += await item_texts.digest_feed(db, feed_id)
-        if done == before:  # somebody else does it
+        done = sum([await item_texts.digest_feed(db, feed_id) for feed_id in feeds])
+        if not done:  # another process digests them
             break
-    return done
+        total += done
+    return total
 
 
 async def undigested_feeds(db: Database) -> list[int]:

@@ -1,8 +1,4 @@
-"""The jobs that come after a poll, as the queue has them: pages to be fetched, items to be cleaned.
-
-Comes from polls, from those jobs themselves and from the operator; goes to control.job, control.task and
-control.resource.
-"""
+"""Queues the jobs and tasks that follow a poll: fetching the pages of items and cleaning items."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,12 +12,12 @@ store = load_statements(__file__)
 
 PERMALINK_PROGRAM: Final = "usher.feeds.worker:permalink"
 CLEAN_PROGRAM: Final = "usher.feeds.worker:clean"
-CLEAN_PERIOD: Final = timedelta(days=1)  # between two looks at a feed that brings nothing new
+CLEAN_PERIOD: Final = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
 class PageJob:
-    """A page to be fetched: whose, for the how manieth time, when, and of which host."""
+    """A page to fetch: its item, the number of failed attempts, the time, and the page's host."""
 
     item: int
     errors: int
@@ -29,34 +25,35 @@ class PageJob:
     host: str
 
 
-async def queue_page_jobs(conn: Connection, errands: Sequence[PageJob]) -> int:
-    """Jobs for pages; returns how many are new."""
-    return await store.send_pages.run(
+async def queue_page_jobs(conn: Connection, pages: Sequence[PageJob]) -> int:
+    """Queue a job for each page that has none; returns the number of new jobs."""
+    return await store.queue_page_jobs.run(
         conn,
         program=PERMALINK_PROGRAM,
-        items=[one.item for one in errands],
-        tries=[one.errors for one in errands],
-        times=[one.at for one in errands],
-        hosts=[one.host for one in errands],
+        items=[page.item for page in pages],
+        tries=[page.errors for page in pages],
+        times=[page.at for page in pages],
+        hosts=[page.host for page in pages],
     )
 
 
 async def raise_host_interval(conn: Connection, host: str, delay: timedelta) -> None:
-    """Leave a host the time between two requests that it asks for."""
-    await store.slow_down.run(conn, host=host, delay=delay)
+    """Keep at least this delay between two requests to a host."""
+    await store.raise_host_interval.run(conn, host=host, delay=delay)
 
 
 async def enable_cleaning(conn: Connection, ids: Sequence[int], *, now: datetime) -> None:
-    """Clean the items of these feeds, now and whenever there is something new."""
-    await store.keep_clean.run(
+    """Enable the tasks that clean the items of these feeds, due at once."""
+    await store.enable_cleaning.run(
         conn, ids=list(ids), program=CLEAN_PROGRAM, period=CLEAN_PERIOD, now=now
     )
 
 
 async def disable_cleaning(conn: Connection, ids: Sequence[int]) -> None:
-    await store.stop_cleaning.run(conn, ids=list(ids))
+    """Disable the tasks that clean the items of these feeds."""
+    await store.disable_cleaning.run(conn, ids=list(ids))
 
 
 async def clean_soon(conn: Connection, ids: Sequence[int], *, now: datetime) -> None:
-    """There is something to be cleaned."""
+    """Make the cleaning tasks of these feeds due now."""
     await store.clean_soon.run(conn, ids=list(ids), now=now)

@@ -1,5 +1,5 @@
--- name: send_pages
--- A job for each page that is to be fetched, its host as what must not be hammered; one that waits or runs already is it.
+-- name: queue_page_jobs
+-- A job for each page, unless one is waiting or running. The resource is the page's host.
 insert into control.job (type, program, args, scheduled, resource_id, unique_key)
 select 'permalink', %(program)s, array[g.item::text], g.at, control.resource_id(g.host), 'page-' || g.item || '-' || g.try
 from unnest(%(items)s::bigint[], %(tries)s::integer[], %(times)s::timestamptz[], %(hosts)s::text[])
@@ -7,12 +7,12 @@ from unnest(%(items)s::bigint[], %(tries)s::integer[], %(times)s::timestamptz[],
 order by g.host, g.item
 on conflict (unique_key) where unique_key is not null do nothing;
 
--- name: slow_down
--- A host that asks for more time between two requests than it was given.
+-- name: raise_host_interval
+-- A longer interval between two requests to a host.
 update control.resource set "interval" = %(delay)s where name = %(host)s and "interval" < %(delay)s;
 
--- name: keep_clean
--- A task for each feed whose items are to be cleaned, due at once; one that is there is used.
+-- name: enable_cleaning
+-- A task for each feed, due at once. An existing task is used again.
 insert into control.task (name, type, program, args, periodicity, next_run)
 select 'clean-' || g.id, 'clean', %(program)s, array[g.id::text], %(period)s, %(now)s
 from unnest(%(ids)s::bigint[]) as g (id)
@@ -20,12 +20,12 @@ order by g.id
 on conflict (name) do update set
     state = 'enabled', program = excluded.program, args = excluded.args, next_run = excluded.next_run;
 
--- name: stop_cleaning
--- Feeds whose items are not to be cleaned any more.
+-- name: disable_cleaning
+-- The cleaning tasks of feeds, disabled.
 update control.task set state = 'disabled' where name in (select 'clean-' || id from unnest(%(ids)s::bigint[]) as g (id));
 
 -- name: clean_soon
--- There is something to be cleaned. A job that runs already may have looked too early; the task stays due, and looks again.
+-- Makes cleaning tasks due. A job that is running may have missed the new items, so the task runs again after it.
 update control.task
 set next_run = least(next_run, %(now)s)
 where name in (select 'clean-' || id from unnest(%(ids)s::bigint[]) as g (id)) and state = 'enabled';

@@ -1,8 +1,4 @@
-"""Pages of the items of partial feeds: wanted once when an item is new or changed, fetched, kept in its content.
-
-Comes from polls, which want them; goes to the queue, a job for each page, and from there through `permalink` to the
-schema `feeds`.
-"""
+"""The pages of items of partial feeds: which are wanted, which are fetched, and the jobs that fetch them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,13 +16,13 @@ from usher.urls import UrlRefusal, parse
 
 store = load_statements(__file__)
 
-MAX_JOBS_PER_POLL: Final = 500  # pages sent to the queue at once
-LATEST_ITEMS: Final = 50  # items of a feed that becomes partial
+MAX_JOBS_PER_POLL: Final = 500
+LATEST_ITEMS: Final = 50  # whose pages are wanted when a feed becomes partial
 
 
 @dataclass(frozen=True, slots=True)
 class WantedPage:
-    """A page that is to be fetched, and how often that failed."""
+    """A page to fetch, and the number of failed attempts."""
 
     id: int
     link: str
@@ -36,7 +32,7 @@ class WantedPage:
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """An item whose page is asked for; not if its feed is not partial any more, or off."""
+    """An item and its page; not `wanted` if the feed is disabled or not partial any more."""
 
     id: int
     feed_id: int
@@ -46,13 +42,13 @@ class PageRequest:
     errors: int
     feed: int | None
     cleanup: bool | None
-    asked: bool
+    wanted: bool
     feed_url: str
 
 
 @dataclass(frozen=True, slots=True)
 class PageCounts:
-    """How the pages of a feed are."""
+    """How many pages of a feed are wanted, fetched and failed, with the latest error."""
 
     wanted: int
     fetched: int
@@ -62,56 +58,56 @@ class PageCounts:
 
 
 async def want_pages(conn: Connection, ids: Sequence[int], *, now: datetime) -> None:
-    """These items are new or changed: their pages are to be fetched."""
-    await store.want.run(conn, ids=list(ids), now=now)
+    """Want the pages of these items."""
+    await store.want_pages.run(conn, ids=list(ids), now=now)
 
 
 async def set_partial(
     conn: Connection, ids: Sequence[int], *, partial: bool, now: datetime
 ) -> list[int]:
-    """Fetch the pages of feeds' items, or do not; which feeds that changes."""
+    """Set whether jobs fetch the pages of feeds; returns the feeds that this changes."""
     kind = "partial" if partial else "full"
     changed = [id_ for (id_,) in await store.set_partial.tuples(conn, ids=list(ids), kind=kind)]
     if changed and partial:
-        await store.want_latest.run(conn, ids=changed, n=LATEST_ITEMS, now=now)
+        await store.want_latest_pages.run(conn, ids=changed, n=LATEST_ITEMS, now=now)
     return changed
 
 
 async def queue_wanted_pages(databases: FeedDatabases, feed_id: int) -> int:
-    """Put jobs for all wanted pages of a feed into the queue; those that are there already stay."""
+    """Queue jobs for the wanted pages of a feed; returns the number of new jobs."""
     async with databases.search.transaction() as conn:
-        wanted = await store.wanted.rows(conn, WantedPage, feed=feed_id, n=MAX_JOBS_PER_POLL)
-        if not wanted:
+        pages = await store.wanted_pages.rows(conn, WantedPage, feed=feed_id, n=MAX_JOBS_PER_POLL)
+        if not pages:
             return 0
+        page_jobs = [
+            PageJob(page.id, page.errors, page.next_at, host_of(page.link)) for page in pages
+        ]
         async with databases.queue(conn) as queue:
-            return await followup_jobs.queue_page_jobs(queue, [page_job(one) for one in wanted])
-
-
-def page_job(page: WantedPage) -> PageJob:
-    return PageJob(page.id, page.errors, page.next_at, host_of(page.link))
+            return await followup_jobs.queue_page_jobs(queue, page_jobs)
 
 
 def host_of(link: str) -> str:
-    """Whose a page is; one that nobody can ask for still gets a job, which says so."""
+    """The host of a page; `-` for a link that cannot be requested, whose job reports that."""
     url = parse(link)
     return "-" if isinstance(url, UrlRefusal) else url.host
 
 
 async def find_request(conn: Connection, id_: int) -> PageRequest:
-    found = await store.find.row(conn, PageRequest, id=id_)
-    if found is None:
-        raise NotFound(f"No page of an item {id_} is wanted.", hint=f"usher items show {id_}")
-    return found
+    """The page of an item; NotFound if it was never wanted."""
+    request = await store.find_request.row(conn, PageRequest, id=id_)
+    if request is None:
+        raise NotFound(f"The page of item {id_} is not wanted.", hint=f"usher items show {id_}")
+    return request
 
 
 async def save_page(
-    conn: Connection, asked: PageRequest, content: str, url: str, status: int, *, now: datetime
+    conn: Connection, request: PageRequest, content: str, url: str, status: int, *, now: datetime
 ) -> bool:
-    """Keep a page; not if its item changed meanwhile."""
-    found = await store.put_page.tuples(
-        conn, id=asked.id, hash=asked.hash, content=content, url=url, status=status, now=now
+    """Save a page as the content of its item; false if the item changed meanwhile."""
+    rows = await store.save_page.tuples(
+        conn, id=request.id, hash=request.hash, content=content, url=url, status=status, now=now
     )
-    return bool(found)
+    return bool(rows)
 
 
 async def save_page_error(
@@ -123,8 +119,8 @@ async def save_page_error(
     next_at: datetime | None,
     now: datetime,
 ) -> None:
-    """A page could not be had; without a time to try again it is given up."""
-    await store.put_error.run(
+    """Save why a page could not be fetched; without `next_at` there is no further attempt."""
+    await store.save_page_error.run(
         conn,
         id=id_,
         error=error,
@@ -136,6 +132,6 @@ async def save_page_error(
 
 
 async def page_counts(conn: Connection, feed_id: int) -> PageCounts:
-    """How the pages of a feed are."""
-    found = await store.tally.row(conn, PageCounts, feed=feed_id)
-    return found or PageCounts(0, 0, 0, "", None)
+    """How many pages of a feed are wanted, fetched and failed."""
+    counts = await store.page_counts.row(conn, PageCounts, feed=feed_id)
+    return counts or PageCounts(0, 0, 0, "", None)

@@ -1,13 +1,13 @@
--- name: want
--- The pages of items that are new or changed are to be fetched.
+-- name: want_pages
+-- The pages of new or changed items are wanted.
 insert into feeds.feed_item_page (item_id, feed_id, next_at)
 select id, feed_id, %(now)s
 from feeds.feed_item
 where id = any(%(ids)s::bigint[]) and link <> ''
 on conflict (item_id) do update set state = 'wanted', errors = 0, error = '', next_at = excluded.next_at;
 
--- name: want_latest
--- The pages of the newest items of feeds that were not partial before.
+-- name: want_latest_pages
+-- The pages of the newest items of feeds that become partial are wanted.
 insert into feeds.feed_item_page (item_id, feed_id, next_at)
 select i.id, m.feed_id, %(now)s
 from feeds.feed_metadata m
@@ -17,8 +17,8 @@ cross join lateral (
 where m.id = any(%(ids)s::bigint[])
 on conflict do nothing;
 
--- name: wanted
--- Pages of a feed that are to be fetched.
+-- name: wanted_pages
+-- The wanted pages of a feed.
 select p.item_id as id, i.link, p.errors, p.next_at
 from feeds.feed_item_page p
 join feeds.feed_item i on i.id = p.item_id
@@ -26,17 +26,17 @@ where p.feed_id = %(feed)s and p.state = 'wanted'
 order by p.next_at, p.item_id
 limit %(n)s;
 
--- name: find
--- What must be known to fetch the page of an item.
+-- name: find_request
+-- What a job needs to fetch the page of an item.
 select i.id, i.feed_id, i.link, i.hash, p.state, p.errors, m.id as feed, m.cleanup,
-    coalesce(m.kind = 'partial' and m.state = 'enabled', false) as asked, coalesce(m.url, '') as feed_url
+    coalesce(m.kind = 'partial' and m.state = 'enabled', false) as wanted, coalesce(m.url, '') as feed_url
 from feeds.feed_item i
 join feeds.feed_item_page p on p.item_id = i.id
 left join feeds.feed_metadata m on m.feed_id = i.feed_id
 where i.id = %(id)s;
 
--- name: put_page
--- A page as fetched, in the place of what the feed said; an item that changed meanwhile keeps wanting its page.
+-- name: save_page
+-- A fetched page replaces the content of its item. If the item changed meanwhile, its page stays wanted.
 with page as (
     update feeds.feed_item_page p
     set state = 'fetched', hash = i.hash, url = %(url)s, status = %(status)s, errors = 0, error = '', tried_at = %(now)s,
@@ -51,14 +51,14 @@ from page
 where i.id = page.item_id
 returning i.id;
 
--- name: put_error
--- A page that could not be had, and when to try again.
+-- name: save_page_error
+-- Why a page could not be fetched, and when to try again.
 update feeds.feed_item_page
 set state = %(state)s, status = %(status)s, errors = errors + 1, error = %(error)s, tried_at = %(now)s, next_at = %(next_at)s
 where item_id = %(id)s and state = 'wanted';
 
--- name: tally
--- How the pages of a feed are: how many wait, are there, were given up, and the latest error.
+-- name: page_counts
+-- How many pages of a feed are wanted, fetched and failed, with the latest error.
 select
     count(*) filter (where state = 'wanted') as wanted, count(*) filter (where state = 'fetched') as fetched,
     count(*) filter (where state = 'failed') as failed,
@@ -73,5 +73,5 @@ from feeds.feed_item_page
 where feed_id = %(feed)s;
 
 -- name: set_partial
--- Whether the pages of feeds' items are fetched.
+-- Whether jobs fetch the pages of feeds.
 update feeds.feed_metadata set kind = %(kind)s where id = any(%(ids)s::bigint[]) and kind <> %(kind)s returning id;

@@ -1,101 +1,87 @@
-"""What comes after polls, as jobs: the functions that fetch the page of an item and clean the items of a feed.
-
-Comes from the manager, with the number of an item or a feed; goes to `permalink` and `cleaning`, and back as the job's
-message and exit code.
-"""
+"""The jobs that follow a poll: fetch the page of an item, clean and digest items, name rows in `multimatch`."""
 
 import asyncio
 import os
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from usher.crawl.service import make_fetcher
 from usher.db.areas import configured_dsns
 from usher.errors import BadSetting, NotFound, UsherError
 from usher.feeds.items import clean_job, multimatch
-from usher.feeds.items import digest as digesting
-from usher.feeds.items import permalink as permalinks
-from usher.feeds.store import databases as feed_databases
-from usher.settings import Settings, load
+from usher.feeds.items.digest import digest_all
+from usher.feeds.items.permalink import PageOutcome, fetch_item_page
+from usher.feeds.store.databases import FeedDatabases, open_databases
+from usher.settings import LoadedSettings, load
 from usher.worker import PermanentError, TemporaryError, job
 
-# What the manager gives is the queue as a worker may use it; these also put in further jobs for others.
+# The manager sets this to the queue as a job may use it. Jobs of feeds also write tasks and other jobs, so they
+# connect with the address in usher.toml instead.
 QUEUE_VARIABLE: Final = "USHER_CONTROL_URL"
 T = TypeVar("T")
 
 
 def permalink(number: str) -> None:
-    """Fetch the page of the item of that number."""
-    told = _run(_permalink(int(number)))
-    if told.next_at:
-        _end(f"{told.words} Again {told.next_at:%Y-%m-%d %H:%M}.", good=False)
-    else:
-        _end(told.words, good=told.good)
+    """Fetch the page of the item with this number."""
+    outcome = run_job(_permalink(int(number)))
+    if outcome.next_at:
+        raise PermanentError(f"{outcome.words} Next attempt {outcome.next_at:%Y-%m-%d %H:%M}.")
+    if not outcome.good:
+        raise PermanentError(outcome.words)
+    _set_message(outcome.words)
 
 
 def clean(number: str) -> None:
-    """Clean the items of the feed of that number."""
-    told = _run(_clean(int(number)))
-    _end(" ".join([told.words, *told.problems]), good=True)
+    """Clean the items of the feed with this number."""
+    outcome = run_job(_with_databases(lambda dbs: clean_job.clean_feed(dbs, int(number))))
+    _set_message(" ".join([outcome.words, *outcome.problems]))
 
 
 def digest() -> None:
-    """Take the words of all items that have none."""
-    number = _run(_digest())
-    _end(f"{number} items.", good=True)
+    """Digest all items that are new or changed."""
+    items = run_job(_with_databases(lambda dbs: digest_all(dbs.search)))
+    _set_message(f"{items} items.")
 
 
 def name_all() -> None:
-    """Give names to the feeds, items and enclosures that have none in the schema `multimatch`."""
-    feeds, items, enclosures = _run(_name_all())
-    _end(f"Named {feeds} feeds, {items} items and {enclosures} enclosures.", good=True)
+    """Give names in the schema `multimatch` to the feeds, items and enclosures that have none."""
+    work = _with_databases(lambda dbs: multimatch.name_all(dbs.search))
+    feeds, items, enclosures = run_job(work)
+    _set_message(f"Named {feeds} feeds, {items} items and {enclosures} enclosures.")
 
 
-def _run(work: Coroutine[Any, Any, T]) -> T:
+def run_job(work: Coroutine[Any, Any, T], runner: asyncio.Runner | None = None) -> T:
+    """Run a job; errors become permanent (not found) or temporary errors of the queue."""
     try:
-        return asyncio.run(work)
+        return runner.run(work) if runner else asyncio.run(work)
     except NotFound as error:
         raise PermanentError(error.message) from error
     except UsherError as error:
         raise TemporaryError(error.message) from error
 
 
-def _end(words: str, *, good: bool) -> None:
-    if not good:
-        raise PermanentError(words)
+def job_settings() -> LoadedSettings:
+    """The settings of a job; BadSetting if usher.toml does not name the databases."""
+    environment = {name: value for name, value in os.environ.items() if name != QUEUE_VARIABLE}
+    loaded = load(environment)
+    settings = loaded.settings
+    if not all(configured_dsns(settings).values()) and not (settings.data / "postgres").exists():
+        # The manager may have the address in its environment, which it does not pass to jobs.
+        raise BadSetting("Jobs need the databases in usher.toml.", hint="database_url = …")
+    return loaded
+
+
+def _set_message(words: str) -> None:
     if QUEUE_VARIABLE in os.environ:
         job().message(words)
 
 
-async def _permalink(id_: int) -> permalinks.PageOutcome:
-    settings = _settings()
-    async with (
-        feed_databases.open_databases(settings) as databases,
-        make_fetcher(settings) as fetcher,
-    ):
-        return await permalinks.fetch_item_page(databases, fetcher, id_)
+async def _permalink(id_: int) -> PageOutcome:
+    settings = job_settings().settings
+    async with open_databases(settings) as databases, make_fetcher(settings) as fetcher:
+        return await fetch_item_page(databases, fetcher, id_)
 
 
-async def _digest() -> int:
-    async with feed_databases.open_databases(_settings()) as databases:
-        return await digesting.digest_all(databases.search)
-
-
-async def _name_all() -> tuple[int, int, int]:
-    async with feed_databases.open_databases(_settings()) as databases:
-        return await multimatch.name_all(databases.search)
-
-
-async def _clean(id_: int) -> clean_job.CleanOutcome:
-    async with feed_databases.open_databases(_settings()) as databases:
-        return await clean_job.clean_feed(databases, id_)
-
-
-def _settings() -> Settings:
-    settings = load(
-        {name: value for name, value in os.environ.items() if name != QUEUE_VARIABLE}
-    ).settings
-    if not all(configured_dsns(settings).values()) and not (settings.data / "postgres").exists():
-        # The manager was given the address by its environment, which it keeps from jobs.
-        raise BadSetting("A job must find the databases in usher.toml.", hint="database_url = …")
-    return settings
+async def _with_databases(work: Callable[[FeedDatabases], Awaitable[T]]) -> T:
+    async with open_databases(job_settings().settings) as databases:
+        return await work(databases)

@@ -1,3 +1,3 @@
 -- name: name_all
--- Names for whatever has none, and how many.
+-- Names all rows that have no name, and counts them.
 select feeds, feed_items, enclosures from multimatch.name_all();

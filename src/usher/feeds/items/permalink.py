@@ -1,8 +1,7 @@
-"""The page of one item, fetched as a crawler would: past the guard, by the host's robots.txt, at its pace.
+"""Fetches the page of one item as a crawler does: within robots.txt, the crawl delay and the private-host rules.
 
-Comes from the queue, as a job whose resource is the page's host; goes to the item's content, and its host's robots.txt
-to where every crawler looks for it. A page that cannot be had is tried again later and later, then given up, with the
-reason; it is wanted again when its item changes.
+A page that cannot be fetched is tried again with growing waits, then given up with the reason. It is wanted again when
+its item changes.
 """
 
 import asyncio
@@ -11,12 +10,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 
 from usher.crawl.chunk_lease import ChunkLease
-from usher.crawl.fetch_outcome import GONE_STATUSES, REDIRECT_STATUSES
+from usher.crawl.fetch_outcome import GONE_STATUSES
 from usher.crawl.http.fetch import Fetcher, FetchResponse
+from usher.crawl.http.response import REDIRECT_STATUSES
 from usher.crawl.page import media_type
 from usher.crawl.page.charset import decode
-from usher.crawl.politeness import HostRules, PolitenessPolicy
-from usher.crawl.service import PRODUCT
+from usher.crawl.politeness import CachedRobots, PolitenessPolicy
 from usher.feeds.items import followup_jobs, full_pages
 from usher.feeds.items.followup_jobs import PageJob
 from usher.feeds.items.full_pages import PageRequest
@@ -24,25 +23,22 @@ from usher.feeds.items.robots import RobotsCache
 from usher.feeds.store import item_texts
 from usher.feeds.store.databases import FeedDatabases
 from usher.feeds.store.save_feed import storable_text
-from usher.private_hosts import PrivateAllowList, may_lead
+from usher.private_hosts import AllowList, may_lead
 from usher.urls import Url, UrlRefusal, parse
 
 MAX_REDIRECTS: Final = 8
 MAX_ATTEMPTS: Final = 5
-FIRST_RETRY_WAIT: Final = timedelta(hours=1)  # after the first error; each time twice as long
+FIRST_RETRY_WAIT: Final = timedelta(hours=1)  # doubles with each attempt
 MAX_RETRY_WAIT: Final = timedelta(days=1)
-FETCH_SECONDS: Final = (
-    600.0  # seconds that all requests for one page may take, with the rests between them
-)
+FETCH_SECONDS: Final = 600.0  # for all requests for one page, with the delays between them
 MAX_ERROR_CHARS: Final = 500
 SUCCESS: Final = 200
-# What another time may bring: all that is not the host's last word.
-FINAL_STATUSES: Final = GONE_STATUSES | {401, 402, 403, 405, 406, 414, 451}
+FINAL_STATUSES: Final = GONE_STATUSES | {401, 402, 403, 405, 406, 414, 451}  # no further attempt
 
 
 @dataclass(frozen=True, slots=True)
 class FetchedPage:
-    """A page, or why there is none; `final` if there never will be one."""
+    """A page, or why there is none; `final` if no further attempt is worth it."""
 
     url: Url | None
     status: int | None = None
@@ -55,7 +51,7 @@ class FetchedPage:
 
 @dataclass(frozen=True, slots=True)
 class PageOutcome:
-    """What came of a job for a page."""
+    """The result of a job that fetches a page."""
 
     item: int
     kind: Literal["fetched", "failed", "off"]
@@ -70,26 +66,26 @@ class PageOutcome:
 async def fetch_item_page(
     databases: FeedDatabases, fetcher: Fetcher, id_: int, *, now: datetime | None = None
 ) -> PageOutcome:
-    """Fetch the page of an item, if it is wanted."""
+    """Fetch and save the page of an item if it is wanted."""
     async with databases.search.connection() as conn:
-        asked = await full_pages.find_request(conn, id_)
-    if asked.state != "wanted" or not asked.asked:
-        return PageOutcome(id_, "off", "Its page is not wanted any more.")
-    url, feed = parse(asked.link), parse(asked.feed_url)
+        request = await full_pages.find_request(conn, id_)
+    if request.state != "wanted" or not request.wanted:
+        return PageOutcome(id_, "off", "The page is not wanted any more.")
+    url, feed = parse(request.link), parse(request.feed_url)
     if isinstance(url, UrlRefusal):
-        fetched = FetchedPage(None, error=f"It has no address: {url.detail}", final=True)
+        page = FetchedPage(None, error=f"The link is not a web address: {url.detail}", final=True)
     else:
         source = "" if isinstance(feed, UrlRefusal) else feed.host
-        async with RobotsCache(databases) as shelf:
-            manners = PolitenessPolicy(fetcher, PRODUCT, shelf.as_client())
-            fetched = await fetch_page(manners, url, source=source, allowed=fetcher.allow)
-    return await save_result(databases, asked, fetched, now=now or databases.search.clock.now())
+        async with RobotsCache(databases) as robots:
+            manners = PolitenessPolicy(fetcher, robots.as_client())
+            page = await fetch_page(manners, url, source=source, allowed=fetcher.allow)
+    return await save_result(databases, request, page, now=now or databases.search.clock.now())
 
 
 async def fetch_page(
-    manners: PolitenessPolicy, url: Url, *, source: str, allowed: PrivateAllowList
+    manners: PolitenessPolicy, url: Url, *, source: str, allowed: AllowList
 ) -> FetchedPage:
-    """Ask for a page, and follow where it leads, as far as each host allows it.
+    """Fetch a page and follow its redirects, as far as each host's robots.txt allows.
 
     `source` is the host of the feed. Neither it nor a redirect leads to a private host of another name.
     """
@@ -97,105 +93,101 @@ async def fetch_page(
     here = url
     for _ in range(MAX_REDIRECTS + 1):
         if not may_lead(allowed, source, here.host):
-            words = f"{source} must not lead to the private host {here.host}"
-            return FetchedPage(here, error=words, final=True)
+            error = f"{source} must not lead to the private host {here.host}"
+            return FetchedPage(here, error=error, final=True)
         rules = await manners.rules(here, delay=0, lease=lease)
-        if (barred := robots_refusal(rules, here)) or rules is None:
-            return barred or FetchedPage(here, error="Its turn did not come.")
-        delay = rules.robots.crawl_delay or 0.0
-        answer = await manners.ask(here, {}, delay=delay, lease=lease)
+        if rules and (refusal := robots_refusal(rules, here)):
+            return refusal
+        delay = rules.robots.crawl_delay or 0.0 if rules else 0.0
+        answer = await manners.request(here, {}, delay=delay, lease=lease) if rules else None
         if answer is None:
-            return FetchedPage(here, error="Its turn did not come.")
+            return FetchedPage(here, error="The host was busy for too long")
         if answer.status not in REDIRECT_STATUSES:
             return read_response(answer, timedelta(seconds=delay))
         if answer.location is None:
-            said = f"HTTP {answer.status} that does not say where it leads"
-            return FetchedPage(here, answer.status, error=said)
+            error = f"HTTP {answer.status} without a Location"
+            return FetchedPage(here, answer.status, error=error)
         source, here = here.host, answer.location
-    return FetchedPage(here, error=f"It sends us on more than {MAX_REDIRECTS} times")
+    return FetchedPage(here, error=f"More than {MAX_REDIRECTS} redirects")
 
 
-def robots_refusal(rules: HostRules | None, url: Url) -> FetchedPage | None:
-    """Why a page may not be asked for."""
-    if rules is None:
-        return None
-    if rules.robots.wait:
-        return FetchedPage(url, error=f"robots.txt cannot be had ({rules.why})")
-    if not rules.robots.allowed(str(url)):
-        rule = rules.robots.rule(str(url))
+def robots_refusal(rules: CachedRobots, url: Url) -> FetchedPage | None:
+    """Why robots.txt forbids the page; None if it does not."""
+    if rules.robots.unavailable:
+        return FetchedPage(url, error=f"Could not read robots.txt ({rules.why})")
+    if not rules.robots.allows(str(url)):
+        rule = rules.robots.explain(str(url))
         return FetchedPage(url, error=f"robots.txt does not allow it: {rule}", final=True)
     return None
 
 
 def read_response(answer: FetchResponse, delay: timedelta) -> FetchedPage:
-    """What an answer means: only a whole page is one."""
-    rest = answer.retry_after(datetime.now(UTC))
-    wait = timedelta(seconds=min(rest or 0.0, 30 * MAX_RETRY_WAIT.total_seconds()))
+    """The page of a response, or its error; a response that was cut is no page."""
+    seconds = answer.retry_after(datetime.now(UTC))
+    wait = timedelta(seconds=min(seconds or 0.0, 30 * MAX_RETRY_WAIT.total_seconds()))
     url, status = answer.url, answer.status
     if answer.error or status is None:
         final = answer.kind in ("body", "private", "port", "own")
         return FetchedPage(url, status, error=answer.error, final=final, wait=wait, delay=delay)
     if status // 100 != SUCCESS // 100:
-        said = f"HTTP {status} {answer.reason}".rstrip()
-        return FetchedPage(
-            url, status, error=said, final=status in FINAL_STATUSES, wait=wait, delay=delay
-        )
+        error, final = f"HTTP {status} {answer.reason}".rstrip(), status in FINAL_STATUSES
+        return FetchedPage(url, status, error=error, final=final, wait=wait, delay=delay)
     if media_type.content_kind(answer.media_type, answer.body) != "html":
-        said = f"It is no page but {answer.media_type or 'something else'}"
-        return FetchedPage(url, status, error=said, final=True, delay=delay)
+        error = f"It is not HTML but {answer.media_type or 'of an unknown type'}"
+        return FetchedPage(url, status, error=error, final=True, delay=delay)
     return FetchedPage(url, status, storable_text(decode(answer.body, answer.charset)), delay=delay)
 
 
 async def save_result(
-    databases: FeedDatabases, asked: PageRequest, fetched: FetchedPage, *, now: datetime
+    databases: FeedDatabases, request: PageRequest, page: FetchedPage, *, now: datetime
 ) -> PageOutcome:
-    """Write down what came, and what is to be done next."""
-    if fetched.delay and fetched.url:
+    """Save the page or its error, and raise the host's interval to its crawl delay."""
+    if page.delay and page.url:
+        delay = min(page.delay, MAX_RETRY_WAIT)
         async with databases.search.transaction() as conn, databases.queue(conn) as queue:
-            await followup_jobs.raise_host_interval(
-                queue, fetched.url.host, min(fetched.delay, MAX_RETRY_WAIT)
-            )
-    if fetched.error:
-        return await save_failure(databases, asked, fetched, now)
-    return await save_success(databases, asked, fetched, now)
+            await followup_jobs.raise_host_interval(queue, page.url.host, delay)
+    if page.error:
+        return await save_failure(databases, request, page, now)
+    return await save_success(databases, request, page, now)
 
 
 async def save_failure(
-    databases: FeedDatabases, asked: PageRequest, fetched: FetchedPage, now: datetime
+    databases: FeedDatabases, request: PageRequest, page: FetchedPage, now: datetime
 ) -> PageOutcome:
-    """Why there is no page, and a job for another time, together; or never again."""
-    again = None if fetched.final else retry_time(asked.errors + 1, fetched.wait, now)
-    error = storable_text(fetched.error)[:MAX_ERROR_CHARS]
+    """Save the error and queue the next attempt, unless there is none."""
+    errors = request.errors + 1
+    next_at = None if page.final else retry_time(errors, page.wait, now)
+    error = storable_text(page.error)[:MAX_ERROR_CHARS]
     async with databases.search.transaction() as conn:
-        if again:
-            errand = PageJob(asked.id, asked.errors + 1, again, full_pages.host_of(asked.link))
+        if next_at:
+            job = PageJob(request.id, errors, next_at, full_pages.host_of(request.link))
             async with databases.queue(conn) as queue:
-                await followup_jobs.queue_page_jobs(queue, [errand])
+                await followup_jobs.queue_page_jobs(queue, [job])
         await full_pages.save_page_error(
-            conn, asked.id, error, fetched.status, next_at=again, now=now
+            conn, request.id, error, page.status, next_at=next_at, now=now
         )
-    return PageOutcome(asked.id, "failed", f"{error}.", again)
+    return PageOutcome(request.id, "failed", f"{error}.", next_at)
 
 
 async def save_success(
-    databases: FeedDatabases, asked: PageRequest, fetched: FetchedPage, now: datetime
+    databases: FeedDatabases, request: PageRequest, page: FetchedPage, now: datetime
 ) -> PageOutcome:
-    """The page, and what is made of it: a clean text soon, or words at once."""
-    url, status = str(fetched.url), fetched.status or SUCCESS
+    """Save the page, then let the cleaning task clean it or digest it at once."""
+    url, status = str(page.url), page.status or SUCCESS
     async with databases.search.transaction() as conn:
-        kept = await full_pages.save_page(conn, asked, fetched.content, url, status, now=now)
-        if kept and asked.cleanup and asked.feed is not None:
+        saved = await full_pages.save_page(conn, request, page.content, url, status, now=now)
+        if saved and request.cleanup and request.feed is not None:
             async with databases.queue(conn) as queue:
-                await followup_jobs.clean_soon(queue, [asked.feed], now=now)
-    if not kept:
-        return PageOutcome(asked.id, "off", "The item changed meanwhile, and wants its page still.")
-    if not asked.cleanup:
-        await item_texts.digest_feed(databases.search, asked.feed_id)
-    return PageOutcome(asked.id, "fetched", "The page is kept.")
+                await followup_jobs.clean_soon(queue, [request.feed], now=now)
+    if not saved:
+        return PageOutcome(request.id, "off", "The item changed meanwhile; its page stays wanted.")
+    if not request.cleanup:
+        await item_texts.digest_feed(databases.search, request.feed_id)
+    return PageOutcome(request.id, "fetched", "The page is stored.")
 
 
 def retry_time(errors: int, wait: timedelta, now: datetime) -> datetime | None:
-    """When to try again; never after so many errors."""
+    """The time of the next attempt; None after too many errors."""
     if errors >= MAX_ATTEMPTS:
         return None
     growing: timedelta = FIRST_RETRY_WAIT * 2 ** (errors - 1)

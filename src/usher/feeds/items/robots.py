@@ -1,7 +1,6 @@
-"""What hosts said in their robots.txt, kept where every crawler looks for it.
+"""Reads and writes robots.txt in MGMT's tables, which all crawlers share.
 
-Comes from whoever fetches pages of items; goes to MGMT's tables and back. Where those cannot be reached, or the role
-that may write there cannot be taken on, each robots.txt is read anew.
+If the tables cannot be reached or written, each robots.txt is fetched again.
 """
 
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from usher.db.pool import Connection, connect
 from usher.errors import UsherError
 from usher.feeds.store.databases import FeedDatabases, available_role
 from usher.http.client.mgmt_client import Client
-from usher.messages import StoredRobots
+from usher.messages.crawler import RobotsAnswer
 from usher.mgmt import robots
 from usher.urls import Url, UrlRefusal, parse
 
@@ -24,7 +23,7 @@ ROLE: Final = "usher_mgmt"
 
 
 class RobotsCache:
-    """As much of MGMT as manners ask for; to be entered, and left with no connection behind."""
+    """The two methods of MGMT's client that the politeness rules call, on a connection to the database."""
 
     def __init__(self, databases: FeedDatabases) -> None:
         self._databases = databases
@@ -32,33 +31,30 @@ class RobotsCache:
         self._conn: Connection | None = None
 
     async def __aenter__(self) -> Self:
+        dsn, timeout = self._databases.work_dsn, self._databases.connect_timeout
         try:
-            role = await available_role(
-                self._databases.work_dsn, ROLE, self._databases.connect_timeout
-            )
-            conn = await connect(
-                self._databases.work_dsn, patience=self._databases.connect_timeout, role=role
-            )
+            role = await available_role(dsn, ROLE, timeout)
+            conn = await connect(dsn, patience=timeout, role=role)
             self._conn = await self._stack.enter_async_context(conn)
         except UsherError:
-            self._conn = None  # then each is read anew
+            self._conn = None
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
     def as_client(self) -> Client | None:
-        """For manners, which call nothing but the two below."""
+        """The cache as a client of MGMT; None if the tables cannot be reached."""
         return cast("Client", self) if self._conn is not None else None
 
-    async def robots(self, origin: str) -> StoredRobots:
+    async def robots(self, origin: str) -> RobotsAnswer:
         url = parse(origin)
         if isinstance(url, UrlRefusal) or self._conn is None:
-            return StoredRobots()
+            return RobotsAnswer()
         try:
-            return _told(await robots.find_robots(self._conn, url.host, url.scheme))
+            return _message(await robots.find_robots(self._conn, url.host, url.scheme))
         except psycopg.Error:
-            return StoredRobots()
+            return RobotsAnswer()
 
     async def set_robots(
         self,
@@ -69,26 +65,26 @@ class RobotsCache:
         error: str = "",
         crawl_delay: float | None = None,
         sitemaps: Sequence[str] = (),
-    ) -> StoredRobots:
+    ) -> RobotsAnswer:
         url = parse(origin)
         if isinstance(url, UrlRefusal) or self._conn is None:
-            return StoredRobots()
+            return RobotsAnswer()
         delay = None if crawl_delay is None else timedelta(seconds=crawl_delay)
-        told = robots.RobotsReport(status, body, error, delay)
-        found = [one for one in map(parse, sitemaps) if isinstance(one, Url)]
+        report = robots.RobotsReport(status, body, error, delay)
+        urls = [sitemap for sitemap in map(parse, sitemaps) if isinstance(sitemap, Url)]
         try:
             now = await server_time(self._conn)
-            kept = await robots.store_robots(self._conn, url.host, url.scheme, told, now=now)
-            if kept and found:
-                await robots.add_sitemaps(self._conn, found, found_in="robots.txt", now=now)
+            stored = await robots.store_robots(self._conn, url.host, url.scheme, report, now=now)
+            if stored and urls:
+                await robots.add_sitemaps(self._conn, urls, found_in="robots.txt", now=now)
         except psycopg.Error:
-            return StoredRobots()
-        return _told(kept)
+            return RobotsAnswer()
+        return _message(stored)
 
 
-def _told(kept: robots.RobotsRow | None) -> StoredRobots:
-    if kept is None:
-        return StoredRobots()
-    return StoredRobots(
-        kept.status, kept.body, kept.fetched_at, kept.expires_at, kept.failures, kept.error
+def _message(row: robots.RobotsRow | None) -> RobotsAnswer:
+    if row is None:
+        return RobotsAnswer()
+    return RobotsAnswer(
+        row.status, row.body, row.fetched_at, row.expires_at, row.failures, row.error
     )

@@ -1,8 +1,6 @@
-"""HTML that can be shown: only elements, attributes and addresses that can do no harm, written anew.
+"""Writes safe HTML: only harmless elements, attributes and URLs. Pure.
 
-Comes from the trees of a page or an item; goes to `content_clean_html`. Nothing is copied from what came: each tag is
-written by us from a short list of names, and each text and value is escaped, so that whatever a parser makes of it is
-what stands here. Pure.
+Nothing is copied from the input. Each tag is written from a list of allowed names, and each text and value is escaped.
 """
 
 import re
@@ -12,78 +10,76 @@ from typing import Final, NamedTuple
 from ada_url import join_url
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-MAX_HTML_CHARS: Final = 1_000_000  # characters
-MAX_DEPTH: Final = 64  # elements in each other; deeper ones are left out, their text is not
+MAX_HTML_CHARS: Final = 1_000_000
+MAX_DEPTH: Final = 64  # deeper elements are left out, but not their text
 MAX_URL_CHARS: Final = 4_000
 MAX_MAILTO_CHARS: Final = 1_000
 
-_KEPT: Final = """
+_ALLOWED: Final = """
     a abbr b blockquote br caption cite code dd del dfn div dl dt em figcaption figure h1 h2 h3 h4 h5 h6 hr i img ins
     kbd li mark ol p pre q s samp small span strong sub sup table tbody td tfoot th thead time tr u ul var"""
-# With all they hold: it is no text, or it is read by other rules than those of HTML.
-_DROPS: Final = """
+# Dropped with their content, which is no text or follows other rules than HTML.
+_DROPPED: Final = """
     applet area audio base basefont bgsound button canvas datalist dialog embed fencedframe frame frameset head iframe
     input keygen link map math meta meter noembed noframes noscript object optgroup option output param plaintext
     portal progress script select source style svg template textarea title track video xmp"""
-_TAGS: Final = frozenset(_KEPT.split())
-_DROPPED: Final = frozenset(_DROPS.split())
-_VOID: Final = frozenset({"br", "hr", "img"})
-_SHOWS: Final = frozenset({"br", "hr", "img", "td", "th"})  # also with nothing in it
-_WORDS: Final = {
+_ALLOWED_TAGS: Final = frozenset(_ALLOWED.split())
+_DROPPED_TAGS: Final = frozenset(_DROPPED.split())
+_VOID_TAGS: Final = frozenset({"br", "hr", "img"})
+_VISIBLE_TAGS: Final = frozenset({"br", "hr", "img", "td", "th"})  # even without content
+_TEXT_ATTRIBUTES: Final = {
     "a": ("title",),
     "abbr": ("title",),
     "img": ("alt", "title"),
     "time": ("datetime",),
 }
-_NUMBERS: Final = {
+_NUMBER_ATTRIBUTES: Final = {
     "img": ("width", "height"),
     "ol": ("start",),
     "td": ("colspan", "rowspan"),
     "th": ("colspan", "rowspan"),
 }
-_URLS: Final = {"a": "href", "img": "src", "blockquote": "cite", "q": "cite"}
+_URL_ATTRIBUTES: Final = {"a": "href", "img": "src", "blockquote": "cite", "q": "cite"}
 _NUMBER: Final = re.compile(r"[0-9]{1,5}", re.ASCII)
 _LANGUAGE: Final = re.compile(r"[A-Za-z]{1,8}(-[A-Za-z0-9]{1,8}){0,4}", re.ASCII)
-_UNSEEN: Final = re.compile(
+_INVISIBLE: Final = re.compile(
     r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufdd0-\ufdef\ufffe\uffff\ud800-\udfff]"
 )
 
 
 class SanitizedHtml(NamedTuple):
-    """HTML that can be shown, and whether there was more of it."""
+    """Safe HTML, and whether the end was cut."""
 
     html: str
     cut: bool
 
 
 def sanitize(
-    tree: LexborHTMLParser, base: str = "", *, most: int = MAX_HTML_CHARS
+    tree: LexborHTMLParser, base: str = "", *, max_chars: int = MAX_HTML_CHARS
 ) -> SanitizedHtml:
-    """What of a tree can be shown, and no more of it than this; `base` is where its links begin."""
-    writer = _Writer(base, most)
+    """The safe HTML of a tree; relative links are resolved against `base`."""
+    writer = _Writer(base, max_chars)
     if tree.body is not None:
         writer.walk(tree.body)
     return SanitizedHtml(writer.text(), writer.cut)
 
 
 class _Writer:
-    """Goes through a tree without calling itself, for a tree may be deeper than Python's stack."""
+    """Writes a tree iteratively, because a tree may be deeper than Python's stack."""
 
-    def __init__(self, base: str, most: int) -> None:
-        self._base, self._left = base, most
+    def __init__(self, base: str, max_chars: int) -> None:
+        self._base, self._left = base, max_chars
         self.cut = False
         self._parts: list[str] = []
-        self._open: list[
-            tuple[str, int, int]
-        ] = []  # tag, where it stands, what had been shown by then
-        self._shown = 0
+        # Of each open element: the tag, its index in the parts, and the number of visible things before it.
+        self._open: list[tuple[str, int, int]] = []
+        self._visible = 0
 
     def text(self) -> str:
         return "".join(self._parts).strip()
 
     def walk(self, root: LexborNode) -> None:
-        # None is the end of an element that was written.
-        waiting: list[LexborNode | None] = _children(root)
+        waiting: list[LexborNode | None] = _children(root)  # None ends the open element
         while waiting:
             node = waiting.pop()
             if node is None:
@@ -94,42 +90,46 @@ class _Writer:
                 self.cut = True
 
     def _begin(self, node: LexborNode) -> list[LexborNode | None]:
-        """Write a node; returns what is to be written after it, the last first."""
+        """Write a text or a start tag; returns what to write next, the last first."""
         tag = node.tag or ""
         if node.is_text_node:
-            self._say(node.text_content or "")
+            self._write_text(node.text_content or "")
             return []
-        if not node.is_element_node or tag in _DROPPED or ":" in tag:
+        if not node.is_element_node or tag in _DROPPED_TAGS or ":" in tag:
             return []
-        if tag not in _TAGS or len(self._open) >= MAX_DEPTH:
+        if tag not in _ALLOWED_TAGS or len(self._open) >= MAX_DEPTH:
             return _children(node)
-        self._shown += tag in _SHOWS
-        if tag in _VOID:
-            self._put(f"<{tag}{self._attributes(tag, node)}>")
+        visible_before = self._visible
+        self._visible += tag in _VISIBLE_TAGS
+        start = f"<{tag}{self._attributes(tag, node)}>"
+        if tag in _VOID_TAGS:
+            self._put(start)
             return []
-        # Before what it holds is shown, not after: one that holds nothing is taken back.
-        self._open.append((tag, len(self._parts), self._shown - (tag in _SHOWS)))
-        self._put(f"<{tag}{self._attributes(tag, node)}>")
+        self._open.append((tag, len(self._parts), visible_before))
+        self._put(start)
         return [None, *_children(node)]
 
     def _end(self) -> None:
-        tag, place, shown = self._open.pop()
-        if self._shown > shown:
+        """Close the open element, or remove it if it shows nothing."""
+        tag, index, visible_before = self._open.pop()
+        if self._visible > visible_before:
             self._parts.append(f"</{tag}>")
         else:
-            del self._parts[place:]
+            del self._parts[index:]
             self._parts.append(" ")
 
-    def _say(self, text: str) -> None:
-        text = _UNSEEN.sub("", text)
+    def _write_text(self, text: str) -> None:
+        text = _INVISIBLE.sub("", text)
         written = escape(text, quote=False)
         if len(written) > self._left:
             self.cut = True
             written = escape(text[: self._left], quote=False)
         if len(written) > self._left:
-            written = escape(text[: self._left // 5], quote=False)  # each may become five
+            written = escape(
+                text[: self._left // 5], quote=False
+            )  # an escape has at most five characters
         if written:
-            self._shown += not text.isspace()
+            self._visible += not text.isspace()
             self._put(written)
 
     def _put(self, text: str) -> None:
@@ -137,25 +137,25 @@ class _Writer:
         self._left -= max(len(text), 1)
 
     def _attributes(self, tag: str, node: LexborNode) -> str:
-        given = node.attributes
-        kept = {name: given[name] for name in _WORDS.get(tag, ()) if given.get(name)}
-        for name in _NUMBERS.get(tag, ()):
-            if _NUMBER.fullmatch(given.get(name) or ""):
-                kept[name] = given[name]
-        if _LANGUAGE.fullmatch(given.get("lang") or ""):
-            kept["lang"] = given["lang"]
-        if (given.get("dir") or "").lower() in ("ltr", "rtl", "auto"):
-            kept["dir"] = given["dir"]
-        address = _URLS.get(tag, "")
-        if url := safe_url(given.get(address) or "", self._base, mail=tag == "a"):
-            kept[address] = url
+        source = node.attributes
+        safe = {name: source[name] for name in _TEXT_ATTRIBUTES.get(tag, ()) if source.get(name)}
+        for name in _NUMBER_ATTRIBUTES.get(tag, ()):
+            if _NUMBER.fullmatch(source.get(name) or ""):
+                safe[name] = source[name]
+        if _LANGUAGE.fullmatch(source.get("lang") or ""):
+            safe["lang"] = source["lang"]
+        if (source.get("dir") or "").lower() in ("ltr", "rtl", "auto"):
+            safe["dir"] = source["dir"]
+        url_name = _URL_ATTRIBUTES.get(tag, "")
+        if url := safe_url(source.get(url_name) or "", self._base, mail=tag == "a"):
+            safe[url_name] = url
             if tag == "a":
-                kept["rel"] = "nofollow noopener noreferrer"
-        return "".join(f' {name}="{_value(value or "")}"' for name, value in kept.items())
+                safe["rel"] = "nofollow noopener noreferrer"
+        return "".join(f' {name}="{_value(value or "")}"' for name, value in safe.items())
 
 
 def safe_url(text: str, base: str, *, mail: bool = False) -> str:
-    """The address as a browser would read it, if it leads to the web; else nothing."""
+    """The absolute web URL of a link, with `mail` also a `mailto:` URL; empty for every other link."""
     if not text or len(text) > MAX_URL_CHARS:
         return ""
     try:
@@ -168,14 +168,14 @@ def safe_url(text: str, base: str, *, mail: bool = False) -> str:
 
 
 def _value(text: str) -> str:
-    return escape(_UNSEEN.sub("", text)[:MAX_URL_CHARS], quote=True)
+    return escape(_INVISIBLE.sub("", text)[:MAX_URL_CHARS], quote=True)
 
 
 def _children(node: LexborNode) -> list[LexborNode | None]:
     """The children of a node, the last first."""
-    found: list[LexborNode | None] = []
+    children: list[LexborNode | None] = []
     child = node.last_child
     while child is not None:
-        found.append(child)
+        children.append(child)
         child = child.prev
-    return found
+    return children

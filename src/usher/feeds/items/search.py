@@ -1,7 +1,6 @@
-"""Items found: by words, feed, tag and date, the newest first; and one item with all that hangs on it.
+"""Finds items by words, feed, tag and date, the newest first, and reads one item with all its details.
 
-Comes from the command line and the web pages; goes to the schema `feeds` and back as rows. Which items is one
-statement, how they look another, so that only what is shown is read.
+One statement selects the items and another reads them, so that only what is shown is read.
 """
 
 import re
@@ -15,15 +14,15 @@ from usher.errors import BadInput, NotFound
 
 store = load_statements(__file__)
 
-EXCERPT_CHARS: Final = 500  # characters of a clean text
+EXCERPT_CHARS: Final = 500
 MAX_ID: Final = 2**63 - 1
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_PLACE: Final = re.compile(r"(-?[0-9]{1,18})~([0-9]{1,19})", re.ASCII)
+_POSITION: Final = re.compile(r"(-?[0-9]{1,18})~([0-9]{1,19})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class ItemSummary:
-    """An item as listed; `tags` are those of its feed, then its own categories."""
+    """An item in a list; `tags` are those of its feed, then its own categories."""
 
     id: int
     feed: int | None
@@ -45,7 +44,7 @@ class ItemSummary:
 
 @dataclass(frozen=True, slots=True)
 class ItemDetails:
-    """What hangs on an item beside what is listed; each thing as a plain mapping."""
+    """The rest of an item: its content and its related rows as mappings."""
 
     content: str
     content_type: str
@@ -73,10 +72,10 @@ class ItemDetails:
 
 @dataclass(frozen=True, slots=True)
 class FullItem:
-    """An item with everything."""
+    """An item with all its details."""
 
     item: ItemSummary
-    rest: ItemDetails
+    details: ItemDetails
 
 
 async def find_items(  # noqa: PLR0913 - as many as there are conditions
@@ -91,14 +90,14 @@ async def find_items(  # noqa: PLR0913 - as many as there are conditions
     copies: bool = True,
     limit: int = 50,
 ) -> list[ItemSummary]:
-    """Items, the newest first; `feed` is a subscription's number, `after` the place of the last one shown before.
+    """Items, the newest first; `feed` is a subscription's number, `after` the position of the previous item.
 
-    `since` is part of the time that is looked at and `until` is not; without `copies` a story is shown once.
+    `since` is inclusive and `until` exclusive. Without `copies`, near-copies of an item are left out.
     """
     before: tuple[datetime | str, int] = after or ("infinity", MAX_ID)
     if until is not None and (after is None or until <= after[0]):
         before = (until, 0)
-    given: dict[str, Any] = {
+    bounds: dict[str, Any] = {
         "before": before[0],
         "before_id": before[1],
         "since": since or "-infinity",
@@ -106,49 +105,49 @@ async def find_items(  # noqa: PLR0913 - as many as there are conditions
         "n": limit,
     }
     rows = await matching_ids(
-        conn, words.replace("\0", " ").strip(), feed, tag.replace("\0", ""), given
+        conn, words.replace("\0", " ").strip(), feed, tag.replace("\0", ""), bounds
     )
     return await item_summaries(conn, [id_ for (id_,) in rows]) if rows else []
 
 
 async def matching_ids(
-    conn: Connection, words: str, feed: int | None, tag: str, given: dict[str, Any]
+    conn: Connection, words: str, feed: int | None, tag: str, bounds: dict[str, Any]
 ) -> list[tuple[Any, ...]]:
-    """Which items, by the statement that looks where the fewest are."""
+    """The ids of the items, from the statement with the most selective condition."""
     if words:
-        return await store.matching.tuples(conn, words=words, feed=feed, tag=tag, **given)
+        return await store.matching.tuples(conn, words=words, feed=feed, tag=tag, **bounds)
     if feed is not None:
-        return await store.of_feed.tuples(conn, feed=feed, tag=tag, **given)
+        return await store.of_feed.tuples(conn, feed=feed, tag=tag, **bounds)
     if tag:
-        return await store.tagged.tuples(conn, tag=tag, **given)
-    return await store.latest.tuples(conn, **given)
+        return await store.tagged.tuples(conn, tag=tag, **bounds)
+    return await store.latest.tuples(conn, **bounds)
 
 
 async def item_summaries(conn: Connection, ids: list[int]) -> list[ItemSummary]:
-    """These items, the newest first."""
-    return await store.shown.rows(conn, ItemSummary, ids=ids, excerpt=EXCERPT_CHARS)
+    """The items with these ids, the newest first."""
+    return await store.item_summaries.rows(conn, ItemSummary, ids=ids, excerpt=EXCERPT_CHARS)
 
 
 async def find_item(conn: Connection, id_: int) -> FullItem:
-    """An item with all that hangs on it."""
-    rest = await store.one.row(conn, ItemDetails, id=id_)
-    found = await item_summaries(conn, [id_])
-    if rest is None or not found:
+    """An item with all its details; NotFound if there is none."""
+    details = await store.item_details.row(conn, ItemDetails, id=id_)
+    summaries = await item_summaries(conn, [id_])
+    if details is None or not summaries:
         raise NotFound(f"There is no item {id_}.", hint="usher items list")
-    return FullItem(found[0], rest)
+    return FullItem(summaries[0], details)
 
 
 def page_position(item: ItemSummary) -> str:
-    """Where an item is in the order, as text for a link to what comes after it."""
+    """The position of an item in a list, as text for a link to the next page."""
     return f"{(item.pub_date - _EPOCH) // timedelta(microseconds=1)}~{item.id}"
 
 
 def parse_position(text: str) -> tuple[datetime, int]:
-    """What `place` wrote."""
-    match = _PLACE.fullmatch(text)
+    """The position that `page_position` wrote; BadInput for any other text."""
+    match = _POSITION.fullmatch(text)
     try:
         if match and int(match[2]) <= MAX_ID:
             return _EPOCH + timedelta(microseconds=int(match[1])), int(match[2])
     except OverflowError:
         pass
-    raise BadInput(f"{text[:60]!a} is no place in a list of items.", hint="Begin at the newest.")
+    raise BadInput(f"{text[:60]!a} is no position in a list of items.", hint="usher items list")

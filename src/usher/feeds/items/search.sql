@@ -1,5 +1,5 @@
 -- name: latest
--- The newest items of all feeds, from a place on; copies of one story only if they are wanted.
+-- The newest items of all feeds before a position. Near-copies only if they are wanted.
 select i.id
 from feeds.feed_item i
 where (i.pub_date, i.id) < (%(before)s::timestamptz, %(before_id)s::bigint) and i.pub_date >= %(since)s::timestamptz
@@ -8,7 +8,7 @@ order by i.pub_date desc, i.id desc
 limit %(n)s;
 
 -- name: of_feed
--- The newest items of one feed; with a tag that the feed does not have, only those in the category of that name.
+-- The newest items of one feed. With a tag that the feed does not have, only items in the category of that name.
 select i.id
 from feeds.feed_metadata m
 cross join lateral (
@@ -28,7 +28,7 @@ where m.id = %(feed)s
 order by i.pub_date desc, i.id desc;
 
 -- name: tagged
--- The newest items of feeds with a tag, and those in the category of that name: from each feed, and by each category.
+-- The newest items of feeds with a tag, and those in the category of that name.
 select distinct on (i.pub_date, i.id) i.id
 from (
     (
@@ -56,14 +56,14 @@ from (
             and (i.pub_date, i.id) < (%(before)s::timestamptz, %(before_id)s::bigint)
             and i.pub_date >= %(since)s::timestamptz and (%(copies)s or i.same_as is null)
         order by i.pub_date desc, i.id desc
-        limit %(n)s * 2 -- one may be in two categories of one name
+        limit %(n)s * 2 -- an item may be in two categories of one name
     )
 ) i
 order by i.pub_date desc, i.id desc
 limit %(n)s;
 
 -- name: matching
--- The newest items with all of the words; every other condition that is null or empty is none.
+-- The newest items with all of the words. Other conditions that are null or empty do not count.
 select i.id
 from feeds.feed_item_text t
 join feeds.feed_item i on i.id = t.item_id
@@ -83,8 +83,8 @@ where t.words @@ websearch_to_tsquery('simple', %(words)s)
 order by i.pub_date desc, i.id desc
 limit %(n)s;
 
--- name: shown
--- These items as they are listed, with their feeds and tags.
+-- name: item_summaries
+-- Items with the titles and tags of their feeds.
 select
     i.id, m.id as feed, coalesce(nullif(m.title, ''), f.title) as feed_title, i.guid, i.link, i.title, i.title_type,
     i.summary, i.summary_type, left(i.content_clean, %(excerpt)s) as excerpt, i.pub_date, i.mod_date, i.fetch_date,
@@ -106,8 +106,8 @@ left join feeds.feed_metadata m on m.feed_id = i.feed_id
 where i.id = any(%(ids)s::bigint[])
 order by i.pub_date desc, i.id desc;
 
--- name: one
--- An item with all that hangs on it.
+-- name: item_details
+-- The content and the related rows of an item.
 select
     i.content, i.content_type, i.content_clean, i.content_clean_html, i.page, i.comments_url, i.comments_count, i.updated,
     i.copyright, i.image, i.cleaned is not distinct from i.hash as cleaned,

@@ -1,7 +1,6 @@
-"""What follows a poll: words taken, copies marked, jobs for pages and for cleaning sent.
+"""Starts what follows a poll: digests items and queues jobs that fetch pages and clean items.
 
-Comes from polls, once what they brought is stored; goes to texts and to the queue. Whoever is killed before leaves rows
-that say so, and the next poll of the feed, also one that brings nothing, does what was left.
+A process that is killed leaves rows that say so, and the next poll of the feed completes the work.
 """
 
 from datetime import datetime
@@ -14,20 +13,20 @@ from usher.feeds.store.subscriptions import FeedSubscription
 
 async def run_followups(
     databases: FeedDatabases,
-    known: FeedSubscription,
+    subscription: FeedSubscription,
     feed_id: int | None,
     *,
     news: bool,
     now: datetime,
-    digests: bool = True,
+    digest: bool = True,
 ) -> None:
-    """Do what is to be done with what a poll brought, or an earlier one left; words may be left to another job."""
-    if feed_id is None or not (news or known.undone):
+    """Process what this poll or an earlier one stored; without `digest` another job digests the items."""
+    if feed_id is None or not (news or subscription.undone):
         return
-    if digests:
+    if digest:
         await item_texts.digest_feed(databases.search, feed_id)
-    if known.partial:
+    if subscription.partial:
         await full_pages.queue_wanted_pages(databases, feed_id)
-    if known.cleans:
+    if subscription.cleans:
         async with databases.search.transaction() as conn, databases.queue(conn) as queue:
-            await followup_jobs.clean_soon(queue, [known.id], now=now)
+            await followup_jobs.clean_soon(queue, [subscription.id], now=now)

@@ -1,8 +1,7 @@
-"""A process that polls many feeds: besides its own, it takes the jobs of others that are due.
+"""Polls many feeds in one process: the feed of its own job, and others whose jobs are due.
 
-Comes from the job of one feed; goes to the queue for more, as a manager does: each is claimed with a lease and settled
-under its claim, so that a feed's task, its host's resource and the log are as if each had a process of its own. What
-costs most, a process and its connections, is shared by all that are due at once.
+Each job is claimed with a lease and settled under its claim, as a manager does. Tasks, resources and the job log are
+the same as with one process per feed, but the polls share one process and its connections.
 """
 
 import asyncio
@@ -24,8 +23,8 @@ from usher.feeds.poll.outcome import PollOutcome
 from usher.feeds.poll.shared_statements import SharedStatements
 from usher.feeds.poll.tasks import PROGRAM
 from usher.feeds.store.databases import FeedDatabases
-from usher.queue import jobs
-from usher.queue.job_states import ProcessEnd, job_outcome
+from usher.queue import job_states, jobs
+from usher.queue.job_states import ProcessEnd
 from usher.queue.jobs import SettledRun
 from usher.queue.policy import Policy
 from usher.queue.running_jobs import JobRun, RunningJobs
@@ -34,16 +33,14 @@ from usher.telemetry import Log, log_failure
 store = load_statements(__file__)
 log = Log("feeds")
 
-MAX_CONCURRENT_POLLS: Final = 32  # polls at once
-CLAIM_SECONDS: Final = (
-    5.0  # seconds in which further ones are taken: its own job, and its host's seat, wait so long
-)
-EXIT_DONE, EXIT_RETRY, EXIT_FAILED = 0, 1, 2  # exit codes, as of every job
+MAX_CONCURRENT_POLLS: Final = 32
+CLAIM_SECONDS: Final = 5.0  # how long it claims; meanwhile its own job keeps the host's resource
+EXIT_DONE, EXIT_RETRY, EXIT_FAILED = 0, 1, 2
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimOptions:
-    """Whose jobs are taken: the machine, the type, and how it is run."""
+    """Under which manager's name jobs are claimed, of which type, and how."""
 
     host: str
     type: str
@@ -52,30 +49,32 @@ class ClaimOptions:
 
 
 async def manager_of(conn: Connection, job: int) -> str:
-    """The name that the manager of a job goes by; nothing if the job is nobody's."""
-    found = await store.host_of.tuples(conn, id=job)
-    return str(found[0][0] or "") if found else ""
+    """The host name of the manager that claimed a job; empty if the job is not claimed."""
+    rows = await store.manager_of.tuples(conn, id=job)
+    return str(rows[0][0] or "") if rows else ""
 
 
 async def save_job_result(
-    conn: Connection, told: PollOutcome, *, job: int, claim: str, now: datetime
+    conn: Connection, outcome: PollOutcome, *, job: int, claim: str, now: datetime
 ) -> None:
     """Store the message of a job that succeeded, and which items it wrote.
 
     A job that failed ends with an exception, whose text becomes its message.
     """
-    if told.good:
-        await store.say.run(conn, words=job_message(told), id=job, claim=claim, now=now)
-    if told.new:
-        await store.wrote.run(conn, job=job, rows=[str(id_) for id_ in told.new])
+    if outcome.good:
+        words = job_message(outcome)
+        await store.set_message.run(conn, words=words, id=job, claim=claim, now=now)
+    if outcome.new:
+        await store.add_written_items.run(conn, job=job, rows=list(map(str, outcome.new)))
 
 
-def job_message(told: PollOutcome) -> str:
-    return told.words if told.next_at is None else f"{told.words} Next {told.next_at:%H:%M:%S}."
+def job_message(outcome: PollOutcome) -> str:
+    following = "" if outcome.next_at is None else f" Next {outcome.next_at:%H:%M:%S}."
+    return f"{outcome.words}{following}"
 
 
 def ending_of_error(error: Exception) -> ProcessEnd:
-    """What a poll that could not be made means for its job."""
+    """How a job ends whose poll raised an error."""
     if isinstance(error, NotFound):
         return ProcessEnd(EXIT_FAILED, detail=error.message)
     if isinstance(error, UsherError):
@@ -85,128 +84,128 @@ def ending_of_error(error: Exception) -> ProcessEnd:
 
 
 class BatchPoller:
-    """Polls at once in one process; `await Sweep(…).run(feed)`."""
+    """Runs polls concurrently in one process: `await BatchPoller(…).run(feed)`."""
 
     def __init__(
-        self, databases: FeedDatabases, fetcher: Fetcher, queue: Database, post: ClaimOptions
+        self, databases: FeedDatabases, fetcher: Fetcher, queue: Database, options: ClaimOptions
     ) -> None:
-        self.databases, self.fetcher, self.queue, self.post = databases, fetcher, queue, post
+        self.databases, self.fetcher, self.queue, self.options = databases, fetcher, queue, options
         self.shared = SharedStatements(databases, defer_digest=True)
         self.clock = queue.clock
-        self.ledger = RunningJobs(queue, post.host, self.clock, lease=post.lease)
+        self.ledger = RunningJobs(queue, options.host, self.clock, lease=options.lease)
         self._polls: dict[int, asyncio.Task[None]] = {}
-        self._leaving = False
+        self._stopping = False
 
     async def run(self, feed: int) -> PollOutcome:
-        """Poll the feed whose job this is, and meanwhile and for a while afterwards all others that are due."""
+        """Poll the feed of this job, and meanwhile others that are due."""
         own = asyncio.create_task(poll(self.databases, self.fetcher, feed, shared=self.shared))
-        keeping = [
+        background = [
             log_failure(asyncio.create_task(work), log)
             for work in (
                 self.ledger.settle(),
-                self.ledger.beat(self.stop, self.stop),
-                self.ledger.watch(self.stop),
+                self.ledger.send_heartbeats(self.cancel, self.cancel),
+                self.ledger.watch_leases(self.cancel),
             )
         ]
         try:
-            await self.take(own)
+            await self.poll_due(own)
             return await own
         finally:
-            await self.leave(own)
-            for one in keeping:
-                one.cancel()
-            await asyncio.gather(*keeping, return_exceptions=True)
+            await self.stop(own)
+            for task in background:
+                task.cancel()
+            await asyncio.gather(*background, return_exceptions=True)
 
-    async def take(self, own: asyncio.Task[PollOutcome]) -> None:
-        """Take jobs as long as there are enough and it is not too late, and see all to their end."""
-        until, dry = time.monotonic() + CLAIM_SECONDS, False
+    async def poll_due(self, own: asyncio.Task[PollOutcome]) -> None:
+        """Claim jobs for some seconds while the queue has enough, and wait for all polls."""
+        deadline, exhausted = time.monotonic() + CLAIM_SECONDS, False
         while True:
             free = MAX_CONCURRENT_POLLS - len(self._polls)
-            if not dry and free >= MAX_CONCURRENT_POLLS // 2 and time.monotonic() < until:
-                dry = await self.claim(free) < free
-            going: list[asyncio.Task[Any]] = [*self._polls.values()]
+            enough = free >= MAX_CONCURRENT_POLLS // 2
+            if enough and not exhausted and time.monotonic() < deadline:
+                exhausted = await self.claim(free) < free
+            running: list[asyncio.Task[Any]] = [*self._polls.values()]
             if not own.done():
-                going.append(own)
-            if not going:
+                running.append(own)
+            if not running:
                 return
-            await asyncio.wait(going, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
 
     async def claim(self, n: int) -> int:
-        """Begin up to so many polls; how many there were."""
-        asked = time.monotonic()
+        """Claim up to `n` jobs and start their polls; returns the number, or 0 if some were no polls."""
+        asked_at = time.monotonic()
         claimed = await self.queue.run(
             lambda conn: jobs.claim(
                 conn,
-                self.post.type,
-                self.post.host,
+                self.options.type,
+                self.options.host,
                 n,
-                lease=self.post.lease,
-                tries=self.post.policy.max_attempts,
+                lease=self.options.lease,
+                max_attempts=self.options.policy.max_attempts,
                 now=self.clock.now(),
             ),
             autocommit=True,
         )
-        runs = [self.ledger.enter(job, self.post.policy, asked) for job in claimed]
+        runs = [self.ledger.add(job, self.options.policy, asked_at) for job in claimed]
         others = [run for run in runs if run.job.program != PROGRAM or not is_feed_id(run.job.args)]
         if others:
-            await self.ledger.give_back(others)  # a manager will run them, as it runs any job
+            await self.ledger.give_back(others)  # a manager runs them
         for run in runs:
             if run not in others:
-                self._polls[run.job.id] = asyncio.create_task(self.one(run))
+                self._polls[run.job.id] = asyncio.create_task(self.run_job(run))
         return 0 if others else len(runs)
 
-    async def one(self, run: JobRun) -> None:
-        """A poll under its claim, from its beginning to its settling."""
+    async def run_job(self, run: JobRun) -> None:
+        """Poll the feed of a claimed job and settle the job."""
         try:
-            told = await poll(
-                self.databases, self.fetcher, int(run.job.args[0]), shared=self.shared
-            )
-            if told.new:
-                await self.wrote(run, told)
-            ending = ProcessEnd(EXIT_DONE if told.good else EXIT_FAILED, detail=job_message(told))
+            feed = int(run.job.args[0])
+            outcome = await poll(self.databases, self.fetcher, feed, shared=self.shared)
+            if outcome.new:
+                rows = list(map(str, outcome.new))
+                await self.queue.run(
+                    lambda conn: store.add_written_items.run(conn, job=run.job.id, rows=rows),
+                    autocommit=True,
+                )
+            code = EXIT_DONE if outcome.good else EXIT_FAILED
+            ending = ProcessEnd(code, detail=job_message(outcome))
         except asyncio.CancelledError:
-            if self._leaving or run.lost:
-                raise  # it goes back, or is no longer ours
+            if self._stopping or run.lost:
+                raise  # the job goes back to the queue, or another process has it
             ending = ProcessEnd(None, "cancelled")
-        except Exception as error:  # noqa: BLE001 - whatever one poll meets is not the others' trouble
+        except Exception as error:  # noqa: BLE001 - one poll must not end the others
             ending = ending_of_error(error)
         finally:
             self._polls.pop(run.job.id, None)
-        self.ledger.end(run, self.settled(run, ending))
+        self.ledger.end(run, self.settlement(run, ending))
 
-    async def wrote(self, run: JobRun, told: PollOutcome) -> None:
-        rows = [str(id_) for id_ in told.new]
-        await self.queue.run(
-            lambda conn: store.wrote.run(conn, job=run.job.id, rows=rows), autocommit=True
-        )
-
-    def settled(self, run: JobRun, ending: ProcessEnd) -> SettledRun:
+    def settlement(self, run: JobRun, ending: ProcessEnd) -> SettledRun:
         luck = random.random()  # noqa: S311 - spreads retries
-        found = job_outcome(ending, attempts=run.job.attempts, policy=run.policy, luck=luck)
-        again = None if found.retry_in is None else self.clock.now() + found.retry_in
+        result = job_states.job_outcome(
+            ending, attempts=run.job.attempts, policy=run.policy, random_share=luck
+        )
         return SettledRun(
             *run.fence,
-            state=found.state,
-            exit_code=found.exit_code,
+            state=result.state,
+            exit_code=result.exit_code,
             pid=os.getpid(),
-            message=found.message,
-            retry_at=again,
+            message=result.message,
+            retry_at=None if result.retry_in is None else self.clock.now() + result.retry_in,
         )
 
-    def stop(self, run: JobRun) -> None:
-        """Somebody cancelled it, or it is no longer ours."""
-        if going := self._polls.get(run.job.id):
-            going.cancel()
+    def cancel(self, run: JobRun) -> None:
+        """Cancel a poll whose job was cancelled or lost."""
+        if task := self._polls.get(run.job.id):
+            task.cancel()
 
-    async def leave(self, own: asyncio.Task[PollOutcome]) -> None:
-        """Give back what has not ended, and see that what has is settled."""
-        self._leaving = True
-        going: list[asyncio.Task[Any]] = [own, *self._polls.values()]
-        for one in going:
-            one.cancel()
-        await asyncio.gather(*going, return_exceptions=True)
+    async def stop(self, own: asyncio.Task[PollOutcome]) -> None:
+        """Return unfinished jobs to the queue and settle the finished ones."""
+        self._stopping = True
+        running: list[asyncio.Task[Any]] = [own, *self._polls.values()]
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
         await self.ledger.give_back(list(self.ledger.runs.values()))
-        await self.ledger.flush()  # after the one that may be under way
+        await self.ledger.flush()  # after a flush that may be under way
         if self.shared.digest_pending:
             await self.queue.run(queue_digest_job, autocommit=True)
 

@@ -1,7 +1,6 @@
-"""Where the feed of a page may be.
+"""Finds the URLs where a page's feed may be, the most likely first.
 
-Comes from the HTML of a page and its address; goes to addresses to try, the likeliest first: what the page declares,
-then links that look like feeds, then places where sites often have one.
+First come the feeds that the page declares, then links that look like feeds, then common paths.
 """
 
 import re
@@ -35,7 +34,7 @@ _LIKELY: Final = re.compile(
 )
 _WORDS: Final = re.compile(r"\b(?:rss|atom|web ?feed|news ?feed|feed)\b", re.IGNORECASE)
 _COMMENTS: Final = re.compile(r"\bcomments?\b|\breplies\b", re.IGNORECASE)
-_PLACES: Final = (
+_COMMON_PATHS: Final = (
     "/feed",
     "/rss",
     "/feed.xml",
@@ -51,7 +50,7 @@ _PLACES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An address to try, the kind of feed it is said to be, its title, and why it is thought to be one."""
+    """A URL to try, with the kind of feed and the title that the page gives it."""
 
     url: str
     kind: str = ""
@@ -60,23 +59,23 @@ class Candidate:
 
 
 def candidates(body: bytes, url: str) -> list[Candidate]:
-    """All addresses worth trying, in order, each once."""
+    """The URLs to try, each once."""
     tree = LexborHTMLParser(body[:MAX_PAGE_BYTES])
     base = _base(tree, url)
     declared = sorted(_declared(tree, base), key=_of_comments)
     linked = sorted(_linked(tree, base), key=_of_comments)
-    found: dict[str, Candidate] = {}
-    for one in (*declared, *linked, *_guessed(url)):
-        if is_web_url(one.url) and one.url != url:
-            found.setdefault(one.url, one)
-    return list(found.values())[:MAX_CANDIDATES]
+    by_url: dict[str, Candidate] = {}
+    for candidate in (*declared, *linked, *_guessed(url)):
+        if is_web_url(candidate.url) and candidate.url != url:
+            by_url.setdefault(candidate.url, candidate)
+    return list(by_url.values())[:MAX_CANDIDATES]
 
 
 def _base(tree: LexborHTMLParser, url: str) -> str:
     node = tree.css_first("base[href]")
     href = (node.attributes.get("href") or "").strip() if node else ""
-    seen = join(url, href) if href else ""
-    return seen if is_web_url(seen) else url
+    base = join(url, href) if href else ""
+    return base if is_web_url(base) else url
 
 
 def _declared(tree: LexborHTMLParser, base: str) -> Iterator[Candidate]:
@@ -85,7 +84,7 @@ def _declared(tree: LexborHTMLParser, base: str) -> Iterator[Candidate]:
         kind = (node.attributes.get("type") or "").partition(";")[0].strip().lower()
         href = _href(node, base)
         if "alternate" in rel and kind in _TYPES:
-            # WordPress declares the API of each page as JSON, which is no feed.
+            # WordPress declares the JSON API of each page, which is no feed.
             if kind == "application/json" and "feed" not in href.lower():
                 continue
             yield Candidate(href, _TYPES[kind], _title(node), "declared")
@@ -107,8 +106,8 @@ def _guessed(url: str) -> Iterator[Candidate]:
     if parts.path not in {"", "/"}:
         below = f"{parts.path.rstrip('/')}/feed"
         yield Candidate(join(url, below), why="guessed")
-    for place in _PLACES:
-        yield Candidate(join(url, place), why="guessed")
+    for path in _COMMON_PATHS:
+        yield Candidate(join(url, path), why="guessed")
 
 
 def _href(node: LexborNode, base: str) -> str:
@@ -119,6 +118,6 @@ def _title(node: LexborNode) -> str:
     return " ".join((node.attributes.get("title") or "").split())[:200]
 
 
-def _of_comments(one: Candidate) -> bool:
-    """Feeds of comments come after the others of their group."""
-    return bool(_COMMENTS.search(one.title) or _COMMENTS.search(one.url))
+def _of_comments(candidate: Candidate) -> bool:
+    """A sort key that puts comment feeds last."""
+    return bool(_COMMENTS.search(candidate.title) or _COMMENTS.search(candidate.url))

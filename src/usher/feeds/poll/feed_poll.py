@@ -1,11 +1,10 @@
-"""One poll of a feed: asked for, read, kept; when to come again, and the links of its new items sent to the door.
+"""Polls one feed: fetches and parses it, stores it, schedules the next poll and sends new links to the door.
 
-Comes from the queue, as a job of the feed's task, or from a person; goes to the schema `feeds`, the feed's task and the
-door. Whoever is killed at any point leaves nothing half done, and the next poll does what was left.
+Every step is safe to repeat. A process that is killed leaves nothing half done, and the next poll completes the rest.
 """
 
-from dataclasses import replace
-from datetime import datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Final, Literal
 
 import psycopg
@@ -15,29 +14,26 @@ from usher.db.pool import Connection
 from usher.door.rules import Knock
 from usher.errors import BadInput, Unreachable
 from usher.feeds.items import full_pages
-from usher.feeds.model import NotAFeed
-from usher.feeds.parse.parser import parse
 from usher.feeds.poll import interval, tasks
 from usher.feeds.poll.after_poll import run_followups
+from usher.feeds.poll.interval import NextPoll
 from usher.feeds.poll.moved_feed import declared_url, follow_declared_move
-from usher.feeds.poll.outcome import FeedResponse, PollOutcome, next_poll_of
-from usher.feeds.poll.request import FetchResult, fetch_feed
+from usher.feeds.poll.outcome import FeedResponse, PollOutcome, interpret, next_poll_of
+from usher.feeds.poll.request import fetch_feed
 from usher.feeds.poll.shared_statements import SharedStatements
+from usher.feeds.poll.tasks import NextRun
 from usher.feeds.store import save_feed, subscriptions
 from usher.feeds.store.databases import FeedDatabases
-from usher.feeds.store.item_identity import hash_parts
-from usher.feeds.store.save_feed import CacheValidators, SaveResult
+from usher.feeds.store.save_feed import SaveResult, storable_text
 from usher.feeds.store.subscriptions import FeedSubscription, PollRecord
-from usher.feeds.websub import rules, subscribe
+from usher.feeds.websub import subscribe
 from usher.urls import UrlRefusal
 from usher.urls import parse as parse_url
 
-PARSER_EDITION: Final = b"2"  # of what is read from a document: with another one, each is read anew
 MAX_ATTEMPTS: Final = 5
-KNOCK_BATCH: Final = 500  # in one batch
-OUTAGE_KINDS: Final = frozenset({"dns", "connect", "timeout"})  # what our own outage looks like
-STATUS_GONE, STATUS_NOT_MODIFIED = 410, 304
-KNOCK: Final = Knock("single", hall_pass=True)  # it is news: it does not wait for its host's clock
+KNOCK_BATCH: Final = 500
+# Items are news, so they do not wait for the host's next visit.
+KNOCK: Final = Knock("single", hall_pass=True)
 
 
 async def poll(
@@ -48,269 +44,213 @@ async def poll(
     now: datetime | None = None,
     shared: SharedStatements | None = None,
 ) -> PollOutcome:
-    """Poll a feed now; one that is off is left alone. Those that go on at once share a shared."""
+    """Poll a feed now unless it is disabled or gone; concurrent polls pass the same `shared`."""
     shared = shared or SharedStatements(databases)
-    known = await shared.find(id_)
-    if known.state != "enabled":
-        await stop_task(databases, known)
+    subscription = await shared.find(id_)
+    if subscription.state != "enabled":
+        await stop_task(databases, subscription)
         await subscribe.update_hub_subscription(databases, fetcher, id_, now=now)
-        return PollOutcome(id_, "off", f"It is {known.state}, and is not polled.")
-    url = parse_url(known.url)
+        return PollOutcome(id_, "off", f"The feed is {subscription.state} and not polled.")
+    url = parse_url(subscription.url)
     if isinstance(url, UrlRefusal):
-        raise BadInput(f"The feed {id_} has no URL that can be asked: {url.detail}")
+        raise BadInput(f"The URL of feed {id_} cannot be requested: {url.detail}")
     began = now or databases.search.clock.now()
-    reached = await fetch_feed(fetcher, url, etag=known.etag, lastmod=known.lastmod)
-    when = now or databases.search.clock.now()
-    outcome = replace(interpret(reached, known, when), began=began)
-    if outcome.kind == "failed":
-        outcome = replace(outcome, home=url)  # nobody moves to where there is nothing
-    elif declared_url(outcome):
-        outcome = replace(
-            await follow_declared_move(fetcher, known, outcome, when, interpret), began=began
-        )
-    told = await shared.note(known, outcome, when) or await save_response(
-        databases, known, outcome, now=when
-    )
-    if known.knocks and told.good and (told.new or told.changed or known.waiting):
-        await knock_items(
-            databases, told, told.stored_in or known.feed_id or 0, source=outcome.home.host
-        )
-    if told.good:
-        news = bool(told.new or told.changed)
-        feed_id, digests = told.stored_in or known.feed_id, not shared.defer_digest
-        await run_followups(databases, known, feed_id, news=news, now=when, digests=digests)
-        shared.digest_pending = shared.digest_pending or (
-            shared.defer_digest and (news or known.undone)
-        )
-    if known.hubbed or (outcome.feed and outcome.feed.hubs):
-        told.problems += await subscribe.update_hub_subscription(databases, fetcher, id_, now=when)
-    return told
+    result = await fetch_feed(fetcher, url, etag=subscription.etag, lastmod=subscription.lastmod)
+    now = now or databases.search.clock.now()
+    response = interpret(result, subscription, now)
+    if response.kind == "failed":
+        response = replace(response, url=url)  # a redirect to an error is no move
+    elif declared_url(response):
+        response = await follow_declared_move(fetcher, subscription, response, now)
+    done = FeedPoll(databases, subscription, replace(response, began=began), now)
+    outcome = await shared.save_unchanged(subscription, done.response, now) or await done.save()
+    if outcome.good:
+        await done.run_followups(outcome, shared)
+    if subscription.hubbed or (response.feed and response.feed.hubs):
+        problems = await subscribe.update_hub_subscription(databases, fetcher, id_, now=now)
+        outcome.problems += problems
+    return outcome
 
 
-def interpret(reached: FetchResult, known: FeedSubscription, now: datetime) -> FeedResponse:
-    """What the answer means; nothing is wiped by an answer that is no feed."""
-    answer, home = reached.answer, reached.home
-    rest = answer.retry_after(now)
-    retry = (
-        None
-        if rest is None
-        else timedelta(seconds=min(rest, interval.MAX_RETRY_AFTER.total_seconds()))
-    )
-    fresh = interval.cache_lifetime(answer.header("cache-control"), answer.first("expires"), now)
-    if answer.status == STATUS_NOT_MODIFIED and (known.etag or known.lastmod):
-        return FeedResponse("same", home, answer.status, fresh=fresh)
-    if (
-        answer.status == STATUS_GONE and answer.url == home
-    ):  # and not only where it sends us for now
-        return FeedResponse("gone", home, STATUS_GONE, "HTTP 410: it is gone for good.")
-    error = reached.error or answer.error
-    if error or answer.status is None or answer.status // 100 != 2:  # noqa: PLR2004 - success
-        words = error or f"HTTP {answer.status} {answer.reason}".rstrip()
-        silent = answer.status is None and answer.kind in OUTAGE_KINDS
-        return FeedResponse(
-            "failed", home, answer.status, f"{words}.", retry_after=retry, silent=silent
-        )
-    body = hash_parts(PARSER_EDITION, answer.body)
-    stamp = CacheValidators(
-        save_feed.storable_text(answer.first("etag")),
-        save_feed.storable_text(answer.first("last-modified")),
-        body,
-    )
-    if body == known.body_hash:
-        return FeedResponse("same", home, answer.status, stamp=stamp, fresh=fresh)
-    feed = parse(
-        answer.body,
-        url=str(answer.url),
-        content_type=answer.first("content-type"),
-        language=answer.first("content-language"),
-        now=now,
-    )
-    if isinstance(feed, NotAFeed):
-        return FeedResponse("failed", home, answer.status, feed.reason, retry_after=retry)
-    feed = rules.with_link_headers(feed, answer.headers_of("link"), str(answer.url))
-    return FeedResponse("fresh", home, answer.status, feed=feed, stamp=stamp, fresh=fresh)
-
-
-async def save_response(
-    databases: FeedDatabases, known: FeedSubscription, outcome: FeedResponse, *, now: datetime
-) -> PollOutcome:
-    """Write down what an answer means, all of it or nothing."""
-    careful = False
-
-    async def work(conn: Connection) -> PollOutcome:
-        return await save_in_transaction(databases, conn, known, outcome, now, careful=careful)
-
-    for _ in range(MAX_ATTEMPTS - 1):
-        try:
-            return await databases.search.run(work)
-        except psycopg.errors.DeadlockDetected:
-            continue
-        except save_feed.UNSTORABLE_ERRORS:
-            careful = True  # something cannot be kept: it has to be found
-    return await databases.search.run(work)
-
-
-async def save_in_transaction(
-    databases: FeedDatabases,
-    conn: Connection,
-    known: FeedSubscription,
-    outcome: FeedResponse,
-    now: datetime,
-    *,
-    careful: bool,
-) -> PollOutcome:
-    if await subscriptions.lock_subscription(conn, known.id) != known.url:
-        return PollOutcome(known.id, "off", "It moved or went while it was asked for.")
-    if outcome.kind == "gone":
-        return await end_subscription(databases, conn, known, "gone", outcome.reason, now)
-    moved = str(outcome.home) != known.url
-    if moved:
-        other = await subscriptions.other_subscription_at(conn, known.id, str(outcome.home))
-        if other is not None:
-            words = f"It moved to {outcome.home}, which is the feed {other}."
-            return await end_subscription(databases, conn, known, "disabled", words, now)
-        await subscriptions.move(conn, known.id, str(outcome.home))
-    url = str(outcome.home) if moved else known.url
-    stored = await save_document(conn, known, outcome, url, now, careful=careful)
-    told = outcome_of(known, outcome, stored, url if moved else "")
-    await schedule_next(databases, conn, known, outcome, told, now)
-    return told
-
-
-async def save_document(
-    conn: Connection,
-    known: FeedSubscription,
-    outcome: FeedResponse,
-    url: str,
-    now: datetime,
-    *,
-    careful: bool,
-) -> SaveResult | None:
-    if outcome.feed is None:
-        if outcome.stamp.body is not None and known.feed_id is not None:
-            await save_feed.save_validators(conn, known.feed_id, outcome.stamp)
-        return None
-    stored = await save_feed.save_feed(
-        conn, url, outcome.feed, outcome.stamp, id_=known.id, now=now, careful=careful
-    )
-    if known.partial:
-        await full_pages.want_pages(conn, [*stored.new, *stored.changed], now=now)
-    if stored.feed_id != known.feed_id:
-        await subscriptions.link_feed(conn, known.id, stored.feed_id)
-    return stored
-
-
-def outcome_of(
-    known: FeedSubscription, outcome: FeedResponse, stored: SaveResult | None, moved: str
-) -> PollOutcome:
-    if stored is None:
-        words = "Nothing new." if outcome.kind == "same" else outcome.reason
-        return PollOutcome(known.id, outcome.kind, words)
-    words = f"{len(stored.new)} new, {len(stored.changed)} changed, {stored.unchanged} as before."
-    return PollOutcome(
-        known.id,
-        "fresh",
-        f"{words} It moved to {moved}." if moved else words,
-        stored.new,
-        len(stored.changed),
-        stored.unchanged,
-        problems=stored.problems,
-        stored_in=stored.feed_id,
-    )
-
-
-async def end_subscription(
-    databases: FeedDatabases,
-    conn: Connection,
-    known: FeedSubscription,
-    state: Literal["gone", "disabled"],
-    reason: str,
-    now: datetime,
-) -> PollOutcome:
-    """Poll it no more."""
-    if known.task_id is not None:
-        async with databases.queue(conn) as queue:
-            await tasks.set_state(queue, [known.task_id], "disabled", now=now)
-    await subscriptions.set_state(conn, [known.id], state, reason)
-    return PollOutcome(known.id, "gone" if state == "gone" else "moved", reason)
-
-
-async def stop_task(databases: FeedDatabases, known: FeedSubscription) -> None:
-    """Stop the task of a feed that is off, where somebody was killed before that was done."""
-    if known.task_id is None:
+async def stop_task(databases: FeedDatabases, subscription: FeedSubscription) -> None:
+    """Disable the task of a disabled feed, in case a process was killed before it did so."""
+    if subscription.task_id is None:
         return
+    now = databases.search.clock.now()
     async with databases.search.transaction() as conn, databases.queue(conn) as queue:
-        await tasks.set_state(queue, [known.task_id], "disabled", now=databases.search.clock.now())
+        await tasks.set_state(queue, [subscription.task_id], "disabled", now=now)
 
 
-async def schedule_next(
-    databases: FeedDatabases,
-    conn: Connection,
-    known: FeedSubscription,
-    outcome: FeedResponse,
-    told: PollOutcome,
-    now: datetime,
-) -> None:
-    """When to come again; what is our own fault does not count against the feed."""
-    host = outcome.home.host
-    ours = outcome.silent and await subscriptions.is_outage(conn, host, now=now)
-    if ours:
-        told.kind = "ours"
-        told.words = f"Nobody answers, so that it is our own line that is down: {outcome.reason}"
-    failed = outcome.kind == "failed"
-    errors = known.errors + (not ours) if failed else 0
-    feed_id = told.stored_in or known.feed_id
-    paced = [feed_id] if feed_id and known.fixed is None else []
-    times = (await save_feed.item_times(conn, paced)).get(feed_id or 0, [])
-    then = next_poll_of(known, outcome, times, new=len(told.new), errors=errors, ours=ours, now=now)
-    if not failed:
-        began, news = outcome.began or now, bool(told.new)
-        then = await subscribe.next_poll_with_hub(
-            databases, conn, known, then, news=news, began=began, now=now
+@dataclass(frozen=True, slots=True)
+class FeedPoll:
+    """A poll whose response is there, but not saved yet."""
+
+    databases: FeedDatabases
+    subscription: FeedSubscription
+    response: FeedResponse
+    now: datetime
+
+    async def save(self) -> PollOutcome:
+        """Save the response in one transaction; repeats after a deadlock and isolates items that cannot be stored."""
+        isolate = False
+
+        async def save(conn: Connection) -> PollOutcome:
+            return await self._save(conn, isolate=isolate)
+
+        for _ in range(MAX_ATTEMPTS - 1):
+            try:
+                return await self.databases.search.run(save)
+            except psycopg.errors.DeadlockDetected:
+                continue
+            except save_feed.UNSTORABLE_ERRORS:
+                isolate = True
+        return await self.databases.search.run(save)
+
+    async def _save(self, conn: Connection, *, isolate: bool) -> PollOutcome:
+        id_, url = self.subscription.id, str(self.response.url)
+        if not await subscriptions.lock_subscriptions(conn, [self.subscription]):
+            return PollOutcome(id_, "off", "The feed moved or went during the poll.")
+        if self.response.kind == "gone":
+            return await self._end_subscription(conn, "gone", self.response.reason)
+        moved = url != self.subscription.url
+        if moved:
+            other = await subscriptions.other_subscription_at(conn, id_, url)
+            if other is not None:
+                reason = f"It moved to {url}, which is feed {other}."
+                return await self._end_subscription(conn, "disabled", reason)
+            await subscriptions.move(conn, id_, url)
+        stored = await self._save_document(conn, isolate=isolate)
+        outcome = self._outcome(stored, moved_to=url if moved else "")
+        await self._schedule_next(conn, outcome)
+        return outcome
+
+    async def _save_document(self, conn: Connection, *, isolate: bool) -> SaveResult | None:
+        """Save the feed, or only its validators if the document is the same."""
+        subscription, response = self.subscription, self.response
+        if response.feed is None:
+            if response.validators.body is not None and subscription.feed_id is not None:
+                await save_feed.save_validators(conn, {subscription.feed_id: response.validators})
+            return None
+        stored = await save_feed.save_feed(
+            conn,
+            str(response.url),
+            response.feed,
+            response.validators,
+            id_=subscription.id,
+            now=self.now,
+            isolate=isolate,
         )
-    told.next_at, told.why = then.at, then.why
-    if known.task_id is not None:
-        period = max(then.at - now, interval.MIN_WAIT)
-        async with databases.queue(conn) as queue:
-            await tasks.set_next_run(
-                queue, known.task_id, period=period, next_run=then.at, host=host
+        if subscription.partial:
+            await full_pages.want_pages(conn, [*stored.new, *stored.changed], now=self.now)
+        if stored.feed_id != subscription.feed_id:
+            await subscriptions.link_feed(conn, subscription.id, stored.feed_id)
+        return stored
+
+    def _outcome(self, stored: SaveResult | None, *, moved_to: str) -> PollOutcome:
+        id_, kind = self.subscription.id, self.response.kind
+        if stored is None:
+            return PollOutcome(id_, kind, self.response.reason or "Nothing new.")
+        new, changed = len(stored.new), len(stored.changed)
+        words = f"{new} new, {changed} changed, {stored.unchanged} unchanged."
+        return PollOutcome(
+            id_,
+            "fresh",
+            f"{words} It moved to {moved_to}." if moved_to else words,
+            stored.new,
+            changed,
+            stored.unchanged,
+            problems=stored.problems,
+            stored_in=stored.feed_id,
+        )
+
+    async def _end_subscription(
+        self, conn: Connection, state: Literal["gone", "disabled"], reason: str
+    ) -> PollOutcome:
+        """Stop polling the feed."""
+        subscription = self.subscription
+        if subscription.task_id is not None:
+            async with self.databases.queue(conn) as queue:
+                await tasks.set_state(queue, [subscription.task_id], "disabled", now=self.now)
+        await subscriptions.set_state(conn, [subscription.id], state, reason)
+        return PollOutcome(subscription.id, "gone" if state == "gone" else "moved", reason)
+
+    async def _schedule_next(self, conn: Connection, outcome: PollOutcome) -> None:
+        """Record the poll and schedule the next one; our own outage does not count against the feed."""
+        subscription, response, host = self.subscription, self.response, self.response.url.host
+        outage = response.silent and await subscriptions.is_outage(conn, host, now=self.now)
+        if outage:
+            outcome.kind = "ours"
+            outcome.words = f"No host answers; our own network seems to be down: {response.reason}"
+        failed = response.kind == "failed"
+        errors = subscription.errors + (not outage) if failed else 0
+        following = await self._next_poll(conn, outcome, errors=errors, outage=outage)
+        outcome.next_at, outcome.why = following.at, following.why
+        if subscription.task_id is not None:
+            period = max(following.at - self.now, interval.MIN_WAIT)
+            async with self.databases.queue(conn) as queue:
+                run = NextRun(subscription.task_id, following.at, period, host)
+                await tasks.set_next_runs(queue, [run])
+        record = PollRecord(
+            id=subscription.id,
+            polled_at=self.now,
+            host=host,
+            silent=response.silent,
+            status=response.status,
+            errors=errors,
+            error=storable_text(outcome.words) if failed else "",
+            new=len(outcome.new),
+            next_poll=following,
+            unmodified=response.kind == "same",
+        )
+        await subscriptions.record_polls(conn, [record])
+
+    async def _next_poll(
+        self, conn: Connection, outcome: PollOutcome, *, errors: int, outage: bool
+    ) -> NextPoll:
+        subscription, response, now = self.subscription, self.response, self.now
+        feed_id, new = outcome.stored_in or subscription.feed_id, len(outcome.new)
+        paced = [feed_id] if feed_id and subscription.fixed is None else []
+        times = (await save_feed.item_times(conn, paced)).get(feed_id or 0, [])
+        following = next_poll_of(
+            subscription, response, times, new=new, errors=errors, outage=outage, now=now
+        )
+        if response.kind == "failed":
+            return following
+        began = response.began or now
+        return await subscribe.next_poll_with_hub(
+            self.databases, conn, subscription, following, news=new > 0, began=began, now=now
+        )
+
+    async def run_followups(self, outcome: PollOutcome, shared: SharedStatements) -> None:
+        """Knock for new links and start the follow-ups of a successful poll."""
+        subscription, news = self.subscription, bool(outcome.new or outcome.changed)
+        feed_id = outcome.stored_in or subscription.feed_id
+        if subscription.knocks and (news or subscription.waiting):
+            await self._knock(outcome, feed_id or 0)
+        digest = not shared.defer_digest
+        await run_followups(
+            self.databases, subscription, feed_id, news=news, now=self.now, digest=digest
+        )
+        if shared.defer_digest and (news or subscription.undone):
+            shared.digest_pending = True
+
+    async def _knock(self, outcome: PollOutcome, feed_id: int) -> None:
+        """Send the links of new items to the door, with those that a killed poll left; without a door they wait."""
+        # The host of the feed is the source: its items lead to no other private host.
+        knock, search = replace(KNOCK, source=self.response.url.host), self.databases.search
+        async with search.connection() as conn:
+            waiting = await save_feed.unknocked_links(conn, feed_id, n=KNOCK_BATCH)
+        if not waiting:
+            return
+        try:
+            async with self.databases.door() as door:
+                while waiting:
+                    answers = await door.knock([link for _, link in waiting], knock=knock)
+                    outcome.knocked += sum(answers.counts().values())
+                    async with search.connection() as conn:
+                        await save_feed.mark_knocked(conn, waiting)
+                        waiting = await save_feed.unknocked_links(conn, feed_id, n=KNOCK_BATCH)
+        except Unreachable as error:
+            outcome.problems.append(
+                f"Could not reach the door; the links knock after the next poll: {error.message}"
             )
-    noted = PollRecord(
-        host=host,
-        silent=outcome.silent,
-        status=outcome.status,
-        errors=errors,
-        error=save_feed.storable_text(told.words) if failed else "",
-        new=len(told.new),
-        period=then.period,
-        next_at=then.at,
-        why=then.why,
-        unmodified=int(outcome.kind == "same"),
-    )
-    await subscriptions.record_poll(conn, known.id, noted, now=now)
-
-
-async def knock_items(
-    databases: FeedDatabases, told: PollOutcome, feed_id: int, *, source: str
-) -> None:
-    """Send the links of new items to the door, also those that a killed poll left; without a door they wait.
-
-    `source` is the host of the feed: its items lead to no other private host.
-    """
-    async with databases.search.connection() as conn:
-        waiting = await save_feed.unknocked_links(conn, feed_id, n=KNOCK_BATCH)
-    if not waiting:
-        return
-    try:
-        async with databases.door() as door:
-            while waiting:
-                links = [link for _, link in waiting]
-                answers = await door.knock(links, knock=replace(KNOCK, source=source))
-                told.knocked += sum(answers.counts().values())
-                async with databases.search.connection() as conn:
-                    await save_feed.mark_knocked(conn, waiting)
-                    waiting = await save_feed.unknocked_links(conn, feed_id, n=KNOCK_BATCH)
-    except Unreachable as error:
-        told.problems.append(
-            f"The door could not be reached; its links knock later: {error.message}"
-        )

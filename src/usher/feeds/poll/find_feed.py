@@ -1,7 +1,4 @@
-"""Finding the feed at an address: the address itself, or what the page there offers.
-
-Comes from a person; goes to the web, and back as a subscription to be.
-"""
+"""Finds the feed at an address: the address itself, or a feed that the page there links to."""
 
 from datetime import UTC, datetime
 from typing import Final
@@ -20,32 +17,32 @@ MAX_CANDIDATES_TRIED: Final = 12
 
 
 async def find_feed(fetcher: Fetcher, url: Url) -> Subscription:
-    """The feed at a URL, or the first that its page offers and that is one."""
-    reached = await fetch_feed(fetcher, url)
-    if found := as_subscription(reached):
-        return found
-    answer = reached.answer
+    """The feed at a URL, else the first working feed of its page; Unreachable or NotFound if there is none."""
+    result = await fetch_feed(fetcher, url)
+    if subscription := as_subscription(result):
+        return subscription
+    answer = result.answer
     if answer.status is None:
-        raise Unreachable(
-            f"{url} gives no answer: {answer.error}.", hint="--no-check subscribes without asking."
-        )
-    for one in candidates(answer.body, str(answer.url))[:MAX_CANDIDATES_TRIED]:
-        there = parse_url(one.url)
-        if isinstance(there, UrlRefusal):
+        hint = "--no-check subscribes without a request."
+        raise Unreachable(f"{url} does not answer: {answer.error}.", hint=hint)
+    for candidate in candidates(answer.body, str(answer.url))[:MAX_CANDIDATES_TRIED]:
+        candidate_url = parse_url(candidate.url)
+        if isinstance(candidate_url, UrlRefusal):
             continue
-        if found := as_subscription(await fetch_feed(fetcher, there, source=answer.url)):
-            return found
+        result = await fetch_feed(fetcher, candidate_url, source=answer.url)
+        if subscription := as_subscription(result):
+            return subscription
     raise NotFound(
-        f"There is no feed at {url}, and its page offers none.",
-        hint="--no-check subscribes nevertheless.",
+        f"There is no feed at {url}, and its page links to none.",
+        hint="--no-check subscribes anyway.",
     )
 
 
-def as_subscription(reached: FetchResult) -> Subscription | None:
-    """What an answer is subscribed to as, if it is a feed."""
-    answer = reached.answer
-    if answer.status is None or answer.status // 100 != 2 or reached.error or answer.error:  # noqa: PLR2004
+def as_subscription(result: FetchResult) -> Subscription | None:
+    """The subscription to a fetched feed; None if the response is no feed."""
+    answer = result.answer
+    if answer.status is None or answer.status // 100 != 2 or result.error or answer.error:  # noqa: PLR2004
         return None
-    said = answer.first("content-type")
-    feed = parse(answer.body, url=str(answer.url), content_type=said, now=datetime.now(UTC))
-    return Subscription(str(reached.home), "", feed.link) if isinstance(feed, Feed) else None
+    content_type = answer.first("content-type")
+    feed = parse(answer.body, url=str(answer.url), content_type=content_type, now=datetime.now(UTC))
+    return Subscription(str(result.url), "", feed.link) if isinstance(feed, Feed) else None

@@ -1,11 +1,9 @@
-"""When to read a feed again: by its own rhythm, by what it asks for, and later when it fails.
+"""Computes when to poll a feed again. Pure.
 
-Comes from the times of its items, what the last polls brought and the hints of feed and server; goes to the time of
-the next poll with the reason. Chance comes in as a fraction, so that thousands of feeds do not wake at once.
-
-The rhythm is the mean time between items, or the silence since the last one if that is longer, so that a feed that
-falls silent is left alone more and more, up to a day. It is read twice in that time. A feed without dates is read more
-often as long as it brings something, and less often as long as it does not.
+The publishing interval is the mean time between items, or the time since the last one if that is longer, so polls of a
+silent feed become rarer, down to one a day. A feed is polled twice per publishing interval. Without dates, the period
+halves after a poll with new items and grows by half after one without. Hints of the feed and the server lengthen the
+period, errors double it. The caller passes a random fraction that spreads the polls of many feeds.
 """
 
 import re
@@ -18,16 +16,16 @@ from usher import durations
 from usher.feeds.model import PollHints
 from usher.feeds.parse import dates
 
-MIN_WAIT: Final = timedelta(seconds=1)  # between two polls, also where the operator decides
+MIN_WAIT: Final = timedelta(seconds=1)  # between two polls, even if the operator sets the period
 MIN_PERIOD: Final = timedelta(minutes=1)
-MAX_PERIOD: Final = timedelta(days=1)  # no automatic period is longer; the operator's may be
-MAX_RETRY_AFTER: Final = timedelta(hours=99)  # for which a server may ask to be left alone
+MAX_PERIOD: Final = timedelta(days=1)  # of automatic periods
+MAX_RETRY_AFTER: Final = timedelta(hours=99)
 DEFAULT_PERIOD: Final = timedelta(hours=1)
-MAX_ERROR_WAIT: Final = timedelta(days=1)  # a feed that comes back is seen within a day
-MAX_ITEM_TIMES: Final = 50  # of the newest items, which say what the rhythm is now
+MAX_ERROR_WAIT: Final = timedelta(days=1)
+MAX_ITEM_TIMES: Final = 50  # the newest items, which show the current interval
 JITTER: Final = 0.1
 
-_MAX_DOUBLINGS: Final = 12  # which make more than a day of every period
+_MAX_DOUBLINGS: Final = 12  # make every period longer than a day
 _FASTER_FACTOR: Final = 0.5
 _SLOWER_FACTOR: Final = 1.5
 _HOUR: Final = timedelta(hours=1)
@@ -37,19 +35,19 @@ _MAX_AGE: Final = re.compile(r"(?:^|[,\s])max-age\s*=\s*\"?(\d{1,10})", re.IGNOR
 
 @dataclass(frozen=True, slots=True)
 class PollFacts:
-    """What is known after a poll: the period until now, how many items were new, how often it failed in a row."""
+    """The facts after a poll: the period so far, the number of new items, the errors in a row."""
 
     period: timedelta = DEFAULT_PERIOD
     new: int = 0
     errors: int = 0
     hints: PollHints = _NO_HINTS
-    fresh: timedelta | None = None  # how long the server says that its answer is good
+    cache_lifetime: timedelta | None = None  # according to the server's cache headers
     retry_after: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class NextPoll:
-    """When to come again, the period to keep until then, and why."""
+    """The time of the next poll, the period to store, and the reason."""
 
     at: datetime
     period: timedelta
@@ -57,23 +55,22 @@ class NextPoll:
 
 
 def next_poll(
-    polled: PollFacts, times: Iterable[datetime], *, now: datetime, fraction: float
+    facts: PollFacts, times: Iterable[datetime], *, now: datetime, fraction: float
 ) -> NextPoll:
-    """The next poll; `times` are those of the items, `fraction` is chance from 0 up to 1."""
-    if polled.errors > 0:
-        return _after_error(polled, now, fraction)
-    found = publishing_interval(times, now)
-    period, why = _natural(polled, found)
-    asked, by = _asked(polled)
-    if asked > period:
-        period, why = _bounded(asked), by
+    """The next poll; `times` are those of the items, `fraction` is random from 0 to 1."""
+    if facts.errors > 0:
+        return _after_error(facts, now, fraction)
+    period, why = _natural_period(facts, publishing_interval(times, now))
+    requested, reason = _requested_period(facts)
+    if requested > period:
+        period, why = _bounded(requested), reason
     at = now + min(period * (1 + JITTER * _unit(fraction)), MAX_PERIOD)
-    return NextPoll(_not_skipped(at, polled.hints, now), period, why)
+    return NextPoll(_not_skipped(at, facts.hints, now), period, why)
 
 
 def publishing_interval(times: Iterable[datetime], now: datetime) -> timedelta | None:
-    """The time between items, as far as their dates tell; dates to come tell nothing."""
-    past = sorted({one for one in times if one <= now})[-MAX_ITEM_TIMES:]
+    """The time between items; None if fewer than two have a date in the past."""
+    past = sorted({time for time in times if time <= now})[-MAX_ITEM_TIMES:]
     if len(past) < 2:  # noqa: PLR2004 - a gap has two ends
         return None
     mean = (past[-1] - past[0]) / (len(past) - 1)
@@ -81,49 +78,49 @@ def publishing_interval(times: Iterable[datetime], now: datetime) -> timedelta |
 
 
 def cache_lifetime(cache_control: str, expires: str, now: datetime) -> timedelta | None:
-    """How long the server says that its answer is good."""
+    """How long a response stays fresh, from its Cache-Control and Expires headers."""
     if "no-cache" in cache_control.lower() or "no-store" in cache_control.lower():
         return None
-    if found := _MAX_AGE.search(cache_control):
-        return min(timedelta(seconds=int(found[1])), MAX_PERIOD)
+    if match := _MAX_AGE.search(cache_control):
+        return min(timedelta(seconds=int(match[1])), MAX_PERIOD)
     until = dates.parse_date(expires.strip(), now) if expires else None
     return min(until - now, MAX_PERIOD) if until and until > now else None
 
 
-def _natural(polled: PollFacts, found: timedelta | None) -> tuple[timedelta, str]:
-    if found is not None:
-        return _bounded(
-            found / 2
-        ), f"It brings something about every {durations.show(_whole(found))}."
-    step = _FASTER_FACTOR if polled.new else _SLOWER_FACTOR
-    why = "It brought something new." if polled.new else "It brought nothing new."
-    return _bounded(_bounded(polled.period) * step), why
+def _natural_period(facts: PollFacts, gap: timedelta | None) -> tuple[timedelta, str]:
+    """The period that follows from the items alone, and the reason."""
+    if gap is not None:
+        rounded = timedelta(seconds=max(1, round(gap.total_seconds())))
+        return _bounded(gap / 2), f"It publishes about every {durations.show(rounded)}."
+    factor = _FASTER_FACTOR if facts.new else _SLOWER_FACTOR
+    why = "It had new items." if facts.new else "It had nothing new."
+    return _bounded(_bounded(facts.period) * factor), why
 
 
-def _asked(polled: PollFacts) -> tuple[timedelta, str]:
-    """The longest time for which feed or server ask to be left alone."""
-    said = (
-        (polled.hints.ttl, "It asks so by its ttl."),
-        (polled.hints.period, "It says how often it changes."),
-        (polled.fresh, "The server says how long its answer is good."),
-        (polled.retry_after, "The server asks to wait."),
+def _requested_period(facts: PollFacts) -> tuple[timedelta, str]:
+    """The longest period that the feed or its server requests, and the reason."""
+    requests = (
+        (facts.hints.ttl, "Its ttl requests this."),
+        (facts.hints.period, "Its update period requests this."),
+        (facts.cache_lifetime, "The server's cache headers request this."),
+        (facts.retry_after, "The server asks to wait."),
     )
-    return max(((time, why) for time, why in said if time), default=(timedelta(), ""))
+    return max(((time, why) for time, why in requests if time), default=(timedelta(), ""))
 
 
-def _after_error(polled: PollFacts, now: datetime, fraction: float) -> NextPoll:
-    """Twice as long after each failure, up to a day, or until the server says."""
-    period = _bounded(polled.period)
-    wait = max(period, min(period * 2 ** min(polled.errors, _MAX_DOUBLINGS), MAX_ERROR_WAIT))
-    later = 1 + JITTER * _unit(fraction)
-    asked = min((polled.retry_after or MIN_PERIOD) * later, MAX_RETRY_AFTER)
-    wait = max(min(wait * later, MAX_PERIOD), asked)
-    times = "once" if polled.errors == 1 else f"{polled.errors} times in a row"
+def _after_error(facts: PollFacts, now: datetime, fraction: float) -> NextPoll:
+    """The poll after an error: each error doubles the wait up to a day, and Retry-After is respected."""
+    period = _bounded(facts.period)
+    wait = max(period, min(period * 2 ** min(facts.errors, _MAX_DOUBLINGS), MAX_ERROR_WAIT))
+    jitter = 1 + JITTER * _unit(fraction)
+    requested = min((facts.retry_after or MIN_PERIOD) * jitter, MAX_RETRY_AFTER)
+    wait = max(min(wait * jitter, MAX_PERIOD), requested)
+    times = "once" if facts.errors == 1 else f"{facts.errors} times in a row"
     return NextPoll(now + wait, period, f"It failed {times}.")
 
 
 def _not_skipped(at: datetime, hints: PollHints, now: datetime) -> datetime:
-    """The first moment from then on in no hour and on no day that the feed asks to skip, or a day from now."""
+    """The first time from `at` on that the feed does not ask to skip, at most a day from now."""
     if not hints.skip_hours and not hints.skip_days:
         return at
     latest = now + MAX_PERIOD
@@ -137,10 +134,6 @@ def _not_skipped(at: datetime, hints: PollHints, now: datetime) -> datetime:
 
 def _bounded(period: timedelta) -> timedelta:
     return min(max(period, MIN_PERIOD), MAX_PERIOD)
-
-
-def _whole(span: timedelta) -> timedelta:
-    return timedelta(seconds=max(1, round(span.total_seconds())))
 
 
 def _unit(fraction: float) -> float:

@@ -1,47 +1,46 @@
-"""A feed that says in its own words that it is elsewhere from now on (`itunes:new-feed-url`, `newLocation`).
+"""Follows a feed that declares a new address in its document (`itunes:new-feed-url`, `newLocation`).
 
-Comes from a poll that brought such a feed; goes to the web, and back as what was found there, as if a server had sent
-us on for good. Nobody moves to where there is no feed, nor in a circle.
+The move counts like a permanent redirect, but only if there is a feed at the new address and the moves form no loop.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
 from usher.crawl.http.fetch import Fetcher
-from usher.feeds.poll.outcome import FeedResponse
-from usher.feeds.poll.request import FetchResult, fetch_feed
+from usher.feeds.poll.outcome import FeedResponse, interpret
+from usher.feeds.poll.request import fetch_feed
 from usher.feeds.store.save_feed import CacheValidators
 from usher.feeds.store.subscriptions import FeedSubscription
 from usher.urls import Url, UrlRefusal, parse
 
-MAX_MOVES: Final = 4  # one after the other
-Judge = Callable[[FetchResult, FeedSubscription, datetime], FeedResponse]
+MAX_MOVES: Final = 4
 
 
-def declared_url(outcome: FeedResponse) -> Url | None:
-    """Where a feed says that it is, if that is not where it was found."""
-    if outcome.kind != "fresh" or outcome.feed is None or not outcome.feed.moved_to:
+def declared_url(response: FeedResponse) -> Url | None:
+    """The new address that a feed declares; None if there is none or the feed is there already."""
+    if response.kind != "fresh" or response.feed is None or not response.feed.moved_to:
         return None
-    url = parse(outcome.feed.moved_to)
-    return None if isinstance(url, UrlRefusal) or url == outcome.home else url
+    url = parse(response.feed.moved_to)
+    return None if isinstance(url, UrlRefusal) or url == response.url else url
 
 
 async def follow_declared_move(
-    fetcher: Fetcher, known: FeedSubscription, outcome: FeedResponse, now: datetime, judge: Judge
+    fetcher: Fetcher, subscription: FeedSubscription, response: FeedResponse, now: datetime
 ) -> FeedResponse:
-    """What is where the feed says it is; without a feed there, what it said here, to be read again next time."""
-    anew = replace(known, etag="", lastmod="", body_hash=None)
-    found, been = outcome, {outcome.home}
+    """The response at the declared address; the original one if there is no feed or the moves form a loop."""
+    unread = replace(subscription, etag="", lastmod="", body_hash=None)
+    latest, visited = response, {response.url}
     for _ in range(MAX_MOVES):
-        url = declared_url(found)
+        url = declared_url(latest)
         if url is None:
-            return found
-        if url in been:  # each says that it is with the other
-            return outcome
-        found = judge(await fetch_feed(fetcher, url, source=found.home), anew, now)
-        if found.kind != "fresh" or found.home in been:
-            return replace(outcome, stamp=CacheValidators())
-        been |= {url, found.home}
-    return outcome
+            return latest
+        if url in visited:
+            return response
+        latest = interpret(await fetch_feed(fetcher, url, source=latest.url), unread, now)
+        if latest.kind != "fresh" or latest.url in visited:
+            return replace(
+                response, validators=CacheValidators()
+            )  # so that the next poll reads it again
+        visited |= {url, latest.url}
+    return response

@@ -1,15 +1,12 @@
-"""Asking for a feed, wherever it is by now.
-
-Comes from a URL and what the server said last time; goes to the web, step by step past the guard, and back as the last
-answer, with where the feed is for good.
-"""
+"""Requests a feed and follows its redirects."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from usher.crawl.fetch_outcome import PERMANENT_REDIRECT_STATUSES, REDIRECT_STATUSES
+from usher.crawl.fetch_outcome import PERMANENT_REDIRECT_STATUSES
 from usher.crawl.http.fetch import Fetcher, FetchResponse
+from usher.crawl.http.response import REDIRECT_STATUSES
 from usher.urls import Url
 
 MAX_REDIRECTS: Final = 8
@@ -21,37 +18,35 @@ ACCEPT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class FetchResult:
-    """The last answer, and the URL that the first one, for good, became; `error` where the way led nowhere."""
+    """The last response and the permanent URL of the feed; `error` if a redirect led nowhere."""
 
     answer: FetchResponse
-    home: Url
+    url: Url
     error: str = ""
 
 
 async def fetch_feed(
     fetcher: Fetcher, url: Url, *, etag: str = "", lastmod: str = "", source: Url | None = None
 ) -> FetchResult:
-    """Follow redirects; only those for good that come before any other say that the feed has moved.
+    """Fetch a URL and follow redirects; only leading permanent redirects change the feed's URL.
 
     `source` is the page or feed that names the URL, None if the operator does.
     """
     headers = request_headers(etag, lastmod)
-    home, here, permanent = url, url, True
+    feed_url, here, permanent = url, url, True
     for _ in range(MAX_REDIRECTS + 1):
         answer = await fetcher.get(here, headers, source=source)
         if answer.status not in REDIRECT_STATUSES:
-            return FetchResult(answer, home)
+            return FetchResult(answer, feed_url)
         if answer.location is None:
-            return FetchResult(
-                answer, home, f"HTTP {answer.status} that does not say where it leads"
-            )
+            return FetchResult(answer, feed_url, f"HTTP {answer.status} without a Location")
         source, here = here, answer.location
         permanent = permanent and answer.status in PERMANENT_REDIRECT_STATUSES
-        home = here if permanent else home
-    return FetchResult(answer, url, f"It sends us on more than {MAX_REDIRECTS} times")
+        feed_url = here if permanent else feed_url
+    return FetchResult(answer, url, f"More than {MAX_REDIRECTS} redirects")
 
 
 def request_headers(etag: str, lastmod: str) -> Mapping[str, str]:
-    """What makes an answer short if nothing changed."""
-    given = {"Accept": ACCEPT, "If-None-Match": etag, "If-Modified-Since": lastmod}
-    return {name: value for name, value in given.items() if value and value.isprintable()}
+    """The request headers; with validators the server may answer 304."""
+    headers = {"Accept": ACCEPT, "If-None-Match": etag, "If-Modified-Since": lastmod}
+    return {name: value for name, value in headers.items() if value and value.isprintable()}

@@ -1,190 +1,183 @@
-"""Where polls that go on at once in one process look things up and write them down together.
+"""Batches the statements of polls that run concurrently in one process.
 
-Comes from each of them, one at a time; goes to the database, all that came in the meantime with one statement. Only
-polls that brought nothing are written together: each of the others has enough of its own.
+Lookups are batched, and so are polls that found nothing new. Every other poll writes its own transaction.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, Generic, TypeVar
 
 import psycopg
 
 from usher.db.pool import Connection
-from usher.db.statements import array, load_statements
 from usher.errors import UsherError
-from usher.feeds.poll import interval
+from usher.feeds.poll import interval, tasks
+from usher.feeds.poll.interval import NextPoll
 from usher.feeds.poll.outcome import FeedResponse, PollOutcome, next_poll_of
-from usher.feeds.store import subscriptions
+from usher.feeds.poll.tasks import NextRun
+from usher.feeds.store import save_feed, subscriptions
 from usher.feeds.store.databases import FeedDatabases
-from usher.feeds.store.save_feed import item_times
-from usher.feeds.store.subscriptions import FeedSubscription
-
-store = load_statements(__file__)
+from usher.feeds.store.subscriptions import FeedSubscription, PollRecord
 
 A = TypeVar("A")
 B = TypeVar("B")
-MAX_BATCH: Final = 200  # with one statement
+MAX_BATCH: Final = 200
 
 
 class StatementBatcher(Generic[A, B]):
-    """Questions of many, answered with one call for all that came while the last was under way."""
+    """Collects requests while a call runs, and answers them all with the next call."""
 
     def __init__(self, answer: Callable[[Sequence[A]], Awaitable[Sequence[B]]]) -> None:
         self._answer = answer
         self._waiting: list[tuple[A, asyncio.Future[B]]] = []
-        self._busy: asyncio.Task[None] | None = None
+        self._worker: asyncio.Task[None] | None = None
 
-    async def ask(self, question: A) -> B:
-        answer: asyncio.Future[B] = asyncio.get_running_loop().create_future()
-        self._waiting.append((question, answer))
-        if self._busy is None:
-            self._busy = asyncio.create_task(self._work())
-        return await answer
+    async def ask(self, request: A) -> B:
+        result: asyncio.Future[B] = asyncio.get_running_loop().create_future()
+        self._waiting.append((request, result))
+        if self._worker is None:
+            self._worker = asyncio.create_task(self._work())
+        return await result
 
     async def _work(self) -> None:
         while self._waiting:
-            pack, self._waiting = self._waiting[:MAX_BATCH], self._waiting[MAX_BATCH:]
-            await self._do(pack)
-        self._busy = None
+            batch, self._waiting = self._waiting[:MAX_BATCH], self._waiting[MAX_BATCH:]
+            await self._answer_batch(batch)
+        self._worker = None
 
-    async def _do(self, pack: Sequence[tuple[A, "asyncio.Future[B]"]]) -> None:
+    async def _answer_batch(self, batch: Sequence[tuple[A, "asyncio.Future[B]"]]) -> None:
         try:
-            found = await self._answer([question for question, _ in pack])
-        except Exception as error:  # noqa: BLE001 - whoever asked is to know
-            for _, answer in pack:
-                if not answer.done():
-                    answer.set_exception(error)
+            answers = await self._answer([request for request, _ in batch])
+        except Exception as error:  # noqa: BLE001 - each caller gets it
+            for _, result in batch:
+                if not result.done():
+                    result.set_exception(error)
             return
-        for (_, answer), one in zip(pack, found, strict=True):
-            if not answer.done():  # whoever asked may have left
-                answer.set_result(one)
+        for (_, result), answer in zip(batch, answers, strict=True):
+            if not result.done():  # a cancelled caller does not wait any more
+                result.set_result(answer)
 
 
 @dataclass(frozen=True, slots=True)
 class UnchangedPoll:
-    """A poll that brought nothing."""
+    """A poll that found nothing new."""
 
-    known: FeedSubscription
-    outcome: FeedResponse
+    subscription: FeedSubscription
+    response: FeedResponse
     at: datetime
 
 
 class SharedStatements:
-    """One for each process that polls many."""
+    """The batched statements of one process.
+
+    With `defer_digest` polls do not digest items; they set `digest_pending`, and the caller queues a job for it.
+    """
 
     def __init__(self, databases: FeedDatabases, *, defer_digest: bool = False) -> None:
-        """Words are taken by each poll, or `later` by somebody who is told that there is something undone."""
         self.defer_digest, self.digest_pending = defer_digest, False
         self._databases = databases
-        self._finding = StatementBatcher(self._find)
-        self._noting = StatementBatcher(self._note)
+        self._lookups = StatementBatcher(self._find)
+        self._writes = StatementBatcher(self._save)
 
     async def find(self, id_: int) -> FeedSubscription:
-        """The subscription of that number."""
-        found = await self._finding.ask(id_)
-        if found is None:
+        """The subscription with this number; NotFound if there is none."""
+        subscription = await self._lookups.ask(id_)
+        if subscription is None:
             raise subscriptions.feed_not_found(id_)
-        return found
+        return subscription
 
-    async def note(
-        self, known: FeedSubscription, outcome: FeedResponse, at: datetime
+    async def save_unchanged(
+        self, subscription: FeedSubscription, response: FeedResponse, at: datetime
     ) -> PollOutcome | None:
-        """Write down a poll that brought nothing; None for one that is to be written by itself."""
-        quiet = outcome.kind == "same" and str(outcome.home) == known.url
-        quiet = quiet and not (known.hubbed and self._databases.callback_url)
-        if not quiet:
+        """Save a poll that found nothing new; None if it needs a transaction of its own."""
+        if response.kind != "same" or str(response.url) != subscription.url:
+            return None
+        if subscription.hubbed and self._databases.callback_url:
             return None
         try:
-            return await self._noting.ask(UnchangedPoll(known, outcome, at))
+            return await self._writes.ask(UnchangedPoll(subscription, response, at))
         except (psycopg.Error, UsherError):
-            return None  # alone it says what is wrong, or tries until the server is back
+            return None  # alone the poll reports the error, or waits for the server
 
     async def _find(self, ids: Sequence[int]) -> list[FeedSubscription | None]:
         async with self._databases.search.connection() as conn:
-            found = await subscriptions.find_all(conn, ids)
-        return [found.get(id_) for id_ in ids]
+            by_id = await subscriptions.find_all(conn, ids)
+        return [by_id.get(id_) for id_ in ids]
 
-    async def _note(self, quiet: Sequence[UnchangedPoll]) -> list[PollOutcome | None]:
+    async def _save(self, polls: Sequence[UnchangedPoll]) -> list[PollOutcome | None]:
+        """Save the last poll of each feed; an earlier poll of the same feed gets None."""
+        last = {poll.subscription.id: poll for poll in polls}
         async with self._databases.search.transaction() as conn:
-            return await self._noted(conn, {one.known.id: one for one in quiet}, quiet)
-
-    async def _noted(
-        self, conn: Connection, once: dict[int, UnchangedPoll], quiet: Sequence[UnchangedPoll]
-    ) -> list[PollOutcome | None]:
-        urls = array(one.known.url for one in once.values())
-        held = await store.hold.tuples(conn, ids=list(once), urls=urls)
-        ours = [once[id_] for (id_,) in held]
-        if ours:
-            nexts = await self._nexts(conn, ours)
-            await self._set_clocks(conn, ours, nexts)
-            await save_validators(conn, ours)
-            await record_polls(conn, ours, nexts)
-            made = {
-                one.known.id: outcome_of(one, then) for one, then in zip(ours, nexts, strict=True)
-            }
-        else:
-            made = {}
-        # Of two polls of one feed the last counts, and the other is written by itself.
-        return [made.get(one.known.id) if once[one.known.id] is one else None for one in quiet]
-
-    async def _nexts(
-        self, conn: Connection, ours: Sequence[UnchangedPoll]
-    ) -> list[interval.NextPoll]:
-        """When to come again."""
-        feeds = [one.known.feed_id for one in ours if one.known.feed_id and not one.known.fixed]
-        times = await item_times(conn, feeds)
+            wanted = [poll.subscription for poll in last.values()]
+            locked = await subscriptions.lock_subscriptions(conn, wanted)
+            outcomes = await self._save_locked(conn, [last[id_] for id_ in locked])
         return [
-            next_poll_of(
-                one.known, one.outcome, times.get(one.known.feed_id or 0, []), new=0, now=one.at
+            outcomes.get(poll.subscription.id) if last[poll.subscription.id] is poll else None
+            for poll in polls
+        ]
+
+    async def _save_locked(
+        self, conn: Connection, polls: Sequence[UnchangedPoll]
+    ) -> dict[int, PollOutcome]:
+        if not polls:
+            return {}
+        nexts = await next_polls(conn, polls)
+        pairs = list(zip(polls, nexts, strict=True))
+        async with self._databases.queue(conn) as queue:
+            await tasks.set_next_runs(
+                queue,
+                [
+                    NextRun(poll.subscription.task_id, following.at, wait_of(poll, following))
+                    for poll, following in pairs
+                    if poll.subscription.task_id is not None
+                ],
             )
-            for one in ours
-        ]
-
-    async def _set_clocks(
-        self, conn: Connection, ours: Sequence[UnchangedPoll], nexts: Sequence[interval.NextPoll]
-    ) -> None:
-        with_tasks = [
-            (one.known.task_id, max(then.at - one.at, interval.MIN_WAIT), then.at)
-            for one, then in zip(ours, nexts, strict=True)
-            if one.known.task_id is not None
-        ]
-        if with_tasks:
-            ids, periods, next_runs = zip(*with_tasks, strict=True)
-            async with self._databases.queue(conn) as queue:
-                await store.set_clocks.run(
-                    queue, ids=list(ids), periods=list(periods), next_runs=list(next_runs)
-                )
+        validators = {
+            poll.subscription.feed_id: poll.response.validators
+            for poll in polls
+            if poll.response.validators.body is not None and poll.subscription.feed_id is not None
+        }
+        await save_feed.save_validators(conn, validators)
+        await subscriptions.record_polls(conn, [record_of(*pair) for pair in pairs])
+        return {poll.subscription.id: outcome_of(poll, following) for poll, following in pairs}
 
 
-async def save_validators(conn: Connection, ours: Sequence[UnchangedPoll]) -> None:
-    """The same documents, by other names."""
-    stamped = [
-        (one.known.feed_id, one.outcome.stamp.etag, one.outcome.stamp.lastmod)
-        for one in ours
-        if one.outcome.stamp.body is not None and one.known.feed_id is not None
+async def next_polls(conn: Connection, polls: Sequence[UnchangedPoll]) -> list[NextPoll]:
+    feeds = [
+        poll.subscription.feed_id
+        for poll in polls
+        if poll.subscription.feed_id and not poll.subscription.fixed
     ]
-    if stamped:
-        ids, etags, lastmods = zip(*stamped, strict=True)
-        await store.restamp.run(conn, ids=list(ids), etags=array(etags), lastmods=array(lastmods))
+    times = await save_feed.item_times(conn, feeds)
+    return [
+        next_poll_of(
+            poll.subscription,
+            poll.response,
+            times.get(poll.subscription.feed_id or 0, []),
+            new=0,
+            now=poll.at,
+        )
+        for poll in polls
+    ]
 
 
-async def record_polls(
-    conn: Connection, ours: Sequence[UnchangedPoll], nexts: Sequence[interval.NextPoll]
-) -> None:
-    await store.note.run(
-        conn,
-        ids=[one.known.id for one in ours],
-        hosts=array(one.outcome.home.host for one in ours),
-        ats=[one.at for one in ours],
-        statuses=[one.outcome.status for one in ours],
-        periods=[then.period for then in nexts],
-        next_ats=[then.at for then in nexts],
-        whys=array(then.why for then in nexts),
+def wait_of(poll: UnchangedPoll, following: NextPoll) -> timedelta:
+    return max(following.at - poll.at, interval.MIN_WAIT)
+
+
+def record_of(poll: UnchangedPoll, following: NextPoll) -> PollRecord:
+    return PollRecord(
+        id=poll.subscription.id,
+        polled_at=poll.at,
+        host=poll.response.url.host,
+        status=poll.response.status,
+        next_poll=following,
+        unmodified=True,
     )
 
 
-def outcome_of(one: UnchangedPoll, then: interval.NextPoll) -> PollOutcome:
-    return PollOutcome(one.known.id, "same", "Nothing new.", next_at=then.at, why=then.why)
+def outcome_of(poll: UnchangedPoll, following: NextPoll) -> PollOutcome:
+    id_ = poll.subscription.id
+    return PollOutcome(id_, "same", "Nothing new.", next_at=following.at, why=following.why)

@@ -1,3 +1,3 @@
 -- name: act_as
--- Takes on a role until the transaction ends, or another is taken on.
+-- Sets the role until the transaction ends or sets another.
 select set_config('role', %(role)s, true);

@@ -1,10 +1,8 @@
-"""Which item of a feed is which, and whether it changed.
+"""Decides which item of a document is which stored item, and whether it changed. Pure.
 
-Comes from the items as read and what is stored; goes to the store as new, changed or unchanged. Pure.
-
-An item is known by its guid; without one by its link; without that by its text. A guid or link that two items of one
-document share tells nobody apart, nor does a link that is the feed's own. An item that gains or loses its guid, and
-keeps its link, stays the same item.
+An item is identified by its guid, without one by its link, without that by its text. A guid or link that two items of
+one document share identifies neither, nor does the feed's own link. An item that gains or loses its guid and keeps its
+link stays the same item.
 """
 
 from collections import Counter
@@ -18,12 +16,12 @@ import msgspec
 
 from usher.feeds.model import Feed, Item
 
-_WRITE: Final = msgspec.json.Encoder()
+_ENCODER: Final = msgspec.json.Encoder()
 
 
 @dataclass(frozen=True, slots=True)
 class ItemKeys:
-    """What an item may be known by, the best first; `link` is there also where it tells nobody apart."""
+    """The keys of an item, the best first; `link` is set even if the link does not identify the item."""
 
     keys: tuple[UUID, ...]
     link: UUID | None
@@ -32,7 +30,7 @@ class ItemKeys:
 
 @dataclass(frozen=True, slots=True)
 class StoredItem:
-    """As much of a stored item as is needed to know it again."""
+    """The fields of a stored item that identify it."""
 
     id: int
     key: UUID
@@ -43,7 +41,7 @@ class StoredItem:
 
 @dataclass(frozen=True, slots=True)
 class MatchedItem:
-    """An item with its key, and its number where it is known."""
+    """An item with its key, and its number if it is stored."""
 
     item: Item
     key: UUID
@@ -53,7 +51,7 @@ class MatchedItem:
 
 @dataclass(slots=True)
 class ItemChanges:
-    """The items of a document, by what is to be done with them."""
+    """The items of a document, by what to do with them."""
 
     new: list[MatchedItem] = field(default_factory=list)
     changed: list[MatchedItem] = field(default_factory=list)
@@ -62,104 +60,101 @@ class ItemChanges:
 
 
 def hash_parts(*parts: bytes) -> UUID:
-    """A number for these parts that no others have."""
-    made = blake2b(digest_size=16)
+    """A hash of the parts; other parts with the same concatenation have another hash."""
+    hasher = blake2b(digest_size=16)
     for part in parts:
-        made.update(len(part).to_bytes(8, "big"))
-        made.update(part)
-    return UUID(bytes=made.digest())
+        hasher.update(len(part).to_bytes(8, "big"))
+        hasher.update(part)
+    return UUID(bytes=hasher.digest())
 
 
 def hash_value(value: object) -> UUID:
-    """A number for all that a value says, also with characters that are none."""
+    """A hash of all fields of a value, also of texts that are not valid Unicode."""
     try:
-        return hash_parts(_WRITE.encode(value))
+        return hash_parts(_ENCODER.encode(value))
     except (UnicodeEncodeError, OverflowError):
         return hash_parts(repr(value).encode("utf-8", "backslashreplace"))
 
 
 def item_keys(feed: Feed) -> list[ItemKeys]:
-    """What each item of a document may be known by."""
-    guids = Counter(one.guid for one in feed.items if one.guid)
-    links = Counter(one.link for one in feed.items if one.link)
-    own = {feed.link, ""}
-    found = []
-    for one in feed.items:
+    """The keys of each item of a document."""
+    guids = Counter(item.guid for item in feed.items if item.guid)
+    links = Counter(item.link for item in feed.items if item.link)
+    not_identifying = {feed.link, ""}
+    result = []
+    for item in feed.items:
         keys = []
-        if one.guid and guids[one.guid] == 1:
-            keys.append(_key("guid", one.guid))
-        if one.link not in own and links[one.link] == 1:
-            keys.append(_key("link", one.link))
-        keys.append(_text(one))
-        link = _key("link", one.link) if one.link not in own else None
-        # How many comments there are changes all the time, and is no change of the item.
-        found.append(
-            ItemKeys(
-                tuple(keys), link, hash_value(msgspec.structs.replace(one, comments_count=None))
-            )
-        )
-    return found
-
-
-def match_items(feed: Feed, given: Sequence[ItemKeys], known: Iterable[StoredItem]) -> ItemChanges:
-    """Match each item of a document with what is stored; of two that are the same the first counts."""
-    stored = list(known)
-    by_key = {one.key: one for one in stored}
-    linked: dict[UUID, list[StoredItem]] = {}
-    for one in stored:
-        if one.link_key is not None:
-            linked.setdefault(one.link_key, []).append(one)
-    result, taken = ItemChanges(), set[int | UUID]()
-    for item, mark in zip(feed.items, given, strict=True):
-        found = _match(item, mark, by_key, linked, taken)
-        key = found.key if found else _free(mark, by_key, taken)
-        if key is None or key in taken:
-            result.problems.append(f"It has {_name(item)} more than once; the first was kept.")
-            continue
-        taken.update({key} if found is None else {key, found.id})
-        placed = MatchedItem(item, key, mark, found.id if found else None)
-        if found is None:
-            result.new.append(placed)
-        elif found.hash == mark.hash:
-            result.unchanged.append(found.id)
-        else:
-            result.changed.append(placed)
+        if item.guid and guids[item.guid] == 1:
+            keys.append(_key("guid", item.guid))
+        link = None if item.link in not_identifying else _key("link", item.link)
+        if link is not None and links[item.link] == 1:
+            keys.append(link)
+        keys.append(_text_key(item))
+        # The number of comments changes all the time and is no change of the item.
+        content = hash_value(msgspec.structs.replace(item, comments_count=None))
+        result.append(ItemKeys(tuple(keys), link, content))
     return result
+
+
+def match_items(feed: Feed, keys: Sequence[ItemKeys], stored: Iterable[StoredItem]) -> ItemChanges:
+    """Match each item of a document with the stored ones; of two equal items the first counts."""
+    by_key: dict[UUID, StoredItem] = {}
+    by_link: dict[UUID, list[StoredItem]] = {}
+    for candidate in stored:
+        by_key[candidate.key] = candidate
+        if candidate.link_key is not None:
+            by_link.setdefault(candidate.link_key, []).append(candidate)
+    changes, taken = ItemChanges(), set[int | UUID]()
+    for item, own in zip(feed.items, keys, strict=True):
+        match = _match(item, own, by_key, by_link, taken)
+        key = match.key if match else _unused_key(own, by_key, taken)
+        if key is None or key in taken:
+            changes.problems.append(f"It has {_name(item)} more than once; the first was kept.")
+            continue
+        taken.update({key} if match is None else {key, match.id})
+        if match is None:
+            changes.new.append(MatchedItem(item, key, own))
+        elif match.hash == own.hash:
+            changes.unchanged.append(match.id)
+        else:
+            changes.changed.append(MatchedItem(item, key, own, match.id))
+    return changes
 
 
 def _match(
     item: Item,
-    mark: ItemKeys,
+    own: ItemKeys,
     by_key: Mapping[UUID, StoredItem],
-    linked: Mapping[UUID, list[StoredItem]],
+    by_link: Mapping[UUID, list[StoredItem]],
     taken: set[int | UUID],
 ) -> StoredItem | None:
-    for key in mark.keys:
-        found = by_key.get(key)
-        if found and found.id not in taken and _may_be(item, found):
-            return found
-    if item.guid or mark.link is None or mark.link not in mark.keys:
+    for key in own.keys:
+        stored = by_key.get(key)
+        if stored and stored.id not in taken and _guids_agree(item, stored):
+            return stored
+    if item.guid or own.link is None or own.link not in own.keys:
         return None
-    others = [one for one in linked.get(mark.link, ()) if one.id not in taken]
-    return others[0] if len(others) == 1 else None
+    free = [stored for stored in by_link.get(own.link, ()) if stored.id not in taken]
+    return free[0] if len(free) == 1 else None
 
 
-def _may_be(item: Item, found: StoredItem) -> bool:
-    """Items of different guids are different, whatever else they share."""
-    return not item.guid or not found.guid or item.guid == found.guid
+def _guids_agree(item: Item, stored: StoredItem) -> bool:
+    """Items with different guids are different, even if they share everything else."""
+    return not item.guid or not stored.guid or item.guid == stored.guid
 
 
-def _free(mark: ItemKeys, by_key: Mapping[UUID, StoredItem], taken: set[int | UUID]) -> UUID | None:
-    """The best key that nobody has."""
-    return next((key for key in mark.keys if key not in by_key and key not in taken), None)
+def _unused_key(
+    own: ItemKeys, by_key: Mapping[UUID, StoredItem], taken: set[int | UUID]
+) -> UUID | None:
+    return next((key for key in own.keys if key not in by_key and key not in taken), None)
 
 
 def _key(kind: str, text: str) -> UUID:
     return hash_parts(kind.encode(), text.encode("utf-8", "replace"))
 
 
-def _text(item: Item) -> UUID:
-    media = "\n".join(one.url for one in item.enclosures)
+def _text_key(item: Item) -> UUID:
+    media = "\n".join(medium.url for medium in item.enclosures)
     texts = (item.guid, item.link, item.title, item.summary, item.content, media)
     return hash_parts(b"text", *(text.encode("utf-8", "replace") for text in texts))
 

@@ -1,6 +1,6 @@
 -- name: undigested
--- Items of a feed whose words are not known yet, or not those that it says by now. What is clean is read, else what the
--- feed or the page says; no more of it than counts. `version` changes with every update of the row.
+-- Items of a feed that are new or changed since their last digest, with the start of their text: the clean one, else the
+-- content, else the summary. `version` changes with every update of the row.
 select
     id, hash, version, title, title_type, left(coalesce(clean, nullif(content, ''), summary), %(most)s) as body,
     case when clean is not null then 'text/plain' when content <> '' then content_type else summary_type end as type
@@ -13,9 +13,9 @@ from (
 ) i
 order by id;
 
--- name: digest
--- The words of items, by which they are found, and the numbers by which their copies are. What changed meanwhile is left:
--- a page or a clean text may arrive without a new hash. The lock keeps it so until the words are written.
+-- name: digest_items
+-- The search words and simhashes of items. Items whose row changed since are left out, because a page or a clean text may
+-- arrive without a new hash. The lock keeps the version valid until the words are written.
 with given as (
     select i.id, g.hash, g.title, g.body, g.simhash
     from unnest(
@@ -39,13 +39,13 @@ set digested = g.hash
 from given g
 where i.id = g.id;
 
--- name: turn
--- Copies are looked for by one at a time, until the transaction ends: of two that come at once one sees the other.
+-- name: lock_copies
+-- One transaction at a time looks for copies, so that of two new copies one sees the other.
 select pg_advisory_xact_lock(%(lock)s);
 
 -- name: mark_copies
--- Of these items of one feed, which tell a story that an item of another feed told first. An item that others are marked
--- as copies of stays what it is.
+-- Marks those of the items, all of one feed, that copy an item of another feed. An item that has copies itself is not
+-- marked.
 with given as (
     select t.item_id, t.simhash, i.feed_id, i.same_as
     from feeds.feed_item_text t

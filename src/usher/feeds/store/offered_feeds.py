@@ -1,4 +1,4 @@
-"""Which of the feeds that crawlers came across are not subscribed to yet."""
+"""Finds out which feeds that crawlers discovered have no subscription yet."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ store = load_statements(__file__)
 async def without_subscription(
     conn: Connection, offers: Sequence[OfferedFeed]
 ) -> list[OfferedFeed]:
-    """Those that nobody has subscribed to, in the same order."""
-    found = await store.subscribed_to.tuples(conn, urls=[one.url for one in offers])
-    known = {url for (url,) in found}
-    return [one for one in offers if one.url not in known]
+    """The offers that have no subscription, in the same order."""
+    rows = await store.subscribed_urls.tuples(conn, urls=[offer.url for offer in offers])
+    subscribed = {url for (url,) in rows}
+    return [offer for offer in offers if offer.url not in subscribed]

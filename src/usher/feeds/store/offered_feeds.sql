@@ -1,3 +1,3 @@
--- name: subscribed_to
--- Which of these addresses are subscribed to.
+-- name: subscribed_urls
+-- Those of the URLs that have a subscription.
 select url from feeds.feed_metadata where url = any(%(urls)s);

@@ -1,11 +1,10 @@
-"""A feed as read, kept: what is new added, what changed changed, what is the same left alone.
+"""Saves a parsed feed: adds new items, updates changed ones and leaves the others alone.
 
-Comes from `parse` by way of a poll; goes to the schema `feeds`, a handful of statements for a whole document. A poll
-holds the row of its feed, so that two polls of one feed cannot double an item.
+A document takes a handful of statements. A lock on the feed's row prevents duplicate items from two concurrent polls.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -18,8 +17,7 @@ from msgspec.structs import replace
 from usher.db.pool import Connection
 from usher.db.statements import array, load_statements
 from usher.feeds.model import Feed
-from usher.feeds.poll.interval import MAX_ITEM_TIMES
-from usher.feeds.poll.interval import MAX_PERIOD as LONGEST_PERIOD
+from usher.feeds.poll.interval import MAX_ITEM_TIMES, MAX_PERIOD
 from usher.feeds.store import item_identity
 from usher.feeds.store.item_identity import ItemChanges, ItemKeys, MatchedItem, StoredItem
 
@@ -27,7 +25,7 @@ store = load_statements(__file__)
 
 MAX_PROBLEM_CHARS: Final = 500
 MAX_PROBLEMS: Final = 50
-# A character that PostgreSQL has no room for, as JSON writes it; a backslash before it may be one that is meant.
+# PostgreSQL cannot store NUL. Two backslashes before it are an escaped backslash.
 _NUL: Final = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
 UNSTORABLE_ERRORS: Final = (
     psycopg.DataError,
@@ -39,7 +37,7 @@ UNSTORABLE_ERRORS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class CacheValidators:
-    """What the server said of the document, for the next request."""
+    """The ETag and Last-Modified of a document, and the hash of its body."""
 
     etag: str = ""
     lastmod: str = ""
@@ -48,7 +46,7 @@ class CacheValidators:
 
 @dataclass(slots=True)
 class SaveResult:
-    """What became of a document: numbers of items, and what was wrong."""
+    """The numbers of the saved items, and what was wrong with the document."""
 
     feed_id: int
     new: list[int] = field(default_factory=list)
@@ -61,50 +59,52 @@ async def save_feed(
     conn: Connection,
     url: str,
     feed: Feed,
-    stamp: CacheValidators,
+    validators: CacheValidators,
     *,
     id_: int,
     now: datetime,
-    careful: bool = True,
+    isolate: bool = True,
 ) -> SaveResult:
-    """Keep a whole document; an item that cannot be kept is named, and the others are.
+    """Save a document. A new feed gets the number `id_`.
 
-    Without care, which takes longer, such an item ends the transaction instead. A new feed gets the number `id_`.
+    With `isolate`, which is slower, an item that cannot be stored becomes a problem and the others are saved; without
+    it the item fails the transaction.
     """
-    [(feed_id, old, first)] = await store.hold_feed.tuples(conn, id=id_, url=url, now=now)
-    stored = SaveResult(feed_id, problems=list(feed.problems))
-    await save_feed_fields(conn, feed_id, old, feed, now=now)
-    found = await match_stored_items(conn, feed_id, feed, first=first)
-    stored.unchanged = len(found.unchanged)
-    stored.problems = list(dict.fromkeys([*stored.problems, *found.problems]))
-    for placed in (found.new, found.changed):
-        await (save_items_separately if careful or not placed else save_items)(
-            conn, stored, placed, now=now
-        )
-    await store.stamp.run(
+    [(feed_id, old_hash, is_new)] = await store.lock_feed.tuples(conn, id=id_, url=url, now=now)
+    await save_feed_fields(conn, feed_id, old_hash, feed, now=now)
+    keys = item_identity.item_keys(feed)
+    stored = [] if is_new else await stored_items(conn, feed_id, keys)
+    changes: ItemChanges = item_identity.match_items(feed, keys, stored)
+    problems = list(dict.fromkeys([*feed.problems, *changes.problems]))
+    result = SaveResult(feed_id, unchanged=len(changes.unchanged), problems=problems)
+    for items in (changes.new, changes.changed):
+        if items:
+            await (save_items_separately if isolate else save_items)(conn, result, items, now=now)
+    await store.save_document_state.run(
         conn,
         id=feed_id,
         encoding=feed.encoding,
-        etag=stamp.etag,
-        lastmod=stamp.lastmod,
-        body_hash=stamp.body,
-        problems=[storable_text(one)[:MAX_PROBLEM_CHARS] for one in stored.problems[:MAX_PROBLEMS]],
+        etag=validators.etag,
+        lastmod=validators.lastmod,
+        body_hash=validators.body,
+        problems=[storable_text(text)[:MAX_PROBLEM_CHARS] for text in problems[:MAX_PROBLEMS]],
     )
-    return stored
+    return result
 
 
 async def save_feed_fields(
-    conn: Connection, id_: int, old: UUID | None, feed: Feed, *, now: datetime
+    conn: Connection, id_: int, old_hash: UUID | None, feed: Feed, *, now: datetime
 ) -> None:
-    """What the feed says about itself, where that is not what it said before."""
-    # When it was written is news each time, and no news.
-    alone = replace(feed, items=(), problems=(), encoding="", updated=None, pub_date=None)
-    if (hash_ := item_identity.hash_value(alone)) == old:
+    """Save the feed's own fields if they changed."""
+    # The dates change with every document, so they do not count as a change.
+    fields = replace(feed, items=(), problems=(), encoding="", updated=None, pub_date=None)
+    new_hash = item_identity.hash_value(fields)
+    if new_hash == old_hash:
         return
-    if old is not None:
-        await store.detach_feed.run(conn, id=id_)
-    icons = [one.url for one in feed.images if one.kind == "icon"]
-    await store.say_feed.run(
+    if old_hash is not None:
+        await store.delete_feed_details.run(conn, id=id_)
+    icons = [image.url for image in feed.images if image.kind == "icon"]
+    await store.save_feed_fields.run(
         conn,
         id=id_,
         title=storable_text(feed.title),
@@ -115,7 +115,7 @@ async def save_feed_fields(
         copyright=storable_text(feed.copyright),
         generator=storable_text(feed.generator),
         type=feed.dialect,
-        **{"class": kind_of(feed)},
+        **{"class": main_medium(feed)},
         favicon=storable_text(icons[0]) if icons else "",
         hub=storable_text(feed.hubs[0]) if feed.hubs else "",
         ttl=feed.hints.ttl,
@@ -123,18 +123,20 @@ async def save_feed_fields(
         skip_hours=sorted(feed.hints.skip_hours),
         skip_days=sorted(feed.hints.skip_days),
         pub_date=feed.pub_date,
-        hash=hash_,
+        hash=new_hash,
         now=now,
     )
-    items = to_json([{"item": alone}])
-    await store.learn.run(conn, items=items)
-    await store.attach_feed.run(conn, id=id_, items=items)
+    items = to_json([{"item": fields}])
+    await store.add_shared_rows.run(conn, items=items)
+    await store.add_feed_details.run(conn, id=id_, items=items)
 
 
-def kind_of(feed: Feed) -> str:
-    """Of which kind most of its media are: a feed of text has few."""
+def main_medium(feed: Feed) -> str:
+    """`audio` or `video` if more than half of the items could have one, else `text`."""
     kinds = [
-        one.medium or one.type.partition("/")[0] for item in feed.items for one in item.enclosures
+        medium.medium or medium.type.partition("/")[0]
+        for item in feed.items
+        for medium in item.enclosures
     ]
     for kind in ("audio", "video"):
         if 2 * kinds.count(kind) > len(feed.items):
@@ -142,81 +144,77 @@ def kind_of(feed: Feed) -> str:
     return "text"
 
 
-async def match_stored_items(
-    conn: Connection, feed_id: int, feed: Feed, *, first: bool
-) -> ItemChanges:
-    """What of a document is new, changed, the same; all of the first is new."""
-    marks = item_identity.item_keys(feed)
-    known = [] if first else await stored_items(conn, feed_id, marks)
-    return item_identity.match_items(feed, marks, known)
-
-
 async def stored_items(
-    conn: Connection, feed_id: int, marks: Sequence[ItemKeys]
+    conn: Connection, feed_id: int, keys: Sequence[ItemKeys]
 ) -> list[StoredItem]:
-    keys = array({key for mark in marks for key in mark.keys})
-    links = array({mark.link for mark in marks if mark.link is not None})
-    return await store.known.rows(conn, StoredItem, feed=feed_id, keys=keys, links=links)
+    """The stored items of a feed that share a key or a link with a document."""
+    return await store.stored_items.rows(
+        conn,
+        StoredItem,
+        feed=feed_id,
+        keys=array({key for item in keys for key in item.keys}),
+        links=array({item.link for item in keys if item.link is not None}),
+    )
 
 
 async def save_items_separately(
-    conn: Connection, stored: SaveResult, placed: Sequence[MatchedItem], *, now: datetime
+    conn: Connection, result: SaveResult, items: Sequence[MatchedItem], *, now: datetime
 ) -> None:
-    """Add or change items, together; and if that fails one by one, to find out which it is."""
-    if not placed:
-        return
+    """Save items; if that fails, halve them until the item that fails is alone, and report it."""
     try:
         async with conn.transaction():
-            await save_items(conn, stored, placed, now=now)
+            await save_items(conn, result, items, now=now)
     except UNSTORABLE_ERRORS as error:
-        if len(placed) == 1:
-            name = placed[0].item.title or placed[0].item.guid or placed[0].item.link
-            stored.problems.append(f"The item {name[:80]!a} cannot be kept: {error_text(error)}.")
+        if len(items) == 1:
+            item = items[0].item
+            name = item.title or item.guid or item.link
+            result.problems.append(f"Could not store the item {name[:80]!a}: {error_text(error)}.")
             return
-        middle = len(placed) // 2
-        for part in (placed[:middle], placed[middle:]):
-            await save_items_separately(conn, stored, part, now=now)
+        middle = len(items) // 2
+        for half in (items[:middle], items[middle:]):
+            await save_items_separately(conn, result, half, now=now)
 
 
 async def save_items(
-    conn: Connection, stored: SaveResult, placed: Sequence[MatchedItem], *, now: datetime
+    conn: Connection, result: SaveResult, items: Sequence[MatchedItem], *, now: datetime
 ) -> None:
-    """Items that are all new, or all known, with all that hangs on them."""
-    if placed[0].id is None:
-        items = to_json([item_row(one) for one in placed])
-        made = await store.add_items.tuples(conn, feed=stored.feed_id, items=items, now=now)
-        numbers: dict[UUID, int] = {key: id_ for id_, key in made}
-        ids = [numbers[one.key] for one in placed]
+    """Save items that are all new or all stored already, with their related rows."""
+    if items[0].id is None:
+        rows = to_json([item_row(item) for item in items])
+        added = await store.add_items.tuples(conn, feed=result.feed_id, items=rows, now=now)
+        numbers: dict[UUID, int] = {key: id_ for id_, key in added}
+        ids = [numbers[item.key] for item in items]
+        result.new += ids
     else:
-        ids = [one.id for one in placed if one.id is not None]
-        items = to_json([{**item_row(one), "id": one.id} for one in placed])
-        await store.change_items.run(conn, items=items, now=now)
-        await store.detach.run(conn, items=items)
-    hanging = [
-        {"id": id_, "item": without_texts(one)}
-        for id_, one in zip(ids, placed, strict=True)
-        if has_related_rows(one)
+        ids = [item.id for item in items if item.id is not None]
+        rows = to_json([{**item_row(item), "id": item.id} for item in items])
+        await store.change_items.run(conn, items=rows, now=now)
+        await store.delete_item_details.run(conn, items=rows)
+        result.changed += ids
+    details = [
+        {"id": id_, "item": without_texts(item)}
+        for id_, item in zip(ids, items, strict=True)
+        if has_details(item)
     ]
-    if hanging:
-        items = to_json(hanging)
-        await store.learn.run(conn, items=items)
-        await store.attach.run(conn, items=items)
-        if any(one.item.enclosures for one in placed):
-            await store.attach_media.run(conn, items=items, now=now)
-    (stored.new if placed[0].id is None else stored.changed).extend(ids)
+    if details:
+        rows = to_json(details)
+        await store.add_shared_rows.run(conn, items=rows)
+        await store.add_item_details.run(conn, items=rows)
+        if any(item.item.enclosures for item in items):
+            await store.add_media.run(conn, items=rows, now=now)
 
 
-def item_row(one: MatchedItem) -> dict[str, object]:
+def item_row(item: MatchedItem) -> dict[str, object]:
     return {
-        "key": one.key,
-        "link_key": one.keys.link,
-        "hash": one.keys.hash,
-        "item": one.item,
+        "key": item.key,
+        "link_key": item.keys.link,
+        "hash": item.keys.hash,
+        "item": item.item,
     }
 
 
-def has_related_rows(one: MatchedItem) -> bool:
-    item = one.item
+def has_details(matched: MatchedItem) -> bool:
+    item = matched.item
     return bool(
         item.links
         or item.authors
@@ -229,13 +227,13 @@ def has_related_rows(one: MatchedItem) -> bool:
     )
 
 
-def without_texts(one: MatchedItem) -> object:
-    """The item without its texts, which need not travel twice."""
-    return replace(one.item, title="", summary="", content="")
+def without_texts(item: MatchedItem) -> object:
+    """The item without its texts, which were sent already."""
+    return replace(item.item, title="", summary="", content="")
 
 
 def to_json(values: list[dict[str, Any]]) -> str:
-    """As JSON that PostgreSQL takes."""
+    """JSON that PostgreSQL accepts."""
     text = msgspec.json.encode(values)
     if b"\\u0000" in text:
         text = _NUL.sub(rb"\1\\ufffd", text)
@@ -243,35 +241,45 @@ def to_json(values: list[dict[str, Any]]) -> str:
 
 
 def storable_text(text: str) -> str:
+    """The text with replacement characters for what PostgreSQL cannot store."""
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
 
 
 def error_text(error: Exception) -> str:
-    said = error.diag.message_primary if isinstance(error, psycopg.Error) else None
-    return (said or str(error)).rstrip(".")
+    message = error.diag.message_primary if isinstance(error, psycopg.Error) else None
+    return (message or str(error)).rstrip(".")
 
 
 async def item_times(conn: Connection, feeds: Sequence[int]) -> dict[int, list[datetime]]:
-    """When the latest items of each feed are from."""
+    """The times of the latest items of each feed."""
     if not feeds:
         return {}
-    return dict(
-        await store.times.tuples(conn, feeds=list(feeds), n=MAX_ITEM_TIMES, credible=LONGEST_PERIOD)
+    rows = await store.item_times.tuples(
+        conn, feeds=list(feeds), n=MAX_ITEM_TIMES, credible=MAX_PERIOD
     )
+    return dict(rows)
 
 
 async def unknocked_links(conn: Connection, feed_id: int, *, n: int) -> list[tuple[int, str]]:
-    """Items whose links have not been to the door."""
-    return [(id_, link) for id_, link in await store.to_knock.tuples(conn, feed=feed_id, n=n)]
+    """Items whose links have not knocked yet, with the links."""
+    return [
+        (id_, link) for id_, link in await store.unknocked_links.tuples(conn, feed=feed_id, n=n)
+    ]
 
 
 async def mark_knocked(conn: Connection, items: Sequence[tuple[int, str]]) -> int:
-    """These have been to the door."""
-    return await store.knocked.run(
+    """Store that these links have knocked."""
+    return await store.mark_knocked.run(
         conn, ids=[id_ for id_, _ in items], links=[link for _, link in items]
     )
 
 
-async def save_validators(conn: Connection, feed_id: int, stamp: CacheValidators) -> None:
-    """The same document, by another name."""
-    await store.restamp.run(conn, id=feed_id, etag=stamp.etag, lastmod=stamp.lastmod)
+async def save_validators(conn: Connection, validators: Mapping[int, CacheValidators]) -> None:
+    """Save the ETag and Last-Modified of documents that have not changed."""
+    if validators:
+        await store.save_validators.run(
+            conn,
+            ids=list(validators),
+            etags=array(each.etag for each in validators.values()),
+            lastmods=array(each.lastmod for each in validators.values()),
+        )

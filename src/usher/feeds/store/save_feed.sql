@@ -1,13 +1,12 @@
--- name: hold_feed
--- The feed of that URL, inserted under the number of its subscription if it is new, and locked until the transaction
--- ends; whether it is new.
+-- name: lock_feed
+-- Locks the feed with this URL until the transaction ends. A new feed gets the number of its subscription.
 insert into feeds.feed as f (id, url, first_date, mod_date)
 values (%(id)s, %(url)s, %(now)s, %(now)s)
 on conflict (url) do update set url = excluded.url
 returning f.id, f.hash, f.xmax = 0;
 
--- name: say_feed
--- What the feed says about itself.
+-- name: save_feed_fields
+-- The feed's own fields.
 update feeds.feed
 set title = %(title)s, description = %(description)s, link = %(link)s, guid = %(guid)s, language = %(language)s,
     copyright = %(copyright)s, generator = %(generator)s, type = %(type)s, class = %(class)s,
@@ -15,20 +14,21 @@ set title = %(title)s, description = %(description)s, link = %(link)s, guid = %(
     skip_hours = %(skip_hours)s, skip_days = %(skip_days)s, pub_date = %(pub_date)s, hash = %(hash)s, mod_date = %(now)s
 where id = %(id)s;
 
--- name: stamp
--- What is needed to ask for news of it, and what was wrong with it.
+-- name: save_document_state
+-- The validators for the next request, and the problems of the document.
 update feeds.feed
 set encoding = %(encoding)s, etag = %(etag)s, lastmod = %(lastmod)s, body_hash = %(body_hash)s, problems = %(problems)s
 where id = %(id)s;
 
--- name: restamp
--- How to ask for news of it from now on.
-update feeds.feed
-set etag = %(etag)s, lastmod = %(lastmod)s
-where id = %(id)s and (etag, lastmod) is distinct from (%(etag)s, %(lastmod)s);
+-- name: save_validators
+-- The validators for the next requests, where they changed.
+update feeds.feed f
+set etag = g.etag, lastmod = g.lastmod
+from unnest(%(ids)s::bigint[], %(etags)s::text[], %(lastmods)s::text[]) as g (id, etag, lastmod)
+where f.id = g.id and (f.etag, f.lastmod) is distinct from (g.etag, g.lastmod);
 
--- name: known
--- Stored items that these may be.
+-- name: stored_items
+-- Stored items that share a key or a link with those of a document.
 select id, key, link_key, guid, hash
 from feeds.feed_item
 where feed_id = %(feed)s and key = any(%(keys)s::uuid[])
@@ -38,7 +38,7 @@ from feeds.feed_item
 where feed_id = %(feed)s and link_key = any(%(links)s::uuid[]);
 
 -- name: add_items
--- New items; without a date, or with one in the future, they are of now.
+-- New items. An item without a date, or with one in the future, gets the current time.
 insert into feeds.feed_item (
     feed_id, key, link_key, hash, guid, permalink, link, title, title_type, summary, summary_type, content, content_type,
     comments_url, comments_count, pub_date, updated, mod_date, fetch_date, copyright, language, image, knocked
@@ -57,8 +57,7 @@ cross join lateral jsonb_to_record(g.item) as i (
 returning id, key;
 
 -- name: change_items
--- Items that say something else. The date stays where there is none any more or one in the future; another link has
--- still to knock.
+-- Changed items. The stored date stays if the new one is missing or in the future. A new link has to knock.
 update feeds.feed_item o
 set link_key = g.link_key, hash = g.hash, guid = nullif(i.guid, ''), permalink = i.permalink, link = i.link,
     title = i.title, title_type = i.title_type, summary = i.summary, summary_type = i.summary_type,
@@ -75,8 +74,8 @@ cross join lateral jsonb_to_record(g.item) as i (
 )
 where o.id = g.id;
 
--- name: detach
--- Takes all that hung on items, but for the media they still have, which keep their numbers.
+-- name: delete_item_details
+-- Deletes the related rows of items. Media that an item still has keep their numbers.
 with wanted as (
     select g.id, array(select md5(e ->> 'url')::uuid from jsonb_array_elements(g.item -> 'enclosures') e) as media
     from jsonb_to_recordset(%(items)s::jsonb) as g (id bigint, item jsonb)
@@ -111,9 +110,9 @@ with wanted as (
 )
 delete from feeds.enclosure e using wanted w where w.id = e.feed_item_id and e.mark <> all(w.media);
 
--- name: learn
--- People, words, places and ratings that were never met, of feeds, items and media alike. In order: two feeds that bring
--- the same ones must not wait for each other.
+-- name: add_shared_rows
+-- New authors, categories, ratings and places of feeds, items and media. The order of the rows prevents deadlocks
+-- between two feeds that add the same ones.
 with given as materialized (
     select g.item, array(select e from jsonb_array_elements(coalesce(g.item -> 'enclosures', '[]')) e) as media
     from jsonb_to_recordset(%(items)s::jsonb) as g (item jsonb)
@@ -148,8 +147,8 @@ from given, jsonb_to_recordset(given.item -> 'places') as p (latitude double pre
 order by 1, 2, 3
 on conflict do nothing;
 
--- name: attach
--- All that hangs on items, save their media.
+-- name: add_item_details
+-- The related rows of items, except media.
 with given as materialized (
     select id, item from jsonb_to_recordset(%(items)s::jsonb) as g (id bigint, item jsonb)
 ), link as (
@@ -196,8 +195,8 @@ from given g,
 join feeds.geo o on o.latitude = p.latitude and o.longitude = p.longitude and o.mark = md5(p.name)::uuid
 on conflict do nothing;
 
--- name: attach_media
--- The media of items, each once, and all that hangs on them.
+-- name: add_media
+-- The media of items, each once, and their related rows.
 with given as materialized (
     select distinct on (g.id, e.one ->> 'url') g.id as item_id, e.one, md5(e.one ->> 'url')::uuid as mark
     from jsonb_to_recordset(%(items)s::jsonb) as g (id bigint, item jsonb),
@@ -261,8 +260,8 @@ from medium m, jsonb_to_recordset(m.one -> 'ratings') as r (scheme text, value t
 join feeds.rating o on o.mark = md5(r.scheme || E'\n' || r.value)::uuid
 on conflict do nothing;
 
--- name: detach_feed
--- Takes all that hung on the feed itself.
+-- name: delete_feed_details
+-- Deletes the related rows of the feed itself.
 with link as (
     delete from feeds.feed_link where feed_id = %(id)s
 ), image as (
@@ -276,8 +275,8 @@ with link as (
 )
 delete from feeds.feed2geo where feed_id = %(id)s;
 
--- name: attach_feed
--- All that hangs on the feed itself.
+-- name: add_feed_details
+-- The related rows of the feed itself.
 with given as materialized (
     select item from jsonb_to_recordset(%(items)s::jsonb) as g (item jsonb)
 ), link as (
@@ -320,10 +319,10 @@ from given g,
 join feeds.geo o on o.latitude = p.latitude and o.longitude = p.longitude and o.mark = md5(p.name)::uuid
 on conflict do nothing;
 
--- name: times
--- When the latest items of each feed are from, which says how often it brings something. A date counts if the item was
--- seen soon after it; else the time counts at which the item was first seen. The dates of the first document count as
--- long as no later item has a date that does not count.
+-- name: item_times
+-- The times of the latest items of each feed, from which the poll interval follows. The date of an item counts if the
+-- item was fetched soon after it; otherwise the time of the fetch counts. The dates of the first document count unless a
+-- later item has a date that does not.
 select g.feed, array(
     select case when t.credible or (t.first and not t.doubtful) then least(t.pub_date, t.fetch_date) else t.fetch_date end
     from (
@@ -342,12 +341,12 @@ select g.feed, array(
 from unnest(%(feeds)s::bigint[]) as g (feed)
 cross join lateral (select min(i.fetch_date) as first_date from feeds.feed_item i where i.feed_id = g.feed) f;
 
--- name: to_knock
--- Links of its items that have not been to the door.
+-- name: unknocked_links
+-- Links of items that have not knocked yet.
 select id, link from feeds.feed_item where feed_id = %(feed)s and not knocked order by id limit %(n)s;
 
--- name: knocked
--- These items have been to the door, with the links they had.
+-- name: mark_knocked
+-- These items have knocked, unless their link changed since.
 update feeds.feed_item i
 set knocked = true
 from unnest(%(ids)s::bigint[], %(links)s::text[]) as g (id, link)

@@ -1,7 +1,4 @@
-"""Subscriptions: which feeds are polled, as the operator has it, and how their polls went.
-
-Comes from the command line, OPML files and polls; goes to feeds.feed_metadata and feeds.feed_poll, and out as rows.
-"""
+"""Subscriptions (feeds.feed_metadata) and the record of their polls (feeds.feed_poll)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,21 +9,22 @@ from uuid import UUID
 import msgspec
 
 from usher.db.pool import Connection
-from usher.db.statements import load_statements
+from usher.db.statements import array, load_statements
 from usher.errors import NotFound
 from usher.feeds.model import PollHints
 from usher.feeds.opml import Subscription
+from usher.feeds.poll.interval import NextPoll
 
 store = load_statements(__file__)
 
 State = Literal["enabled", "disabled", "gone"]
 OUTAGE_WINDOW: Final = timedelta(minutes=10)
-MIN_SILENT_HOSTS: Final = 2  # besides the one in question: then it is we who hear nothing
+MIN_SILENT_HOSTS: Final = 2  # other hosts that must be silent too before we blame our own network
 
 
 @dataclass(frozen=True, slots=True)
 class FeedSubscription:
-    """What a poll must know of a feed; `fixed` is the operator's period, `period` the one found until now."""
+    """What a poll needs of a feed; `fixed` is the operator's period, `period` the automatic one."""
 
     id: int
     url: str
@@ -45,11 +43,11 @@ class FeedSubscription:
     skip_days: list[int]
     period: timedelta | None
     errors: int
-    waiting: bool  # there are links that have not been to the door
-    hubbed: bool  # a hub is offered, or has been asked
-    partial: bool  # the pages of its items are fetched
-    cleans: bool  # its items are made into clean texts
-    undone: bool  # there are items whose words are not known, or whose pages are wanted
+    waiting: bool  # some links have not knocked yet
+    hubbed: bool  # the feed names a hub, or has a subscription at one
+    partial: bool  # jobs fetch the pages of its items
+    cleans: bool  # a task cleans its items
+    undone: bool  # some items are not digested, or their pages are wanted
 
     @property
     def hints(self) -> PollHints:
@@ -58,25 +56,25 @@ class FeedSubscription:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PollRecord:
-    """How a poll went, and when the next one is."""
+    """The result of a poll and the time of the next one."""
 
+    id: int
+    polled_at: datetime
     host: str
-    silent: bool
+    next_poll: NextPoll
     status: int | None
-    errors: int
-    error: str
-    new: int
-    period: timedelta
-    next_at: datetime
-    why: str
-    unmodified: int
+    silent: bool = False
+    errors: int = 0
+    error: str = ""
+    new: int = 0
+    unmodified: bool
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionRow:
-    """A subscription as shown."""
+    """A subscription as commands and pages show it."""
 
     id: int
     url: str
@@ -112,93 +110,98 @@ async def add(
     knocks: bool = True,
     now: datetime,
 ) -> dict[str, int]:
-    """Subscribe; the numbers of those that are new, by URL. Tags are added to those that are not."""
-    once: dict[str, Subscription] = {}
-    for one in feeds:
-        once.setdefault(one.url, one)
-    given = [
-        {"url": one.url, "title": one.title, "site": one.site, "tags": one.tags}
-        for one in once.values()
-    ]
-    text = msgspec.json.encode(given).decode()
+    """Subscribe to feeds; returns the numbers of new ones by URL. Existing ones get the tags."""
+    by_url: dict[str, Subscription] = {}
+    for feed in feeds:
+        by_url.setdefault(feed.url, feed)
+    text = msgspec.json.encode(list(by_url.values())).decode()
     await store.tag.run(conn, feeds=text)
-    made = await store.add.tuples(conn, feeds=text, period=period, knocks=knocks, now=now)
-    return {url: id_ for id_, url in made}
+    rows = await store.add.tuples(conn, feeds=text, period=period, knocks=knocks, now=now)
+    return {url: id_ for id_, url in rows}
 
 
 async def give_tasks(conn: Connection, tasks: Mapping[int, int]) -> None:
+    """Store which task polls which subscription."""
     await store.give_tasks.run(conn, ids=list(tasks), tasks=list(tasks.values()))
 
 
 async def find(conn: Connection, id_: int) -> FeedSubscription:
-    """The subscription of that number."""
-    found = await find_all(conn, [id_])
-    if not found:
+    """The subscription with this number; NotFound if there is none."""
+    subscriptions = await find_all(conn, [id_])
+    if not subscriptions:
         raise feed_not_found(id_)
-    return found[id_]
+    return subscriptions[id_]
 
 
 async def find_all(conn: Connection, ids: Sequence[int]) -> dict[int, FeedSubscription]:
-    """Those of these subscriptions that are there, by their numbers."""
-    found = await store.find.rows(conn, FeedSubscription, ids=list(ids))
-    return {one.id: one for one in found}
+    """The subscriptions with these numbers, by number."""
+    rows = await store.find_all.rows(conn, FeedSubscription, ids=list(ids))
+    return {subscription.id: subscription for subscription in rows}
 
 
 def feed_not_found(id_: int) -> NotFound:
     return NotFound(f"There is no feed {id_}.", hint="usher feeds list")
 
 
-async def lock_subscription(conn: Connection, id_: int) -> str:
-    """Keep a subscription as it is until the transaction ends; its URL, or nothing if it is there no more."""
-    found = await store.hold.tuples(conn, id=id_)
-    return str(found[0][0]) if found else ""
+async def lock_subscriptions(
+    conn: Connection, subscriptions: Sequence[FeedSubscription]
+) -> list[int]:
+    """Lock subscriptions until the transaction ends; returns those whose URL is still the same."""
+    rows = await store.lock_subscriptions.tuples(
+        conn,
+        ids=[subscription.id for subscription in subscriptions],
+        urls=array(subscription.url for subscription in subscriptions),
+    )
+    return [id_ for (id_,) in rows]
 
 
 async def link_feed(conn: Connection, id_: int, feed_id: int) -> None:
+    """Store which row of feeds.feed belongs to a subscription."""
     await store.link_feed.run(conn, id=id_, feed=feed_id)
 
 
 async def other_subscription_at(conn: Connection, id_: int, url: str) -> int | None:
-    """Who else is subscribed at a URL."""
-    found = await store.other_at.tuples(conn, id=id_, url=url)
-    return int(found[0][0]) if found else None
+    """The number of another subscription to this URL."""
+    rows = await store.other_subscription_at.tuples(conn, id=id_, url=url)
+    return int(rows[0][0]) if rows else None
 
 
 async def move(conn: Connection, id_: int, url: str) -> None:
-    """The feed is elsewhere for good."""
+    """Change the URL of a feed."""
     await store.move.run(conn, id=id_, url=url)
 
 
 async def set_state(
     conn: Connection, ids: Sequence[int], state: State, reason: str = ""
 ) -> list[tuple[int, str, int | None]]:
-    """Poll feeds, or do not; their numbers, URLs and tasks."""
-    found = await store.set_state.tuples(conn, ids=list(ids), state=state, reason=reason)
-    return [(id_, url, task) for id_, url, task, _ in found]
+    """Set whether feeds are polled; returns their numbers, URLs and tasks."""
+    rows = await store.set_state.tuples(conn, ids=list(ids), state=state, reason=reason)
+    return [(id_, url, task) for id_, url, task in rows]
 
 
-async def record_poll(conn: Connection, id_: int, noted: PollRecord, *, now: datetime) -> None:
-    """Write down how a poll went."""
-    await store.note.run(
+async def record_polls(conn: Connection, records: Sequence[PollRecord]) -> None:
+    """Record the results of polls, at most one of each feed."""
+    await store.record_polls.run(
         conn,
-        id=id_,
-        now=now,
-        host=noted.host,
-        silent=noted.silent,
-        status=noted.status,
-        errors=noted.errors,
-        error=noted.error,
-        new=noted.new,
-        period=noted.period,
-        next_at=noted.next_at,
-        why=noted.why,
-        unmodified=noted.unmodified,
+        ids=[record.id for record in records],
+        hosts=array(record.host for record in records),
+        times=[record.polled_at for record in records],
+        silents=[record.silent for record in records],
+        statuses=[record.status for record in records],
+        errors=[record.errors for record in records],
+        messages=array(record.error for record in records),
+        news=[record.new for record in records],
+        periods=[record.next_poll.period for record in records],
+        next_ats=[record.next_poll.at for record in records],
+        whys=array(record.next_poll.why for record in records),
+        unmodifieds=[int(record.unmodified) for record in records],
     )
 
 
 async def is_outage(conn: Connection, host: str, *, now: datetime) -> bool:
-    """Whether nobody answers lately, so that the fault is ours."""
-    [(silent, answered)] = await store.silence.tuples(conn, host=host, since=now - OUTAGE_WINDOW)
+    """Whether no host answered lately, so that our own network must be down."""
+    since = now - OUTAGE_WINDOW
+    [(silent, answered)] = await store.answering_hosts.tuples(conn, host=host, since=since)
     return int(silent) >= MIN_SILENT_HOSTS and not answered
 
 
@@ -213,7 +216,7 @@ async def list_feeds(
     after: int = 0,
     n: int = 100,
 ) -> list[SubscriptionRow]:
-    """Subscriptions in the order of their numbers; `which` is a number or a URL."""
+    """Subscriptions in the order of their numbers; `which` selects one by number or URL."""
     return await store.list_feeds.rows(
         conn,
         SubscriptionRow,

@@ -1,5 +1,5 @@
 -- name: add
--- New subscriptions, numbered in the order given; those whose URL is there already are not returned.
+-- New subscriptions, numbered in the given order. Returns only those whose URL is new.
 insert into feeds.feed_metadata (url, title, site, tags, period, knocks, added_at)
 select g.url, g.title, g.site, array(select jsonb_array_elements_text(g.tags)), %(period)s, %(knocks)s, %(now)s
 from rows from (jsonb_to_recordset(%(feeds)s::jsonb) as (url text, title text, site text, tags jsonb))
@@ -9,7 +9,7 @@ on conflict (url) do nothing
 returning id, url;
 
 -- name: tag
--- Further tags for subscriptions that were there.
+-- More tags for existing subscriptions.
 update feeds.feed_metadata m
 set tags = m.tags || array(select jsonb_array_elements_text(g.tags) except select unnest(m.tags) order by 1)
 from jsonb_to_recordset(%(feeds)s::jsonb) as g (url text, tags jsonb)
@@ -22,8 +22,8 @@ set task_id = g.task
 from unnest(%(ids)s::bigint[], %(tasks)s::bigint[]) as g (id, task)
 where m.id = g.id;
 
--- name: find
--- What polls must know of feeds.
+-- name: find_all
+-- What polls need of feeds.
 select
     m.id, m.url, m.feed_id, m.state, m.period as fixed, m.knocks, m.task_id, coalesce(f.etag, '') as etag,
     coalesce(f.lastmod, '') as lastmod, f.body_hash, coalesce(f.language, '') as language, f.ttl, f.update_period,
@@ -39,20 +39,24 @@ left join feeds.feed f on f.id = m.feed_id
 left join feeds.feed_poll p on p.metadata_id = m.id
 where m.id = any(%(ids)s::bigint[]);
 
--- name: hold
--- Keeps a subscription as it is until the transaction ends.
-select url from feeds.feed_metadata where id = %(id)s for no key update;
+-- name: lock_subscriptions
+-- Locks subscriptions until the transaction ends. Returns those whose URL has not changed.
+select m.id
+from feeds.feed_metadata m
+join unnest(%(ids)s::bigint[], %(urls)s::text[]) as g (id, url) on g.id = m.id and g.url = m.url
+order by m.id
+for no key update of m;
 
 -- name: link_feed
--- Which feed is behind a subscription.
+-- Which feed belongs to a subscription.
 update feeds.feed_metadata set feed_id = %(feed)s where id = %(id)s and feed_id is distinct from %(feed)s;
 
--- name: other_at
--- Who else is subscribed at a URL.
+-- name: other_subscription_at
+-- Another subscription to a URL.
 select id from feeds.feed_metadata where url = %(url)s and id <> %(id)s;
 
 -- name: move
--- A feed that is elsewhere for good, with what is known of it.
+-- The new URL of a feed and its subscription.
 with moved as (
     update feeds.feed set url = %(url)s
     where id = (select feed_id from feeds.feed_metadata where id = %(id)s)
@@ -60,35 +64,40 @@ with moved as (
 update feeds.feed_metadata set url = %(url)s where id = %(id)s;
 
 -- name: set_state
--- Whether feeds are polled, and why not; returns their tasks.
+-- Whether feeds are polled, and why not. Returns their tasks.
 update feeds.feed_metadata
 set state = %(state)s, reason = %(reason)s
 where id = any(%(ids)s::bigint[])
-returning id, url, task_id, period;
+returning id, url, task_id;
 
--- name: note
--- How a poll went.
+-- name: record_polls
+-- The results of polls. The time of the last success stays when a poll fails.
 insert into feeds.feed_poll as p (
     metadata_id, host, polled_at, succeeded_at, silent, status, errors, error, new_items, period, next_at, why, unmodified
 )
-values (
-    %(id)s, %(host)s, %(now)s, case when %(error)s = '' then %(now)s::timestamptz end, %(silent)s, %(status)s, %(errors)s,
-    %(error)s, %(new)s, %(period)s, %(next_at)s, %(why)s, %(unmodified)s
-)
+select
+    g.id, g.host, g.at, case when g.error = '' then g.at end, g.silent, g.status, g.errors, g.error, g.new, g.period,
+    g.next_at, g.why, g.unmodified
+from unnest(
+    %(ids)s::bigint[], %(hosts)s::text[], %(times)s::timestamptz[], %(silents)s::boolean[], %(statuses)s::integer[],
+    %(errors)s::integer[], %(messages)s::text[], %(news)s::integer[], %(periods)s::interval[],
+    %(next_ats)s::timestamptz[], %(whys)s::text[], %(unmodifieds)s::integer[]
+) as g (id, host, at, silent, status, errors, error, new, period, next_at, why, unmodified)
+order by g.id
 on conflict (metadata_id) do update set
     host = excluded.host, polled_at = excluded.polled_at, succeeded_at = coalesce(excluded.succeeded_at, p.succeeded_at),
     silent = excluded.silent, status = excluded.status, errors = excluded.errors, error = excluded.error,
     new_items = excluded.new_items, period = excluded.period, next_at = excluded.next_at, why = excluded.why,
     polls = p.polls + 1, unmodified = p.unmodified + excluded.unmodified;
 
--- name: silence
--- Of the other hosts asked lately: how many said nothing, and how many polls were answered.
+-- name: answering_hosts
+-- Of the other hosts that were polled lately: how many were silent, and how many polls were answered.
 select count(distinct host) filter (where silent), count(*) filter (where not silent)
 from feeds.feed_poll
 where polled_at > %(since)s and host <> %(host)s;
 
 -- name: list_feeds
--- Subscriptions in the order of their numbers, a page at a time; every condition that is null is none.
+-- One page of subscriptions, ordered by number. A condition that is null does not count.
 select
     m.id, m.url, coalesce(nullif(m.title, ''), f.title, '') as title, coalesce(nullif(m.site, ''), f.link, '') as site, m.tags,
     m.state, m.reason, m.period as every, m.knocks, m.task_id, m.feed_id, m.added_at, coalesce(f.type, '') as type,
