@@ -28,7 +28,7 @@ from support.mgmt.named_components import identify_by_host
 from support.processes.commands import clean
 from support.processes.standins import Standin, standins
 from usher.db.pool import Connection, connect
-from usher.mgmt import components, placements
+from usher.mgmt import components, placements, server_maps
 from usher.mgmt.health import HealthLimits
 from usher.mgmt.ping import ask, ping_all
 from usher.mgmt.watchdog import Watchdog, store
@@ -180,7 +180,7 @@ async def test_a_killed_server_leaves_the_map_at_once_and_its_seats_after_the_gr
         cast[0].kill()
         for _ in range(3):
             await patient.round(conn)
-        [(_, hosts)] = (await placements.servers_map(conn)).rows
+        [(_, hosts)] = (await server_maps.servers_map(conn)).rows
         assert sorted(hosts) == sorted(one.host for one in cast[1:])
         assert await seats(conn) == before
         await strict.round(conn)
