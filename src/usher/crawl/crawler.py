@@ -95,7 +95,7 @@ class Crawler:
         self._wake = asyncio.Event()  # somebody stopped us, or a chunk ended
         self._pause = MIN_POLL_SECONDS
         # A crawler without space takes no chunk, and still serves those it has: it waits, it does not fail.
-        self.fitness = ComponentHealth(state_in_trouble="waiting")
+        self.fitness = ComponentHealth(problem_state="waiting")
         self._disk_trouble = ""
         self._disk_check_at = 0.0  # on the loop's clock
         self._lease = 0.0
@@ -169,7 +169,7 @@ class Crawler:
             trouble = await asyncio.to_thread(disk_problem, self.shelf.directory)
             if self._disk_check_at == check_at:  # else a chunk failed at the disk meanwhile
                 self._disk_trouble = trouble
-        await self.fitness.be(self.mgmt, self._disk_trouble)
+        await self.fitness.set_problem(self.mgmt, self._disk_trouble)
         return not self._disk_trouble
 
     # -- one chunk

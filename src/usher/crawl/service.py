@@ -111,7 +111,7 @@ async def serving(
         wish.bind,
         options=guard_options(settings, wish.host, insecure=wish.insecure),
     ) as address:
-        host = wish.host or wish.bind.reached(address)
+        host = wish.host or wish.bind.public_host(address)
         shelf.directory /= re.sub(r"[^A-Za-z0-9.-]+", "_", host)
         await asyncio.to_thread(shelf.remove_leftovers)
         yield shelf, host

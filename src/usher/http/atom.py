@@ -1,7 +1,4 @@
-"""Atom 1.0 as text: a list of entries in, a document out that every reader takes, whatever stands in the texts.
-
-Comes from items and from results of a search; goes to feed readers.
-"""
+"""Writes Atom 1.0 documents that are valid XML for any text."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,9 +9,9 @@ from uuid import UUID, uuid5
 from xml.sax.saxutils import escape, quoteattr
 
 ATOM_MEDIA_TYPE: Final = "application/atom+xml"
-_OURS: Final = UUID("6f1c2d0e-6a54-5d9b-9f0b-0d7d6a1b8c11")
+_NAMESPACE: Final = UUID("6f1c2d0e-6a54-5d9b-9f0b-0d7d6a1b8c11")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-# What XML 1.0 has no room for, and line ends that a reader would change.
+# Characters that XML 1.0 forbids, and line ends that a parser would change.
 _ILLEGAL: Final = re.compile("[^\t\n\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -28,7 +25,7 @@ class AtomLink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtomEntry:
-    """One entry; its text is plain, and so is its title."""
+    """One entry; its text and title are plain text."""
 
     id: str
     title: str
@@ -39,12 +36,12 @@ class AtomEntry:
     categories: Sequence[str] = ()
     text: str = ""
     language: str = ""
-    source: str = ""  # what the feed is called that it is from
+    source: str = ""  # the title of its feed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtomFeed:
-    """A feed; what it says of when it changed is the latest of what its entries say."""
+    """A feed; it is as recent as its latest entry."""
 
     id: str
     title: str
@@ -54,16 +51,16 @@ class AtomFeed:
 
     @property
     def updated(self) -> datetime:
-        return max((one.updated for one in self.entries), default=_EPOCH)
+        return max((entry.updated for entry in self.entries), default=_EPOCH)
 
 
-def stable_urn(*words: object) -> str:
-    """A name that is always the same for the same words, and for no others."""
-    return uuid5(_OURS, _legal("\n".join(map(str, words)))).urn
+def stable_urn(*values: object) -> str:
+    """A URN that is the same for the same values, and different for others."""
+    return uuid5(_NAMESPACE, _legal("\n".join(map(str, values)))).urn
 
 
 def to_xml(document: AtomFeed) -> bytes:
-    """The document as it is sent."""
+    """The feed as an XML document."""
     return "\n".join(['<?xml version="1.0" encoding="utf-8"?>', *_feed(document), ""]).encode()
 
 
@@ -88,9 +85,9 @@ def _entry(entry: AtomEntry) -> Iterator[str]:
     yield f"<updated>{_moment(entry.updated)}</updated>"
     if entry.published:
         yield f"<published>{_moment(entry.published)}</published>"
-    yield from (f"<author><name>{_text(one)}</name></author>" for one in _said(entry.authors))
+    yield from (f"<author><name>{_text(name)}</name></author>" for name in _distinct(entry.authors))
     yield from map(_link, entry.links)
-    yield from (f"<category term={_quoted(one)}/>" for one in _said(entry.categories))
+    yield from (f"<category term={_quoted(term)}/>" for term in _distinct(entry.categories))
     if entry.source:
         yield f"<source><title>{_text(entry.source)}</title></source>"
     if entry.text:
@@ -99,14 +96,14 @@ def _entry(entry: AtomEntry) -> Iterator[str]:
 
 
 def _link(link: AtomLink) -> str:
-    more = f" type={_quoted(link.type)}" if "/" in link.type else ""
-    more += f' length="{link.length}"' if link.length is not None else ""
-    return f"<link rel={_quoted(link.rel)} href={_quoted(link.href)}{more}/>"
+    attributes = f" type={_quoted(link.type)}" if "/" in link.type else ""
+    attributes += f' length="{link.length}"' if link.length is not None else ""
+    return f"<link rel={_quoted(link.rel)} href={_quoted(link.href)}{attributes}/>"
 
 
-def _said(texts: Iterable[str]) -> list[str]:
-    """Each once, without those that say nothing."""
-    return list(dict.fromkeys(one for one in texts if _text(one).strip()))
+def _distinct(texts: Iterable[str]) -> list[str]:
+    """Each text once, without blank ones."""
+    return list(dict.fromkeys(text for text in texts if _text(text).strip()))
 
 
 def _is_language(text: str) -> bool:

@@ -57,7 +57,7 @@ async def run_front_end(
             ) as address,
         ):
             ready(f"search page at {address}/")
-            host = wish.host or wish.bind.reached(address)
+            host = wish.host or wish.bind.public_host(address)
             log.info("searching", mgmt=settings.mgmt_url, host=host)
             token = credential(settings)
             client = Client(settings.mgmt_url, host=host, token=token, timeout=TIMEOUT)

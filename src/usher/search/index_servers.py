@@ -89,7 +89,7 @@ class IndexServer:
         began = asyncio.get_running_loop().time()
         self.busy += 1
         try:
-            status, told = await self._lines.put(kind.path, body, self._headers, until)
+            status, told = await self._lines.call(kind.path, body, self._headers, until)
             if status == OK:
                 answer = kind.decode(told)
                 self._good()
