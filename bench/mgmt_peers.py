@@ -78,7 +78,7 @@ class Usher:
         return self.chunks.Ask(n=n, width=width, depth=depth, wait=AT_ONCE)
 
     async def full(self, crawler: int, ask: Any) -> Any:  # noqa: ANN401 - a Pack
-        pack = await self.claims.take(crawler, ask)
+        pack = await self.claims.claim(crawler, ask)
         if not pack or len(pack.pages) != ask.n:
             raise RuntimeError(f"a claim of {ask.n} gave {len(pack.pages) if pack else 0}")
         return pack
@@ -101,7 +101,7 @@ class Usher:
             sha256="0" * 64,
             size=100_000,
             now=now,
-            outcomes=found,
+            reports=found,
         )
         if not done or (done.told, done.rest) != (len(found), 0):
             raise RuntimeError("a chunk was lost")
@@ -133,7 +133,7 @@ class Usher:
 
     async def idle(self, times: int) -> list[float]:
         ask, (crawler, _) = self.asked(5, 5, 5), self.crawlers[0]
-        return await timed(times, lambda: self.claims.take(crawler, ask))
+        return await timed(times, lambda: self.claims.claim(crawler, ask))
 
     async def bare_idle(self, times: int) -> list[float]:
         """Read only the index of hosts, with the same driver."""

@@ -59,7 +59,7 @@ def test_json_has_everything(web: Website) -> None:
         ("/sitemap.xml", "success"),
     ],
 )
-def test_what_could_not_be_found_says_why_and_leaves_with_3(
+def test_a_page_that_is_not_searchable_has_a_reason_and_exit_code_3(
     web: Website, path: str, why: str
 ) -> None:
     done = fetch(web, path)
@@ -77,21 +77,21 @@ def test_a_private_host_may_be_fetched_because_it_is_named_and_no_other(web: Web
         assert other.log == []
 
 
-def test_robots_that_cannot_be_had_is_no_permission(web: Website) -> None:
+def test_an_unavailable_robots_txt_forbids_the_page(web: Website) -> None:
     web.add("/robots.txt", ROBOTS["broken"])
     done = fetch(web, "/about")
     assert done.code == 3
     assert "Could not read robots.txt (HTTP 500); the host is skipped" in done.out
 
 
-def test_the_rest_that_a_host_wants_is_kept_between_robots_and_page(web: Website) -> None:
+def test_the_crawl_delay_applies_between_robots_txt_and_page(web: Website) -> None:
     web.add("/robots.txt", at_home("User-agent: usher\nCrawl-delay: 1\n", "text/plain"))
     assert fetch(web, "/about").code == 0
     first, second = (ask.at for ask in web.log)
     assert second - first >= 1
 
 
-def test_what_is_no_url_is_a_usage_of_its_own() -> None:
+def test_an_invalid_url_is_a_usage_error() -> None:
     done = usher("fetch", "javascript:alert(1)")
     assert done.code == 2
     assert "cannot be fetched" in done.err

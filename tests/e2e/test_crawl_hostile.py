@@ -129,7 +129,7 @@ order by h.name, g.id
 
 
 @pytest.mark.soak
-def test_every_page_ends_in_a_clear_result(
+def test_every_page_has_a_clear_result(
     database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with site() as web, crawls(database, tmp_path, **SETTINGS) as house:
@@ -188,9 +188,7 @@ def check(house: Crawls, web: Website) -> str:
 
 
 @pytest.mark.soak
-def test_a_host_that_asks_for_rest_gets_it_from_every_crawler(
-    database: str, tmp_path: Path
-) -> None:
+def test_every_crawler_obeys_retry_after(database: str, tmp_path: Path) -> None:
     """One answer of 429 with Retry-After, and its other pages are left alone until then."""
     pages = {f"/{i}": page(f"Page {i}") for i in range(30)}
     answers = iter([EVERYTHING["/status/429"]])

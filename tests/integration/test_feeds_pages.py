@@ -200,7 +200,7 @@ def test_items_are_searched_and_turned(house: Mgmt, feeds: dict[str, int]) -> No
     }.items():
         told = data(house, f"/items.json?{query}")
         assert len(told["items"]) == number, query
-    assert "No item is like that" in page(house, "/items?words=zebra")
+    assert "No item matches" in page(house, "/items?words=zebra")
 
 
 def test_nothing_a_feed_says_can_do_harm(house: Mgmt, feeds: dict[str, int]) -> None:
@@ -300,7 +300,7 @@ async def test_days_are_counted_by_one_indexed_statement(conn: Connection) -> No
     since = NOW - timedelta(days=14)
     given = {"feeds": ids, "since": since, "until": NOW}
     for hot, more in (
-        (sparkline.store.days, given),
+        (sparkline.store.items_per_day, given),
         (queries.store.sizes, {"feeds": ids, "most": 1001}),
     ):
         plan = await conn.execute(b"explain " + hot.query, more)
@@ -351,8 +351,8 @@ def test_text_alone(said: str, kind: str, text: str) -> None:
 
 
 def test_words() -> None:
-    assert line("a\n b", most=10) == "a b"
-    assert line("a" * 20, most=10) == "a" * 9 + "…"
+    assert line("a\n b", max_chars=10) == "a b"
+    assert line("a" * 20, max_chars=10) == "a" * 9 + "…"
     assert paragraphs("a\n\nb\n \n\nc\nd") == ["a", "b", "c\nd"]
     assert (size(1), size(4_812_345), size(10**20)) == ("1 bytes", "4.81 MB", "100,000,000 TB")
     assert distance(NOW + timedelta(hours=5), NOW) == "in 5 hours"

@@ -54,7 +54,7 @@ async def test_a_page_is_fetched(site: Website) -> None:
     assert not answer.truncated
 
 
-async def test_the_request_says_who_asks(site: Website) -> None:
+async def test_the_request_has_a_user_agent(site: Website) -> None:
     async with fetching() as fetcher:
         answer = await get(fetcher, site, "/about")
     (asked,) = site.asked("/about")
@@ -67,7 +67,7 @@ async def test_the_request_says_who_asks(site: Website) -> None:
     assert answer.request.endswith(b"\r\n\r\n")
 
 
-async def test_headers_are_added_or_take_the_place_of_ours(site: Website) -> None:
+async def test_headers_are_added_or_replace_ours(site: Website) -> None:
     async with fetching() as fetcher:
         first = await get(fetcher, site, "/about")
         again = await fetcher.get(first.url, {"If-None-Match": first.etag or "", "accept": "x/y"})
@@ -76,7 +76,7 @@ async def test_headers_are_added_or_take_the_place_of_ours(site: Website) -> Non
     assert site.asked("/about")[0].connection == site.asked("/about")[1].connection
 
 
-def test_a_request_that_was_given_up_is_discarded() -> None:
+def test_a_cancelled_request_is_discarded() -> None:
     """Else the kernel delivers it minutes later, when another crawler has the host: an impolite request."""
 
     async def give_up(port: int) -> None:
@@ -92,7 +92,7 @@ def test_a_request_that_was_given_up_is_discarded() -> None:
                 pass
 
 
-async def test_our_own_mistakes_raise() -> None:
+async def test_programming_errors_raise() -> None:
     async with fetching() as fetcher:
         with pytest.raises(ValueError, match="line break"):
             await fetcher.get(url("http://localhost/"), {"X": "a\r\nY: b"})
@@ -104,7 +104,7 @@ async def test_our_own_mistakes_raise() -> None:
         await fetcher.get(url("http://localhost/"))
 
 
-async def test_lines_are_kept_and_shared(site: Website) -> None:
+async def test_connections_are_kept_and_shared(site: Website) -> None:
     async with fetching(each=2) as fetcher:
         for _ in range(5):
             await get(fetcher, site, "/about")
@@ -116,7 +116,7 @@ async def test_lines_are_kept_and_shared(site: Website) -> None:
     assert len({asked.connection for asked in site.log}) == 2
 
 
-async def test_a_kept_line_is_closed_in_time(site: Website) -> None:
+async def test_an_idle_connection_is_closed_in_time(site: Website) -> None:
     async with fetching(FetchLimits(keep=0.1)) as fetcher:
         await get(fetcher, site, "/about")
         await asyncio.sleep(0.3)
@@ -126,7 +126,7 @@ async def test_a_kept_line_is_closed_in_time(site: Website) -> None:
     assert len({asked.connection for asked in site.log}) == 2
 
 
-async def test_there_are_never_more_lines_than_allowed() -> None:
+async def test_the_number_of_connections_is_limited() -> None:
     with Website({"/": page("x")}, host="127.0.0.1") as one, Website({"/": page("y")}) as other:
         async with fetching(most=1) as fetcher:
             answers = [
@@ -140,7 +140,7 @@ async def test_there_are_never_more_lines_than_allowed() -> None:
             assert len(fetcher._pool._hosts) == 1
 
 
-async def test_a_line_that_died_is_replaced_once(site: Website) -> None:
+async def test_a_lost_connection_is_replaced_once(site: Website) -> None:
     count = 0
 
     def moody(_ask: Request) -> Response:
@@ -161,7 +161,7 @@ async def test_a_line_that_died_is_replaced_once(site: Website) -> None:
     assert (answer.status, answer.error, count) == (200, "", 2)
 
 
-async def test_a_host_that_always_hangs_up_is_asked_once(site: Website) -> None:
+async def test_a_host_that_always_closes_is_requested_once(site: Website) -> None:
     async with fetching() as fetcher:
         answer = await get(fetcher, site, "/closed")
     assert (answer.status, answer.kind) == (None, "reset")
@@ -169,7 +169,7 @@ async def test_a_host_that_always_hangs_up_is_asked_once(site: Website) -> None:
     assert len(site.asked("/closed")) == 1
 
 
-async def test_a_line_on_which_something_was_said_unasked_is_not_used_again(site: Website) -> None:
+async def test_a_connection_with_unexpected_data_is_not_reused(site: Website) -> None:
     site.add("/late", said(GOOD, 0.05, GOOD.replace(b"good", b"evil"), 1.0))
     site.add("/extra", said(GOOD + GOOD.replace(b"good", b"evil"), end="keep"))
     async with fetching(each=1) as fetcher:
@@ -179,7 +179,7 @@ async def test_a_line_on_which_something_was_said_unasked_is_not_used_again(site
             assert (await get(fetcher, site, "/plain.txt")).body == b"Plain words, no markup.\n"
 
 
-async def test_cancelling_hangs_up(site: Website) -> None:
+async def test_cancelling_closes_the_connection(site: Website) -> None:
     async with fetching() as fetcher:
         task = asyncio.create_task(get(fetcher, site, "/stalled"))
         await until(lambda: bool(site.asked("/stalled")))
@@ -191,7 +191,7 @@ async def test_cancelling_hangs_up(site: Website) -> None:
         assert (await get(fetcher, site, "/about")).status == 200
 
 
-async def test_closing_ends_what_is_under_way(site: Website) -> None:
+async def test_closing_ends_requests_in_flight(site: Website) -> None:
     async with fetching(each=1) as fetcher:
         tasks = [asyncio.create_task(get(fetcher, site, "/stalled")) for _ in range(3)]
         await until(lambda: bool(site.asked("/stalled")))
@@ -214,9 +214,9 @@ async def test_nothing_is_left_behind(site: Website) -> None:
     assert len(asyncio.all_tasks()) == tasks
 
 
-async def test_what_is_private_is_not_dialled(site: Website) -> None:
+async def test_private_addresses_are_not_connected_to(site: Website) -> None:
     names = {"rebound.test": ["127.0.0.1"], "both.test": ["10.0.0.1", "127.0.0.1"]}
-    async with fetching(allow=private_hosts.PrivateAllowList(), names=names) as fetcher:
+    async with fetching(allow=private_hosts.AllowList(), names=names) as fetcher:
         for host in ("127.0.0.1", "2130706433", "0x7f.1", "[::1]", "[::ffff:7f00:1]", "both.test"):
             answer = await get(fetcher, site, "/about", host)
             assert (answer.status, answer.kind) == (None, "private"), host
@@ -225,7 +225,7 @@ async def test_what_is_private_is_not_dialled(site: Website) -> None:
     assert not site.log
 
 
-async def test_of_many_addresses_those_that_are_allowed_are_dialled(site: Website) -> None:
+async def test_only_allowed_addresses_of_a_name_are_connected_to(site: Website) -> None:
     names = {
         "many.localhost": ["10.0.0.1", "127.0.0.1"],
         "refusing.test": ["127.0.0.9", "127.0.0.1"],
@@ -235,7 +235,7 @@ async def test_of_many_addresses_those_that_are_allowed_are_dialled(site: Websit
         assert (await get(fetcher, site, "/about", "refusing.test")).ip == "127.0.0.1"
 
 
-async def test_ports_of_other_services_are_not_dialled() -> None:
+async def test_ports_of_other_services_are_not_connected_to() -> None:
     async with fetching() as fetcher:
         answer = await fetcher.get(url("http://localhost:25/"))
     assert (answer.kind, answer.error) == ("port", "port 25 is not a web port")
@@ -253,7 +253,7 @@ async def test_a_host_that_refuses() -> None:
     assert (answer.kind, answer.error) == ("refused", "the connection was refused")
 
 
-async def test_a_host_that_takes_no_calls() -> None:
+async def test_a_host_that_does_not_accept() -> None:
     """A listener whose queue is full answers no knock at all."""
     with closing(socket.create_server(("127.0.0.1", 0), backlog=0)) as full:
         port = full.getsockname()[1]
@@ -287,7 +287,7 @@ async def test_a_name_that_takes_too_long(site: Website) -> None:
         assert (await get(fetcher, site, "/about", "slow.test")).status == 200
 
 
-async def test_the_total_is_for_everything(site: Website) -> None:
+async def test_the_total_limit_includes_dns(site: Website) -> None:
     def slow(_name: str) -> Sequence[str]:
         time.sleep(0.2)
         return ["127.0.0.1"]
@@ -304,7 +304,7 @@ async def test_the_total_is_for_everything(site: Website) -> None:
     assert (answer.kind, answer.error) == ("timeout", "no response within 0.1 s")
 
 
-async def test_names_are_remembered_and_asked_for_once() -> None:
+async def test_names_are_cached_and_resolved_once() -> None:
     asked: list[str] = []
 
     def look(name: str) -> Sequence[str]:

@@ -85,7 +85,7 @@ def on(run: Run, work: Callable[[Website], Awaitable[None]]) -> None:
 
 
 @pytest.mark.parametrize("run", LOOPS)
-def test_every_trouble_has_its_words(run: Run) -> None:
+def test_every_failure_has_a_reason(run: Run) -> None:
     async def work(site: Website) -> None:
         async with fetching(LIMITS, each=len(TROUBLE)) as fetcher:
             answers = await asyncio.gather(*(get(fetcher, site, path) for path in TROUBLE))
@@ -105,7 +105,7 @@ def _short(answer: FetchResponse) -> tuple[str, str, int | None]:
 
 
 @pytest.mark.parametrize("run", LOOPS)
-def test_what_every_browser_shows_is_fetched(run: Run) -> None:
+def test_responses_that_browsers_accept_are_fetched(run: Run) -> None:
     async def work(site: Website) -> None:
         async with fetching(LIMITS, each=2) as fetcher:
             for path in ODD:
@@ -128,7 +128,7 @@ def test_headers_come_as_they_were_sent() -> None:
     on(asyncio.run, work)
 
 
-def test_an_endless_answer_is_not_read_further_than_the_limit() -> None:
+def test_an_endless_response_is_read_up_to_the_limit() -> None:
     async def work(site: Website) -> None:
         async with fetching(LIMITS) as fetcher:
             await asyncio.gather(*(get(fetcher, site, path) for path in ("/endless", "/huge")))
@@ -153,7 +153,7 @@ def site() -> Iterator[Website]:
 @settings(
     max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
 )
-def test_any_bytes_have_an_answer(site: Website, parts: list[bytes], end: End) -> None:
+def test_any_bytes_have_a_result(site: Website, parts: list[bytes], end: End) -> None:
     async def main() -> None:
         site.add("/noise", said(*parts, end=end))
         async with fetching(FetchLimits(idle=0.05, total=0.2)) as fetcher:
@@ -189,7 +189,7 @@ uvloop.run(main(int(sys.argv[1])))
 """
 
 
-def test_a_hundred_at_once_cost_no_more_than_their_limits() -> None:
+def test_a_hundred_concurrent_responses_stay_within_their_limits() -> None:
     """Fifty of them keep the two megabytes they are allowed; the bombs keep nothing."""
     with Website(HOSTILE, max_bytes=32 << 20, max_seconds=20) as site:
         here = Path(__file__).parents[1]

@@ -117,7 +117,7 @@ async def _answer(met: Met, reader: asyncio.StreamReader, writer: asyncio.Stream
 
 
 @pytest.mark.parametrize("run", LOOPS)
-def test_a_good_certificate_is_good(run: Run, papers: Papers) -> None:
+def test_a_valid_certificate_is_accepted(run: Run, papers: Papers) -> None:
     async def main() -> None:
         names = {"localhost": ["127.0.0.1"], "good.test": ["127.0.0.1"]}
         async with serving(papers, "good") as met:
@@ -141,7 +141,7 @@ def test_a_good_certificate_is_good(run: Run, papers: Papers) -> None:
         ("own", "the certificate is self-signed"),
     ],
 )
-def test_a_bad_one_is_refused(run: Run, papers: Papers, name: str, words: str) -> None:
+def test_an_invalid_certificate_is_refused(run: Run, papers: Papers, name: str, words: str) -> None:
     async def main() -> None:
         async with serving(papers, name) as met:
             async with fetching(ca=papers.ca) as fetcher:
@@ -152,7 +152,7 @@ def test_a_bad_one_is_refused(run: Run, papers: Papers, name: str, words: str) -
     run(main())
 
 
-async def test_the_system_does_not_know_our_signature(papers: Papers) -> None:
+async def test_an_unknown_issuer_is_refused(papers: Papers) -> None:
     async with serving(papers, "good") as met:
         async with fetching() as fetcher:
             answer = await fetcher.get(url(f"https://localhost:{met.port}/"))
@@ -161,7 +161,7 @@ async def test_the_system_does_not_know_our_signature(papers: Papers) -> None:
 
 
 @pytest.mark.parametrize("run", LOOPS)
-def test_who_does_not_speak_tls(run: Run) -> None:
+def test_a_host_without_tls(run: Run) -> None:
     async def main() -> None:
         async def plain(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -177,7 +177,7 @@ def test_who_does_not_speak_tls(run: Run) -> None:
 
 
 @pytest.mark.parametrize("run", LOOPS)
-def test_who_hangs_up_or_says_nothing_in_the_handshake(run: Run) -> None:
+def test_a_host_that_fails_the_handshake(run: Run) -> None:
     async def main() -> None:
         async def leave(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             writer.transport.abort()
@@ -201,7 +201,7 @@ def test_who_hangs_up_or_says_nothing_in_the_handshake(run: Run) -> None:
     run(main())
 
 
-def test_a_bad_list_of_authorities_is_told_at_once(tmp_path: Path) -> None:
+def test_an_invalid_ca_file_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "bad.pem").write_text("no certificate")
     for name in ("bad.pem", "none.pem"):
         with pytest.raises(BadInput, match="holds no certificates"):

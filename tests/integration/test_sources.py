@@ -13,7 +13,7 @@ from usher.http.server.chunk_files import chunk_endpoints
 from usher.http.server.component import serve_component
 from usher.index.builder_service import SUFFIX
 from usher.index.chunk_sources import ChunkSources
-from usher.messages.index_server import MissingChunk, RowServer, SeedHosts, ServerChunk
+from usher.messages.index_server import ChunkServer, MissingChunk, SeedHosts, ServerChunk
 
 OTHER = "ab" * 32
 
@@ -45,7 +45,7 @@ def wanted(builder: str, *peers: str, chunk: int = 5) -> ServerChunk:
         chunk,
         "crawler:1",
         builder,
-        [RowServer(1, "here:1")],
+        [ChunkServer(1, "here:1")],
         SeedHosts("crawler:1", builder),
         list(peers),
         index_sha256=OTHER,

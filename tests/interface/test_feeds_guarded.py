@@ -73,7 +73,7 @@ def test_without_the_feeds_database_mgmt_works(stored: str, tmp_path: Path) -> N
         assert running.get("/readyz").status == 200
         told = running.get("/feeds")
         assert (told.status, told.headers["retry-after"]) == (503, "5")
-        assert "<h1>That did not work</h1>" in told.body.decode()
+        assert "<h1>Error</h1>" in told.body.decode()
         assert running.get("/feeds.json").problem == (503, "unreachable")
 
 

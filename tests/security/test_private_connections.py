@@ -18,7 +18,7 @@ from usher.crawl.own_endpoints import own_endpoints
 from usher.crawl.page_visit import PageVisit, PageVisitor
 from usher.crawl.politeness import PolitenessPolicy
 from usher.messages.crawler import PageToFetch
-from usher.private_hosts import PrivateAllowList, PrivateHostPermission, parse_allow_list
+from usher.private_hosts import AllowList, HostPermission, parse_allow_list
 from usher.settings import Settings
 
 PRIVATE = "127.0.5.1"
@@ -41,7 +41,7 @@ def client(resolver: Resolver, allow: str = "", own: Sequence[str] = ()) -> Fetc
     return Fetcher(
         AGENT,
         limits=QUICK,
-        allow=parse_allow_list(allow) if allow else PrivateAllowList(),
+        allow=parse_allow_list(allow) if allow else AllowList(),
         own=own_endpoints(settings, own),
         lookup=resolver,
     )
@@ -54,7 +54,7 @@ def client(resolver: Resolver, allow: str = "", own: Sequence[str] = ()) -> Fetc
 )
 async def test_a_permission_is_for_one_port() -> None:
     with Website(host=PRIVATE) as named, Website(host=PRIVATE) as other:
-        permission = PrivateHostPermission(PRIVATE, named.port, (PRIVATE,))
+        permission = HostPermission(PRIVATE, named.port, (PRIVATE,))
         async with client(Resolver()) as fetcher:
             first = await fetcher.get(url(named.url("/x")), permission=permission)
             second = await fetcher.get(url(other.url("/x")), permission=permission)
@@ -70,7 +70,7 @@ async def test_a_permission_is_for_one_port() -> None:
 async def test_a_permission_is_for_the_addresses_of_that_time() -> None:
     resolver = Resolver(wiki="127.0.5.2")
     with Website(host="127.0.5.1") as then, Website(host="127.0.5.2", port=then.port) as now:
-        permission = PrivateHostPermission("wiki.test", then.port, ("127.0.5.1",))
+        permission = HostPermission("wiki.test", then.port, ("127.0.5.1",))
         async with client(resolver) as fetcher:
             answer = await fetcher.get(url(f"http://wiki.test:{then.port}/"), permission=permission)
         assert (answer.kind, now.log, then.log) == ("private", [], [])
@@ -96,7 +96,7 @@ async def test_a_listed_network_opens_no_names() -> None:
 )
 async def test_connections_are_not_shared_with_requests_without_permission() -> None:
     with Website(host=PRIVATE) as site:
-        permission = PrivateHostPermission(PRIVATE, site.port, (PRIVATE,))
+        permission = HostPermission(PRIVATE, site.port, (PRIVATE,))
         async with client(Resolver()) as fetcher:
             assert (await fetcher.get(url(site.url("/")), permission=permission)).status == 404
             answer = await fetcher.get(url(site.url("/stolen")))

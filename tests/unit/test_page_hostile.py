@@ -115,7 +115,7 @@ def test_bombs(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["divs", "headings", "formatting", "cdata", "blanks"])
-def test_bombs_are_read_too(name: str) -> None:
+def test_documents_of_bombs(name: str) -> None:
     began = time.process_time()
     extract_documents(BOMBS[name], HERE, media_type="application/xhtml+xml")
     assert time.process_time() - began < 10

@@ -1,4 +1,4 @@
-"""What requests and answers look like: read, checked and written by msgspec, drawn in openapi.json."""
+"""The messages of the door, whose fields are types of `usher.door`."""
 
 from typing import Literal
 
@@ -9,7 +9,7 @@ from usher.messages.crawler import UrlList, VerdictCounts
 
 
 class KnockRequest(Struct, forbid_unknown_fields=True):
-    """URLs that ask to come in; a misspelt field is refused, lest a `dry-run` be none."""
+    """URLs to admit. Unknown fields are refused, because a misspelt `dry_run` would not be dry."""
 
     urls: UrlList
     kind: KnockKind = "single"
@@ -19,8 +19,8 @@ class KnockRequest(Struct, forbid_unknown_fields=True):
     answers: bool = True
 
 
-class UrlVerdict(Struct, gc=False):
-    """What the door says to one URL; `canonical` is null where it cannot be read."""
+class KnockVerdict(Struct, gc=False):
+    """The verdict on one URL; `canonical` is null if the URL cannot be parsed."""
 
     url: str
     canonical: str | None
@@ -30,16 +30,16 @@ class UrlVerdict(Struct, gc=False):
 
 
 class KnockAnswer(Struct):
-    """How many of each verdict and reason, how many pages full knocks brought with them, and each URL's answer."""
+    """Counts by verdict and reason, the pages that full knocks made due as well, and the verdict on each URL."""
 
     counts: VerdictCounts
     reasons: dict[Reason, int]
     brought: int
-    answers: list[UrlVerdict] | UnsetType = UNSET
+    answers: list[KnockVerdict] | UnsetType = UNSET
 
 
 class EntreeRequest(Struct):
-    """Jemison's body; its `api-key` and `data` may be there and are not used."""
+    """Jemison's body; its `api-key` and `data` are ignored."""
 
     host: str
     scheme: str = "https"

@@ -1,10 +1,15 @@
-"""Holdings at MGMT: an index server says which chunks it has, and compares them after the database was restored."""
+"""Endpoints for the holdings of index servers: which chunks they have, also after a restore of the database."""
 
 from usher.api.access import work
 from usher.api.context import MgmtCall
-from usher.api.mgmt_calls import caller, check_incarnation, database_time, mgmt_connection
+from usher.api.mgmt_calls import (
+    calling_component,
+    check_incarnation,
+    database_time,
+    mgmt_connection,
+)
+from usher.http.server.bodies import check_count
 from usher.http.server.endpoint import Endpoint
-from usher.http.server.middleware import HttpError
 from usher.messages.fields import MAX_CHUNKS_PER_REQUEST, chunk_number
 from usher.messages.index_server import (
     CompareHoldingsRequest,
@@ -15,30 +20,27 @@ from usher.messages.index_server import (
 from usher.mgmt import placements
 
 
-async def set_held(call: MgmtCall[HoldingsRequest]) -> StrayChunks:
-    me = await caller(call, "index-server")
-    held = {chunk_number(one) for one in call.body.chunk_ids}
+async def set_holdings(call: MgmtCall[HoldingsRequest]) -> StrayChunks:
+    server = await calling_component(call, "index-server")
+    held = {chunk_number(chunk) for chunk in call.body.chunk_ids}
     async with mgmt_connection(call) as conn:
+        now = database_time(call)
         await placements.plan_alone(conn)
         compared_with = await check_incarnation(conn, call.headers)
-        if not compared_with and await placements.is_unreported(conn, me.id):
-            # It cannot compare documents, so it loads all of its chunks again.
-            await placements.returned(conn, me.id, set(), now=database_time(call))
+        if not compared_with and await placements.is_unreported(conn, server.id):
+            # The server cannot compare documents, so it loads all of its chunks again.
+            await placements.returned(conn, server.id, set(), now=now)
             return StrayChunks(sorted(held))
-        return StrayChunks(
-            sorted(await placements.returned(conn, me.id, held, now=database_time(call)))
-        )
+        return StrayChunks(sorted(await placements.returned(conn, server.id, held, now=now)))
 
 
-async def compare(call: MgmtCall[CompareHoldingsRequest]) -> HoldingsComparison:
-    me, chunks = await caller(call, "index-server"), call.body.chunks
-    if len(chunks) > MAX_CHUNKS_PER_REQUEST:
-        message = f"{len(chunks):,} chunks are more than {MAX_CHUNKS_PER_REQUEST:,}."
-        raise HttpError(413, "too_large", message, hint="Compare them in several requests.")
+async def compare_holdings(call: MgmtCall[CompareHoldingsRequest]) -> HoldingsComparison:
+    server, chunks = await calling_component(call, "index-server"), call.body.chunks
+    check_count(chunks, "chunks", MAX_CHUNKS_PER_REQUEST)
     async with mgmt_connection(call) as conn:
         await placements.plan_alone(conn)
         await check_incarnation(conn, call.headers)
-        comparison = await placements.compare(conn, me.id, chunks, now=database_time(call))
+        comparison = await placements.compare(conn, server.id, chunks, now=database_time(call))
     return HoldingsComparison(comparison.stray, comparison.reload)
 
 
@@ -46,19 +48,19 @@ ENDPOINTS = (
     Endpoint(
         "POST",
         "/v1/holdings",
-        set_held,
+        set_holdings,
         HoldingsRequest,
         StrayChunks,
-        "The index server has these chunks and no others",
+        "The index server has exactly these chunks",
         access=work("index-server"),
     ),
     Endpoint(
         "POST",
         "/v1/holdings/compare",
-        compare,
+        compare_holdings,
         CompareHoldingsRequest,
         HoldingsComparison,
-        "The index server compares chunks with a database that was restored, before it says what it has",
+        "Compare chunks of an index server with a restored database, before it reports its holdings",
         access=work("index-server"),
     ),
 )

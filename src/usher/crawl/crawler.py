@@ -45,11 +45,12 @@ class CrawlerLoad:
 
 @dataclass(slots=True)
 class ChunkCrawl:
-    """A chunk that is being crawled: its lease, its links and the results of its pages so far."""
+    """A chunk that is being crawled: its lease, links, file, and the results of its pages so far."""
 
     chunk_id: int
     lease: ChunkLease
     links: LinkReporter
+    writer: WarcChunkWriter
     pages: list[PageReport] = field(default_factory=list)
     task: asyncio.Task[None] | None = None
     is_reporting: bool = (
@@ -147,7 +148,9 @@ class Crawler:
         self._lease = pack.lease or self._lease
         self._leased.set()
         lease = ChunkLease(claimed_at + self._lease)
-        crawl = ChunkCrawl(pack.chunk_id, lease, LinkReporter(self.mgmt, self._recent))
+        links = LinkReporter(self.mgmt, self._recent)
+        writer = WarcChunkWriter(self.store, pack.chunk_id, self.info)
+        crawl = ChunkCrawl(pack.chunk_id, lease, links, writer)
         if self._stopped:
             crawl.lease.end()
         self.open[pack.chunk_id] = crawl
@@ -170,26 +173,26 @@ class Crawler:
 
     async def _crawl(self, crawl: ChunkCrawl, pack: LinkChunk) -> None:
         try:
-            async with WarcChunkWriter(self.store, crawl.chunk_id, self.info) as writer:
-                failures = await self._visit_all(crawl, pack.pages, writer)
+            async with crawl.writer:
+                failures = await self._visit_all(crawl, pack.pages)
                 wanted = min(failures, MAX_PAGES_PER_CHUNK - len(pack.pages))
                 if wanted and not self._stopped:
                     more = await self.mgmt.more_links(wanted, crawl.chunk_id, hold=True)
-                    await self._visit_all(crawl, more, writer)
+                    await self._visit_all(crawl, more)
                 await crawl.links.send()
-                await self._report(crawl, writer)
+                await self._report(crawl)
         except Exception as error:  # noqa: BLE001 - one chunk that fails must not end the others
             await self._give_up(crawl.chunk_id, first_cause(error))
         finally:
             self.open.pop(crawl.chunk_id, None)
             self._wake.set()
 
-    async def _report(self, crawl: ChunkCrawl, writer: WarcChunkWriter) -> None:
+    async def _report(self, crawl: ChunkCrawl) -> None:
         crawl.is_reporting = True
         if not crawl.pages:
             await self.mgmt.not_crawled(crawl.chunk_id, "the crawler visited none of its pages")
             return
-        file = await writer.close()
+        file = await crawl.writer.close()
         await self.mgmt.crawled(
             crawl.chunk_id, pages=crawl.pages, sha256=file.sha256, size=file.size
         )
@@ -210,9 +213,7 @@ class Crawler:
         with suppress(UsherError):
             await self.mgmt.not_crawled(chunk, f"the crawler failed: {error!r}"[:1000])
 
-    async def _visit_all(
-        self, crawl: ChunkCrawl, pages: Sequence[PageToFetch], writer: WarcChunkWriter
-    ) -> int:
+    async def _visit_all(self, crawl: ChunkCrawl, pages: Sequence[PageToFetch]) -> int:
         """Visit all pages, the hosts in parallel; return how many pages failed."""
         hosts: dict[str, list[PageToFetch]] = defaultdict(list)
         for page in pages:
@@ -221,36 +222,30 @@ class Crawler:
         before = len(crawl.pages)
         async with asyncio.TaskGroup() as group:
             for links in hosts.values():
-                group.create_task(self._visit_host(crawl, HostQueue(links[::-1]), writer))
+                group.create_task(self._visit_host(crawl, HostQueue(links[::-1])))
         return sum(page.result == "failure" for page in crawl.pages[before:])
 
-    async def _visit_host(
-        self, crawl: ChunkCrawl, queue: HostQueue, writer: WarcChunkWriter
-    ) -> None:
+    async def _visit_host(self, crawl: ChunkCrawl, queue: HostQueue) -> None:
         """Visit the first page alone, which reads the host's rules, then the others in parallel.
 
         The crawl delay, if there is one, makes them wait for each other.
         """
-        await self._visit_next(crawl, queue, writer)
+        await self._visit_next(crawl, queue)
         async with asyncio.TaskGroup() as group:
             for _ in range(min(MAX_REQUESTS_PER_HOST, len(queue.waiting))):
-                group.create_task(self._visit_rest(crawl, queue, writer))
+                group.create_task(self._visit_rest(crawl, queue))
 
-    async def _visit_rest(
-        self, crawl: ChunkCrawl, queue: HostQueue, writer: WarcChunkWriter
-    ) -> None:
+    async def _visit_rest(self, crawl: ChunkCrawl, queue: HostQueue) -> None:
         while queue.waiting and not self._stopped:
-            await self._visit_next(crawl, queue, writer)
+            await self._visit_next(crawl, queue)
 
-    async def _visit_next(
-        self, crawl: ChunkCrawl, queue: HostQueue, writer: WarcChunkWriter
-    ) -> None:
+    async def _visit_next(self, crawl: ChunkCrawl, queue: HostQueue) -> None:
         visit = await self.visitor.visit(queue.waiting.pop(), crawl.lease)
         if visit is None:
             return  # not requested, so MGMT hands it out again
         page = visit.outcome.page
         queue.update(page)
-        await writer.add(visit)
+        await crawl.writer.add(visit)
         await crawl.links.add(visit)
         crawl.pages.append(page)
         self.pages += 1

@@ -11,7 +11,7 @@ from typing import Final, Literal
 from usher.crawl.http.response import REDIRECT_STATUSES, FetchResponse
 from usher.crawl.page.parse import ParsedPage
 from usher.messages.crawler import PageReport, PageToFetch
-from usher.private_hosts import PrivateAllowList, may_lead
+from usher.private_hosts import AllowList, may_lead
 from usher.urls import Scheme, Url, UrlRefusal, parse
 
 GONE_STATUSES: Final = frozenset({404, 410})
@@ -116,7 +116,7 @@ def _fetched(
     return FetchOutcome(page, links, feeds=parsed.feeds)
 
 
-def without_private(outcome: FetchOutcome, host: str, allowed: PrivateAllowList) -> FetchOutcome:
+def without_private(outcome: FetchOutcome, host: str, allowed: AllowList) -> FetchOutcome:
     """Leave out links to private hosts of `allow_private` that a page of this host must not link to.
 
     MGMT's door refuses them too, but MGMT may not have this crawler's setting.
@@ -130,7 +130,7 @@ def without_private(outcome: FetchOutcome, host: str, allowed: PrivateAllowList)
     return replace(outcome, links=links)
 
 
-def may_follow(allowed: PrivateAllowList, host: str, link: str) -> bool:
+def may_follow(allowed: AllowList, host: str, link: str) -> bool:
     url = url_of(link)
     return isinstance(url, UrlRefusal) or may_lead(allowed, host, url.host)
 

@@ -17,14 +17,14 @@ from usher.crawl.page.parse import ParsedPage, parse_page
 from usher.crawl.page.pdf import PdfText
 from usher.crawl.page.pdf_process import PdfProcess
 from usher.crawl.politeness import (
-    HostRules,
+    CachedRobots,
     PolitenessPolicy,
     RequestCause,
     effective_crawl_delay,
 )
 from usher.crawl.sitemap import ParsedSitemap
 from usher.messages.crawler import PageToFetch
-from usher.private_hosts import PrivateHostPermission
+from usher.private_hosts import HostPermission
 from usher.urls import Scheme, Url, UrlRefusal
 
 THREAD_PARSE_BYTES: Final = 300_000  # larger pages would block the loop
@@ -40,7 +40,7 @@ class PageVisit:
     response: FetchResponse | None = None
     parsed: ParsedPage | None = None
     sitemap: ParsedSitemap | None = None
-    rules: HostRules | None = None
+    rules: CachedRobots | None = None
     pdf: PdfText | None = None
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
@@ -95,7 +95,7 @@ class PageVisitor:
         return None if response is None else await self._visit(link, url, response, rules)
 
     async def _visit(
-        self, link: PageToFetch, url: Url, response: FetchResponse, rules: HostRules
+        self, link: PageToFetch, url: Url, response: FetchResponse, rules: CachedRobots
     ) -> PageVisit:
         """Parse a response and decide what it means."""
         parsed, now, pdf = await self._parse(response), datetime.now(UTC), None
@@ -122,11 +122,11 @@ class PageVisitor:
         return await loop.run_in_executor(self._thread, parse_response, response)
 
 
-def permission_of(link: PageToFetch, url: Url) -> PrivateHostPermission | None:
+def permission_of(link: PageToFetch, url: Url) -> HostPermission | None:
     """Return the permission that MGMT sent with a page; it is valid for the page's own host."""
     if link.private is None:
         return None
-    return PrivateHostPermission(split_host(url.host)[0], link.private.port, link.private.addresses)
+    return HostPermission(split_host(url.host)[0], link.private.port, link.private.addresses)
 
 
 def sitemap_in(response: FetchResponse, parsed: ParsedPage | None) -> ParsedSitemap | None:

@@ -18,7 +18,7 @@ from usher.crawl.http.response import REDIRECT_STATUSES
 from usher.crawl.robots import AGENT, RobotsRules
 from usher.errors import UsherError
 from usher.http.client.mgmt_client import Client
-from usher.private_hosts import PrivateAllowList, PrivateHostPermission
+from usher.private_hosts import AllowList, HostPermission
 from usher.urls import Url
 
 MAX_HOSTS: Final = 20_000  # in memory
@@ -26,7 +26,7 @@ MAX_REDIRECTS: Final = 5  # of a robots.txt, by RFC 9309
 
 
 @dataclass(slots=True)
-class HostRules:
+class CachedRobots:
     """What a host allows, where that comes from, and when it must be read again."""
 
     robots: RobotsRules
@@ -39,7 +39,7 @@ class RequestCause:
     """Why a URL is requested: the page that links to it, and the operator's permission, if there are any."""
 
     source: Url | None = None
-    permission: PrivateHostPermission | None = None
+    permission: HostPermission | None = None
 
 
 NAMED_BY_OPERATOR: Final = RequestCause()  # or by MGMT
@@ -53,7 +53,7 @@ class HostPace:
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
-def effective_crawl_delay(mgmt_delay: float, rules: HostRules) -> float:
+def effective_crawl_delay(mgmt_delay: float, rules: CachedRobots) -> float:
     """Return the seconds between two requests to a host: the longer of MGMT's delay and that of robots.txt.
 
     MGMT's delay covers the host's setting and its politeness group. A Retry-After is not part of it: the crawler
@@ -68,12 +68,12 @@ class PolitenessPolicy:
     def __init__(self, fetcher: Fetcher, mgmt: Client | None = None) -> None:
         self._fetcher = fetcher
         self._mgmt = mgmt
-        self._rules: OrderedDict[str, HostRules] = OrderedDict()
+        self._rules: OrderedDict[str, CachedRobots] = OrderedDict()
         self._reading: dict[str, asyncio.Lock] = {}
         self._paces: OrderedDict[str, HostPace] = OrderedDict()
 
     @property
-    def allowed(self) -> PrivateAllowList:
+    def allowed(self) -> AllowList:
         """The private hosts that the setting `allow_private` lists."""
         return self._fetcher.allow
 
@@ -112,11 +112,10 @@ class PolitenessPolicy:
                 response = await self._fetcher.get(
                     url, headers, source=cause.source, permission=cause.permission
                 )
-        except TimeoutError:
-            pace.requested_at = now()
-            return None
-        except BaseException:
+        except BaseException as error:
             pace.requested_at = now()  # the host may have received the request
+            if isinstance(error, TimeoutError):
+                return None
             raise
         # The delay counts from the moment when the host certainly had the request.
         pace.requested_at = max(pace.requested_at, response.head_at or now())
@@ -133,7 +132,7 @@ class PolitenessPolicy:
 
     async def rules(
         self, url: Url, *, delay: float, lease: ChunkLease, cause: RequestCause = NAMED_BY_OPERATOR
-    ) -> HostRules | None:
+    ) -> CachedRobots | None:
         """Return what the host of a URL allows: from memory, from MGMT, or from its robots.txt.
 
         None if the lease ends before the robots.txt could be requested.
@@ -153,14 +152,14 @@ class PolitenessPolicy:
             self._reading.pop(key, None)
         return rules
 
-    def _cached(self, key: str) -> HostRules | None:
+    def _cached(self, key: str) -> CachedRobots | None:
         rules = self._rules.get(key)
         if rules is None or rules.until <= datetime.now(UTC):
             return None
         self._rules.move_to_end(key)
         return rules
 
-    async def _shared(self, url: Url) -> HostRules | None:
+    async def _shared(self, url: Url) -> CachedRobots | None:
         """Return what a crawler has reported to MGMT, unless it has expired."""
         if self._mgmt is None:
             return None
@@ -168,11 +167,11 @@ class PolitenessPolicy:
         if stored.expires_at is None or stored.expires_at <= datetime.now(UTC):
             return None
         rules = robots.rules_for_response(stored.status, stored.body.encode(), AGENT)
-        return HostRules(rules, stored.error or f"HTTP {stored.status}", stored.expires_at)
+        return CachedRobots(rules, stored.error or f"HTTP {stored.status}", stored.expires_at)
 
     async def _read(
         self, url: Url, delay: float, lease: ChunkLease, cause: RequestCause
-    ) -> HostRules | None:
+    ) -> CachedRobots | None:
         response = await self._fetch(Url(url.scheme, url.host, "/robots.txt"), delay, lease, cause)
         if response is None:
             return None
@@ -180,7 +179,7 @@ class PolitenessPolicy:
         body = response.body if status and status // 100 == 2 else b""  # noqa: PLR2004 - success
         rules = robots.rules_for_response(status, body, AGENT)
         expires_at = await self._share(url, status, response.error, rules, body)
-        return HostRules(
+        return CachedRobots(
             rules,
             response.error or f"HTTP {response.status}",
             expires_at or datetime.now(UTC) + robots.cache_duration(rules),

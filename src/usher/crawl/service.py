@@ -80,10 +80,7 @@ async def run_crawler(
         make_fetcher(settings, [host]) as fetcher,
     ):
         mgmt = Client(
-            settings.mgmt_url,
-            host=host,
-            token=credential(settings),
-            patience=MGMT_PATIENCE_SECONDS,
+            settings.mgmt_url, host=host, token=credential(settings), patience=MGMT_PATIENCE_SECONDS
         )
         async with mgmt:
             await mgmt.set_state("online", type="crawler", anew=True)

@@ -28,10 +28,7 @@ async def fetch_page(settings: Settings, text: str) -> PageVisit:
     if isinstance(url, UrlRefusal):
         raise BadInput(f"{text[:80]!r} cannot be fetched: {url.detail}")
     lease = ChunkLease(asyncio.get_running_loop().time() + FETCH_SECONDS)
-    async with (
-        make_fetcher(settings) as fetcher,
-        PageVisitor(PolitenessPolicy(fetcher)) as visitor,
-    ):
+    async with make_fetcher(settings) as fetcher, PageVisitor(PolitenessPolicy(fetcher)) as visitor:
         permission = await needed_permission(url)
         access = PrivateAccess(permission.port, permission.addresses) if permission else None
         visit = await visitor.visit(PageToFetch(str(url), 0, private=access), lease)

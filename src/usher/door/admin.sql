@@ -71,6 +71,25 @@ update work.settings set
     revision = revision + 1
 returning revision, cadence, filters, max_pages, max_depth;
 
+-- name: recrawl_entrances
+-- For each host the number of pages that are being crawled. If its root is waiting or being crawled, also its first page that
+-- is not, because a full knock at a waiting page admits no other page.
+select h.name, page.scheme, page.path, coalesce(busy.number, 0)
+from unnest(%(hosts)s::bigint[]) as given (domain64)
+join work.hosts h using (domain64)
+left join lateral (
+    select g.scheme, g.path from work.guestbook g
+    where g.domain64 = given.domain64 and g.state not in ('pending', 'crawling')
+    order by g.path limit 1
+) page on exists (
+    select from work.guestbook root
+    where root.domain64 = given.domain64 and root.path = '/' and root.state in ('pending', 'crawling')
+)
+left join lateral (
+    select count(*) as number from work.guestbook g
+    where g.domain64 = given.domain64 and g.state = 'crawling'
+) busy on true;
+
 -- name: export_numbers
 -- Every name with its number, in the order of the numbers, a page at a time.
 select h.domain64, h.name

@@ -149,4 +149,4 @@ select exists (
     join work.hosts h on h.domain64 = given.domain64
     where h.revision <> given.revision
 )
-or (select revision from work.settings) <> %(house_revision)s;
+or (select revision from work.settings) <> %(settings_revision)s;

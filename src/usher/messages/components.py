@@ -46,7 +46,7 @@ class ComponentsQuery(Struct, forbid_unknown_fields=True):
     type: ComponentType | None = None
 
 
-class ComponentView(Struct):
+class ComponentDetails(Struct):
     id: int
     host: str
     type: str | None
@@ -67,7 +67,7 @@ class ComponentView(Struct):
 
 
 class ComponentList(Struct):
-    components: list[ComponentView]
+    components: list[ComponentDetails]
 
 
 class EventsQuery(Struct, forbid_unknown_fields=True):

@@ -164,7 +164,7 @@ class RobotsQuery(ComponentRequest, kw_only=True):
     origin: str
 
 
-class RobotsReport(ComponentRequest, kw_only=True):
+class RobotsRequest(ComponentRequest, kw_only=True):
     """The answer to a request for robots.txt; without a status there was none."""
 
     origin: str
@@ -175,7 +175,7 @@ class RobotsReport(ComponentRequest, kw_only=True):
     sitemaps: SitemapUrls = field(default_factory=list)
 
 
-class StoredRobots(Struct, omit_defaults=True):
+class RobotsAnswer(Struct, omit_defaults=True):
     """A robots.txt as a crawler reported it; empty if none did."""
 
     status: int | None = None

@@ -32,7 +32,7 @@ class AllChunksQuery(ComponentRequest, kw_only=True):
     after: AfterId | None = None
 
 
-class RowServer(Struct):
+class ChunkServer(Struct):
     """An index server and its row."""
 
     row: int
@@ -52,7 +52,7 @@ class ServerChunk(Struct, omit_defaults=True):
     chunk_id: int
     crawler_host: str
     index_builder_host: str
-    index_server_host: list[RowServer]
+    index_server_host: list[ChunkServer]
     hosts: SeedHosts
     peers: list[str]
     sha256: str | None = None

@@ -31,18 +31,23 @@ where h.name = %(host)s and g.path = %(path)s;
 -- What became of pages of held chunks, and all that follows from it.
 select domain64, path, state, next_fetch, id, before, after, waits
 from work.report(
-    %(domain64s)s, %(paths)s, %(chunks)s, %(results)s, %(statuses)s, %(types)s, %(lengths)s, %(hashes)s, %(etags)s,
-    %(modified)s, %(texts)s, %(hidden)s, %(schemes)s, %(reasons)s, %(now)s
+    domain64s => %(domain64)s, paths => %(path)s, results => %(result)s, chunk_ids => %(chunk_id)s, statuses => %(status)s,
+    content_types => %(content_type)s, content_lengths => %(content_length)s, content_sha1s => %(content_sha1)s,
+    etags => %(etag)s, last_modifieds => %(last_modified)s, text64s => %(text64)s, noindexes => %(noindex)s,
+    schemes => %(scheme)s, reasons => %(reason)s, at => %(now)s
 );
 
 -- name: finish_crawl
 -- The crawler has the chunk's content on its disk, and says what became of pages; nothing unless the chunk is its own.
-select told, rest
+select reported, unreported
 from work.finish_crawl(
-    %(crawler)s, %(chunk)s, %(sha256)s, %(bytes)s, %(back)s, %(domain64s)s, %(paths)s, %(results)s, %(statuses)s,
-    %(types)s, %(lengths)s, %(hashes)s, %(etags)s, %(modified)s, %(texts)s, %(hidden)s, %(schemes)s, %(reasons)s, %(now)s
+    crawler => %(crawler)s, chunk => %(chunk)s, sha256 => %(sha256)s, bytes => %(bytes)s, back => %(back)s,
+    domain64s => %(domain64)s, paths => %(path)s, results => %(result)s, statuses => %(status)s,
+    content_types => %(content_type)s, content_lengths => %(content_length)s, content_sha1s => %(content_sha1)s,
+    etags => %(etag)s, last_modifieds => %(last_modified)s, text64s => %(text64)s, noindexes => %(noindex)s,
+    schemes => %(scheme)s, reasons => %(reason)s, at => %(now)s
 )
-where told is not null;
+where reported is not null;
 
 -- name: fail_crawls
 -- Chunks whose content will not come: the pages that were being crawled wait again, and those that were lost too often are

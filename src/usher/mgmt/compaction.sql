@@ -74,7 +74,7 @@ cross join lateral (
 -- When to look at these again, and how much is left of those with little.
 update work.compaction_candidate t
 set check_at = g.check_at, alive = g.alive
-from unnest(%(chunks)s::bigint[], %(look_ats)s::timestamptz[], %(alive)s::integer[]) as g (chunk_id, check_at, alive)
+from unnest(%(chunks)s::bigint[], %(check_ats)s::timestamptz[], %(alive)s::integer[]) as g (chunk_id, check_at, alive)
 where t.chunk_id = g.chunk_id;
 
 -- name: forget_candidates

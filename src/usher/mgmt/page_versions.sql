@@ -79,7 +79,7 @@ where o.page_id = before.page_id and o.newer = any(%(chunks)s)
 
 -- name: retire_copies
 -- Tell the servers that have them.
-select work.retire_copies(%(chunks)s) as told;
+select work.retire_copies(%(chunks)s) as copies;
 
 -- name: to_judge
 -- The hosts of which pages are to disappear, how many, and how many would be left.

@@ -36,7 +36,7 @@ ANSWERS: Final = frozenset({"fit", "draining"})
 
 
 @dataclass(frozen=True, slots=True)
-class RowServer:
+class PlacementServer:
     """An index server; one that is `unsure` keeps what it has and gets nothing new."""
 
     id: int
@@ -114,7 +114,7 @@ def machine(host: str) -> str:
     return name.partition(":")[0] if name.count(":") == 1 else name
 
 
-def row_for(host: str, servers: Iterable[RowServer], rows: int) -> int:
+def row_for(host: str, servers: Iterable[PlacementServer], rows: int) -> int:
     """The shortest row by weight; among equals one with the same machine, whose copies then never meet."""
     staying = [one for one in servers if one.condition not in GIVES_ALL]
     length = Counter[int]()
@@ -124,7 +124,9 @@ def row_for(host: str, servers: Iterable[RowServer], rows: int) -> int:
     return min(range(1, rows + 1), key=lambda row: (length[row], row not in beside), default=1)
 
 
-def quotas(servers: Collection[RowServer], counts: Mapping[int, int], waiting: int = 0) -> Quota:
+def quotas(
+    servers: Collection[PlacementServer], counts: Mapping[int, int], waiting: int = 0
+) -> Quota:
     """What leads to the exact share, rounded up or down, on each fit server of a row by the fewest moves.
 
     `waiting` chunks have no seat in the row. Without a fit server nothing moves: what waits is missing, and whoever
@@ -151,7 +153,7 @@ def quotas(servers: Collection[RowServer], counts: Mapping[int, int], waiting: i
     return Quota(change, more if extra else [], extra)
 
 
-def intake(servers: Collection[RowServer], counts: Mapping[int, int], arriving: int) -> Quota:
+def intake(servers: Collection[PlacementServer], counts: Mapping[int, int], arriving: int) -> Quota:
     """What each fit server of a row takes of arriving chunks when nobody gives; no counts if there is none."""
     fit = [one for one in servers if one.condition == "fit"]
     while True:
@@ -162,7 +164,9 @@ def intake(servers: Collection[RowServer], counts: Mapping[int, int], arriving: 
         fit = below  # those above their share keep what they have
 
 
-def moves(servers: Iterable[RowServer], quota: Quota, offers: Iterable[MovableChunk]) -> list[Move]:
+def moves(
+    servers: Iterable[PlacementServer], quota: Quota, offers: Iterable[MovableChunk]
+) -> list[Move]:
     """The moves that fill a row's quota, as many as possible to machines without another copy of the chunk.
 
     Every giver offers as many as it gives; more of them leave more choice. Preferred is what a taker still holds, then
@@ -209,7 +213,10 @@ def _chunk_groups(
 
 
 def place_new_chunks(
-    chunks: Iterable[int], servers: Collection[RowServer], counts: Mapping[int, int], rows: int
+    chunks: Iterable[int],
+    servers: Collection[PlacementServer],
+    counts: Mapping[int, int],
+    rows: int,
 ) -> NewPlacements:
     """Where new chunks go: to one server of every row, evenly, on different machines where possible."""
     new = list(dict.fromkeys(chunks))
@@ -246,7 +253,9 @@ def _place_in_row(row: int, new: list[int], quota: Quota, seats: dict[int, list[
         start += size
 
 
-def droppable(copies: Collection[PlacedCopy], servers: Iterable[RowServer]) -> list[PlacedCopy]:
+def droppable(
+    copies: Collection[PlacedCopy], servers: Iterable[PlacementServer]
+) -> list[PlacedCopy]:
     """The leaving copies whose successor is loaded on a server that answers."""
     sure = {one.id for one in servers if one.condition in ANSWERS}
     safe = {(one.chunk, one.row) for one in copies if one.state == "loaded" and one.server in sure}

@@ -21,7 +21,7 @@ from usher.db.statements import load_statements
 from usher.messages.index_server import HeldChunk
 from usher.mgmt import components, incarnation, page_versions, placement_rules
 from usher.mgmt.health import Health, HealthLimits
-from usher.mgmt.placement_rules import ANSWERS, MovableChunk, PlacedCopy, Quota, RowServer
+from usher.mgmt.placement_rules import ANSWERS, MovableChunk, PlacedCopy, PlacementServer, Quota
 
 store = load_statements(__file__)
 PLACEMENT_LOCK: Final = 0x7573_6865_7221  # "usher", 33: seats are given by one at a time
@@ -109,14 +109,14 @@ async def place_chunks(
     chunks: Sequence[int],
     *,
     now: datetime,
-    patience: HealthLimits = DEFAULT_LIMITS,
+    limits: HealthLimits = DEFAULT_LIMITS,
 ) -> list[int]:
     """Seats for chunks that were built in this transaction; returns the rows that have no server for them."""
     await plan_alone(conn)
     new = [id_ for (id_,) in await store.chunks_to_place.tuples(conn, chunks=list(chunks))]
     if not new:
         return []
-    servers = await components.servers(conn, now=now, patience=patience)
+    servers = await components.servers(conn, now=now, limits=limits)
     rows = await components.row_count(conn)
     where = {one.id: one.row for one in servers}
     held = await _counts(conn)
@@ -139,7 +139,7 @@ async def plan(
     conn: Connection,
     *,
     now: datetime,
-    patience: HealthLimits = DEFAULT_LIMITS,
+    limits: HealthLimits = DEFAULT_LIMITS,
     pack: int = MAX_MOVES_PER_TRANSACTION,
 ) -> PlanResult:
     """Seats where they should be, with the fewest moves.
@@ -152,7 +152,7 @@ async def plan(
     for row in range(1, rows + 1):
         while True:
             async with conn.transaction():
-                done = await _plan_row(conn, row, pack, now, patience)
+                done = await _plan_row(conn, row, pack, now, limits)
             seated, moved = seated + done.seated, moved + done.moved
             if done == PlanResult():
                 break
@@ -176,14 +176,14 @@ async def _plan_row(
     row: int,
     pack: int,
     now: datetime,
-    patience: HealthLimits,
+    limits: HealthLimits,
     *,
     moving: bool = True,
 ) -> PlanResult:
     """One pack of moves in a row; unless `moving`, only chunks without a seat get one."""
     await plan_alone(conn)
     held = await _counts(conn)
-    servers = await components.servers(conn, now=now, patience=patience)
+    servers = await components.servers(conn, now=now, limits=limits)
     here = [_as_of(row, one) for one in servers if one.row == row or (one.id, row) in held]
     waiting = 0
     if any(one.condition == "fit" for one in here):
@@ -201,7 +201,7 @@ async def _plan_row(
     )
 
 
-def _as_of(row: int, server: RowServer) -> RowServer:
+def _as_of(row: int, server: PlacementServer) -> PlacementServer:
     """A server that went to another row gives away all it has here."""
     if server.row == row:
         return server
@@ -261,10 +261,10 @@ async def _counts(conn: Connection) -> dict[tuple[int, int], int]:
     return {(id_, row): seats for id_, row, seats in await store.placement_counts.tuples(conn)}
 
 
-async def drop(conn: Connection, *, now: datetime, patience: HealthLimits = DEFAULT_LIMITS) -> int:
+async def drop(conn: Connection, *, now: datetime, limits: HealthLimits = DEFAULT_LIMITS) -> int:
     """Release the copies whose successor is loaded; returns how many."""
     await plan_alone(conn)
-    servers = await components.servers(conn, now=now, patience=patience)
+    servers = await components.servers(conn, now=now, limits=limits)
     sure = [one.id for one in servers if one.condition in ANSWERS]
     await store.forget.run(conn, before=now - RELEASED_COPY_RETENTION)
     return await store.release.run(conn, sure=sure, now=now)

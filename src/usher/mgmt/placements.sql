@@ -287,15 +287,15 @@ values (%(server)s, %(row)s, 0, 0)
 on conflict do nothing;
 
 -- name: fit_servers
--- The healthy servers by row, and how often their placements changed; or else the second choice: servers on probation, and
--- those that declared an error, such as a full disk, which may still answer.
+-- The healthy servers by row, and how often their placements changed; or else the second choice: all others.
+-- A server that failed a moment ago may answer again before the watchdog's next round; front-ends probe servers themselves.
 select c."row", c.host, coalesce(s.changes, 0)
 from work.component c
 left join work.server_load s on s.component_id = c.id and s."row" = c."row"
 cross join work.settings h
 where c.type = 'index-server' and c."row" <= h."rows" and case
         when %(health)s::text = 'healthy' then c.health = 'healthy' and c.state <> 'error'
-        else c.health = 'probation' or c.state = 'error'
+        else c.health <> 'healthy' or c.state = 'error'
     end
 order by c."row", c.host;
 
@@ -324,7 +324,7 @@ cross join lateral (
     cross join work.settings h
     where c.type = 'index-server' and c."row" <= h."rows" and case
         when %(health)s::text = 'healthy' then c.health = 'healthy' and c.state <> 'error'
-        else c.health = 'probation' or c.state = 'error'
+        else c.health <> 'healthy' or c.state = 'error'
     end
     group by c."row", c.host
 ) m

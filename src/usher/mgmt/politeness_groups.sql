@@ -8,7 +8,7 @@ with mine as (
     select h.domain64, h.politeness_group_id from work.hosts h where h.name = any(%(names)s) order by h.domain64 for no key update
 )
 update work.hosts h
-set politeness_group_id = (select id from work.politeness_group where name = %(pace)s),
+set politeness_group_id = (select id from work.politeness_group where name = %(group)s),
     ready_at = greatest(h.ready_at, old.ready_at),
     rest_until = greatest(h.rest_until, old.rest_until),
     claim_at = greatest(h.claim_at, old.ready_at)

@@ -89,7 +89,7 @@ class Watchdog:
         tick: float = TICK_SECONDS,
         timeout: float = PING_TIMEOUT_SECONDS,
         silence: float = MAX_SILENCE_SECONDS,
-        patience: HealthLimits = placements.DEFAULT_LIMITS,
+        limits: HealthLimits = placements.DEFAULT_LIMITS,
         retention: Retention = DEFAULT_RETENTION,
     ) -> None:
         self.dsn = dsn
@@ -97,7 +97,7 @@ class Watchdog:
         self.tick = tick
         self.timeout = timeout
         self.silence = max(silence, 3 * tick)
-        self.patience = patience
+        self.limits = limits
         self.retention = retention
         self.clock = DatabaseClock()
         self.leading = False
@@ -195,7 +195,7 @@ class Watchdog:
         heard = []
         for component, ping in zip(found, pings, strict=True):
             called = component.called_at if component.type else latest.get(component.host)
-            window = self.patience.call if has_address(component) else self.patience.lease
+            window = self.limits.call if has_address(component) else self.limits.lease
             has_called = called is not None and listed_at - called <= window
             heard.append(replace(ping, has_called=has_called))
         return heard
@@ -226,7 +226,7 @@ class Watchdog:
     ) -> dict[int, HealthRecord]:
         """Judge and write down; returns what holds now of those that nobody judged later."""
         judged = {
-            one.id: health.judge(one.record, ping, now, self.patience)
+            one.id: health.judge(one.record, ping, now, self.limits)
             for one, ping in zip(found, pings, strict=True)
         }
         records = [(id_, one.record) for id_, one in judged.items()]
@@ -242,7 +242,7 @@ class Watchdog:
 
     async def act(self, conn: Connection, records: dict[int, HealthRecord], now: datetime) -> None:
         """What failures ask for. Failed servers left the map with their health; a plan re-seats for those long gone."""
-        due = {id_: health.due_actions(one, now, self.patience) for id_, one in records.items()}
+        due = {id_: health.due_actions(one, now, self.limits) for id_, one in records.items()}
         if ended := [id_ for id_, actions in due.items() if Action.END_LEASES in actions]:
             await store.end_leases.run(conn, components=ended, now=now)
         if gone := [id_ for id_, actions in due.items() if Action.REDO in actions]:
@@ -284,9 +284,9 @@ class Watchdog:
                 log.warning("held_back", host=number, hint="usher hosts show, usher hosts release")
 
     async def reseat(self, conn: Connection, now: datetime) -> None:
-        planned = await placements.plan(conn, now=now, patience=self.patience)
+        planned = await placements.plan(conn, now=now, limits=self.limits)
         async with conn.transaction():
-            released = await placements.drop(conn, now=now, patience=self.patience)
+            released = await placements.drop(conn, now=now, limits=self.limits)
         if any(planned) or released:
             MOVED_PLACEMENTS.inc(planned.moved)
             log.info("seats", seated=planned.seated, moved=planned.moved, released=released)
@@ -353,7 +353,7 @@ async def watch(
     *,
     ready: Callable[[str], None],
     tick: float,
-    patience: HealthLimits,
+    limits: HealthLimits,
     told: asyncio.Event | None = None,
 ) -> None:
     """A watchdog until it is told, or without that as a process until TERM or INT."""
@@ -363,12 +363,12 @@ async def watch(
         role = await usable_role(dsn, ROLE, patience=settings.connect_timeout)
         with stop_events(told) as (stop, _):
             ready("watchdog")
-            patience = replace(
-                patience,
+            limits = replace(
+                limits,
                 call=timedelta(seconds=max(CALL_SECONDS, tick)),
                 lease=timedelta(seconds=settings.chunk_lease),
             )
             keep = retention.retention_of(settings)
-            dog = Watchdog(dsn, role=role, tick=tick, patience=patience, retention=keep)
+            dog = Watchdog(dsn, role=role, tick=tick, limits=limits, retention=keep)
             await dog.run(stop)
     log.info("stopped")

@@ -23,7 +23,7 @@ from usher.door.rules import WAITING_STATES, Knock, KnockKind, Reason, Verdict, 
 from usher.errors import NotAllowed
 from usher.mgmt import page_history, robots
 from usher.mgmt.page_history import HostRest, PageHistory
-from usher.mgmt.robots import StoredRobots
+from usher.mgmt.robots import RobotsRow
 from usher.mgmt.searchable import Searchability, searchability
 from usher.urls import Scheme, Url, UrlRefusal, parse
 
@@ -81,7 +81,7 @@ class RobotsDecision:
 
     allowed: bool
     rule: str
-    read: StoredRobots
+    read: RobotsRow
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,8 +107,9 @@ class ClusterView:
             self.has_map, self.mgmt_error = True, ""
 
     async def _read_map(self) -> None:
-        rows = await self.mgmt.servers_map()
+        # Rows last: a server that becomes healthy between the calls is then in both maps, not in neither.
         cluster, probation = await self._read_holdings()
+        rows = await self.mgmt.servers_map()
         now = time.monotonic()
         changed = (rows, cluster, probation) != (self._server_rows, self._cluster, self._probation)
         self._changes += changed
@@ -129,10 +130,13 @@ class ClusterView:
             self.servers[host].set_ticket(ticket)
 
     async def _read_holdings(self) -> tuple[ClusterMap, Holdings]:
-        """The holdings, not read more often than their size allows; another MGMT may not offer them."""
+        """The holdings, read at the pace that their size allows, or at once while no row is complete.
+
+        Another MGMT may not offer them.
+        """
         began = time.monotonic()
         cluster, probation = self._cluster, self._probation
-        if began < self._holdings_due and not self.is_outdated:
+        if began < self._holdings_due and any(map(self.is_complete, self.row_map.rows)):
             return cluster, probation
         with suppress(UsherError):
             cluster = await self.mgmt.cluster_map()

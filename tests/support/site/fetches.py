@@ -18,7 +18,7 @@ AGENT = "usher-test/1 (+https://example.org/usher)"
 @asynccontextmanager
 async def fetching(
     limits: FetchLimits = QUICK,
-    allow: private_hosts.PrivateAllowList = LOOPBACK,
+    allow: private_hosts.AllowList = LOOPBACK,
     *,
     names: Mapping[str, Sequence[str]] | None = None,
     each: int = 2,

@@ -6,7 +6,7 @@
 from typing import Final
 
 from usher.addresses import describe_special, parse_address
-from usher.private_hosts import PrivateAllowList, PrivateHostPermission
+from usher.private_hosts import AllowList, HostPermission
 
 # Ports that browsers block too: other services listen there, and some would execute a request as commands.
 BAD_PORTS: Final = frozenset(
@@ -20,11 +20,7 @@ BAD_PORTS: Final = frozenset(
 
 
 def refusal_reason(
-    allowed: PrivateAllowList,
-    host: str,
-    address: str,
-    port: int,
-    permission: PrivateHostPermission | None = None,
+    allowed: AllowList, host: str, address: str, port: int, permission: HostPermission | None = None
 ) -> str:
     """Return why the crawler must not connect to this address and port of a host; empty if it may.
 

@@ -16,12 +16,12 @@ import certifi
 
 from usher.addresses import Address, parse_address
 from usher.crawl.http import address_guard
-from usher.crawl.http.connection import FetchLimits, HttpConnection
+from usher.crawl.http.connection import FetchConnection, FetchLimits
 from usher.crawl.http.dns import DnsResolver
 from usher.crawl.http.response import FetchFailure
 from usher.crawl.own_endpoints import OwnEndpoint, same_machine
 from usher.errors import BadInput
-from usher.private_hosts import PrivateAllowList, PrivateHostPermission
+from usher.private_hosts import AllowList, HostPermission
 
 # What is wrong with a certificate, by OpenSSL's error codes.
 _CERTIFICATE_ERRORS: Final = {
@@ -44,7 +44,7 @@ class Connector:
         self,
         resolver: DnsResolver,
         limits: FetchLimits,
-        allowed: PrivateAllowList,
+        allowed: AllowList,
         own: Iterable[OwnEndpoint],
         ca: Path | None,
     ) -> None:
@@ -62,11 +62,11 @@ class Connector:
         self,
         host: str,
         port: int,
-        on_close: Callable[[HttpConnection], None],
+        on_close: Callable[[FetchConnection], None],
         *,
         tls: bool,
-        permission: PrivateHostPermission | None = None,
-    ) -> HttpConnection:
+        permission: HostPermission | None = None,
+    ) -> FetchConnection:
         """Return a new connection; the addresses of the name are tried in turn and share the time limit."""
         addresses = self._checked(host, port, await self._addresses(host), permission)
         addresses = await self._without_own(addresses, port)
@@ -75,7 +75,7 @@ class Connector:
         timed_out = FetchFailure("connect", f"no connection within {self._limits.connect:g} s")
         failure = timed_out
         for left, address in zip(range(len(addresses), 0, -1), addresses, strict=True):
-            make = partial(HttpConnection, address, self._limits, on_close)
+            make = partial(FetchConnection, address, self._limits, on_close)
             try:
                 async with asyncio.timeout((until - clock()) / left):
                     return await self._connect(make, address, port, host if tls else None)
@@ -94,11 +94,7 @@ class Connector:
             return await self._resolver.resolve(host, self._limits.lookup)
 
     def _checked(
-        self,
-        host: str,
-        port: int,
-        addresses: tuple[str, ...],
-        permission: PrivateHostPermission | None,
+        self, host: str, port: int, addresses: tuple[str, ...], permission: HostPermission | None
     ) -> list[str]:
         """Return the addresses that the guard allows; raise FetchFailure if it allows none."""
         reasons = {
@@ -136,12 +132,8 @@ class Connector:
             return []
 
     async def _connect(
-        self,
-        make: Callable[[], HttpConnection],
-        address: str,
-        port: int,
-        tls_name: str | None,
-    ) -> HttpConnection:
+        self, make: Callable[[], FetchConnection], address: str, port: int, tls_name: str | None
+    ) -> FetchConnection:
         context = self._tls if tls_name else None
         connect = asyncio.get_running_loop().create_connection
         try:

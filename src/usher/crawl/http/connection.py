@@ -30,11 +30,11 @@ class FetchLimits:
     body: int = 10_000_000  # as transferred, and again when decompressed
 
 
-class HttpConnection(asyncio.Protocol):
+class FetchConnection(asyncio.Protocol):
     """One connection; calls `on_close` when either side has closed it."""
 
     def __init__(
-        self, ip: str, limits: FetchLimits, on_close: "Callable[[HttpConnection], None]"
+        self, ip: str, limits: FetchLimits, on_close: "Callable[[FetchConnection], None]"
     ) -> None:
         self.ip = ip
         self.reusable = False

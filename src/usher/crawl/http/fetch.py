@@ -16,7 +16,7 @@ from usher.crawl.http.decompress import decompress
 from usher.crawl.http.pool import ConnectionPool
 from usher.crawl.http.response import FailureKind, FetchFailure, FetchResponse
 from usher.crawl.own_endpoints import OwnEndpoint
-from usher.private_hosts import PrivateAllowList, PrivateHostPermission, may_lead
+from usher.private_hosts import AllowList, HostPermission, may_lead
 from usher.urls import Scheme, Url
 
 __all__ = ["FailureKind", "FetchLimits", "FetchResponse", "Fetcher"]
@@ -34,7 +34,7 @@ class Fetcher:
         agent: str,
         *,
         limits: FetchLimits = FetchLimits(),  # noqa: B008 - frozen
-        allow: PrivateAllowList = PrivateAllowList(),  # noqa: B008 - frozen
+        allow: AllowList = AllowList(),  # noqa: B008 - frozen
         own: Iterable[OwnEndpoint] = (),
         connections_per_host: int = 2,
         connections: int = 256,
@@ -63,7 +63,7 @@ class Fetcher:
         headers: Mapping[str, str] = _NO_HEADERS,
         *,
         source: Url | None = None,
-        permission: PrivateHostPermission | None = None,
+        permission: HostPermission | None = None,
     ) -> FetchResponse:
         """Fetch a URL; `headers` add to ours or replace them. Raise for nothing that the web does.
 
@@ -84,7 +84,7 @@ class Fetcher:
         self,
         response: FetchResponse,
         source: Url | None = None,
-        permission: PrivateHostPermission | None = None,
+        permission: HostPermission | None = None,
     ) -> FetchResponse:
         url = response.url
         if url.scheme not in (Scheme.HTTPS, Scheme.HTTP):

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from usher.crawl.http.connect import Connector
-from usher.crawl.http.connection import FetchLimits, HttpConnection
+from usher.crawl.http.connection import FetchConnection, FetchLimits
 from usher.crawl.http.response import FetchFailure, FetchResponse
-from usher.private_hosts import PrivateHostPermission, name_and_port
+from usher.private_hosts import HostPermission, name_and_port
 from usher.urls import Scheme, Url
 
 # A connection that was made with a permission must not serve requests without it.
-HostKey = tuple[Scheme, str, PrivateHostPermission | None]
+HostKey = tuple[Scheme, str, HostPermission | None]
 _CLOSE_SECONDS: Final = 5.0
 
 
@@ -25,7 +25,7 @@ class PooledHost:
     port: int
     slots: asyncio.Semaphore
     users: int = 0
-    idle: list[HttpConnection] = field(default_factory=list)
+    idle: list[FetchConnection] = field(default_factory=list)
 
 
 class ConnectionPool:
@@ -38,14 +38,12 @@ class ConnectionPool:
         self._per_host, self._total = per_host, total
         self._slots = asyncio.Semaphore(total)
         self._hosts: dict[HostKey, PooledHost] = {}
-        self._open: set[HttpConnection] = set()
-        self._idle: dict[HttpConnection, PooledHost] = {}  # the longest idle connection first
+        self._open: set[FetchConnection] = set()
+        self._idle: dict[FetchConnection, PooledHost] = {}  # the longest idle connection first
         self._closed = False
         self._all_closed = asyncio.Event()
 
-    async def send(
-        self, response: FetchResponse, permission: PrivateHostPermission | None = None
-    ) -> None:
+    async def send(self, response: FetchResponse, permission: HostPermission | None = None) -> None:
         """Send the request of a response and fill the response in; raise FetchFailure without a connection."""
         host = self._enter(response.url, permission)
         try:
@@ -75,24 +73,20 @@ class ConnectionPool:
         if not await self._send_on(connection, host, response, until):
             raise FetchFailure("reset", "the host closed the connection at once")
 
-    async def _connect(self, host: PooledHost) -> HttpConnection:
+    async def _connect(self, host: PooledHost) -> FetchConnection:
         if self._closed:
             raise FetchFailure("reset", "the fetcher was closed")
         if len(self._open) >= self._total and self._idle:
             next(iter(self._idle)).close()
         scheme, _, permission = host.key
         connection = await self._connector.connect(
-            host.name,
-            host.port,
-            self._on_close,
-            tls=scheme is Scheme.HTTPS,
-            permission=permission,
+            host.name, host.port, self._on_close, tls=scheme is Scheme.HTTPS, permission=permission
         )
         self._open.add(connection)
         return connection
 
     async def _send_on(
-        self, connection: HttpConnection, host: PooledHost, response: FetchResponse, until: float
+        self, connection: FetchConnection, host: PooledHost, response: FetchResponse, until: float
     ) -> bool:
         sent = await connection.send(response, until)
         if connection.reusable and not self._closed:
@@ -102,7 +96,7 @@ class ConnectionPool:
             connection.close()
         return sent
 
-    def _enter(self, url: Url, permission: PrivateHostPermission | None) -> PooledHost:
+    def _enter(self, url: Url, permission: HostPermission | None) -> PooledHost:
         if self._closed:
             raise RuntimeError("the fetcher is closed")
         key = (url.scheme, url.host, permission)
@@ -113,7 +107,7 @@ class ConnectionPool:
         host.users += 1
         return host
 
-    def _on_close(self, connection: HttpConnection) -> None:
+    def _on_close(self, connection: FetchConnection) -> None:
         self._open.discard(connection)
         host = self._idle.pop(connection, None)
         if host is not None:

@@ -16,12 +16,7 @@ from selectolax.lexbor import LexborHTMLParser
 from usher.crawl.page.fingerprint import join_problems, language, shorten, simhash, text64
 from usher.crawl.page.head import PageHead
 from usher.crawl.page.markup import Markup
-from usher.crawl.page.metadata import (
-    MAX_HEADINGS,
-    MAX_TITLE_LENGTH,
-    parse_metadata,
-    plausible_date,
-)
+from usher.crawl.page.metadata import MAX_HEADINGS, MAX_TITLE_LENGTH, parse_metadata, plausible_date
 from usher.crawl.page.pdf import PdfText
 from usher.urls import Url
 
@@ -101,9 +96,7 @@ def from_pdf(pdf: PdfText, url: Url, *, noindex: bool) -> list[PageDocument]:
     )
     documents = [
         replace(
-            _with_text(document, text),
-            url=f"{url}#page={number}",
-            title=f"{title}, page {number}",
+            _with_text(document, text), url=f"{url}#page={number}", title=f"{title}, page {number}"
         )
         for number, text in enumerate(pdf.pages, 1)
         if text

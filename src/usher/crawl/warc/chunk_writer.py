@@ -15,13 +15,13 @@ TRUNCATED_BY_FAILURE: Final[dict[str, Truncated]] = {
 
 
 class WarcChunkWriter:
-    """The file of one chunk; a context manager that removes a file that was not closed."""
+    """The file of one chunk; a context manager that creates it, and removes it unless it was closed."""
 
     def __init__(self, store: ChunkStore, chunk_id: int, info: CrawlInfo) -> None:
-        self._store, self._chunk_id = store, chunk_id
-        self._writer = WarcWriter(store.path(chunk_id), info)
+        self._store, self._chunk_id, self._info = store, chunk_id, info
 
     async def __aenter__(self) -> Self:
+        self._writer = WarcWriter(self._store.path(self._chunk_id), self._info)
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -15,7 +15,7 @@ from usher.crawl.http.fetch import Fetcher, FetchResponse
 from usher.crawl.http.response import REDIRECT_STATUSES
 from usher.crawl.page import media_type
 from usher.crawl.page.charset import decode
-from usher.crawl.politeness import HostRules, PolitenessPolicy
+from usher.crawl.politeness import CachedRobots, PolitenessPolicy
 from usher.feeds.items import followup_jobs, full_pages
 from usher.feeds.items.followup_jobs import PageJob
 from usher.feeds.items.full_pages import PageRequest
@@ -23,7 +23,7 @@ from usher.feeds.items.robots import RobotsCache
 from usher.feeds.store import item_texts
 from usher.feeds.store.databases import FeedDatabases
 from usher.feeds.store.save_feed import storable_text
-from usher.private_hosts import PrivateAllowList, may_lead
+from usher.private_hosts import AllowList, may_lead
 from usher.urls import Url, UrlRefusal, parse
 
 MAX_REDIRECTS: Final = 8
@@ -83,7 +83,7 @@ async def fetch_item_page(
 
 
 async def fetch_page(
-    manners: PolitenessPolicy, url: Url, *, source: str, allowed: PrivateAllowList
+    manners: PolitenessPolicy, url: Url, *, source: str, allowed: AllowList
 ) -> FetchedPage:
     """Fetch a page and follow its redirects, as far as each host's robots.txt allows.
 
@@ -111,7 +111,7 @@ async def fetch_page(
     return FetchedPage(here, error=f"More than {MAX_REDIRECTS} redirects")
 
 
-def robots_refusal(rules: HostRules, url: Url) -> FetchedPage | None:
+def robots_refusal(rules: CachedRobots, url: Url) -> FetchedPage | None:
     """Why robots.txt forbids the page; None if it does not."""
     if rules.robots.unavailable:
         return FetchedPage(url, error=f"Could not read robots.txt ({rules.why})")

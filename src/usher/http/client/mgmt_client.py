@@ -45,11 +45,11 @@ from usher.messages.crawler import (
     OfferedFeedsReport,
     PageReport,
     PageToFetch,
+    RobotsAnswer,
     RobotsQuery,
-    RobotsReport,
+    RobotsRequest,
     SitemapLink,
     SitemapReport,
-    StoredRobots,
 )
 from usher.messages.fields import INCARNATION_HEADER
 from usher.messages.front_end import QueryStat, QueryStats, ServerRow
@@ -151,9 +151,9 @@ class Client(MgmtConnection):
         request = OfferedFeedsReport(origin=origin, feeds=[*feeds])
         return (await self._post("/v1/feeds_offered", request, OfferedFeedsAnswer)).new
 
-    async def robots(self, origin: str) -> StoredRobots:
+    async def robots(self, origin: str) -> RobotsAnswer:
         """The host's robots.txt as a crawler last reported it."""
-        return await self._get("/v1/robots", StoredRobots, RobotsQuery(origin=origin))
+        return await self._get("/v1/robots", RobotsAnswer, RobotsQuery(origin=origin))
 
     async def set_robots(
         self,
@@ -164,9 +164,9 @@ class Client(MgmtConnection):
         error: str = "",
         crawl_delay: float | None = None,
         sitemaps: Sequence[str] = (),
-    ) -> StoredRobots:
+    ) -> RobotsAnswer:
         """Report the host's robots.txt for all crawlers."""
-        report = RobotsReport(
+        report = RobotsRequest(
             origin=origin,
             status=status,
             body=body,
@@ -174,7 +174,7 @@ class Client(MgmtConnection):
             crawl_delay=crawl_delay,
             sitemaps=[*sitemaps],
         )
-        return await self._post("/v1/robots", report, StoredRobots)
+        return await self._post("/v1/robots", report, RobotsAnswer)
 
     async def sitemap(
         self,

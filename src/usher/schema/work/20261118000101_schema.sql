@@ -1045,6 +1045,56 @@ begin
 end
 $$;
 
+-- functions/removal_after_404.sql
+
+-- Whether a page is gone after a fetch, so that it leaves the index. 410 is final at once. The first 404 of an indexed page may be
+-- a fault of its server: the page stays in the index and is fetched again (work.revisit_pause). The second 404 in a row removes
+-- it. `misses` counts earlier answers in a row that the page is not there.
+create function work.is_gone(result text, status smallint, is_indexed boolean, misses smallint) returns boolean
+    language sql immutable
+as $$ select result = 'gone' and (status is distinct from 404 or not is_indexed or misses > 0) $$;
+
+-- functions/revisit_time.sql
+
+-- When a page is fetched again. PostgreSQL inlines these functions. tests/support/models/revisit.py is a model of them.
+
+-- The pause after a fetch: the cadence; an hour at most after the first 404 of an indexed page (work.is_gone); after failures an
+-- hour that doubles each time, at most the cadence. `failures` counts earlier failures in a row.
+create function work.revisit_pause(cadence interval, result text, gone boolean, failures smallint) returns interval
+    language sql immutable
+as $$
+    select case
+        when result = 'failure' then least(cadence, interval '1 hour' * power(2, least(failures, 20)))
+        when result = 'gone' and not gone then least(cadence, interval '1 hour')
+        else cadence
+    end
+$$;
+
+-- The next cadence of a page of an adaptive host: half of the last one if the page changed, else half as much again; in whole
+-- seconds, at least an hour and an eighth of the host's cadence, at most four times the host's cadence.
+create function work.adapted_cadence(cadence interval, host_cadence interval, changed boolean) returns interval
+    language sql immutable
+as $$
+    select make_interval(
+        secs => least(
+            greatest(
+                case
+                    when changed then div(extract(epoch from cadence), 2)
+                    else div(extract(epoch from cadence) * 3, 2)
+                end,
+                3600,
+                div(extract(epoch from host_cadence), 8)
+            ),
+            extract(epoch from host_cadence) * 4
+        )
+    )
+$$;
+
+-- The pause after the last visit to a page that changed meanwhile according to its site: an hour, or an eighth of the host's cadence.
+create function work.hinted_pause(host_cadence interval) returns interval
+    language sql immutable
+as $$ select make_interval(secs => greatest(3600, div(extract(epoch from host_cadence), 8))) $$;
+
 -- functions/close_crawls.sql
 
 -- Of these hosts, returns those that no transaction admits pages for at this moment; none can until this one ends. A knock has a
@@ -1394,22 +1444,20 @@ $$;
 
 -- functions/settle.sql
 
--- The results of fetches, for a batch of pages that were being crawled. Pages in any other state were settled before; they are
--- left alone and not returned.
--- * 304, or another page around the same text, counts as success and keeps what is known of the text.
--- * In the index is the last text of a page, in the chunk it came in (`indexed_in`). A page leaves the index if it is gone (410,
---   or 404 twice if it was in the index), moved, barred by robots.txt, or asks not to be indexed.
--- * A failed page is retried after a growing pause, at most its cadence.
--- * Adaptive hosts halve the cadence of a page that changed and lengthen it by half if not, in whole seconds, between an eighth
---   and four times the cadence of the host.
+-- Records the results of fetches for a batch of pages that were being crawled. Pages in any other state were settled before:
+-- this neither changes nor returns them.
+-- * 304, or the same text in a changed page, counts as success and keeps the description of the text.
+-- * The index has the last text of a page, in the chunk `indexed_in`. A page leaves the index if it is gone (work.is_gone), moved,
+--   barred by robots.txt, or asks not to be indexed.
+-- * revisit_time.sql decides when the page is fetched again.
 -- * A page whose copy was lost meanwhile is pending again if its crawler reports it as unchanged.
--- * A page without a date of its server has the date of its first fetch, also if it is reported without any description.
+-- * A page without a date of its server gets the date of its first fetch, also if the report has no description.
 -- Returns with each page the chunks its text was in `before` and is in `after`, and whether its host has pending pages (`waits`).
--- A function, because the driver parses a statement of this length at every call (0.2 ms). The first page of a batch with a text
--- is found by a window: with a self-join a thousand pages with texts took 184 ms of CPU, and take 50 ms so.
+-- A function, because the driver parses a statement of this length at every call (0.2 ms). A window finds the first page of a
+-- batch with a text: with a self-join a thousand pages took 184 ms of CPU instead of 50 ms.
 create function work.settle(
-    domain64s bigint[], paths text[], chunks bigint[], results text[], statuses smallint[], types smallint[],
-    lengths integer[], hashes text[], etags text[], modified timestamptz[], texts bigint[], hidden boolean[],
+    domain64s bigint[], paths text[], chunk_ids bigint[], results text[], statuses smallint[], content_types smallint[],
+    content_lengths integer[], content_sha1s text[], etags text[], last_modifieds timestamptz[], text64s bigint[], noindexes boolean[],
     schemes smallint[], reasons text[], at timestamptz
 ) returns table (
     domain64 bigint, path text, state text, next_fetch timestamptz, id bigint, before bigint, after bigint, waits boolean
@@ -1423,8 +1471,8 @@ begin
     with outcome as (
         select *
         from unnest(
-            domain64s, paths, chunks, results, statuses, types, lengths, hashes, etags, modified, texts, hidden, schemes,
-            reasons
+            domain64s, paths, chunk_ids, results, statuses, content_types, content_lengths, content_sha1s, etags,
+            last_modifieds, text64s, noindexes, schemes, reasons
         ) as o (
             domain64, path, chunk_id, result, status, content_type, content_length, content_sha1, etag, last_modified,
             text64, noindex, scheme, reason
@@ -1464,7 +1512,7 @@ begin
             l.result = 'success' or (l.result = 'unchanged' and l.status = 200 and not l.lost_copy) as described,
             l.result = 'unchanged' and l.lost_copy as again,
             l.result = 'success' or (l.result = 'unchanged' and not l.lost_copy and l.dated_before is null) as dated,
-            l.result = 'gone' and (l.status is distinct from 404 or l.indexed_in is null or l.misses > 0) as gone,
+            work.is_gone(l.result, l.status, l.indexed_in is not null, l.misses) as gone,
             l.result = 'success' and l.differs as changed,
             host.adaptive and l.result in ('success', 'unchanged') as adapts,
             host.cadence as base,
@@ -1488,21 +1536,7 @@ begin
                     nullif(min(page.id) filter (where page.result = 'success') over (partition by page.text64), page.id)
                 )
             end as original,
-            case
-                when adapts then make_interval(
-                    secs => least(
-                        greatest(
-                            case
-                                when changed then div(extract(epoch from cadence), 2)
-                                else div(extract(epoch from cadence) * 3, 2)
-                            end,
-                            3600,
-                            div(extract(epoch from base), 8)
-                        ),
-                        extract(epoch from base) * 4
-                    )
-                )
-            end as adapted
+            case when adapts then work.adapted_cadence(cadence, base, changed) end as adapted
         from page
     )
     update work.guestbook g set
@@ -1531,11 +1565,7 @@ begin
         failures = case when settled then 0 else least(g.failures + 1, 32000) end,
         attempts = 0,
         cadence = coalesce(adapted, g.cadence),
-        next_fetch = at + case
-            when paced.result = 'gone' and not paced.gone then least(paced.cadence, interval '1 hour')
-            when settled then coalesce(adapted, paced.cadence)
-            else least(paced.cadence, interval '1 hour' * power(2, least(g.failures, 20)))
-        end
+        next_fetch = at + work.revisit_pause(coalesce(adapted, paced.cadence), paced.result, paced.gone, g.failures)
     from paced
     where g.id = paced.id
     returning
@@ -1628,8 +1658,8 @@ $$;
 -- Settles pages of held chunks (work.settle). Then it records copies that are outdated by that, replaces the copies of pages
 -- that are back, wakes hosts whose pages are pending again, and closes crawls that are over.
 create function work.report(
-    domain64s bigint[], paths text[], chunks bigint[], results text[], statuses smallint[], types smallint[],
-    lengths integer[], hashes text[], etags text[], modified timestamptz[], texts bigint[], hidden boolean[],
+    domain64s bigint[], paths text[], chunk_ids bigint[], results text[], statuses smallint[], content_types smallint[],
+    content_lengths integer[], content_sha1s text[], etags text[], last_modifieds timestamptz[], text64s bigint[], noindexes boolean[],
     schemes smallint[], reasons text[], at timestamptz
 ) returns table (
     domain64 bigint, path text, state text, next_fetch timestamptz, id bigint, before bigint, after bigint, waits boolean
@@ -1648,8 +1678,8 @@ declare
 begin
     for domain64, path, state, next_fetch, id, before, after, waits in
         select * from work.settle(
-            domain64s, paths, chunks, results, statuses, types, lengths, hashes, etags, modified, texts, hidden, schemes,
-            reasons, at
+            domain64s, paths, chunk_ids, results, statuses, content_types, content_lengths, content_sha1s, etags,
+            last_modifieds, text64s, noindexes, schemes, reasons, at
         )
     loop
         ids := ids || id;
@@ -1707,10 +1737,10 @@ $$;
 -- the chunk: then nothing changes.
 create function work.finish_crawl(
     crawler bigint, chunk bigint, sha256 text, bytes bigint, back boolean,
-    domain64s bigint[], paths text[], results text[], statuses smallint[], types smallint[],
-    lengths integer[], hashes text[], etags text[], modified timestamptz[], texts bigint[], hidden boolean[],
+    domain64s bigint[], paths text[], results text[], statuses smallint[], content_types smallint[],
+    content_lengths integer[], content_sha1s text[], etags text[], last_modifieds timestamptz[], text64s bigint[], noindexes boolean[],
     schemes smallint[], reasons text[], at timestamptz,
-    out told integer, out rest integer
+    out reported integer, out unreported integer
 )
     language plpgsql
     set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
@@ -1733,8 +1763,8 @@ begin
     if not found then
         return;
     end if;
-    told := 0;
-    rest := 0;
+    reported := 0;
+    unreported := 0;
     if domain64s is not null then
         -- As work.report, without returning the settled pages.
         select
@@ -1743,10 +1773,10 @@ begin
             bool_or(s.before is null and s.after is not null),
             array_agg(s.domain64) filter (where s.state = 'pending'),
             array_agg(s.domain64) filter (where not s.waits)
-        into told, ids, old, new, moved, returned, again, over
+        into reported, ids, old, new, moved, returned, again, over
         from work.settle(
-            domain64s, paths, array_fill(chunk, array[cardinality(domain64s)]), results, statuses, types, lengths, hashes,
-            etags, modified, texts, hidden, schemes, reasons, at
+            domain64s, paths, array_fill(chunk, array[cardinality(domain64s)]), results, statuses, content_types,
+            content_lengths, content_sha1s, etags, last_modifieds, text64s, noindexes, schemes, reasons, at
         ) s;
         if moved then
             perform work.record_stale_copies(ids, old, new, at);
@@ -1767,7 +1797,7 @@ begin
     from (select g.id, g.domain64, g.path, g.state from work.guestbook g where g.chunk_id = chunk offset 0) g
     where g.state = 'crawling';
     if numbers is not null then
-        rest := cardinality(numbers);
+        unreported := cardinality(numbers);
         if coalesce(
             back,
             exists (
@@ -1778,7 +1808,7 @@ begin
             perform work.return_pages(chunk, at);
         else
             perform from work.report(
-                numbers, names, array_fill(chunk, array[rest]), array_fill('unchanged'::text, array[rest]),
+                numbers, names, array_fill(chunk, array[unreported]), array_fill('unchanged'::text, array[unreported]),
                 null, null, null, null, null, null, null, null, null, null, at
             );
         end if;

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from usher.crawl.http.address_guard import BAD_PORTS, refusal_reason
 from usher.errors import BadInput
-from usher.private_hosts import AllowListEntry, PrivateAllowList, parse_allow_list
+from usher.private_hosts import AllowList, AllowListEntry, parse_allow_list
 
-NONE = PrivateAllowList()
+NONE = AllowList()
 PUBLIC = [
     "1.1.1.1", "8.8.8.8", "93.184.216.34", "100.63.255.255", "100.128.0.0", "172.15.0.1", "172.32.0.1", "192.167.1.1",
     "198.17.1.1", "198.20.0.0", "223.255.255.255", "2606:4700:4700::1111", "2a00:1450::1", "2001:200::1", "2003::1",
@@ -70,12 +70,12 @@ UNREADABLE = [
 
 
 @pytest.mark.parametrize("address", PUBLIC)
-def test_the_public_web_may_be_dialled(address: str) -> None:
+def test_public_addresses_are_allowed(address: str) -> None:
     assert refusal_reason(NONE, "example.org", address, 443) == ""
 
 
 @pytest.mark.parametrize(("address", "what"), SPECIAL.items())
-def test_nothing_else_may(address: str, what: str) -> None:
+def test_other_addresses_are_refused(address: str, what: str) -> None:
     assert refusal_reason(NONE, "example.org", address, 80) == f"{address} is {what}"
 
 
@@ -85,7 +85,7 @@ def test_ports_of_other_services_are_refused(port: int) -> None:
 
 
 @pytest.mark.parametrize("port", [80, 443, 8000, 8080, 8443, 3000, 5000, 9200, 65535])
-def test_other_ports_are_not(port: int) -> None:
+def test_other_ports_are_allowed(port: int) -> None:
     assert refusal_reason(NONE, "example.org", "1.1.1.1", port) == ""
 
 
@@ -112,7 +112,7 @@ def test_other_ports_are_not(port: int) -> None:
         ("127.0.0.0/8", "wiki.localhost", "127.0.0.1", 80),
     ],
 )
-def test_what_is_allowed_may_be_dialled(text: str, host: str, address: str, port: int) -> None:
+def test_listed_private_hosts_are_allowed(text: str, host: str, address: str, port: int) -> None:
     assert refusal_reason(parse_allow_list(text), host, address, port) == ""
 
 
@@ -135,20 +135,20 @@ def test_what_is_allowed_may_be_dialled(text: str, host: str, address: str, port
         ("127.0.0.0/8", "localhost.evil.org", "127.0.0.1", 80),
     ],
 )
-def test_and_nothing_beside_it(text: str, host: str, address: str, port: int) -> None:
+def test_unlisted_private_hosts_are_refused(text: str, host: str, address: str, port: int) -> None:
     assert refusal_reason(parse_allow_list(text), host, address, port)
 
 
-def test_a_list_is_read_in_any_spacing() -> None:
-    assert parse_allow_list(" a.b ,\n*.c:80  ") == PrivateAllowList(
+def test_a_list_is_parsed_with_any_spacing() -> None:
+    assert parse_allow_list(" a.b ,\n*.c:80  ") == AllowList(
         (AllowListEntry("a.b"), AllowListEntry(".c", port=80))
     )
     assert parse_allow_list(" , ") == NONE
 
 
 @pytest.mark.parametrize("text", UNREADABLE)
-def test_what_is_no_list_is_answered_with_examples(text: str) -> None:
-    with pytest.raises(BadInput, match="is no host, address or network") as caught:
+def test_an_invalid_list_is_refused_with_examples(text: str) -> None:
+    with pytest.raises(BadInput, match="is not a host, an address or a network") as caught:
         parse_allow_list(text)
     assert "*.local" in caught.value.hint
 
@@ -164,7 +164,7 @@ def test_any_text_is_a_list_or_bad_input(text: str) -> None:
 
 # What Python knows of addresses differs from release to release, so it only has to agree in one direction.
 @given(st.one_of(st.ip_addresses(v=4), st.ip_addresses(v=6)))
-def test_what_python_calls_special_is_refused(address: IPv4Address | IPv6Address) -> None:
+def test_special_addresses_of_python_are_refused(address: IPv4Address | IPv6Address) -> None:
     refused = bool(refusal_reason(NONE, "example.org", str(address), 80))
     wrapped = isinstance(address, IPv6Address) and (
         address.ipv4_mapped or address.packed[:2] == b"\0\x64"
@@ -174,7 +174,7 @@ def test_what_python_calls_special_is_refused(address: IPv4Address | IPv6Address
 
 
 @given(st.ip_addresses(v=4))
-def test_wrapping_changes_nothing(address: IPv4Address) -> None:
+def test_wrapped_ipv4_addresses_are_treated_alike(address: IPv4Address) -> None:
     plain = bool(refusal_reason(NONE, "x", str(address), 80))
     for wrapped in (f"::ffff:{address}", f"64:ff9b::{address}"):
         assert bool(refusal_reason(NONE, "x", str(ip_address(wrapped)), 80)) == plain

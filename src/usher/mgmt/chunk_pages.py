@@ -1,7 +1,4 @@
-"""Leftovers: the pages of a chunk, and those that its crawler had nothing to say about.
-
-Comes from a chunk that its crawler holds; goes back to the guestbook, where the pages wait again.
-"""
+"""The pages of a chunk, and the codes of content types."""
 
 from dataclasses import dataclass
 
@@ -13,7 +10,7 @@ store = load_statements(__file__)
 
 @dataclass(frozen=True, slots=True)
 class PageInChunk:
-    """A page of a chunk, by its address and by its place in the guestbook."""
+    """A page of a chunk."""
 
     host: str
     path: str
@@ -23,10 +20,10 @@ class PageInChunk:
 
 
 async def pages_of(conn: Connection, chunk: int) -> list[PageInChunk]:
-    """The pages that are in a chunk, in whatever state."""
+    """The pages of a chunk, in any state."""
     return await store.pages_of.rows(conn, PageInChunk, chunk=chunk)
 
 
 async def content_types(conn: Connection) -> dict[str, int]:
-    """The number of every media type that has one."""
+    """The code of every known media type."""
     return dict(await store.content_types.tuples(conn))

@@ -37,7 +37,7 @@ def test_titles(body: str, title: str) -> None:
     assert page(body).title == title
 
 
-def test_a_title_of_last_resort() -> None:
+def test_the_default_title() -> None:
     root = parse("https://example.org/?q=1")
     assert isinstance(root, Url)
     assert page("", at=root).title == "example.org"
@@ -76,14 +76,14 @@ def test_the_main_text_is_what_is_left_without_menus() -> None:
     assert "Imprint" not in found.text
 
 
-def test_where_little_is_left_it_is_all_that_can_be_seen() -> None:
+def test_little_main_text_is_replaced_by_all_visible_text() -> None:
     rows = "".join(f"<tr><td>name{number}<td>value{number}" for number in range(50))
     found = page(f"<p>Short.</p><nav>Menu <table>{rows}</table></nav>")
     assert "Menu" in found.text
     assert "name7 value7" in found.text  # cells do not touch
 
 
-def test_what_cannot_be_seen_is_left_out() -> None:
+def test_hidden_text_is_left_out() -> None:
     found = page(
         f"<p>{PROSE * 3}<p hidden>secret1<p style='DISPLAY: none'>secret2<noscript>secret3</noscript>"
         "<script>secret4</script><style>secret5</style><template>secret6</template><!-- secret7 -->"
@@ -92,7 +92,7 @@ def test_what_cannot_be_seen_is_left_out() -> None:
     assert "secret" not in found.text
 
 
-def test_words_are_kept_apart_and_whole() -> None:
+def test_words_are_separated_and_complete() -> None:
     text = page("<div>one</div><div>two</div><p>th<b>re</b>e<br>four<ul><li>five<li>six</ul>").text
     assert text.split() == ["one", "two", "three", "four", "five", "six"]
 
@@ -173,7 +173,7 @@ def test_both_ways_give_the_same_number(media_type: str) -> None:
     ("body", "media_type"),
     [(b"<rss/>", "text/xml"), (b"<urlset/>", "text/xml"), (b"\x89PNG", "image/png"), (b"", "")],
 )
-def test_some_things_are_no_documents(body: bytes, media_type: str) -> None:
+def test_other_kinds_give_no_documents(body: bytes, media_type: str) -> None:
     assert extract_documents(body, HERE, media_type=media_type) == []
 
 

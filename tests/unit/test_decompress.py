@@ -55,18 +55,18 @@ def packed(path: str) -> tuple[bytes, str]:
 
 
 @pytest.mark.parametrize("path", PLAIN)
-def test_a_page_comes_out_as_it_went_in(path: str) -> None:
+def test_a_page_is_decompressed(path: str) -> None:
     unpacked = decompress(*packed(path), LIMIT)
     assert (unpacked.body, unpacked.kind, unpacked.words) == (SQUEEZED, "", "")
 
 
 @pytest.mark.parametrize(("path", "words"), BROKEN.items())
-def test_what_does_not_come_out_says_why(path: str, words: str) -> None:
+def test_a_failure_has_a_reason(path: str, words: str) -> None:
     unpacked = decompress(*packed(path), LIMIT)
     assert (unpacked.kind, unpacked.words) == ("encoding", words)
 
 
-def test_what_came_before_the_break_is_kept() -> None:
+def test_data_before_the_damage_is_kept() -> None:
     assert SQUEEZED.startswith(decompress(*packed("/gzip/cut"), LIMIT).body)
     assert len(decompress(*packed("/gzip/cut"), LIMIT).body) > 100
 
@@ -91,7 +91,7 @@ def test_a_bomb_costs_no_more_than_the_limit(path: str) -> None:
 
 
 @given(st.binary(max_size=3000), st.lists(st.sampled_from(sorted(PACK)), max_size=3))
-def test_what_was_packed_is_unpacked(text: bytes, names: list[str]) -> None:
+def test_compressed_data_round_trips(text: bytes, names: list[str]) -> None:
     raw = text
     for name in names:
         raw = PACK[name](raw)
@@ -110,6 +110,6 @@ def test_nothing_raises(name: str, text: bytes, noise: bytes, data: st.DataObjec
 
 
 @given(st.text(max_size=40))
-def test_any_header_has_an_answer(coding: str) -> None:
+def test_any_header_has_a_result(coding: str) -> None:
     unpacked = decompress(SQUEEZED, coding, LIMIT)
     assert unpacked.kind in ("", "encoding")

@@ -54,7 +54,7 @@ def found(house: Crawls, path: str) -> Any:  # noqa: ANN401 - a row
     return row
 
 
-def test_sitemaps_lead_to_pages_and_tell_which_have_changed(database: str, tmp_path: Path) -> None:
+def test_sitemaps_name_pages_and_changes(database: str, tmp_path: Path) -> None:
     names = ("one", "two", "three", "packed")
     pages: Pages = {
         "/robots.txt": at_home("Sitemap: {origin}/index.xml\n", "text/plain"),
@@ -105,7 +105,7 @@ def test_directives_are_obeyed(database: str, tmp_path: Path) -> None:
             assert found(house, path)[:5] == ("crawled", 200, "", False, True)
 
 
-def test_redirects_make_pages_of_their_own(database: str, tmp_path: Path) -> None:
+def test_targets_of_redirects_are_pages(database: str, tmp_path: Path) -> None:
     pages: Pages = {
         "/old": redirect("/older", 301),
         "/older": redirect("/new", 308),
@@ -140,7 +140,7 @@ def test_redirects_make_pages_of_their_own(database: str, tmp_path: Path) -> Non
         assert found(house, "/newer")[4]
 
 
-def test_copies_are_known_by_their_text(database: str, tmp_path: Path) -> None:
+def test_copies_are_detected_by_their_text(database: str, tmp_path: Path) -> None:
     same = "<p>The very same words, wherever they are.</p>"
     pages: Pages = {
         "/": page("Root", links("/original", "/other")),
@@ -170,7 +170,7 @@ def test_a_pdf_is_read(database: str, tmp_path: Path) -> None:
         assert again[5:] == (paper[5], "/paper.pdf")
 
 
-def test_feeds_on_offer_are_told_of(database: str, tmp_path: Path) -> None:
+def test_feeds_of_pages_are_reported(database: str, tmp_path: Path) -> None:
     offer = '<link rel="alternate" type="application/{}+xml" href="{}">'
     offers = offer.format("rss", "/feed.xml") + offer.format("atom", "https://else.example/atom")
     pages: Pages = {

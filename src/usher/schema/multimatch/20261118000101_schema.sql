@@ -14,7 +14,7 @@ create function multimatch.new_urn(mime text, cached boolean default true) retur
 
 -- tables/urns.sql
 
--- An example of an extension: names (URNs) for what is in the schema `feeds`, stored in a schema of their own. No key and no
+-- An example of an extension: names (URNs) for the rows of the schema `feeds`, in a schema of their own. No key and no
 -- view ties this schema to the tables of `feeds`: each can be dumped, restored, rolled back and dropped alone. A name
 -- remains when its feed, item or enclosure is deleted.
 create domain multimatch.urn as text
@@ -109,7 +109,7 @@ $$;
 
 -- tables/views.sql
 
--- What has a name, as tables to read.
+-- The rows that have a name.
 create view multimatch.feed as select * from multimatch.named_feeds();
 create view multimatch.feed_item as select * from multimatch.named_items();
 create view multimatch.enclosure as select * from multimatch.named_enclosures();

@@ -71,7 +71,7 @@ def trouble(house: Crawls, luck: random.Random) -> Counter[str]:
     return deaths
 
 
-def test_the_guestbook_is_as_if_nobody_had_died(
+def test_the_guestbook_is_complete_after_kills(
     database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     luck = random.Random(6)  # noqa: S311 - repeatable

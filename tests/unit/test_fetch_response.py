@@ -64,7 +64,7 @@ def test_headers_are_found_in_any_case_and_number() -> None:
         ("\u0663", None),
     ],
 )
-def test_how_long_to_stay_away(said: str, seconds: float | None) -> None:
+def test_retry_after(said: str, seconds: float | None) -> None:
     assert answer(503, retry_after=said).retry_after(NOW) == seconds
 
 
@@ -94,7 +94,7 @@ def test_validators() -> None:
         ("", None),
     ],
 )
-def test_where_a_redirect_leads(said: str, to: str | None) -> None:
+def test_redirect_targets(said: str, to: str | None) -> None:
     found = answer(302, location=said).location
     assert (str(found) if found else None) == to
     assert answer(200, location=said).location is None
@@ -109,7 +109,7 @@ def test_no_header_raises(said: str) -> None:
     _ = found.location, found.last_modified
 
 
-def test_the_first_trouble_counts() -> None:
+def test_the_first_failure_is_kept() -> None:
     found = answer()
     found.fail("body", "too long")
     found.fail("encoding", "broken")
@@ -129,5 +129,5 @@ def test_the_first_trouble_counts() -> None:
         (65_536, "65.5 kB"),
     ],
 )
-def test_sizes_in_words(size: int, words: str) -> None:
+def test_sizes_are_formatted(size: int, words: str) -> None:
     assert format_bytes(size) == words

@@ -94,7 +94,7 @@ def reachable(root: Path, start: str) -> set[str]:
 
 @pytest.mark.skipif(NGINX is None, reason="nginx is not installed: scripts/packages")
 @pytest.mark.skipif(not DOCS.is_dir(), reason="python3.11-doc is not installed: scripts/packages")
-def test_real_documentation_is_crawled_whole(
+def test_real_documentation_is_crawled_completely(
     database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wanted = reachable(DOCS, "/index.html")

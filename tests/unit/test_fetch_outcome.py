@@ -50,7 +50,7 @@ def page(given: FetchResponse, walk: ParsedPage | None = None, **known: Any) -> 
     return found
 
 
-def test_a_page_that_came_is_described() -> None:
+def test_a_fetched_page_is_described() -> None:
     given = answer(
         ETag='"a"',
         Content_Type="text/html; charset=utf-8",
@@ -63,7 +63,7 @@ def test_a_page_that_came_is_described() -> None:
     assert (found.text64, found.noindex, found.scheme) == ("-5", False, None)
 
 
-def test_the_same_text_in_another_frame_is_unchanged_and_described() -> None:
+def test_the_same_text_in_other_markup_is_unchanged() -> None:
     found = page(answer(ETag='"b"'), ParsedPage("html", text64=7), text64="7", etag='"a"')
     assert (found.result, found.status, found.etag, found.text64) == ("unchanged", 200, '"b"', "7")
     assert page(answer(), ParsedPage("html", text64=8), text64="7").result == "success"
@@ -72,7 +72,7 @@ def test_the_same_text_in_another_frame_is_unchanged_and_described() -> None:
     )
 
 
-def test_nothing_new_is_only_true_for_those_who_asked_so() -> None:
+def test_304_counts_only_for_conditional_requests() -> None:
     assert page(answer(304, b""), etag='"a"').result == "unchanged"
     assert page(answer(304, b""), last_modified=NOW).result == "unchanged"
     assert page(answer(304, b"")).result == "failure"
@@ -89,7 +89,7 @@ def test_nothing_new_is_only_true_for_those_who_asked_so() -> None:
         (999, "failure"),
     ],
 )
-def test_other_answers_by_their_number(status: int, result: str) -> None:
+def test_other_statuses(status: int, result: str) -> None:
     found = page(answer(status))
     assert (found.result, found.reason) == (result, f"HTTP {status}")
 
@@ -105,13 +105,13 @@ def test_other_answers_by_their_number(status: int, result: str) -> None:
         ("Mon, 16 Nov 2026 08:01:00 GMT", 60),
     ],
 )
-def test_how_long_a_host_wants_to_be_left_alone(said: str, rest: float | None) -> None:
+def test_retry_after_is_reported(said: str, rest: float | None) -> None:
     found = page(answer(503, Retry_After=said))
     assert found.retry_after == rest
     assert asks_for_pause(found)
 
 
-def test_silence_is_what_has_no_answer_and_should_have() -> None:
+def test_a_failure_without_a_status_is_no_response() -> None:
     silent = page(broken("timeout", "no data for 15 s"))
     assert (silent.result, silent.reason) == ("failure", "no data for 15 s")
     assert is_no_response(silent)
@@ -121,7 +121,7 @@ def test_silence_is_what_has_no_answer_and_should_have() -> None:
     assert not asks_for_pause(silent)
 
 
-def test_an_answer_that_broke_off_is_a_failure_and_one_that_is_too_long_is_not() -> None:
+def test_a_lost_connection_is_a_failure_but_a_long_body_is_not() -> None:
     half = page(
         broken("reset", "the connection was lost in the body", 200), ParsedPage("html", text64=1)
     )
@@ -130,7 +130,7 @@ def test_an_answer_that_broke_off_is_a_failure_and_one_that_is_too_long_is_not()
     assert (long.result, long.reason) == ("success", "the body is longer than 10 MB")
 
 
-def test_a_redirect_leads_on_and_its_target_knocks() -> None:
+def test_the_target_of_a_redirect_is_reported_as_a_link() -> None:
     found = outcome_of(PageToFetch(HERE, 0), answer(301, b"", Location="/there"), None, now=NOW)
     assert found.page.result == "moved"
     assert found.page.reason == "HTTP 301, permanent redirect to https://example.com/there"
@@ -148,19 +148,19 @@ def test_a_redirect_leads_on_and_its_target_knocks() -> None:
         ("http://example.com/page", "to the page itself"),
     ],
 )
-def test_a_redirect_that_leads_nowhere_is_a_failure(to: str, why: str) -> None:
+def test_a_redirect_without_a_target_is_a_failure(to: str, why: str) -> None:
     found = page(answer(302, b"", Location=to))
     assert (found.result, found.reason) == ("failure", f"HTTP 302 {why}")
 
 
-def test_the_same_page_by_the_other_scheme_is_no_other_page() -> None:
+def test_the_other_scheme_is_the_same_page() -> None:
     assert same_page(url("http://a.com/x"), url("https://a.com/x"))
     assert not same_page(url("http://a.com/x"), url("http://a.com/x"))
     assert not same_page(url("http://a.com/x"), url("https://a.com/y"))
     assert page(answer(at="http://example.com/page"), ParsedPage("html", text64=1)).scheme == "http"
 
 
-def test_a_page_that_sends_searchers_elsewhere_is_not_found_itself() -> None:
+def test_a_page_with_another_canonical_page_is_not_indexed() -> None:
     there = "https://example.com/there"
     for walk in (ParsedPage("html", canonical=there), ParsedPage("html", refresh=there)):
         found = outcome_of(PageToFetch(HERE, 0), answer(), walk, now=NOW)
@@ -171,7 +171,7 @@ def test_a_page_that_sends_searchers_elsewhere_is_not_found_itself() -> None:
     assert page(answer(), ParsedPage("html", refresh="https://other.org/")).noindex
 
 
-def test_what_was_left_out_is_said() -> None:
+def test_omissions_are_reported() -> None:
     walk = ParsedPage(
         "html", noindex=True, dropped=64_922, problem="only its first 300,000 tags were read"
     )
@@ -181,12 +181,12 @@ def test_what_was_left_out_is_said() -> None:
 
 
 @pytest.mark.parametrize("etag", ["x" * 1001, '"\0"', '"\x7f"', '"\x85"', ""])
-def test_an_etag_that_cannot_be_kept_is_none(etag: str) -> None:
+def test_an_invalid_etag_is_dropped(etag: str) -> None:
     assert page(answer(ETag=etag), ParsedPage("html")).etag is None
 
 
 @pytest.mark.parametrize("kind", ["x/" + "y" * 300, "text\0/html", ""])
-def test_a_type_that_cannot_be_kept_is_none(kind: str) -> None:
+def test_an_invalid_type_is_dropped(kind: str) -> None:
     assert page(answer(Content_Type=kind), ParsedPage("html")).content_type is None
 
 
@@ -200,11 +200,11 @@ def test_a_type_that_cannot_be_kept_is_none(kind: str) -> None:
         "yesterday",
     ],
 )
-def test_a_date_that_cannot_be_is_none(date: str) -> None:
+def test_an_implausible_date_is_dropped(date: str) -> None:
     assert page(answer(Last_Modified=date), ParsedPage("html")).last_modified is None
 
 
-def test_reasons_are_short_enough_to_keep() -> None:
+def test_reasons_are_shortened() -> None:
     long = page(answer(301, b"", Location="/" + "y" * 1900))
     assert long.reason is not None
     assert len(long.reason) == 1000

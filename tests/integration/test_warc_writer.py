@@ -93,13 +93,13 @@ async def test_fastwarc_reads_it_too(tmp_path: Path) -> None:
     assert bodies == [HTML, HTML, HTML]
 
 
-def test_the_curious_can_unpack_it_with_gzip(tmp_path: Path) -> None:
+def test_gzip_decompresses_it(tmp_path: Path) -> None:
     kept = asyncio.run(chunk_file(tmp_path / "7.warc.gz", *EVERY))
     done = subprocess.run(["gzip", "-dc", kept.path], capture_output=True, check=True)
     assert done.stdout.count(b"WARC/1.1\r\n") == len(TYPES)
 
 
-async def test_many_may_add_at_once_and_large_bodies_in_a_thread(tmp_path: Path) -> None:
+async def test_pages_may_be_added_concurrently(tmp_path: Path) -> None:
     bodies = [noise(one, 40_000 * one) for one in range(12)]
     writer = WarcWriter(tmp_path / "7.warc.gz")
     await asyncio.gather(*(writer.add(page(f"/{n}", body)) for n, body in enumerate(bodies)))
@@ -108,19 +108,19 @@ async def test_many_may_add_at_once_and_large_bodies_in_a_thread(tmp_path: Path)
     assert found == {f"https://example.com/{n}": body for n, body in enumerate(bodies)}
 
 
-async def test_an_abandoned_one_leaves_nothing(tmp_path: Path) -> None:
+async def test_a_discarded_file_leaves_nothing(tmp_path: Path) -> None:
     writer = WarcWriter(tmp_path / "7.warc.gz")
     await writer.add(page(body=noise(1, 1_000_000)))
     assert len(list(tmp_path.iterdir())) == 1
     writer.discard()
     assert not list(tmp_path.iterdir())
-    with pytest.raises(DiskUnusable, match="given up"):
+    with pytest.raises(DiskUnusable, match="was discarded"):
         await writer.close()
     kept = await chunk_file(tmp_path / "8.warc.gz", page())
     assert kept.path.exists()
 
 
-async def test_waiting_for_the_disk_holds_up_nobody(tmp_path: Path) -> None:
+async def test_the_disk_does_not_block_the_loop(tmp_path: Path) -> None:
     writer = WarcWriter(tmp_path / "7.warc.gz")
     await writer.add(page(body=noise(1, 10_000_000)))
     longest, beaten = 0.0, time.monotonic()
@@ -149,7 +149,7 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("moment", [0, 0.011, 0.023, 0.037])
-def test_killed_at_any_moment_it_leaves_no_half_file(tmp_path: Path, moment: float) -> None:
+def test_a_kill_leaves_no_partial_file(tmp_path: Path, moment: float) -> None:
     tests = Path(__file__).parents[1]
     process = subprocess.Popen(
         [sys.executable, "-c", WRITES, tmp_path, tests], stdout=subprocess.PIPE, text=True
@@ -168,7 +168,7 @@ def test_killed_at_any_moment_it_leaves_no_half_file(tmp_path: Path, moment: flo
         assert len(list(read_entries(shelf.path(chunk)))) == 2 * len(EVERY) + 1
 
 
-async def test_a_full_disk_costs_one_chunk_and_says_so(tmp_path: Path) -> None:
+async def test_a_full_disk_fails_one_chunk(tmp_path: Path) -> None:
     shelf = ChunkStore(tmp_path)
     with small_disk(tmp_path, "2m"):
         before = await chunk_file(shelf.path(1), *EVERY)
@@ -197,7 +197,7 @@ def read(path: Path) -> tuple[list[WarcEntry], str]:
     return found, ""
 
 
-async def test_a_file_cut_short_anywhere_yields_what_is_whole(tmp_path: Path) -> None:
+async def test_a_truncated_file_yields_its_complete_pages(tmp_path: Path) -> None:
     kept = await chunk_file(tmp_path / "7.warc.gz", *EVERY)
     data, (whole, _) = kept.path.read_bytes(), read(kept.path)
     cut, most, silent = tmp_path / "cut.warc.gz", 0, 0

@@ -1,10 +1,10 @@
--- The lines of jobs that wait for resources. A line is the jobs of one resource, type and host rule. Claim, settle and these
+-- The queues of jobs that wait for resources. Such a queue is the jobs of one resource, type and host rule. Claim, settle and these
 -- are functions and not statements of the program, because each must read again, with a new snapshot, after it holds the
 -- lock of a resource (ADR 0011), and so that a manager in any language can call them.
 
--- Of the jobs that wait for resources, returns those that may start; takes their seats and holds the others back. claim calls
+-- Of the jobs that wait for resources, returns those that may start; occupies their resources and holds the others back. claim calls
 -- it with jobs that it has locked, all of one lane; `taken` are the jobs that the claim has already.
-create function control.take_seats(
+create function control.take_resources(
     kind text, rule text, jobs bigint[], resources bigint[], taken bigint[], at timestamptz
 ) returns bigint[]
     language plpgsql
@@ -25,7 +25,7 @@ begin
 
     with room as (
         select
-            r.id, r."interval", r.latest_run + r."interval" as ready, r.capacity - r.running as seats,
+            r.id, r."interval", r.latest_run + r."interval" as ready, r.capacity - r.running as places,
             case
                 when r.latest_run + r."interval" > at then 0
                 when r."interval" > interval '0' then least(1, r.capacity - r.running)
@@ -36,8 +36,8 @@ begin
             select resource_id, count(*)::integer as tickets from unnest(resources) as s (resource_id) group by resource_id
         ) t on t.resource_id = r.id
         where r.id = any(mine)
-    ), line as (
-        -- Jobs that were held back go before new ones: a job of the batch is only a ticket for its line.
+    ), queue as (
+        -- Jobs that were held back go before new ones: a job of the batch only makes its queue advance.
         select j.id, j.resource_id, j.priority, j.scheduled, j.held_until
         from control.job j
         where j.id = any(jobs) and j.resource_id = any(mine)
@@ -55,9 +55,9 @@ begin
         ) held
     ), ranked as (
         select
-            l.id, l.resource_id, l.held_until, room.room, room.seats, room.ready, room."interval",
+            l.id, l.resource_id, l.held_until, room.room, room.places, room.ready, room."interval",
             row_number() over (partition by l.resource_id order by l.priority, l.scheduled, l.id) as place
-        from line l
+        from queue l
         join room on room.id = l.resource_id
     ), started as (
         update control.resource r
@@ -68,12 +68,12 @@ begin
         update control.job j
         set held_until = w.until, last_update = at
         from (
-            -- As many jobs as there are seats left become ready, one if the resource has an interval; the others wait for wake.
+            -- As many jobs as there is room for become ready, one if the resource has an interval; the others wait for wake_resources.
             select
                 id, held_until,
                 case
-                    when place > case when "interval" > interval '0' then room + 1 else seats end
-                        or seats <= greatest(room, 0) then 'infinity'
+                    when place > case when "interval" > interval '0' then room + 1 else places end
+                        or places <= greatest(room, 0) then 'infinity'
                     when room > 0 then at + "interval"
                     else ready
                 end as until
@@ -87,8 +87,8 @@ begin
 end
 $$;
 
--- For resources with free seats: makes the first jobs of each line ready. The caller holds the locks of the resources.
-create function control.wake(resources bigint[], at timestamptz) returns void
+-- For resources with room: makes the first jobs of each queue ready. The caller holds the locks of the resources.
+create function control.wake_resources(resources bigint[], at timestamptz) returns void
     language plpgsql
     set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
 as $$
@@ -98,10 +98,10 @@ begin
     with recursive free as (
         select
             r.id, coalesce(r.latest_run + r."interval", at) as ready,
-            case when r."interval" > interval '0' then 1 else r.capacity - r.running end as seats
+            case when r."interval" > interval '0' then 1 else r.capacity - r.running end as places
         from control.resource r
         where r.id = any(resources) and r.running < r.capacity
-    ), lines as (
+    ), queues as (
         select f.id as resource_id, first.type, first.host_rule
         from free f
         cross join lateral (
@@ -111,7 +111,7 @@ begin
         ) first
       union all
         select l.resource_id, next.type, next.host_rule
-        from lines l
+        from queues l
         cross join lateral (
             select j.type, j.host_rule from control.job j
             where j.state = 'pending' and j.held_until is not null and j.resource_id = l.resource_id
@@ -123,13 +123,13 @@ begin
         set held_until = first.ready, last_update = at
         from (
             select f.ready, turn.id
-            from lines l
+            from queues l
             join free f on f.id = l.resource_id
             cross join lateral (
                 select j.id from control.job j
                 where j.state = 'pending' and j.held_until is not null
                     and j.resource_id = l.resource_id and j.type = l.type and j.host_rule = l.host_rule
-                order by j.priority, j.scheduled, j.id limit f.seats
+                order by j.priority, j.scheduled, j.id limit f.places
             ) turn
         ) first
         where j.id = first.id and j.state = 'pending' and j.held_until > first.ready
@@ -140,7 +140,7 @@ begin
 end
 $$;
 
--- Resources with a free seat whose line has no job that stands ready. claim, settle and cancel leave none.
+-- Resources with room whose queue has no ready job. claim, settle and cancel leave none.
 create function control.stuck_resources() returns setof bigint
     language sql stable
     set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off
@@ -151,7 +151,7 @@ as $$
         where r.running < r.capacity and exists (
             select from control.job j where j.state = 'pending' and j.held_until is not null and j.resource_id = r.id
         )
-    ), lines as (
+    ), queues as (
         select f.id as resource_id, first.type, first.host_rule
         from free f
         cross join lateral (
@@ -161,7 +161,7 @@ as $$
         ) first
       union all
         select l.resource_id, next.type, next.host_rule
-        from lines l
+        from queues l
         cross join lateral (
             select j.type, j.host_rule from control.job j
             where j.state = 'pending' and j.held_until is not null and j.resource_id = l.resource_id
@@ -170,7 +170,7 @@ as $$
         ) next
     )
     select distinct l.resource_id
-    from lines l
+    from queues l
     cross join lateral (
         select j.held_until from control.job j
         where j.state = 'pending' and j.held_until is not null

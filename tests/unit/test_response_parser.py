@@ -35,7 +35,7 @@ def hear(
 
 
 @given(st.sampled_from(WHOLE), st.lists(st.integers(1, 400), max_size=12))
-def test_an_answer_is_the_same_in_any_parts(whole: bytes, sizes: list[int]) -> None:
+def test_a_response_is_the_same_in_any_parts(whole: bytes, sizes: list[int]) -> None:
     parts, rest = [], whole
     for size in sizes:
         parts.append(rest[:size])
@@ -51,7 +51,7 @@ def test_an_answer_is_the_same_in_any_parts(whole: bytes, sizes: list[int]) -> N
 
 
 @given(st.lists(st.binary(max_size=50), max_size=8))
-def test_noise_is_no_answer(parts: list[bytes]) -> None:
+def test_noise_is_not_a_response(parts: list[bytes]) -> None:
     answer, kind, hearing = hear(*parts)
     assert kind in ("", "protocol")
     assert not hearing.done
@@ -59,7 +59,7 @@ def test_noise_is_no_answer(parts: list[bytes]) -> None:
 
 
 @given(st.sampled_from(WHOLE), st.data())
-def test_a_spoilt_answer_does_not_raise(whole: bytes, data: st.DataObject) -> None:
+def test_a_damaged_response_does_not_raise(whole: bytes, data: st.DataObject) -> None:
     at = data.draw(st.integers(0, min(len(whole), 300)))
     noise = data.draw(st.binary(min_size=1, max_size=4))
     answer, kind, _ = hear(whole[:at] + noise + whole[at + len(noise) :])
@@ -68,7 +68,7 @@ def test_a_spoilt_answer_does_not_raise(whole: bytes, data: st.DataObject) -> No
 
 
 @pytest.mark.parametrize("size", [500, 999, 1000, 1001, 5000])
-def test_a_head_has_its_limit_to_the_byte(size: int) -> None:
+def test_the_size_of_a_head_is_limited(size: int) -> None:
     plain = sum(len(name) + len(value) + 4 for name, value in hear(GOOD)[0].headers)
     line = b"X: " + b"y" * (size - plain - len("X: \r\n"))
     answer, kind, _ = hear(with_header(line))
@@ -76,12 +76,12 @@ def test_a_head_has_its_limit_to_the_byte(size: int) -> None:
     assert (answer.status, answer.raw) == ((200, b"good") if size <= 1000 else (None, b""))
 
 
-def test_a_head_has_its_limit_in_lines() -> None:
+def test_the_number_of_headers_is_limited() -> None:
     for extra, kind in ((MAX_HEADERS - 2, ""), (MAX_HEADERS - 1, "head")):
         assert hear(with_header(b"\r\n".join([b"a:"] * extra)), head=65_536)[1] == kind
 
 
-def test_a_body_has_its_limit_to_the_byte() -> None:
+def test_the_size_of_a_body_is_limited() -> None:
     assert hear(GOOD, body=4)[1] == ""
     answer, kind, _ = hear(GOOD, body=3)
     assert (answer.raw, kind) == (b"goo", "body")
@@ -90,12 +90,12 @@ def test_a_body_has_its_limit_to_the_byte() -> None:
 
 
 @pytest.mark.parametrize("more", [GOOD, b"x", b"HTTP/1.1 100 Continue\r\n\r\n"])
-def test_what_follows_an_answer_spoils_the_line_and_not_the_answer(more: bytes) -> None:
+def test_data_after_a_response_makes_the_connection_unusable(more: bytes) -> None:
     answer, kind, hearing = hear(GOOD + more)
     assert (answer.raw, kind, hearing.done, hearing.reusable) == (b"good", "", True, False)
 
 
-def test_one_answer_after_the_other() -> None:
+def test_responses_in_sequence() -> None:
     hearing = ResponseParser(1000, 1000)
     for word in (b"good", b"fine"):
         answer = FetchResponse(URL)

@@ -116,7 +116,7 @@ async def test_a_bomb_takes_no_memory(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_no_chunk_is_said_to_be_none(tmp_path: Path, data: bytes, reason: str) -> None:
+def test_a_damaged_chunk_is_refused_with_a_reason(tmp_path: Path, data: bytes, reason: str) -> None:
     path = tmp_path / "7.warc.gz"
     path.write_bytes(data)
     with pytest.raises(BadContent, match=f"damaged from the start.*{reason}"):
@@ -124,7 +124,7 @@ def test_what_is_no_chunk_is_said_to_be_none(tmp_path: Path, data: bytes, reason
 
 
 @pytest.mark.parametrize("data", [b"plain words", b"<html>", b"%PDF-1.7", b"PK\x03\x04"])
-def test_what_is_no_warc_file_is_said_to_be_none(tmp_path: Path, data: bytes) -> None:
+def test_another_file_is_not_a_warc_file(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "7.warc.gz"
     path.write_bytes(data)
     with pytest.raises(BadContent, match=r"^The content of chunk 7 from c:1 is not a WARC file"):
@@ -158,12 +158,12 @@ async def test_files_may_be_uncompressed_or_have_several_records_in_a_member(
         whole.extend(read_entries(path))
 
 
-def test_one_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(NotFound):
         list(read_entries(tmp_path / "7.warc.gz"))
 
 
-def test_what_other_crawlers_write_can_be_read(tmp_path: Path) -> None:
+def test_files_of_other_crawlers_can_be_read(tmp_path: Path) -> None:
     """WARC 1.0 with chunks left in the body, or taken out without a word; the request last, and no word of ours."""
     chunked = b"5;x=y\r\nHello\r\n7\r\n, world\r\n0\r\n\r\n"
     said = b"WARC-Target-URI: <http://example.com/>\r\nWARC-Date: 2020-04-04T11:46:32Z\r\n"
@@ -186,7 +186,7 @@ def test_what_other_crawlers_write_can_be_read(tmp_path: Path) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(st.binary(max_size=300), st.binary(max_size=300), st.text(max_size=40), st.text(max_size=20))
-def test_whatever_a_server_says_is_kept_and_read(
+def test_any_response_can_be_stored_and_read(
     tmp_path_factory: pytest.TempPathFactory, said: bytes, body: bytes, url: str, ip: str
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "hostile.warc.gz"

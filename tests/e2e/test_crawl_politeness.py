@@ -39,7 +39,7 @@ def holder(house: Crawls) -> str | None:
 
 
 @pytest.mark.soak
-def test_no_two_requests_are_closer_than_the_host_wants(
+def test_requests_keep_the_crawl_delay(
     database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with site() as web, crawls(database, tmp_path, chunk_lease=3) as house:

@@ -7,13 +7,13 @@ create schema if not exists control;
 -- tables/settings.sql
 
 -- Settings of the whole queue; one row.
-create table control.house (
-    one boolean primary key default true constraint house_has_one_row check (one),
+create table control.settings (
+    one boolean primary key default true constraint settings_has_one_row check (one),
     log_keep interval not null default interval '90 days'
-        constraint house_log_keep_sane check (log_keep >= interval '1 day')
+        constraint settings_log_keep_sane check (log_keep >= interval '1 day')
 );
 
-insert into control.house default values;
+insert into control.settings default values;
 
 -- The password of the login usher_worker, which the managers of this database share.
 create table control.worker_login (
@@ -161,17 +161,17 @@ create table control.job (
     constraint job_running_is_leased check (
         (state = 'running') = (claim is not null) and (state = 'running') = (lease_until is not null)
     ),
-    -- A cancel is for the run that it was meant for: settle, give_back and reap end the job instead of returning it.
+    -- A cancel is for the run that it was meant for: settle, give_back and requeue_lost end the job instead of returning it.
     constraint job_cancel_only_running check (state = 'running' or not cancel)
 );
 
-comment on table control.job is 'Ended jobs are in job_log. Put in by anyone: insert type, program, args.';
-comment on column control.job.args is 'Arguments as the program gets them; no shell ever reads them.';
+comment on table control.job is 'Ended jobs are in job_log. Any client can add one: insert type, program, args.';
+comment on column control.job.args is 'Arguments as the program gets them; no shell interprets them.';
 comment on column control.job.scheduled is 'It runs not before this time.';
 comment on column control.job.first_scheduled is 'The time before the first retry changed `scheduled`; null until then.';
 comment on column control.job.priority is 'Lower goes first.';
-comment on column control.job.claim is 'The fence of a run: whoever lost it can settle nothing.';
-comment on column control.job.held_until is 'Held back by its resource; infinity while another of its line goes first.';
+comment on column control.job.claim is 'The claim of a run: only the manager that holds it can settle the run.';
+comment on column control.job.held_until is 'Held back by its resource until then; infinity while another job of its queue goes first.';
 comment on column control.job.cancel is 'Its process is to be stopped.';
 comment on column control.job.cancel_reason is 'Why its process is to be stopped.';
 
@@ -200,7 +200,7 @@ alter table control.job set (
 -- tables/job_log.sql
 
 -- Every attempt that ended; the last attempt of a job is `completed`. It has the columns of control.job but two: the reason of a
--- cancel is in `message`, and `scheduled` is the first time. Partitioned by month: control.make_log creates the partitions
+-- cancel is in `message`, and `scheduled` is the first time. Partitioned by month: control.create_log_partitions creates the partitions
 -- and control.prune_log drops them.
 create table control.job_log (
     id bigint not null,
@@ -232,18 +232,18 @@ create table control.job_log (
     cancel boolean not null default false
 ) partition by range ("end");
 
-comment on column control.job_log.args is 'Arguments as the program gets them; no shell ever reads them.';
+comment on column control.job_log.args is 'Arguments as the program gets them; no shell interprets them.';
 comment on column control.job_log.scheduled is 'When the job was first to run, whatever retries there were.';
 comment on column control.job_log.priority is 'Lower goes first.';
-comment on column control.job_log.claim is 'The fence of a run: whoever lost it can settle nothing.';
-comment on column control.job_log.held_until is 'Held back by its resource; infinity while another of its line goes first.';
+comment on column control.job_log.claim is 'The claim of a run: only the manager that holds it can settle the run.';
+comment on column control.job_log.held_until is 'Held back by its resource until then; infinity while another job of its queue goes first.';
 comment on column control.job_log.cancel is 'Its process is to be stopped.';
 
 create index job_log_id on control.job_log (id);
 create index job_log_end on control.job_log ("end");
 create index job_log_task on control.job_log (task_id) where task_id is not null;
 
--- For rows whose month has no partition yet; control.make_log moves them.
+-- For rows whose month has no partition yet; control.create_log_partitions moves them.
 create table control.job_log_default partition of control.job_log default;
 
 -- tables/job_results.sql
@@ -273,8 +273,8 @@ create table control.job_hierarchy (
     constraint job_hierarchy_is_no_loop check (parent_job_id <> job_id)
 );
 
-comment on column control.job_hierarchy.origin_type is 'Type of the run that put the job in; null if an operator did.';
-comment on column control.job_hierarchy.origin_program is 'Program of the run that put the job in.';
+comment on column control.job_hierarchy.origin_type is 'Type of the run that added the job; null if an operator did.';
+comment on column control.job_hierarchy.origin_program is 'Program of the run that added the job.';
 
 create index job_hierarchy_parent on control.job_hierarchy (parent_job_id);
 create index job_hierarchy_task on control.job_hierarchy (parent_task_id);
@@ -342,7 +342,7 @@ begin
     if mine is null then
         raise insufficient_privilege using
             message = 'this connection belongs to no running job',
-            hint = 'Connect with the USHER_CONTROL_URL that the job was given; its lease may have ended.';
+            hint = 'Connect with the USHER_CONTROL_URL that the job was given; its lease may have expired.';
     end if;
     return mine;
 end
@@ -436,7 +436,7 @@ create policy job_dependency_own on control.job_dependency
 -- functions/job_triggers.sql
 
 -- Records the time of every change that does not set it itself.
-create function control.touch() returns trigger
+create function control.set_last_update() returns trigger
     language plpgsql
 as $$
 begin
@@ -446,10 +446,10 @@ end
 $$;
 
 create trigger job_is_touched before update on control.job
-    for each row when (old.last_update = new.last_update) execute function control.touch();
+    for each row when (old.last_update = new.last_update) execute function control.set_last_update();
 
 -- New jobs wake the managers, unless they are due later than in a minute: a poll finds those.
-create function control.ring() returns trigger
+create function control.notify_managers() returns trigger
     language plpgsql security definer set search_path = ''
 as $$
 begin
@@ -460,12 +460,12 @@ end
 $$;
 
 create trigger job_rings after insert on control.job
-    referencing new table as fresh for each statement execute function control.ring();
+    referencing new table as fresh for each statement execute function control.notify_managers();
 
 -- functions/locks.sql
 
--- Every function that waits for locks takes them in this order: resources by id, jobs by id, tasks. claim and reap skip
--- what is locked, so they wait for neither. This prevents deadlocks between settle, cancel, reap, give_back and mend.
+-- Every function that waits for locks takes them in this order: resources by id, jobs by id, tasks. claim and requeue_lost skip
+-- what is locked, so they wait for neither. This prevents deadlocks between settle, cancel, requeue_lost, give_back and repair_resources.
 
 -- Locks the resources of these jobs, then the jobs. Returns the resources, and the tasks of the jobs. The caller's next
 -- statement sees the jobs as they are under the locks.
@@ -487,15 +487,15 @@ begin
 end
 $$;
 
--- functions/resource_lines.sql
+-- functions/resource_queues.sql
 
--- The lines of jobs that wait for resources. A line is the jobs of one resource, type and host rule. Claim, settle and these
+-- The queues of jobs that wait for resources. Such a queue is the jobs of one resource, type and host rule. Claim, settle and these
 -- are functions and not statements of the program, because each must read again, with a new snapshot, after it holds the
 -- lock of a resource (ADR 0011), and so that a manager in any language can call them.
 
--- Of the jobs that wait for resources, returns those that may start; takes their seats and holds the others back. claim calls
+-- Of the jobs that wait for resources, returns those that may start; occupies their resources and holds the others back. claim calls
 -- it with jobs that it has locked, all of one lane; `taken` are the jobs that the claim has already.
-create function control.take_seats(
+create function control.take_resources(
     kind text, rule text, jobs bigint[], resources bigint[], taken bigint[], at timestamptz
 ) returns bigint[]
     language plpgsql
@@ -516,7 +516,7 @@ begin
 
     with room as (
         select
-            r.id, r."interval", r.latest_run + r."interval" as ready, r.capacity - r.running as seats,
+            r.id, r."interval", r.latest_run + r."interval" as ready, r.capacity - r.running as places,
             case
                 when r.latest_run + r."interval" > at then 0
                 when r."interval" > interval '0' then least(1, r.capacity - r.running)
@@ -527,8 +527,8 @@ begin
             select resource_id, count(*)::integer as tickets from unnest(resources) as s (resource_id) group by resource_id
         ) t on t.resource_id = r.id
         where r.id = any(mine)
-    ), line as (
-        -- Jobs that were held back go before new ones: a job of the batch is only a ticket for its line.
+    ), queue as (
+        -- Jobs that were held back go before new ones: a job of the batch only makes its queue advance.
         select j.id, j.resource_id, j.priority, j.scheduled, j.held_until
         from control.job j
         where j.id = any(jobs) and j.resource_id = any(mine)
@@ -546,9 +546,9 @@ begin
         ) held
     ), ranked as (
         select
-            l.id, l.resource_id, l.held_until, room.room, room.seats, room.ready, room."interval",
+            l.id, l.resource_id, l.held_until, room.room, room.places, room.ready, room."interval",
             row_number() over (partition by l.resource_id order by l.priority, l.scheduled, l.id) as place
-        from line l
+        from queue l
         join room on room.id = l.resource_id
     ), started as (
         update control.resource r
@@ -559,12 +559,12 @@ begin
         update control.job j
         set held_until = w.until, last_update = at
         from (
-            -- As many jobs as there are seats left become ready, one if the resource has an interval; the others wait for wake.
+            -- As many jobs as there is room for become ready, one if the resource has an interval; the others wait for wake_resources.
             select
                 id, held_until,
                 case
-                    when place > case when "interval" > interval '0' then room + 1 else seats end
-                        or seats <= greatest(room, 0) then 'infinity'
+                    when place > case when "interval" > interval '0' then room + 1 else places end
+                        or places <= greatest(room, 0) then 'infinity'
                     when room > 0 then at + "interval"
                     else ready
                 end as until
@@ -578,8 +578,8 @@ begin
 end
 $$;
 
--- For resources with free seats: makes the first jobs of each line ready. The caller holds the locks of the resources.
-create function control.wake(resources bigint[], at timestamptz) returns void
+-- For resources with room: makes the first jobs of each queue ready. The caller holds the locks of the resources.
+create function control.wake_resources(resources bigint[], at timestamptz) returns void
     language plpgsql
     set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
 as $$
@@ -589,10 +589,10 @@ begin
     with recursive free as (
         select
             r.id, coalesce(r.latest_run + r."interval", at) as ready,
-            case when r."interval" > interval '0' then 1 else r.capacity - r.running end as seats
+            case when r."interval" > interval '0' then 1 else r.capacity - r.running end as places
         from control.resource r
         where r.id = any(resources) and r.running < r.capacity
-    ), lines as (
+    ), queues as (
         select f.id as resource_id, first.type, first.host_rule
         from free f
         cross join lateral (
@@ -602,7 +602,7 @@ begin
         ) first
       union all
         select l.resource_id, next.type, next.host_rule
-        from lines l
+        from queues l
         cross join lateral (
             select j.type, j.host_rule from control.job j
             where j.state = 'pending' and j.held_until is not null and j.resource_id = l.resource_id
@@ -614,13 +614,13 @@ begin
         set held_until = first.ready, last_update = at
         from (
             select f.ready, turn.id
-            from lines l
+            from queues l
             join free f on f.id = l.resource_id
             cross join lateral (
                 select j.id from control.job j
                 where j.state = 'pending' and j.held_until is not null
                     and j.resource_id = l.resource_id and j.type = l.type and j.host_rule = l.host_rule
-                order by j.priority, j.scheduled, j.id limit f.seats
+                order by j.priority, j.scheduled, j.id limit f.places
             ) turn
         ) first
         where j.id = first.id and j.state = 'pending' and j.held_until > first.ready
@@ -631,7 +631,7 @@ begin
 end
 $$;
 
--- Resources with a free seat whose line has no job that stands ready. claim, settle and cancel leave none.
+-- Resources with room whose queue has no ready job. claim, settle and cancel leave none.
 create function control.stuck_resources() returns setof bigint
     language sql stable
     set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off
@@ -642,7 +642,7 @@ as $$
         where r.running < r.capacity and exists (
             select from control.job j where j.state = 'pending' and j.held_until is not null and j.resource_id = r.id
         )
-    ), lines as (
+    ), queues as (
         select f.id as resource_id, first.type, first.host_rule
         from free f
         cross join lateral (
@@ -652,7 +652,7 @@ as $$
         ) first
       union all
         select l.resource_id, next.type, next.host_rule
-        from lines l
+        from queues l
         cross join lateral (
             select j.type, j.host_rule from control.job j
             where j.state = 'pending' and j.held_until is not null and j.resource_id = l.resource_id
@@ -661,7 +661,7 @@ as $$
         ) next
     )
     select distinct l.resource_id
-    from lines l
+    from queues l
     cross join lateral (
         select j.held_until from control.job j
         where j.state = 'pending' and j.held_until is not null
@@ -673,16 +673,16 @@ $$;
 
 -- functions/claim.sql
 
--- Up to n jobs of one type for one machine, in the order of priority, then time, then id; none of a paused type. Claims never
--- wait for each other. Lanes (host rule, priority) are found by leaping from one to the next in the index, and only those
--- that the machine may run are read: future jobs, jobs for other machines and jobs that are held back cost nothing.
+-- Claims up to n jobs of one type for one machine, in the order of priority, then time, then id; none of a paused type. Claims never
+-- wait for each other. The recursion skips from lane to lane (host rule, priority) by the index, and reads only those
+-- that the machine may run: future jobs, jobs for other machines and held jobs cost nothing.
 create function control.claim(kind text, host text, n integer, lease interval, tries integer, at timestamptz)
     returns setof control.job
     language plpgsql security definer
     set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
 as $$
 declare
-    most constant integer := 1000;  -- looks in one call: a job that its resource holds back costs one, once
+    max_read constant integer := 1000;  -- jobs read in one call; one that its resource holds back is read once
     lane record;
     last_due timestamptz;
     last_id bigint;
@@ -691,7 +691,7 @@ declare
     tasks bigint[];
     taken bigint[] := '{}';
     wanted integer;
-    looked integer := 0;
+    jobs_read integer := 0;
     -- gen_random_uuid costs 4 µs, so the claims of a batch are derived from one value and the job's id.
     secret constant text := gen_random_uuid();
 begin
@@ -730,7 +730,7 @@ begin
         last_id := 0;
         loop
             wanted := n - cardinality(taken);
-            exit lanes when wanted <= 0 or looked >= most;
+            exit lanes when wanted <= 0 or jobs_read >= max_read;
             select array_agg(p.id), array_agg(p.resource_id), max(p.due)
             into jobs, resources, last_due
             from (
@@ -740,17 +740,17 @@ begin
                     and j.host_rule = lane.host_rule and j.priority = lane.priority
                     and (greatest(j.scheduled, j.held_until), j.id) > (last_due, last_id)
                     and greatest(j.scheduled, j.held_until) <= at
-                    and j.id <> all(taken)  -- one of a line may have gone before its own turn to be looked at
+                    and j.id <> all(taken)  -- a job of a resource queue may have been taken before the scan reached it
                 order by greatest(j.scheduled, j.held_until), j.id
                 limit wanted
                 for update skip locked
             ) p;
             exit when jobs is null;
-            looked := looked + cardinality(jobs);
+            jobs_read := jobs_read + cardinality(jobs);
             last_id := jobs[cardinality(jobs)];
             taken := taken || array(select p.id from unnest(jobs, resources) p (id, resource_id) where p.resource_id is null);
             if cardinality(array_remove(resources, null)) > 0 then
-                taken := taken || control.take_seats(
+                taken := taken || control.take_resources(
                     kind, lane.host_rule, jobs, array_remove(resources, null), taken, at
                 );
             end if;
@@ -773,7 +773,7 @@ begin
 end
 $$;
 
--- When a machine may next find a job of a type: a past time if one waits now, null if none waits or the type is paused.
+-- When the next job of a type is due on a machine: a past time if one waits now, null if none waits or the type is paused.
 create function control.next_due(kind text, host text) returns timestamptz
     language sql stable security definer
     set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
@@ -1026,7 +1026,7 @@ create function control.end_message(by_cancel boolean, reason text, message text
 -- the jobs' ids, whatever the statistics say.
 create function control.settle(
     jobs bigint[], claims uuid[], states text[], exit_codes integer[], pids integer[], messages text[],
-    last_words text[], outputs text[], retries timestamptz[], at timestamptz
+    default_messages text[], outputs text[], retries timestamptz[], at timestamptz
 ) returns setof bigint
     language plpgsql security definer
     set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_nestloop = off
@@ -1046,8 +1046,8 @@ begin
     return query
     with given as (
         select distinct on (g.id) g.*, case when g.id = any(stopped) then 'cancelled' else g.state end as final_state
-        from unnest(jobs, states, exit_codes, pids, messages, last_words, outputs, retries)
-            as g (id, state, exit_code, pid, message, last_word, output, retry)
+        from unnest(jobs, states, exit_codes, pids, messages, default_messages, outputs, retries)
+            as g (id, state, exit_code, pid, message, default_message, output, retry)
     ), final as (
         delete from control.job j
         where j.id = any(ending) and j.claim = any(claims)
@@ -1057,7 +1057,7 @@ begin
         set state = 'temporary-error', first_scheduled = coalesce(j.first_scheduled, j.scheduled),
             scheduled = g.retry, "end" = at, exit_code = g.exit_code,
             process_id = coalesce(g.pid, j.process_id),
-            message = coalesce(g.message, nullif(concat_ws(': ', j.message, g.last_word), '')),
+            message = coalesce(g.message, nullif(concat_ws(': ', j.message, g.default_message), '')),
             output = coalesce(g.output, j.output), claim = null, lease_until = null, last_update = at
         from given g
         where j.id = any(failing) and j.claim = any(claims) and j.id = g.id
@@ -1071,7 +1071,7 @@ begin
             f.id, f.type, f.program, f.args, g.final_state,
             control.end_message(
                 f.cancel and g.final_state = 'cancelled', f.cancel_reason,
-                coalesce(g.message, nullif(concat_ws(': ', f.message, g.last_word), ''))
+                coalesce(g.message, nullif(concat_ws(': ', f.message, g.default_message), ''))
             ),
             coalesce(g.output, f.output), f.hostname, coalesce(g.pid, f.process_id), g.exit_code,
             coalesce(f.first_scheduled, f.scheduled), f.start, at, at, f.task_id, f.resource_id, f.attempts,
@@ -1095,7 +1095,7 @@ begin
     select id from logged;
 
     if cardinality(held.resources) > 0 then
-        perform control.wake(held.resources, at);
+        perform control.wake_resources(held.resources, at);
     end if;
     if cardinality(held.tasks) > 0 then
         perform control.unpark_tasks(held.tasks);
@@ -1139,20 +1139,20 @@ begin
             select resource_id, count(*)::integer as n from back where resource_id is not null group by resource_id
         ) s
         where r.id = any(held.resources) and r.id = s.resource_id
-    ), rung as (
+    ), notified as (
         select count(pg_notify('usher_job', b.type)) from (select distinct type from back) b
     )
-    select back.id from back, rung;
+    select back.id from back, notified;
 
     if cardinality(held.resources) > 0 then
-        perform control.wake(held.resources, at);
+        perform control.wake_resources(held.resources, at);
     end if;
 end
 $$;
 
--- Takes back runs whose lease has ended; the attempt counts, and the last one is final. Skips what is locked: the next
--- round takes it back, and a frozen transaction cannot stop the scheduler.
-create function control.reap(n integer, at timestamptz) returns setof bigint
+-- Takes back runs whose lease has expired; the attempt counts, and the last one is final. Skips locked jobs: the next
+-- round takes them back, and a frozen transaction cannot stop the scheduler.
+create function control.requeue_lost(n integer, at timestamptz) returns setof bigint
     language plpgsql security definer
     set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off
 as $$
@@ -1181,7 +1181,7 @@ begin
                 else 'temporary-error'
             end
         ) as states,
-        array_agg(format('Lost: no sign of life from %s since its lease ended', coalesce(j.hostname, '?'))) as messages
+        array_agg(format('Lost: no heartbeat from %s since its lease expired', coalesce(j.hostname, '?'))) as messages
     into lost
     from (
         select * from control.job
@@ -1239,19 +1239,19 @@ begin
         returning id, state
     )
     select id, state from logged;
-    perform control.wake(held.resources, at);
+    perform control.wake_resources(held.resources, at);
     perform control.unpark_tasks(held.tasks);
     perform control.resolve_dependencies(jobs, at);
 end
 $$;
 
--- functions/mend.sql
+-- functions/repair_resources.sql
 
--- Repairs what changes by hand can break: counts of running jobs, lines in which no job stands ready, parked tasks
+-- Repairs what changes by hand can break: counts of running jobs, queues of resources without a ready job, parked tasks
 -- without a job. It looks without locks and locks only what is wrong, which is normally nothing.
 -- Measured with 200,000 busy resources on a loaded machine: 0.9 s and no lock; with locks first 3.8 s, in which every
 -- settle of such a resource waited.
-create function control.mend(at timestamptz) returns integer
+create function control.repair_resources(at timestamptz) returns integer
     language plpgsql security definer set search_path = '' set jit = off
 as $$
 declare
@@ -1282,7 +1282,7 @@ begin
     from counted c
     where r.id = c.id and r.running <> c.running;
     get diagnostics mended = row_count;
-    perform control.wake(wrong, at);
+    perform control.wake_resources(wrong, at);
     perform control.unpark_tasks(array(select t.id from control.task t where t.waits_for_job));
     return mended;
 end
@@ -1292,7 +1292,7 @@ $$;
 
 -- Records the parent of jobs, and the task at the root. Jobs that a run adds (by_run) originate from it. A job that an
 -- operator adds below another, as a retry does, keeps the origin of that one.
-create function control.descend(children bigint[], parent bigint, by_run boolean) returns void
+create function control.record_children(children bigint[], parent bigint, by_run boolean) returns void
     language sql set search_path = ''
 as $$
     insert into control.job_hierarchy (job_id, parent_job_id, parent_task_id, origin_type, origin_program)
@@ -1316,7 +1316,7 @@ create function control.record_origin() returns trigger
 as $$
 begin
     if control.is_worker() then
-        perform control.descend(array(select id from fresh), control.my_job(), true);
+        perform control.record_children(array(select id from fresh), control.my_job(), true);
     end if;
     return null;
 end
@@ -1464,20 +1464,20 @@ $$;
 
 -- functions/worker_calls.sql
 
--- What a worker may do, in any language that speaks SQL. It proves its identity by the claim in its DSN (usher.claim).
+-- What a worker may do, in any language with an SQL driver. It proves its identity by the claim in its DSN (usher.claim).
 
 -- Sets the message of the worker's own job.
-create function control.say(word text) returns void
+create function control.say(message text) returns void
     language sql security definer set search_path = ''
 as $$
-    update control.job set message = word where id = control.my_job()
+    update control.job set message = say.message where id = control.my_job()
 $$;
 
 -- Sets the output of the worker's own job.
-create function control.put_output(words text) returns void
+create function control.put_output(output text) returns void
     language sql security definer set search_path = ''
 as $$
-    update control.job set output = words where id = control.my_job()
+    update control.job set output = put_output.output where id = control.my_job()
 $$;
 
 -- Records the rows of a table that the worker's own job wrote.
@@ -1542,7 +1542,7 @@ $$;
 -- functions/log.sql
 
 -- Creates the partitions of the log for this month and the next ones; returns how many. The scheduler calls it ahead of time.
-create function control.make_log(months integer, at timestamptz) returns integer
+create function control.create_log_partitions(months integer, at timestamptz) returns integer
     language plpgsql security definer set search_path = ''
 as $$
 declare
@@ -1580,14 +1580,14 @@ begin
 end
 $$;
 
--- Deletes log rows, results, dependencies and items of jobs that ended longer ago than control.house says. Dropping a partition
+-- Deletes log rows, results, dependencies and items of jobs that ended longer ago than control.settings says. Dropping a partition
 -- locks the whole log, so this comes last and waits at most 2 s for the lock: settles wait behind it. If it fails, the job
 -- is retried. Measured with 500,000 old items: the slowest settle meanwhile took 0.03 s. With the drop first: 1.1 s.
 create function control.prune_log(at timestamptz) returns integer
     language plpgsql security definer set search_path = '' set lock_timeout = '1min'
 as $$
 declare
-    cut constant timestamptz := (select at - log_keep from control.house);
+    cut constant timestamptz := (select at - log_keep from control.settings);
     oldest bigint;
     part record;
     pruned integer := 0;
