@@ -1,4 +1,4 @@
-"""`usher feeds offered`: what crawled pages offer, until somebody subscribes."""
+"""`usher feeds offered`: feeds that crawled pages link to, until the operator subscribes."""
 
 from support.mgmt.admitted_pages import NOW, url
 from support.processes.commands import usher
