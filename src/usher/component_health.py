@@ -9,7 +9,7 @@ from typing import Final
 
 from usher.errors import UsherError
 from usher.http.client.mgmt_client import Client
-from usher.messages import ComponentState
+from usher.messages.components import ComponentState
 from usher.telemetry import Log
 
 log = Log("index")

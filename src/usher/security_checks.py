@@ -42,14 +42,18 @@ def security_checks(loaded: LoadedSettings, environment: Mapping[str, str]) -> l
     """All checks, with one warning for each address and each file."""
     exposed = [*exposed_addresses(), *plain_addresses(loaded.settings)]
     loose = list(open_files(loaded, environment))
-    closed = Check("permissions", "good", "data, logs and secrets are not accessible to other users")
+    closed = Check(
+        "permissions", "good", "data, logs and secrets are not accessible to other users"
+    )
     return [user_check(), *(exposed or [network_check()]), *(loose or [closed])]
 
 
 def user_check() -> Check:
     if os.geteuid() == 0:
         hint = "Create a user for Usher (useradd --create-home NAME) and run it as that user."
-        return Check("user", "warning", "Usher runs as root; a flaw in it exposes the whole machine.", hint)
+        return Check(
+            "user", "warning", "Usher runs as root; a flaw in it exposes the whole machine.", hint
+        )
     with suppress(KeyError):
         return Check("user", "good", f"Usher runs as {pwd.getpwuid(os.geteuid()).pw_name}.")
     return Check("user", "good", f"Usher runs as user number {os.geteuid()}.")

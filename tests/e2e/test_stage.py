@@ -1,4 +1,4 @@
-"""`usher crawl`, `up` and `demo`: a whole crawl until its pages are searchable, also when processes are stopped or killed."""
+"""`usher crawl`, `up` and `demo`: crawls until their pages are searchable, also when processes are killed."""
 
 import os
 import signal

@@ -24,7 +24,7 @@ from usher.index import chunk_file as chunkfile
 from usher.index.build_pool import BuildLimits, BuildPool, BuildWorker
 from usher.index.build_worker import WorkerMessage
 from usher.index.chunk_documents import BuildJob, build_chunk, page_key
-from usher.messages import ForeignPages
+from usher.messages.components import ForeignPages
 from usher.urls import Url, parse
 
 

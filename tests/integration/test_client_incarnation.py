@@ -8,7 +8,7 @@ from usher.http.client.mgmt_client import Client
 from usher.http.server.component import QUERY, ComponentCall, ComponentEndpoint, serve_component
 from usher.http.server.endpoint import Endpoint
 from usher.http.server.listen import read_bind
-from usher.messages import INCARNATION_HEADER
+from usher.messages.fields import INCARNATION_HEADER
 
 COMPONENT = (
     b'{"host": "here:1", "type": "crawler", "state": "online", "health": "healthy", "row": null}'

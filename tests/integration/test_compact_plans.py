@@ -60,12 +60,12 @@ def test_one_that_spoils_others_is_left_with_one_in_the_end() -> None:
 
 
 PLANS: dict[Statement, dict[str, Any]] = {
-    compaction.store.look: {"due": NOW, "n": 5},
-    compaction.store.sparse: {"n": 5},
-    compaction.store.give_up: {"before": NOW, "again": NOW},
-    compaction.store.close: {"now": NOW},
-    compaction_merge.store.born: {"chunk": 1, "share": 0.25, "now": NOW},
-    compaction_merge.store.give: {"chunks": [1]},
+    compaction.store.check_candidates: {"due": NOW, "n": 5},
+    compaction.store.sparse_chunks: {"n": 5},
+    compaction.store.give_up_merges: {"before": NOW, "again": NOW},
+    compaction.store.close_merges: {"now": NOW},
+    compaction_merge.store.note_if_sparse: {"chunk": 1, "share": 0.25, "now": NOW},
+    compaction_merge.store.assign_pages: {"chunks": [1]},
     compaction_merge.store.manifest: {"chunks": [1]},
     compaction_merge.store.lock_pages: {"chunk": 1},
     page_versions.store.lose_copies: {"chunks": [1], "most": 3, "now": NOW},

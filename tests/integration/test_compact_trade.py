@@ -20,7 +20,7 @@ from usher.index.builder_service import BuilderOptions as BuilderWish
 from usher.index.builder_service import run_builder
 from usher.index.server import IndexServerOptions as ServerWish
 from usher.index.server import run_index_server
-from usher.messages import PageReport
+from usher.messages.crawler import PageReport
 from usher.mgmt.watchdog import Watchdog
 from usher.query.results import Hits
 from usher.search.merge import merge
@@ -95,9 +95,9 @@ class Shop:
         assert status == 200
         self.raw = len(told.get("hits", []))
         hits = merge({"": msgspec.convert(told, Hits, strict=False)}, k=1000)
-        urls = [one.hit.url for one in hits.found]
+        urls = [one.hit.url for one in hits.hits]
         assert len(urls) == len(set(urls))
-        return {one.hit.url: one.hit.title for one in hits.found}
+        return {one.hit.url: one.hit.title for one in hits.hits}
 
     async def complete(self) -> bool:
         return all([await self.found(row) == self.titles for row in (0, 1)])

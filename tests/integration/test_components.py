@@ -347,7 +347,7 @@ async def test_mgmts_own_role_is_enough(database: str) -> None:
             await conn.execute("update work.event set reason = ''")
 
 
-@pytest.mark.parametrize("statement", [caller_identity.store.meet, components.store.find])
+@pytest.mark.parametrize("statement", [caller_identity.store.recognise, components.store.find])
 async def test_a_component_is_found_by_its_index(conn: Connection, statement: Statement) -> None:
     await conn.execute(
         "insert into work.component (host) select 'h' || n from generate_series(1, 5000) n"

@@ -13,7 +13,7 @@ from usher import domain64
 from usher.index import fields, length_padding
 from usher.index.document import IndexDocument
 from usher.index.engine import Engine
-from usher.index.index_reader import MAX_FOUND
+from usher.index.index_reader import RECENT_HITS
 from usher.query.language import Query, parse_query
 from usher.query.results import Hits, sum_stats
 from usher.search.merge import merge
@@ -131,14 +131,14 @@ def test_whoever_is_found_is_remembered_until_the_index_changes(tmp_path: Path) 
     engine = Engine.open(tmp_path, heap=HEAP)
     engine.add(1, [page(f"{number}", "velvet", chunk=1) for number in range(300)])
     engine.commit()
-    query, view = parse_query("velvet"), engine._view
+    query, view = parse_query("velvet"), engine._reader
     hits = engine.search(query, 12, show=2).hits
-    assert all(view.remembered(hit.url, hit.chunk) for hit in hits[2:])
-    assert not any(view.remembered(hit.url, hit.chunk) for hit in hits[:2])  # shown already
+    assert all(view.recent(hit.url, hit.chunk) for hit in hits[2:])
+    assert not any(view.recent(hit.url, hit.chunk) for hit in hits[:2])  # shown already
     wanted = [(hit.url, hit.chunk) for hit in hits]
     assert list(engine.snippets(query, wanted)) == wanted
     engine.search(query, 250)
-    assert len(view._found) <= MAX_FOUND
+    assert len(view._recent) <= RECENT_HITS
     engine.drop([1])
     engine.commit()
     assert engine.snippets(query, wanted) == {}
@@ -147,14 +147,14 @@ def test_whoever_is_found_is_remembered_until_the_index_changes(tmp_path: Path) 
 
 def test_common_words_are_those_of_most_documents(tmp_path: Path) -> None:
     engine = Engine.open(tmp_path, heap=HEAP)
-    assert engine.common(10) == []
+    assert engine.frequent_words(10) == []
     bodies = [f"Everywhere {'often ' * (n % 2)} {'seldom' * (n % 9 == 0)}" for n in range(50)]
     engine.add(1, [page(f"{n}", body, title="Thing", chunk=1) for n, body in enumerate(bodies)])
     engine.commit()
-    words = engine.common(10)
+    words = engine.frequent_words(10)
     assert set(words[:2]) == {"everywhere", "thing"}
     assert words[2:] == ["often", "seldom"]
-    assert engine.common(1) == words[:1]
+    assert engine.frequent_words(1) == words[:1]
     engine.close()
 
 
@@ -230,8 +230,8 @@ def overlap(one: Engine, row: list[Engine], query: Query) -> Iterator[float]:
     }
     both = merge(answers, k=10)
     assert both.total == alone.total
-    scores = {found.hit.url: found.hit.score for found in alone.found}
-    common = [found.hit for found in both.found if found.hit.url in scores]
+    scores = {found.hit.url: found.hit.score for found in alone.hits}
+    common = [found.hit for found in both.hits if found.hit.url in scores]
     for hit in common:
         assert hit.score == pytest.approx(scores[hit.url], rel=0.002)
     if scores:
@@ -245,14 +245,14 @@ def test_ballast_gives_every_chunk_the_same_averages(engine: Engine) -> None:
         weight = length_padding.LengthPadding()
         texts = [fields.searchable_texts(page("x", zipf(chance, size))) for _ in range(3)]
         for one in texts:
-            weight.weigh(one)
-        missing, empty = weight.balanced()
+            weight.add(one)
+        missing, empty = weight.missing()
         assert min(missing.values()) >= 0
         assert empty >= 0
         for name, average in length_padding.AVERAGE_LENGTHS.items():
             total = sum(counts(one[name]) for one in texts) + missing[name]
             assert total == average * (3 + 1 + empty)
-    assert length_padding.count("a-b c_d é, 12") == 6
+    assert length_padding.count_words("a-b c_d é, 12") == 6
     assert engine.documents == 0
 
 
@@ -264,7 +264,7 @@ def test_ballast_is_bounded_and_spread(documents: int, headings: int, body: int)
     weight = length_padding.LengthPadding()
     weight.documents = documents
     weight.lengths.update({fields.HEADINGS: headings, fields.BODY: body})
-    missing, empty = weight.balanced()
+    missing, empty = weight.missing()
     needed = documents * sum(length_padding.AVERAGE_LENGTHS.values())
     assert sum(missing.values()) <= max(length_padding.MAX_WORDS, 1.1 * needed)
     assert max(missing.values()) <= length_padding.MAX_WORDS_PER_FIELD * (empty + 1)

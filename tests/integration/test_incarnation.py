@@ -25,7 +25,7 @@ from support.mgmt.plain_components import Component, at_once
 from support.processes.commands import usher
 from usher.api.incarnation_cache import IncarnationCache
 from usher.db.pool import Connection, Database, connect
-from usher.messages import HeldChunk
+from usher.messages.index_server import HeldChunk
 from usher.mgmt import chunks, incarnation, missing_chunks, placements
 from usher.mgmt.missing_chunks import MissingFile
 from usher.mgmt.placements import PlanResult

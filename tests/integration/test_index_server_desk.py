@@ -67,19 +67,19 @@ async def desk(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[int]:
 
 async def test_who_would_wait_too_long_is_told_at_once(tmp_path: Path) -> None:
     engine = Engine.open(tmp_path)
-    made = QueryHandlers(1, most=3)
+    made = QueryHandlers(1, max_waiting=3)
     made.engine = engine
     hold = threading.Event()
-    slow = [asyncio.create_task(made._answer("search", hold.wait, 0.3)) for _ in range(3)]
+    slow = [asyncio.create_task(made._run("search", hold.wait, 0.3)) for _ in range(3)]
     await asyncio.sleep(0)
     async with serve_component(made.endpoints(), ANY) as address:
         port = int(address.rpartition(":")[2])
         status, told = await asyncio.to_thread(post, port, "/search", {"query": "a"})
-        assert (status, told["detail"]) == (503, "3 questions wait here already.")
+        assert (status, told["detail"]) == (503, "3 requests are already waiting.")
         late = await asyncio.gather(*slow, return_exceptions=True)
         assert {str(one) for one in late} == {"No answer within 0.3 seconds."}
         hold.set()
-        assert await soon(lambda: made._waiting == 0)
+        assert await soon(lambda: made._threads.waiting == 0)
         status, told = await asyncio.to_thread(post, port, "/search", {"query": "a"})
         assert (status, told) == (200, {})
     made.close()
@@ -89,35 +89,35 @@ async def test_who_would_wait_too_long_is_told_at_once(tmp_path: Path) -> None:
 async def test_what_usually_is_quick_is_done_at_once_and_the_rest_by_threads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(rpc_handlers, "QUICK", 0.1)  # which no machine needs for nothing
+    monkeypatch.setattr(rpc_handlers, "FAST_SECONDS", 0.1)  # which no machine needs for nothing
     desk, here = QueryHandlers(1), threading.get_ident()
 
     async def asked(seconds: float = 0.0, *, pause: float = -1.0) -> bool:
         """Whether this very thread did it, although the last answer was less than a pause ago."""
-        monkeypatch.setattr(rpc_handlers, "PAUSE", pause)
+        monkeypatch.setattr(rpc_handlers, "IDLE_SECONDS", pause)
 
         def work() -> int:
             time.sleep(seconds)
             return threading.get_ident()
 
-        return await desk._answer("search", work, 5.0) == here
+        return await desk._run("search", work, 5.0) == here
 
     assert not await asked()  # nobody knows yet how long it takes
     assert await asked()
     assert not await asked(pause=60.0)  # others may wait
     assert await asked(1.2)
     assert not await asked()  # once too slow
-    assert await soon(lambda: desk._waiting == 0)
+    assert await soon(lambda: desk._threads.waiting == 0)
     desk.close()
 
 
 async def test_while_a_thread_works_nobody_holds_up_the_loop() -> None:
     desk, hold = QueryHandlers(2), threading.Event()
     for _ in range(2):
-        await desk._answer("stats", threading.get_ident, 5.0)
-    slow = asyncio.create_task(desk._answer("search", hold.wait, 5.0))
+        await desk._run("stats", threading.get_ident, 5.0)
+    slow = asyncio.create_task(desk._run("search", hold.wait, 5.0))
     await asyncio.sleep(0.01)
-    assert await desk._answer("stats", threading.get_ident, 5.0) != threading.get_ident()
+    assert await desk._run("stats", threading.get_ident, 5.0) != threading.get_ident()
     hold.set()
     assert await slow
     desk.close()

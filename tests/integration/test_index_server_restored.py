@@ -15,7 +15,7 @@ from usher.http.client.mgmt_client import Client
 from usher.http.client.pool import HttpResponse
 from usher.http.server.listen import Bind
 from usher.index.server import IndexServerOptions, run_index_server
-from usher.messages import HeldChunk, HoldingsComparison
+from usher.messages.index_server import HeldChunk, HoldingsComparison
 
 pytestmark = EMBEDDED
 RESTORE = "select work.begin_incarnation('restored')"

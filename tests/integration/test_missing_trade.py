@@ -14,7 +14,8 @@ from usher.errors import Conflict
 from usher.http.client.mgmt_client import Client
 from usher.http.server.listen import Bind
 from usher.index import builder_service, server
-from usher.messages import LostChunks, MissingChunk, PageReport
+from usher.messages.crawler import PageReport
+from usher.messages.index_server import LostChunks, MissingChunk
 
 pytestmark = EMBEDDED
 
@@ -56,7 +57,7 @@ def found(host: str, words: str) -> list[str]:
 async def test_what_a_builder_lost_is_built_again(
     trade: Trade, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("usher.index.chunk_sources.SURE_SECONDS", 1.0)
+    monkeypatch.setattr("usher.index.chunk_sources.LOST_SECONDS", 1.0)
     bind = free_bind()
     async with Client(trade.server.address, host=str(bind)) as client:  # for which seats are kept
         await client.set_state("online", type="index-server", row=1)
@@ -110,8 +111,8 @@ async def test_a_server_is_told_what_becomes_of_what_it_misses(trade: Trade) -> 
     async with Client(trade.server.address, host="127.0.0.1") as client:
         assert await client.missing(
             [MissingChunk(chunk, "no\0where"), MissingChunk(chunk + 1)]
-        ) == (LostChunks(build=[chunk]))
-        assert await client.missing([MissingChunk(chunk)]) == LostChunks()
-        assert await client.missing([]) == LostChunks()
+        ) == (LostChunks([chunk], [], []))
+        assert await client.missing([MissingChunk(chunk)]) == LostChunks([], [], [])
+        assert await client.missing([]) == LostChunks([], [], [])
     state = "select index_state, reason from work.chunk where id = %s"
     assert trade.ask(state, chunk) == [(None, "nowhere")]

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import tantivy
 
 from support.index.documents import HEAP, page
 from support.processes.killable import eventually
@@ -19,7 +20,7 @@ from usher.http.client.mgmt_client import Client
 from usher.index import loader as loading
 from usher.index.chunk_sources import ChunkSources
 from usher.index.engine import Engine
-from usher.index.force_merge import ENOUGH, FILLER, LEAST, read_segments
+from usher.index.force_merge import FILLER, MERGED_SEGMENTS, MIN_DOCUMENTS, read_segments
 from usher.index.loader import Loader
 from usher.query.language import parse_query
 
@@ -27,20 +28,20 @@ MANY = 5  # segments
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from usher.index import settling
+from usher.index import force_merge
 from usher.index.engine import Engine
-made = settling.filler
+make_filler = force_merge.filler_document
 def dying():
     if not Path(sys.argv[2]).exists():
         Path(sys.argv[2]).touch()
-        return made()
+        return make_filler()
     os.kill(os.getpid(), signal.SIGKILL)
-settling.filler = dying
-Engine.open(Path(sys.argv[1]), heap=15_000_000).settle()
+force_merge.filler_document = dying
+Engine.open(Path(sys.argv[1]), heap=15_000_000).force_merge()
 """
 
 
-def filled(path: Path, each: int = LEAST // MANY + 1, number: int = MANY) -> Engine:
+def filled(path: Path, each: int = MIN_DOCUMENTS // MANY + 1, number: int = MANY) -> Engine:
     """An index of so many segments."""
     engine = Engine.open(path, heap=HEAP)
     for chunk in range(1, number + 1):
@@ -59,7 +60,7 @@ def test_small_segments_become_one_and_all_is_found_as_before(tmp_path: Path) ->
     engine = filled(tmp_path)
     query = parse_query("velvet cloth")
     before = engine.search(query, 50, hosts=True)
-    assert engine.settle()
+    assert engine.force_merge()
     assert eventually(one_left(tmp_path), 20)
     assert engine.refresh()
     assert not engine.refresh()
@@ -71,16 +72,16 @@ def test_small_segments_become_one_and_all_is_found_as_before(tmp_path: Path) ->
     )
     assert engine.chunks() == set(range(1, MANY + 1))
     assert engine.not_loaded() == set()
-    assert engine.documents == MANY * (LEAST // MANY + 1)
-    assert not engine.settle(), "there is nothing left to do"
+    assert engine.documents == MANY * (MIN_DOCUMENTS // MANY + 1)
+    assert not engine.force_merge(), "there is nothing left to do"
     engine.close()
 
 
-@pytest.mark.parametrize(("each", "number"), [(10, 5), (LEAST, 1)])
+@pytest.mark.parametrize(("each", "number"), [(10, 5), (MIN_DOCUMENTS, 1)])
 def test_what_would_bring_nothing_is_not_done(tmp_path: Path, each: int, number: int) -> None:
     engine = filled(tmp_path, each, number)
     before = read_segments(tmp_path)
-    assert not engine.settle()
+    assert not engine.force_merge()
     assert read_segments(tmp_path) == before
     engine.close()
 
@@ -88,14 +89,15 @@ def test_what_would_bring_nothing_is_not_done(tmp_path: Path, each: int, number:
 def test_fillers_of_the_last_time_are_taken_out(tmp_path: Path) -> None:
     engine = filled(tmp_path)
     for chunk in (1, 2):
-        assert engine.settle()
+        assert engine.force_merge()
         assert eventually(one_left(tmp_path), 20)
-        engine.add(chunk, [page(f"new/{n}", "velvet") for n in range(LEAST)])
+        engine.add(chunk, [page(f"new/{n}", "velvet") for n in range(MIN_DOCUMENTS)])
         engine.commit()
-    found = engine._view.searcher.terms_with_prefix("chunk", FILLER)
-    assert [number for _, number in found] <= [2 * ENOUGH]
-    alive = engine._terms("chunk", FILLER)
-    assert [number for _, number in alive] <= [ENOUGH]
+    found = engine._reader.searcher.terms_with_prefix("chunk", FILLER)
+    assert [number for _, number in found] <= [2 * MERGED_SEGMENTS]
+    every = tantivy.Query.all_query()
+    alive = engine._reader.searcher.terms_with_prefix("chunk", FILLER, filter_query=every)
+    assert [number for _, number in alive] <= [MERGED_SEGMENTS]
     engine.close()
 
 
@@ -110,7 +112,7 @@ def test_killed_while_it_settles_it_has_all_it_had(tmp_path: Path) -> None:
     assert (engine.search(parse_query("velvet")).total, engine.documents) == (total, documents)
     assert engine.chunks() == set(range(1, MANY + 1))
     assert engine.not_loaded() == set()
-    assert engine.settle()
+    assert engine.force_merge()
     assert eventually(one_left(tmp_path / "index"), 20)
     engine.refresh()
     assert (engine.search(parse_query("velvet")).total, engine.documents) == (total, documents)
@@ -129,7 +131,7 @@ async def test_a_server_settles_when_nothing_changes(
         shelf = ChunkStore(tmp_path / "shelf", ".idx")
         loader = Loader(mgmt, engine, ChunkSources(shelf), ComponentHealth())
         running = asyncio.create_task(loader.run(stop))
-        settled = await asyncio.to_thread(eventually, lambda: len(engine._view.segments) == 1)
+        settled = await asyncio.to_thread(eventually, lambda: len(engine._reader.segments) == 1)
         stop.set()
         await running
     assert settled

@@ -13,7 +13,7 @@ from usher.http.server.chunk_files import chunk_endpoints
 from usher.http.server.component import serve_component
 from usher.index.builder_service import SUFFIX
 from usher.index.chunk_sources import ChunkSources
-from usher.messages import MissingChunk, RowServer, ServerChunk
+from usher.messages.index_server import ChunkServer, MissingChunk, SeedHosts, ServerChunk
 
 OTHER = "ab" * 32
 
@@ -36,13 +36,19 @@ def silent() -> str:
 @pytest.fixture
 def sources(tmp_path: Path) -> ChunkSources:
     made = ChunkSources(ChunkStore(tmp_path / "here", SUFFIX))
-    made.sure_seconds = 0.0
+    made.lost_seconds = 0.0
     return made
 
 
 def wanted(builder: str, *peers: str, chunk: int = 5) -> ServerChunk:
     return ServerChunk(
-        chunk, "crawler:1", builder, [RowServer(1, "here:1")], list(peers), index_sha256=OTHER
+        chunk,
+        "crawler:1",
+        builder,
+        [ChunkServer(1, "here:1")],
+        SeedHosts("crawler:1", builder),
+        list(peers),
+        index_sha256=OTHER,
     )
 
 
@@ -51,7 +57,7 @@ async def asked(sources: ChunkSources, one: ServerChunk, times: int) -> list[Mis
     for _ in range(times):
         with pytest.raises(Unreachable):
             await sources.fetch(one)
-    return sources.lost()
+    return sources.pop_lost()
 
 
 async def test_what_all_deny_is_lost_after_some_tries(sources: ChunkSources, empty: str) -> None:
@@ -59,14 +65,14 @@ async def test_what_all_deny_is_lost_after_some_tries(sources: ChunkSources, emp
         assert await asked(sources, wanted(empty, empty, chunk=chunk), 2) == []
         [lost] = await asked(sources, wanted(empty, chunk=chunk), 1)
         assert (lost.chunk_id, lost.builder_silent, words in lost.reason) == (chunk, False, True)
-        assert sources.lost() == [], "that was said"
+        assert sources.pop_lost() == [], "that was said"
 
 
 async def test_not_before_it_went_on_for_a_while(sources: ChunkSources, empty: str) -> None:
-    sources.sure_seconds = 3_600.0
+    sources.lost_seconds = 3_600.0
     assert await asked(sources, wanted(empty), 5) == []
-    sources.good(5)
-    sources.sure_seconds = 0.0
+    sources.forget_failures(5)
+    sources.lost_seconds = 0.0
     assert await asked(sources, wanted(empty), 2) == []
 
 

@@ -46,9 +46,9 @@ def dog(
     probation: timedelta = NONE,
     silence: float = 60,
 ) -> Watchdog:
-    patience = HealthLimits(3, probation, grace, call=NONE)
+    limits = HealthLimits(3, probation, grace, call=NONE)
     role = "usher_mgmt" if dsn else ""
-    return Watchdog(dsn, role=role, tick=0.05, timeout=0.4, silence=silence, patience=patience)
+    return Watchdog(dsn, role=role, tick=0.05, timeout=0.4, silence=silence, limits=limits)
 
 
 def now() -> datetime:

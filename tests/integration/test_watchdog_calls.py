@@ -33,8 +33,8 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-def dog(patience: HealthLimits) -> Watchdog:
-    return Watchdog("", tick=0.05, timeout=0.4, patience=patience)
+def dog(limits: HealthLimits) -> Watchdog:
+    return Watchdog("", tick=0.05, timeout=0.4, limits=limits)
 
 
 async def rounds(conn: Connection, patience: HealthLimits, number: int = ROUNDS) -> None:

@@ -13,7 +13,7 @@ from support.mgmt.plain_components import at_once, one, states
 from support.processes.killable import eventually
 from usher.errors import BadInput, Conflict, NotAllowed, NotFound, Unreachable, UsherError
 from usher.http.client.mgmt_client import Client
-from usher.messages import PageReport
+from usher.messages.crawler import PageReport
 
 LINKS = [f"https://h{n}.example/{n}" for n in range(7)]
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -41,7 +41,13 @@ async def test_the_whole_way_of_a_chunk(database: str, tmp_path: Path) -> None:
             assert sorted([*fetched, pack.pages[0].link]) == LINKS
             assert (await crawler.renew([pack.chunk_id, 1])).lost == [1]
             pages = [
-                PageReport(link=link, result="success", status=200, length=1, sha1="ab" * 20)
+                PageReport(
+                    link=link,
+                    result="success",
+                    status=200,
+                    content_length=1,
+                    content_sha1="ab" * 20,
+                )
                 for link in fetched
             ]
             done = await crawler.crawled(pack.chunk_id, pages=pages, sha256="cd" * 32, size=6)

@@ -15,9 +15,9 @@ from support.processes.terminal import PORTS, show
 from usher.chunk_store import ChunkStore, PartialFile, keep_files_private
 from usher.index import chunk_file
 from usher.index.claimed_chunks import ClaimedChunks
-from usher.index.component_directory import lock_directory
+from usher.index.component_lifecycle import lock_directory
 from usher.index.engine import Engine
-from usher.messages import ContentChunk
+from usher.messages.builder import ContentChunk
 from usher.private_files import make_data_directory
 
 LINKS = ["https://example.org/one", "https://example.org/two"]

@@ -20,7 +20,8 @@ from usher.http.client.mgmt_client import Client
 from usher.index import builder_service, server
 from usher.index import chunk_file as chunkfile
 from usher.index.document import IndexDocument
-from usher.messages import ForeignPages, PageReport
+from usher.messages.components import ForeignPages
+from usher.messages.crawler import PageReport
 
 pytestmark = EMBEDDED
 NUMBERS = count(1)

@@ -1,9 +1,9 @@
-"""Who may call an endpoint of MGMT: every endpoint names its `Access`, and `check` is the only rule.
+"""Who may call an endpoint of MGMT: every endpoint names its `AccessRule`, and `check` applies it.
 
 | the caller shows | it may call |
 |---|---|
 | nothing | `open` endpoints, and `claim` endpoints, which check the claim in the body |
-| nothing, on this machine | also what is `local`: the endpoints of components, and looking at other things than jobs |
+| nothing, on this machine | also `local` endpoints: those of components, and reading anything but jobs |
 | a token for `read` | what needs `read` |
 | a token of a component | what names its type |
 | a token for `admin`, or the data directory's secret | everything |
@@ -18,19 +18,18 @@ from usher.mgmt.tokens import Token
 CLAIM = AccessRule("claim")  # the body holds the claim of a running job, which its handler checks
 ADMIN = AccessRule("admin")
 READ = AccessRule("read", local=True)
-READ_QUEUE = AccessRule(
-    "read"
-)  # jobs and tasks hold arguments: no local user may read them without proof
+# Jobs and tasks hold arguments: a local user without proof may not read them.
+READ_QUEUE = AccessRule("read")
 MANAGER = AccessRule("work", frozenset({"manager"}))
 
 
 def work(*types: ComponentType) -> AccessRule:
-    """Access for components of these types, also for those on this machine that have no token."""
+    """Access for components of these types, also without a token on this machine."""
     return AccessRule("work", frozenset(types), local=True)
 
 
 def read_and(*types: ComponentType) -> AccessRule:
-    """Access for all who may look, and for components of these types."""
+    """Access for readers and for components of these types."""
     return AccessRule("read", frozenset(types), local=True)
 
 
@@ -41,28 +40,25 @@ def check(access: AccessRule, token: Token | None, *, is_local: bool) -> None:
     if token is None:
         if not (is_local and access.local):
             raise unauthorized("A token is needed here.")
-    elif not may(access, token):
+    elif not permits(access, token):
         raise refusal(access, token)
 
 
-def may(access: AccessRule, token: Token) -> bool:
-    """Whether this good token is enough."""
+def permits(access: AccessRule, token: Token) -> bool:
+    """Whether this valid token suffices."""
     match token.scope:
         case "admin":
             return True
         case "read":
             return access.scope == "read"
-        case "work" if token.type is None:  # a component of this machine, of whatever type
+        case "work" if token.type is None:  # a component of this machine, of any type
             return access.local
     return token.type in access.types
 
 
 def refusal(access: AccessRule, token: Token) -> NotAllowed:
-    role = token.type or token.scope
-    if access.types:
-        hint = f"usher tokens add --type {min(access.types)}"
-    else:
-        hint = f"usher tokens add --scope {access.scope}"
+    option = f"--type {min(access.types)}" if access.types else f"--scope {access.scope}"
     return NotAllowed(
-        f"The token {token.name!r} is for {role}, which may not call this.", hint=hint
+        f"The token {token.name!r} is for {token.type or token.scope}, which may not call this.",
+        hint=f"usher tokens add {option}",
     )

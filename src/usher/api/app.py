@@ -11,7 +11,7 @@ from usher.api.callers import Caller
 from usher.api.context import MgmtContext, MgmtEndpoint
 from usher.http.server.endpoint import AccessRule, Router
 from usher.http.server.middleware import Middleware, bearer, is_forwarded
-from usher.messages import INCARNATION_HEADER
+from usher.messages.fields import INCARNATION_HEADER
 
 HOST_HEADER = "x-usher-host"
 

@@ -1,27 +1,22 @@
-"""Index builders at MGMT: crawled chunks claimed, and what became of their index."""
+"""Endpoints for index builders: they claim crawled chunks and report the index."""
 
 from usher.api.access import work
 from usher.api.context import MgmtCall
 from usher.api.mgmt_calls import (
     PROPAGATORS,
-    caller,
+    calling_component,
     database_time,
-    index_state_of,
+    index_state,
     mgmt_connection,
     record_propagated,
     refuse_lost_lease,
     require_chunk,
 )
-from usher.api.mgmt_messages import (
-    BuildsQuery,
-    ChunkKept,
-    ContentChunk,
-    IndexState,
-    SourceChunk,
-    number_of,
-)
 from usher.db.pool import Connection
 from usher.http.server.endpoint import Endpoint
+from usher.messages.builder import BuildQuery, ContentChunk, IndexChunkReport, SourceChunk
+from usher.messages.components import ChunkState
+from usher.messages.fields import chunk_number
 from usher.mgmt import chunks, compaction_merge, components, missing_chunks, page_keys, placements
 from usher.mgmt.chunks import ChunkToBuild
 from usher.mgmt.components import ComponentRecord
@@ -29,110 +24,127 @@ from usher.mgmt.missing_chunks import MissingFile
 from usher.mgmt.page_keys import ChunkPageKeys
 
 
-async def get_content_chunks(call: MgmtCall[BuildsQuery]) -> list[ContentChunk]:
-    me, lease = await caller(call, "index-builder"), call.context.limits.lease
-    if me.state == "paused":
+async def get_content_chunks(call: MgmtCall[BuildQuery]) -> list[ContentChunk]:
+    builder = await calling_component(call, "index-builder")
+    if builder.state == "paused":
         return []
-    n, compact = call.body.n, call.body.compact
     async with mgmt_connection(call, alone=True) as conn:
-        found = await chunks.claim_builds(
-            conn, me.id, n=n, lease=lease, now=database_time(call), compact=compact
-        )
-        if not found and await alone(conn, me):
-            found = await chunks.claim_builds(
-                conn, me.id, n=n, lease=lease, now=database_time(call), alone=True, compact=compact
-            )
-    made_of = await sources(call, [one.chunk_id for one in found if one.host is None])
-    pages = await pages_of(call, [one.chunk_id for one in found if one.host is not None])
-    return [content_chunk(one, made_of, pages) for one in found]
+        claimed = await claim(call, conn, builder)
+        if not claimed and await is_only_builder(conn, builder):
+            claimed = await claim(call, conn, builder, alone=True)
+    sources = await merge_sources(call, [one.chunk_id for one in claimed if one.host is None])
+    keys = await page_keys_of(call, [one.chunk_id for one in claimed if one.host is not None])
+    return [
+        content_chunk(one, sources.get(one.chunk_id), keys.get(one.chunk_id)) for one in claimed
+    ]
 
 
-def content_chunk(
-    chunk: ChunkToBuild, made_of: dict[int, list[SourceChunk]], pages: dict[int, ChunkPageKeys]
-) -> ContentChunk:
-    own = pages.get(chunk.chunk_id)
-    return ContentChunk(
-        chunk.chunk_id,
-        chunk.host or "",
-        own.keys if own else [],
-        own.textless_keys if own else [],
-        chunk.sha256,
-        chunk.bytes,
-        made_of.get(chunk.chunk_id),
+async def claim(
+    call: MgmtCall[BuildQuery], conn: Connection, builder: ComponentRecord, *, alone: bool = False
+) -> list[ChunkToBuild]:
+    """Claim chunks; a builder that is `alone` also gets those that it failed to build."""
+    return await chunks.claim_builds(
+        conn,
+        builder.id,
+        n=call.body.n,
+        lease=call.context.limits.lease,
+        now=database_time(call),
+        alone=alone,
+        compact=call.body.compact,
     )
 
 
-async def pages_of(call: MgmtCall[BuildsQuery], claimed: list[int]) -> dict[int, ChunkPageKeys]:
+def content_chunk(
+    chunk: ChunkToBuild, sources: list[SourceChunk] | None, pages: ChunkPageKeys | None
+) -> ContentChunk:
+    return ContentChunk(
+        chunk_id=chunk.chunk_id,
+        host=chunk.host or "",
+        keys=pages.keys if pages else [],
+        textless_keys=pages.textless_keys if pages else [],
+        sha256=chunk.sha256,
+        bytes=chunk.bytes,
+        made_of=sources,
+    )
+
+
+async def page_keys_of(
+    call: MgmtCall[BuildQuery], chunk_ids: list[int]
+) -> dict[int, ChunkPageKeys]:
     """The pages that crawled chunks may hold."""
-    if not claimed:
+    if not chunk_ids:
         return {}
     async with mgmt_connection(call, alone=True) as conn:
-        return {pages.chunk_id: pages for pages in await page_keys.page_keys(conn, claimed)}
+        return {pages.chunk_id: pages for pages in await page_keys.page_keys(conn, chunk_ids)}
 
 
-async def sources(call: MgmtCall[BuildsQuery], claimed: list[int]) -> dict[int, list[SourceChunk]]:
-    """What chunks are to be made of that nobody crawled."""
-    if not claimed:
+async def merge_sources(
+    call: MgmtCall[BuildQuery], chunk_ids: list[int]
+) -> dict[int, list[SourceChunk]]:
+    """The chunks that each of these chunks is merged from."""
+    if not chunk_ids:
         return {}
     async with mgmt_connection(call) as conn:
-        found = await compaction_merge.manifest(conn, claimed)
+        manifest = await compaction_merge.manifest(conn, chunk_ids)
     return {
         id_: [
-            SourceChunk(one.chunk_id, one.hosts, one.keys, one.sha256, one.bytes) for one in parts
+            SourceChunk(one.chunk_id, one.hosts, one.keys, one.sha256, one.bytes) for one in sources
         ]
-        for id_, parts in found.items()
+        for id_, sources in manifest.items()
     }
 
 
-async def alone(conn: Connection, me: ComponentRecord) -> bool:
-    """Whether nobody else could build what this builder failed with."""
-    builders = await components.list_components(conn, type="index-builder", health="healthy", n=2)
-    return all(one.id == me.id for one in builders)
+async def is_only_builder(conn: Connection, builder: ComponentRecord) -> bool:
+    """Whether no other healthy builder could build what this one failed to build."""
+    healthy = await components.list_components(conn, type="index-builder", health="healthy", n=2)
+    return all(one.id == builder.id for one in healthy)
 
 
-async def set_index_state(call: MgmtCall[IndexState]) -> ChunkKept:
-    """Any state may be said again; what is over cannot be undone."""
-    asked, chunk = call.body, number_of(call.body.chunk_id)
-    if asked.state == "propagated":
-        me = await caller(call, *PROPAGATORS)
+async def set_index_state(call: MgmtCall[IndexChunkReport]) -> ChunkState:
+    """Record a report. A builder may repeat its report, but it cannot undo a final state."""
+    report, chunk = call.body, chunk_number(call.body.chunk_id)
+    if report.state == "propagated":
+        component = await calling_component(call, *PROPAGATORS)
         async with mgmt_connection(call) as conn:
-            await record_propagated(call, conn, me, chunk)
-            return index_state_of(await require_chunk(conn, chunk))
-    me = await caller(call, "index-builder")
+            await record_propagated(call, conn, component, chunk)
+            return index_state(await require_chunk(conn, chunk))
+    component = await calling_component(call, "index-builder")
     async with mgmt_connection(call) as conn:
-        if not await settle(call, conn, me, chunk):
-            found = await require_chunk(conn, chunk)
-            said_before = asked.state in (found.index_state, index_state_of(found).state)
-            if found.builder_id != me.id or not said_before:
-                refuse_lost_lease(found, me)
-        return index_state_of(await require_chunk(conn, chunk))
+        if not await settle(call, conn, component, chunk):
+            record = await require_chunk(conn, chunk)
+            is_repeated = report.state in (record.index_state, index_state(record).state)
+            if record.builder_id != component.id or not is_repeated:
+                refuse_lost_lease(record, component)
+        return index_state(await require_chunk(conn, chunk))
 
 
 async def settle(
-    call: MgmtCall[IndexState], conn: Connection, me: ComponentRecord, chunk: int
+    call: MgmtCall[IndexChunkReport], conn: Connection, builder: ComponentRecord, chunk: int
 ) -> bool:
-    """Whether the builder had that chunk, and so had its say."""
-    asked, now = call.body, database_time(call)
-    if asked.state != "building":
-        # All who write places take this lock before they lock chunks and pages.
+    """Apply the report if the builder holds the chunk; False if it does not."""
+    report, now = call.body, database_time(call)
+    if report.state != "building":
+        # Every writer of placements takes this lock before it locks chunks and pages.
         await placements.plan_alone(conn)
-    if not await chunks.renew(conn, me.id, [chunk], lease=call.context.limits.lease, now=now):
+    lease = call.context.limits.lease
+    if not await chunks.renew(conn, builder.id, [chunk], lease=lease, now=now):
         return False
-    match asked.state:
+    match report.state:
         case "built":
-            done = await chunks.finish_build(
-                conn, me.id, chunk, sha256=asked.sha256, size=asked.bytes, now=now
+            is_built = await chunks.finish_build(
+                conn, builder.id, chunk, sha256=report.sha256, size=report.bytes, now=now
             )
-            if done:
+            if is_built:
                 await placements.place_chunks(conn, [chunk], now=now)
-            return done
+            return is_built
         case "error":
-            why = asked.reason or "the builder could not build it"
-            state = await chunks.fail_build(conn, me.id, chunk, why=why)
-            if state == "parked" and asked.missing:
-                await missing_chunks.lose_content(conn, me.id, MissingFile(chunk, why), now=now)
+            reason = report.reason or "the builder could not build it"
+            state = await chunks.fail_build(conn, builder.id, chunk, why=reason)
+            if state == "parked" and report.missing:
+                missing = MissingFile(chunk, reason)
+                await missing_chunks.lose_content(conn, builder.id, missing, now=now)
             return state is not None
-    return (await require_chunk(conn, chunk)).builder_id == me.id
+    return (await require_chunk(conn, chunk)).builder_id == builder.id
 
 
 ENDPOINTS = (
@@ -140,9 +152,9 @@ ENDPOINTS = (
         "GET",
         "/get_content_chunk_metadata",
         get_content_chunks,
-        BuildsQuery,
+        BuildQuery,
         list[ContentChunk],
-        "Crawled chunks to build, each for the caller alone",
+        "Claim crawled chunks to build",
         access=work("index-builder"),
         safe=False,
     ),
@@ -150,9 +162,9 @@ ENDPOINTS = (
         "POST",
         "/set_index_chunk_metadata",
         set_index_state,
-        IndexState,
-        ChunkKept,
-        "An index is being built, was built, or cannot be",
+        IndexChunkReport,
+        ChunkState,
+        "Report that an index is being built, was built, or failed",
         access=work("index-builder", "index-server"),
     ),
 )

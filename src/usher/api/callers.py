@@ -1,8 +1,8 @@
-"""Who calls MGMT: the token it shows, and the component it is.
+"""Identifies the callers of MGMT: the token that a caller shows, and the component that it is.
 
-Tokens and components are remembered for a moment, so most calls of a component cost no statement for this. Once in that
-moment its sign of life is written, and renews the leases that it does not renew itself. A caller that shows bad tokens
-again and again is held off.
+Tokens and components are cached for a moment, so most calls of a component need no statement for this. Once in that
+time the sign of life is written; it renews the leases that the component does not renew itself. An address that shows
+many bad tokens gets 429.
 """
 
 import hmac
@@ -24,20 +24,20 @@ from usher.mgmt.tokens import Token, local_token
 
 TOKEN_SECONDS: Final = 1.0  # a revoked token is good for no longer
 COMPONENT_SECONDS: Final = 2.0
-MAX_REMEMBERED: Final = 10_000  # of each kind
+MAX_CACHE_ENTRIES: Final = 10_000  # of each kind
 FAILURE_LIMIT: Final = 30  # bad tokens from one address within the window
 FAILURE_WINDOW_SECONDS: Final = 60.0
 KNOWN_GOOD_SECONDS: Final = 3600.0
 LEASE_HOLDERS: Final = frozenset({"crawler", "index-builder"})
-# As the first documents spell them, too.
-OLD_TYPES: Final = {"index builider": "index-builder", "back-end": "front-end"}
+# The seed documents spell them like this.
+SEED_TYPES: Final = {"index builider": "index-builder", "back-end": "front-end"}
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """What a request says about who sends it."""
+    """The sender of a request: its address, the host that it declares, and its token."""
 
     peer: str
     declared: str = ""
@@ -45,37 +45,37 @@ class Caller:
 
     @property
     def token_id(self) -> int | None:
-        """The token of a component; operators and components of this machine have none."""
+        """The id of a component's token; operators and components of this machine have none."""
         return self.token.id if self.token and self.token.type else None
 
     @property
     def is_trusted(self) -> bool:
-        """Whether it proved to be the operator, or a component that the operator started here."""
+        """Whether it is the operator, or a component that the operator started on this machine."""
         return self.token is not None and self.token.type is None
 
 
-class TtlStore(Generic[Key, Value]):
-    """Values that are good for a moment; when there are too many, all are forgotten."""
+class ExpiringCache(Generic[Key, Value]):
+    """A cache whose values expire; it is emptied when it is full."""
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._seconds = seconds
         self._clock = clock
-        self._kept: dict[Key, tuple[float, Value]] = {}
+        self._entries: dict[Key, tuple[float, Value]] = {}
 
     def get(self, key: Key) -> Value | None:
-        until, value = self._kept.get(key, (0.0, None))
+        until, value = self._entries.get(key, (0.0, None))
         return value if value is not None and self._clock() < until else None
 
     def put(self, key: Key, value: Value) -> None:
-        if len(self._kept) >= MAX_REMEMBERED:
-            self._kept.clear()
-        self._kept[key] = (self._clock() + self._seconds, value)
+        if len(self._entries) >= MAX_CACHE_ENTRIES:
+            self._entries.clear()
+        self._entries[key] = (self._clock() + self._seconds, value)
 
     def forget(self, key: Key) -> None:
-        self._kept.pop(key, None)
+        self._entries.pop(key, None)
 
     def forget_all(self, matches: Callable[[Key], bool]) -> None:
-        self._kept = {key: kept for key, kept in self._kept.items() if not matches(key)}
+        self._entries = {key: entry for key, entry in self._entries.items() if not matches(key)}
 
 
 class FailureLimit:
@@ -86,7 +86,7 @@ class FailureLimit:
         self._counts: dict[str, tuple[float, int]] = {}
 
     def check(self, peer: str) -> None:
-        """Raise 429 if this address has shown too many bad tokens within the window."""
+        """Raise 429 if this address showed too many bad tokens within the window."""
         until, count = self._counts.get(peer, (0.0, 0))
         seconds = until - self._clock()
         if count >= FAILURE_LIMIT and seconds > 0:
@@ -99,7 +99,7 @@ class FailureLimit:
             )
 
     def add(self, peer: str) -> None:
-        if len(self._counts) >= MAX_REMEMBERED:
+        if len(self._counts) >= MAX_CACHE_ENTRIES:
             self._counts.clear()
         now = self._clock()
         until, count = self._counts.get(peer, (0.0, 0))
@@ -109,18 +109,18 @@ class FailureLimit:
 
 
 class Callers:
-    """One for each process; `secret` is the data directory's, or empty where there is none."""
+    """One for each process; `secret` is the data directory's, or empty."""
 
     def __init__(
         self, db: Database, secret: str = "", *, lease: timedelta = timedelta(minutes=5)
     ) -> None:
         self._db = db
         self._lease = lease
-        # A lease is renewed several times before it ends.
+        # Renew a lease several times before it ends.
         self._component_seconds = min(COMPONENT_SECONDS, lease.total_seconds() / 4)
-        self._tokens = TtlStore[bytes, Token](TOKEN_SECONDS)
-        self._known_good = TtlStore[bytes, bool](KNOWN_GOOD_SECONDS)
-        self._components = TtlStore[CallerIdentity, ComponentRecord](self._component_seconds)
+        self._tokens = ExpiringCache[bytes, Token](TOKEN_SECONDS)
+        self._known_good = ExpiringCache[bytes, bool](KNOWN_GOOD_SECONDS)
+        self._components = ExpiringCache[CallerIdentity, ComponentRecord](self._component_seconds)
         self._failures = FailureLimit()
         now = db.clock.now()
         self._local: dict[str, Token] = {}
@@ -130,14 +130,14 @@ class Callers:
             self._local[component] = local_token("component of this machine", "work", now)
 
     async def token(self, secret: str, peer: str = "") -> Token:
-        """The good token with that secret; raises 401, or 429 for an address that shows many bad ones."""
-        for known, token in self._local.items():
-            if hmac.compare_digest(known.encode(), secret.encode("utf-8", "replace")):
+        """The valid token with that secret; raises 401, or 429 for an address that shows many bad ones."""
+        for local, token in self._local.items():
+            if hmac.compare_digest(local.encode(), secret.encode("utf-8", "replace")):
                 return token
         key = tokens.digest(secret)
         now = self._db.clock.now()
-        if (kept := self._tokens.get(key)) and kept.is_good(now):
-            return kept
+        if (cached := self._tokens.get(key)) and cached.is_good(now):
+            return cached
         if not self._known_good.get(key):
             self._failures.check(peer)
         async with self._db.connection() as conn:
@@ -150,89 +150,93 @@ class Callers:
         self._known_good.put(key, value=True)
         return checked
 
-    async def meet(
+    async def component(
         self,
-        asker: Caller,
+        caller: Caller,
         host: str | None,
         roles: Sequence[ComponentType] = (),
         *,
         row: int | None = None,
     ) -> ComponentRecord:
-        """The component that calls, registered if it is new; `roles` are those that the call implies."""
-        caller = identity_of(asker, host, roles)
-        kept = self._components.get(caller)
-        if kept and row is None and kept.state != "paused":
-            return kept
+        """The component that calls, registered if it is new; `roles` are those that the endpoint serves."""
+        identity = identity_of(caller, host, roles)
+        cached = self._components.get(identity)
+        if cached and row is None and cached.state != "paused":
+            return cached
         async with self._db.connection() as conn:
-            if asker.token_id and asker.token and asker.token.address is None:
-                bound = await tokens.bind_once(conn, asker.token_id, caller.host)
-                bound_asker = replace(asker, token=replace(asker.token, address=bound))
-                caller = identity_of(bound_asker, host, roles)
-            met = await caller_identity.identify(conn, caller, row=row, now=self._db.clock.now())
-            await self._renew(conn, met)
-        self._components.put(caller, met)
-        return met
+            if caller.token_id and caller.token and caller.token.address is None:
+                bound = await tokens.bind_once(conn, caller.token_id, identity.host)
+                bound_caller = replace(caller, token=replace(caller.token, address=bound))
+                identity = identity_of(bound_caller, host, roles)
+            component = await caller_identity.identify(
+                conn, identity, row=row, now=self._db.clock.now()
+            )
+            await self._renew(conn, component)
+        self._components.put(identity, component)
+        return component
 
-    async def note(self, asker: Caller, host: str | None, roles: Sequence[ComponentType]) -> None:
-        """Write the sign of life of a caller whose host has components; a caller from elsewhere stays unknown."""
-        declared = host or asker.declared
-        if asker.token and (asker.token.scope == "read" or (asker.is_trusted and not declared)):
+    async def record_sign_of_life(
+        self, caller: Caller, host: str | None, roles: Sequence[ComponentType]
+    ) -> None:
+        """Write the sign of life of a caller whose host has components; other callers are not registered."""
+        declared = host or caller.declared
+        if caller.token and (caller.token.scope == "read" or (caller.is_trusted and not declared)):
             return
-        caller = identity_of(asker, host, () if declared else roles)
-        if self._components.get(caller):
+        identity = identity_of(caller, host, () if declared else roles)
+        if self._components.get(identity):
             return
         async with self._db.connection() as conn:
-            if not await caller_identity.has_components(conn, caller.host):
+            if not await caller_identity.has_components(conn, identity.host):
                 return
             now = self._db.clock.now()
-            known = await caller_identity.recognise(conn, caller, now=now)
-            if not caller.is_named:
-                known = await caller_identity.identify(conn, caller, now=now)
-            if known:
-                await self._renew(conn, known)
-                self._components.put(caller, known)
+            component = await caller_identity.recognise(conn, identity, now=now)
+            if not identity.is_named:
+                component = await caller_identity.identify(conn, identity, now=now)
+            if component:
+                await self._renew(conn, component)
+                self._components.put(identity, component)
 
     async def _renew(self, conn: Connection, component: ComponentRecord) -> None:
-        """A call is a sign of life for the chunks of a component that does not name them to POST /v1/lease."""
+        """Renew all leases of a component that does not call POST /v1/lease."""
         if component.type in LEASE_HOLDERS and not component.renews_leases:
             now = self._db.clock.now()
             await chunks.renew_by_call(conn, component.id, lease=self._lease, now=now)
 
     def forget_all(self) -> None:
-        """Forget all tokens and components, because the database has another history."""
-        self._tokens = TtlStore(TOKEN_SECONDS)
-        self._components = TtlStore(self._component_seconds)
+        """Empty the caches, because the database has another history."""
+        self._tokens = ExpiringCache(TOKEN_SECONDS)
+        self._components = ExpiringCache(self._component_seconds)
 
-    def changed(self, asker: Caller, host: str | None) -> None:
-        """Forget what is remembered of the components of a host, because one of them changes."""
-        name = address_of(asker, host)
-        self._components.forget_all(lambda caller: caller.host == name)
-
-
-def is_named(asker: Caller, host: str | None) -> bool:
-    """Whether the caller says which host it is, or has a token that does."""
-    return bool(host or asker.declared or asker.token_id)
+    def forget_host(self, caller: Caller, host: str | None) -> None:
+        """Drop the components of a host from the cache, because one of them changes."""
+        name = address_of(caller, host)
+        self._components.forget_all(lambda identity: identity.host == name)
 
 
-def identity_of(asker: Caller, host: str | None, roles: Sequence[ComponentType]) -> CallerIdentity:
-    """Who calls: a component with a token has its role from there."""
+def is_named(caller: Caller, host: str | None) -> bool:
+    """Whether the caller declares its host, or has a token that is bound to one."""
+    return bool(host or caller.declared or caller.token_id)
+
+
+def identity_of(caller: Caller, host: str | None, roles: Sequence[ComponentType]) -> CallerIdentity:
+    """The identity of the caller; a token of a component determines its role."""
     return CallerIdentity(
-        address_of(asker, host),
-        roles_of(asker.token, roles),
-        is_named=is_named(asker, host),
-        token_id=asker.token_id,
-        is_trusted=asker.is_trusted,
+        address_of(caller, host),
+        roles_of(caller.token, roles),
+        is_named=is_named(caller, host),
+        token_id=caller.token_id,
+        is_trusted=caller.is_trusted,
     )
 
 
-def address_of(asker: Caller, host: str | None) -> str:
-    """The host of the calling component: that of its token, else what it declares, else where it calls from."""
-    declared = host or asker.declared
-    bound = asker.token.address if asker.token else None
+def address_of(caller: Caller, host: str | None) -> str:
+    """The host of the calling component: that of its token, else the declared one, else its address."""
+    declared = host or caller.declared
+    bound = caller.token.address if caller.token else None
     if bound is None:
-        return host_of(declared or asker.peer)
+        return host_of(declared or caller.peer)
     if declared and host_of(declared) != bound:
-        raise wrong_address(asker.token, bound, host_of(declared))
+        raise wrong_address(caller.token, bound, host_of(declared))
     return bound
 
 
@@ -245,12 +249,12 @@ def wrong_address(token: Token | None, bound: str, declared: str) -> NotAllowed:
 
 
 def role_named(text: str) -> ComponentType:
-    """A type as callers write it, also as the first documents spell it."""
-    return type_of(OLD_TYPES.get(text.lower(), text))
+    """The type that a caller names, also in the spelling of the seed documents."""
+    return type_of(SEED_TYPES.get(text.lower(), text))
 
 
 def roles_of(token: Token | None, roles: Sequence[ComponentType]) -> tuple[ComponentType, ...]:
-    """The roles that the call implies, or the one of its token, which must be among them."""
+    """The roles that the endpoint serves, or that of the token, which must be among them."""
     if token is None or token.type is None:
         return tuple(roles)
     if roles and token.type not in roles:

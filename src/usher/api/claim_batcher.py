@@ -1,8 +1,8 @@
-"""Crawlers that ask for pages at the same time: one statement claims for all who wait, each a chunk of its own.
+"""Batches the claims of crawlers that ask for pages at the same time: one statement claims a chunk for each of them.
 
-Comes from handlers; goes to `chunks.claim_rows`. Nobody waits for company: whoever asks first is served at once, and
-those who come meanwhile are served together next. They share a commit, a round trip and the fixed cost of three writes.
-The next statement goes out before anybody reads what the last one brought: the database is what all wait for.
+A claim never waits for others: the first runs at once, and those that arrive meanwhile form the next batch. They share
+a commit, a round trip and the fixed cost of three writes. The next statement starts before the crawlers read the result
+of the last one, because the database is the bottleneck.
 """
 
 import asyncio
@@ -13,24 +13,18 @@ import psycopg
 
 from usher.db.pool import Connection, Database
 from usher.mgmt import chunks
-from usher.mgmt.chunks import ClaimedChunk, ClaimRequest, ClaimRows
+from usher.mgmt.chunks import ClaimedChunk, ClaimRows, PageClaim
 
-MAX_CLAIMS_PER_STATEMENT: Final = 16  # crawlers served by one statement
-MAX_BATCHED_PAGES: Final = (
-    50  # pages; whoever wants more is served alone, and nobody waits for that
-)
-CALLER_FAULTS: Final = (
-    psycopg.DataError,
-    psycopg.IntegrityError,
-)  # faults of one that others need not share
+MAX_CLAIMS_PER_STATEMENT: Final = 16
+MAX_BATCHED_PAGES: Final = 50  # of one claim; larger ones bypass batching
+# Errors of one claim that must not fail the others of its batch.
+CALLER_FAULTS: Final = (psycopg.DataError, psycopg.IntegrityError)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WaitingClaim:
-    """Somebody who waits for pages."""
-
     crawler: int
-    ask: ClaimRequest
+    request: PageClaim
     rows: "asyncio.Future[ClaimRows]"
 
 
@@ -39,62 +33,66 @@ class ClaimBatcher:
 
     def __init__(self, db: Database) -> None:
         self._db = db
-        self._line: list[WaitingClaim] = []
-        self._at_work: asyncio.Task[None] | None = None
+        self._queue: list[WaitingClaim] = []
+        self._worker: asyncio.Task[None] | None = None
 
-    async def take(self, crawler: int, ask: ClaimRequest) -> ClaimedChunk | None:
-        """A new chunk for a crawler; None while too few pages wait and none for too long."""
-        if ask.n > MAX_BATCHED_PAGES:
+    async def claim(self, crawler: int, request: PageClaim) -> ClaimedChunk | None:
+        """A new chunk for a crawler; None while there are too few pages and none has waited for too long."""
+        if request.n > MAX_BATCHED_PAGES:
             async with self._db.connection() as conn:
-                return await chunks.claim_links(conn, crawler, ask, now=self._db.clock.now())
-        turn = WaitingClaim(crawler, ask, asyncio.get_running_loop().create_future())
-        self._line.append(turn)
-        if self._at_work is None or self._at_work.done():
-            # One statement at a time: a second would find the hosts locked that the first looks at.
-            self._at_work = asyncio.create_task(self._work())
-        return chunks.claimed_chunk(await turn.rows)
+                return await chunks.claim_links(conn, crawler, request, now=self._db.clock.now())
+        waiting = WaitingClaim(crawler, request, asyncio.get_running_loop().create_future())
+        self._queue.append(waiting)
+        if self._worker is None or self._worker.done():
+            # One statement at a time: a second would find the hosts locked that the first one considers.
+            self._worker = asyncio.create_task(self._work())
+        return chunks.claimed_chunk(await waiting.rows)
 
     async def _work(self) -> None:
-        while self._line:
-            turns: list[WaitingClaim] = []
+        while self._queue:
+            batch: list[WaitingClaim] = []
             try:
                 async with self._db.connection() as conn:
-                    while turns := self._next():
-                        await self._serve(conn, turns)
-            except Exception as error:  # noqa: BLE001 - whoever waits has to hear of it, whatever it is
-                fail(turns or self._next(), error)
+                    while batch := self._next_batch():
+                        await self._run(conn, batch)
+            except Exception as error:  # noqa: BLE001 - the waiting callers get it
+                fail(batch or self._next_batch(), error)
 
-    def _next(self) -> list[WaitingClaim]:
-        """Those who are served together, without any that gave up."""
-        here = [turn for turn in self._line if not turn.rows.done()]
-        self._line = here[MAX_CLAIMS_PER_STATEMENT:]
-        return here[:MAX_CLAIMS_PER_STATEMENT]
+    def _next_batch(self) -> list[WaitingClaim]:
+        """The next claims, without cancelled ones."""
+        waiting = [claim for claim in self._queue if not claim.rows.done()]
+        self._queue = waiting[MAX_CLAIMS_PER_STATEMENT:]
+        return waiting[:MAX_CLAIMS_PER_STATEMENT]
 
-    async def _serve(self, conn: Connection, turns: list[WaitingClaim]) -> None:
-        asked = [(turn.crawler, turn.ask) for turn in turns]
+    async def _run(self, conn: Connection, batch: list[WaitingClaim]) -> None:
+        requests = [(claim.crawler, claim.request) for claim in batch]
         try:
-            found = await chunks.claim_rows(conn, asked, now=self._db.clock.now())
+            results = await chunks.claim_rows(conn, requests, now=self._db.clock.now())
         except CALLER_FAULTS as error:
-            if len(turns) == 1:
-                fail(turns, error)
-            for turn in turns if len(turns) > 1 else ():
-                await self._serve(conn, [turn])
+            if len(batch) == 1:
+                fail(batch, error)
+                return
+            for claim in batch:
+                await self._run(conn, [claim])
         else:
-            self._hand_over(turns, found)
+            self._deliver(batch, results)
 
-    def _hand_over(self, turns: list[WaitingClaim], found: list[ClaimRows]) -> None:
-        """Who got nothing after another was served has its turn again: there may be something that both cannot have."""
-        again, served = [], False
-        for turn, rows in zip(turns, found, strict=True):
-            if served and not rows:
-                again.append(turn)
-            elif not turn.rows.done():
-                turn.rows.set_result(rows)
-            served = served or bool(rows)
-        self._line = [*again, *self._line]
+    def _deliver(self, batch: list[WaitingClaim], results: list[ClaimRows]) -> None:
+        """Set the results. A claim that got nothing after another got something is repeated.
+
+        Both may have considered the same hosts, and there may be others.
+        """
+        repeated, is_served = [], False
+        for claim, rows in zip(batch, results, strict=True):
+            if is_served and not rows:
+                repeated.append(claim)
+            elif not claim.rows.done():
+                claim.rows.set_result(rows)
+            is_served = is_served or bool(rows)
+        self._queue = [*repeated, *self._queue]
 
 
-def fail(turns: list[WaitingClaim], error: Exception) -> None:
-    for turn in turns:
-        if not turn.rows.done():
-            turn.rows.set_exception(error)
+def fail(batch: list[WaitingClaim], error: Exception) -> None:
+    for claim in batch:
+        if not claim.rows.done():
+            claim.rows.set_exception(error)

@@ -1,103 +1,97 @@
-"""Components at MGMT: they declare themselves and keep their leases; people look at them, their chunks and events."""
+"""Endpoints for all components: state and leases; and for people: components, chunks and events."""
 
 from usher.api.access import READ, work
 from usher.api.callers import role_named
 from usher.api.context import MgmtCall
 from usher.api.mgmt_calls import database_time, lease_holders, mgmt_connection
-from usher.api.mgmt_messages import (
-    MOST_CHUNKS,
-    WORD,
+from usher.errors import NotFound
+from usher.http.server.bodies import check_count
+from usher.http.server.endpoint import Endpoint
+from usher.messages.components import (
+    ComponentDetails,
     ComponentList,
     ComponentsQuery,
-    ComponentState,
+    ComponentStateRequest,
+    ComponentStatus,
     EventList,
     EventsQuery,
+    EventView,
     LeaseAnswer,
     LeaseRequest,
-    ShownComponent,
-    ShownEvent,
-    StateKept,
-    number_of,
 )
-from usher.errors import NotFound
-from usher.http.server.endpoint import Endpoint
-from usher.http.server.middleware import HttpError
+from usher.messages.fields import CHUNK_ID, MAX_CHUNKS_PER_REQUEST, chunk_number
 from usher.mgmt import chunks, components, queries
 from usher.mgmt.component_names import TYPES, storable_text, type_of
 from usher.mgmt.components import ComponentRecord
 
 
-async def set_component_state(call: MgmtCall[ComponentState]) -> StateKept:
-    asked, callers = call.body, call.context.callers
-    callers.changed(call.caller, asked.host)
-    roles = () if asked.type is None else (role_named(asked.type),)
-    me = await callers.meet(call.caller, asked.host, roles, row=asked.row)
+async def set_component_state(call: MgmtCall[ComponentStateRequest]) -> ComponentStatus:
+    request, callers = call.body, call.context.callers
+    callers.forget_host(call.caller, request.host)
+    roles = () if request.type is None else (role_named(request.type),)
+    component = await callers.component(call.caller, request.host, roles, row=request.row)
     async with mgmt_connection(call) as conn:
+        now = database_time(call)
         await components.declare(
-            conn,
-            me.id,
-            asked.state,
-            reason=asked.reason,
-            weight=asked.weight,
-            now=database_time(call),
+            conn, component.id, request.state, reason=request.reason, weight=request.weight, now=now
         )
-        if asked.anew and me.type == "crawler":
-            await chunks.restart_crawler(conn, me.id, n=MOST_CHUNKS, now=database_time(call))
-    callers.changed(call.caller, asked.host)
-    return StateKept(me.host, me.type, asked.state, me.health, me.row)
+        if request.anew and component.type == "crawler":
+            await chunks.restart_crawler(conn, component.id, n=MAX_CHUNKS_PER_REQUEST, now=now)
+    callers.forget_host(call.caller, request.host)
+    return ComponentStatus(
+        component.host, component.type, request.state, component.health, component.row
+    )
 
 
 async def renew_leases(call: MgmtCall[LeaseRequest]) -> LeaseAnswer:
-    if len(call.body.chunks) > MOST_CHUNKS:
-        message = f"{len(call.body.chunks):,} chunks are more than {MOST_CHUNKS:,}."
-        raise HttpError(413, "too_large", message, hint="Ask in several requests.")
+    check_count(call.body.chunks, "chunks", MAX_CHUNKS_PER_REQUEST)
     lease, held = call.context.limits.lease, set[int]()
     holders = await lease_holders(call)
-    wanted = dict.fromkeys(number_of(one) for one in call.body.chunks)
+    ids = list(dict.fromkeys(chunk_number(chunk) for chunk in call.body.chunks))
     async with mgmt_connection(call, alone=True) as conn:
-        for me in holders:
-            held |= await chunks.renew(
-                conn, me.id, list(wanted), lease=lease, now=database_time(call)
-            )
-            if not me.renews_leases:
-                await components.set_renews_leases(conn, me.id)
-    return LeaseAnswer(sorted(held), [one for one in wanted if one not in held])
+        for holder in holders:
+            held |= await chunks.renew(conn, holder.id, ids, lease=lease, now=database_time(call))
+            if not holder.renews_leases:
+                await components.set_renews_leases(conn, holder.id)
+    return LeaseAnswer(sorted(held), [id_ for id_ in ids if id_ not in held])
 
 
 async def list_components(call: MgmtCall[ComponentsQuery]) -> ComponentList:
     kind = None if call.body.type is None else type_of(call.body.type)
     async with call.context.mgmt_db.connection() as conn:
-        found = await components.list_components(conn, type=kind)
-    return ComponentList([shown_component(one) for one in found])
+        records = await components.list_components(conn, type=kind)
+    return ComponentList([component_details(record) for record in records])
 
 
-async def show_component(call: MgmtCall[ComponentsQuery]) -> ShownComponent:
+async def show_component(call: MgmtCall[ComponentsQuery]) -> ComponentDetails:
     kind = None if call.body.type is None else type_of(call.body.type)
     async with call.context.mgmt_db.connection() as conn:
-        return shown_component(await components.show(conn, call.path_params["host"], kind))
+        return component_details(await components.show(conn, call.path_params["host"], kind))
 
 
-def shown_component(one: ComponentRecord) -> ShownComponent:
-    return ShownComponent(**{name: getattr(one, name) for name in ShownComponent.__struct_fields__})
+def component_details(record: ComponentRecord) -> ComponentDetails:
+    names = ComponentDetails.__struct_fields__
+    return ComponentDetails(**{name: getattr(record, name) for name in names})
 
 
 async def show_chunk(call: MgmtCall[None]) -> queries.ChunkDetails:
-    word = call.path_params["id"]
-    if not WORD.fullmatch(word):
-        raise NotFound(f"{storable_text(word, 40)!a} is not the id of a chunk.")
+    id_ = call.path_params["id"]
+    if not CHUNK_ID.fullmatch(id_):
+        raise NotFound(f"{storable_text(id_, 40)!a} is not the id of a chunk.")
     async with call.context.mgmt_db.connection() as conn:
-        return await queries.show_chunk(conn, number_of(word))
+        return await queries.show_chunk(conn, chunk_number(id_))
 
 
 async def list_events(call: MgmtCall[EventsQuery]) -> EventList:
-    asked = call.body
+    query = call.body
     async with call.context.mgmt_db.connection() as conn:
-        kind = None if asked.type is None else type_of(asked.type)
-        one = None if asked.host is None else (await components.show(conn, asked.host, kind)).id
-        found = await components.events(conn, one, asked.limit, before=asked.before)
-    fields = ShownEvent.__struct_fields__
-    shown = [ShownEvent(**{name: getattr(event, name) for name in fields}) for event in found]
-    return EventList(shown, shown[-1].id if len(shown) == asked.limit else None)
+        kind = None if query.type is None else type_of(query.type)
+        host = query.host
+        component = None if host is None else (await components.show(conn, host, kind)).id
+        records = await components.events(conn, component, query.limit, before=query.before)
+    names = EventView.__struct_fields__
+    events = [EventView(**{name: getattr(event, name) for name in names}) for event in records]
+    return EventList(events, events[-1].id if len(events) == query.limit else None)
 
 
 ENDPOINTS = (
@@ -105,9 +99,9 @@ ENDPOINTS = (
         "POST",
         "/set_component_state",
         set_component_state,
-        ComponentState,
-        StateKept,
-        "A component says how it is; one that is new is registered",
+        ComponentStateRequest,
+        ComponentStatus,
+        "Declare a component's state; a new component is registered",
         access=work(*TYPES),
     ),
     Endpoint(
@@ -116,7 +110,7 @@ ENDPOINTS = (
         renew_leases,
         LeaseRequest,
         LeaseAnswer,
-        "A sign of life for chunks that are crawled or built",
+        "Renew the leases of chunks that are being crawled or built",
         access=work("crawler", "index-builder"),
     ),
     Endpoint(
@@ -133,8 +127,8 @@ ENDPOINTS = (
         "/v1/components/{host}",
         show_component,
         ComponentsQuery,
-        ShownComponent,
-        "One component; `type` says which where several share a host",
+        ComponentDetails,
+        "One component; `type` selects one of several at a host",
         access=READ,
     ),
     Endpoint(
@@ -152,7 +146,7 @@ ENDPOINTS = (
         list_events,
         EventsQuery,
         EventList,
-        "What happened to components and chunks, the last first",
+        "Events of components and chunks, the latest first",
         access=READ,
     ),
 )

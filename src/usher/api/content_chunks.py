@@ -1,4 +1,4 @@
-"""Content chunks at MGMT: crawled or lost, page by page where the crawler says so, kept until every row has them."""
+"""Endpoints for content chunks: crawlers report them, page by page, and keep them until every row has them."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -8,42 +8,38 @@ from usher.api.access import work
 from usher.api.context import MgmtCall
 from usher.api.mgmt_calls import (
     PROPAGATORS,
-    caller,
+    calling_component,
+    content_state,
     database_time,
     lease_holders,
     mgmt_connection,
     record_propagated,
     refuse_lost_lease,
     require_chunk,
-    state_of,
-)
-from usher.api.mgmt_messages import (
-    ChunkKept,
-    ContentState,
-    Keep,
-    KeepQuery,
-    PageResult,
-    number_of,
 )
 from usher.db.pool import Connection
-from usher.door.guestbook import FetchResult, PageReport
+from usher.door import guestbook
+from usher.door.guestbook import FetchResult
 from usher.errors import BadInput, NotFound
 from usher.http.server.endpoint import Endpoint
-from usher.mgmt import chunks, unreported_pages
+from usher.messages.components import ChunkIdsQuery, ChunkState, UnpropagatedChunks
+from usher.messages.crawler import ContentChunkReport, PageReport
+from usher.messages.fields import chunk_number
+from usher.mgmt import chunk_pages, chunks
 from usher.mgmt.chunks import Chunk, HostTrouble
 from usher.mgmt.component_names import ComponentType
 from usher.mgmt.components import ComponentRecord
 from usher.urls import Scheme, Url, UrlRefusal, parse
 
 NOT_MODIFIED: Final = 304
-LATER: Final = frozenset({429, 503})  # answers that ask us to come another time
-UNSURE: Final = frozenset({"failure", "barred"})  # results that do not say that the host answers
+RETRY_LATER_STATUSES: Final = frozenset({429, 503})
+UNCERTAIN_RESULTS: Final = frozenset({"failure", "barred"})  # the host may not have answered
 UNKNOWN_TYPE: Final = 1
 CRAWLER: Final[tuple[ComponentType, ...]] = ("crawler",)
 
 
-class Numbered(Protocol):
-    """A page by its place in the guestbook."""
+class GuestbookPage(Protocol):
+    """A page of a chunk, by its key in the guestbook."""
 
     @property
     def domain64(self) -> int: ...
@@ -53,169 +49,185 @@ class Numbered(Protocol):
     def chunk_id(self) -> int | None: ...
 
 
-async def set_content_state(call: MgmtCall[ContentState]) -> ChunkKept:
-    """Any state may be said again; what is over cannot be undone."""
-    asked, chunk = call.body, number_of(call.body.chunk_id)
-    me = await caller(call, *(PROPAGATORS if asked.state == "propagated" else CRAWLER))
-    done = asked.state == "crawled" and not asked.pages
-    async with mgmt_connection(call, alone=done) as conn:
-        if done and not await finish(call, conn, me, chunk):
-            said_before(await require_chunk(conn, chunk), me, asked)
-        elif asked.state == "propagated":
-            await record_propagated(call, conn, me, chunk)
-        elif not done:
-            await settle(call, conn, me, chunk)
-        return state_of(await require_chunk(conn, chunk))
+async def set_content_state(call: MgmtCall[ContentChunkReport]) -> ChunkState:
+    """Record a report. A crawler may repeat its report, but it cannot undo a final state."""
+    report, chunk = call.body, chunk_number(call.body.chunk_id)
+    roles = PROPAGATORS if report.state == "propagated" else CRAWLER
+    component = await calling_component(call, *roles)
+    is_single_statement = report.state == "crawled" and not report.pages
+    async with mgmt_connection(call, alone=is_single_statement) as conn:
+        if is_single_statement:
+            if not await finish(call, conn, component, chunk):
+                check_repeated(await require_chunk(conn, chunk), component, report)
+        elif report.state == "propagated":
+            await record_propagated(call, conn, component, chunk)
+        else:
+            await settle(call, conn, component, chunk)
+        return content_state(await require_chunk(conn, chunk))
 
 
 async def settle(
-    call: MgmtCall[ContentState], conn: Connection, me: ComponentRecord, chunk: int
+    call: MgmtCall[ContentChunkReport], conn: Connection, crawler: ComponentRecord, chunk: int
 ) -> None:
-    asked, now = call.body, database_time(call)
+    report, now = call.body, database_time(call)
     # A chunk that ends with this report keeps no host, so there is nothing to renew.
-    lease = call.context.limits.lease if asked.state == "crawling" else timedelta(0)
-    if not await chunks.lock_chunk(conn, me.id, chunk, lease=lease, now=now):
-        said_before(await require_chunk(conn, chunk), me, asked)
+    lease = call.context.limits.lease if report.state == "crawling" else timedelta(0)
+    if not await chunks.lock_chunk(conn, crawler.id, chunk, lease=lease, now=now):
+        check_repeated(await require_chunk(conn, chunk), crawler, report)
         return
-    results = await outcomes(conn, chunk, asked.pages) if asked.pages else []
-    told = [outcome for _, outcome in results]
-    if asked.state == "crawled":
-        await finish(call, conn, me, chunk, told)
-    elif told:
-        await chunks.report(conn, told, now=now)
-    if asked.state == "error":
-        await chunks.fail_crawls(
-            conn, [chunk], why=asked.reason or "the crawler gave it up", now=now
-        )
-    await pace(conn, results, now)  # last: a host that the chunk held is free only now
+    pages = await match_pages(conn, chunk, report.pages) if report.pages else []
+    rows = [row for _, row in pages]
+    if report.state == "crawled":
+        await finish(call, conn, crawler, chunk, rows)
+    elif rows:
+        await chunks.report(conn, rows, now=now)
+    if report.state == "error":
+        reason = report.reason or "the crawler gave it up"
+        await chunks.fail_crawls(conn, [chunk], why=reason, now=now)
+    await update_politeness(conn, pages, now)  # last: only now is a held host free
 
 
 async def finish(
-    call: MgmtCall[ContentState],
+    call: MgmtCall[ContentChunkReport],
     conn: Connection,
-    me: ComponentRecord,
+    crawler: ComponentRecord,
     chunk: int,
-    told: Sequence[PageReport] = (),
+    rows: Sequence[guestbook.FetchReport] = (),
 ) -> bool:
-    """Whether the chunk was the crawler's, and is crawled now."""
-    asked = call.body
-    done = await chunks.finish_crawl(
+    """Set the chunk to crawled; False if the crawler does not hold it."""
+    report = call.body
+    finished = await chunks.finish_crawl(
         conn,
-        me.id,
+        crawler.id,
         chunk,
-        sha256=asked.sha256,
-        size=asked.bytes,
+        sha256=report.sha256,
+        size=report.bytes,
         now=database_time(call),
-        outcomes=told,
-        # Whoever reports pages reports all it fetched: the others it never had, or dropped.
-        back=None if asked.pages is None else True,
+        reports=rows,
+        # A crawler that reports pages reports all that it fetched; the other pages become due again.
+        back=None if report.pages is None else True,
     )
-    return done is not None
+    return finished is not None
 
 
-def said_before(found: Chunk, me: ComponentRecord, asked: ContentState) -> None:
-    """Whoever has no lease may only say again what is so."""
-    if found.crawler_id != me.id or found.state != asked.state or asked.state == "crawling":
-        refuse_lost_lease(found, me)
+def check_repeated(chunk: Chunk, crawler: ComponentRecord, report: ContentChunkReport) -> None:
+    """Raise 409 unless the report repeats what the crawler reported before it lost its lease."""
+    is_repeated = chunk.state == report.state and report.state != "crawling"
+    if chunk.crawler_id != crawler.id or not is_repeated:
+        refuse_lost_lease(chunk, crawler)
 
 
-async def pace(
-    conn: Connection, found: Sequence[tuple[PageResult, PageReport]], now: datetime
+async def update_politeness(
+    conn: Connection, pages: Sequence[tuple[PageReport, guestbook.FetchReport]], now: datetime
 ) -> None:
-    """Hosts that refused us or did not answer rest, for every crawler; those that answer are forgiven in time."""
-    answering = {outcome.domain64 for one, outcome in found if one.status is not None}
-    if troubles := [trouble for pair in found if (trouble := trouble_of(*pair, answering))]:
+    """Let hosts that refused or did not answer rest, for all crawlers; clear the troubles of those that answered."""
+    answering = {row.domain64 for report, row in pages if report.status is not None}
+    troubles = [trouble for pair in pages if (trouble := host_trouble(*pair, answering))]
+    if troubles:
         await chunks.rest_hosts(conn, troubles, now=now)
-    if well := [outcome.domain64 for _, outcome in found if outcome.result not in UNSURE]:
+    if well := [row.domain64 for _, row in pages if row.result not in UNCERTAIN_RESULTS]:
         await chunks.clear_troubles(conn, well, now=now)
 
 
-def trouble_of(one: PageResult, outcome: PageReport, answering: set[int]) -> HostTrouble | None:
-    """An answer that asks us to come later is its host's trouble; so is none at all, if no page of it has one."""
-    silent = one.result == "failure" and one.status is None and outcome.domain64 not in answering
-    if not silent and one.status not in LATER and one.retry_after is None:
+def host_trouble(
+    report: PageReport, row: guestbook.FetchReport, answering: set[int]
+) -> HostTrouble | None:
+    """The host's trouble if it asks for a later visit, or if it answered for none of its pages."""
+    is_silent = report.result == "failure" and report.status is None
+    if is_silent and row.domain64 in answering:
+        is_silent = False
+    asks_for_rest = report.status in RETRY_LATER_STATUSES or report.retry_after is not None
+    if not is_silent and not asks_for_rest:
         return None
-    why = f"HTTP {one.status}" if one.status else "no answer"
-    return HostTrouble(outcome.domain64, why, timedelta(seconds=one.retry_after or 0))
+    reason = f"HTTP {report.status}" if report.status else "no answer"
+    return HostTrouble(row.domain64, reason, timedelta(seconds=report.retry_after or 0))
 
 
-async def outcomes(
-    conn: Connection, chunk: int, pages: Sequence[PageResult]
-) -> list[tuple[PageResult, PageReport]]:
-    """What became of the pages of a chunk; one that is not in it makes the whole report wrong."""
-    inside = {(page.host, page.path): page for page in await unreported_pages.pages_of(conn, chunk)}
-    codes = (
-        await unreported_pages.content_types(conn) if any(one.content_type for one in pages) else {}
-    )
-    found: dict[tuple[str, str], tuple[PageResult, PageReport]] = {}
-    for one in pages:
-        url = read(one.link)
-        page = inside.get((url.host, url.path))
+async def match_pages(
+    conn: Connection, chunk: int, reports: Sequence[PageReport]
+) -> list[tuple[PageReport, guestbook.FetchReport]]:
+    """Each report with its row for the guestbook; NotFound if a page is not in the chunk."""
+    pages = {(page.host, page.path): page for page in await chunk_pages.pages_of(conn, chunk)}
+    has_types = any(report.content_type for report in reports)
+    codes = await chunk_pages.content_types(conn) if has_types else {}
+    matched: dict[tuple[str, str], tuple[PageReport, guestbook.FetchReport]] = {}
+    for report in reports:
+        url = parse_link(report.link)
+        page = pages.get((url.host, url.path))
         if page is None:
             raise NotFound(f"{url} is not in chunk {chunk}.")
-        found[url.host, url.path] = one, outcome_of(one, page, codes)
-    return list(found.values())
+        matched[url.host, url.path] = report, guestbook_row(report, page, codes)
+    return list(matched.values())
 
 
-def read(link: str) -> Url:
+def parse_link(link: str) -> Url:
     url = parse(link)
     if isinstance(url, UrlRefusal):
         raise BadInput(f"{link[:80]!a} cannot be read as a link: {url.detail}")
     return url
 
 
-def outcome_of(
-    one: PageResult, page: Numbered, codes: Mapping[str, int] | None = None
-) -> PageReport:
-    return PageReport(
-        page.domain64,
-        page.path,
-        result_of(one),
-        page.chunk_id,
-        one.status,
-        code_of(one.content_type, codes or {}),
-        one.length,
-        one.sha1,
-        one.etag,
-        one.last_modified,
-        number64(one.text64),
-        one.noindex,
-        None if one.scheme is None else Scheme[one.scheme.upper()],
-        one.reason,
+def guestbook_row(
+    report: PageReport, page: GuestbookPage, codes: Mapping[str, int] | None = None
+) -> guestbook.FetchReport:
+    """The report as the guestbook stores it; `codes` are the numbers of media types."""
+    return guestbook.FetchReport(
+        domain64=page.domain64,
+        path=page.path,
+        result=page_result(report),
+        chunk_id=page.chunk_id,
+        status=report.status,
+        content_type=type_code(report.content_type, codes or {}),
+        content_length=report.content_length,
+        content_sha1=report.content_sha1,
+        etag=report.etag,
+        last_modified=report.last_modified,
+        text64=parse_text64(report.text64),
+        noindex=report.noindex,
+        scheme=None if report.scheme is None else Scheme[report.scheme.upper()],
+        reason=report.reason,
     )
 
 
-def number64(text: str | None) -> int | None:
+def parse_text64(text: str | None) -> int | None:
     if text is None or -(2**63) <= int(text) < 2**63:
         return None if text is None else int(text)
     raise BadInput(f"text64 cannot be {text}: it has 64 bits.")
 
 
-def result_of(one: PageResult) -> FetchResult:
-    """What is said least exactly says least: a page without anything about its content keeps what is known of it."""
-    if one.result is not None:
-        return one.result
-    if one.state is None:
-        raise BadInput(f"{one.link[:80]!a} has neither a state nor a result.")
-    if one.state == "error":
+def page_result(report: PageReport) -> FetchResult:
+    """The reported result. A page with only a `state` and nothing about its content counts as unchanged."""
+    if report.result is not None:
+        return report.result
+    if report.state is None:
+        raise BadInput(f"{report.link[:80]!a} has neither a state nor a result.")
+    if report.state == "error":
         return "failure"
-    described = one.sha1 or one.etag or one.length or one.content_type or one.last_modified
-    return "success" if described and one.status != NOT_MODIFIED else "unchanged"
+    described = (
+        report.content_sha1
+        or report.etag
+        or report.content_length
+        or report.content_type
+        or report.last_modified
+    )
+    return "success" if described and report.status != NOT_MODIFIED else "unchanged"
 
 
-def code_of(content_type: str | None, codes: Mapping[str, int]) -> int:
-    """The number of a media type, or of its family; parameters do not matter."""
+def type_code(content_type: str | None, codes: Mapping[str, int]) -> int:
+    """The number of a media type without its parameters, or of its family."""
     name = (content_type or "").partition(";")[0].strip().lower()
     return codes.get(name) or codes.get(name.partition("/")[0]) or UNKNOWN_TYPE
 
 
-async def get_unpropagated(call: MgmtCall[KeepQuery]) -> Keep:
-    holders, asked, kept = await lease_holders(call), call.body, set[int]()
+async def get_unpropagated(call: MgmtCall[ChunkIdsQuery]) -> UnpropagatedChunks:
+    holders, query, chunk_ids = await lease_holders(call), call.body, set[int]()
     async with mgmt_connection(call, alone=True) as conn:
-        for me in holders:
-            kept.update(await chunks.unpropagated(conn, me.id, after=asked.after, n=asked.n))
-    found = sorted(kept)[: asked.n]
-    return Keep(found, found[-1] if len(found) == asked.n else None)
+        for holder in holders:
+            chunk_ids.update(
+                await chunks.unpropagated(conn, holder.id, after=query.after, n=query.n)
+            )
+    page = sorted(chunk_ids)[: query.n]
+    return UnpropagatedChunks(page, page[-1] if len(page) == query.n else None)
 
 
 ENDPOINTS = (
@@ -223,18 +235,18 @@ ENDPOINTS = (
         "POST",
         "/set_content_chunk_metadata",
         set_content_state,
-        ContentState,
-        ChunkKept,
-        "A chunk is being crawled, was crawled, or will not come",
+        ContentChunkReport,
+        ChunkState,
+        "Report that a chunk is being crawled, was crawled, or failed",
         access=work("crawler", "index-builder", "index-server"),
     ),
     Endpoint(
         "GET",
         "/get_chunks/unpropagated",
         get_unpropagated,
-        KeepQuery,
-        Keep,
-        "What a crawler or builder must still keep",
+        ChunkIdsQuery,
+        UnpropagatedChunks,
+        "The chunks that a crawler or builder must keep",
         access=work("crawler", "index-builder"),
     ),
 )

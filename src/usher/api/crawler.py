@@ -1,70 +1,71 @@
-"""Crawlers at MGMT: pages handed out in chunks, what became of them, and links they found."""
+"""Endpoints for crawlers: they claim pages in chunks, report single pages, and add links."""
 
 from datetime import datetime, timedelta
 from typing import Final
 
 from usher.api.access import work
-from usher.api.content_chunks import outcome_of, read
+from usher.api.content_chunks import guestbook_row, parse_link
 from usher.api.context import UNLIMITED_WAIT, MgmtCall
-from usher.api.door import host_of, summed_up
-from usher.api.door_messages import MOST_URLS
+from usher.api.door import link_verdicts, source_host
 from usher.api.mgmt_calls import (
-    caller,
+    calling_component,
     database_time,
     mgmt_connection,
     refuse_lost_lease,
     reject_unstorable,
     require_chunk,
 )
-from usher.api.mgmt_messages import (
-    MOST_PAGES,
-    AddedLinks,
-    AddLinks,
-    LinkKept,
-    Links,
-    LinksQuery,
-    LinkState,
-    MoreLinks,
-    MoreQuery,
-    PageResult,
-    PageToFetch,
-    number_of,
-)
 from usher.db.pool import Connection
 from usher.door.rules import Knock
 from usher.errors import BadInput, NotFound
+from usher.http.server.bodies import check_count
 from usher.http.server.endpoint import Endpoint
 from usher.http.server.middleware import HttpError
+from usher.messages.crawler import (
+    MAX_URLS_PER_REQUEST,
+    AddLinksRequest,
+    LinkChunk,
+    LinksQuery,
+    LinkStateAnswer,
+    LinkStateRequest,
+    LinkVerdicts,
+    MoreLinks,
+    MoreLinksQuery,
+    PageReport,
+    PageToFetch,
+)
+from usher.messages.fields import MAX_PAGES_PER_CHUNK, chunk_number
 from usher.mgmt import chunks
-from usher.mgmt.chunks import ClaimedPage, ClaimRequest
+from usher.mgmt.chunks import ClaimedPage, PageClaim
 from usher.mgmt.component_names import IDENTITY_HINT
 from usher.mgmt.components import ComponentRecord
 
-AT_ONCE: Final = timedelta(0)
+NO_WAIT: Final = timedelta(0)
 
 
-async def get_links(call: MgmtCall[LinksQuery]) -> Links:
-    me, asked, terms = await caller(call, "crawler"), call.body, call.context.limits
-    if me.state == "paused":
-        return Links()
-    wait = terms.wait
-    if asked.wait is not None and wait < UNLIMITED_WAIT:
-        wait = min(wait, timedelta(seconds=asked.wait))
-    ask = ClaimRequest(
-        asked.n or terms.pages, asked.hosts, asked.each, wait, terms.lease, asked.hold
+async def get_links(call: MgmtCall[LinksQuery]) -> LinkChunk:
+    crawler, query = await calling_component(call, "crawler"), call.body
+    limits = call.context.limits
+    if crawler.state == "paused":
+        return LinkChunk()
+    wait = limits.wait
+    if query.wait is not None and wait < UNLIMITED_WAIT:
+        wait = min(wait, timedelta(seconds=query.wait))
+    request = PageClaim(
+        query.n or limits.pages, query.hosts, query.each, wait, limits.lease, query.hold
     )
     with reject_unstorable():
-        pack = await call.context.claims.take(me.id, ask)
-    if pack is None:
-        return Links()
-    links = [page.url for page in pack.pages]
-    lease = terms.lease.total_seconds() if asked.pages else 0
-    return Links(pack.chunk_id, links, listed(pack.pages, asked.pages), lease)
+        chunk = await call.context.claims.claim(crawler.id, request)
+    if chunk is None:
+        return LinkChunk()
+    links = [page.url for page in chunk.pages]
+    if not query.pages:
+        return LinkChunk(chunk.chunk_id, links)
+    lease = limits.lease.total_seconds()
+    return LinkChunk(chunk.chunk_id, links, pages_to_fetch(chunk.pages), lease)
 
 
-def listed(pages: list[ClaimedPage], wanted: bool) -> list[PageToFetch]:  # noqa: FBT001 - as it was asked
-    if not wanted:
-        return []
+def pages_to_fetch(pages: list[ClaimedPage]) -> list[PageToFetch]:
     return [
         PageToFetch(
             page.url,
@@ -79,77 +80,75 @@ def listed(pages: list[ClaimedPage], wanted: bool) -> list[PageToFetch]:  # noqa
     ]
 
 
-async def get_more_links(call: MgmtCall[MoreQuery]) -> MoreLinks:
-    word, asked = call.path_params.get("number", "1"), call.body
-    if not word.isascii() or not word.isdecimal():
-        raise NotFound(f"There is nothing at /get_links/{word[:40]}.")
-    if not 1 <= int(word[:10]) <= MOST_PAGES:
-        raise BadInput(f"A crawler may ask for 1 to {MOST_PAGES} more links.")
-    me, now, lease = await caller(call, "crawler"), database_time(call), call.context.limits.lease
+async def get_more_links(call: MgmtCall[MoreLinksQuery]) -> MoreLinks:
+    number, query = call.path_params.get("number", "1"), call.body
+    if not number.isascii() or not number.isdecimal():
+        raise NotFound(f"There is nothing at /get_links/{number[:40]}.")
+    if not 1 <= int(number[:10]) <= MAX_PAGES_PER_CHUNK:
+        raise BadInput(f"A crawler may ask for 1 to {MAX_PAGES_PER_CHUNK} more links.")
+    crawler, now = await calling_component(call, "crawler"), database_time(call)
+    lease = call.context.limits.lease
     async with mgmt_connection(call) as conn:
-        chunk = number_of(asked.chunk_id) if asked.chunk_id else await the_open_one(conn, me, now)
-        if not await chunks.lock_chunk(conn, me.id, chunk, lease=lease, now=now):
-            refuse_lost_lease(await require_chunk(conn, chunk), me)
-        ask = ClaimRequest(int(word), wait=AT_ONCE, lease=lease, hold=asked.hold)
-        pages = await chunks.more_links(conn, me.id, chunk, ask, now=now)
-    return MoreLinks(chunk, [page.url for page in pages], listed(pages, asked.pages))
+        if query.chunk_id:
+            chunk = chunk_number(query.chunk_id)
+        else:
+            chunk = await only_open_chunk(conn, crawler, now)
+        if not await chunks.lock_chunk(conn, crawler.id, chunk, lease=lease, now=now):
+            refuse_lost_lease(await require_chunk(conn, chunk), crawler)
+        request = PageClaim(int(number), wait=NO_WAIT, lease=lease, hold=query.hold)
+        pages = await chunks.more_links(conn, crawler.id, chunk, request, now=now)
+    links = [page.url for page in pages]
+    return MoreLinks(chunk, links, pages_to_fetch(pages) if query.pages else [])
 
 
-async def the_open_one(conn: Connection, me: ComponentRecord, now: datetime) -> int:
-    """The chunk that is meant where none is named."""
-    found = await chunks.open_chunks(conn, me.id, now=now)
-    if len(found) == 1:
-        return found[0]
-    words = "holds several chunks" if found else "holds no chunk"
-    hint = "Name it: ?chunk_id=" if found else f"GET /get_links gives one. {IDENTITY_HINT}"
-    raise HttpError(409, "which_chunk", f"{me.host} {words}.", hint=hint)
+async def only_open_chunk(conn: Connection, crawler: ComponentRecord, now: datetime) -> int:
+    """The chunk that a request without a chunk id means; 409 if the crawler holds none or several."""
+    open_chunks = await chunks.open_chunks(conn, crawler.id, now=now)
+    if len(open_chunks) == 1:
+        return open_chunks[0]
+    problem = "holds several chunks" if open_chunks else "holds no chunk"
+    hint = "Name it: ?chunk_id=" if open_chunks else f"GET /get_links gives one. {IDENTITY_HINT}"
+    raise HttpError(409, "which_chunk", f"{crawler.host} {problem}.", hint=hint)
 
 
-async def set_link_state(call: MgmtCall[LinkState]) -> LinkKept:
-    asked, now, lease = call.body, database_time(call), call.context.limits.lease
-    url, me = read(asked.link), await caller(call, "crawler")
+async def set_link_state(call: MgmtCall[LinkStateRequest]) -> LinkStateAnswer:
+    request, now, lease = call.body, database_time(call), call.context.limits.lease
+    url, crawler = parse_link(request.link), await calling_component(call, "crawler")
     async with mgmt_connection(call) as conn:
         page = await chunks.find_page(conn, url)
         if page is None:
-            raise NotFound(f"{url} is no link that we know.")
-        chunk = number_of(asked.chunk_id) if asked.chunk_id else page.chunk_id
+            raise NotFound(f"{url} is not in the guestbook.")
+        chunk = chunk_number(request.chunk_id) if request.chunk_id else page.chunk_id
         if chunk is None or chunk != page.chunk_id:
             raise HttpError(409, "not_yours", f"{url} is not in chunk {chunk or 'any'}.")
-        if not await chunks.lock_chunk(conn, me.id, chunk, lease=lease, now=now):
-            found = await require_chunk(conn, chunk)
-            if found.crawler_id != me.id or page.state != asked.state:
-                refuse_lost_lease(found, me)
-            return LinkKept(chunk, page.state)  # said before
-        outcome = outcome_of(PageResult(link="", state=asked.state, status=asked.status), page)
-        settled = await chunks.report(conn, [outcome], now=now)
-        more = ""
-        if settled and asked.state == "error":
-            ask = ClaimRequest(1, wait=AT_ONCE, lease=lease)
-            more = await replaced(conn, me, chunk, ask, now)
-    return LinkKept(chunk, settled[0].state if settled else page.state, more or None)
+        if not await chunks.lock_chunk(conn, crawler.id, chunk, lease=lease, now=now):
+            record = await require_chunk(conn, chunk)
+            if record.crawler_id != crawler.id or page.state != request.state:
+                refuse_lost_lease(record, crawler)
+            return LinkStateAnswer(chunk, page.state)  # a repeated report
+        report = PageReport(link="", state=request.state, status=request.status)
+        settled = await chunks.report(conn, [guestbook_row(report, page)], now=now)
+        replacement: list[ClaimedPage] = []
+        if settled and request.state == "error":
+            one_page = PageClaim(1, wait=NO_WAIT, lease=lease)
+            replacement = await chunks.more_links(conn, crawler.id, chunk, one_page, now=now)
+    state = settled[0].state if settled else page.state
+    return LinkStateAnswer(chunk, state, replacement[0].url if replacement else None)
 
 
-async def replaced(
-    conn: Connection, me: ComponentRecord, chunk: int, ask: ClaimRequest, now: datetime
-) -> str:
-    """A page in place of one that failed, if there is one."""
-    pages = await chunks.more_links(conn, me.id, chunk, ask, now=now)
-    return pages[0].url if pages else ""
-
-
-async def add_links(call: MgmtCall[AddLinks]) -> AddedLinks:
-    asked = call.body
-    if len(asked.links) > MOST_URLS:
-        message = f"{len(asked.links):,} links are more than {MOST_URLS:,}."
-        raise HttpError(413, "too_large", message, hint="Add them in several requests.")
-    door = call.context.doorkeeper
-    found_on = host_of(asked.found_on)
-    # A crawler may report its last pages before it sends the links that it found on them.
-    source, grace = found_on or host_of(asked.moved_from), call.context.limits.lease
-    knock = Knock(source=source, grace=grace)
-    answers = await door.knock(asked.links, knock=knock, found_on=found_on, depth=asked.depth)
-    told = summed_up(answers, listed=False)
-    return AddedLinks(told.counts, told.reasons)
+async def add_links(call: MgmtCall[AddLinksRequest]) -> LinkVerdicts:
+    request = call.body
+    check_count(request.links, "links", MAX_URLS_PER_REQUEST)
+    found_on = source_host(request.found_on)
+    # A crawler may report its last pages before it sends their links.
+    knock = Knock(
+        source=found_on or source_host(request.moved_from), grace=call.context.limits.lease
+    )
+    return link_verdicts(
+        await call.context.doorkeeper.knock(
+            request.links, knock=knock, found_on=found_on, depth=request.depth
+        )
+    )
 
 
 ENDPOINTS = (
@@ -158,8 +157,8 @@ ENDPOINTS = (
         "/get_links",
         get_links,
         LinksQuery,
-        Links,
-        "A new chunk of pages to crawl; nothing while there are too few",
+        LinkChunk,
+        "Claim a new chunk of pages to crawl; empty while there are too few",
         access=work("crawler"),
         safe=False,
     ),
@@ -167,9 +166,9 @@ ENDPOINTS = (
         "GET",
         "/get_links/{number}",
         get_more_links,
-        MoreQuery,
+        MoreLinksQuery,
         MoreLinks,
-        "More pages for a chunk that the crawler holds",
+        "Claim more pages for a chunk that the crawler holds",
         access=work("crawler"),
         safe=False,
     ),
@@ -177,18 +176,18 @@ ENDPOINTS = (
         "POST",
         "/set_link_state",
         set_link_state,
-        LinkState,
-        LinkKept,
-        "A page was crawled, or failed: then another comes in its place",
+        LinkStateRequest,
+        LinkStateAnswer,
+        "Report that a page was crawled or failed; the answer may name a replacement",
         access=work("crawler"),
     ),
     Endpoint(
         "POST",
         "/add_links",
         add_links,
-        AddLinks,
-        AddedLinks,
-        f"Links that were found, up to {MOST_URLS:,}: the door judges them",
+        AddLinksRequest,
+        LinkVerdicts,
+        f"Add up to {MAX_URLS_PER_REQUEST:,} links; the door judges them",
         access=work("crawler"),
     ),
 )

@@ -1,4 +1,4 @@
-"""The door over HTTP: our own knock for many URLs, and Jemison's entree for one."""
+"""Endpoints of the door: Usher's knock for many URLs, and Jemison's entree for one."""
 
 from collections import Counter
 
@@ -7,40 +7,43 @@ from msgspec import UNSET
 from usher.api.access import ADMIN
 from usher.api.context import MgmtCall
 from usher.api.door_messages import (
-    MOST_URLS,
     EntreeAnswer,
     EntreeRequest,
-    Judged,
     KnockAnswer,
     KnockRequest,
-    VerdictCounts,
+    KnockVerdict,
 )
 from usher.door.batch import BatchVerdicts, UrlVerdict
 from usher.door.rules import Knock
 from usher.errors import BadInput, NotFound
+from usher.http.server.bodies import check_count
 from usher.http.server.endpoint import Endpoint
-from usher.http.server.middleware import HttpError
+from usher.messages.crawler import MAX_URLS_PER_REQUEST, LinkVerdicts, VerdictCounts
 from usher.urls import UrlRefusal, parse
 
-WORDS = "PUT /api/entree/{full|single}/{pass|nopass}"
+ENTREE_USAGE = "PUT /api/entree/{full|single}/{pass|nopass}"
 NOT_IN_A_HOST = frozenset("/\\?#@ ")
 
 
 async def knock(call: MgmtCall[KnockRequest]) -> KnockAnswer:
-    asked = call.body
-    if len(asked.urls) > MOST_URLS:
-        message = f"{len(asked.urls):,} URLs are more than {MOST_URLS:,}."
-        raise HttpError(413, "too_large", message, hint="Ask in several requests.")
-    told = await call.context.doorkeeper.knock(
-        asked.urls,
-        knock=Knock(asked.kind, asked.hall_pass),
-        found_on=host_of(asked.found_on),
-        dry_run=asked.dry_run,
+    request = call.body
+    check_count(request.urls, "URLs", MAX_URLS_PER_REQUEST)
+    verdicts = await call.context.doorkeeper.knock(
+        request.urls,
+        knock=Knock(request.kind, request.hall_pass),
+        found_on=source_host(request.found_on),
+        dry_run=request.dry_run,
     )
-    return summed_up(told, listed=asked.answers)
+    return KnockAnswer(
+        verdict_counts(verdicts),
+        verdicts.counts(),
+        verdicts.brought,
+        [url_answer(verdict) for verdict in verdicts.answers] if request.answers else UNSET,
+    )
 
 
-def host_of(found_on: str | None) -> str:
+def source_host(found_on: str | None) -> str:
+    """The host of the page that names a link; empty if it is unknown."""
     if not found_on:
         return ""
     url = parse(found_on)
@@ -49,39 +52,40 @@ def host_of(found_on: str | None) -> str:
     return url.host
 
 
-def summed_up(told: BatchVerdicts, *, listed: bool) -> KnockAnswer:
-    reasons = told.counts()
-    verdicts: Counter[str] = Counter()
-    for reason, number in reasons.items():
-        verdicts[reason.verdict] += number
-    return KnockAnswer(
-        VerdictCounts(**verdicts),
-        reasons,
-        told.brought,
-        [judged(answer) for answer in told.answers] if listed else UNSET,
-    )
+def verdict_counts(verdicts: BatchVerdicts) -> VerdictCounts:
+    counts: Counter[str] = Counter()
+    for reason, count in verdicts.counts().items():
+        counts[reason.verdict] += count
+    return VerdictCounts(**counts)
 
 
-def judged(answer: UrlVerdict) -> Judged:
-    canonical = None if answer.url is None else str(answer.url)
-    return Judged(answer.given, canonical, answer.verdict, answer.reason, answer.detail)
+def link_verdicts(verdicts: BatchVerdicts) -> LinkVerdicts:
+    reasons = {str(reason): count for reason, count in verdicts.counts().items()}
+    return LinkVerdicts(verdict_counts(verdicts), reasons)
+
+
+def url_answer(verdict: UrlVerdict) -> KnockVerdict:
+    canonical = None if verdict.url is None else str(verdict.url)
+    return KnockVerdict(verdict.given, canonical, verdict.verdict, verdict.reason, verdict.detail)
 
 
 async def entree(call: MgmtCall[EntreeRequest]) -> EntreeAnswer:
-    """Unlike the original, a word that is neither of the two is not taken for the second one."""
-    kind, passes = call.path_params["kind"], call.path_params["pass"]
-    if kind not in {"full", "single"} or passes not in {"pass", "nopass"}:
-        raise NotFound(f"There is nothing at /api/entree/{kind}/{passes}.", hint=WORDS)
-    asked = Knock("full" if kind == "full" else "single", passes == "pass")
-    told = await call.context.doorkeeper.knock([address(call.body)], knock=asked)
-    (answer,) = told.answers
-    return EntreeAnswer("ok", answer.verdict, answer.reason, answer.detail)
+    """Unlike Jemison, refuse words of the path that are neither of the two."""
+    kind, hall_pass = call.path_params["kind"], call.path_params["pass"]
+    if kind not in {"full", "single"} or hall_pass not in {"pass", "nopass"}:
+        message = f"There is nothing at /api/entree/{kind}/{hall_pass}."
+        raise NotFound(message, hint=ENTREE_USAGE)
+    has_pass = hall_pass == "pass"  # noqa: S105 - a hall pass
+    request = Knock("full" if kind == "full" else "single", has_pass)
+    verdicts = await call.context.doorkeeper.knock([entree_url(call.body)], knock=request)
+    (verdict,) = verdicts.answers
+    return EntreeAnswer("ok", verdict.verdict, verdict.reason, verdict.detail)
 
 
-def address(body: EntreeRequest) -> str:
+def entree_url(body: EntreeRequest) -> str:
     host = body.host.strip()
     if not host or NOT_IN_A_HOST & set(host):
-        raise BadInput("host must be a host's name, with its port at most.", hint=WORDS)
+        raise BadInput("host must be a host's name, at most with its port.", hint=ENTREE_USAGE)
     return f"{body.scheme.strip() or 'https'}://{host}/{body.path.strip().removeprefix('/')}"
 
 
@@ -92,7 +96,7 @@ ENDPOINTS = (
         knock,
         KnockRequest,
         KnockAnswer,
-        f"May these URLs come in? Up to {MOST_URLS:,} at once",
+        f"Ask the door to admit up to {MAX_URLS_PER_REQUEST:,} URLs",
         access=ADMIN,
     ),
     Endpoint(

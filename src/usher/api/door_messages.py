@@ -1,20 +1,17 @@
-"""What requests and answers look like: read, checked and written by msgspec, drawn in openapi.json."""
+"""The messages of the door, whose fields are types of `usher.door`."""
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec import UNSET, Struct, UnsetType, field
 
 from usher.door.rules import KnockKind, Reason, Verdict
-
-MOST_URLS = 10_000
-# Counted by the endpoint, which answers 413; the reader of this type would answer 422.
-Urls = Annotated[list[str], Meta(extra_json_schema={"maxItems": MOST_URLS})]
+from usher.messages.crawler import UrlList, VerdictCounts
 
 
 class KnockRequest(Struct, forbid_unknown_fields=True):
-    """URLs that ask to come in; a misspelt field is refused, lest a `dry-run` be none."""
+    """URLs to admit. Unknown fields are refused, because a misspelt `dry_run` would not be dry."""
 
-    urls: Urls
+    urls: UrlList
     kind: KnockKind = "single"
     hall_pass: bool = field(default=False, name="pass")
     found_on: str | None = None
@@ -22,8 +19,8 @@ class KnockRequest(Struct, forbid_unknown_fields=True):
     answers: bool = True
 
 
-class Judged(Struct, gc=False):
-    """What the door says to one URL; `canonical` is null where it cannot be read."""
+class KnockVerdict(Struct, gc=False):
+    """The verdict on one URL; `canonical` is null if the URL cannot be parsed."""
 
     url: str
     canonical: str | None
@@ -32,23 +29,17 @@ class Judged(Struct, gc=False):
     detail: str
 
 
-class VerdictCounts(Struct):
-    admit: int = 0
-    wait: int = 0
-    refuse: int = 0
-
-
 class KnockAnswer(Struct):
-    """How many of each verdict and reason, how many pages full knocks brought with them, and each URL's answer."""
+    """Counts by verdict and reason, the pages that full knocks made due as well, and the verdict on each URL."""
 
     counts: VerdictCounts
     reasons: dict[Reason, int]
     brought: int
-    answers: list[Judged] | UnsetType = UNSET
+    answers: list[KnockVerdict] | UnsetType = UNSET
 
 
 class EntreeRequest(Struct):
-    """Jemison's body; its `api-key` and `data` may be there and are not used."""
+    """Jemison's body; its `api-key` and `data` are ignored."""
 
     host: str
     scheme: str = "https"

@@ -1,4 +1,4 @@
-"""Every endpoint of MGMT, and the names they had before: the same endpoints, asked and answered as they are today."""
+"""The endpoints for components, and the older names of the seed documents for the same endpoints."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -34,8 +34,8 @@ PARTS: Final[Sequence[Sequence[MgmtEndpoint]]] = (
     host_reports.ENDPOINTS,
     tickets.ENDPOINTS,
 )
-# Handlers that do not ask who calls; such a call is still a sign of life of a component in this role.
-NOTED_ROLES: Final[Mapping[str, Sequence[ComponentType]]] = {
+# Handlers that do not identify the caller; the call is still a sign of life of a component in this role.
+SIGN_OF_LIFE_ROLES: Final[Mapping[str, Sequence[ComponentType]]] = {
     "/add_links": ("crawler",),
     "/get_servers_map": ("front-end",),
     "/get_map": ("front-end",),
@@ -43,18 +43,18 @@ NOTED_ROLES: Final[Mapping[str, Sequence[ComponentType]]] = {
 }
 
 
-def canonical(endpoint: MgmtEndpoint) -> MgmtEndpoint:
+def with_retries(endpoint: MgmtEndpoint) -> MgmtEndpoint:
     handler = endpoint.handler
-    if roles := NOTED_ROLES.get(endpoint.path):
+    if roles := SIGN_OF_LIFE_ROLES.get(endpoint.path):
         handler = record_caller(handler, roles)
     return replace(endpoint, handler=retry_on_conflict(handler))
 
 
 CURRENT_ENDPOINTS: Final[Sequence[MgmtEndpoint]] = tuple(
-    canonical(endpoint) for part in PARTS for endpoint in part
+    with_retries(endpoint) for part in PARTS for endpoint in part
 )
 MORE_LINKS_PATH: Final = "/get_links/{number}"
-# As the API document, the code and still older drafts call them.
+# The names in the seed's API document, its code and its older drafts.
 SEED_ALIASES: Final[Mapping[str, Sequence[str]]] = {
     "/set_component_state": ("/set_state/component", "/set_state/comp/", "/send_machine_status"),
     "/get_links": ("/get_seeds",),
@@ -93,7 +93,7 @@ SEED_ALIASES: Final[Mapping[str, Sequence[str]]] = {
 }
 
 
-def renamed() -> Iterator[MgmtEndpoint]:
+def seed_aliases() -> Iterator[MgmtEndpoint]:
     for endpoint in CURRENT_ENDPOINTS:
         if not endpoint.old:
             for name in SEED_ALIASES.get(endpoint.path, ()):
@@ -101,4 +101,4 @@ def renamed() -> Iterator[MgmtEndpoint]:
                 yield replace(endpoint, path=name, summary=summary, old=True)
 
 
-ENDPOINTS: Final[Sequence[MgmtEndpoint]] = (*CURRENT_ENDPOINTS, *renamed())
+ENDPOINTS: Final[Sequence[MgmtEndpoint]] = (*CURRENT_ENDPOINTS, *seed_aliases())

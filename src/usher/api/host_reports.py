@@ -1,128 +1,114 @@
-"""What crawlers learn of hosts beside their pages: robots.txt, kept for every crawler, sitemaps, feeds on offer."""
+"""Endpoints for what crawlers learn about hosts: robots.txt, sitemaps, and feeds that pages offer."""
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Final
 
 from usher.api.access import work
-from usher.api.content_chunks import read
+from usher.api.content_chunks import parse_link
 from usher.api.context import MgmtCall
-from usher.api.door import summed_up
-from usher.api.door_messages import MOST_URLS
-from usher.api.host_messages import (
-    FeedsKept,
-    FeedsOffered,
-    RobotsKept,
-    RobotsQuery,
-    RobotsRead,
-    SitemapRead,
-)
-from usher.api.mgmt_calls import Says, caller, database_time, mgmt_connection
-from usher.api.mgmt_messages import AddedLinks
+from usher.api.door import link_verdicts
+from usher.api.mgmt_calls import RequestT, calling_component, database_time, mgmt_connection
 from usher.door.rules import Reason
 from usher.errors import NotFound
+from usher.http.server.bodies import check_count
 from usher.http.server.endpoint import Endpoint
-from usher.http.server.middleware import HttpError
+from usher.messages.crawler import (
+    MAX_URLS_PER_REQUEST,
+    LinkVerdicts,
+    OfferedFeedsAnswer,
+    OfferedFeedsReport,
+    RobotsAnswer,
+    RobotsQuery,
+    RobotsRequest,
+    SitemapReport,
+)
 from usher.mgmt import offered_feeds, robots
 from usher.private_hosts import may_lead
 from usher.urls import Url, UrlRefusal, parse
 
-MOST_SITEMAPS: Final = 1_000  # told of at once
 
-
-async def get_robots(call: MgmtCall[RobotsQuery]) -> RobotsKept:
-    asked = read(call.body.origin)
-    await caller(call, "crawler")
+async def get_robots(call: MgmtCall[RobotsQuery]) -> RobotsAnswer:
+    origin = parse_link(call.body.origin)
+    await calling_component(call, "crawler")
     async with mgmt_connection(call, alone=True) as conn:
-        found = await robots.find_robots(conn, asked.host, asked.scheme)
-    return shown(found) if found else RobotsKept()
+        stored = await robots.find_robots(conn, origin.host, origin.scheme)
+    return robots_answer(stored) if stored else RobotsAnswer()
 
 
-async def set_robots(call: MgmtCall[RobotsRead]) -> RobotsKept:
-    """What a crawler read; the sitemaps that it names come in by the door."""
-    asked, now = call.body, database_time(call)
-    origin = read(asked.origin)
-    await caller(call, "crawler")
-    delay = None if asked.crawl_delay is None else timedelta(seconds=asked.crawl_delay)
-    told = robots.RobotsReport(asked.status, asked.body, asked.error, delay)
+async def set_robots(call: MgmtCall[RobotsRequest]) -> RobotsAnswer:
+    """Store a robots.txt; the door judges the sitemaps that it names."""
+    request, now = call.body, database_time(call)
+    origin = parse_link(request.origin)
+    await calling_component(call, "crawler")
+    delay = None if request.crawl_delay is None else timedelta(seconds=request.crawl_delay)
+    report = robots.RobotsReport(request.status, request.body, request.error, delay)
     async with mgmt_connection(call) as conn:
-        kept = await robots.store_robots(conn, origin.host, origin.scheme, told, now=now)
-    if kept is None:
-        raise NotFound(f"{origin.host} is not a host that we know.")
-    await let_in(call, asked.sitemaps, origin, "robots.txt")
-    return shown(kept)
+        stored = await robots.store_robots(conn, origin.host, origin.scheme, report, now=now)
+    if stored is None:
+        raise NotFound(f"{origin.host} is not a known host.")
+    await admit_sitemaps(call, request.sitemaps, origin, "robots.txt")
+    return robots_answer(stored)
 
 
-async def let_in(call: MgmtCall[Says], given: Sequence[str], where: Url, found_in: str) -> None:
-    """Sitemaps knock as pages do; no filter of file names keeps them out."""
-    urls = [url for text in given[:MOST_SITEMAPS] if not isinstance(url := parse(text), UrlRefusal)]
+async def admit_sitemaps(
+    call: MgmtCall[RequestT], links: Sequence[str], source: Url, found_in: str
+) -> None:
+    """Let sitemaps knock as pages do, but no filter of file names refuses them."""
+    urls = [url for link in links if not isinstance(url := parse(link), UrlRefusal)]
     if not urls:
         return
-    told = await call.context.doorkeeper.knock(
-        [str(url) for url in urls], found_on=where.host, filtered=False
+    verdicts = await call.context.doorkeeper.knock(
+        [str(url) for url in urls], found_on=source.host, filtered=False
     )
-    answers = zip(urls, told.answers, strict=True)
-    public = [url for url, answer in answers if answer.reason is not Reason.PRIVATE_HOST]
+    pairs = zip(urls, verdicts.answers, strict=True)
+    public = [url for url, verdict in pairs if verdict.reason is not Reason.PRIVATE_HOST]
     async with mgmt_connection(call) as conn:
         await robots.add_sitemaps(conn, public, found_in=found_in, now=database_time(call))
 
 
-async def add_sitemap(call: MgmtCall[SitemapRead]) -> AddedLinks:
-    """The pages that a sitemap names: those that changed since we saw them are due."""
-    asked, now = call.body, database_time(call)
-    if len(asked.links) > MOST_URLS:
-        message = f"{len(asked.links):,} links are more than {MOST_URLS:,}."
-        raise HttpError(413, "too_large", message, hint="Add them in several requests.")
-    where, door = read(asked.link), call.context.doorkeeper
-    await caller(call, "crawler")
-    if changed := [(one.link, one.changed) for one in asked.links if one.changed is not None]:
-        await door.hint(changed, source=where.host)
-    links = [one.link for one in asked.links]
-    told = await door.knock(links, found_on=where.host)
-    await let_in(call, asked.sitemaps, where, str(where))
+async def add_sitemap(call: MgmtCall[SitemapReport]) -> LinkVerdicts:
+    """Let the pages of a sitemap knock; those that changed since the last visit are due."""
+    report, now = call.body, database_time(call)
+    check_count(report.links, "links", MAX_URLS_PER_REQUEST)
+    sitemap, door = parse_link(report.link), call.context.doorkeeper
+    await calling_component(call, "crawler")
+    if changes := [(one.link, one.changed) for one in report.links if one.changed is not None]:
+        await door.hint(changes, source=sitemap.host)
+    verdicts = await door.knock([one.link for one in report.links], found_on=sitemap.host)
+    await admit_sitemaps(call, report.sitemaps, sitemap, str(sitemap))
     async with mgmt_connection(call) as conn:
         await robots.record_sitemap_read(
             conn,
-            where,
-            pages=asked.pages,
-            sitemaps=len(asked.sitemaps),
-            problem=asked.problem,
+            sitemap,
+            pages=report.pages,
+            sitemaps=len(report.sitemaps),
+            problem=report.problem,
             now=now,
         )
-    answer = summed_up(told, listed=False)
-    return AddedLinks(answer.counts, answer.reasons)
+    return link_verdicts(verdicts)
 
 
-async def add_feeds(call: MgmtCall[FeedsOffered]) -> FeedsKept:
-    """Feeds that pages offer; what is no URL, or private and of another host, is left out."""
-    asked = call.body
-    where = read(asked.origin)
-    await caller(call, "crawler")
+async def add_feeds(call: MgmtCall[OfferedFeedsReport]) -> OfferedFeedsAnswer:
+    """Store feeds that pages offer, without what is no URL and without private hosts other than the page's own."""
+    origin = parse_link(call.body.origin)
+    await calling_component(call, "crawler")
     allowed = call.context.doorkeeper.allowed
     urls = [
         url
-        for text in asked.feeds
-        if not isinstance(url := parse(text), UrlRefusal)
-        and may_lead(allowed, where.host, url.host)
+        for feed in call.body.feeds
+        if not isinstance(url := parse(feed), UrlRefusal)
+        and may_lead(allowed, origin.host, url.host)
     ]
+    if not urls:
+        return OfferedFeedsAnswer(0)
     async with mgmt_connection(call) as conn:
-        new = (
-            await offered_feeds.add_offers(conn, where.host, urls, now=database_time(call))
-            if urls
-            else []
-        )
-    return FeedsKept(len(new))
+        new = await offered_feeds.add_offers(conn, origin.host, urls, now=database_time(call))
+    return OfferedFeedsAnswer(len(new))
 
 
-def shown(found: robots.StoredRobots) -> RobotsKept:
-    return RobotsKept(
-        found.status,
-        found.body,
-        found.fetched_at,
-        found.expires_at,
-        found.failures,
-        found.error,
-    )
+def robots_answer(stored: robots.RobotsRow) -> RobotsAnswer:
+    names = RobotsAnswer.__struct_fields__
+    return RobotsAnswer(**{name: getattr(stored, name) for name in names})
 
 
 ENDPOINTS = (
@@ -131,35 +117,35 @@ ENDPOINTS = (
         "/v1/robots",
         get_robots,
         RobotsQuery,
-        RobotsKept,
-        "What a host's robots.txt said last; nothing if nobody has read it",
+        RobotsAnswer,
+        "A host's robots.txt as a crawler last reported it; empty if none did",
         access=work("crawler"),
     ),
     Endpoint(
         "POST",
         "/v1/robots",
         set_robots,
-        RobotsRead,
-        RobotsKept,
-        "A robots.txt that was read, or could not be had",
+        RobotsRequest,
+        RobotsAnswer,
+        "Report a robots.txt, or that it could not be read",
         access=work("crawler"),
     ),
     Endpoint(
         "POST",
         "/v1/sitemap",
         add_sitemap,
-        SitemapRead,
-        AddedLinks,
-        f"Pages that a sitemap names, up to {MOST_URLS:,} at once: the door judges them",
+        SitemapReport,
+        LinkVerdicts,
+        f"Report up to {MAX_URLS_PER_REQUEST:,} pages of a sitemap; the door judges them",
         access=work("crawler"),
     ),
     Endpoint(
         "POST",
         "/v1/feeds_offered",
         add_feeds,
-        FeedsOffered,
-        FeedsKept,
-        "Feeds that pages of a host offer, for whoever wants to subscribe",
+        OfferedFeedsReport,
+        OfferedFeedsAnswer,
+        "Report feeds that pages of a host offer",
         access=work("crawler"),
     ),
 )

@@ -1,4 +1,4 @@
-"""The incarnation that MGMT tells its callers, read from the database once a second at most."""
+"""The incarnation of the database, read at most once a second."""
 
 import asyncio
 import time
@@ -15,11 +15,11 @@ from usher.telemetry import Log
 
 log = Log("web")
 FRESH_SECONDS: Final = 1.0
-REWOUND: Final = "MGMT saw that the database went back in time"
+REWOUND_REASON: Final = "MGMT saw that the database went back in time"
 
 
 class IncarnationCache:
-    """One for each process. `changed` is called when the database has another incarnation than before."""
+    """One for each process. It calls `changed` when the database has a new incarnation."""
 
     def __init__(
         self, db: Database, changed: Callable[[], None], *, fresh_seconds: float = FRESH_SECONDS
@@ -27,10 +27,10 @@ class IncarnationCache:
         self._db, self._changed, self._fresh_seconds = db, changed, fresh_seconds
         self._lock = asyncio.Lock()
         self._read_at = -fresh_seconds
-        self._known: Incarnation | None = None
+        self._latest: Incarnation | None = None
 
     async def id(self) -> str:
-        """The id as of a second ago; the last one known while the database does not answer."""
+        """The id, at most a second old; the latest one while the database does not answer."""
         if time.monotonic() - self._read_at >= self._fresh_seconds and not self._lock.locked():
             async with self._lock:
                 self._read_at = time.monotonic()
@@ -38,18 +38,18 @@ class IncarnationCache:
                     await self._read()
                 except (psycopg.Error, UsherError) as error:
                     log.warning("incarnation_unknown", error=str(error).strip())
-        return self._known.id if self._known else ""
+        return self._latest.id if self._latest else ""
 
     async def _read(self) -> None:
-        before = self._known
+        before = self._latest
         async with self._db.connection() as conn:
             present = await incarnation.current(conn)
             if before and before.id == present.id and present.last_chunk < before.last_chunk:
-                # Ids of chunks only grow: whoever restored the database did not run `usher db incarnate`.
-                await incarnation.begin(conn, REWOUND)
+                # Chunk ids only grow: the operator restored the database without `usher db incarnate`.
+                await incarnation.begin(conn, REWOUND_REASON)
                 log.error("database_rewound", chunk=present.last_chunk, before=before.last_chunk)
                 present = await incarnation.current(conn)
         if before and before.id != present.id:
             log.warning("new_incarnation", incarnation=present.id)
             self._changed()
-        self._known = present
+        self._latest = present

@@ -1,30 +1,33 @@
-"""Index servers and front-ends at MGMT: what to load, what is loaded, where to ask, and what was asked."""
+"""Endpoints for index servers and front-ends: chunks to load and drop, stale pages, and the maps of servers."""
 
 from starlette.responses import Response
 
 from usher.api.access import read_and, work
 from usher.api.context import MgmtCall
-from usher.api.mgmt_calls import caller, check_incarnation, database_time, mgmt_connection
-from usher.api.mgmt_messages import (
-    MOST_CHUNKS,
-    AllChunksQuery,
-    ChunksQuery,
-    KeepQuery,
-    LeavingChunks,
-    LoadedAnswer,
-    LoadedRequest,
-    OldHosts,
-    RetiredCopies,
-    RetiredCopy,
-    RowHost,
-    ServerChunk,
-    number_of,
+from usher.api.mgmt_calls import (
+    calling_component,
+    check_incarnation,
+    database_time,
+    mgmt_connection,
 )
 from usher.db.pool import Connection
 from usher.errors import BadInput
+from usher.http.server.bodies import check_count
 from usher.http.server.endpoint import Endpoint
 from usher.http.server.middleware import HttpError
-from usher.messages import ClusterMap, MappedServer, ServerRow
+from usher.messages.components import AcceptedChunks, ChunkIdsQuery, ChunkIdsReport
+from usher.messages.fields import MAX_CHUNKS_PER_REQUEST, chunk_number
+from usher.messages.front_end import ClusterMap, MappedServer, ServerRow
+from usher.messages.index_server import (
+    AllChunksQuery,
+    ChunkServer,
+    ChunksQuery,
+    LeavingChunks,
+    SeedHosts,
+    ServerChunk,
+    StalePage,
+    StalePages,
+)
 from usher.mgmt import chunk_offers, page_versions, placements
 from usher.mgmt.component_names import IDENTITY_HINT
 from usher.mgmt.components import ComponentRecord
@@ -32,120 +35,112 @@ from usher.mgmt.placements import WantedChunk
 
 
 async def get_chunks(call: MgmtCall[ChunksQuery] | MgmtCall[AllChunksQuery]) -> list[ServerChunk]:
-    callers, asked = call.context.callers, call.body
-    me = await callers.meet(call.caller, asked.host, ("index-server",))
-    if me.state == "paused":
+    callers, query = call.context.callers, call.body
+    server = await callers.component(call.caller, query.host, ("index-server",))
+    if server.state == "paused":
         return []
     async with call.context.mgmt_db.connection() as conn:
-        chunks = await offered_to(conn, me, asked)
-        if not chunks and await placements.fill_new_server(conn, me, now=database_time(call)):
-            chunks = await offered_to(conn, me, asked)
+        chunks = await wanted_chunks(conn, server, query)
+        if not chunks and await placements.fill_new_server(conn, server, now=database_time(call)):
+            chunks = await wanted_chunks(conn, server, query)
     return [server_chunk(chunk) for chunk in chunks]
 
 
-async def offered_to(
-    conn: Connection, me: ComponentRecord, asked: ChunksQuery | AllChunksQuery
+async def wanted_chunks(
+    conn: Connection, server: ComponentRecord, query: ChunksQuery | AllChunksQuery
 ) -> list[WantedChunk]:
-    if asked.after is None:
-        return await chunk_offers.offer(conn, me.id, n=asked.n)
-    return await placements.wanted(conn, me.id, n=asked.n, after=asked.after)
+    if query.after is None:
+        return await chunk_offers.offer(conn, server.id, n=query.n)
+    return await placements.wanted(conn, server.id, n=query.n, after=query.after)
 
 
-def server_chunk(one: WantedChunk) -> ServerChunk:
+def server_chunk(chunk: WantedChunk) -> ServerChunk:
     return ServerChunk(
-        one.chunk_id,
-        one.crawler_host,
-        one.index_builder_host,
-        [RowHost(row, host) for row, host in one.rows],
-        OldHosts(one.crawler_host, one.index_builder_host),
-        one.peers,
-        one.sha256,
-        one.bytes,
-        one.index_sha256,
-        one.index_bytes,
+        chunk_id=chunk.chunk_id,
+        crawler_host=chunk.crawler_host,
+        index_builder_host=chunk.index_builder_host,
+        index_server_host=[ChunkServer(row, host) for row, host in chunk.rows],
+        hosts=SeedHosts(chunk.crawler_host, chunk.index_builder_host),
+        peers=chunk.peers,
+        sha256=chunk.sha256,
+        bytes=chunk.bytes,
+        index_sha256=chunk.index_sha256,
+        index_bytes=chunk.index_bytes,
     )
 
 
-async def set_loaded(call: MgmtCall[LoadedRequest]) -> LoadedAnswer:
-    asked, me = numbers(call.body), await caller(call, "index-server")
+async def set_loaded(call: MgmtCall[ChunkIdsReport]) -> AcceptedChunks:
+    ids, server = chunk_numbers(call.body), await calling_component(call, "index-server")
     async with mgmt_connection(call) as conn:
         await placements.keep_planners_out(conn)
         await check_incarnation(conn, call.headers)
-        found = await placements.loaded(conn, me.id, asked, now=database_time(call))
-    return LoadedAnswer(known(asked, found, f"not wanted on {me.host}"))
+        accepted = await placements.loaded(conn, server.id, ids, now=database_time(call))
+    if not accepted:  # nothing happened, and the server must know
+        message = f"Chunk {ids[0]} has no placement on {server.host}."
+        raise HttpError(409, "not_yours", message, hint=IDENTITY_HINT)
+    return AcceptedChunks(sorted(accepted))
 
 
-async def set_dropped(call: MgmtCall[LoadedRequest]) -> LoadedAnswer:
-    asked, me = numbers(call.body), await caller(call, "index-server")
+async def set_dropped(call: MgmtCall[ChunkIdsReport]) -> AcceptedChunks:
+    ids, server = chunk_numbers(call.body), await calling_component(call, "index-server")
     async with mgmt_connection(call) as conn:
         await placements.plan_alone(conn)
         await check_incarnation(conn, call.headers)
-        found = await placements.dropped(conn, me.id, asked, now=database_time(call))
-    return LoadedAnswer(sorted(found))
+        accepted = await placements.dropped(conn, server.id, ids, now=database_time(call))
+    return AcceptedChunks(sorted(accepted))
 
 
-def numbers(asked: LoadedRequest) -> list[int]:
-    given = [*([] if asked.chunk_id is None else [asked.chunk_id]), *asked.chunk_ids]
-    if not given:
+def chunk_numbers(report: ChunkIdsReport) -> list[int]:
+    """The chunks of a report, each once."""
+    ids = [*([] if report.chunk_id is None else [report.chunk_id]), *report.chunk_ids]
+    if not ids:
         raise BadInput("chunk_id is missing, or chunk_ids.")
-    if len(given) > MOST_CHUNKS:
-        message = f"{len(given):,} chunks are more than {MOST_CHUNKS:,}."
-        raise HttpError(413, "too_large", message, hint="Say it in several requests.")
-    return list(dict.fromkeys(number_of(one) for one in given))
+    check_count(ids, "chunks", MAX_CHUNKS_PER_REQUEST)
+    return list(dict.fromkeys(chunk_number(id_) for id_ in ids))
 
 
-def known(asked: list[int], found: set[int], trouble: str) -> list[int]:
-    """Those that were found; declined if none was: nothing happened, and the server must know."""
-    if not found:
-        raise HttpError(409, "not_yours", f"Chunk {asked[0]} is {trouble}.", hint=IDENTITY_HINT)
-    return sorted(found)
-
-
-async def get_leaving(call: MgmtCall[KeepQuery]) -> LeavingChunks:
-    me, asked = await caller(call, "index-server"), call.body
+async def get_leaving(call: MgmtCall[ChunkIdsQuery]) -> LeavingChunks:
+    server, query = await calling_component(call, "index-server"), call.body
     async with mgmt_connection(call, alone=True) as conn:
-        found = await placements.leaving(
-            conn, me.id, now=database_time(call), n=asked.n, after=asked.after
-        )
-    return LeavingChunks(found)
+        now = database_time(call)
+        ids = await placements.leaving(conn, server.id, now=now, n=query.n, after=query.after)
+    return LeavingChunks(ids)
 
 
 async def get_servers_map(call: MgmtCall[None]) -> Response:
-    ready = await call.context.server_map.rows.get()
-    return ready.answer(call.headers.get("if-none-match"))
+    return await call.context.server_map.rows.response(call.headers)
 
 
 async def get_map(call: MgmtCall[None]) -> Response:
-    ready = await call.context.server_map.chunks.get()
-    return ready.answer(call.headers.get("if-none-match"))
+    return await call.context.server_map.chunks.response(call.headers)
 
 
 async def get_cluster_map(call: MgmtCall[None]) -> Response:
-    ready = await call.context.server_map.cluster.get()
-    return ready.answer(call.headers.get("if-none-match"))
+    return await call.context.server_map.cluster.response(call.headers)
 
 
-async def get_probation(call: MgmtCall[None]) -> Response:
-    ready = await call.context.server_map.probation.get()
-    return ready.answer(call.headers.get("if-none-match"))
+async def get_probation_map(call: MgmtCall[None]) -> Response:
+    return await call.context.server_map.probation.response(call.headers)
 
 
-async def get_retired(call: MgmtCall[ChunksQuery]) -> RetiredCopies:
-    me, asked = await caller(call, "index-server"), call.body
+async def get_retired(call: MgmtCall[ChunksQuery]) -> StalePages:
+    server = await calling_component(call, "index-server")
     async with mgmt_connection(call, alone=True) as conn:
-        found = await page_versions.to_retire(conn, me.id, n=asked.n)
-    return RetiredCopies(copies=[RetiredCopy(one.chunk_id, one.page_id, one.url) for one in found])
+        return await stale_pages(conn, server, n=call.body.n)
 
 
-async def set_retired(call: MgmtCall[RetiredCopies]) -> RetiredCopies:
-    me, asked = await caller(call, "index-server"), call.body.copies
-    if len(asked) > MOST_CHUNKS:
-        raise HttpError(413, "too_large", f"{len(asked):,} copies are more than {MOST_CHUNKS:,}.")
+async def set_retired(call: MgmtCall[StalePages]) -> StalePages:
+    server, pages = await calling_component(call, "index-server"), call.body.copies
+    check_count(pages, "copies", MAX_CHUNKS_PER_REQUEST)
     async with mgmt_connection(call) as conn:
-        done = [(one.chunk_id, one.page_id) for one in asked]
-        await page_versions.retired(conn, me.id, done)
-        found = await page_versions.to_retire(conn, me.id, n=1)
-    return RetiredCopies(copies=[RetiredCopy(one.chunk_id, one.page_id, one.url) for one in found])
+        removed = [(page.chunk_id, page.page_id) for page in pages]
+        await page_versions.retired(conn, server.id, removed)
+        return await stale_pages(conn, server, n=1)
+
+
+async def stale_pages(conn: Connection, server: ComponentRecord, *, n: int) -> StalePages:
+    pages = await page_versions.to_retire(conn, server.id, n=n)
+    return StalePages(copies=[StalePage(one.chunk_id, one.page_id, one.url) for one in pages])
 
 
 ENDPOINTS = (
@@ -154,17 +149,17 @@ ENDPOINTS = (
         "/v1/retired",
         get_retired,
         ChunksQuery,
-        RetiredCopies,
-        "Pages that the index server is to take out of chunks it has, for they are out of date",
+        StalePages,
+        "Outdated pages that the index server has to remove from its chunks",
         access=work("index-server"),
     ),
     Endpoint(
         "POST",
         "/v1/retired",
         set_retired,
-        RetiredCopies,
-        RetiredCopies,
-        "The index server has taken these out; answers with the next one, if there is one",
+        StalePages,
+        StalePages,
+        "The index server removed these pages; the answer is the next one, if there is one",
         access=work("index-server"),
     ),
     Endpoint(
@@ -173,7 +168,7 @@ ENDPOINTS = (
         get_chunks,
         ChunksQuery,
         list[ServerChunk],
-        "Chunks that the index server is to load",
+        "Chunks that the index server has to load",
         access=work("index-server"),
     ),
     Endpoint(
@@ -182,7 +177,7 @@ ENDPOINTS = (
         get_chunks,
         AllChunksQuery,
         list[ServerChunk],
-        "The same, as it was asked later on",
+        "GET /get_chunks in a later form",
         access=work("index-server"),
         old=True,
     ),
@@ -190,16 +185,16 @@ ENDPOINTS = (
         "POST",
         "/set_chunk_loaded",
         set_loaded,
-        LoadedRequest,
-        LoadedAnswer,
-        "The index server has loaded chunks",
+        ChunkIdsReport,
+        AcceptedChunks,
+        "The index server loaded chunks",
         access=work("index-server"),
     ),
     Endpoint(
         "GET",
         "/get_chunks/leaving",
         get_leaving,
-        KeepQuery,
+        ChunkIdsQuery,
         LeavingChunks,
         "Chunks that the index server may drop now",
         access=work("index-server"),
@@ -208,9 +203,9 @@ ENDPOINTS = (
         "POST",
         "/set_chunk_dropped",
         set_dropped,
-        LoadedRequest,
-        LoadedAnswer,
-        "The index server has chunks no more",
+        ChunkIdsReport,
+        AcceptedChunks,
+        "The index server dropped chunks",
         access=work("index-server"),
     ),
     Endpoint(
@@ -219,7 +214,7 @@ ENDPOINTS = (
         get_servers_map,
         None,
         list[ServerRow],
-        "The index servers to ask, by row",
+        "The index servers by row",
         access=read_and("front-end", "index-server"),
     ),
     Endpoint(
@@ -228,7 +223,7 @@ ENDPOINTS = (
         get_map,
         None,
         list[list[MappedServer]],
-        "The same, with the chunks of every server",
+        "The index servers by row, with their chunks",
         access=read_and("front-end", "index-server"),
     ),
     Endpoint(
@@ -237,16 +232,16 @@ ENDPOINTS = (
         get_cluster_map,
         None,
         ClusterMap,
-        "The same, with the incarnation and the chunks that are not searchable again since a restore",
+        "The index servers by row, with their chunks, the incarnation, and the chunks not searchable since a restore",
         access=read_and("front-end", "index-server"),
     ),
     Endpoint(
         "GET",
         "/v1/probation",
-        get_probation,
+        get_probation_map,
         None,
         ClusterMap,
-        "The index servers on probation or with an error, by row, with their chunks: to ask when no row is complete",
+        "The index servers that are not healthy, by row, with their chunks; used when no row is complete",
         access=read_and("front-end", "index-server"),
     ),
 )

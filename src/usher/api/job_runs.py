@@ -1,6 +1,6 @@
-"""Runs over HTTP: jobs claimed, kept alive and settled by managers, and what workers say and do meanwhile.
+"""Endpoints for runs: managers claim, extend and settle jobs; workers report messages, output, results and children.
 
-Whoever asks proves by its claim that a run is its own; so this can be spoken in any language.
+A worker proves by its claim that a run is its own, so it can be written in any language.
 """
 
 import random
@@ -14,16 +14,16 @@ from msgspec import UNSET
 
 from usher.api.access import CLAIM, MANAGER
 from usher.api.context import MgmtCall
-from usher.api.jobs import each, entered, new_job
-from usher.api.queue_calls import DAY, SECOND, check_batch_size, path_id, queue_transaction, span
+from usher.api.jobs import new_job, queued_jobs, requested_jobs
+from usher.api.queue_calls import DAY, SECOND, path_id, queue_transaction, read_duration
 from usher.api.queue_messages import (
     MAX_JOBS_PER_CLAIM,
     MAX_JOBS_PER_REQUEST,
     ChildJobsRequest,
-    ClaimAnswer,
-    ClaimRequest,
     ExtendAnswer,
     ExtendRequest,
+    JobClaimAnswer,
+    JobClaimRequest,
     MessageRequest,
     OutputRequest,
     QueuedJobs,
@@ -38,9 +38,10 @@ from usher.api.queue_messages import (
 from usher.db.clock import server_time
 from usher.db.pool import Connection
 from usher.errors import BadInput, NotAllowed
+from usher.http.server.bodies import check_count
 from usher.http.server.endpoint import Endpoint
-from usher.http.server.messages import Status
 from usher.http.server.middleware import HttpError
+from usher.messages.server import Status
 from usher.mgmt.tokens import Token
 from usher.queue import jobs, run_api
 from usher.queue.child_programs import Origin, known_refusal
@@ -51,71 +52,71 @@ from usher.queue.run_api import ActiveRun, Fence
 from usher.queue.runners.output import Output, without_nul
 from usher.worker import PermanentError, encode_result
 
-# -- what workers say and do
+# -- workers
 
 
-async def say(call: MgmtCall[MessageRequest]) -> Status:
+async def set_message(call: MgmtCall[MessageRequest]) -> Status:
     run = fence(call)
     async with queue_transaction(call) as conn:
         if not await run_api.set_message(conn, run, without_nul(call.body.message)):
-            refuse(run)
+            refuse_claim(run)
     return Status("ok")
 
 
-async def put_output(call: MgmtCall[OutputRequest]) -> Status:
+async def set_output(call: MgmtCall[OutputRequest]) -> Status:
     run = fence(call)
     async with queue_transaction(call) as conn:
         held = await run_api.active_runs(conn, [run])
         if run[0] not in held:
-            refuse(run)
-        output = kept(call.body.output, call.context.policies.of(held[run[0]].type))
+            refuse_claim(run)
+        output = truncate_output(call.body.output, call.context.policies.of(held[run[0]].type))
         if not await run_api.set_output(conn, run, output):
-            refuse(run)
+            refuse_claim(run)
     return Status("ok")
 
 
-async def put_result(call: MgmtCall[ResultRequest]) -> Status:
-    run, result = fence(call), encoded(call.body.result)
+async def set_result(call: MgmtCall[ResultRequest]) -> Status:
+    run, result = fence(call), encode_checked(call.body.result)
     async with queue_transaction(call) as conn:
         if not await run_api.set_result(conn, run, result, now=await server_time(conn)):
-            refuse(run)
+            refuse_claim(run)
     return Status("ok")
 
 
-def encoded(result: object) -> str:
-    """A result as the database stores it."""
+def encode_checked(result: object) -> str:
+    """The result as the database stores it; BadInput if it is too large."""
     try:
         return encode_result(result)
     except PermanentError as error:
         raise BadInput(str(error)) from None
 
 
-async def wrote(call: MgmtCall[WrittenRowsRequest]) -> Status:
-    run, asked = fence(call), call.body
-    check_batch_size(asked.rows, "rows")
+async def record_written_rows(call: MgmtCall[WrittenRowsRequest]) -> Status:
+    run, request = fence(call), call.body
+    check_count(request.rows, "rows", MAX_JOBS_PER_REQUEST)
     async with queue_transaction(call) as conn:
         now = await server_time(conn)
-        if not await run_api.record_written_rows(conn, run, asked.table, asked.rows, now=now):
-            refuse(run)
+        if not await run_api.record_written_rows(conn, run, request.table, request.rows, now=now):
+            refuse_claim(run)
     return Status("ok")
 
 
-async def add_below(call: MgmtCall[ChildJobsRequest]) -> QueuedJobs:
-    run, wanted = fence(call), each(call.body)
+async def add_children(call: MgmtCall[ChildJobsRequest]) -> QueuedJobs:
+    run, wanted = fence(call), requested_jobs(call.body)
     if any(job.parent is not None for job in wanted):
         raise BadInput("parent is the job in the path.")
     async with queue_transaction(call) as conn:
         news, now = [new_job(job) for job in wanted], await server_time(conn)
         if held := (await run_api.active_runs(conn, [run])).get(run[0]):
-            forbid(call.context.policies, Origin(held.type, held.program), news)
-        found = await run_api.enqueue_children(conn, run, news, now=now)
-        if found is None:
-            refuse(run)
-    return entered(found)
+            check_child_programs(call.context.policies, Origin(held.type, held.program), news)
+        children = await run_api.enqueue_children(conn, run, news, now=now)
+        if children is None:
+            refuse_claim(run)
+    return queued_jobs(children)
 
 
-def forbid(policies: Policies, origin: Origin, news: Sequence[JobRequest]) -> None:
-    """Decline a child job at once whose program its manager would not run."""
+def check_child_programs(policies: Policies, origin: Origin, news: Sequence[JobRequest]) -> None:
+    """Raise 403 for a child job whose program its manager would not run."""
     for job in news:
         if refusal := known_refusal(policies, origin, job.type, job.program):
             raise HttpError(
@@ -130,41 +131,43 @@ def fence(call: MgmtCall[Any]) -> Fence:
     return path_id(call), call.body.claim
 
 
-def refuse(run: Fence) -> NoReturn:
-    """Say that a claim does not count; a caller without a good claim learns nothing about the job."""
+def refuse_claim(run: Fence) -> NoReturn:
+    """Raise 409; a caller without a valid claim learns nothing about the job."""
     raise HttpError(
         409,
         "claim_lost",
         f"Job {run[0]} does not run under this claim.",
-        hint="Stop: whatever the run still does, it does for nobody.",
+        hint="Stop the run: its results are discarded.",
     )
 
 
-def kept(output: str, policy: Policy) -> str:
-    """As much of an output as its type keeps."""
-    found = Output(policy.output)
-    found.add(output.encode())
-    return found.text()
+def truncate_output(text: str, policy: Policy) -> str:
+    """As much of the output as the policy of its type keeps."""
+    output = Output(policy.output)
+    output.add(text.encode())
+    return output.text()
 
 
-# -- what managers do
+# -- managers
 
 
-async def claim(call: MgmtCall[ClaimRequest]) -> ClaimAnswer:
-    asked = call.body
-    lease = span(asked.lease, "lease", SECOND, DAY)
-    tries = asked.max_attempts or call.context.policies.of(asked.type).max_attempts
-    host = host_of_manager(call.caller.token, asked.host)
+async def claim(call: MgmtCall[JobClaimRequest]) -> JobClaimAnswer:
+    request = call.body
+    lease = read_duration(request.lease, "lease", SECOND, DAY)
+    attempts = request.max_attempts or call.context.policies.of(request.type).max_attempts
+    host = host_of_manager(call.caller.token, request.host)
     async with queue_transaction(call) as conn:
         now = await server_time(conn)
-        found = await jobs.claim(conn, asked.type, host, asked.n, lease=lease, tries=tries, now=now)
-        fewer = len(found) < asked.n
-        due = await jobs.next_due(conn, asked.type, host) if fewer else None
-    return ClaimAnswer(found, now + lease, due)
+        claimed = await jobs.claim(
+            conn, request.type, host, request.n, lease=lease, max_attempts=attempts, now=now
+        )
+        has_fewer = len(claimed) < request.n
+        due = await jobs.next_due(conn, request.type, host) if has_fewer else None
+    return JobClaimAnswer(claimed, now + lease, due)
 
 
 def host_of_manager(token: Token | None, declared: str) -> str:
-    """The machine whose jobs the caller may claim: that of its token; the operator names one."""
+    """The machine whose jobs the caller may claim: that of its token, or the one that the operator names."""
     host = declared.lower()  # as host rules are kept
     if token is None or token.address is None:
         if not host:
@@ -179,73 +182,73 @@ def host_of_manager(token: Token | None, declared: str) -> str:
 
 
 async def extend(call: MgmtCall[ExtendRequest]) -> ExtendAnswer:
-    lease = span(call.body.lease, "lease", SECOND, DAY)
-    ours = fences(call.body.jobs)
+    lease = read_duration(call.body.lease, "lease", SECOND, DAY)
+    runs = fences(call.body.jobs)
     async with queue_transaction(call) as conn:
-        stop = await jobs.extend(conn, ours, lease=lease, now=await server_time(conn))
+        stop = await jobs.extend(conn, runs, lease=lease, now=await server_time(conn))
     return ExtendAnswer(
-        [id_ for id_, _ in ours if stop.get(id_) is False],
-        [id_ for id_, _ in ours if stop.get(id_)],
-        [id_ for id_, _ in ours if id_ not in stop],
+        [id_ for id_, _ in runs if stop.get(id_) is False],
+        [id_ for id_, _ in runs if stop.get(id_)],
+        [id_ for id_, _ in runs if id_ not in stop],
     )
 
 
 async def settle(call: MgmtCall[SettleRequest]) -> SettleAnswer:
-    asked = call.body.jobs
-    ours = fences(asked)
+    requested = call.body.jobs
+    runs = fences(requested)
     async with queue_transaction(call) as conn:
-        now, held = await server_time(conn), await run_api.active_runs(conn, ours)
+        now, held = await server_time(conn), await run_api.active_runs(conn, runs)
         ends = [
-            settled(end, held[end.id], call.context.policies, now)
-            for end in asked
+            settled_run(end, held[end.id], call.context.policies, now)
+            for end in requested
             if end.id in held
         ]
-        done = await written(conn, ends, now)
+        done = await store_ends(conn, ends, now)
     return SettleAnswer(
         [SettledJob(end.id, end.state, end.retry_at) for end in ends if end.id in done],
-        [end.id for end in asked if end.id not in done],
+        [end.id for end in requested if end.id not in done],
     )
 
 
 def fences(runs: Sequence[RunClaim | RunEnd]) -> list[Fence]:
-    """Each run once: of two ends of one run, neither would be the true one."""
-    check_batch_size(runs, "jobs")
+    """The runs of a request; BadInput if one is there twice, because its ends may differ."""
+    check_count(runs, "jobs", MAX_JOBS_PER_REQUEST)
     for id_, times in Counter(run.id for run in runs).items():
         if times > 1:
             raise BadInput(f"Job {id_} is there {times} times.")
     return [(run.id, run.claim) for run in runs]
 
 
-async def written(conn: Connection, ends: Sequence[SettledRun], now: datetime) -> set[int]:
-    """Settle what has ended and give back what has not begun; those that were still the caller's."""
+async def store_ends(conn: Connection, ends: Sequence[SettledRun], now: datetime) -> set[int]:
+    """Settle runs that ended and give back runs that did not start; returns the jobs that the caller still held."""
     back = [(end.id, end.claim) for end in ends if end.state is JobState.PENDING]
     over = [end for end in ends if end.state is not JobState.PENDING]
     done = await jobs.settle(conn, over, now=now) if over else set()
     return done | (await jobs.give_back(conn, back, now=now) if back else set())
 
 
-def settled(end: RunEnd, held: ActiveRun, policies: Policies, now: datetime) -> SettledRun:
-    """What an end means by the rules of its type; what the manager says itself is taken at its word."""
+def settled_run(end: RunEnd, held: ActiveRun, policies: Policies, now: datetime) -> SettledRun:
+    """The end of a run by the policy of its type; what the manager decides itself is accepted."""
     policy = policies.of(held.type)
-    found = judged(end, held, policy)
-    wait = found.retry_in
+    outcome = outcome_of(end, held, policy)
+    wait = outcome.retry_in
     if end.retry_in is not None:
-        wanted = span(end.retry_in, "retry_in", 0 * SECOND)
+        wanted = read_duration(end.retry_in, "retry_in", 0 * SECOND)
         wait = wait and wanted
     return SettledRun(
         end.id,
         end.claim,
-        found.state,
+        outcome.state,
         exit_code=end.exit_code,
         pid=end.pid,
-        message=message(end, found),
-        output=None if end.output is None else kept(end.output, policy),
+        message=message(end, outcome),
+        output=None if end.output is None else truncate_output(end.output, policy),
         retry_at=None if wait is None else now + wait,
-        result=None if end.result is UNSET else encoded(end.result),
+        result=None if end.result is UNSET else encode_checked(end.result),
     )
 
 
-def judged(end: RunEnd, held: ActiveRun, policy: Policy) -> JobOutcome:
+def outcome_of(end: RunEnd, held: ActiveRun, policy: Policy) -> JobOutcome:
     if end.state is None and end.exit_code is None:
         raise BadInput(f"Job {end.id} has neither state nor exit_code.")
     if end.state is not None and end.state != "temporary-error":
@@ -254,14 +257,16 @@ def judged(end: RunEnd, held: ActiveRun, policy: Policy) -> JobOutcome:
     why: EndReason = "cancelled" if held.cancel and end.state is None and code else "ended"
     rules = replace(policy, max_attempts=held.max_attempts or policy.max_attempts)
     luck = random.random()  # noqa: S311 - spreads retries
-    return job_outcome(ProcessEnd(code, why), attempts=held.attempts, policy=rules, luck=luck)
+    return job_outcome(
+        ProcessEnd(code, why), attempts=held.attempts, policy=rules, random_share=luck
+    )
 
 
-def message(end: RunEnd, found: JobOutcome) -> str | None:
-    """The manager's own words, with why it is the last attempt; else ours."""
+def message(end: RunEnd, outcome: JobOutcome) -> str | None:
+    """The manager's message, with the reason why there is no other attempt; without one, that of the outcome."""
     if end.message is None:
-        return found.message
-    return without_nul(f"{end.message}; {found.note}" if found.note else end.message)
+        return outcome.message
+    return without_nul(f"{end.message}; {outcome.note}" if outcome.note else end.message)
 
 
 ENDPOINTS = (
@@ -269,9 +274,9 @@ ENDPOINTS = (
         "POST",
         "/v1/jobs/claim",
         claim,
-        ClaimRequest,
-        ClaimAnswer,
-        f"Take up to {MAX_JOBS_PER_CLAIM:,} jobs of a type to run them",
+        JobClaimRequest,
+        JobClaimAnswer,
+        f"Claim up to {MAX_JOBS_PER_CLAIM:,} jobs of a type",
         access=MANAGER,
     ),
     Endpoint(
@@ -280,7 +285,7 @@ ENDPOINTS = (
         extend,
         ExtendRequest,
         ExtendAnswer,
-        "Signs of life: new leases for runs",
+        "Extend the leases of runs",
         access=MANAGER,
     ),
     Endpoint(
@@ -295,25 +300,25 @@ ENDPOINTS = (
     Endpoint(
         "POST",
         "/v1/jobs/{id}/message",
-        say,
+        set_message,
         MessageRequest,
         Status,
-        "A worker says what it does",
+        "Set the message of a run",
         access=CLAIM,
     ),
     Endpoint(
         "POST",
         "/v1/jobs/{id}/output",
-        put_output,
+        set_output,
         OutputRequest,
         Status,
-        "The output of a run so far",
+        "Set the output of a run so far",
         access=CLAIM,
     ),
     Endpoint(
         "POST",
         "/v1/jobs/{id}/result",
-        put_result,
+        set_result,
         ResultRequest,
         Status,
         "Set the result of a run",
@@ -322,19 +327,19 @@ ENDPOINTS = (
     Endpoint(
         "POST",
         "/v1/jobs/{id}/wrote",
-        wrote,
+        record_written_rows,
         WrittenRowsRequest,
         Status,
-        "Which rows a run wrote",
+        "Record the rows that a run wrote",
         access=CLAIM,
     ),
     Endpoint(
         "POST",
         "/v1/jobs/{id}/jobs",
-        add_below,
+        add_children,
         ChildJobsRequest,
         QueuedJobs,
-        "Put jobs in below a run",
+        "Add child jobs of a run",
         access=CLAIM,
     ),
 )

@@ -1,4 +1,4 @@
-"""Jobs over HTTP: listed, put in, shown, tried again, cancelled."""
+"""Endpoints for jobs: list, add, show, retry, cancel."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -8,23 +8,22 @@ from msgspec import UNSET
 from usher.api.access import ADMIN, READ_QUEUE
 from usher.api.context import MgmtCall
 from usher.api.queue_calls import (
-    check_batch_size,
     check_contains,
     path_id,
     queue_transaction,
+    redact,
     sees_arguments,
-    shown_to,
     wrong_state,
 )
 from usher.api.queue_messages import (
     MAX_JOBS_PER_REQUEST,
     CancelAnswer,
     CancelRequest,
-    JobDetails,
     JobList,
     JobResult,
     JobsQuery,
     JobTree,
+    JobView,
     NewJob,
     NewJobs,
     QueuedJob,
@@ -33,6 +32,7 @@ from usher.api.queue_messages import (
 )
 from usher.db.clock import server_time
 from usher.errors import BadInput, NotFound
+from usher.http.server.bodies import check_count
 from usher.http.server.endpoint import Endpoint
 from usher.queue import admin, jobs, queries, run_api
 from usher.queue.job_states import JobState
@@ -41,59 +41,59 @@ from usher.queue.runners.output import without_nul
 from usher.queue.times import checked_time
 from usher.queue.waiting_reason import waiting_reasons
 
-ONE_OR_MANY = "type and program are wanted, or jobs and nothing beside them."
+ONE_OR_MANY = "send type and program, or only jobs."
 
 
 async def list_jobs(call: MgmtCall[JobsQuery]) -> JobList:
-    asked = call.body
-    check_contains(call, asked.contains)
+    query = call.body
+    check_contains(call, query.contains)
     async with queue_transaction(call) as conn:
-        found = await queries.list_jobs(
+        jobs_ = await queries.list_jobs(
             conn,
-            states=None if asked.state is None else [asked.state.value],
-            type=asked.type,
-            task=asked.task,
-            resource=asked.resource,
-            host=asked.host,
-            contains=asked.contains,
-            since=checked_time(asked.since),
-            after_id=asked.before,
-            after_end=checked_time(asked.ended_before),
-            n=asked.limit,
-            log=asked.log,
+            states=None if query.state is None else [query.state.value],
+            type=query.type,
+            task=query.task,
+            resource=query.resource,
+            host=query.host,
+            contains=query.contains,
+            since=checked_time(query.since),
+            after_id=query.before,
+            after_end=checked_time(query.ended_before),
+            n=query.limit,
+            log=query.log,
         )
-    listed = [shown_to(call, job) for job in found]
-    if len(found) < asked.limit:
+    listed = [redact(call, job) for job in jobs_]
+    if len(jobs_) < query.limit:
         return JobList(listed, None, None)
-    return JobList(listed, found[-1].id, found[-1].end if asked.log else None)
+    return JobList(listed, jobs_[-1].id, jobs_[-1].end if query.log else None)
 
 
 async def add_jobs(call: MgmtCall[NewJobs]) -> QueuedJobs:
-    wanted = [(new_job(job), job.parent) for job in each(call.body)]
+    wanted = [(new_job(job), job.parent) for job in requested_jobs(call.body)]
     async with queue_transaction(call) as conn:
-        return entered(
+        return queued_jobs(
             await run_api.enqueue_with_parents(conn, wanted, now=await server_time(conn))
         )
 
 
-def each(asked: NewJobs) -> list[NewJob]:
-    """The jobs of a request that has one or many."""
-    one = dict(given(asked))
-    if asked.jobs is not UNSET:
-        check_batch_size(asked.jobs, "jobs")
-        if one:
-            raise BadInput(f"{', '.join(sorted(one))} beside jobs: {ONE_OR_MANY}")
-        return asked.jobs
+def requested_jobs(request: NewJobs) -> list[NewJob]:
+    """The jobs of a request, which has one or many."""
+    fields = dict(job_fields(request))
+    if request.jobs is not UNSET:
+        check_count(request.jobs, "jobs", MAX_JOBS_PER_REQUEST)
+        if fields:
+            raise BadInput(f"{', '.join(sorted(fields))} beside jobs: {ONE_OR_MANY}")
+        return request.jobs
     for name in ("type", "program"):
-        if name not in one:
+        if name not in fields:
             raise BadInput(f"{name} is missing: {ONE_OR_MANY}")
-    return [NewJob(**one)]
+    return [NewJob(**fields)]
 
 
-def given(asked: NewJobs) -> Iterator[tuple[str, Any]]:
-    """What is there of one job."""
+def job_fields(request: NewJobs) -> Iterator[tuple[str, Any]]:
+    """The fields of a single job that the request sets."""
     for name in NewJob.__struct_fields__:
-        value = getattr(asked, name)
+        value = getattr(request, name)
         if value not in (UNSET, None, [], "", 0):
             yield name, value
 
@@ -113,26 +113,26 @@ def new_job(job: NewJob) -> JobRequest:
     )
 
 
-def entered(found: Sequence[EnqueuedJob]) -> QueuedJobs:
-    return QueuedJobs([QueuedJob(one.id, one.new) for one in found])
+def queued_jobs(jobs_: Sequence[EnqueuedJob]) -> QueuedJobs:
+    return QueuedJobs([QueuedJob(one.id, one.new) for one in jobs_])
 
 
-async def show_job(call: MgmtCall[None]) -> JobDetails:
+async def show_job(call: MgmtCall[None]) -> JobView:
     async with queue_transaction(call) as conn:
-        found = await queries.show_job(conn, path_id(call))
-        why = await waiting_reasons(conn, found.job.id, now=await server_time(conn))
-    return JobDetails(
-        shown_to(call, found.job),
-        found.live,
+        details = await queries.show_job(conn, path_id(call))
+        why = await waiting_reasons(conn, details.job.id, now=await server_time(conn))
+    return JobView(
+        redact(call, details.job),
+        details.live,
         why,
-        [shown_to(call, attempt) for attempt in found.attempts],
-        found.parent,
-        found.root_task,
-        found.children,
-        found.wrote,
-        found.result if sees_arguments(call) else None,
-        found.needs,
-        found.needed_by,
+        [redact(call, attempt) for attempt in details.attempts],
+        details.parent,
+        details.root_task,
+        details.children,
+        details.wrote,
+        details.result if sees_arguments(call) else None,
+        details.needs,
+        details.needed_by,
     )
 
 
@@ -147,19 +147,19 @@ async def show_result(call: MgmtCall[None]) -> JobResult:
 async def show_tree(call: MgmtCall[None]) -> JobTree:
     async with queue_transaction(call) as conn:
         nodes = await queries.job_tree(conn, path_id(call))
-    return JobTree([shown_to(call, node) for node in nodes])
+    return JobTree([redact(call, node) for node in nodes])
 
 
 async def retry_job(call: MgmtCall[None]) -> RetryAnswer:
     id_ = path_id(call)
     async with queue_transaction(call) as conn:
-        [found] = await admin.retry_jobs(conn, [id_], now=await server_time(conn))
-    match found:
+        [result] = await admin.retry_jobs(conn, [id_], now=await server_time(conn))
+    match result:
         case admin.RetryResult(what="pending" | "new", job=int(job)):
-            return RetryAnswer(job, found.what == "new")
+            return RetryAnswer(job, result.what == "new")
         case admin.RetryResult(what="live", job=job):
-            words = "it waits or runs" if job == id_ else f"job {job} of its task or key does"
-            raise wrong_state(f"Job {id_} cannot be tried again: {words} already.")
+            reason = "it waits or runs" if job == id_ else f"job {job} of its task or key does"
+            raise wrong_state(f"Job {id_} cannot be retried: {reason} already.")
     raise NotFound(f"There is no job {id_}.")
 
 
@@ -167,11 +167,11 @@ async def cancel_job(call: MgmtCall[CancelRequest]) -> CancelAnswer:
     id_ = path_id(call)
     async with queue_transaction(call) as conn:
         why, now = without_nul(call.body.why), await server_time(conn)
-        found = await jobs.cancel(conn, [id_], why=why, now=now)
-        if id_ not in found:
+        cancelled = await jobs.cancel(conn, [id_], reason=why, now=now)
+        if id_ not in cancelled:
             ended = await queries.show_job(conn, id_)
             raise wrong_state(f"Job {id_} has ended already: {ended.job.state}.")
-    return CancelAnswer(id_, "running" if found[id_] == JobState.RUNNING else "cancelled")
+    return CancelAnswer(id_, "running" if cancelled[id_] == JobState.RUNNING else "cancelled")
 
 
 ENDPOINTS = (
@@ -190,7 +190,7 @@ ENDPOINTS = (
         add_jobs,
         NewJobs,
         QueuedJobs,
-        f"Put one job in, or up to {MAX_JOBS_PER_REQUEST:,}",
+        f"Add one job, or up to {MAX_JOBS_PER_REQUEST:,}",
         access=ADMIN,
     ),
     Endpoint(
@@ -198,8 +198,8 @@ ENDPOINTS = (
         "/v1/jobs/{id}",
         show_job,
         None,
-        JobDetails,
-        "One job, why it waits, and what became of it",
+        JobView,
+        "One job, why it waits, and its runs",
         access=READ_QUEUE,
     ),
     Endpoint(
@@ -226,7 +226,7 @@ ENDPOINTS = (
         retry_job,
         None,
         RetryAnswer,
-        "Try a job again now",
+        "Retry a job now",
         access=ADMIN,
     ),
     Endpoint(
@@ -235,7 +235,7 @@ ENDPOINTS = (
         cancel_job,
         CancelRequest,
         CancelAnswer,
-        "End a job that waits, have one stopped that runs",
+        "Cancel a job: end one that waits, stop one that runs",
         access=ADMIN,
     ),
 )

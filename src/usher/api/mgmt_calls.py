@@ -1,4 +1,4 @@
-"""What MGMT's endpoints share: who calls, a way to the database and once more, numbers of chunks, how they decline."""
+"""What the endpoints of components share: the calling component, the database, retries, chunk states, refusals."""
 
 import asyncio
 import random
@@ -13,33 +13,32 @@ from starlette.responses import Response
 
 from usher.api.callers import is_named
 from usher.api.context import MgmtCall
-from usher.api.mgmt_messages import ChunkKept, Told
 from usher.db.pool import CONFLICT_ERRORS, Connection
 from usher.errors import BadInput, NotAllowed, NotFound, Unreachable
+from usher.http.server.endpoint import AnswerT, BodyT
 from usher.http.server.middleware import HttpError
-from usher.messages import INCARNATION_HEADER
+from usher.messages.components import ChunkState
+from usher.messages.fields import INCARNATION_HEADER, ComponentRequest
 from usher.mgmt import chunk_offers, chunks, incarnation, placements
 from usher.mgmt.chunks import Chunk
 from usher.mgmt.component_names import IDENTITY_HINT, ComponentType
 from usher.mgmt.components import ComponentRecord
 
-Says = TypeVar("Says", bound=Told)
-Asked = TypeVar("Asked")
-Answer = TypeVar("Answer")
-Handler = Callable[[MgmtCall[Asked]], Awaitable[Answer | Response]]
-# Who may say `propagated`, and index servers first: of others it means nothing.
+RequestT = TypeVar("RequestT", bound=ComponentRequest)
+Handler = Callable[[MgmtCall[BodyT]], Awaitable[AnswerT | Response]]
+# The components that may report `propagated`; it means something for index servers only.
 PROPAGATORS: Final[tuple[ComponentType, ...]] = ("index-server", "crawler", "index-builder")
-PAUSES: Final = (0.01, 0.05, 0.2)  # seconds; jitter keeps those apart who met
+RETRY_SECONDS: Final = (0.01, 0.05, 0.2)
 
 
 def database_time(call: MgmtCall[Any]) -> datetime:
-    """Return the time of the database, which judges leases."""
+    """The database's time, by which leases are judged."""
     return call.context.mgmt_db.clock.now()
 
 
 @contextmanager
 def reject_unstorable() -> Iterator[None]:
-    """What cannot be stored is the caller's to mend."""
+    """Turn what the database cannot store into BadInput."""
     try:
         yield
     except (psycopg.DataError, psycopg.errors.CheckViolation) as error:
@@ -48,81 +47,79 @@ def reject_unstorable() -> Iterator[None]:
 
 @asynccontextmanager
 async def mgmt_connection(
-    call: MgmtCall[Says], *, alone: bool = False
+    call: MgmtCall[RequestT], *, alone: bool = False
 ) -> AsyncIterator[Connection]:
-    """A transaction, or a connection for one statement `alone`."""
+    """A transaction, or with `alone` a connection for a single statement."""
     db = call.context.mgmt_db
     with reject_unstorable():
         async with db.connection() if alone else db.transaction() as conn:
             yield conn
 
 
-def retry_on_conflict(handler: Handler[Asked, Answer]) -> Handler[Asked, Answer]:
-    """A handler of MGMT that begins anew, a few times, when others stood in its way.
+def retry_on_conflict(handler: Handler[BodyT, AnswerT]) -> Handler[BodyT, AnswerT]:
+    """The handler with retries when its transaction conflicts with another; every call of a component is idempotent."""
 
-    The database undid what it was at, and all it may have done before is harmless to repeat, as every call of a
-    component is.
-    """
-
-    async def patient(call: MgmtCall[Asked]) -> Answer | Response:
-        for pause in PAUSES:
+    async def retrying(call: MgmtCall[BodyT]) -> AnswerT | Response:
+        for seconds in RETRY_SECONDS:
             try:
                 return await handler(call)
             except CONFLICT_ERRORS:
-                await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - not a secret
+                await asyncio.sleep(seconds * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
         try:
             return await handler(call)
         except CONFLICT_ERRORS as error:
-            raise Unreachable("Others stood in the way.", hint="Ask again.") from error
+            raise Unreachable("Other calls are in the way.", hint="Retry the call.") from error
 
-    return patient
-
-
-async def caller(call: MgmtCall[Says], *roles: ComponentType) -> ComponentRecord:
-    """The component that calls; `roles` are those that the endpoint is for, the likeliest first."""
-    return await call.context.callers.meet(call.caller, call.body.host, roles)
+    return retrying
 
 
-async def lease_holders(call: MgmtCall[Says]) -> list[ComponentRecord]:
+async def calling_component(call: MgmtCall[RequestT], *roles: ComponentType) -> ComponentRecord:
+    """The component that calls; `roles` are those that the endpoint serves, the likeliest first."""
+    return await call.context.callers.component(call.caller, call.body.host, roles)
+
+
+async def lease_holders(call: MgmtCall[RequestT]) -> list[ComponentRecord]:
     """The component that calls; at an address that two roles share, its crawler and its index builder."""
-    first = await caller(call, "crawler", "index-builder")
-    second = await caller(call, "index-builder", "crawler")
+    first = await calling_component(call, "crawler", "index-builder")
+    second = await calling_component(call, "index-builder", "crawler")
     return [first] if first.id == second.id else [first, second]
 
 
 async def record_propagated(
-    call: MgmtCall[Says], conn: Connection, me: ComponentRecord, chunk: int
+    call: MgmtCall[RequestT], conn: Connection, component: ComponentRecord, chunk: int
 ) -> None:
-    """An index server that says `propagated` has loaded the chunk, if it is assigned to it; of others it means nothing.
+    """Record that an index server loaded a chunk that is placed on it; of other components it means nothing.
 
-    Where roles share an address, the builder may say so before the server has the chunk: then the server must have been
-    offered it.
+    Where roles share an address, the builder may report `propagated` before the server has the chunk. So MGMT must have
+    offered the chunk to the server.
     """
-    if me.type != "index-server":
+    if component.type != "index-server":
         return
     await placements.keep_planners_out(conn)
     await check_incarnation(conn, call.headers)
-    if is_named(call.caller, call.body.host) or chunk in await chunk_offers.offered(conn, me.id):
-        await placements.loaded(conn, me.id, [chunk], now=database_time(call))
+    is_server = is_named(call.caller, call.body.host)
+    if is_server or chunk in await chunk_offers.offered(conn, component.id):
+        await placements.loaded(conn, component.id, [chunk], now=database_time(call))
 
 
 def record_caller(
-    handler: Handler[Asked, Answer], roles: Sequence[ComponentType]
-) -> Handler[Asked, Answer]:
-    """A handler whose calls are signs of life of components in these roles, although it need not know who calls."""
+    handler: Handler[BodyT, AnswerT], roles: Sequence[ComponentType]
+) -> Handler[BodyT, AnswerT]:
+    """The handler, with each call counted as a sign of life of a component in one of these roles."""
 
-    async def noted(call: MgmtCall[Asked]) -> Answer | Response:
-        with suppress(NotAllowed, BadInput):  # the handler decides who may call, and what it reads
-            await call.context.callers.note(call.caller, getattr(call.body, "host", None), roles)
+    async def recording(call: MgmtCall[BodyT]) -> AnswerT | Response:
+        with suppress(NotAllowed, BadInput):  # the handler decides who may call, and what is valid
+            host = getattr(call.body, "host", None)
+            await call.context.callers.record_sign_of_life(call.caller, host, roles)
         return await handler(call)
 
-    return noted
+    return recording
 
 
 async def check_incarnation(conn: Connection, headers: Mapping[str, str]) -> str:
-    """The incarnation that an index server compared its chunks with, empty if it knows of none; 412 if it is another.
+    """The incarnation that an index server compared its chunks with, empty if it names none; 412 if it is outdated.
 
-    Call it in a transaction that keeps planners out: a new incarnation begins before it or after it.
+    Call it in a transaction that keeps planners out: then a new incarnation starts before it or after it.
     """
     claimed = headers.get(INCARNATION_HEADER, "")
     present = (await incarnation.current(conn)).id
@@ -138,39 +135,42 @@ async def check_incarnation(conn: Connection, headers: Mapping[str, str]) -> str
 
 
 async def require_chunk(conn: Connection, chunk: int) -> Chunk:
-    """A chunk, which must be there."""
-    if (found := await chunks.show(conn, chunk)) is None:
+    """The chunk; NotFound if there is none."""
+    if (record := await chunks.show(conn, chunk)) is None:
         raise NotFound(f"There is no chunk {chunk}.")
-    return found
+    return record
 
 
-def state_of(chunk: Chunk) -> ChunkKept:
-    """The state of a chunk's content, in the words of the seed."""
-    return ChunkKept(chunk.id, "propagated" if chunk.propagated_at else chunk.state)
+def content_state(chunk: Chunk) -> ChunkState:
+    """The state of a chunk's content in the seed's terms."""
+    return ChunkState(chunk.id, "propagated" if chunk.propagated_at else chunk.state)
 
 
-def index_state_of(chunk: Chunk) -> ChunkKept:
-    """The state of a chunk's index, in the words of the seed; one that nobody builds now has failed, or waits."""
+def index_state(chunk: Chunk) -> ChunkState:
+    """The state of a chunk's index in the seed's terms; one without a builder has failed, or waits."""
     if chunk.propagated_at:
-        return ChunkKept(chunk.id, "propagated")
+        return ChunkState(chunk.id, "propagated")
     if chunk.index_state is None or chunk.index_state == "parked":
-        return ChunkKept(chunk.id, "error" if chunk.build_attempts else "waiting")
-    return ChunkKept(chunk.id, chunk.index_state)
+        return ChunkState(chunk.id, "error" if chunk.build_attempts else "waiting")
+    return ChunkState(chunk.id, chunk.index_state)
 
 
-def refuse_lost_lease(chunk: Chunk, me: ComponentRecord) -> NoReturn:
-    """The caller has no lease on this chunk, or has none any more."""
-    if me.id not in (chunk.crawler_id, chunk.builder_id):
-        message = f"Chunk {chunk.id} is not with {me.host}."
+def refuse_lost_lease(chunk: Chunk, component: ComponentRecord) -> NoReturn:
+    """Raise 409: the component never had a lease on this chunk, or lost it."""
+    if component.id not in (chunk.crawler_id, chunk.builder_id):
         raise HttpError(
             409,
             "not_yours",
-            message,
-            hint=f"A component reports what it was given. {IDENTITY_HINT}",
+            f"Chunk {chunk.id} is not assigned to {component.host}.",
+            hint=f"A component reports the chunks that it got. {IDENTITY_HINT}",
         )
     state = (
         chunk.state if chunk.index_state is None else f"{chunk.state}, index {chunk.index_state}"
     )
-    words = f": {chunk.reason}" if chunk.reason else ""
-    message = f"{me.host} does not hold chunk {chunk.id} any more; it is {state}{words}."
-    raise HttpError(409, "lease_lost", message, hint="Drop it and ask for others.")
+    reason = f": {chunk.reason}" if chunk.reason else ""
+    raise HttpError(
+        409,
+        "lease_lost",
+        f"{component.host} no longer holds chunk {chunk.id}; it is {state}{reason}.",
+        hint="Drop it and ask for others.",
+    )

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, drawn from the table of endpoints and the message types they name."""
+"""The OpenAPI 3.1 document, generated from the endpoints and their message types."""
 
 import re
 from collections.abc import Sequence
@@ -10,36 +10,35 @@ from usher import __version__
 from usher.api.access import READ
 from usher.api.context import MgmtCall, MgmtEndpoint
 from usher.http.server.endpoint import Endpoint
-from usher.http.server.messages import Problem
+from usher.messages.server import Problem
 
 Endpoints = Sequence[MgmtEndpoint]
 REF = "#/components/schemas/{name}"
 TEXT = {"type": "string"}
-PAGE = "text/html"
+HTML_MEDIA_TYPE = "text/html"
 
 
 def with_document(endpoints: Endpoints) -> Endpoints:
-    """The endpoints and one more that lists them all, itself too."""
+    """The endpoints and one more that describes them all, including itself."""
 
     async def describe(_call: MgmtCall[None]) -> dict[str, Any]:
-        return drawn
+        return description
 
     summary = "Every endpoint, as an OpenAPI document"
     path = "/v1/openapi.json"
     own = Endpoint("GET", path, describe, None, dict[str, Any], summary, access=READ)
-    drawn = document([*endpoints, own])
+    description = document([*endpoints, own])
     return (*endpoints, own)
 
 
 def document(endpoints: Endpoints) -> dict[str, Any]:
     types = message_types(endpoints)
-    drawn, components = msgspec.json.schema_components(types, ref_template=REF)
-    schemas = dict(zip(map(str, types), drawn, strict=True))
+    generated, components = msgspec.json.schema_components(types, ref_template=REF)
+    schemas = dict(zip(map(str, types), generated, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for endpoint in endpoints:
-        drawn_one = operation(endpoint, schemas)
-        drawn_one |= parameters(endpoint, components)
-        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = drawn_one
+        described = operation(endpoint, schemas) | parameters(endpoint, components)
+        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = described
     return {
         "openapi": "3.1.0",
         "info": {"title": "Usher", "version": __version__},
@@ -49,28 +48,28 @@ def document(endpoints: Endpoints) -> dict[str, Any]:
 
 
 def message_types(endpoints: Endpoints) -> list[Any]:
-    """Every type that is asked for or answered, once."""
-    found = [kind for one in endpoints for kind in (one.request, one.response) if kind is not None]
-    return list(dict.fromkeys([*found, Problem]))
+    """The types of all requests and responses, each once."""
+    types = [type_ for one in endpoints for type_ in (one.request, one.response) if type_]
+    return list(dict.fromkeys([*types, Problem]))
 
 
 def operation(endpoint: MgmtEndpoint, schemas: dict[str, Any]) -> dict[str, Any]:
-    drawn: dict[str, Any] = {
+    described: dict[str, Any] = {
         "summary": endpoint.summary,
         "operationId": operation_id(endpoint),
         "responses": {
-            "200": {"description": "Done", "content": answer(endpoint, schemas)},
-            "default": {"description": "Could not", "content": trouble(endpoint, schemas)},
+            "200": {"description": "Done", "content": response_content(endpoint, schemas)},
+            "default": {"description": "Could not", "content": problem_content(endpoint, schemas)},
         },
         "x-usher-scope": endpoint.access.scope,
         "x-usher-types": sorted(endpoint.access.types),
     }
     if endpoint.old:
-        drawn["deprecated"] = True
+        described["deprecated"] = True
     if endpoint.request is not None and endpoint.method != "GET":
-        body = asked(endpoint.request, schemas)
-        drawn["requestBody"] = {"required": True, "content": body}
-    return drawn
+        body = request_content(endpoint.request, schemas)
+        described["requestBody"] = {"required": True, "content": body}
+    return described
 
 
 def operation_id(endpoint: MgmtEndpoint) -> str:
@@ -78,33 +77,33 @@ def operation_id(endpoint: MgmtEndpoint) -> str:
     return "_".join([endpoint.method.lower(), *words])
 
 
-def asked(shape: type, schemas: dict[str, Any]) -> dict[str, Any]:
-    if shape is bytes:
+def request_content(request: type, schemas: dict[str, Any]) -> dict[str, Any]:
+    if request is bytes:
         return {"*/*": {"schema": TEXT}}
-    return {"application/json": {"schema": schemas[str(shape)]}}
+    return {"application/json": {"schema": schemas[str(request)]}}
 
 
-def answer(endpoint: MgmtEndpoint, schemas: dict[str, Any]) -> dict[str, Any]:
+def response_content(endpoint: MgmtEndpoint, schemas: dict[str, Any]) -> dict[str, Any]:
     if endpoint.response is None:
         return {endpoint.media: {"schema": TEXT}}
-    page = {PAGE: {"schema": TEXT}} if endpoint.media == PAGE else {}
+    page = {HTML_MEDIA_TYPE: {"schema": TEXT}} if endpoint.media == HTML_MEDIA_TYPE else {}
     return {"application/json": {"schema": schemas[str(endpoint.response)]}, **page}
 
 
-def trouble(endpoint: MgmtEndpoint, schemas: dict[str, Any]) -> dict[str, Any]:
-    """What went wrong is a page where a page was wanted."""
-    page = {PAGE: {"schema": TEXT}} if endpoint.media == PAGE else {}
+def problem_content(endpoint: MgmtEndpoint, schemas: dict[str, Any]) -> dict[str, Any]:
+    """A problem, or a page where the endpoint answers with pages."""
+    page = {HTML_MEDIA_TYPE: {"schema": TEXT}} if endpoint.media == HTML_MEDIA_TYPE else {}
     return {"application/problem+json": {"schema": schemas[str(Problem)]}, **page}
 
 
 def parameters(endpoint: MgmtEndpoint, components: dict[str, Any]) -> dict[str, Any]:
-    """The words of the path and, of a GET, the names of its query."""
-    words = re.findall(r"{(\w+)}", endpoint.path)
-    found = [{"name": word, "in": "path", "required": True, "schema": TEXT} for word in words]
+    """The parameters in the path and, of a GET, in the query."""
+    names = re.findall(r"{(\w+)}", endpoint.path)
+    described = [{"name": name, "in": "path", "required": True, "schema": TEXT} for name in names]
     if endpoint.request is not None and endpoint.method == "GET":
         query = components[endpoint.request.__name__]
-        found += [
+        described += [
             {"name": name, "in": "query", "required": name in query["required"], "schema": schema}
             for name, schema in query["properties"].items()
         ]
-    return {"parameters": found} if found else {}
+    return {"parameters": described} if described else {}

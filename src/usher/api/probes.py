@@ -7,8 +7,8 @@ from usher.api.context import MgmtCall, MgmtEndpoint
 from usher.db.pool import Database
 from usher.errors import Unreachable
 from usher.http.server.endpoint import OPEN, Endpoint
-from usher.http.server.messages import Status
 from usher.http.server.probes import probe_endpoints
+from usher.messages.server import Status
 from usher.schema.state import (
     SchemaState,
     out_of_date_error,
@@ -16,24 +16,24 @@ from usher.schema.state import (
     unknown_migrations_error,
 )
 
-READY_SECONDS = 3  # probes give up after a few seconds too, and learn nothing then
+READY_SECONDS = 3  # less than the usual timeout of a probe
 
 
 async def readyz(call: MgmtCall[None]) -> Status:
-    """Ready when the databases answer and have the tables this program knows."""
+    """Ready when the databases answer and their schemas are up to date."""
     try:
         async with asyncio.timeout(READY_SECONDS):
-            found = [
+            states = [
                 await state_of(call.context.door_db, "work"),
                 await state_of(call.context.control, "control"),
             ]
     except TimeoutError as error:
         message = f"The database has not answered within {READY_SECONDS} seconds."
         raise Unreachable(message, hint="See `usher doctor`.") from error
-    for one in found:
+    for one in states:
         if one.unknown:
             raise unknown_migrations_error(one)
-    if behind := [one.schema for one in found if one.pending]:
+    if behind := [one.schema for one in states if one.pending]:
         raise out_of_date_error(behind)
     return Status("ready")
 

@@ -1,75 +1,62 @@
-"""Front-ends and index servers at MGMT that say what was searched for, and how long it took."""
+"""Endpoints for query statistics: what people searched for, and how long it took."""
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Final
-
-from msgspec import Meta
+from typing import Final
 
 from usher.api.access import work
 from usher.api.context import MgmtCall
-from usher.api.mgmt_calls import caller, database_time, mgmt_connection
-from usher.api.mgmt_messages import Seconds, Told
+from usher.api.mgmt_calls import RequestT, calling_component, database_time, mgmt_connection
 from usher.errors import BadInput
+from usher.http.server.bodies import check_count
 from usher.http.server.endpoint import Endpoint
-from usher.http.server.messages import Status
-from usher.http.server.middleware import HttpError
+from usher.messages.front_end import MAX_QUERIES_PER_REQUEST, QueryStat, QueryStats
+from usher.messages.server import Status
 from usher.mgmt import query_stats
 from usher.mgmt.component_names import storable_text
 from usher.mgmt.query_stats import ReportedQuery
 
-TIME: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(us|ms|s|m|min)?")
-UNITS: Final = {"us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "min": 60}
-LONGEST: Final = 86_400  # seconds
-MOST: Final = 1_000
-
-
-class QueryStat(Told, kw_only=True):
-    term: Annotated[str, Meta(max_length=1_000)]
-    timestamp: Annotated[float, Meta(ge=0, lt=4_102_444_800)] | None = None
-    query_time: str | Seconds
-
-
-class QueryStats(Told, kw_only=True):
-    queries: Annotated[list[QueryStat], Meta(extra_json_schema={"maxItems": MOST})]
+DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(us|ms|s|m|min)?")
+UNIT_SECONDS: Final = {"us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "min": 60}
+MAX_QUERY_SECONDS: Final = 86_400
 
 
 async def send_query_stats(call: MgmtCall[QueryStat]) -> Status:
-    asked, me = (
-        [read(call.body, database_time(call))],
-        await caller(call, "front-end", "index-server"),
-    )
-    async with mgmt_connection(call, alone=True) as conn:
-        await query_stats.add(conn, asked, me.id)
+    await store(call, [call.body])
     return Status("ok")
 
 
 async def send_many(call: MgmtCall[QueryStats]) -> Status:
-    given = call.body.queries
-    if len(given) > MOST:
-        raise HttpError(413, "too_large", f"{len(given):,} queries are more than {MOST:,}.")
-    now = database_time(call)
-    asked, me = [read(one, now) for one in given], await caller(call, "front-end", "index-server")
-    if asked:
-        async with mgmt_connection(call, alone=True) as conn:
-            await query_stats.add(conn, asked, me.id)
+    check_count(call.body.queries, "queries", MAX_QUERIES_PER_REQUEST)
+    await store(call, call.body.queries)
     return Status("ok")
 
 
-def read(given: QueryStat, now: datetime) -> ReportedQuery:
-    at = now if given.timestamp is None else datetime.fromtimestamp(given.timestamp, UTC)
-    return at, storable_text(given.term, 1_000), seconds(given.query_time)
+async def store(call: MgmtCall[RequestT], stats: Sequence[QueryStat]) -> None:
+    now = database_time(call)
+    queries = [reported_query(stat, now) for stat in stats]
+    component = await calling_component(call, "front-end", "index-server")
+    if queries:
+        async with mgmt_connection(call, alone=True) as conn:
+            await query_stats.add(conn, queries, component.id)
 
 
-def seconds(given: str | float) -> float:
+def reported_query(stat: QueryStat, now: datetime) -> ReportedQuery:
+    at = now if stat.timestamp is None else datetime.fromtimestamp(stat.timestamp, UTC)
+    return at, storable_text(stat.term, 1_000), seconds(stat.query_time)
+
+
+def seconds(duration: str | float) -> float:
     """A number of seconds, or a text such as "1s" or "250ms"."""
-    if not isinstance(given, str):
-        return float(given)
-    found = TIME.fullmatch(given.strip().lower())
-    took = float(found[1]) * UNITS[found[2] or "s"] if found else LONGEST + 1
-    if took > LONGEST:
-        raise BadInput(f"query_time cannot be {given[:40]!a}.", hint="1s, 250ms, or seconds: 0.25")
-    return took
+    if not isinstance(duration, str):
+        return float(duration)
+    match = DURATION.fullmatch(duration.strip().lower())
+    value = float(match[1]) * UNIT_SECONDS[match[2] or "s"] if match else MAX_QUERY_SECONDS + 1
+    if value > MAX_QUERY_SECONDS:
+        message = f"query_time cannot be {duration[:40]!a}."
+        raise BadInput(message, hint="1s, 250ms, or seconds: 0.25")
+    return value
 
 
 ENDPOINTS = (
@@ -79,7 +66,7 @@ ENDPOINTS = (
         send_query_stats,
         QueryStat,
         Status,
-        "What was searched for, and how long it took",
+        "Report one query and its duration",
         access=work("front-end"),
     ),
     Endpoint(
@@ -88,7 +75,7 @@ ENDPOINTS = (
         send_many,
         QueryStats,
         Status,
-        "The same, of up to 1,000 queries",
+        "Report up to 1,000 queries",
         access=work("front-end"),
     ),
 )

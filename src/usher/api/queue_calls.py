@@ -1,7 +1,7 @@
-"""What the endpoints of the queue share: a transaction, numbers, spans, times, and how they decline."""
+"""What the endpoints of the queue share: a transaction, ids, durations, what a caller may see, errors."""
 
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -11,7 +11,6 @@ import psycopg
 
 from usher import durations
 from usher.api.context import MgmtCall
-from usher.api.queue_messages import MAX_JOBS_PER_REQUEST
 from usher.db.pool import CONFLICT_ERRORS, Connection
 from usher.errors import BadInput, NotAllowed, NotFound, Unreachable
 from usher.http.server.middleware import HttpError
@@ -22,7 +21,7 @@ from usher.queue.task_queries import StoredTask
 
 SECOND = timedelta(seconds=1)
 DAY = timedelta(days=1)
-LONGEST = timedelta(days=3650)
+MAX_DURATION = timedelta(days=3650)
 HIDDEN = "(hidden: needs the scope admin)"
 View = TypeVar("View", ListedJob, StoredJob, JobTreeNode, StoredTask)
 NUMBER = re.compile(r"[1-9][0-9]{0,17}")
@@ -30,7 +29,7 @@ NUMBER = re.compile(r"[1-9][0-9]{0,17}")
 
 @asynccontextmanager
 async def queue_transaction(call: MgmtCall[Any]) -> AsyncIterator[Connection]:
-    """A transaction at the queue; what cannot be stored is the caller's to mend, whoever noticed it first."""
+    """A transaction of the queue; what the database cannot store becomes BadInput."""
     try:
         async with call.context.control.transaction() as conn:
             yield conn
@@ -39,41 +38,37 @@ async def queue_transaction(call: MgmtCall[Any]) -> AsyncIterator[Connection]:
     except (psycopg.DataError, psycopg.errors.CheckViolation) as error:
         raise BadInput(f"That cannot be stored: {error_reason(error)}.") from None
     except CONFLICT_ERRORS as error:
-        raise Unreachable("Others stood in the way.", hint="Ask again.") from error
+        raise Unreachable("Other calls are in the way.", hint="Retry the call.") from error
 
 
 def path_id(call: MgmtCall[Any]) -> int:
-    """The job or task that the path names."""
-    word = call.path_params["id"]
-    if not NUMBER.fullmatch(word):
-        raise NotFound(f"{word[:40]!a} is not a number.")
-    return int(word)
+    """The id of the job or task in the path."""
+    text = call.path_params["id"]
+    if not NUMBER.fullmatch(text):
+        raise NotFound(f"{text[:40]!a} is not a number.")
+    return int(text)
 
 
-def span(value: str | float, name: str, least: timedelta, most: timedelta = LONGEST) -> timedelta:
+def read_duration(
+    value: str | float, name: str, least: timedelta, most: timedelta = MAX_DURATION
+) -> timedelta:
     try:
-        found = to_duration(value)
+        duration = to_duration(value)
     except ValueError as error:
         raise BadInput(f"{name} cannot be {value!r:.40}: {error}.") from None
-    if not least <= found <= most:
+    if not least <= duration <= most:
         raise BadInput(f"{name} is from {durations.show(least)} to {durations.show(most)}.")
-    return found
-
-
-def check_batch_size(given: Sequence[object], what: str) -> None:
-    if len(given) > MAX_JOBS_PER_REQUEST:
-        message = f"{len(given):,} {what} are more than {MAX_JOBS_PER_REQUEST:,}."
-        raise HttpError(413, "too_large", message, hint="Ask in several requests.")
+    return duration
 
 
 def sees_arguments(call: MgmtCall[Any]) -> bool:
-    """Whether the caller may read what jobs and tasks are given; the scope `read` is not enough."""
+    """Whether the caller may read the arguments of jobs and tasks; the scope `read` is not enough."""
     token = call.caller.token
     return token is not None and token.scope == "admin"
 
 
-def shown_to(call: MgmtCall[Any], job: View) -> View:
-    """A job or task as this caller may see it: what it was given and what it printed is for operators."""
+def redact(call: MgmtCall[Any], job: View) -> View:
+    """The job or task as this caller may see it: only operators see arguments and output."""
     if sees_arguments(call):
         return job
     hidden: dict[str, Any] = {"args": [HIDDEN] if job.args else job.args}
@@ -84,7 +79,7 @@ def shown_to(call: MgmtCall[Any], job: View) -> View:
 
 
 def check_contains(call: MgmtCall[Any], contains: str | None) -> None:
-    """Raise if a search would tell a caller what it may not read."""
+    """Raise if a search would reveal what the caller may not read."""
     if contains is not None and not sees_arguments(call):
         raise NotAllowed(
             "`contains` looks into arguments, which needs the scope admin.",

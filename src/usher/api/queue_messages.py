@@ -1,4 +1,4 @@
-"""What requests to the queue and its answers look like; bounds are those of the columns, and of what an index holds."""
+"""The messages of the queue, whose fields are types of `usher.queue`. Their bounds are those of columns and indexes."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -33,12 +33,12 @@ ListLimit = Annotated[int, Meta(ge=1, le=MAX_LIST_LENGTH)]
 Time = Annotated[datetime, Meta(tz=True)]
 Duration = Annotated[str | float, Meta(description="15m, 1h30m, 2d, or a number of seconds")]
 EndState = Literal["completed", "temporary-error", "permanent-error", "cancelled", "pending"]
-# Counted by the endpoint, which answers 413; the reader of this type would answer 422.
+# The endpoint counts the items itself: it answers 413 where a limit of the type would give 422.
 JOB_LIST = Meta(extra_json_schema={"maxItems": MAX_JOBS_PER_REQUEST})
 
 
 class StrictRequest(Struct, forbid_unknown_fields=True, kw_only=True):
-    """A misspelt field is refused."""
+    """Unknown fields are refused."""
 
 
 # -- jobs
@@ -59,7 +59,7 @@ class JobsQuery(StrictRequest):
 
 
 class JobList(Struct):
-    """Jobs, the latest first; `before`, in the log with `ended_before`, asks for more; null where there is none."""
+    """Jobs, the latest first. `before`, in the log with `ended_before`, is the query for more; null at the end."""
 
     jobs: list[ListedJob]
     before: int | None
@@ -67,7 +67,7 @@ class JobList(Struct):
 
 
 class JobFields(StrictRequest):
-    """Under which conditions a job is to run."""
+    """The optional fields of a job."""
 
     args: list[str] = []
     scheduled: Time | None = None
@@ -94,7 +94,7 @@ class NewJobs(JobFields):
 
 
 class QueuedJob(Struct):
-    """Where a job stands; not new if one with its key waits or runs already."""
+    """The id of a job; it is not new if a job with its key waits or runs already."""
 
     id: int
     new: bool
@@ -104,8 +104,8 @@ class QueuedJobs(Struct):
     jobs: list[QueuedJob]
 
 
-class JobDetails(Struct):
-    """A job, why it waits, each run that ended, its kin, and the rows it wrote."""
+class JobView(Struct):
+    """A job, why it waits, its finished runs, its parent and children, and the rows that it wrote."""
 
     job: StoredJob
     live: bool
@@ -121,7 +121,7 @@ class JobDetails(Struct):
 
 
 class JobResult(Struct):
-    """The state of a job and the JSON value it set; `set` tells a result of null from none."""
+    """The state of a job and its JSON result; `set` distinguishes a null result from none."""
 
     id: int
     state: str
@@ -130,13 +130,13 @@ class JobResult(Struct):
 
 
 class JobTree(Struct):
-    """A job among its kin, the root first; `depth` counts from the job asked for."""
+    """A job with its ancestors and descendants, the root first; `depth` counts from the requested job."""
 
     jobs: list[JobTreeNode]
 
 
 class RetryAnswer(Struct):
-    """The job that is tried: the same one, or a new one below it."""
+    """The job that runs again: the same one, or a new child of it."""
 
     id: int
     new: bool
@@ -147,7 +147,7 @@ class CancelRequest(StrictRequest):
 
 
 class CancelAnswer(Struct):
-    """`cancelled` has ended; `running` will be stopped by its manager."""
+    """A `cancelled` job has ended; its manager stops a `running` one."""
 
     id: int
     state: Literal["cancelled", "running"]
@@ -156,37 +156,37 @@ class CancelAnswer(Struct):
 # -- runs
 
 
-class RunRequest(StrictRequest):
-    """The claim is that of the run, as in USHER_CLAIM."""
+class ClaimedRunRequest(StrictRequest):
+    """A request about a run; `claim` is its USHER_CLAIM."""
 
     claim: UUID
 
 
-class MessageRequest(RunRequest):
+class MessageRequest(ClaimedRunRequest):
     message: Message
 
 
-class OutputRequest(RunRequest):
+class OutputRequest(ClaimedRunRequest):
     output: str
 
 
-class ResultRequest(RunRequest):
+class ResultRequest(ClaimedRunRequest):
     result: Any
 
 
-class WrittenRowsRequest(RunRequest):
+class WrittenRowsRequest(ClaimedRunRequest):
     table: Name
     rows: Annotated[list[Row], JOB_LIST]
 
 
 class ChildJobsRequest(NewJobs, kw_only=True):
-    """Jobs to put in below a run."""
+    """Child jobs of a run."""
 
     claim: UUID
 
 
-class ClaimRequest(StrictRequest):
-    """Without a host: that of the manager's token."""
+class JobClaimRequest(StrictRequest):
+    """Without `host`, jobs for the host of the manager's token."""
 
     type: Type
     host: Machine | Literal[""] = ""
@@ -195,16 +195,16 @@ class ClaimRequest(StrictRequest):
     max_attempts: Attempts | None = None
 
 
-class ClaimAnswer(Struct):
-    """Jobs to run now, until when without a sign of life; `next_due` where there were fewer than asked for."""
+class JobClaimAnswer(Struct):
+    """Jobs to run, the end of their lease, and `next_due` if there were fewer than requested."""
 
     jobs: list[ClaimedJob]
     lease_until: datetime
     next_due: datetime | None
 
 
-class RunEnd(RunRequest):
-    """How a run ended, by its state or by its exit code; `pending` gives it back as if it had not begun."""
+class RunEnd(ClaimedRunRequest):
+    """The end of a run by its state or its exit code; `pending` gives it back as if it had not started."""
 
     id: Id
     state: EndState | None = None
@@ -227,13 +227,13 @@ class SettledJob(Struct):
 
 
 class SettleAnswer(Struct):
-    """What became of the runs; the claims of the lost ones held no longer."""
+    """The settled runs, and those whose claims were lost."""
 
     settled: list[SettledJob]
     lost: list[int]
 
 
-class RunClaim(RunRequest):
+class RunClaim(ClaimedRunRequest):
     id: Id
 
 
@@ -243,7 +243,7 @@ class ExtendRequest(StrictRequest):
 
 
 class ExtendAnswer(Struct):
-    """Each run once: still the caller's, to be stopped by it, or no longer its."""
+    """Each run once: extended, to be stopped, or lost."""
 
     alive: list[int]
     stop: list[int]
@@ -263,7 +263,7 @@ class TasksQuery(StrictRequest):
 
 
 class TaskFields(StrictRequest):
-    """What can be set for a task and may be left out."""
+    """The optional fields of a task."""
 
     args: list[str] | UnsetType = UNSET
     name: Name | UnsetType | None = UNSET
@@ -288,14 +288,14 @@ class NewTaskRequest(TaskFields, kw_only=True):
 
 
 class TaskChangeRequest(TaskFields):
-    """Sets what is given and keeps the rest; null empties what may be empty."""
+    """Changes the fields that are sent; null clears a field that may be empty."""
 
     type: Type | UnsetType = UNSET
     program: NonEmpty | UnsetType = UNSET
 
 
 class TaskView(Struct):
-    """A task with its clock, and its live job if there is one."""
+    """A task with its schedule, and its live job if there is one."""
 
     id: int
     name: str | None
@@ -322,7 +322,7 @@ class TaskView(Struct):
 
 
 class TaskList(Struct):
-    """Tasks by number; `after` asks for more, and is null where there is none."""
+    """Tasks by number; `after` is the query for more, null at the end."""
 
     tasks: list[TaskView]
     after: int | None
@@ -335,7 +335,7 @@ class ResourcesQuery(StrictRequest):
 
 
 class ResourceChange(StrictRequest):
-    """Sets what is given and keeps the rest."""
+    """Changes the fields that are sent."""
 
     capacity: Annotated[int, Meta(ge=1, le=100_000)] | None = None
     interval: Duration | None = None
@@ -355,7 +355,7 @@ class ResourceView(Struct):
 
 
 class TypeChange(StrictRequest):
-    """Whether managers may claim jobs of a type."""
+    """Pauses a type of job, or resumes it; managers claim no jobs of a paused type."""
 
     paused: bool
     reason: Message = ""
@@ -375,7 +375,7 @@ class JobTypeList(Struct):
 
 
 class ResourceList(Struct):
-    """Resources by name; `after` asks for more, and is null where there is none."""
+    """Resources by name; `after` is the query for more, null at the end."""
 
     resources: list[ResourceView]
     after: str | None

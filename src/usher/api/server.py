@@ -1,7 +1,4 @@
-"""The HTTP server of MGMT: an actor that opens the database, serves until told to stop, and drains.
-
-Comes from settings and an address; goes on until TERM or INT.
-"""
+"""The HTTP server of MGMT: opens the databases, serves until TERM or INT, and lets running requests end."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -32,7 +29,6 @@ from usher.settings import Settings
 from usher.telemetry import Log
 
 log = Log("web")
-# What stands in a job's place, such as /v1/jobs/claim, comes before the jobs.
 OWN_ENDPOINTS: Endpoints = (
     *probes.ENDPOINTS,
     *door.ENDPOINTS,
@@ -42,7 +38,7 @@ OWN_ENDPOINTS: Endpoints = (
     *tasks.ENDPOINTS,
 )
 SCHEMAS = ("work", "control")
-# Endpoints of a room that knows us and that we do not know, with what they need open as long as they are served.
+# Endpoints of a package that this one may not import, and what they need while MGMT serves.
 ExtraEndpoints = Callable[[Settings], AbstractAsyncContextManager[Endpoints]]
 
 
@@ -57,13 +53,13 @@ async def serve(
     *,
     insecure: bool = False,
     rules: Policies | None = None,
-    annex: ExtraEndpoints = no_extra_endpoints,
+    extra_endpoints: ExtraEndpoints = no_extra_endpoints,
     ready: Callable[[str], None],
     stop: asyncio.Event | None = None,
 ) -> None:
-    """Serve until told to stop; `ready` hears the address once requests are answered.
+    """Serve until TERM, INT or `stop`; call `ready` with the address when MGMT answers requests.
 
-    `rules` say what the exit codes mean that managers report; without them, the defaults do.
+    `rules` are the policies for jobs that managers settle; by default the built-in ones.
     """
     is_open = insecure or (bind.loopback and settings.open_loopback)
     if not bind.loopback and not insecure and not await any_token(settings):
@@ -74,12 +70,12 @@ async def serve(
     with listening_socket(bind) as sock:
         address = f"http://{Bind(*sock.getsockname()[:2])}"
         async with (
-            open_context(settings, rules or read_policies({}), is_open=is_open) as rooms,
-            annex(settings) as further,
+            open_context(settings, rules or read_policies({}), is_open=is_open) as context,
+            extra_endpoints(settings) as extra,
         ):
-            # A page that reaches us by a name of its own gets nothing where every call needs a token.
-            endpoints = openapi.with_document((*OWN_ENDPOINTS, *further))
-            app = make_app(rooms, endpoints, any_name=insecure or not is_open)
+            # Where every call needs a token, a page that reaches MGMT by a name of its own gets nothing.
+            endpoints = openapi.with_document((*OWN_ENDPOINTS, *extra))
+            app = make_app(context, endpoints, any_name=insecure or not is_open)
             server = HttpServer(uvicorn_config(app), address, ready)
             async with stop_on(server, stop):
                 await server.serve(sockets=[sock])
@@ -87,12 +83,12 @@ async def serve(
 
 
 async def any_token(settings: Settings) -> bool:
-    """Whether anybody could prove who they are; a directory that is not there yet has no tokens."""
+    """Whether there is a valid token; a data directory that does not exist yet has none."""
     if not configured_dsns(settings)[Area.WORK] and not settings.data.exists():
         return False
-    with open_areas(settings) as found:
-        await migrate.ensure(found, SCHEMAS, patience=settings.connect_timeout)
-        async with await connect(found.dsn("work"), patience=settings.connect_timeout) as conn:
+    with open_areas(settings) as areas:
+        await migrate.ensure(areas, SCHEMAS, patience=settings.connect_timeout)
+        async with await connect(areas.dsn("work"), patience=settings.connect_timeout) as conn:
             return await tokens.any_good(conn)
 
 
@@ -100,34 +96,35 @@ async def any_token(settings: Settings) -> bool:
 async def open_context(
     settings: Settings, rules: Policies, *, is_open: bool = True
 ) -> AsyncIterator[MgmtContext]:
-    """The databases with their tables up to date, each under its role, and what works on them."""
-    with open_areas(settings) as found:
-        await migrate.ensure(found, SCHEMAS, patience=settings.connect_timeout)
+    """Migrate and open the databases, each under its role."""
+    with open_areas(settings) as areas:
+        await migrate.ensure(areas, SCHEMAS, patience=settings.connect_timeout)
         async with (
-            await pool(settings, found.dsn("work"), "usher_door") as work,
-            await pool(settings, found.dsn("work"), "usher_mgmt") as own,
-            await pool(settings, found.dsn("control"), "usher_manager") as control,
+            await pool(settings, areas.dsn("work"), "usher_door") as door_db,
+            await pool(settings, areas.dsn("work"), "usher_mgmt") as mgmt_db,
+            await pool(settings, areas.dsn("control"), "usher_manager") as control,
         ):
-            terms = terms_of(settings)
-            callers = Callers(own, machine_secret(settings), lease=terms.lease)
+            limits = claim_limits(settings)
+            callers = Callers(mgmt_db, machine_secret(settings), lease=limits.lease)
+            allowed = private_hosts.parse_allow_list(settings.allow_private)
             yield MgmtContext(
-                work,
-                Doorkeeper(work, private_hosts.parse_allow_list(settings.allow_private)),
-                control,
-                rules,
-                own,
-                terms,
-                callers,
-                ServerMap(own),
-                ClaimBatcher(own),
-                TicketIssuer(own, offline_grace=settings.offline_grace),
-                IncarnationCache(own, callers.forget_all),
+                door_db=door_db,
+                doorkeeper=Doorkeeper(door_db, allowed),
+                control=control,
+                policies=rules,
+                mgmt_db=mgmt_db,
+                limits=limits,
+                callers=callers,
+                server_map=ServerMap(mgmt_db),
+                claims=ClaimBatcher(mgmt_db),
+                tickets=TicketIssuer(mgmt_db, offline_grace=settings.offline_grace),
+                incarnation=IncarnationCache(mgmt_db, callers.forget_all),
                 is_open=is_open,
             )
 
 
 def machine_secret(settings: Settings) -> str:
-    """The data directory's secret; without a directory that can be written, only tokens are proof."""
+    """The data directory's secret; empty if it cannot be written, and then only tokens are proof."""
     try:
         return local_secret.create(settings.data)
     except DataUnusable as error:
@@ -135,7 +132,7 @@ def machine_secret(settings: Settings) -> str:
         return ""
 
 
-def terms_of(settings: Settings) -> ClaimLimits:
+def claim_limits(settings: Settings) -> ClaimLimits:
     wait = UNLIMITED_WAIT
     if settings.chunk_wait < UNLIMITED_WAIT.total_seconds():
         wait = timedelta(seconds=settings.chunk_wait)

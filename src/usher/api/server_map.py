@@ -1,8 +1,8 @@
-"""The map of index servers, kept ready to send: however many poll, one look at the database a second is enough."""
+"""The maps of index servers, encoded and cached: one look at the database a second serves all front-ends."""
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -11,100 +11,96 @@ import msgspec
 from starlette.responses import Response
 
 from usher.db.pool import Connection, Database
-from usher.messages import ClusterMap, MappedServer, ServerRow
+from usher.http.server.conditional import etag_matches
+from usher.messages.front_end import ClusterMap, MappedServer, ServerRow
 from usher.mgmt import placements
 from usher.mgmt.health import Health
 from usher.mgmt.placements import FullMap
 
-FRESH: Final = 1.0  # seconds
+FRESH_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class MapAnswer:
-    """An answer and the version it is of."""
+class EncodedMap:
+    """A map as JSON, and its version."""
 
     version: str = ""
     body: bytes = b"[]"
 
-    def answer(self, known: str | None) -> Response:
-        """The map, or only that it is the one the caller has."""
-        etag = f'"{self.version}"'
-        headers = {"ETag": etag, "Cache-Control": "no-cache"}
-        if known is not None and has(known, etag):
-            return Response(None, 304, headers)
-        return Response(self.body, 200, headers, media_type="application/json")
 
-
-Look = Callable[[Connection, MapAnswer], Awaitable[MapAnswer]]
+ReadMap = Callable[[Connection, EncodedMap], Awaitable[EncodedMap]]
 
 
 class CachedMap:
-    """One answer, looked after once a second at most, by one who asks for it."""
+    """One map; `read` returns the same object while the version is the same."""
 
-    def __init__(self, db: Database, look: Look) -> None:
+    def __init__(self, db: Database, read: ReadMap) -> None:
         self._db = db
-        self._look = look
-        self._line = asyncio.Lock()
-        self._looked = -FRESH
-        self._ready = MapAnswer()
+        self._read = read
+        self._lock = asyncio.Lock()
+        self._read_at = -FRESH_SECONDS
+        self._map = EncodedMap()
 
-    async def get(self) -> MapAnswer:
-        if time.monotonic() - self._looked >= FRESH:
-            async with self._line:
-                if (began := time.monotonic()) - self._looked >= FRESH:
+    async def response(self, headers: Mapping[str, str]) -> Response:
+        """The map, or 304 if the caller has this version."""
+        current = await self._current()
+        etag = f'"{current.version}"'
+        response_headers = {"ETag": etag, "Cache-Control": "no-cache"}
+        if etag_matches(headers.get("if-none-match", ""), etag):
+            return Response(None, 304, response_headers)
+        return Response(current.body, 200, response_headers, media_type="application/json")
+
+    async def _current(self) -> EncodedMap:
+        if time.monotonic() - self._read_at >= FRESH_SECONDS:
+            async with self._lock:
+                if (now := time.monotonic()) - self._read_at >= FRESH_SECONDS:
                     async with self._db.connection() as conn:
-                        self._ready = await self._look(conn, self._ready)
-                    self._looked = began
-        return self._ready
+                        self._map = await self._read(conn, self._map)
+                    self._read_at = now
+        return self._map
 
 
 class ServerMap:
-    """The maps, one of each for a process: rows and servers, the same with chunks, and two for front-ends.
+    """The maps of one process: servers by row, the same with chunks, and two with the incarnation for front-ends.
 
-    Those of front-ends also say of which incarnation they are: one of healthy servers, one of servers on probation.
+    Of the latter, one has the healthy servers and one has the servers on probation.
     """
 
     def __init__(self, db: Database) -> None:
-        self.rows = CachedMap(db, look_at_rows)
-        self.chunks = CachedMap(db, look_at_chunks)
-        self.cluster = CachedMap(db, partial(look_at_cluster, "healthy"))
-        self.probation = CachedMap(db, partial(look_at_cluster, "probation"))
+        self.rows = CachedMap(db, read_rows)
+        self.chunks = CachedMap(db, read_chunks)
+        self.cluster = CachedMap(db, partial(read_cluster, "healthy"))
+        self.probation = CachedMap(db, partial(read_cluster, "probation"))
 
 
-async def look_at_rows(conn: Connection, before: MapAnswer) -> MapAnswer:
-    found = await placements.servers_map(conn)
-    if found.version == before.version:
+async def read_rows(conn: Connection, before: EncodedMap) -> EncodedMap:
+    servers = await placements.servers_map(conn)
+    if servers.version == before.version:
         return before
-    drawn = [ServerRow(row, hosts) for row, hosts in found.rows]
-    return MapAnswer(found.version, msgspec.json.encode(drawn))
+    rows = [ServerRow(row, hosts) for row, hosts in servers.rows]
+    return EncodedMap(servers.version, msgspec.json.encode(rows))
 
 
-async def look_at_chunks(conn: Connection, before: MapAnswer) -> MapAnswer:
-    """Drawn only when something is new; the place of a list is its row."""
+async def read_chunks(conn: Connection, before: EncodedMap) -> EncodedMap:
+    """The servers and their chunks; the position of a list is its row."""
     if await placements.full_version(conn) == before.version:
         return before
-    found = await placements.full_map(conn)
-    return MapAnswer(found.version, msgspec.json.encode(drawn_rows(found)))
+    full = await placements.full_map(conn)
+    return EncodedMap(full.version, msgspec.json.encode(mapped_rows(full)))
 
 
-async def look_at_cluster(health: Health, conn: Connection, before: MapAnswer) -> MapAnswer:
-    """The same with the incarnation and the chunks that are not searchable again since it began."""
+async def read_cluster(health: Health, conn: Connection, before: EncodedMap) -> EncodedMap:
+    """The servers and their chunks, the incarnation, and the chunks that are not searchable since it started."""
     if await placements.full_version(conn, health) == before.version:
         return before
     full = await placements.full_map(conn, health)
-    drawn = ClusterMap(full.incarnation, drawn_rows(full), full.unrestored)
-    return MapAnswer(full.version, msgspec.json.encode(drawn))
+    cluster = ClusterMap(full.incarnation, mapped_rows(full), full.unrestored)
+    return EncodedMap(full.version, msgspec.json.encode(cluster))
 
 
-def drawn_rows(full: FullMap) -> list[list[MappedServer]]:
+def mapped_rows(full: FullMap) -> list[list[MappedServer]]:
     rows = dict(full.rows)
     return [
         [MappedServer(host, chunks) for host, chunks in rows.get(row, [])]
         for row in range(1, max(rows, default=0) + 1)
     ]
-
-
-def has(known: str, etag: str) -> bool:
-    """Whether the caller's If-None-Match names this version."""
-    names = [word.strip().removeprefix("W/") for word in known.split(",")]
-    return etag in names or names == ["*"]

@@ -1,4 +1,4 @@
-"""Tasks and resources over HTTP: listed, added, changed, run."""
+"""Endpoints for tasks, resources and types of job: list, add, change, run, pause."""
 
 from dataclasses import asdict
 from typing import Any
@@ -14,8 +14,8 @@ from usher.api.queue_calls import (
     SECOND,
     check_contains,
     queue_transaction,
-    shown_to,
-    span,
+    read_duration,
+    redact,
     wrong_state,
 )
 from usher.api.queue_messages import (
@@ -45,161 +45,161 @@ from usher.queue.periods import TaskSchedule
 
 
 async def list_tasks(call: MgmtCall[TasksQuery]) -> TaskList:
-    asked = call.body
-    check_contains(call, asked.contains)
+    query = call.body
+    check_contains(call, query.contains)
     async with queue_transaction(call) as conn:
-        found = await task_queries.list_tasks(
+        tasks_ = await task_queries.list_tasks(
             conn,
-            state=asked.state,
-            type=asked.type,
-            resource=asked.resource,
-            contains=asked.contains,
-            after_id=asked.after,
-            n=asked.limit,
+            state=query.state,
+            type=query.type,
+            resource=query.resource,
+            contains=query.contains,
+            after_id=query.after,
+            n=query.limit,
         )
-    more = found[-1].id if len(found) == asked.limit else None
-    return TaskList([shown_task(call, task) for task in found], more)
+    next_id = tasks_[-1].id if len(tasks_) == query.limit else None
+    return TaskList([redacted_view(call, task) for task in tasks_], next_id)
 
 
 async def add_task(call: MgmtCall[NewTaskRequest]) -> TaskView:
-    given = read(call.body)
-    state = given.pop("state", "enabled")
-    clock = TaskSchedule.read(
-        **{name: given.pop(name) for name in admin.SCHEDULE_FIELDS if name in given}
+    fields = task_fields(call.body)
+    state = fields.pop("state", "enabled")
+    schedule = TaskSchedule.read(
+        **{name: fields.pop(name) for name in admin.SCHEDULE_FIELDS if name in fields}
     )
     async with queue_transaction(call) as conn:
         now = await server_time(conn)
-        id_ = await queue.add_task(conn, queue.TaskSpec(clock=clock, **given), now=now)
+        id_ = await queue.add_task(conn, queue.TaskSpec(schedule=schedule, **fields), now=now)
         if state != "enabled":
             await admin.set_task_state(conn, id_, state, now=now)
-        return shown(await task_queries.show_task(conn, id_))
+        return task_view(await task_queries.show_task(conn, id_))
 
 
 async def show_task(call: MgmtCall[None]) -> TaskView:
     async with queue_transaction(call) as conn:
-        return shown_task(call, await named(conn, call))
+        return redacted_view(call, await task_in_path(conn, call))
 
 
 async def change_task(call: MgmtCall[TaskChangeRequest]) -> TaskView:
-    given = read(call.body)
-    state = given.pop("state", None)
+    fields = task_fields(call.body)
+    state = fields.pop("state", None)
     async with queue_transaction(call) as conn:
-        task, now = await named(conn, call), await server_time(conn)
-        if given:
-            task = await admin.update_task(conn, task.id, now=now, **given)
+        task, now = await task_in_path(conn, call), await server_time(conn)
+        if fields:
+            task = await admin.update_task(conn, task.id, now=now, **fields)
         if state is not None:
             task = await admin.set_task_state(conn, task.id, state, now=now)
-    return shown(task)
+    return task_view(task)
 
 
 async def delete_task(call: MgmtCall[None]) -> TaskView:
-    """The task as it was."""
+    """Delete the task and return it as it was."""
     async with queue_transaction(call) as conn:
-        task = await named(conn, call)
-        return shown(await admin.delete_task(conn, task.id))
+        task = await task_in_path(conn, call)
+        return task_view(await admin.delete_task(conn, task.id))
 
 
 async def run_task(call: MgmtCall[None]) -> QueuedJob:
     async with queue_transaction(call) as conn:
-        task = await named(conn, call)
-        made = await admin.run_task(conn, task.id, now=await server_time(conn))
-    if not made.new:
-        raise wrong_state(f"Task {task.id} has a live job already: {made.id}.")
-    return QueuedJob(made.id, new=True)
+        task = await task_in_path(conn, call)
+        job = await admin.run_task(conn, task.id, now=await server_time(conn))
+    if not job.new:
+        raise wrong_state(f"Task {task.id} has a live job already: {job.id}.")
+    return QueuedJob(job.id, new=True)
 
 
-async def named(conn: Connection, call: MgmtCall[Any]) -> task_queries.StoredTask:
-    """The task that the path names, by its number or its name."""
-    word = call.path_params["id"]
-    return await task_queries.show_task(conn, int(word) if NUMBER.fullmatch(word) else word)
+async def task_in_path(conn: Connection, call: MgmtCall[Any]) -> task_queries.StoredTask:
+    """The task that the path names by its number or its name."""
+    name = call.path_params["id"]
+    return await task_queries.show_task(conn, int(name) if NUMBER.fullmatch(name) else name)
 
 
-def read(asked: TaskFields) -> dict[str, Any]:
-    """What is given, with spans read."""
-    given = {
+def task_fields(request: TaskFields) -> dict[str, Any]:
+    """The fields that the request sets, with durations parsed."""
+    fields = {
         field.name: value
-        for field in msgspec.structs.fields(asked)
-        if (value := getattr(asked, field.name)) is not UNSET
+        for field in msgspec.structs.fields(request)
+        if (value := getattr(request, field.name)) is not UNSET
     }
     for name in ("periodicity", "jitter"):
-        if given.get(name) is not None:
-            given[name] = span(given[name], name, 0 * SECOND)
-    if "args" in given:
-        given["args"] = tuple(given["args"])
-    return given
+        if fields.get(name) is not None:
+            fields[name] = read_duration(fields[name], name, 0 * SECOND)
+    if "args" in fields:
+        fields["args"] = tuple(fields["args"])
+    return fields
 
 
-def shown_task(call: MgmtCall[Any], task: task_queries.StoredTask) -> TaskView:
-    """A task as this caller may see it."""
-    return shown(shown_to(call, task))
+def redacted_view(call: MgmtCall[Any], task: task_queries.StoredTask) -> TaskView:
+    """The task as this caller may see it."""
+    return task_view(redact(call, task))
 
 
-def shown(task: task_queries.StoredTask) -> TaskView:
-    given: dict[str, Any] = asdict(task)
+def task_view(task: task_queries.StoredTask) -> TaskView:
+    fields: dict[str, Any] = asdict(task)
     for name in ("periodicity", "jitter"):
-        if given[name] is not None:
-            given[name] = durations.show(given[name])
-    return TaskView(**given)
+        if fields[name] is not None:
+            fields[name] = durations.show(fields[name])
+    return TaskView(**fields)
 
 
 async def list_resources(call: MgmtCall[ResourcesQuery]) -> ResourceList:
-    asked = call.body
+    query = call.body
     async with queue_transaction(call) as conn:
-        found = await task_queries.list_resources(
-            conn, contains=asked.contains, after=asked.after, n=asked.limit
+        resources = await task_queries.list_resources(
+            conn, contains=query.contains, after=query.after, n=query.limit
         )
-    more = found[-1].name if len(found) == asked.limit else None
-    return ResourceList([resource(one) for one in found], more)
+    next_name = resources[-1].name if len(resources) == query.limit else None
+    return ResourceList([resource_view(one) for one in resources], next_name)
 
 
 async def set_resource(call: MgmtCall[ResourceChange]) -> ResourceView:
-    name, asked = call.path_params["name"], call.body
+    name, request = call.path_params["name"], call.body
     if len(name) > MAX_NAME_LENGTH:
         raise BadInput(f"A resource's name has at most {MAX_NAME_LENGTH} characters.")
     interval = None
-    if asked.interval is not None:
-        interval = span(asked.interval, "interval", 0 * SECOND)
+    if request.interval is not None:
+        interval = read_duration(request.interval, "interval", 0 * SECOND)
     async with queue_transaction(call) as conn:
         now = await server_time(conn)
         changed, _ = await admin.set_resource(
-            conn, name, capacity=asked.capacity, interval=interval, now=now
+            conn, name, capacity=request.capacity, interval=interval, now=now
         )
-        if asked.paused:
+        if request.paused:
             changed = await admin.pause_resource(conn, name)
-        elif asked.paused is not None:
+        elif request.paused is not None:
             changed = await admin.resume_resource(conn, name, now=now)
-    return resource(changed)
+    return resource_view(changed)
 
 
 async def list_types(call: MgmtCall[None]) -> JobTypeList:
     async with queue_transaction(call) as conn:
         pauses = await task_queries.paused_types(conn)
-    return JobTypeList([paused(pause) for pause in pauses])
+    return JobTypeList([paused_type(pause) for pause in pauses])
 
 
 async def set_type(call: MgmtCall[TypeChange]) -> JobType:
-    type_, asked = call.path_params["type"], call.body
+    type_, request = call.path_params["type"], call.body
     async with queue_transaction(call) as conn:
-        if asked.paused:
+        if request.paused:
             now = await server_time(conn)
-            return paused(await admin.pause_type(conn, type_, reason=asked.reason, now=now))
+            return paused_type(await admin.pause_type(conn, type_, reason=request.reason, now=now))
         await admin.resume_type(conn, type_)
     return JobType(type_, paused=False, reason="", since=None)
 
 
-def paused(pause: task_queries.PausedType) -> JobType:
+def paused_type(pause: task_queries.PausedType) -> JobType:
     return JobType(pause.type, paused=True, reason=pause.reason, since=pause.since)
 
 
-def resource(found: task_queries.ResourceStatus) -> ResourceView:
+def resource_view(status: task_queries.ResourceStatus) -> ResourceView:
     return ResourceView(
-        found.name,
-        found.capacity,
-        durations.show(found.interval),
-        found.running,
-        found.waiting,
-        found.latest_run,
-        found.paused,
+        status.name,
+        status.capacity,
+        durations.show(status.interval),
+        status.running,
+        status.waiting,
+        status.latest_run,
+        status.paused,
     )
 
 
@@ -219,7 +219,7 @@ ENDPOINTS = (
         access=ADMIN,
     ),
     Endpoint(
-        "DELETE", "/v1/tasks/{id}", delete_task, None, TaskView, "Forget a task", access=ADMIN
+        "DELETE", "/v1/tasks/{id}", delete_task, None, TaskView, "Delete a task", access=ADMIN
     ),
     Endpoint(
         "POST",
@@ -227,7 +227,7 @@ ENDPOINTS = (
         run_task,
         None,
         QueuedJob,
-        "A job of a task now",
+        "Run a task now",
         access=ADMIN,
     ),
     Endpoint(
@@ -245,7 +245,7 @@ ENDPOINTS = (
         set_resource,
         ResourceChange,
         ResourceView,
-        "Make a resource, or change, pause or resume one",
+        "Create, change, pause or resume a resource",
         access=ADMIN,
     ),
     Endpoint(
@@ -254,7 +254,7 @@ ENDPOINTS = (
         list_types,
         None,
         JobTypeList,
-        "Types of job that are paused",
+        "Paused types of job",
         access=READ_QUEUE,
     ),
     Endpoint(

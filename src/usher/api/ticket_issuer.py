@@ -1,4 +1,4 @@
-"""What MGMT signs tickets with, and whose tickets are refused; read from the database twice a second at most."""
+"""The key for tickets and the revoked tokens, read from the database at most twice a second."""
 
 import asyncio
 import time
@@ -16,7 +16,7 @@ class TicketIssuer:
     """One for each process."""
 
     def __init__(self, db: Database, *, offline_grace: float = 0.0) -> None:
-        # A front-end that cannot reach MGMT goes on searching for this long.
+        # A front-end that cannot reach MGMT continues to search for this long.
         self.query_lifetime_seconds = max(offline_grace, LIFETIME_SECONDS)
         self._db = db
         self._lock = asyncio.Lock()
@@ -24,7 +24,7 @@ class TicketIssuer:
         self._read_at = 0.0
 
     async def state(self) -> TicketState:
-        """The key, the revoked tokens and the database's time, none older than half a second."""
+        """The key, the revoked tokens and the database's time, at most half a second old."""
         async with self._lock:
             if self._state is None or time.monotonic() - self._read_at > FRESH_SECONDS:
                 async with self._db.connection() as conn:

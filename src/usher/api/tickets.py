@@ -1,25 +1,27 @@
-"""Tickets at MGMT: components get permits for each other, and what they need to verify those of others."""
+"""Endpoints for tickets: components get tickets for each other, and what they need to verify those of others."""
 
 from collections.abc import Mapping
-from typing import Annotated, Final
-
-from msgspec import Meta
+from typing import Final
 
 from usher.api.access import read_and
 from usher.api.context import MgmtCall
 from usher.api.mgmt_calls import mgmt_connection
-from usher.api.mgmt_messages import Host, Told
 from usher.errors import BadInput
+from usher.http.server.bodies import check_count
 from usher.http.server.endpoint import AccessRule, Endpoint
-from usher.http.server.middleware import HttpError
-from usher.messages import GuardState, Tickets
+from usher.messages.components import (
+    MAX_HOSTS_PER_TICKET_REQUEST,
+    GuardQuery,
+    GuardState,
+    TicketRequest,
+    Tickets,
+)
 from usher.mgmt import components
 from usher.mgmt.component_names import TYPES, ComponentType
 from usher.mgmt.tokens import Token
 from usher.tickets import ACTIONS, LIFETIME_SECONDS, Action, Ticket, audience_key, sign
 
-MAX_HOSTS_PER_REQUEST: Final = 1_000
-# What each type of component asks of others.
+# What each type of component may ask other components for.
 ACTIONS_OF_TYPE: Final[Mapping[ComponentType, tuple[Action, ...]]] = {
     "index-builder": ("content", "index"),
     "index-server": ("index",),
@@ -27,18 +29,8 @@ ACTIONS_OF_TYPE: Final[Mapping[ComponentType, tuple[Action, ...]]] = {
 }
 
 
-class TicketRequest(Told, kw_only=True):
-    """The components that the caller wants to ask."""
-
-    hosts: Annotated[list[Host], Meta(extra_json_schema={"maxItems": MAX_HOSTS_PER_REQUEST})]
-
-
-class GuardQuery(Told, kw_only=True):
-    """A component that wants to verify tickets."""
-
-
 def actions_of(token: Token) -> tuple[Action, ...]:
-    """What the bearer of this token may ask of components; reading does not include index chunks."""
+    """What a caller with this token may ask components for; `read` does not include index chunks."""
     if token.scope == "admin":
         return ACTIONS
     if token.scope == "read":
@@ -46,22 +38,20 @@ def actions_of(token: Token) -> tuple[Action, ...]:
     return ACTIONS_OF_TYPE.get(token.type, ()) if token.type else ()
 
 
-async def give_tickets(call: MgmtCall[TicketRequest]) -> Tickets:
+async def issue_tickets(call: MgmtCall[TicketRequest]) -> Tickets:
     hosts, token = call.body.hosts, call.caller.token
-    if len(hosts) > MAX_HOSTS_PER_REQUEST:
-        message = f"{len(hosts):,} hosts are more than {MAX_HOSTS_PER_REQUEST:,}."
-        raise HttpError(413, "too_large", message, hint="Ask in several requests.")
+    check_count(hosts, "hosts", MAX_HOSTS_PER_TICKET_REQUEST)
     if token is None or not (actions := actions_of(token)):
         return Tickets({}, LIFETIME_SECONDS)  # on one machine, components need none
     state = await call.context.tickets.state()
     async with mgmt_connection(call, alone=True) as conn:
-        known = await components.known_hosts(conn, hosts)
+        component_hosts = await components.known_hosts(conn, hosts)
     is_query_only = actions == ("query",)
     lifetime = call.context.tickets.query_lifetime_seconds if is_query_only else LIFETIME_SECONDS
     expires = state.now + lifetime
     signed = {
         host: sign(Ticket(host, token.id, actions, expires), audience_key(state.key, host))
-        for host in known
+        for host in component_hosts
     }
     return Tickets(signed, LIFETIME_SECONDS)
 
@@ -72,19 +62,20 @@ async def show_guard(call: MgmtCall[GuardQuery]) -> GuardState:
             "Only a component with a token of its own has a key to verify tickets.",
             hint="usher tokens add --type crawler",
         )
-    me = await call.context.callers.meet(call.caller, call.body.host)
+    component = await call.context.callers.component(call.caller, call.body.host)
     state = await call.context.tickets.state()
-    return GuardState(me.host, audience_key(state.key, me.host).hex(), state.now, state.revoked)
+    key = audience_key(state.key, component.host)
+    return GuardState(component.host, key.hex(), state.now, state.revoked)
 
 
 ENDPOINTS = (
     Endpoint(
         "POST",
         "/v1/tickets",
-        give_tickets,
+        issue_tickets,
         TicketRequest,
         Tickets,
-        "Tickets by which a component asks others",
+        "Issue tickets for calls to other components",
         access=read_and("index-builder", "index-server", "front-end"),
     ),
     Endpoint(
@@ -93,7 +84,7 @@ ENDPOINTS = (
         show_guard,
         GuardQuery,
         GuardState,
-        "What a component needs to verify the tickets that others show it",
+        "What a component needs to verify tickets",
         access=AccessRule("work", frozenset(TYPES)),
     ),
 )

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal, TypedDict, Unpack
+from typing import Literal, NamedTuple, TypedDict, Unpack
 
 from psycopg.types.json import Jsonb
 from psycopg.types.multirange import Multirange
@@ -106,7 +106,7 @@ async def count_pages(
 
 async def count_known_pages(conn: Connection, *, number: int, most: int) -> int:
     """Pages of a host in any state, counted up to `most`."""
-    ((known,),) = await store.known_pages.tuples(conn, domain64=number, most=most)
+    ((known,),) = await store.count_known_pages.tuples(conn, domain64=number, most=most)
     return int(known)
 
 
@@ -164,7 +164,7 @@ async def change_settings(
     max_depth: int | None = None,
 ) -> DoorSettings:
     """Set what holds for every host that does not say otherwise."""
-    found = await store.change_house.row(
+    found = await store.change_settings.row(
         conn,
         DoorSettings,
         cadence=cadence,
@@ -174,6 +174,21 @@ async def change_settings(
     )
     assert found is not None  # noqa: S101 - the table has one row, by its own rule
     return found
+
+
+class RecrawlEntrance(NamedTuple):
+    """Where to knock for a whole host (its root if there is no path), and how many of its pages are being crawled."""
+
+    host: str
+    scheme: int | None
+    path: str | None
+    crawling: int
+
+
+async def recrawl_entrances(conn: Connection, *, hosts: Sequence[int]) -> list[RecrawlEntrance]:
+    """The entrance of each host, given by its domain64."""
+    rows = await store.recrawl_entrances.tuples(conn, hosts=list(hosts))
+    return [RecrawlEntrance(*row) for row in rows]
 
 
 async def export_numbers(

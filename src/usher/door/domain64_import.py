@@ -173,7 +173,7 @@ async def import_lines(
 async def current_holders(
     conn: Connection, sound: Sequence[PublishedHost]
 ) -> list[tuple[Hashable, ...]]:
-    return await store.held.tuples(
+    return await store.current_holders.tuples(
         conn,
         codes=[one.parts.tld for one in sound],
         tlds=[one.tld for one in sound],

@@ -1,4 +1,4 @@
--- name: held
+-- name: current_holders
 -- What the registry has for each published line, both ways: code and name of the TLD, number and name of the domain,
 -- number and name of the host. 127 is shared by many TLDs and belongs to none.
 select

@@ -9,7 +9,7 @@ from usher.db.clock import server_time
 from usher.db.pool import Connection
 from usher.db.statements import load_statements
 from usher.door import hosts
-from usher.private_hosts import PrivateHostPermission
+from usher.private_hosts import HostPermission
 from usher.urls import Url
 
 store = load_statements(__file__)
@@ -24,7 +24,7 @@ class GrantedAccess:
     granted_at: datetime
 
 
-async def grant(conn: Connection, url: Url, permission: PrivateHostPermission) -> None:
+async def grant(conn: Connection, url: Url, permission: HostPermission) -> None:
     """Register the URL's host if it is new, and let crawlers connect to it as the permission says."""
     now = await server_time(conn)
     await hosts.register(conn, names=[url.host], now=now, schemes={url.host: url.scheme})

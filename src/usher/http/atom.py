@@ -1,7 +1,4 @@
-"""Atom 1.0 as text: a list of entries in, a document out that every reader takes, whatever stands in the texts.
-
-Comes from items and from results of a search; goes to feed readers.
-"""
+"""Writes Atom 1.0 feeds that are valid with any texts."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,7 +11,7 @@ from xml.sax.saxutils import escape, quoteattr
 ATOM_MEDIA_TYPE: Final = "application/atom+xml"
 _OURS: Final = UUID("6f1c2d0e-6a54-5d9b-9f0b-0d7d6a1b8c11")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-# What XML 1.0 has no room for, and line ends that a reader would change.
+# Characters that XML 1.0 forbids, and line ends that a parser would change.
 _ILLEGAL: Final = re.compile("[^\t\n\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -28,7 +25,7 @@ class AtomLink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtomEntry:
-    """One entry; its text is plain, and so is its title."""
+    """An entry with a plain text and title."""
 
     id: str
     title: str
@@ -39,12 +36,12 @@ class AtomEntry:
     categories: Sequence[str] = ()
     text: str = ""
     language: str = ""
-    source: str = ""  # what the feed is called that it is from
+    source: str = ""  # the title of the original feed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtomFeed:
-    """A feed; what it says of when it changed is the latest of what its entries say."""
+    """A feed of entries."""
 
     id: str
     title: str
@@ -54,16 +51,17 @@ class AtomFeed:
 
     @property
     def updated(self) -> datetime:
-        return max((one.updated for one in self.entries), default=_EPOCH)
+        """The time of the latest entry."""
+        return max((entry.updated for entry in self.entries), default=_EPOCH)
 
 
 def stable_urn(*words: object) -> str:
-    """A name that is always the same for the same words, and for no others."""
+    """An Atom id that is always the same for the same words."""
     return uuid5(_OURS, _legal("\n".join(map(str, words)))).urn
 
 
 def to_xml(document: AtomFeed) -> bytes:
-    """The document as it is sent."""
+    """The document in UTF-8."""
     return "\n".join(['<?xml version="1.0" encoding="utf-8"?>', *_feed(document), ""]).encode()
 
 
@@ -88,9 +86,9 @@ def _entry(entry: AtomEntry) -> Iterator[str]:
     yield f"<updated>{_moment(entry.updated)}</updated>"
     if entry.published:
         yield f"<published>{_moment(entry.published)}</published>"
-    yield from (f"<author><name>{_text(one)}</name></author>" for one in _said(entry.authors))
+    yield from (f"<author><name>{_text(name)}</name></author>" for name in _unique(entry.authors))
     yield from map(_link, entry.links)
-    yield from (f"<category term={_quoted(one)}/>" for one in _said(entry.categories))
+    yield from (f"<category term={_quoted(term)}/>" for term in _unique(entry.categories))
     if entry.source:
         yield f"<source><title>{_text(entry.source)}</title></source>"
     if entry.text:
@@ -99,14 +97,14 @@ def _entry(entry: AtomEntry) -> Iterator[str]:
 
 
 def _link(link: AtomLink) -> str:
-    more = f" type={_quoted(link.type)}" if "/" in link.type else ""
-    more += f' length="{link.length}"' if link.length is not None else ""
-    return f"<link rel={_quoted(link.rel)} href={_quoted(link.href)}{more}/>"
+    optional = f" type={_quoted(link.type)}" if "/" in link.type else ""
+    optional += f' length="{link.length}"' if link.length is not None else ""
+    return f"<link rel={_quoted(link.rel)} href={_quoted(link.href)}{optional}/>"
 
 
-def _said(texts: Iterable[str]) -> list[str]:
-    """Each once, without those that say nothing."""
-    return list(dict.fromkeys(one for one in texts if _text(one).strip()))
+def _unique(texts: Iterable[str]) -> list[str]:
+    """Each text once, without blank ones."""
+    return list(dict.fromkeys(text for text in texts if _text(text).strip()))
 
 
 def _is_language(text: str) -> bool:

@@ -17,9 +17,10 @@ from usher.index.build_pool import BuildPool
 from usher.index.chunk_documents import BuildJob, BuiltChunk, MergeSource
 from usher.index.chunk_sources import download_index_chunk
 from usher.index.claimed_chunks import ClaimedChunks
-from usher.index.component_directory import background_task
+from usher.index.component_lifecycle import background_task
 from usher.index.metrics import BUILT, BUILT_DOCUMENTS, FOREIGN, count_skipped
-from usher.messages import ContentChunk, ForeignPages, SourceChunk
+from usher.messages.builder import ContentChunk, SourceChunk
+from usher.messages.components import ForeignPages
 from usher.telemetry import Log, log_failure
 
 log = Log("index")

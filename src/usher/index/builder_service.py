@@ -17,7 +17,7 @@ from usher.http.server.listen import Bind
 from usher.index.build_pool import BuildLimits, BuildPool, available_cores
 from usher.index.builder import Builder
 from usher.index.claimed_chunks import ClaimedChunks
-from usher.index.component_directory import background_task, directory_name, lock_directory
+from usher.index.component_lifecycle import background_task, directory_name, lock_directory
 from usher.settings import Settings
 from usher.telemetry import Log
 

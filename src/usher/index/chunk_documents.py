@@ -19,7 +19,7 @@ from usher.crawl.warc.reader import WarcEntry, read_entries
 from usher.index import chunk_file
 from usher.index.document import IndexDocument, SkippedPage, from_page
 from usher.index.page_filter import PageFilter
-from usher.messages import ForeignPages
+from usher.messages.components import ForeignPages
 from usher.urls import Scheme, Url, UrlRefusal, parse
 
 MAX_REASONS: Final = 20

@@ -1,7 +1,7 @@
-"""Index chunks brought to a server's shelf: from their builder, or from another server that has them.
+"""Downloads index chunks to an index server, from their builder or from another server.
 
-Comes from MGMT, which says who has what; goes to files that are whole and what was promised. Whoever did not answer is
-asked last for a while. What nobody has, however often they are asked, is lost: MGMT is to hear of it.
+A host that does not respond is tried last for a while. If every host repeatedly says that it does not have a chunk, the
+chunk is lost and the loader reports it to MGMT.
 """
 
 import asyncio
@@ -14,145 +14,145 @@ from typing import Final
 from usher.chunk_store import ChunkStore
 from usher.errors import BadContent, DiskUnusable, NotFound, Unreachable, UsherError
 from usher.http.client.download import download_chunk
-from usher.messages import MissingChunk, ServerChunk, SourceChunk
+from usher.messages.builder import SourceChunk
+from usher.messages.index_server import MissingChunk, ServerChunk
 
-PATIENCE: Final = 5.0  # seconds
-AVOIDED_SECONDS: Final = 30.0
-AGAIN: Final = (1.0, 60.0)  # seconds before a chunk is tried again: at first, at most
-LONGEST_REASON: Final = 1_000
-SURE_TRIES, SURE_SECONDS = 3, 30.0  # so often, and for so long, nobody had it: it is lost
-TicketFor = Callable[[str], Awaitable[str]]  # a ticket for the component at that host
+DOWNLOAD_TIMEOUT_SECONDS: Final = 5.0
+AVOID_SECONDS: Final = 30.0  # during which a silent host is tried last
+RETRY_SECONDS: Final = (1.0, 60.0)  # before a failed chunk is tried again: at first, at most
+MAX_REASON_CHARACTERS: Final = 1_000
+LOST_TRIES, LOST_SECONDS = 3, 30.0  # a chunk that no host has so often, and for so long, is lost
+TicketFor = Callable[[str], Awaitable[str]]  # returns the ticket for a host
 
 
 @dataclass(frozen=True, slots=True)
 class UnavailableChunk:
-    """A chunk that nobody had: since when, how often in a row, and the last answers."""
+    """A chunk that no host has: since when, after how many tries, and the report for MGMT."""
 
     since: float
     tries: int
-    said: MissingChunk
+    report: MissingChunk
 
 
 class ChunkSources:
-    """Where chunks come from, and which of them cannot be had just now."""
+    """Downloads chunks and remembers the failures."""
 
-    def __init__(self, shelf: ChunkStore, ticket_for: TicketFor | None = None) -> None:
-        self.shelf = shelf
+    def __init__(self, store: ChunkStore, ticket_for: TicketFor | None = None) -> None:
+        self.store = store
         self._ticket_for = ticket_for or no_ticket
-        self._avoided: dict[str, float] = {}  # host, and until when
-        self._failed: dict[int, tuple[float, float]] = {}  # chunk, when to try again, and its pause
-        self._nowhere: dict[int, UnavailableChunk] = {}
-        self.sure_seconds = SURE_SECONDS
+        self._avoided_until: dict[str, float] = {}  # by host
+        self._retries: dict[int, tuple[float, float]] = {}  # by chunk: when to retry, and the pause
+        self._unavailable: dict[int, UnavailableChunk] = {}
+        self.lost_seconds = LOST_SECONDS
 
     def may_try(self, chunk: int) -> bool:
-        return now() >= self._failed.get(chunk, (0.0, 0.0))[0]
+        return now() >= self._retries.get(chunk, (0.0, 0.0))[0]
 
-    def resting(self) -> int:
-        """How many chunks are not to be tried yet."""
-        return sum(now() < when for when, _ in self._failed.values())
+    def waiting(self) -> int:
+        """The number of chunks that wait for their next try."""
+        return sum(now() < retry_at for retry_at, _ in self._retries.values())
 
-    def failed(self, chunk: int, *, unsound: str = "") -> None:
-        """It could not be had, or not be used: not again for a while, which gets longer.
+    def add_failure(self, chunk: int, *, unsound: str = "") -> None:
+        """Delay the next try of a chunk, longer each time.
 
-        `unsound` says why every copy of it is bad: MGMT hears of that at once, and has it built again or parks it.
+        `unsound` says why every copy is bad: such a chunk counts as lost at once.
         """
-        pause = min(2 * self._failed.get(chunk, (0.0, AGAIN[0] / 2))[1], AGAIN[1])
-        self._failed[chunk] = (now() + pause, pause)
+        pause = min(2 * self._retries.get(chunk, (0.0, RETRY_SECONDS[0] / 2))[1], RETRY_SECONDS[1])
+        self._retries[chunk] = (now() + pause, pause)
         if unsound:
-            said = MissingChunk(chunk, unsound[:LONGEST_REASON])
-            self._nowhere[chunk] = UnavailableChunk(now() - self.sure_seconds, SURE_TRIES, said)
+            report = MissingChunk(chunk, unsound[:MAX_REASON_CHARACTERS])
+            since = now() - self.lost_seconds
+            self._unavailable[chunk] = UnavailableChunk(since, LOST_TRIES, report)
 
-    def good(self, chunk: int) -> None:
-        self._failed.pop(chunk, None)
-        self._nowhere.pop(chunk, None)
+    def forget_failures(self, chunk: int) -> None:
+        self._retries.pop(chunk, None)
+        self._unavailable.pop(chunk, None)
 
-    def lost(self) -> list[MissingChunk]:
-        """Chunks that nobody has, for sure; each is told once, and again if that goes on for as long."""
-        before = now() - self.sure_seconds
-        found = [
-            one.said
-            for one in self._nowhere.values()
-            if one.tries >= SURE_TRIES and one.since <= before
+    def pop_lost(self) -> list[MissingChunk]:
+        """The chunks that are lost; each is returned once, and again if it stays lost for as long."""
+        latest = now() - self.lost_seconds
+        lost = [
+            number
+            for number, state in self._unavailable.items()
+            if state.tries >= LOST_TRIES and state.since <= latest
         ]
-        for one in found:
-            del self._nowhere[one.chunk_id]
-        return found
+        return [self._unavailable.pop(number).report for number in lost]
 
-    async def fetch(self, one: ServerChunk) -> bool:
-        """See that a chunk is on the shelf; whether it was already. Unreachable if nobody has it."""
-        kept = await asyncio.to_thread(self.shelf.find, one.chunk_id)
-        if kept and kept.sha256 == one.index_sha256:
+    async def fetch(self, chunk: ServerChunk) -> bool:
+        """Ensure that a chunk is in the store; True if it already was, Unreachable if no host has it."""
+        file = await asyncio.to_thread(self.store.find, chunk.chunk_id)
+        if file and file.sha256 == chunk.index_sha256:
             return True
         errors = {}
-        for host in self._in_order(one):
+        for host in self._hosts(chunk):
             try:
-                await self._pull(one, host)
+                await self._download(chunk, host)
             except DiskUnusable:
                 raise
             except UsherError as error:
                 errors[host] = error
                 if isinstance(error, Unreachable):
-                    self._avoided[host] = now() + AVOIDED_SECONDS
+                    self._avoided_until[host] = now() + AVOID_SECONDS
             else:
                 return False
-        self._judge(one, errors)
+        self._note_unavailable(chunk, errors)
         reasons = " ".join(error.message for error in errors.values())
-        raise Unreachable(reasons or f"Nobody has the index of chunk {one.chunk_id}.")
+        raise Unreachable(reasons or f"No host has the index of chunk {chunk.chunk_id}.")
 
-    def _judge(self, one: ServerChunk, errors: dict[str, UsherError]) -> None:
-        """Whether all who answered have it no more; those who did not answer may, but for a builder that is gone."""
-        unsure = {
+    def _note_unavailable(self, chunk: ServerChunk, errors: dict[str, UsherError]) -> None:
+        """Count a try if no host has the chunk; a host that did not respond may have it, except the builder."""
+        undecided = {
             host for host, error in errors.items() if not isinstance(error, NotFound | BadContent)
         }
-        silent = unsure == {one.index_builder_host}
-        silent &= isinstance(errors.get(one.index_builder_host), Unreachable)
-        if not errors or (unsure and not silent):
-            self._nowhere.pop(one.chunk_id, None)
+        builder = chunk.index_builder_host
+        is_silent = undecided == {builder} and isinstance(errors[builder], Unreachable)
+        if not errors or (undecided and not is_silent):
+            self._unavailable.pop(chunk.chunk_id, None)
             return
-        reason = " ".join(error.message for error in errors.values())[:LONGEST_REASON]
-        said = MissingChunk(one.chunk_id, reason, silent)
-        was = self._nowhere.get(one.chunk_id)
-        if was is None or was.said.builder_silent != silent:  # silence is no part of a denial
-            was = UnavailableChunk(now(), 0, said)
-        self._nowhere[one.chunk_id] = replace(was, tries=was.tries + 1, said=said)
+        reason = " ".join(error.message for error in errors.values())[:MAX_REASON_CHARACTERS]
+        report = MissingChunk(chunk.chunk_id, reason, is_silent)
+        before = self._unavailable.get(chunk.chunk_id)
+        if before is None or before.report.builder_silent != is_silent:
+            before = UnavailableChunk(now(), 0, report)
+        self._unavailable[chunk.chunk_id] = replace(before, tries=before.tries + 1, report=report)
 
-    async def _pull(self, one: ServerChunk, host: str) -> None:
-        kept = await download_chunk(
+    async def _download(self, chunk: ServerChunk, host: str) -> None:
+        file = await download_chunk(
             host,
-            one.chunk_id,
+            chunk.chunk_id,
             "index",
-            self.shelf.path(one.chunk_id),
-            one.index_sha256,
-            size=one.index_bytes,
+            self.store.path(chunk.chunk_id),
+            chunk.index_sha256,
+            size=chunk.index_bytes,
             ticket=await self._ticket_for(host),
-            patience=PATIENCE,
+            patience=DOWNLOAD_TIMEOUT_SECONDS,
         )
-        self.shelf.remember_checksum(one.chunk_id, kept)
+        self.store.remember_checksum(chunk.chunk_id, file)
 
-    def _in_order(self, one: ServerChunk) -> list[str]:
-        """The builder first, then any of the others; last of all who did not answer lately."""
-        others = random.sample(one.peers, len(one.peers))
-        hosts = dict.fromkeys([one.index_builder_host, *others])
-        return sorted(filter(None, hosts), key=lambda host: self._avoided.get(host, 0.0) > now())
+    def _hosts(self, chunk: ServerChunk) -> list[str]:
+        """The builder first, then the peers in random order; hosts that did not respond lately come last."""
+        peers = random.sample(chunk.peers, len(chunk.peers))
+        hosts = filter(None, dict.fromkeys([chunk.index_builder_host, *peers]))
+        return sorted(hosts, key=lambda host: self._avoided_until.get(host, 0.0) > now())
 
 
 async def no_ticket(_host: str) -> str:
-    """For components of one machine, which need none."""
+    """No ticket: components on one machine need none."""
     return ""
 
 
 async def download_index_chunk(
-    one: SourceChunk, to: Path, ticket_for: TicketFor = no_ticket
+    source: SourceChunk, path: Path, ticket_for: TicketFor = no_ticket
 ) -> None:
-    """An index chunk from whichever of the servers that have it; what each of them said, if none gives it."""
+    """Download an index chunk from any of its servers; Unreachable has the reasons if all fail."""
     reasons = []
-    for host in random.sample(one.hosts, len(one.hosts)):
+    for host in random.sample(source.hosts, len(source.hosts)):
         try:
             await download_chunk(
-                *(host, one.chunk_id, "index", to, one.sha256),
-                size=one.bytes,
+                *(host, source.chunk_id, "index", path, source.sha256),
+                size=source.bytes,
                 ticket=await ticket_for(host),
-                patience=PATIENCE,
+                patience=DOWNLOAD_TIMEOUT_SECONDS,
             )
         except DiskUnusable:
             raise
@@ -160,7 +160,7 @@ async def download_index_chunk(
             reasons.append(error.message)
         else:
             return
-    raise Unreachable(" ".join(reasons) or f"No server has the index of chunk {one.chunk_id}.")
+    raise Unreachable(" ".join(reasons) or f"No server has the index of chunk {source.chunk_id}.")
 
 
 def now() -> float:

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from usher.chunk_store import make_folder, translate_disk_errors
-from usher.messages import ContentChunk
+from usher.messages.builder import ContentChunk
 from usher.private_files import write_file
 
 

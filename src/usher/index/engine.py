@@ -1,8 +1,7 @@
-"""One Tantivy index in a directory, which itself knows what it holds.
+"""The Tantivy index of one server.
 
-Comes from index chunks that were checked, and from questions; goes to hits. Which chunks are loaded is written by the
-same commit as their documents, as one small document for each: killed at any moment, index and knowledge agree. Every
-method may be called from any thread; whoever asks is never held up by whoever adds.
+One marker document per loaded chunk is written in the same commit as the documents of the chunk, so a kill at any
+moment leaves both consistent. All methods are thread-safe, and writes do not block searches.
 """
 
 import shutil
@@ -16,7 +15,7 @@ from typing import Final
 
 import tantivy
 from tantivy import Occur
-from tantivy import Query as Tantivy
+from tantivy import Query as TantivyQuery
 
 from usher.errors import BadInput, Conflict, UsherError
 from usher.index import fields, force_merge, spelling
@@ -33,30 +32,30 @@ from usher.query.language import Query, words_of
 from usher.query.results import Hits, Suggestion, TermStats
 from usher.query.tokens import strip_accents
 
-HEAP: Final = 64_000_000
+WRITER_HEAP_BYTES: Final = 64_000_000
 MAX_HITS: Final = 1_000
 MAX_OFFSET: Final = 10_000
 MAX_HOSTS: Final = 20
-_MOST_LANGUAGES, _MOST_STEMS = 100, 2_000  # kept
-LEAST_FREE: Final = 1_000_000  # bytes; with less, whatever failed failed for want of space
+_LANGUAGE_CACHE_SIZE, _STEM_CACHE_SIZE = 100, 2_000
+MIN_FREE_BYTES: Final = 1_000_000  # with less, a failure is due to a full disk
 
 
 class Engine:
-    """The index of one server; `open` makes or opens it."""
+    """The index of one server; `open` creates or opens it."""
 
     def __init__(self, path: Path, index: tantivy.Index, heap: int) -> None:
         self.path = path
-        self.incarnation = ""  # of the database that its chunks were compared with, for its answers
+        self.incarnation = ""  # of the database that the chunks were compared with; sent with hits
         self._index = index
         self._heap = heap
         self._lock = RLock()
         self._writer: tantivy.IndexWriter | None = None
-        self._view = self._look()
+        self._reader = self._open_reader()
 
     @classmethod
-    def open(cls, path: Path, *, heap: int = HEAP) -> "Engine":
-        """Conflict if another process has it or another version made it."""
-        with _told(path):
+    def open(cls, path: Path, *, heap: int = WRITER_HEAP_BYTES) -> "Engine":
+        """Open the index; Conflict if another process uses it or another version created it."""
+        with _translate_errors(path):
             make_directory(path)
             index = tantivy.Index(fields.schema(), str(path))
             index.config_reader("manual")
@@ -66,94 +65,97 @@ class Engine:
                 return engine
 
     def close(self) -> None:
-        """Let go of the directory; what was not committed is forgotten."""
+        """Release the directory; uncommitted changes are lost."""
         with self._lock:
             writer, self._writer = self._writer, None
             if writer is not None:
-                _end(writer)
+                _release(writer)
+
+    # -- changes; they become durable and searchable with `commit`
 
     def add(self, chunk: int, documents: Iterable[IndexDocument]) -> int:
-        """Put a chunk in, in place of what was there of it; counts as loaded after `commit`."""
-        ballast = LengthPadding()
+        """Add a chunk, replacing its old documents; returns the number of documents."""
+        padding = LengthPadding()
         with self._writing() as writer:
-            _forget(writer, chunk)
+            _delete_chunk(writer, chunk)
             try:
                 for document in documents:
                     texts = fields.searchable_texts(document)
-                    ballast.weigh(texts)
+                    padding.add(texts)
                     writer.add_document(fields.to_tantivy(document, chunk, texts))
             except BadInput:
-                _forget(writer, chunk)
+                _delete_chunk(writer, chunk)
                 raise
-            for extra in ballast.fill(fields.loaded_marker(chunk), chunk):
-                writer.add_document(extra)
-        return ballast.documents
+            for added in padding.fill(fields.loaded_marker(chunk), chunk):
+                writer.add_document(added)
+        return padding.documents
 
     def drop(self, chunks: Iterable[int]) -> None:
-        """Take whole chunks out, after `commit`."""
+        """Remove chunks."""
         with self._writing() as writer:
             for chunk in chunks:
-                _forget(writer, chunk)
+                _delete_chunk(writer, chunk)
 
     def unload(self, chunks: Iterable[int]) -> None:
-        """Forget that chunks are loaded, after `commit`; what is there of them is found until they are added again."""
+        """Mark chunks as not loaded; their documents stay searchable until they are added again."""
         with self._writing() as writer:
             for chunk in chunks:
                 writer.delete_documents_by_term("loaded", str(chunk))
 
     def retire(self, versions: Iterable[tuple[str, int]]) -> None:
-        """Take out what these chunks hold of these pages, after `commit`; the chunks stay loaded."""
+        """Remove versions of pages, each by key and chunk; the chunks stay loaded."""
         with self._writing() as writer:
             for key, chunk in versions:
                 writer.delete_documents_by_term("copy", fields.page_version(key, chunk))
 
     def commit(self) -> None:
-        """Make all since the last commit durable and findable; if that fails, all of it is to be done again."""
+        """Make all changes durable and searchable; if this fails, all of them must be repeated."""
         with self._writing() as writer:
             writer.commit()
-            self._view = self._look()
+            self._reader = self._open_reader()
 
-    def settle(self) -> bool:
-        """Have Tantivy merge small segments, which takes a while; whether it will. Nothing else changes by it."""
+    # -- maintenance
+
+    def force_merge(self) -> bool:
+        """Trigger a merge of small segments, which takes a while; False if it is not worthwhile."""
         with self._writing() as writer:
             return force_merge.force_merge(writer, self.path)
 
     def refresh(self) -> bool:
-        """See what Tantivy has merged since; whether it has."""
-        changed = set(read_segments(self.path)) != self._view.segments
+        """Use segments that Tantivy has merged in the background; False if there are none."""
+        changed = set(read_segments(self.path)) != self._reader.segments
         if changed:
             with self._lock:
-                self._view = self._look()
+                self._reader = self._open_reader()
         return changed
 
+    # -- contents
+
     def chunks(self) -> set[int]:
-        """The chunks that are loaded, wholly and for good."""
-        return {int(name) for name, _ in self._terms("loaded", "")}
+        """The chunks that are completely loaded."""
+        return {int(name) for name in self._terms("loaded")}
 
     def not_loaded(self) -> set[int]:
-        """The chunks that have documents and are not loaded."""
-        names = {name for name, _ in self._terms("chunk", "")} - {FILLER}
-        return {int(name) for name in names} - self.chunks()
+        """The chunks that have documents but are not loaded."""
+        return {int(name) for name in self._terms("chunk") - {FILLER}} - self.chunks()
 
     def count(self, chunk: int) -> int:
-        """How many documents of a chunk there are to find."""
-        both = [
-            (Occur.Must, Tantivy.term_query(fields.schema(), "chunk", str(chunk), "basic")),
-            (Occur.Must, all_documents()),
-        ]
-        return match_count(self._view.searcher.search(Tantivy.boolean_query(both), 1))
-
-    def versions(self, key: str) -> set[int]:
-        """The chunks that have something of a page to find."""
-        return {
-            int(name.rpartition("\n")[2])
-            for name, _ in self._terms("copy", fields.page_version(key, 0)[:-1])
-        }
+        """The number of searchable documents of a chunk."""
+        query = _all_of(_term("chunk", str(chunk)), all_documents())
+        return match_count(self._reader.searcher.search(query, 1))
 
     @property
     def documents(self) -> int:
-        """How many documents there are to find."""
-        return match_count(self._view.searcher.search(all_documents(), 1))
+        """The number of searchable documents."""
+        return match_count(self._reader.searcher.search(all_documents(), 1))
+
+    def _terms(self, field: str) -> set[str]:
+        # With a filter Tantivy skips the terms of deleted documents.
+        every = TantivyQuery.all_query()
+        terms = self._reader.searcher.terms_with_prefix(field, "", filter_query=every)
+        return {term for term, _ in terms}
+
+    # -- queries
 
     def search(
         self,
@@ -165,68 +167,62 @@ class Engine:
         hosts: bool = False,
         show: int = 0,
     ) -> Hits:
-        """The best hits, the first `show` with passages; with the `stats` of all servers `together`, scores compare."""
-        view = self._view
-        question = QueryBuilder(view, query, stats)
+        """The best hits, the first `show` with snippets; with the same `stats`, scores of servers are comparable."""
         if not query:
             return Hits()
-        offset = max(0, min(offset, MAX_OFFSET))
-        found, total = rank(
-            view,
-            question.build(),
+        reader = self._reader
+        builder = QueryBuilder(reader, query, stats)
+        ranked, total = rank(
+            reader,
+            builder.build(),
             max(1, min(k, MAX_HITS)),
-            offset=offset,
-            order=None if question.ranked else "crawled",
+            offset=max(0, min(offset, MAX_OFFSET)),
+            order=None if query.groups else "crawled",
             count=not hosts,
         )
-        hits = tuple(kept.hit(score) for score, kept, _ in found)
-        words = words_of(question.telling)
-        passages = tuple(
-            _passage(view.read(where), kept.language, words) for _, kept, where in found[:show]
+        hits = tuple(hit.fields.hit(hit.score) for hit in ranked)
+        words = words_of(builder.significant_groups)
+        snippets = tuple(
+            _snippet(reader.read(hit.document), hit.fields.language, words) for hit in ranked[:show]
         )
-        for _, kept, where in found[show:]:
-            view.remember(kept, where)
-        if not hosts:
-            counts = {}
-        elif total == len(hits):
+        for hit in ranked[show:]:
+            reader.add_recent(hit.fields, hit.document)
+        counts: dict[str, int] = {}
+        if hosts and total == len(hits):
             counts = dict(Counter(hit.host for hit in hits).most_common(MAX_HOSTS))
-        else:
-            counts, total = _hosts(view, question.matching())
-        return Hits(total or 0, hits, counts, passages)
+        elif hosts:
+            counts, total = _count_hosts(reader, builder.build_filter())
+        return Hits(total or 0, hits, counts, snippets)
 
     def stats(self, query: Query) -> TermStats:
-        """What this index knows of the words of a query."""
-        return QueryBuilder(self._view, query).counted()
+        """The statistics of this index for the words of a query."""
+        return QueryBuilder(self._reader, query).local_stats()
 
-    def common(self, most: int) -> list[str]:
-        """So many of the commonest words, more or less."""
-        return frequent_words(self._view, most)
+    def frequent_words(self, limit: int) -> list[str]:
+        """About `limit` of the most frequent words."""
+        return frequent_words(self._reader, limit)
 
     def suggest(self, query: Query) -> list[Suggestion]:
-        """Better spellings of its words; worth asking for when little was found."""
-        return spelling.suggest(self._view, query.words)
+        """Better spellings of the words of a query."""
+        return spelling.suggest(self._reader, query.words)
 
     def snippets(
         self, query: Query, wanted: Sequence[tuple[str, int]], *, size: int = SNIPPET_CHARACTERS
     ) -> dict[tuple[str, int], list[Segment]]:
-        """For each (url, chunk) the passage that shows why it was found; those that are gone are left out."""
-        view = self._view
-        words = words_of(QueryBuilder(view, query).telling)
-        found = {}
+        """The snippets of hits by URL and chunk; documents that are gone are left out."""
+        reader = self._reader
+        words = words_of(QueryBuilder(reader, query).significant_groups)
+        snippets = {}
         for url, chunk in wanted:
-            if (one := view.remembered(url, chunk) or _one(view, url, chunk)) is not None:
-                language, document = one
-                found[url, chunk] = _passage(document, language, words, size)
-        return found
-
-    def _terms(self, field: str, start: str) -> list[tuple[str, int]]:
-        """The filter leaves out what is deleted but not yet swept out."""
-        return self._view.searcher.terms_with_prefix(field, start, filter_query=Tantivy.all_query())
+            if hit := reader.recent(url, chunk) or _find(reader, url, chunk):
+                language, document = hit
+                snippets[url, chunk] = _snippet(document, language, words, size)
+        return snippets
 
     @contextmanager
     def _writing(self) -> Iterator[tantivy.IndexWriter]:
-        """The one writer; after a failure it is of no use, and the next one starts from the last commit."""
-        with self._lock, _told(self.path):
+        """The only writer; after a failure it is replaced by one that starts from the last commit."""
+        with self._lock, _translate_errors(self.path):
             if self._writer is None:
                 self._writer = self._index.writer(self._heap, 1)
                 self._writer.garbage_collect_files()
@@ -235,66 +231,70 @@ class Engine:
             except BadInput:
                 raise
             except BaseException:
-                _end(self._writer)
+                _release(self._writer)
                 self._writer = None
                 raise
 
-    def _look(self) -> IndexReader:
-        found = read_segments(self.path)
+    def _open_reader(self) -> IndexReader:
+        segments = read_segments(self.path)
         self._index.reload()
-        return IndexReader(self._index.searcher(), sum(found.values()), frozenset(found))
+        return IndexReader(self._index.searcher(), sum(segments.values()), frozenset(segments))
 
 
-def _hosts(view: IndexReader, matching: Tantivy) -> tuple[dict[str, int], int]:
-    """The hosts that most are on, and how many there are in all."""
+def _term(field: str, value: str) -> TantivyQuery:
+    return TantivyQuery.term_query(fields.schema(), field, value, "basic")
+
+
+def _all_of(*queries: TantivyQuery) -> TantivyQuery:
+    return TantivyQuery.boolean_query([(Occur.Must, query) for query in queries])
+
+
+def _count_hosts(reader: IndexReader, query: TantivyQuery) -> tuple[dict[str, int], int]:
+    """The hosts with most matches, and the number of all matches."""
     wanted = {"hosts": {"terms": {"field": "host", "size": MAX_HOSTS}}}
-    found = view.searcher.aggregate(matching, wanted)["hosts"]
-    counts = {bucket["key"]: int(bucket["doc_count"]) for bucket in found["buckets"]}
-    return counts, sum(counts.values()) + int(found["sum_other_doc_count"])
+    result = reader.searcher.aggregate(query, wanted)["hosts"]
+    counts = {bucket["key"]: int(bucket["doc_count"]) for bucket in result["buckets"]}
+    return counts, sum(counts.values()) + int(result["sum_other_doc_count"])
 
 
-def _one(view: IndexReader, url: str, chunk: int) -> tuple[str, tantivy.Document] | None:
-    """The language of a document that was not found lately, and itself."""
-    schema = fields.schema()
-    both = [
-        (Occur.Must, Tantivy.term_query(schema, "address", url, "basic")),
-        (Occur.Must, Tantivy.term_query(schema, "chunk", str(chunk), "basic")),
-    ]
-    hits = view.searcher.search(Tantivy.boolean_query(both), 1, count=False).hits
+def _find(reader: IndexReader, url: str, chunk: int) -> tuple[str, tantivy.Document] | None:
+    """The language and the document of a hit that is not recent."""
+    query = _all_of(_term("address", url), _term("chunk", str(chunk)))
+    hits = reader.searcher.search(query, 1, count=False).hits
     if not hits:
         return None
-    document = view.searcher.doc(hits[0][1])
+    document = reader.searcher.doc(hits[0][1])
     return fields.stored_fields(document).language, document
 
 
-def _passage(
+def _snippet(
     document: tantivy.Document, language: str, words: Sequence[str], size: int = SNIPPET_CHARACTERS
 ) -> list[Segment]:
     return make_snippet(fields.stored_text(document), words, size=size, stem=_stem(language))
 
 
-@lru_cache(_MOST_LANGUAGES)
+@lru_cache(_LANGUAGE_CACHE_SIZE)
 def _stem(language: str) -> Callable[[str], str]:
-    """Stems as the index of this language would; words of an unknown one are all different."""
+    """The stemmer of a language; without one all words differ."""
     if language not in fields.STEMMERS:
         return strip_accents
-    analyser = fields.stem_analyzer(language)
-    return lru_cache(_MOST_STEMS)(lambda word: "".join(analyser.analyze(word)))
+    analyzer = fields.stem_analyzer(language)
+    return lru_cache(_STEM_CACHE_SIZE)(lambda word: "".join(analyzer.analyze(word)))
 
 
-def _end(writer: tantivy.IndexWriter) -> None:
-    """Let go of the directory now, not when the last traceback that knows the writer is gone."""
-    with suppress(ValueError):  # a writer that failed says so once more
+def _release(writer: tantivy.IndexWriter) -> None:
+    """Release the directory now, not when the last traceback that refers to the writer is gone."""
+    with suppress(ValueError):  # a writer that failed reports its error again
         writer.wait_merging_threads()
 
 
-def _forget(writer: tantivy.IndexWriter, chunk: int) -> None:
+def _delete_chunk(writer: tantivy.IndexWriter, chunk: int) -> None:
     writer.delete_documents_by_term("chunk", str(chunk))
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
-    """Say in our words what Tantivy and the system say in theirs."""
+def _translate_errors(path: Path) -> Iterator[None]:
+    """Raise errors of Tantivy and the system as UsherErrors."""
     try:
         yield
     except (ValueError, OSError) as error:
@@ -308,18 +308,16 @@ def _error(path: Path, text: str) -> UsherError:
     if "schema does not match" in text:
         hint = "Remove the directory; its chunks are then loaded again."
         return Conflict(f"The index in {path} was made by another version.", hint=hint)
-    if "No space left" in text or _free(path) < LEAST_FREE:
-        hint = "Make room. What was committed is still there, and the rest is loaded again."
-        return UsherError(
-            f"The index in {path} cannot be written: no space is left on the disk.", hint=hint
-        )
+    if "No space left" in text or _free_bytes(path) < MIN_FREE_BYTES:
+        hint = "Free some space. Committed chunks are intact, and the rest is loaded again."
+        return UsherError(f"The index in {path} cannot be written: the disk is full.", hint=hint)
     hint = "If this happens again, remove the directory; its chunks are then loaded again."
     return UsherError(f"The index in {path} cannot be used: {text}", hint=hint)
 
 
-def _free(path: Path) -> int:
-    """Bytes of free space; a writer that died of a full disk does not always say so."""
+def _free_bytes(path: Path) -> int:
+    """The free space; after a full disk the error of the writer does not always name it."""
     try:
         return shutil.disk_usage(path).free
     except OSError:
-        return LEAST_FREE
+        return MIN_FREE_BYTES

@@ -1,7 +1,4 @@
-"""The shape of the Tantivy index: its fields, how their words are cut, and a document as Tantivy takes it.
-
-Comes from documents of an index chunk; goes to the engine's writer, and its analysers to whoever asks.
-"""
+"""The schema of the Tantivy index, its analyzers, and the conversion of documents."""
 
 import threading
 from collections.abc import Mapping
@@ -24,7 +21,7 @@ HEADINGS: Final = "headings"
 BODY: Final = "body"
 URL: Final = "url"
 TEXT_FIELDS: Final = (TITLE, HEADINGS, BODY, URL)
-MAX_BYTES: Final = 128  # of one word; longer ones are not words but data
+MAX_WORD_BYTES: Final = 128  # longer words are data
 
 STEMMERS: Final = MappingProxyType(
     {
@@ -34,11 +31,11 @@ STEMMERS: Final = MappingProxyType(
     }
 )  # fmt: skip
 _WITHOUT_STOP_WORDS: Final = frozenset({"ar", "el", "ro", "ta", "tr"})
-_LEVEL: Final = 1  # smaller than what Tantivy's own lz4 makes of it, in the same time
+_ZSTD_LEVEL: Final = 1  # smaller than Tantivy's own lz4 at the same speed
 
 
 class StoredFields(Struct, frozen=True, array_like=True):
-    """What a hit shows, stored beside the text of the document; in the order of `Hit`."""
+    """The stored fields of a hit, in the order of `Hit`."""
 
     key: str
     url: str
@@ -58,11 +55,11 @@ class StoredFields(Struct, frozen=True, array_like=True):
 
 
 class _Zstd(threading.local):
-    """What packs and unpacks texts: each thread has its own, for it is of use to one at a time."""
+    """The compressors of one thread; they are not thread-safe."""
 
     def __init__(self) -> None:
-        self.pack = zstandard.ZstdCompressor(level=_LEVEL).compress
-        self.unpack = zstandard.ZstdDecompressor().decompress
+        self.compress = zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress
+        self.decompress = zstandard.ZstdDecompressor().decompress
 
 
 _zstd: Final = _Zstd()
@@ -72,7 +69,7 @@ _decode: Final = msgspec.msgpack.Decoder(StoredFields).decode
 
 @cache
 def schema() -> tantivy.Schema:
-    """`loaded` is only in the one document per chunk that says: all of this chunk is here."""
+    """The schema; only the marker document of a chunk has `loaded`, which says that the chunk is complete."""
     builder = tantivy.SchemaBuilder()
     for name in TEXT_FIELDS:
         builder.add_text_field(name, tokenizer_name="words")
@@ -89,10 +86,10 @@ def schema() -> tantivy.Schema:
 
 @cache
 def word_analyzer() -> tantivy.TextAnalyzer:
-    """Cuts `spaced` text into the words of the index, without accents."""
+    """Splits `space_words` text into the words of the index, without accents."""
     builder = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple())
     return (
-        builder.filter(tantivy.Filter.remove_long(MAX_BYTES))
+        builder.filter(tantivy.Filter.remove_long(MAX_WORD_BYTES))
         .filter(tantivy.Filter.ascii_fold())
         .build()
     )
@@ -100,13 +97,14 @@ def word_analyzer() -> tantivy.TextAnalyzer:
 
 @cache
 def stem_analyzer(language: str) -> tantivy.TextAnalyzer:
-    """Makes stems of words that have blanks between them, as many as there are words."""
+    """Replaces each word of a text with spaces between words by its stem."""
     builder = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace())
     return builder.filter(tantivy.Filter.stemmer(STEMMERS[language])).build()
 
 
 @cache
 def stop_word_analyzer(language: str) -> tantivy.TextAnalyzer:
+    """Removes the stop words of a language."""
     builder = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace())
     if language in STEMMERS and language not in _WITHOUT_STOP_WORDS:
         builder = builder.filter(tantivy.Filter.stopword(STEMMERS[language]))
@@ -114,7 +112,7 @@ def stop_word_analyzer(language: str) -> tantivy.TextAnalyzer:
 
 
 def page_version(key: str, chunk: int) -> str:
-    """What names the version of a page that one chunk brought."""
+    """Identifies the version of a page that came with a chunk."""
     return f"{key}\n{chunk}"
 
 
@@ -123,7 +121,7 @@ def microseconds(moment: datetime) -> int:
 
 
 def searchable_texts(document: IndexDocument) -> dict[str, str]:
-    """What can be searched for words."""
+    """The texts in which words are searched, by field."""
     return {
         TITLE: space_words(document.title),
         HEADINGS: space_words("\n".join(document.headings)),
@@ -132,43 +130,39 @@ def searchable_texts(document: IndexDocument) -> dict[str, str]:
     }
 
 
-def to_tantivy(
-    document: IndexDocument, chunk: int, searched: Mapping[str, str]
-) -> tantivy.Document:
-    """A document as the writer takes it, with its `texts`."""
-    added = tantivy.Document()
-    for name, value in searched.items():
-        added.add_text(name, value)
+def to_tantivy(document: IndexDocument, chunk: int, texts: Mapping[str, str]) -> tantivy.Document:
+    """The document for Tantivy; `texts` are its `searchable_texts`."""
+    result = tantivy.Document()
+    for name, value in texts.items():
+        result.add_text(name, value)
     for name in site_names(document.host):
-        added.add_text("site", name)
-    added.add_text("language", document.language)
-    added.add_text("chunk", str(chunk))
-    added.add_text("address", document.url)
-    added.add_text("copy", page_version(document.key, chunk))
-    added.add_text("host", document.host)
-    added.add_unsigned("domain64", document.domain64)
+        result.add_text("site", name)
+    result.add_text("language", document.language)
+    result.add_text("chunk", str(chunk))
+    result.add_text("address", document.url)
+    result.add_text("copy", page_version(document.key, chunk))
+    result.add_text("host", document.host)
+    result.add_unsigned("domain64", document.domain64)
     if document.published is not None:
-        added.add_integer("published", microseconds(document.published))
-    added.add_integer("crawled", microseconds(document.crawled))
-    stored_fields = {name: getattr(document, name) for name in StoredFields.__struct_fields__} | {
-        "chunk": chunk
-    }
-    added.add_bytes("kept", _encode(StoredFields(**stored_fields)))
-    added.add_bytes("text", _zstd.pack(document.body.encode()))
-    return added
+        result.add_integer("published", microseconds(document.published))
+    result.add_integer("crawled", microseconds(document.crawled))
+    stored = {name: getattr(document, name) for name in StoredFields.__struct_fields__}
+    result.add_bytes("kept", _encode(StoredFields(**(stored | {"chunk": chunk}))))
+    result.add_bytes("text", _zstd.compress(document.body.encode()))
+    return result
 
 
 def loaded_marker(chunk: int) -> tantivy.Document:
-    """What says that all of a chunk is here."""
-    added = tantivy.Document()
-    added.add_text("loaded", str(chunk))
-    added.add_text("chunk", str(chunk))
-    return added
+    """The document that says that a chunk is complete."""
+    marker = tantivy.Document()
+    marker.add_text("loaded", str(chunk))
+    marker.add_text("chunk", str(chunk))
+    return marker
 
 
-def stored_fields(found: tantivy.Document) -> StoredFields:
-    return _decode(cast("bytes", found.get_first("kept")))
+def stored_fields(document: tantivy.Document) -> StoredFields:
+    return _decode(cast("bytes", document.get_first("kept")))
 
 
-def stored_text(found: tantivy.Document) -> str:
-    return _zstd.unpack(cast("bytes", found.get_first("text"))).decode()
+def stored_text(document: tantivy.Document) -> str:
+    return _zstd.decompress(cast("bytes", document.get_first("text"))).decode()

@@ -1,7 +1,7 @@
-"""What an index server compares with a restored database: for each chunk its documents, in the index and in its file.
+"""What an index server compares with a restored database: the documents of each chunk in the index and in its file.
 
-The incarnation that a server compared its chunks with is in a file beside them, so that a server that was down during a
-restore compares them when it starts.
+The incarnation of the database is stored beside the chunks, so that a server that was down during a restore compares
+its chunks when it starts.
 """
 
 from collections.abc import Iterable
@@ -13,24 +13,24 @@ from usher.chunk_store import ChunkStore, translate_disk_errors
 from usher.errors import BadInput
 from usher.index import chunk_file
 from usher.index.engine import Engine
-from usher.messages import HeldChunk
+from usher.messages.index_server import HeldChunk
 from usher.private_files import write_file
 
 FILE: Final = "incarnation"
 NOT_COMPARED: Final = (
-    "not compared"  # what answers have in place of an incarnation; front-ends mark them partial
+    "not compared"  # in place of an incarnation; front-ends mark such hits partial
 )
 
 
 def read_incarnation(directory: Path) -> str:
-    """The incarnation that the server in this directory compared its chunks with last; empty if with none."""
+    """The incarnation that the server last compared its chunks with; empty if there is none."""
     with suppress(OSError):
         return (directory / FILE).read_text(encoding="ascii").strip()
     return ""
 
 
 def forget_incarnation(directory: Path) -> None:
-    """Begin a comparison: a server that is killed during it compares again, and its answers are partial until then."""
+    """Delete the incarnation before a comparison, so that a server that is killed during it compares again."""
     with translate_disk_errors(directory / FILE):
         (directory / FILE).unlink(missing_ok=True)
 
@@ -40,14 +40,14 @@ def write_incarnation(directory: Path, incarnation: str) -> None:
         write_file(directory / FILE, incarnation.encode("ascii"))
 
 
-def count_documents(engine: Engine, shelf: ChunkStore, chunks: Iterable[int]) -> list[HeldChunk]:
-    """How many documents of each chunk can be found, and how many its file has; reads every file for its checksum."""
-    return [held_chunk(engine, shelf, chunk) for chunk in chunks]
+def held_chunks(engine: Engine, store: ChunkStore, chunks: Iterable[int]) -> list[HeldChunk]:
+    """The searchable documents of chunks and those in their files; reads the files for their checksums."""
+    return [_held_chunk(engine, store, chunk) for chunk in chunks]
 
 
-def held_chunk(engine: Engine, shelf: ChunkStore, chunk: int) -> HeldChunk:
-    documents, kept = engine.count(chunk), shelf.find(chunk)
+def _held_chunk(engine: Engine, store: ChunkStore, chunk: int) -> HeldChunk:
+    documents, file = engine.count(chunk), store.find(chunk)
     with suppress(BadInput):
-        if kept:
-            return HeldChunk(chunk, documents, chunk_file.count(kept.path), kept.sha256)
+        if file:
+            return HeldChunk(chunk, documents, chunk_file.count(file.path), file.sha256)
     return HeldChunk(chunk, documents)

@@ -1,7 +1,7 @@
-"""The pages that a chunk may hold: documents of any other page are dropped, counted and reported.
+"""Drops, counts and reports documents of pages that do not belong to a chunk.
 
-A hostile crawler or builder may write anything into its file. MGMT knows which pages it was given, by their keys. What
-it writes about one of these pages cannot be checked here: fetching that page is its task.
+A hostile crawler or builder may write anything into its file. MGMT knows the keys of the pages that the chunk was
+given. What a file says about one of these pages cannot be checked here.
 """
 
 import re
@@ -10,7 +10,7 @@ from typing import Final
 
 from usher.crawl.page.pdf import MAX_PAGES
 from usher.index.document import IndexDocument
-from usher.messages import ForeignPages
+from usher.messages.components import ForeignPages
 
 MAX_EXAMPLES: Final = 3
 MAX_EXAMPLE_CHARACTERS: Final = 200
@@ -18,7 +18,7 @@ PDF_PAGE: Final = re.compile(r"page=([1-9][0-9]{0,2})")
 
 
 class PageFilter:
-    """Passes documents of a chunk's pages, each URL once, and counts the others."""
+    """Passes the documents of a chunk's pages, each URL once, and counts the others."""
 
     def __init__(self, chunk: int, keys: Iterable[str], textless_keys: Iterable[str] = ()) -> None:
         self.chunk = chunk
@@ -30,7 +30,7 @@ class PageFilter:
         self._urls: set[str] = set()
 
     def has(self, key: str, url: str) -> bool:
-        """Whether the chunk holds a text of this page; a page that it was never given is counted as foreign."""
+        """Whether the chunk has a text of this page; other pages are counted as textless or foreign."""
         if key in self.keys:
             return True
         if key in self.textless_keys:
@@ -40,7 +40,7 @@ class PageFilter:
         return False
 
     def passed(self, documents: Iterable[IndexDocument]) -> Iterator[IndexDocument]:
-        """The documents that have the URL of a page of the chunk; of several with the same URL the first."""
+        """The documents of the chunk's pages; of several with the same URL the first."""
         for document in documents:
             key, url = document.key, document.url
             if key in self.keys and (url in self._urls or not is_consistent(document)):
@@ -51,7 +51,7 @@ class PageFilter:
 
     @property
     def report(self) -> ForeignPages | None:
-        """What MGMT is to know; None if every page was the chunk's own."""
+        """The report for MGMT; None if no page was foreign."""
         return ForeignPages(self.chunk, self.foreign, self.examples) if self.foreign else None
 
     def _reject(self, url: str) -> None:
@@ -61,7 +61,7 @@ class PageFilter:
 
 
 def is_consistent(document: IndexDocument) -> bool:
-    """Whether host and URL are those of the document's key; the pages of a PDF add `#page=N`."""
+    """Whether host and URL match the document's key; the pages of a PDF add `#page=N`."""
     key = document.key
     address, hash_, fragment = document.url.partition("#")
     if address not in (f"https://{key}", f"http://{key}") or key.partition("/")[0] != document.host:

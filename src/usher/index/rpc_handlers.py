@@ -1,7 +1,6 @@
-"""Questions to an index server: heard, put to the engine, if need be in a thread, and answered in time or not at all.
+"""HTTP and RPC handlers of an index server: run queries on the engine within their deadline.
 
-Comes from front-ends; goes back as JSON. Whoever would have to wait for longer than it can is told at once (503), so
-that a server with too much to do stays quick for the others.
+A server with too many waiting requests refuses new ones with status 503, so that it stays fast for the others.
 """
 
 import time
@@ -31,26 +30,24 @@ from usher.telemetry import Log
 
 T = TypeVar("T")
 log = Log("index")
-MOST_WAITING: Final = 100  # questions, with those that are being answered
-QUICK: Final = 0.005  # seconds: work that usually takes less may hold up the loop
-PAUSE: Final = (
-    0.0001  # seconds without a question, after which nobody seems to wait for another answer
-)
-HINT: Final = "Ask another server of this chunk's row, or again later."
+MAX_WAITING: Final = 100  # requests, including those that run
+FAST_SECONDS: Final = 0.005  # requests that usually take less may run in the event loop
+IDLE_SECONDS: Final = 0.0001  # after which no other request seems to wait
+HINT: Final = "Try another row, or retry later."
 
 
 class QueryHandlers:
-    """Where questions are put: so many are answered at once, and not too many wait."""
+    """The endpoints of one index server."""
 
-    def __init__(self, at_once: int, *, most: int = MOST_WAITING) -> None:
-        self.engine: Engine | None = None  # until it is open
-        self._hands = ThreadPool(at_once, "search")
-        self._most = most
-        self._usual: dict[str, float] = {}  # seconds that each kind of question takes
+    def __init__(self, threads: int, *, max_waiting: int = MAX_WAITING) -> None:
+        self.engine: Engine | None = None  # None until it is open
+        self._threads = ThreadPool(threads, "search")
+        self._max_waiting = max_waiting
+        self._average_seconds: dict[str, float] = {}  # by kind of request
         self._idle_since = 0.0
 
     def close(self) -> None:
-        self._hands.close()
+        self._threads.close()
 
     def endpoints(self) -> Sequence[ComponentEndpoint]:
         return (
@@ -62,60 +59,62 @@ class QueryHandlers:
         )
 
     async def search(self, call: ComponentCall[SearchRequest]) -> Hits:
-        asked = call.body
-        query, stats = to_query(asked.query), checked_stats(asked.stats)
+        body = call.body
+        query, stats = to_query(body.query), checked_stats(body.stats)
 
         def find() -> Hits:
-            engine = self._opened()
+            engine = self._open_engine()
             hits = engine.search(
-                query, asked.k, asked.offset, stats=stats, hosts=asked.hosts, show=asked.show
+                query, body.k, body.offset, stats=stats, hosts=body.hosts, show=body.show
             )
-            # Read after the search: a comparison names itself before it drops a chunk.
+            # Read after the search: the loader changes the incarnation before it drops a chunk.
             return structs.replace(hits, incarnation=engine.incarnation)
 
-        return await self._answer("search", find, asked.deadline)
+        return await self._run("search", find, body.deadline)
 
     async def stats(self, call: ComponentCall[QueryRequest]) -> TermStats:
-        asked = call.body
-        query = to_query(asked.query)
-        return await self._answer("stats", lambda: self._opened().stats(query), asked.deadline)
+        query = to_query(call.body.query)
+        return await self._run(
+            "stats", lambda: self._open_engine().stats(query), call.body.deadline
+        )
 
     async def suggest(self, call: ComponentCall[QueryRequest]) -> list[Suggestion]:
-        asked = call.body
-        query = to_query(asked.query)
-        return await self._answer("suggest", lambda: self._opened().suggest(query), asked.deadline)
+        query = to_query(call.body.query)
+        return await self._run(
+            "suggest", lambda: self._open_engine().suggest(query), call.body.deadline
+        )
 
     async def common(self, call: ComponentCall[FrequentWordsRequest]) -> list[str]:
-        asked = call.body
-        return await self._answer(
-            "common", lambda: self._opened().common(asked.most), asked.deadline
+        limit = call.body.most
+        return await self._run(
+            "common", lambda: self._open_engine().frequent_words(limit), call.body.deadline
         )
 
     async def snippets(self, call: ComponentCall[SnippetsRequest]) -> list[Snippet]:
-        asked = call.body
-        query = to_query(asked.query)
+        body = call.body
+        query = to_query(body.query)
 
-        def show() -> list[Snippet]:
-            found = self._opened().snippets(query, asked.wanted, size=asked.size)
-            return [Snippet(url, chunk, pieces) for (url, chunk), pieces in found.items()]
+        def make() -> list[Snippet]:
+            snippets = self._open_engine().snippets(query, body.wanted, size=body.size)
+            return [Snippet(url, chunk, pieces) for (url, chunk), pieces in snippets.items()]
 
-        return await self._answer("snippets", show, asked.deadline)
+        return await self._run("snippets", make, body.deadline)
 
-    def _opened(self) -> Engine:
+    def _open_engine(self) -> Engine:
         if self.engine is None:
             raise Unreachable("The index is not open yet.", hint=HINT)
         return self.engine
 
-    async def _answer(self, kind: str, work: Callable[[], T], seconds: float) -> T:
-        """What the work gives, if it does within these seconds; work that has begun cannot be stopped."""
+    async def _run(self, kind: str, work: Callable[[], T], seconds: float) -> T:
+        """The result of `work`; Unreachable if it is not there in time or too many requests wait."""
         began = time.monotonic()
-        if self._waiting >= self._most:
+        if self._threads.waiting >= self._max_waiting:
             ASKED.labels(kind, "busy").inc()
-            raise Unreachable(f"{self._waiting} questions wait here already.", hint=HINT)
-        timely = partial(self._timely, kind, work, began + seconds)
+            raise Unreachable(f"{self._threads.waiting} requests are already waiting.", hint=HINT)
+        timed = partial(self._timed, kind, work, began + seconds)
         result = "failed"
         try:
-            answer = timely() if self._is_quick(kind) else await self._hands.run(timely, seconds)
+            answer = timed() if self._is_fast(kind) else await self._threads.run(timed, seconds)
             result = "answered"
         except TimeoutError:
             result = "late"
@@ -126,14 +125,14 @@ class QueryHandlers:
             ANSWER_SECONDS.labels(kind).observe(self._idle_since - began)
         return answer
 
-    def _is_quick(self, kind: str) -> bool:
-        """Whether to do it here and now: it usually takes so little that nobody notices, and nobody else waits."""
-        if self._waiting or self._usual.get(kind, QUICK) >= QUICK:
+    def _is_fast(self, kind: str) -> bool:
+        """Whether to run a request in the event loop: it usually takes little time, and no other waits."""
+        if self._threads.waiting or self._average_seconds.get(kind, FAST_SECONDS) >= FAST_SECONDS:
             return False
-        return time.monotonic() - self._idle_since > PAUSE
+        return time.monotonic() - self._idle_since > IDLE_SECONDS
 
-    def _timely(self, kind: str, work: Callable[[], T], deadline: float) -> T:
-        """The work, unless nobody waits for it any more; what the engine cannot do, in words."""
+    def _timed(self, kind: str, work: Callable[[], T], deadline: float) -> T:
+        """The result of `work`; TimeoutError after the deadline, UsherError if the engine fails."""
         began = time.monotonic()
         if began >= deadline:
             raise TimeoutError
@@ -141,15 +140,12 @@ class QueryHandlers:
             return work()
         except UsherError:
             raise
-        except BaseException as error:  # Tantivy's panics are no Exceptions
+        except BaseException as error:  # Tantivy's panics are not Exceptions
             log.error("engine_failed", error=repr(error)[:500])  # noqa: TRY400 - ours has none
             raise UsherError(
-                "The index cannot answer this.", hint="The server's log has the details."
+                "The index could not run this query.", hint="The server's log has the details."
             ) from error
         finally:
             taken = time.monotonic() - began
-            self._usual[kind] = 0.9 * self._usual.get(kind, taken) + 0.1 * taken
-
-    @property
-    def _waiting(self) -> int:
-        return self._hands.waiting
+            average = self._average_seconds.get(kind, taken)
+            self._average_seconds[kind] = 0.9 * average + 0.1 * taken

@@ -1,7 +1,6 @@
-"""An index server as an actor: its engine, its files, its face, its client at MGMT; answers until told to stop.
+"""Runs an index server: loads the chunks that MGMT assigns and answers queries.
 
-Comes from settings and the command line; goes on until the event is set. What was committed is there when it is started
-again; an index that cannot be opened is loaded again from the files beside it.
+Committed chunks survive a restart. If the index cannot be opened, the server loads it again from the chunk files.
 """
 
 import asyncio
@@ -23,7 +22,7 @@ from usher.http.server.listen import Bind
 from usher.index.build_pool import available_cores
 from usher.index.builder_service import MEDIA_TYPE, SUFFIX
 from usher.index.chunk_sources import ChunkSources
-from usher.index.component_directory import directory_name, lock_directory
+from usher.index.component_lifecycle import directory_name, lock_directory, register
 from usher.index.engine import Engine
 from usher.index.holdings import NOT_COMPARED, read_incarnation
 from usher.index.loader import Loader
@@ -32,47 +31,48 @@ from usher.settings import Settings
 from usher.telemetry import Log
 
 log = Log("index")
-PATIENCE: Final = 10.0  # seconds that MGMT may be away in one call; it is asked again for ever
-AGAIN_SECONDS: Final = 2.0
-IN_USE: Final = "in use"  # as the engine says it
+MGMT_RETRY_SECONDS: Final = 10.0  # of one call; the loader repeats failed calls forever
+IN_USE: Final = "in use"  # part of the engine's error message
 Ready = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexServerOptions:
-    """What the operator asked of an index server; without a row MGMT finds one."""
+    """Options of an index server; without a row MGMT assigns one."""
 
     bind: Bind
     row: int | None = None
     host: str = ""
     weight: int | None = None
-    at_once: int = 0  # searches; as many as there are cores, and at least two
     insecure: bool = False
 
 
 async def run_index_server(
-    settings: Settings, wish: IndexServerOptions, stop: asyncio.Event, *, ready: Ready
+    settings: Settings, options: IndexServerOptions, stop: asyncio.Event, *, ready: Ready
 ) -> None:
-    """Run an index server until told to stop."""
+    """Run an index server until `stop` is set."""
     keep_files_private(settings.data)
-    shelf, fitness = ChunkStore(settings.data / "index", SUFFIX), ComponentHealth()
+    store, health = ChunkStore(settings.data / "index", SUFFIX), ComponentHealth()
+    token = credential(settings)
     async with (
-        answering(settings, wish, shelf, fitness) as (desk, host),
-        Client(settings.mgmt_url, host=host, token=credential(settings), patience=PATIENCE) as mgmt,
+        serve_queries(settings, options, store, health) as (handlers, host),
+        Client(settings.mgmt_url, host=host, token=token, patience=MGMT_RETRY_SECONDS) as mgmt,
     ):
-        directory = shelf.directory / directory_name(host)
+        directory = store.directory / directory_name(host)
         with lock_directory(directory):
-            shelf.directory = directory / "chunks"
-            await asyncio.to_thread(shelf.remove_leftovers)
-            engine, anew = await asyncio.to_thread(opened, directory / "engine")
-            loader = Loader(mgmt, engine, ChunkSources(shelf, mgmt.ticket), fitness)
-            loader.anew = anew
+            store.directory = directory / "chunks"
+            await asyncio.to_thread(store.remove_leftovers)
+            engine, is_new = await asyncio.to_thread(open_engine, directory / "engine")
+            loader = Loader(mgmt, engine, ChunkSources(store, mgmt.ticket), health)
+            loader.is_reloading = is_new
             mgmt.compared_with = read_incarnation(directory)
-            compared = "" if anew else mgmt.compared_with
-            engine.incarnation = compared or NOT_COMPARED
-            desk.engine = engine
+            compared_with = "" if is_new else mgmt.compared_with
+            engine.incarnation = compared_with or NOT_COMPARED
+            handlers.engine = engine
             try:
-                if await declared(mgmt, wish, stop):
+                if await register(
+                    mgmt, stop, "index-server", row=options.row, weight=options.weight
+                ):
                     ready(f"index server at {host}")
                     log.info("serving_index", host=host, chunks=len(engine.chunks()))
                     await loader.run(stop)
@@ -84,43 +84,26 @@ async def run_index_server(
 
 
 @asynccontextmanager
-async def answering(
-    settings: Settings, wish: IndexServerOptions, shelf: ChunkStore, fitness: ComponentHealth
+async def serve_queries(
+    settings: Settings, options: IndexServerOptions, store: ChunkStore, health: ComponentHealth
 ) -> AsyncIterator[tuple[QueryHandlers, str]]:
-    """Questions and files, served; gives the desk, which has no engine yet, and the name the server goes by."""
-    desk = QueryHandlers(wish.at_once or max(2, available_cores()))
-    endpoints = [*desk.endpoints(), *chunk_endpoints(shelf, "/index_chunk", MEDIA_TYPE, "index")]
+    """Serve queries and files; yields the handlers, still without an engine, and the host name of the server."""
+    handlers = QueryHandlers(max(2, available_cores()))
+    files = chunk_endpoints(store, "/index_chunk", MEDIA_TYPE, "index")
     try:
         async with serve_component(
-            endpoints,
-            wish.bind,
-            health=fitness.health,
-            options=guard_options(settings, wish.host, insecure=wish.insecure),
+            [*handlers.endpoints(), *files],
+            options.bind,
+            health=health.health,
+            options=guard_options(settings, options.host, insecure=options.insecure),
         ) as address:
-            yield desk, wish.host or wish.bind.reached(address)
+            yield handlers, options.host or options.bind.reached(address)
     finally:
-        await asyncio.to_thread(desk.close)
+        await asyncio.to_thread(handlers.close)
 
 
-async def declared(mgmt: Client, wish: IndexServerOptions, stop: asyncio.Event) -> bool:
-    """Say who we are as soon as MGMT listens; meanwhile questions are answered. False if told to stop before."""
-    while not stop.is_set():
-        try:
-            await mgmt.set_state("online", type="index-server", row=wish.row, weight=wish.weight)
-        except UsherError as error:
-            if error.status < 500:  # noqa: PLR2004 - it heard, and does not want us
-                raise
-            log.warning("mgmt_away", error=error.message)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(AGAIN_SECONDS):
-                    await stop.wait()
-        else:
-            return True
-    return False
-
-
-def opened(path: Path) -> tuple[Engine, bool]:
-    """The index of this directory, and whether it is a new one because the old one cannot be used."""
+def open_engine(path: Path) -> tuple[Engine, bool]:
+    """Open the index; if it cannot be used, move it away, create a new one and return True."""
     try:
         return Engine.open(path), False
     except UsherError as error:

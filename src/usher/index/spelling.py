@@ -1,7 +1,4 @@
-"""Words that were perhaps meant: close to one that hardly any document has, and common.
-
-Comes from a query that found little, and the words of the index; goes to "did you mean".
-"""
+"""Suggests better spellings: frequent words that are close to a word that hardly any document has."""
 
 from collections.abc import Iterator
 from string import ascii_lowercase
@@ -12,71 +9,71 @@ from usher.index.index_reader import IndexReader
 from usher.query.results import Suggestion
 from usher.query.tokens import UNSPACED_SCRIPTS, strip_accents
 
-LEAST: Final = 4  # letters; shorter words are close to too many others
-MOST: Final = 24
-TIMES: Final = 10  # how many times commoner a better word is
-MAX_LOOKED_AT: Final = 3_000
-_START: Final = 2  # letters that a word with two mistakes has right
-_TWO_MISTAKES: Final = 7  # letters from which on a word may have two
+MIN_LETTERS: Final = 4  # shorter words are close to too many others
+MAX_LETTERS: Final = 24
+MIN_RATIO: Final = 10  # a suggestion is so many times as frequent
+MAX_CANDIDATES: Final = 3_000
+_PREFIX: Final = 2  # letters that a word with two mistakes has right
+_TWO_MISTAKES: Final = 7  # letters from which on a word may have two mistakes
 
 
-def suggest(view: IndexReader, words: tuple[str, ...]) -> list[Suggestion]:
-    """For each of the words a better one, if there is one."""
-    found = (_better(view, word) for word in dict.fromkeys(map(strip_accents, words)))
-    return [one for one in found if one is not None]
+def suggest(reader: IndexReader, words: tuple[str, ...]) -> list[Suggestion]:
+    """A better spelling of each word that has one."""
+    suggestions = (_suggest(reader, word) for word in dict.fromkeys(map(strip_accents, words)))
+    return [suggestion for suggestion in suggestions if suggestion is not None]
 
 
-def _better(view: IndexReader, word: str) -> Suggestion | None:
-    if (
-        not LEAST <= len(word) <= MOST
-        or UNSPACED_SCRIPTS.search(word)
-        or any(map(str.isdigit, word))
-    ):
+def _suggest(reader: IndexReader, word: str) -> Suggestion | None:
+    if not MIN_LETTERS <= len(word) <= MAX_LETTERS:
         return None
-    here = view.count(BODY, word)
-    found = [(view.count(BODY, one), one) for one in _one_mistake(word)]
-    best = max(found, default=(0, ""))
-    if best[0] <= here * TIMES or best[0] < 2:  # noqa: PLR2004
-        best = max(_two_mistakes(view, word), default=(0, ""))
+    if UNSPACED_SCRIPTS.search(word) or any(map(str.isdigit, word)):
+        return None
+    own_count = reader.count(BODY, word)
+    best = max((reader.count(BODY, other), other) for other in _one_mistake(word))
+    if best[0] <= own_count * MIN_RATIO or best[0] < 2:  # noqa: PLR2004
+        best = max(_two_mistakes(reader, word), default=(0, ""))
     count, better = best
-    return Suggestion(word, better, count) if count > max(1, here * TIMES) else None
+    return Suggestion(word, better, count) if count > max(1, own_count * MIN_RATIO) else None
 
 
 def _one_mistake(word: str) -> set[str]:
-    """All words that one letter more, less, other or swapped makes of this one."""
+    """All words that result from adding, dropping, changing or swapping one letter."""
     letters = ascii_lowercase if word.isascii() else "".join(sorted(set(word)))
-    made: set[str] = set()
-    for place in range(len(word) + 1):
-        start, end = word[:place], word[place:]
-        made.update(start + letter + end for letter in letters)
+    words: set[str] = set()
+    for position in range(len(word) + 1):
+        start, end = word[:position], word[position:]
+        words.update(start + letter + end for letter in letters)
         if end:
-            made.add(start + end[1:])
-            made.update(start + letter + end[1:] for letter in letters)
+            words.add(start + end[1:])
+            words.update(start + letter + end[1:] for letter in letters)
         if len(end) > 1:
-            made.add(start + end[1] + end[0] + end[2:])
-    return made - {word}
+            words.add(start + end[1] + end[0] + end[2:])
+    return words - {word}
 
 
-def _two_mistakes(view: IndexReader, word: str) -> Iterator[tuple[int, str]]:
-    most = 2 if len(word) >= _TWO_MISTAKES else 1
-    near = view.searcher.terms_with_prefix(BODY, word[:_START], limit=MAX_LOOKED_AT)
-    for one, count in near:
-        if one != word and abs(len(one) - len(word)) <= most and _distance(one, word, most) <= most:
-            yield count, one
+def _two_mistakes(reader: IndexReader, word: str) -> Iterator[tuple[int, str]]:
+    """Words of the index, with their counts, that differ by as many mistakes as a word of this length may have."""
+    limit = 2 if len(word) >= _TWO_MISTAKES else 1
+    for other, count in reader.searcher.terms_with_prefix(
+        BODY, word[:_PREFIX], limit=MAX_CANDIDATES
+    ):
+        is_near = abs(len(other) - len(word)) <= limit
+        if other != word and is_near and _distance(other, word, limit) <= limit:
+            yield count, other
 
 
-def _distance(one: str, two: str, most: int) -> int:
-    """How many letters to add, drop, change or swap; anything above `most` may be too low."""
+def _distance(first: str, second: str, limit: int) -> int:
+    """The Damerau-Levenshtein distance; a result above `limit` may be too low."""
     before: list[int] = []
-    last = list(range(len(two) + 1))
-    for row, char in enumerate(one, 1):
-        now = [row]
-        for column, other in enumerate(two, 1):
-            cost = min(last[column] + 1, now[column - 1] + 1, last[column - 1] + (char != other))
-            if row > 1 and column > 1 and char == two[column - 2] and one[row - 2] == other:
+    last = list(range(len(second) + 1))
+    for row, char in enumerate(first, 1):
+        costs = [row]
+        for column, other in enumerate(second, 1):
+            cost = min(last[column] + 1, costs[-1] + 1, last[column - 1] + (char != other))
+            if row > 1 and column > 1 and char == second[column - 2] and first[row - 2] == other:
                 cost = min(cost, before[column - 2] + 1)
-            now.append(cost)
-        if min(now) > most:
-            return most + 1
-        before, last = last, now
+            costs.append(cost)
+        if min(costs) > limit:
+            return limit + 1
+        before, last = last, costs
     return last[-1]

@@ -48,27 +48,29 @@ async def mgmt(context: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
     from usher.queue.policy import read_policies
 
     rules, bind = read_policies(context.loaded.workers), context.ports.bind("mgmt")
-    await serve(context.settings, bind, rules=rules, annex=feed_endpoints, ready=ready, stop=stop)
+    await serve(
+        context.settings, bind, rules=rules, extra_endpoints=feed_endpoints, ready=ready, stop=stop
+    )
 
 
 async def watchdog(context: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
     from usher.mgmt.health import HealthLimits
     from usher.mgmt.watchdog import watch
 
-    patience = HealthLimits(3, timedelta(seconds=5), timedelta(seconds=300))
-    await watch(context.settings, ready=ready, tick=2.0, patience=patience, told=stop)
+    limits = HealthLimits(3, timedelta(seconds=5), timedelta(seconds=300))
+    await watch(context.settings, ready=ready, tick=2.0, limits=limits, told=stop)
 
 
 async def scheduler(context: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
     from usher.queue.service import run_scheduler
 
-    await run_scheduler(context.settings, ready=ready, told=stop)
+    await run_scheduler(context.settings, ready=ready, stop_event=stop)
 
 
 async def manager(context: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
     from usher.queue.service import QueueServiceOptions, run_manager
 
-    await run_manager(context.loaded, QueueServiceOptions(), ready=ready, told=stop)
+    await run_manager(context.loaded, QueueServiceOptions(), ready=ready, stop_event=stop)
 
 
 async def crawler(context: RoleContext, stop: asyncio.Event, ready: Ready) -> None:

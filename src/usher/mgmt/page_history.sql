@@ -1,5 +1,5 @@
--- name: rest
--- When a host may be asked next, who holds it, and what keeps it from being asked sooner.
+-- name: host_rest
+-- When a host may be asked next, which crawler holds it, and why it may not be asked sooner.
 select
     nullif(h.ready_at, '-infinity') as ready_at, nullif(h.claim_at, 'infinity') as claim_at, h.policy, h.policy_reason,
     work.effective_crawl_delay(h.crawl_delay, h.robots_delay, settings.crawl_delay) as delay,
@@ -13,8 +13,8 @@ left join work.chunk k on k.id = h.held_by
 left join work.component c on c.id = k.crawler_id
 where h.domain64 = %(domain64)s;
 
--- name: text
--- What fetches told of a page beyond the page itself, and which page had its text before.
+-- name: page_text
+-- The text of a page as its fetches reported it, and the page that had the same text before.
 select
     g.text64, g.noindex, g.indexed_in, g.misses, g.attempts, g.reason,
     first.scheme, first.name as host, first.path
@@ -27,8 +27,8 @@ left join lateral (
 ) first on true
 where g.id = %(page)s;
 
--- name: copies
--- Where a chunk is or is wanted, row by row, and whether its server is asked.
+-- name: chunk_copies
+-- The placements of a chunk by row, and whether searches ask the server.
 select
     p."row", c.host, p.state, p.since,
     p.state <> 'wanted' and p.released_at is null and c.health = 'healthy' and c.state <> 'error' as answers,
@@ -43,9 +43,8 @@ cross join work.settings h
 where p.chunk_id = %(chunk)s and p."row" <= h."rows"
 order by p."row", p.state, c.host;
 
--- name: outdated
--- Copies of a page that are out of date: which servers have them still, because they were not told or have not done it,
--- and whether one of these is asked.
+-- name: stale_copies
+-- Stale copies of a page, the servers that still have them, and whether searches ask one of these.
 select
     o.chunk_id, o.newer, o.at, o.held,
     coalesce(array_agg(c.host order by c.host) filter (where still.there), '{}') as hosts,
@@ -72,8 +71,8 @@ cross join lateral (
 group by o.chunk_id, o.newer, o.at, o.held
 order by o.at desc;
 
--- name: workers
--- How many rows there are, and how many crawlers and builders take on work.
+-- name: worker_counts
+-- The number of rows, and of the crawlers and builders that work.
 select
     h."rows",
     count(c.id) filter (where c.type = 'crawler') as crawlers,

@@ -15,7 +15,7 @@ from usher.http.server.listen import read_bind
 from usher.index import chunk_file
 from usher.index.builder_service import SUFFIX
 from usher.index.document import IndexDocument
-from usher.messages import PageReport
+from usher.messages.crawler import PageReport
 
 EACH = 50  # documents of a chunk
 LETTERS = "bcdfghklmnprstv"

@@ -26,7 +26,7 @@ from usher.http.server.listen import Bind, read_bind
 from usher.index import chunk_file as chunkfile
 from usher.index.builder_service import SUFFIX
 from usher.index.document import IndexDocument
-from usher.messages import PageReport
+from usher.messages.crawler import PageReport
 from usher.settings import Settings
 
 SMALL = b"<html lang=en><title>%s</title><p>Some words of a page.</p>"

@@ -27,7 +27,7 @@ from usher.door.private_access import GrantedAccess
 from usher.errors import NotAllowed
 from usher.mgmt import page_history, page_versions, robots
 from usher.mgmt.page_history import HostRest
-from usher.mgmt.robots import StoredRobots, StoredSitemap
+from usher.mgmt.robots import RobotsRow, SitemapRow
 from usher.urls import Scheme
 
 Field = tuple[str, Sequence[str]]
@@ -58,8 +58,8 @@ class HostCrawlState:
     """A host as crawlers know it; `held_back` pages are gone, but removing them needs `usher hosts release`."""
 
     rest: HostRest
-    robots: Sequence[StoredRobots]
-    sitemaps: Sequence[StoredSitemap]
+    robots: Sequence[RobotsRow]
+    sitemaps: Sequence[SitemapRow]
     held_back: int
 
 
@@ -217,7 +217,7 @@ def politeness_lines(rest: HostRest, now: datetime) -> Iterator[str]:
         yield f"failed {times(rest.troubles)}: {reason}{last}"
 
 
-def robots_lines(read: StoredRobots, now: datetime) -> Iterator[str]:
+def robots_lines(read: RobotsRow, now: datetime) -> Iterator[str]:
     """The last reading of a robots.txt, and the next."""
     status = f"HTTP {read.status}" if read.status else "no response"
     size = f", {len(read.body.encode()):,} bytes" if read.body else ""
@@ -230,7 +230,7 @@ def robots_lines(read: StoredRobots, now: datetime) -> Iterator[str]:
         yield "read again at the next visit"
 
 
-def sitemap_text(sitemap: StoredSitemap, now: datetime) -> str:
+def sitemap_text(sitemap: SitemapRow, now: datetime) -> str:
     if sitemap.read_at is None:
         result = f"found in {printable(sitemap.found_in)}, not read yet"
     else:
@@ -286,7 +286,7 @@ def private_json(private: Sequence[GrantedAccess]) -> list[dict[str, Any]]:
     ]
 
 
-def robots_json(read: StoredRobots) -> dict[str, Any]:
+def robots_json(read: RobotsRow) -> dict[str, Any]:
     return {**record_json(read), "body": len(read.body.encode())}
 
 

@@ -12,7 +12,7 @@ from usher.cli.output import echo, style
 from usher.cli.wording import counted, printable
 from usher.errors import BadInput, Unreachable, UsherError, errors_by_code
 from usher.http.client.pool import HttpPool
-from usher.messages import Problem
+from usher.messages.server import Problem
 from usher.query.language import parse_query
 from usher.search.broker import Broker
 from usher.search.cluster_map import open_cluster

@@ -36,7 +36,12 @@ def mgmt(app: App, bind: str, *, insecure: bool) -> None:
 
     address, rules = read_bind(bind), read_policies(app.loaded.workers)
     served = serve(
-        app.settings, address, insecure=insecure, ready=echo, rules=rules, annex=feed_endpoints
+        app.settings,
+        address,
+        insecure=insecure,
+        ready=echo,
+        rules=rules,
+        extra_endpoints=feed_endpoints,
     )
     run_service(app, served)
 

@@ -15,7 +15,7 @@ from usher.db.pool import Connection, connect
 from usher.errors import UsherError
 from usher.feeds.store.databases import FeedDatabases, available_role
 from usher.http.client.mgmt_client import Client
-from usher.messages import StoredRobots
+from usher.messages.crawler import RobotsAnswer
 from usher.mgmt import robots
 from usher.urls import Url, UrlRefusal, parse
 
@@ -47,14 +47,14 @@ class RobotsCache:
         """The cache as a client of MGMT; None if the tables cannot be reached."""
         return cast("Client", self) if self._conn is not None else None
 
-    async def robots(self, origin: str) -> StoredRobots:
+    async def robots(self, origin: str) -> RobotsAnswer:
         url = parse(origin)
         if isinstance(url, UrlRefusal) or self._conn is None:
-            return StoredRobots()
+            return RobotsAnswer()
         try:
             return _message(await robots.find_robots(self._conn, url.host, url.scheme))
         except psycopg.Error:
-            return StoredRobots()
+            return RobotsAnswer()
 
     async def set_robots(
         self,
@@ -65,10 +65,10 @@ class RobotsCache:
         error: str = "",
         crawl_delay: float | None = None,
         sitemaps: Sequence[str] = (),
-    ) -> StoredRobots:
+    ) -> RobotsAnswer:
         url = parse(origin)
         if isinstance(url, UrlRefusal) or self._conn is None:
-            return StoredRobots()
+            return RobotsAnswer()
         delay = None if crawl_delay is None else timedelta(seconds=crawl_delay)
         report = robots.RobotsReport(status, body, error, delay)
         urls = [sitemap for sitemap in map(parse, sitemaps) if isinstance(sitemap, Url)]
@@ -78,13 +78,13 @@ class RobotsCache:
             if stored and urls:
                 await robots.add_sitemaps(self._conn, urls, found_in="robots.txt", now=now)
         except psycopg.Error:
-            return StoredRobots()
+            return RobotsAnswer()
         return _message(stored)
 
 
-def _message(row: robots.StoredRobots | None) -> StoredRobots:
+def _message(row: robots.RobotsRow | None) -> RobotsAnswer:
     if row is None:
-        return StoredRobots()
-    return StoredRobots(
+        return RobotsAnswer()
+    return RobotsAnswer(
         row.status, row.body, row.fetched_at, row.expires_at, row.failures, row.error
     )

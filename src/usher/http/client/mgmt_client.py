@@ -1,152 +1,110 @@
-"""MGMT's HTTP API for programs in Python: what our own crawler, builder, server and front-end speak.
+"""MGMT's HTTP API for programs in Python; our own crawler, builder, index server and front-end use it.
 
-Comes from a component; goes to `usher mgmt` over connections that are kept. What MGMT declines is raised as the
-error it names; where it cannot be reached, a call is tried again for as long as `patience` says.
+The client raises what MGMT declines as the error that MGMT names. While MGMT cannot be reached, it retries a call for
+`patience` seconds.
 
     async with Client("http://127.0.0.1:8411", host="10.0.0.7:5000") as mgmt:
         await mgmt.set_state("online", type="crawler")
-        if pack := await mgmt.get_links():
+        if chunk := await mgmt.get_links():
             ...
-            await mgmt.crawled(pack.chunk_id, pages=[Page(link=link, result="success", status=200)])
+            reports = [PageReport(link=page.link, result="success", status=200) for page in chunk.pages]
+            await mgmt.crawled(chunk.chunk_id, pages=reports)
 """
 
-import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, Self, TypeVar
-from urllib.parse import urlencode
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 import msgspec
 
-from usher.errors import Unreachable, UsherError
-from usher.http.client.mgmt_responses import decode_answer, to_error
-from usher.http.client.pool import HttpResponse, mgmt_pool
-from usher.local_secret import COMPONENT_PREFIX
-from usher.messages import (
-    INCARNATION_HEADER,
-    ChunkIdsAnswer,
-    ChunkPages,
+from usher.http.client.mgmt_connection import AnswerT, MgmtConnection
+from usher.http.client.mgmt_responses import decode_answer
+from usher.messages.builder import BuildQuery, ContentChunk, IndexChunkReport
+from usher.messages.components import (
+    AcceptedChunks,
+    ChunkIdsQuery,
+    ChunkIdsReport,
     ChunkState,
-    ComponentState,
-    ComponentStatus,
-    ContentChunk,
-    FeedsOfferedAnswer,
     ForeignPages,
-    HeldChunk,
-    HoldingsComparison,
+    ForeignPagesRequest,
     LeaseAnswer,
+    LeaseRequest,
+    UnpropagatedChunks,
+)
+from usher.messages.crawler import (
+    AddLinksRequest,
+    ContentChunkReport,
     LinkChunk,
+    LinksQuery,
+    LinkState,
     LinkStateAnswer,
+    LinkStateRequest,
     LinkVerdicts,
-    LostChunks,
-    MissingChunk,
-    PageKeysAnswer,
+    MoreLinks,
+    MoreLinksQuery,
+    OfferedFeedsAnswer,
+    OfferedFeedsReport,
     PageReport,
     PageToFetch,
-    ServerChunk,
-    ServerRow,
+    RobotsAnswer,
+    RobotsQuery,
+    RobotsRequest,
     SitemapLink,
+    SitemapReport,
+)
+from usher.messages.fields import INCARNATION_HEADER
+from usher.messages.front_end import QueryStat, QueryStats, ServerRow
+from usher.messages.index_server import (
+    ChunkPages,
+    ChunksQuery,
+    CompareHoldingsRequest,
+    HeldChunk,
+    HoldingsComparison,
+    LeavingChunks,
+    LostChunks,
+    MissingChunk,
+    MissingChunksRequest,
+    PageKeysAnswer,
+    PageKeysRequest,
+    ServerChunk,
     StalePage,
     StalePages,
-    StoredRobots,
-    Tickets,
+    StrayChunks,
 )
 
-T = TypeVar("T")
-NOT_MODIFIED, DECLINED = 304, 400
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
-HEADER_BYTES = INCARNATION_HEADER.encode()
+NOT_MODIFIED: Final = 304
 
 
-class Client:
-    """One component at MGMT; `host` is where others reach it."""
+class Client(MgmtConnection):
+    """The endpoints of MGMT for one component; `host` is its public address."""
 
     def __init__(
         self, url: str, *, host: str = "", token: str = "", timeout: float = 30, patience: float = 0
     ) -> None:
-        self._lines, name = mgmt_pool(url, timeout=timeout)
-        self._patience = patience
-        self._headers = {"Host": name, "Content-Type": "application/json"}
-        if host:
-            self._headers["X-Usher-Host"] = host
-        if token:
-            self._headers["Authorization"] = f"Bearer {token}"
+        super().__init__(url, host=host, token=token, timeout=timeout, patience=patience)
         self._map: tuple[str, list[ServerRow]] = ("", [])
-        self.incarnation = ""  # of the database, as MGMT said it last
         self.compared_with = ""  # the incarnation that an index server compared its chunks with
-        self._declared: dict[str, Any] = {}  # what this component said of itself last
-        self._undeclared = False  # whether a new incarnation has yet to hear it
-        self._is_declaring = False
-        # Components of one machine need no tickets: only a token of one's own gets any.
-        self._gets_tickets = bool(token) and not token.startswith(COMPONENT_PREFIX)
-        self._tickets: dict[
-            str, tuple[float, str]
-        ] = {}  # by host: when to renew it, and the ticket
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._lines.close()
 
     # -- every component
 
-    async def set_state(
-        self,
-        state: ComponentState,
-        *,
-        type: str | None = None,  # noqa: A002 - as MGMT calls it
-        row: int | None = None,
-        weight: int | None = None,
-        reason: str = "",
-        anew: bool = False,
-    ) -> ComponentStatus:
-        """Say how this component is; the first time, what it is. A crawler that begins `anew` has no chunks."""
-        body = given(state=state, type=type, row=row, weight=weight, reason=reason or None)
-        self._declared |= body | {"reason": reason}
-        body |= {"anew": True} if anew else {}
-        return await self._post("/set_component_state", body, ComponentStatus)
-
     async def renew(self, chunks: Iterable[int]) -> LeaseAnswer:
-        """A sign of life for chunks that are crawled or built."""
-        return await self._post("/v1/lease", {"chunks": list(chunks)}, LeaseAnswer)
+        """Renew the leases of chunks that are being crawled or built."""
+        return await self._post("/v1/lease", LeaseRequest(chunks=[*chunks]), LeaseAnswer)
 
     async def unpropagated(self, after: int = 0) -> list[int]:
         """All chunks that a crawler or builder must still keep."""
-        found: list[int] = []
-        more: int | None = after
-        while more is not None:
-            told = await self._get("/get_chunks/unpropagated", ChunkIdsAnswer, after=more)
-            found += told.chunks
-            more = told.after
-        return found
+        chunks: list[int] = []
+        next_id: int | None = after
+        while next_id is not None:
+            query = ChunkIdsQuery(after=next_id)
+            answer = await self._get("/get_chunks/unpropagated", UnpropagatedChunks, query)
+            chunks += answer.chunks
+            next_id = answer.after
+        return chunks
 
-    # -- tickets
-
-    async def ticket(self, host: str) -> str:
-        """A ticket that permits this component to ask the one at that host; empty where none is needed."""
-        return (await self.tickets([host])).get(host, "")
-
-    async def tickets(self, hosts: Iterable[str]) -> dict[str, str]:
-        """Tickets by host, as far as MGMT gives any; while it cannot be reached, those it gave before."""
-        wanted = list(hosts)
-        now = asyncio.get_running_loop().time()
-        due = [host for host in wanted if self._tickets.get(host, (0.0, ""))[0] <= now]
-        if due and self._gets_tickets:
-            try:
-                given_ = await self._post("/v1/tickets", {"hosts": due}, Tickets)
-            except Unreachable:
-                if any(host not in self._tickets for host in due):
-                    raise
-            else:
-                renew_at = now + given_.seconds / 3
-                self._tickets |= {host: (renew_at, text) for host, text in given_.tickets.items()}
-        return {host: self._tickets[host][1] for host in wanted if host in self._tickets}
-
-    def forget_tickets(self, hosts: Iterable[str]) -> None:
-        """Ask MGMT for new tickets for these hosts; the old ones stay in use until it answers."""
-        for host in hosts:
-            if host in self._tickets:
-                self._tickets[host] = (0.0, self._tickets[host][1])
+    async def foreign_pages(self, chunks: Sequence[ForeignPages]) -> list[int]:
+        """Report pages that this builder or server dropped; returns the chunks whose reports MGMT accepted."""
+        request = ForeignPagesRequest(chunks=[*chunks])
+        return (await self._post("/v1/foreign_pages", request, AcceptedChunks)).chunk_ids
 
     # -- crawlers
 
@@ -159,28 +117,22 @@ class Client:
         hold: bool = False,
         wait: float | None = None,
     ) -> LinkChunk | None:
-        """A new chunk, or None while there are too few pages; `each` of a host at most, of so many hosts.
-
-        With `hold` a host that rests between two requests is ours alone until we report. `wait` is for how many seconds
-        a chunk may be kept back until it is full, where that is shorter than the house's.
-        """
-        asked = {"n": n, "hosts": hosts, "each": each, "pages": 1, "hold": int(hold), "wait": wait}
-        told = await self._get("/get_links", LinkChunk, **asked)
-        return told if told.chunk_id else None
+        """A new chunk, or None while there are too few pages; see `LinksQuery`."""
+        query = LinksQuery(n=n, hosts=hosts, each=each, wait=wait, pages=True, hold=hold)
+        chunk = await self._get("/get_links", LinkChunk, query)
+        return chunk if chunk.chunk_id else None
 
     async def more_links(self, n: int, chunk: int, *, hold: bool = False) -> list[PageToFetch]:
         """More pages for a chunk."""
-        told = await self._get(
-            f"/get_links/{n}", LinkChunk, chunk_id=chunk, pages=1, hold=int(hold)
-        )
-        return told.pages
+        query = MoreLinksQuery(chunk_id=chunk, pages=True, hold=hold)
+        return (await self._get(f"/get_links/{n}", MoreLinks, query)).pages
 
     async def set_link_state(
-        self, link: str, state: Literal["crawled", "error"], chunk: int | None = None
+        self, link: str, state: LinkState, chunk: int | None = None
     ) -> LinkStateAnswer:
-        """What became of one page; in place of one that failed another may come."""
-        body = given(link=link, state=state, chunk_id=chunk)
-        return await self._post("/set_link_state", body, LinkStateAnswer)
+        """Report one page; MGMT may replace one that failed."""
+        request = LinkStateRequest(link=link, state=state, chunk_id=chunk)
+        return await self._post("/set_link_state", request, LinkStateAnswer)
 
     async def add_links(
         self,
@@ -190,18 +142,18 @@ class Client:
         moved_from: str | None = None,
         depth: int = 0,
     ) -> LinkVerdicts:
-        """Links that were found, up to 10,000; `moved_from` is a seed that redirects to them."""
-        body = given(links=list(links), found_on=found_on, moved_from=moved_from, depth=depth)
-        return await self._post("/add_links", body, LinkVerdicts)
+        """Report up to 10,000 links; `moved_from` is a seed that redirects to them."""
+        request = AddLinksRequest([*links], found_on, moved_from, depth)
+        return await self._post("/add_links", request, LinkVerdicts)
 
     async def feeds_offered(self, origin: str, feeds: Sequence[str]) -> int:
-        """Feeds that pages of a host offer; how many of them are new."""
-        body = {"origin": origin, "feeds": list(feeds)}
-        return (await self._post("/v1/feeds_offered", body, FeedsOfferedAnswer)).new
+        """Report feeds that pages of a host offer; returns how many are new."""
+        request = OfferedFeedsReport(origin=origin, feeds=[*feeds])
+        return (await self._post("/v1/feeds_offered", request, OfferedFeedsAnswer)).new
 
-    async def robots(self, origin: str) -> StoredRobots:
-        """What the host's robots.txt said to whoever asked last."""
-        return await self._get("/v1/robots", StoredRobots, origin=origin)
+    async def robots(self, origin: str) -> RobotsAnswer:
+        """The host's robots.txt as a crawler last reported it."""
+        return await self._get("/v1/robots", RobotsAnswer, RobotsQuery(origin=origin))
 
     async def set_robots(
         self,
@@ -212,10 +164,17 @@ class Client:
         error: str = "",
         crawl_delay: float | None = None,
         sitemaps: Sequence[str] = (),
-    ) -> StoredRobots:
-        """What the host's robots.txt said to us, for every crawler."""
-        body_ = given(origin=origin, status=status, body=body, error=error, crawl_delay=crawl_delay)
-        return await self._post("/v1/robots", body_ | {"sitemaps": list(sitemaps)}, StoredRobots)
+    ) -> RobotsAnswer:
+        """Report the host's robots.txt for all crawlers."""
+        report = RobotsRequest(
+            origin=origin,
+            status=status,
+            body=body,
+            error=error,
+            crawl_delay=crawl_delay,
+            sitemaps=[*sitemaps],
+        )
+        return await self._post("/v1/robots", report, RobotsAnswer)
 
     async def sitemap(
         self,
@@ -226,11 +185,11 @@ class Client:
         pages: int = 0,
         problem: str = "",
     ) -> LinkVerdicts:
-        """What a sitemap names, up to 10,000 pages at once."""
-        told = {"link": link, "links": links, "sitemaps": list(sitemaps)}
-        return await self._post(
-            "/v1/sitemap", told | {"pages": pages, "problem": problem}, LinkVerdicts
+        """Report a sitemap, at most 10,000 of its pages at once."""
+        report = SitemapReport(
+            link=link, links=[*links], sitemaps=[*sitemaps], pages=pages, problem=problem
         )
+        return await self._post("/v1/sitemap", report, LinkVerdicts)
 
     async def crawled(
         self,
@@ -240,166 +199,106 @@ class Client:
         sha256: str | None = None,
         size: int | None = None,
     ) -> ChunkState:
-        """The chunk's content is on the disk; pages that are not named were not fetched, unless none is."""
-        body = given(chunk_id=chunk, state="crawled", sha256=sha256, bytes=size, pages=pages)
-        return await self._post("/set_content_chunk_metadata", body, ChunkState)
+        """Report that the chunk's content is on the disk; see `ContentChunkReport` for `pages`."""
+        reports = None if pages is None else [*pages]
+        report = ContentChunkReport(
+            chunk_id=chunk, state="crawled", sha256=sha256, bytes=size, pages=reports
+        )
+        return await self._post("/set_content_chunk_metadata", report, ChunkState)
 
     async def not_crawled(self, chunk: int, reason: str = "") -> ChunkState:
-        """The chunk will not come: its pages wait again."""
-        body = {"chunk_id": chunk, "state": "error", "reason": reason}
-        return await self._post("/set_content_chunk_metadata", body, ChunkState)
+        """Give up a chunk: its pages become due again."""
+        report = ContentChunkReport(chunk_id=chunk, state="error", reason=reason)
+        return await self._post("/set_content_chunk_metadata", report, ChunkState)
 
     # -- index builders
 
     async def get_content_chunks(self, n: int = 5, *, compact: bool = False) -> list[ContentChunk]:
-        """Crawled chunks to build, for this builder alone; with `compact` also those that are made of others."""
-        asked = {"n": n, "compact": "true" if compact else None}
-        return await self._get("/get_content_chunk_metadata", list[ContentChunk], **asked)
+        """Claim crawled chunks to build; with `compact` also chunks that are merged from others."""
+        query = BuildQuery(n=n, compact=compact)
+        return await self._get("/get_content_chunk_metadata", list[ContentChunk], query)
 
     async def built(
         self, chunk: int, *, sha256: str | None = None, size: int | None = None
     ) -> ChunkState:
-        body = given(chunk_id=chunk, state="built", sha256=sha256, bytes=size)
-        return await self._post("/set_index_chunk_metadata", body, ChunkState)
+        report = IndexChunkReport(chunk_id=chunk, state="built", sha256=sha256, bytes=size)
+        return await self._post("/set_index_chunk_metadata", report, ChunkState)
 
     async def not_built(self, chunk: int, reason: str = "", *, missing: bool = False) -> ChunkState:
-        """It cannot be built: another builder may try. If its content is `missing`, it is crawled again after that."""
-        body = {"chunk_id": chunk, "state": "error", "reason": reason, "missing": missing}
-        return await self._post("/set_index_chunk_metadata", body, ChunkState)
+        """Give up a build: another builder tries. If all find the content `missing`, MGMT has it crawled again."""
+        report = IndexChunkReport(chunk_id=chunk, state="error", reason=reason, missing=missing)
+        return await self._post("/set_index_chunk_metadata", report, ChunkState)
 
     # -- index servers and front-ends
 
     async def get_chunks(self, n: int = 5, *, after: int = 0) -> list[ServerChunk]:
-        """Chunks that this server is to load."""
-        return await self._get("/get_chunks", list[ServerChunk], n=n, after=after)
+        """Chunks that this server has to load."""
+        return await self._get("/get_chunks", list[ServerChunk], ChunksQuery(n=n, after=after))
 
     async def loaded(self, chunks: Iterable[int]) -> list[int]:
-        """Chunks that this server has loaded; returns those that are wanted on it."""
-        told = await self._report("/set_chunk_loaded", chunks)
-        return told.chunk_ids
+        """Report loaded chunks; returns those that have a placement here."""
+        return (await self._report("/set_chunk_loaded", chunks, AcceptedChunks)).chunk_ids
 
     async def leaving(self) -> list[int]:
-        """Chunks that this server may drop now, some of them; say so afterwards."""
-        return (await self._get("/get_chunks/leaving", ChunkIdsAnswer)).chunks
+        """Some of the chunks that this server may drop now; report them afterwards."""
+        return (await self._get("/get_chunks/leaving", LeavingChunks, ChunkIdsQuery())).chunks
 
     async def dropped(self, chunks: Iterable[int]) -> list[int]:
-        told = await self._report("/set_chunk_dropped", chunks)
-        return told.chunk_ids
+        return (await self._report("/set_chunk_dropped", chunks, AcceptedChunks)).chunk_ids
 
     async def missing(self, chunks: Sequence[MissingChunk]) -> LostChunks:
-        """Chunks that this server is to load and nobody has; what becomes of those that are lost."""
-        return await self._post("/v1/chunks_missing", {"chunks": chunks}, LostChunks)
+        """Report chunks that this server has to load and no component has; returns what MGMT does about them."""
+        request = MissingChunksRequest(chunks=[*chunks])
+        return await self._post("/v1/chunks_missing", request, LostChunks)
 
     async def page_keys(self, chunks: Iterable[int]) -> list[ChunkPages]:
-        """The pages that chunks may hold which this server is to load."""
-        return (
-            await self._post("/v1/page_keys", {"chunk_ids": list(chunks)}, PageKeysAnswer)
-        ).chunks
-
-    async def foreign_pages(self, chunks: Sequence[ForeignPages]) -> list[int]:
-        """Report pages that this builder or server dropped; returns the chunks that MGMT took a report of."""
-        return (await self._post("/v1/foreign_pages", {"chunks": chunks}, ChunkIdsAnswer)).chunk_ids
+        """The pages that may be in chunks which this server has to load."""
+        request = PageKeysRequest(chunk_ids=[*chunks])
+        return (await self._post("/v1/page_keys", request, PageKeysAnswer)).chunks
 
     async def compare(self, chunks: Sequence[HeldChunk], incarnation: str) -> HoldingsComparison:
-        """Compare chunks that a server has with a database that was restored, up to 10,000 at once."""
-        body = msgspec.json.encode({"chunks": chunks})
+        """Compare up to 10,000 of this server's chunks with a restored database."""
+        request = CompareHoldingsRequest(chunks=[*chunks])
         headers = {INCARNATION_HEADER: incarnation}
-        return decode_answer(
-            await self._call("POST", "/v1/holdings/compare", body, headers=headers),
-            HoldingsComparison,
-        )
+        return await self._post("/v1/holdings/compare", request, HoldingsComparison, headers)
 
     async def holds(self, chunks: Iterable[int]) -> list[int]:
-        """All chunks that a server has when it comes back; returns those it has no use for."""
-        return (await self._report("/v1/holdings", chunks)).stray
+        """Report all chunks of a server that starts; returns those that it has to drop."""
+        return (await self._report("/v1/holdings", chunks, StrayChunks)).stray
 
     async def to_retire(self, n: int = 1000) -> list[StalePage]:
-        """Pages that this server is to take out of chunks it has."""
-        return (await self._get("/v1/retired", StalePages, n=n)).copies
+        """Pages that this server has to remove from its chunks."""
+        return (await self._get("/v1/retired", StalePages, ChunksQuery(n=n))).copies
 
     async def retired(self, copies: Sequence[StalePage]) -> bool:
-        """Say that these were taken out; whether there are more."""
-        return bool((await self._post("/v1/retired", {"copies": copies}, StalePages)).copies)
+        """Report removed pages; returns whether there are more."""
+        request = StalePages(copies=[*copies])
+        return bool((await self._post("/v1/retired", request, StalePages)).copies)
 
     async def servers_map(self) -> list[ServerRow]:
-        """The index servers to ask, by row; cheap to ask for as long as nothing changes."""
+        """The index servers by row; an unchanged map costs almost nothing."""
         version, rows = self._map
-        known = {"If-None-Match": version} if version else {}
-        told = await self._call("GET", "/get_servers_map", headers=known)
-        if told.status != NOT_MODIFIED:
-            rows = decode_answer(told, list[ServerRow])
-            self._map = (told.headers.get("etag", ""), rows)
+        headers = {"If-None-Match": version} if version else {}
+        answer = await self._call("GET", "/get_servers_map", headers=headers)
+        if answer.status != NOT_MODIFIED:
+            rows = decode_answer(answer, list[ServerRow])
+            self._map = (answer.headers.get("etag", ""), rows)
         return rows
 
     async def send_query_stats(self, term: str, seconds: float, at: float | None = None) -> None:
-        body = given(term=term, query_time=seconds, timestamp=at)
-        await self._call("POST", "/send_query_stats", msgspec.json.encode(body))
+        stat = QueryStat(term=term, query_time=seconds, timestamp=at)
+        await self._call("POST", "/send_query_stats", msgspec.json.encode(stat))
 
     async def send_queries(self, queries: Sequence[tuple[str, float, float]]) -> None:
-        """Up to 1,000 at once, each with its seconds and its moment; an older MGMT does not know this."""
-        body = [
-            {"term": term, "query_time": seconds, "timestamp": at} for term, seconds, at in queries
+        """Report up to 1,000 queries: term, seconds, time. An older MGMT does not know this endpoint."""
+        stats = [
+            QueryStat(term=term, query_time=seconds, timestamp=at) for term, seconds, at in queries
         ]
-        await self._call("POST", "/v1/query_stats", msgspec.json.encode({"queries": body}))
+        await self._call("POST", "/v1/query_stats", msgspec.json.encode(QueryStats(queries=stats)))
 
     # -- calls
 
-    async def _report(self, path: str, chunks: Iterable[int]) -> ChunkIdsAnswer:
-        """What an index server has; MGMT declines it if the server did not compare it with this incarnation."""
+    async def _report(self, path: str, chunks: Iterable[int], of: type[AnswerT]) -> AnswerT:
+        """Report chunks; MGMT declines it if the server did not compare them with this incarnation."""
         headers = {INCARNATION_HEADER: self.compared_with} if self.compared_with else {}
-        body = msgspec.json.encode({"chunk_ids": list(chunks)})
-        return decode_answer(await self._call("POST", path, body, headers=headers), ChunkIdsAnswer)
-
-    async def _get(self, path: str, of: type[T], **query: object) -> T:
-        asked = urlencode({name: value for name, value in query.items() if value is not None})
-        told = await self._call("GET", f"{path}?{asked}" if asked else path)
-        return decode_answer(told, of)
-
-    async def _post(self, path: str, body: object, of: type[T]) -> T:
-        told = await self._call("POST", path, msgspec.json.encode(body))
-        return decode_answer(told, of)
-
-    async def _call(
-        self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
-    ) -> HttpResponse:
-        """One call; as long as patience lasts, again where MGMT was not there or not ready."""
-        sent = {**self._headers, **(headers or {})}
-        deadline = asyncio.get_running_loop().time() + self._patience
-        pause = FIRST_PAUSE
-        while True:
-            try:
-                told = await self._lines.ask(method, path, body, sent)
-                self._note_incarnation(told)
-                if told.status < DECLINED:
-                    break
-                raise to_error(told)
-            except Unreachable:
-                if asyncio.get_running_loop().time() + pause > deadline:
-                    raise
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
-        if self._undeclared and not self._is_declaring:
-            await self._declare_again()
-        return told
-
-    def _note_incarnation(self, answer: HttpResponse) -> None:
-        """Take note of the incarnation; one that is new may not know this component, or how it is."""
-        seen = next((value for name, value in answer.fields if name.lower() == HEADER_BYTES), b"")
-        if seen and (incarnation := seen.decode("latin-1")) != self.incarnation:
-            self._undeclared = bool(self.incarnation and self._declared)
-            self.incarnation = incarnation
-
-    async def _declare_again(self) -> None:
-        """Once for each answer: two MGMT processes may name different incarnations in turns after a restore."""
-        self._undeclared, self._is_declaring = False, True
-        try:
-            await self._post("/set_component_state", self._declared, ComponentStatus)
-        except UsherError:
-            self._undeclared = True  # with the next answer
-        finally:
-            self._is_declaring = False
-
-
-def given(**values: Any) -> dict[str, Any]:  # noqa: ANN401 - as the call has them
-    """Only what is there."""
-    return {name: value for name, value in values.items() if value is not None}
+        return await self._post(path, ChunkIdsReport(chunk_ids=[*chunks]), of, headers)

@@ -1,4 +1,4 @@
-"""Answers of MGMT as values, and what it declines as the error that it names."""
+"""MGMT's answers as messages, and its problems as errors."""
 
 from typing import TypeVar
 
@@ -6,11 +6,11 @@ import msgspec
 
 from usher.errors import BadInput, Conflict, NotAllowed, Unreachable, UsherError, errors_by_code
 from usher.http.client.pool import HttpResponse
-from usher.messages import Problem
+from usher.messages.server import Problem
 
-T = TypeVar("T")
-# Of problems that have no error of their own here.
-KINDS = {
+AnswerT = TypeVar("AnswerT")
+# For problems whose code is no error's.
+ERRORS_BY_STATUS = {
     400: BadInput,
     401: NotAllowed,
     409: Conflict,
@@ -20,20 +20,23 @@ KINDS = {
 }
 
 
-def decode_answer(told: HttpResponse, of: type[T]) -> T:
+def decode_answer(response: HttpResponse, of: type[AnswerT]) -> AnswerT:
+    """The body as a message; Unreachable if it is none, for then the server is no MGMT."""
     try:
-        return msgspec.json.decode(told.body, type=of)
+        return msgspec.json.decode(response.body, type=of)
     except msgspec.MsgspecError as error:
         raise Unreachable(
             f"That was no answer of MGMT: {error}.", hint="Check the address, and its version."
         ) from error
 
 
-def to_error(told: HttpResponse) -> UsherError:
-    """What MGMT said, as the error it would be here."""
+def to_error(response: HttpResponse) -> UsherError:
+    """The problem as the error that it would be here."""
+    detail, code, hint = f"MGMT answered {response.status}.", "", ""
     try:
-        problem = msgspec.json.decode(told.body, type=Problem)
+        problem = msgspec.json.decode(response.body, type=Problem)
+        detail, code, hint = problem.detail, problem.code, problem.hint
     except msgspec.MsgspecError:
-        problem = Problem(f"MGMT answered {told.status}.")
-    kind = errors_by_code().get(problem.code) or KINDS.get(told.status, UsherError)
-    return kind(problem.detail, hint=problem.hint)
+        pass  # a proxy answered
+    kind = errors_by_code().get(code) or ERRORS_BY_STATUS.get(response.status, UsherError)
+    return kind(detail, hint=hint)

@@ -132,7 +132,7 @@ def late(outcome: "asyncio.Future[Any]") -> None:
         outcome.set_exception(TimeoutError())
 
 
-class HttpConnection(ClientConnection[HttpResponse]):
+class PooledConnection(ClientConnection[HttpResponse]):
     """A connection whose answers go to the parser as they come."""
 
     async def ask(self, request: bytes) -> HttpResponse:
@@ -212,7 +212,7 @@ class HttpPool:
         self._host, self._port, self._tls = host, port, tls
         self._timeout = timeout
         self._name, self._hint = name, hint
-        self._idle: list[HttpConnection] = []
+        self._idle: list[PooledConnection] = []
 
     async def ask(
         self, method: str, path: str, body: bytes, headers: Mapping[str, str]
@@ -263,14 +263,14 @@ class HttpPool:
                 continue
         return await self._ask_on(await self._dial(), request)
 
-    async def _dial(self) -> HttpConnection:
+    async def _dial(self) -> PooledConnection:
         loop = asyncio.get_running_loop()
         _, line = await loop.create_connection(
-            HttpConnection, self._host, self._port, ssl=self._tls
+            PooledConnection, self._host, self._port, ssl=self._tls
         )
         return line
 
-    async def _ask_on(self, line: HttpConnection, request: bytes) -> HttpResponse:
+    async def _ask_on(self, line: PooledConnection, request: bytes) -> HttpResponse:
         kept = False
         try:
             answer = await line.ask(request)

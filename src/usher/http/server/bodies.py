@@ -1,7 +1,7 @@
-"""Requests as values, and values as answers: read, bounded, by msgspec."""
+"""Decodes bodies and queries of requests within limits, and encodes answers."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -11,54 +11,55 @@ from starlette.responses import Response
 from usher.errors import BadInput
 from usher.http.server.middleware import HttpError, UnreadBodyError
 
-MOST_BYTES: Final = 10_000_000
-BODY_SECONDS: Final = 60  # for a whole body; whoever is slower holds a connection for nothing
+MAX_BODY_BYTES: Final = 10_000_000
+BODY_SECONDS: Final = 60  # for a whole body
 CLOSE: Final = {"Connection": "close"}
-Asked = TypeVar("Asked")
+QueryT = TypeVar("QueryT")
 
 
-def to_response(told: object) -> Response:
-    if isinstance(told, Response):
-        return told
-    return Response(msgspec.json.encode(told), media_type="application/json")
+def to_response(answer: object) -> Response:
+    if isinstance(answer, Response):
+        return answer
+    return Response(msgspec.json.encode(answer), media_type="application/json")
 
 
 async def read_body(request: Request) -> bytes:
-    """The body, as far as we take one; one that says it is too long is not read at all."""
+    """The body; raises 408, 413 or 415. A body whose declared length is too large is not read at all."""
     encoding = request.headers.get("content-encoding", "identity")
     if encoding != "identity":
-        message = f"The body is encoded with {encoding!r}; send it as it is."
-        raise HttpError(
-            415, "unsupported_encoding", message, headers={"Accept-Encoding": "identity"}
-        )
+        message = f"The body is encoded with {encoding!r}; send it without an encoding."
+        headers = {"Accept-Encoding": "identity"}
+        raise HttpError(415, "unsupported_encoding", message, headers=headers)
     declared = request.headers.get("content-length", "")
-    if declared.isdecimal() and int(declared) > MOST_BYTES:
-        raise too_large()
+    if declared.isdecimal() and int(declared) > MAX_BODY_BYTES:
+        raise body_too_large()
     try:
         async with asyncio.timeout(BODY_SECONDS):
-            return await collect(request)
+            body = bytearray()
+            async for part in request.stream():
+                body += part
+                if len(body) > MAX_BODY_BYTES:
+                    raise body_too_large()
+            return bytes(body)
     except TimeoutError:
         message = f"The body did not arrive within {BODY_SECONDS} seconds."
         raise UnreadBodyError(408, "too_slow", message, headers=CLOSE) from None
 
 
-async def collect(request: Request) -> bytes:
-    body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > MOST_BYTES:
-            raise too_large()
-    return bytes(body)
+def body_too_large() -> UnreadBodyError:
+    message = f"The body is larger than {MAX_BODY_BYTES:,} bytes."
+    hint = "Use several requests."
+    return UnreadBodyError(413, "too_large", message, hint=hint, headers=CLOSE)
 
 
-def too_large() -> UnreadBodyError:
-    message = f"The body is larger than {MOST_BYTES:,} bytes."
-    return UnreadBodyError(
-        413, "too_large", message, hint="Ask in several requests.", headers=CLOSE
-    )
+def check_count(items: Sequence[object], noun: str, limit: int) -> None:
+    """Raise 413 if a list of a request is too long."""
+    if len(items) > limit:
+        message = f"{len(items):,} {noun} are more than {limit:,}."
+        raise HttpError(413, "too_large", message, hint="Use several requests.")
 
 
-def decode_body(  # what comes out is as the endpoint declares
+def decode_body(  # the endpoint declares the type of the result
     decode: Callable[[bytes], Any], body: bytes, hint: str = ""
 ) -> Any:  # noqa: ANN401
     try:
@@ -66,18 +67,16 @@ def decode_body(  # what comes out is as the endpoint declares
     except msgspec.ValidationError as error:
         raise BadInput(f"{error}.", hint=hint) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        message = (
-            f"The body is not JSON: {error}." if body else "The body is empty; JSON is wanted."
-        )
+        message = f"The body is not JSON: {error}." if body else "The body is empty; send JSON."
         raise HttpError(400, "malformed", message) from error
 
 
-def decode_query(shape: type[Asked], request: Request, hint: str = "") -> Asked:
-    """The query as the endpoint declares it; a name that is there twice is an error, lest one of them be ignored."""
-    given = request.query_params.multi_items()
-    if len(given) > len(dict(given)):
+def decode_query(query_type: type[QueryT], request: Request, hint: str = "") -> QueryT:
+    """The query as the declared type; a repeated name is an error, because one value would be ignored."""
+    items = request.query_params.multi_items()
+    if len(items) > len(dict(items)):
         raise BadInput("A name is in the query twice.", hint=hint)
     try:
-        return msgspec.convert(dict(given), shape, strict=False)
+        return msgspec.convert(dict(items), query_type, strict=False)
     except msgspec.ValidationError as error:
         raise BadInput(f"{error}.", hint=hint) from error

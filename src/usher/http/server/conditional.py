@@ -1,7 +1,4 @@
-"""Answers that a caller may have already, and what that caller calls us.
-
-Comes from handlers that made a body; goes out as that body, or as the word that it is the same as before.
-"""
+"""Conditional responses (ETag, Last-Modified), and the name by which the caller reached the server."""
 
 import hashlib
 import re
@@ -18,40 +15,42 @@ _HOST: Final = re.compile(r"[A-Za-z0-9._:\[\]-]{1,255}")
 
 
 def conditional_response(
-    asked: Mapping[str, str],
+    request_headers: Mapping[str, str],
     body: bytes,
-    media: str,
+    media_type: str,
     headers: Mapping[str, str],
     changed: datetime | None = None,
 ) -> Response:
-    """The answer, or that it is the one that the caller has; `asked` are the headers of the request."""
-    tag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
-    given = {**headers, "ETag": tag}
+    """The body with an ETag, or 304 if the caller has it already."""
+    etag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
+    all_headers = {**headers, "ETag": etag}
     if changed is not None:
-        given["Last-Modified"] = format_datetime(changed.astimezone(UTC), usegmt=True)
-    if has_it(asked, tag, changed):
-        return Response(status_code=304, headers=given)
-    return Response(body, headers=given, media_type=media)
+        all_headers["Last-Modified"] = format_datetime(changed.astimezone(UTC), usegmt=True)
+    if is_unchanged(request_headers, etag, changed):
+        return Response(status_code=304, headers=all_headers)
+    return Response(body, headers=all_headers, media_type=media_type)
 
 
-def has_it(asked: Mapping[str, str], tag: str, changed: datetime | None) -> bool:
-    """By the tag if the caller names one, else by the date."""
-    if known := asked.get("if-none-match", ""):
-        tags = {one.strip().removeprefix("W/") for one in known.split(",")}
-        return tag in tags or "*" in tags
+def is_unchanged(headers: Mapping[str, str], etag: str, changed: datetime | None) -> bool:
+    """Whether the caller has this version: by If-None-Match if it is there, else by If-Modified-Since."""
+    if tags := headers.get("if-none-match", ""):
+        return etag_matches(tags, etag)
     try:
-        since = parsedate_to_datetime(asked.get("if-modified-since", ""))
+        since = parsedate_to_datetime(headers.get("if-modified-since", ""))
     except (ValueError, TypeError, IndexError, OverflowError):
         return False
-    return changed is not None and since.tzinfo is not None and whole(changed) <= since
+    if changed is None or since.tzinfo is None:
+        return False
+    return changed.replace(microsecond=0) <= since
 
 
-def whole(moment: datetime) -> datetime:
-    return moment.replace(microsecond=0)
+def etag_matches(if_none_match: str, etag: str) -> bool:
+    tags = {tag.strip().removeprefix("W/") for tag in if_none_match.split(",")}
+    return etag in tags or "*" in tags
 
 
 def server_origin(headers: Mapping[str, str]) -> str:
-    """What the caller calls us, which is what links in a document for others have to begin with."""
+    """The origin by which the caller reached the server; absolute links in documents begin with it."""
     scheme = "https" if headers.get("x-forwarded-proto") == "https" else "http"
     host = headers.get("host", "")
     if not _HOST.fullmatch(host):

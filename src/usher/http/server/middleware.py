@@ -23,7 +23,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from usher.errors import NotAllowed, UsherError
-from usher.http.server.messages import Problem
+from usher.messages.server import Problem
 from usher.telemetry import Log
 
 log = Log("web")

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from usher import __version__
 from usher.http.server.endpoint import OPEN, Call, Endpoint
-from usher.http.server.messages import Status, Version
+from usher.messages.server import Status, Version
 from usher.telemetry import metrics_text
 
 HEALTH_PATH: Final = "/get_health_status"

@@ -22,7 +22,7 @@ from starlette.responses import Response
 
 from usher.errors import NotFound
 from usher.http.rpc import LONGEST_HEAD, NAME, PATH, SWITCHED
-from usher.http.server.bodies import MOST_BYTES
+from usher.http.server.bodies import MAX_BODY_BYTES
 from usher.http.server.connection import MAX_HEAD_BYTES, MAX_HEADERS, LimitedConnection
 from usher.http.server.connection_limits import ConnectionState, SendProgress
 from usher.http.server.middleware import (
@@ -260,7 +260,7 @@ class RpcServerConnection(asyncio.Protocol):
         if end < 0 and len(self._heard) < LONGEST_HEAD:
             return None
         path, _, length = bytes(self._heard[: max(end, 0)]).partition(b" ")
-        if not length.isdigit() or int(length) > MOST_BYTES:
+        if not length.isdigit() or int(length) > MAX_BODY_BYTES:
             self._transport.close()  # not one of ours
             return None
         del self._heard[: end + 1]

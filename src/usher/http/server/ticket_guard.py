@@ -18,7 +18,7 @@ from usher.errors import NotAllowed, Unreachable, UsherError
 from usher.http.client.pool import mgmt_pool
 from usher.http.server.listen import Bind
 from usher.http.server.middleware import unauthorized
-from usher.messages import GuardState
+from usher.messages.components import GuardState
 from usher.telemetry import Log
 from usher.tickets import Action, Ticket, verify
 

@@ -1,0 +1,75 @@
+"""What index servers, builders and front-ends share: a locked directory, background tasks, registration at MGMT."""
+
+import asyncio
+import fcntl
+import os
+import re
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from usher.chunk_store import make_folder, translate_disk_errors
+from usher.errors import Conflict, UsherError
+from usher.http.client.mgmt_client import Client
+from usher.private_files import open_file
+from usher.telemetry import Log, log_failure
+
+log = Log("index")
+REGISTER_RETRY_SECONDS: Final = 2.0
+
+
+def directory_name(host: str) -> str:
+    return re.sub(r"[^A-Za-z0-9.-]+", "_", host)
+
+
+@contextmanager
+def lock_directory(directory: Path) -> Iterator[None]:
+    """Create and lock a directory; Conflict if another process has locked it. The lock ends with the process."""
+    with translate_disk_errors(directory):
+        make_folder(directory)
+        handle = open_file(directory / "lock", os.O_RDWR)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            hint = "Give each its own address with --bind, or its own data directory."
+            raise Conflict(f"{directory} is in use by another process.", hint=hint) from error
+        yield
+    finally:
+        os.close(handle)
+
+
+@asynccontextmanager
+async def background_task(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run a coroutine beside the block and cancel it at the end; a failure is logged at once."""
+    task = log_failure(asyncio.create_task(work), log)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def register(
+    mgmt: Client,
+    stop: asyncio.Event,
+    kind: str,
+    *,
+    row: int | None = None,
+    weight: int | None = None,
+) -> bool:
+    """Register at MGMT, retrying while MGMT is unavailable; False if `stop` is set before."""
+    while not stop.is_set():
+        try:
+            await mgmt.set_state("online", type=kind, row=row, weight=weight)
+        except UsherError as error:
+            if error.status < 500:  # noqa: PLR2004 - MGMT has refused this component
+                raise
+            log.warning("mgmt_away", error=error.message)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(REGISTER_RETRY_SECONDS):
+                    await stop.wait()
+        else:
+            return True
+    return False
